@@ -1,0 +1,33 @@
+"""Sphinx: the pages are MyST Markdown, readable on a code host as they are."""
+
+import truenorm
+
+project = "truenorm"
+author = "the truenorm developers"
+copyright = "2026, the truenorm developers"
+version = release = truenorm.__version__
+
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+nitpicky = True
+# Names of the type system that have no page of their own.
+nitpick_ignore_regex = [("py:.*", r"(numpy|np|collections|optional|sequence|FloatArray).*")]
+
+myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "none"
+numpydoc_class_members_toctree = False
+numpydoc_show_class_members = False
+# Every public docstring has its sections in order; GL08 is "no docstring at all".
+numpydoc_validation_checks = {"GL01", "GL06", "GL07", "GL08", "PR01", "PR02", "RT01", "EX01"}
+numpydoc_validation_exclude = {
+    r"\.Saved\.",
+    r"\.passed$",
+    r"Check$",
+    r"Check\.",
+    r"^truenorm\.textbook\.Saved$",
+}
+
+html_theme = "furo"
+html_title = "truenorm"

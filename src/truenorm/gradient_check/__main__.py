@@ -1,0 +1,78 @@
+"""``python -m truenorm.gradient_check``: check the textbook layer normalization."""
+
+import argparse
+import dataclasses
+import json
+import sys
+
+import numpy as np
+
+from truenorm import textbook
+from truenorm.gradient_check import GradientCheck, gradcheck
+from truenorm.textbook import FloatArray
+
+
+def layer_norm_check(arguments: argparse.Namespace) -> GradientCheck:
+    """Check forward and backward of `truenorm.textbook` on random data."""
+    random = np.random.default_rng(arguments.seed)
+    x = arguments.offset + arguments.sigma * random.standard_normal(arguments.shape)
+    gamma, beta = random.standard_normal((2, arguments.shape[-1]))
+
+    def forward(x: FloatArray, gamma: FloatArray, beta: FloatArray) -> FloatArray:
+        return textbook.forward(x, gamma, beta, arguments.eps)[0]
+
+    def backward(
+        dy: FloatArray, x: FloatArray, gamma: FloatArray, beta: FloatArray
+    ) -> tuple[FloatArray, ...]:
+        _, saved = textbook.forward(x, gamma, beta, arguments.eps)
+        return textbook.backward(dy, saved)
+
+    return gradcheck(
+        forward,
+        backward,
+        [x, gamma, beta],
+        tol=arguments.tol,
+        samples=arguments.samples,
+        seed=arguments.seed,
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    described = argparse.ArgumentParser(
+        prog="python -m truenorm.gradient_check",
+        description="Check the hand-derived gradients of layer normalization (float64) against "
+        "central differences, and print the relative error of each.",
+        epilog="Try --shape 4 17 --offset 1e8 --sigma 1e-3: there the forward pass itself has "
+        "lost its digits, and differences of it cannot judge the backward pass.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    option = described.add_argument
+    option("--shape", type=int, nargs="+", default=[4, 8, 16], help="of x; the last is D")
+    option("--offset", type=float, default=0.0, help="the mean of x")
+    option("--sigma", type=float, default=1.0, help="the spread of x")
+    option("--eps", type=float, default=1e-5, help="added to the variance")
+    option("--tol", type=float, default=1e-6, help="the relative error allowed")
+    option("--samples", type=int, default=512, help="elements checked of a larger array")
+    option("--seed", type=int, default=0, help="of the random data")
+    option("--json", action="store_true", help="print one JSON object instead of the table")
+    return described
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the check; return 0 if it passed and 1 if not."""
+    arguments = parser().parse_args(argv)
+    result = layer_norm_check(arguments)
+    found = dict(zip(("dx", "dgamma", "dbeta"), result.inputs, strict=True))
+    if arguments.json:
+        record = {name: check and dataclasses.asdict(check) for name, check in found.items()}
+        print(json.dumps({"passed": result.passed, "tol": result.tol, "gradients": record}))
+    else:
+        for name, check in found.items():
+            print(f"{name:7s}{check}")
+        print(f"{'passed' if result else 'FAILED'} (tolerance {result.tol:.0e})")
+    return 0 if result else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

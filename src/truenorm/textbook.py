@@ -1,0 +1,128 @@
+r"""Layer normalization as a textbook writes it: read this first.
+
+For each row of D numbers, forward computes
+
+.. math:: y = \gamma \, \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \epsilon}} + \beta
+
+and backward the gradients of a loss with respect to x, gamma and beta. The comments cite the
+equations of docs/derivation.md. On which rows these formulas lose their digits in floating
+point is told in docs/stability.md; what each line costs, in docs/time-and-memory.md.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Saved", "backward", "forward"]
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+class Saved(NamedTuple):
+    """What backward needs of forward: three arrays, and nothing is computed twice.
+
+    Attributes
+    ----------
+    xhat : ndarray
+        The normalized rows, of the shape of x.
+    rstd : ndarray
+        1/sqrt(var + eps), one number a row (the last axis has length 1).
+    gamma : ndarray
+        The caller's gamma itself, not a copy.
+    """
+
+    xhat: FloatArray
+    rstd: FloatArray
+    gamma: FloatArray
+
+
+def forward(
+    x: FloatArray, gamma: FloatArray, beta: FloatArray, eps: float = 1e-5
+) -> tuple[FloatArray, Saved]:
+    """Normalize the rows of x, then scale them by gamma and shift them by beta.
+
+    Parameters
+    ----------
+    x : ndarray
+        Any rank, (B, T, D) for instance; each run of D along the last axis is a row.
+    gamma, beta : ndarray
+        Scale and shift, of shape (D,).
+    eps : float
+        Added to the variance under the root.
+
+    Returns
+    -------
+    y : ndarray
+        gamma*xhat + beta, of the shape of x.
+    saved : Saved
+        What `backward` needs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from truenorm import textbook
+    >>> x = np.array([[1.0, 2.0, 3.0]])
+    >>> y, saved = textbook.forward(x, gamma=np.ones(3), beta=np.zeros(3))
+    >>> print(y.round(4))
+    [[-1.2247  0.      1.2247]]
+    """
+    _check_shapes(x, gamma, beta)
+    mean = x.mean(axis=-1, keepdims=True)  # (D1)
+    centred = x - mean  # (D2)
+    var = (centred * centred).mean(axis=-1, keepdims=True)  # (D3), from centred rows: two passes
+    rstd = 1 / np.sqrt(var + eps)  # (D4)
+    xhat = centred * rstd  # (D5)
+    y = gamma * xhat + beta  # (D6)
+    return y, Saved(xhat, rstd, gamma)
+
+
+def backward(dy: FloatArray, saved: Saved) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Carry the gradient of a loss from y back to x, gamma and beta.
+
+    Parameters
+    ----------
+    dy : ndarray
+        The gradient with respect to y, of the shape of y.
+    saved : Saved
+        What `forward` returned beside y.
+
+    Returns
+    -------
+    dx, dgamma, dbeta : ndarray
+        The gradients with respect to x (of its shape), gamma and beta (of shape (D,)).
+
+    Examples
+    --------
+    The gradient of y.sum() with respect to x vanishes: a row of y sums to sum(beta).
+
+    >>> import numpy as np
+    >>> from truenorm import textbook
+    >>> y, saved = textbook.forward(np.array([[1.0, 2.0, 4.0]]), np.ones(3), np.zeros(3))
+    >>> dx, dgamma, dbeta = textbook.backward(np.ones_like(y), saved)
+    >>> print(np.allclose(dx, 0, atol=1e-15), dbeta)
+    True [1. 1. 1.]
+    """
+    xhat, rstd, gamma = saved
+    if dy.shape != xhat.shape:
+        raise ValueError(f"dy has shape {dy.shape} but y has shape {xhat.shape}: they must agree")
+    rows = tuple(range(dy.ndim - 1))  # every axis but the normalized one
+    dbeta = dy.sum(axis=rows)  # (D7)
+    dgamma = (dy * xhat).sum(axis=rows)  # (D8)
+    g = gamma * dy  # (D9)
+    mean_g = g.mean(axis=-1, keepdims=True)
+    mean_gxhat = (g * xhat).mean(axis=-1, keepdims=True)
+    dx = rstd * (g - mean_g - xhat * mean_gxhat)  # (D17)
+    return dx, dgamma, dbeta
+
+
+def _check_shapes(x: FloatArray, gamma: FloatArray, beta: FloatArray) -> None:
+    """Refuse what broadcasting would let pass with a wrong gradient, and rows of nothing."""
+    if x.shape[-1:] in ((), (0,)):
+        raise ValueError(f"x has shape {x.shape}: its last axis needs at least one element")
+    for name, parameter in (("gamma", gamma), ("beta", beta)):
+        if parameter.shape != x.shape[-1:]:
+            raise ValueError(
+                f"{name} has shape {parameter.shape} but the last axis of x has length "
+                f"{x.shape[-1]}: pass {name} of shape {x.shape[-1:]}"
+            )

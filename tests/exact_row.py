@@ -1,0 +1,78 @@
+"""One row of layer normalization in exact fractions: the oracle of this stage's tests.
+
+Everything about a row is rational except r = 1/sqrt(w), which is a factor of dx, of J and of
+xhat. So each function returns its result with that one factor r taken out. Nothing is shared
+with the package, and the three forms of dx share only the row they are given.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = list[Fraction]
+
+
+def fractions(values: NDArray[np.floating] | list[float]) -> Vector:
+    return [Fraction(float(value)) for value in values]
+
+
+def mean(values: Vector) -> Fraction:
+    return sum(values, Fraction(0)) / len(values)
+
+
+def dot(left: Vector, right: Vector) -> Fraction:
+    return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
+
+
+@dataclass(frozen=True)
+class ExactRow:
+    """A row x, centred as in (D2), and w = var + eps of (D4)."""
+
+    c: Vector
+    w: Fraction
+
+    @classmethod
+    def of(cls, x: Vector, eps: Fraction) -> "ExactRow":
+        mu = mean(x)
+        c = [value - mu for value in x]
+        return cls(c, mean([value * value for value in c]) + eps)
+
+    def rstd(self) -> Fraction:
+        """1/sqrt(w) to 60 digits."""
+        with localcontext(prec=60):
+            root = (Decimal(self.w.numerator) / Decimal(self.w.denominator)).sqrt()
+            return Fraction(1 / root)
+
+    def dx_step_by_step(self, g: Vector) -> Vector:
+        """(D14), through the gradients of the variance (D11) and of the mean (D13)."""
+        size = len(self.c)
+        dvar = -dot(g, self.c) / (2 * self.w)
+        dmean = -sum(g, Fraction(0)) + dvar * (-2 * mean(self.c))
+        return [
+            g_i + dvar * 2 * c_i / size + dmean / size for g_i, c_i in zip(g, self.c, strict=True)
+        ]
+
+    def dx_compact(self, g: Vector) -> Vector:
+        """(D17); xhat*mean(g*xhat) is c*mean(g*c)/w."""
+        mean_g = mean(g)
+        slope = mean([a * b for a, b in zip(g, self.c, strict=True)]) / self.w
+        return [g_i - mean_g - c_i * slope for g_i, c_i in zip(g, self.c, strict=True)]
+
+    def jacobian(self) -> list[Vector]:
+        """(D18), all D*D elements of it."""
+        size = len(self.c)
+        return [
+            [Fraction(i == j) - Fraction(1, size) - c_i * c_j / (size * self.w)
+             for i, c_i in enumerate(self.c)]
+            for j, c_j in enumerate(self.c)
+        ]  # fmt: skip
+
+    def tangent(self, t: Vector) -> Vector:
+        """How xhat changes when the row changes by t: forward differentiated line by line."""
+        dmean = mean(t)
+        dc = [t_i - dmean for t_i in t]
+        dvar = 2 * mean([a * b for a, b in zip(self.c, dc, strict=True)])
+        return [dc_i - c_i * dvar / (2 * self.w) for dc_i, c_i in zip(dc, self.c, strict=True)]

@@ -1,0 +1,49 @@
+"""Every equation that code or a page cites exists, and every one has its own number."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DERIVATION = ROOT / "docs" / "derivation.md"
+
+
+def numbered_equations() -> list[str]:
+    return re.findall(r"\\tag\{(D\d+)\}", DERIVATION.read_text(encoding="utf-8"))
+
+
+def citations(text: str) -> set[str]:
+    return set(re.findall(r"\((D\d+)\)", text))
+
+
+def citing_files() -> Iterator[Path]:
+    yield from (ROOT / "src").rglob("*.py")
+    yield from (path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
+    yield from (path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
+    yield from ROOT.glob("*.md")
+
+
+def test_equations_are_numbered_in_order() -> None:
+    equations = numbered_equations()
+    assert equations == [f"D{number}" for number in range(1, len(equations) + 1)]
+
+
+def test_cited_equations_exist() -> None:
+    known = set(numbered_equations())
+    unknown = {
+        f"{path.relative_to(ROOT)}: ({cited})"
+        for path in citing_files()
+        for cited in citations(path.read_text(encoding="utf-8")) - known
+    }
+    assert not unknown
+
+
+def test_the_code_does_cite() -> None:
+    """Each line of the formulas says where it comes from."""
+    cited = citations((ROOT / "src" / "truenorm" / "textbook.py").read_text(encoding="utf-8"))
+    assert {f"D{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 17)} <= cited
+
+
+def test_an_unknown_citation_would_be_seen() -> None:
+    assert citations("rstd  # (D4), and (D99)") == {"D4", "D99"}
+    assert "D99" not in numbered_equations()

@@ -1,0 +1,59 @@
+"""Links between files of the repository lead somewhere, and the README to the six demands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    path
+    for path in [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "tests").rglob("*.md"),
+    ]
+    if "_build" not in path.parts
+]
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def local_links(page: Path) -> list[str]:
+    targets = re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8")))
+    return [target for target in targets if not re.match(r"https?://", target)]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that code hosts and MyST give to headings."""
+    headings = re.findall(
+        r"^#+ (.+)$", without_code(page.read_text(encoding="utf-8")), re.MULTILINE
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in local_links(page):
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{link}: no such file"
+        assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+@pytest.mark.parametrize(
+    ("demand", "link"),
+    [
+        ("derived by hand", "docs/derivation.md"),
+        ("none is computed twice", "docs/derivation.md#the-compact-form"),
+        ("numerically stable", "docs/stability.md"),
+        ("finite differences", "docs/gradient-check.md"),
+        ("time and memory", "docs/time-and-memory.md"),
+        ("one GPU kernel", "docs/gpu-kernel.md"),
+    ],
+)
+def test_each_demand_is_one_click_from_the_readme(demand: str, link: str) -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert any(demand in line and f"]({link})" in line for line in lines)

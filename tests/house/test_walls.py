@@ -1,0 +1,67 @@
+"""The import walls of docs/design stand: a planted violation of each is found."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def copied_house(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "src", tmp_path / "src")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def check_imports(house: Path) -> tuple[int, str]:
+    command = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    options = ["--config", str(house / "pyproject.toml"), "--no-cache"]
+    finished = subprocess.run(
+        [sys.executable, "-c", command, *options],
+        cwd=house / "src",  # import-linter looks here first, so it reads the copy
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return finished.returncode, finished.stdout + finished.stderr
+
+
+def test_the_house_as_it_is(copied_house: Path) -> None:
+    code, report = check_imports(copied_house)
+    assert code == 0, report
+
+
+@pytest.mark.parametrize(
+    ("module", "imported", "wall"),
+    [
+        ("textbook", "torch", "Derivatives are derived by hand"),
+        ("kernels/reference", "jax.numpy", "Derivatives are derived by hand"),
+        ("gradient_check/extra", "truenorm.kernels", "The judge imports neither"),
+        ("gradient_check/extra", "truenorm.ops", "The judge imports neither"),
+        ("verify/oracle", "truenorm.kernels", "The judge imports neither"),
+        ("verify/oracle", "truenorm.ops", "The judge imports neither"),
+        ("verify/oracle", "truenorm.textbook", "verify imports only exact"),
+        ("exact/row", "truenorm.kernels", "Floors"),
+        ("kernels/reference", "truenorm.ops", "Floors"),
+        ("ops/extra", "truenorm.verify", "Floors"),
+        ("ops/extra", "truenorm.cli", "Floors"),
+        ("textbook", "truenorm.variance_forms", "Floors"),
+        ("unplanned", "math", "Floors"),
+    ],
+)
+def test_violation_is_found(copied_house: Path, module: str, imported: str, wall: str) -> None:
+    package = copied_house / "src" / "truenorm"
+    for room in ("kernels", "ops", "verify", "exact", "cli"):
+        (package / room).mkdir(exist_ok=True)
+        (package / room / "__init__.py").touch()
+    assert check_imports(copied_house)[0] == 0
+    with (package / f"{module}.py").open("a") as file:
+        file.write(f"\nimport {imported}\n")
+    code, report = check_imports(copied_house)
+    assert code == 1
+    broken = [line for line in report.splitlines() if line.endswith("BROKEN")]
+    assert any(wall in line for line in broken), report

@@ -1,0 +1,210 @@
+"""The textbook operation: identities, edges, what it keeps, what it refuses."""
+
+import gc
+import inspect
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from exact_row import ExactRow, fractions
+from truenorm import textbook
+
+FloatArray = NDArray[np.float64]
+
+U = 2.0**-53
+
+
+def layer_norm_inputs(*shape: int, seed: int = 0) -> tuple[FloatArray, ...]:
+    """Return x, gamma, beta and dy, all read-only: a function that writes to them raises."""
+    random = np.random.default_rng(seed)
+    x, dy = random.standard_normal((2, *shape))
+    gamma, beta = random.standard_normal((2, shape[-1]))
+    for array in (x, gamma, beta, dy):
+        array.flags.writeable = False
+    return x, gamma, beta, dy
+
+
+class TestAgainstExactFractions:
+    """On rows whose mean is no larger than their spread nothing cancels but dx's own sums.
+
+    Each of the three sums over D elements is then good to a few sqrt(D)*u (pairwise: log2(D)*u)
+    of its largest term; 64*u covers D = 17 with room, and a wrong formula is off by 1e-2.
+    """
+
+    @pytest.mark.parametrize("shape", [(17,), (3, 17), (2, 3, 17), (2, 1, 2, 17)])
+    @pytest.mark.parametrize("eps", [1e-5, 1.0])
+    def test_forward_and_backward(self, shape: tuple[int, ...], eps: float) -> None:
+        x, gamma, beta, dy = layer_norm_inputs(*shape)
+        y, saved = textbook.forward(x, gamma, beta, eps)
+        dx, dgamma, dbeta = textbook.backward(dy, saved)
+        exact_dgamma = np.zeros(17)
+        for index in np.ndindex(shape[:-1]):
+            row = ExactRow.of(fractions(x[index]), Fraction(eps))
+            xhat = np.array([float(c * row.rstd()) for c in row.c])
+            g = [a * b for a, b in zip(fractions(gamma), fractions(dy[index]), strict=True)]
+            exact_dx = np.array([float(value * row.rstd()) for value in row.dx_compact(g)])
+            exact_dgamma += dy[index] * xhat
+            scale = float(max(map(abs, g)) * row.rstd())
+            assert np.abs(y[index] - (gamma * xhat + beta)).max() <= 64 * U * np.abs(y).max()
+            assert np.abs(dx[index] - exact_dx).max() <= 64 * U * scale
+        assert np.abs(dgamma - exact_dgamma).max() <= 64 * U * np.abs(exact_dgamma).max()
+        exact_dbeta = [float(sum(fractions(column))) for column in dy.reshape(-1, 17).T]
+        assert np.abs(dbeta - exact_dbeta).max() <= 64 * U * np.abs(dbeta).max()
+
+
+class TestIdentities:
+    """The symmetries of (D21) and (D23), as the float64 code keeps them."""
+
+    def test_dx_sums_to_zero(self) -> None:
+        x, gamma, beta, dy = layer_norm_inputs(4, 8, 67)
+        _, saved = textbook.forward(x, gamma, beta)
+        dx, _, _ = textbook.backward(dy, saved)
+        scale = np.abs(gamma * dy).sum(axis=-1) * saved.rstd[..., 0]
+        assert (np.abs(dx.sum(axis=-1)) <= 64 * U * scale).all()
+
+    def test_shift_by_an_exact_constant(self) -> None:
+        """Integers stay integers under the shift, and 64 of them have an exact mean."""
+        x = np.random.default_rng(0).integers(-100, 100, (5, 64)).astype(np.float64)
+        y, _ = textbook.forward(x, np.ones(64), np.zeros(64))
+        shifted, _ = textbook.forward(x + 2.0**40, np.ones(64), np.zeros(64))
+        np.testing.assert_array_equal(shifted, y)
+
+    @pytest.mark.parametrize("exponent", [-60, -1, 1, 60])
+    def test_scale_with_eps_zero(self, exponent: int) -> None:
+        """A power of two commutes with every rounding, so these hold to the bit."""
+        x, gamma, beta, dy = layer_norm_inputs(3, 67)
+        scale = 2.0**exponent
+        y, saved = textbook.forward(x, gamma, beta, eps=0.0)
+        y_scaled, saved_scaled = textbook.forward(scale * x, gamma, beta, eps=0.0)
+        dx, _, _ = textbook.backward(dy, saved)
+        dx_scaled, _, _ = textbook.backward(dy, saved_scaled)
+        np.testing.assert_array_equal(y_scaled, y)
+        np.testing.assert_array_equal(dx_scaled, dx / scale)
+
+    def test_norm_of_dx_is_inverse_to_any_scale(self) -> None:
+        x, gamma, beta, dy = layer_norm_inputs(1, 67)
+        norms = []
+        for scale in (1e-3, 1.0, 7.3, 1e6):
+            _, saved = textbook.forward(scale * x, gamma, beta, eps=0.0)
+            norms.append(scale * np.linalg.norm(textbook.backward(dy, saved)[0]))
+        assert np.ptp(norms) <= 64 * U * max(norms)
+
+
+class TestEdges:
+    def test_zero_input(self) -> None:
+        _, gamma, beta, dy = layer_norm_inputs(2, 3, 5)
+        y, saved = textbook.forward(np.zeros((2, 3, 5)), gamma, beta, eps=0.25)
+        dx, dgamma, _ = textbook.backward(dy, saved)
+        g = gamma * dy
+        np.testing.assert_array_equal(y, np.broadcast_to(beta, y.shape))
+        np.testing.assert_array_equal(dx, 2 * (g - g.mean(axis=-1, keepdims=True)))
+        np.testing.assert_array_equal(dgamma, np.zeros(5))
+
+    def test_one_element_a_row(self) -> None:
+        x, gamma, beta, dy = layer_norm_inputs(4, 3, 1)
+        y, saved = textbook.forward(x, gamma, beta)
+        dx, dgamma, dbeta = textbook.backward(dy, saved)
+        np.testing.assert_array_equal(y, np.broadcast_to(beta, y.shape))
+        np.testing.assert_array_equal(dx, np.zeros_like(x))
+        np.testing.assert_array_equal(dgamma, [0.0])
+        assert dbeta == pytest.approx(dy.sum(), rel=16 * U)
+
+    def test_constant_row_among_others(self) -> None:
+        x, gamma, beta, dy = layer_norm_inputs(3, 8)
+        with_constant = x.copy()
+        with_constant[1] = 1234.0
+        y, saved = textbook.forward(with_constant, gamma, beta)
+        dx, _, _ = textbook.backward(dy, saved)
+        y_plain, saved_plain = textbook.forward(x, gamma, beta)
+        dx_plain, _, _ = textbook.backward(dy, saved_plain)
+        np.testing.assert_array_equal(y[1], beta)
+        np.testing.assert_array_equal(y[[0, 2]], y_plain[[0, 2]])
+        np.testing.assert_array_equal(dx[[0, 2]], dx_plain[[0, 2]])
+        assert np.isfinite(dx).all()
+
+    @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e6])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_scales(self, scale: float, dtype: type[np.floating]) -> None:
+        """A normalized row has mean 0 and mean square v/w, here above 1/11."""
+        x, gamma, beta, dy = (a.astype(dtype) for a in layer_norm_inputs(4, 8, 1000))
+        y, saved = textbook.forward(dtype(scale) * x, gamma, beta)
+        gradients = textbook.backward(dy, saved)
+        v = np.float64(scale) ** 2 * x.astype(np.float64).var(axis=-1)
+        tolerance = 64 * float(np.finfo(dtype).eps)
+        assert all(
+            result.dtype == dtype and np.isfinite(result).all() for result in (y, *gradients)
+        )
+        assert np.abs(saved.xhat.mean(axis=-1)).max() <= tolerance
+        assert np.abs((saved.xhat**2).mean(axis=-1) - v / (v + 1e-5)).max() <= tolerance
+
+    def test_large_rows(self) -> None:
+        x, gamma, beta, dy = layer_norm_inputs(2, 2**20 + 1)
+        _, saved = textbook.forward(x, gamma, beta)
+        dx, _, _ = textbook.backward(dy, saved)
+        assert np.abs((saved.xhat**2).mean(axis=-1) - 1).max() <= 2e-5  # v/w is 1 - 1e-5
+        assert np.abs(dx.sum(axis=-1)).max() <= 64 * U * np.abs(dx).sum(axis=-1).max()
+
+    @pytest.mark.parametrize("shape", [(0, 4, 8), (4, 0, 8), (0, 8)])
+    def test_no_rows(self, shape: tuple[int, ...]) -> None:
+        x, gamma, beta, dy = layer_norm_inputs(*shape)
+        y, saved = textbook.forward(x, gamma, beta)
+        dx, dgamma, dbeta = textbook.backward(dy, saved)
+        assert y.shape == dx.shape == shape
+        np.testing.assert_array_equal(dgamma, np.zeros(8))
+        np.testing.assert_array_equal(dbeta, np.zeros(8))
+
+
+class TestSaved:
+    def test_three_arrays_and_no_more(self) -> None:
+        x, gamma, beta, _ = layer_norm_inputs(2, 3, 4)
+        _, saved = textbook.forward(x, gamma, beta)
+        assert saved._fields == ("xhat", "rstd", "gamma")
+        arrays = [held for held in gc.get_referents(saved) if isinstance(held, np.ndarray)]
+        assert len(arrays) == 3
+        assert saved.xhat.shape == (2, 3, 4)
+        assert saved.rstd.shape == (2, 3, 1)
+        assert saved.gamma is gamma
+
+    def test_backward_needs_nothing_else(self) -> None:
+        """Neither x nor y nor beta: they may change or vanish before backward."""
+        x, gamma, beta, dy = layer_norm_inputs(2, 3, 4)
+        expected = textbook.backward(dy, textbook.forward(x, gamma, beta)[1])
+        x, beta = x.copy(), beta.copy()
+        y, saved = textbook.forward(x, gamma, beta)
+        for array in (x, y, beta):
+            array.fill(np.nan)
+        for result, wanted in zip(textbook.backward(dy, saved), expected, strict=True):
+            np.testing.assert_array_equal(result, wanted)
+        assert list(inspect.signature(textbook.backward).parameters) == ["dy", "saved"]
+
+    def test_results_share_no_memory_with_inputs(self) -> None:
+        x, gamma, beta, dy = layer_norm_inputs(4)
+        y, saved = textbook.forward(x, gamma, beta)
+        for result in (y, saved.xhat, *textbook.backward(dy, saved)):
+            assert not any(np.shares_memory(result, given) for given in (x, gamma, beta, dy))
+
+
+class TestRefused:
+    """Broadcasting would take these and return a gradient of another shape."""
+
+    def test_gamma(self) -> None:
+        with pytest.raises(ValueError, match=r"gamma has shape \(1,\) but the last axis .* 4"):
+            textbook.forward(np.ones((2, 4)), np.ones(1), np.ones(4))
+
+    def test_beta(self) -> None:
+        with pytest.raises(
+            ValueError, match=r"beta has shape \(2, 4\) .* pass beta of shape \(4,\)"
+        ):
+            textbook.forward(np.ones((2, 4)), np.ones(4), np.ones((2, 4)))
+
+    @pytest.mark.parametrize("shape", [(), (3, 0)])
+    def test_rows_of_nothing(self, shape: tuple[int, ...]) -> None:
+        with pytest.raises(ValueError, match="its last axis needs at least one element"):
+            textbook.forward(np.ones(shape), np.ones(shape[-1:]), np.ones(shape[-1:]))
+
+    def test_dy(self) -> None:
+        _, saved = textbook.forward(np.ones((2, 4)), np.ones(4), np.ones(4))
+        with pytest.raises(ValueError, match=r"dy has shape \(4,\) but y has shape \(2, 4\)"):
+            textbook.backward(np.ones(4), saved)
