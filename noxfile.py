@@ -60,7 +60,7 @@ def package(session: nox.Session) -> None:
     session.run("twine", "check", "--strict", *artefacts)
     session.run("check-wheel-contents", wheel)
 
-    fresh = Path(session.create_tmp()) / "fresh"
+    fresh = Path(session.create_tmp()).resolve() / "fresh"
     session.run("python", "-m", "venv", "--clear", str(fresh))
     python = str(fresh / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
     readme = Path("README.md").resolve()
