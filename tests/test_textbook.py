@@ -124,10 +124,17 @@ class TestEdges:
         np.testing.assert_array_equal(dx[[0, 2]], dx_plain[[0, 2]])
         assert np.isfinite(dx).all()
 
+    def test_constant_row_whose_mean_is_rounded(self) -> None:
+        """What the textbook form gets wrong: the mean is one ulp off, which eps cannot hide."""
+        y, _ = textbook.forward(
+            np.full(3, 12345.67, np.float32), np.ones(3, "f4"), np.zeros(3, "f4")
+        )
+        assert (np.abs(y - 0.295) < 1e-3).all()
+
     @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e6])
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_scales(self, scale: float, dtype: type[np.floating]) -> None:
-        """A normalized row has mean 0 and mean square v/w, here above 1/11."""
+        """A normalized row has mean 0 and mean square v/w, at scale 1e-3 about 1/11."""
         x, gamma, beta, dy = (a.astype(dtype) for a in layer_norm_inputs(4, 8, 1000))
         y, saved = textbook.forward(dtype(scale) * x, gamma, beta)
         gradients = textbook.backward(dy, saved)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from truenorm.gradient_check.__main__ import main
+from truenorm.gradient_check.__main__ import _strict, main
 
 
 def test_prints_the_relative_error_of_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,6 +26,38 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_failure_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--shape", "4", "17", "--offset", "1e8", "--sigma", "1e-3"]) == 1
     assert "FAILED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--shape", "0"],
+        ["--shape", "3", "-1"],
+        ["--samples", "0"],
+        ["--seed", "-1"],
+        ["--eps", "-9"],
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["--tol", "1e-300"], 1), (["--eps", "1e300"], 1)]
+)
+def test_options_reach_the_check(arguments: list[str], code: int) -> None:
+    assert main([*arguments, "--shape", "2", "5"]) == code
+
+
+def test_samples_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--samples", "3"])
+    assert "3 of 512 elements" in capsys.readouterr().out
+
+
+def test_json_is_strict_about_numbers() -> None:
+    assert _strict({"a": {"error": float("nan")}, "b": 1.5}) == {"a": {"error": "nan"}, "b": 1.5}
 
 
 def test_runs_as_a_module() -> None:

@@ -3,7 +3,9 @@
 import argparse
 import dataclasses
 import json
+import math
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -61,17 +63,31 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the check; return 0 if it passed and 1 if not."""
-    arguments = parser().parse_args(argv)
-    result = layer_norm_check(arguments)
+    described = parser()
+    arguments = described.parse_args(argv)
+    if not arguments.eps >= 0:
+        described.error(f"argument --eps: {arguments.eps} is negative")
+    try:
+        result = layer_norm_check(arguments)
+    except ValueError as refused:
+        described.error(str(refused))
     found = dict(zip(("dx", "dgamma", "dbeta"), result.inputs, strict=True))
     if arguments.json:
         record = {name: check and dataclasses.asdict(check) for name, check in found.items()}
-        print(json.dumps({"passed": result.passed, "tol": result.tol, "gradients": record}))
+        report = {"passed": result.passed, "tol": result.tol, "gradients": record}
+        print(json.dumps(_strict(report), allow_nan=False))
     else:
         for name, check in found.items():
             print(f"{name:7s}{check}")
         print(f"{'passed' if result else 'FAILED'} (tolerance {result.tol:.0e})")
     return 0 if result else 1
+
+
+def _strict(value: Any) -> Any:
+    """Replace what JSON cannot say, non-finite numbers, by their names."""
+    if isinstance(value, dict):
+        return {key: _strict(inner) for key, inner in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 if __name__ == "__main__":

@@ -6,13 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["central_difference", "step_for"]
+__all__ = ["central_difference", "first_step"]
 
 FloatArray = NDArray[np.floating[Any]]
 
+ATTEMPTS = 6
+SMALLER = 16.0
+AGREEMENT = 1e-5
 
-def step_for(values: FloatArray) -> float:
-    """Return the step for the elements of one input: u**(1/5) times their spread.
+
+def first_step(values: FloatArray) -> float:
+    """Return the step to try first for the elements of one input: u**(1/5) times their spread.
 
     The extrapolated difference below is off by about h**4 times the fifth derivative, plus
     u/h times the value. On data of spread s, the derivatives of a smooth function change over
@@ -37,21 +41,35 @@ def central_difference(
     """Estimate the derivative of sum(dy*forward(*inputs)) by one element of one input.
 
     Two central differences, with steps h and 2h, are extrapolated to h = 0 (Richardson), which
-    cancels their errors of second order. The step is rounded to a power of two of at least
-    8 ulp, so that value + h and value - h are floating-point numbers and lie symmetrically.
+    cancels their errors of second order. Where the two disagree, the function bends within
+    the step (a row of small spread among large ones), and smaller steps are tried; the pair
+    that agrees best is kept.
     """
-    nudged = list(inputs)
-    nudged[which] = inputs[which].copy()
     value = inputs[which][index]
-    power_of_two = 2.0 ** round(float(np.log2(step)))
-    h = max(power_of_two, 8 * float(np.spacing(np.abs(value))))
+    # A power of two of some ulp: value + h and value - h then lie symmetrically, and are
+    # rounded by less than u*h if they are rounded at all.
+    smallest = 8 * float(np.spacing(np.abs(value)))
+    h = max(2.0 ** round(float(np.log2(step))), smallest)
 
     def slope(h: float) -> float:
-        nudged[which][index] = value + h
-        above = forward(*nudged).astype(np.float64)
-        nudged[which][index] = value - h
-        below = forward(*nudged).astype(np.float64)
         # Subtracted before they are summed: outputs that did not move cancel exactly.
-        return float(np.sum(dy * (above - below)) / (2 * h))
+        moved = output_at(value + h) - output_at(value - h)
+        return float(np.sum(dy * moved) / (2 * h))
 
-    return (4 * slope(h) - slope(2 * h)) / 3
+    def output_at(nudged: Any) -> NDArray[np.float64]:
+        arguments = [array.copy() for array in inputs]  # forward may write to them
+        arguments[which][index] = nudged
+        return forward(*arguments).astype(np.float64)
+
+    least = np.inf
+    estimate = np.nan
+    for _ in range(ATTEMPTS):
+        fine, coarse = slope(h), slope(2 * h)
+        disagreement = abs(fine - coarse)
+        if disagreement < least:
+            least = disagreement
+            estimate = (4 * fine - coarse) / 3
+        if disagreement <= AGREEMENT * abs(fine) or h <= smallest:
+            break
+        h = max(h / SMALLER, smallest)
+    return float(estimate)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.central_differences import central_difference, step_for
+from truenorm.gradient_check.central_differences import central_difference, first_step
 from truenorm.gradient_check.result import GradientCheck, InputCheck
 
 __all__ = ["gradcheck"]
@@ -67,7 +67,7 @@ def gradcheck(
     if samples < 1:
         raise ValueError(f"samples is {samples}: at least one element must be checked")
     random = np.random.default_rng([*b"gradcheck", seed])
-    y = forward(*inputs)
+    y = forward(*(value.copy() for value in inputs))
     dy = random.standard_normal(y.shape).astype(y.dtype)
     gradients = backward(dy, *(value.copy() for value in inputs))
     if len(gradients) != len(inputs):
@@ -87,7 +87,7 @@ def gradcheck(
             )
         chosen = random.choice(value.size, min(samples, value.size), replace=False)
         indices = [tuple(int(k) for k in np.unravel_index(flat, value.shape)) for flat in chosen]
-        step = step_for(value) if indices else 0.0
+        step = first_step(value) if indices else 0.0
         numeric = [
             central_difference(forward, inputs, which, index, step, dy) for index in indices
         ]
