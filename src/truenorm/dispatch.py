@@ -1,0 +1,62 @@
+"""Which backend computes: the one asked for, or the best that is usable."""
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from truenorm.kernels.backend import Backend
+
+__all__ = ["BackendStatus", "backend_named", "backends"]
+
+logger = logging.getLogger("truenorm")
+
+
+class BackendStatus(NamedTuple):
+    """A backend, whether it can be used here, and why or why not."""
+
+    name: str
+    usable: bool
+    reason: str
+
+
+def backends() -> list[BackendStatus]:
+    """Tell which backends there are and whether they can be used here, the preferred one first.
+
+    Returns
+    -------
+    list of BackendStatus
+        Name, usable, reason.
+
+    Examples
+    --------
+    >>> import truenorm as tn
+    >>> [status.name for status in tn.backends() if status.usable]
+    ['reference']
+    """
+    return [BackendStatus("reference", True, "needs NumPy alone")]
+
+
+def backend_named(name: str | None) -> "Backend":
+    """Return a backend by name, or the first that is usable."""
+    known = {status.name: status for status in backends()}
+    if name is None:
+        return _automatic()
+    if name not in known:
+        raise ValueError(f"backend is {name!r}: choose one of {sorted(known)}")
+    return _load(name)
+
+
+@cache
+def _automatic() -> "Backend":
+    """Choose the first usable backend, and say so once."""
+    chosen = next(status for status in backends() if status.usable)
+    logger.info("truenorm uses the backend %r: %s", chosen.name, chosen.reason)
+    return _load(chosen.name)
+
+
+def _load(name: str) -> "Backend":
+    """Import a backend when it is first needed."""
+    from truenorm.kernels.reference.reference import ReferenceBackend
+
+    return {"reference": ReferenceBackend}[name]()

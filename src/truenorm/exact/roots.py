@@ -1,0 +1,65 @@
+"""The one irrational number of a row: r = 1/sqrt(w), with w = numerator/denominator."""
+
+import math
+from functools import cached_property
+
+from truenorm.exact.formats import FloatFormat
+from truenorm.exact.rounding import round_ratio
+
+__all__ = ["InverseRoot"]
+
+
+class InverseRoot:
+    """r = sqrt(denominator/numerator), as close as asked for, and exactly if it is rational."""
+
+    def __init__(self, numerator: int, denominator: int) -> None:
+        self.numerator = numerator
+        self.denominator = denominator
+        self._brackets: dict[int, int] = {}
+
+    def scaled(self, bits: int) -> int:
+        """Return the integer R with R <= r*2**bits < R + 1; bits may be negative."""
+        if bits not in self._brackets:
+            up, down = max(0, 2 * bits), max(0, -2 * bits)
+            quotient = (self.denominator << up) // (self.numerator << down)
+            self._brackets[bits] = math.isqrt(quotient)
+        return self._brackets[bits]
+
+    @property
+    def magnitude(self) -> int:
+        """The exponent of r, to within one."""
+        return (self.denominator.bit_length() - self.numerator.bit_length()) // 2
+
+    @property
+    def radicand(self) -> int:
+        """The integer W with r = sqrt(W)/numerator."""
+        return self.numerator * self.denominator
+
+    @cached_property
+    def rational(self) -> tuple[int, int] | None:
+        """Return r as (numerator, denominator) if it is rational, else None."""
+        root = math.isqrt(self.radicand)
+        return (root, self.numerator) if root * root == self.radicand else None
+
+    def round_linear(self, a: int, b: int, denominator: int, target: FloatFormat) -> float:
+        """Round (a*r + b)/denominator to the target type.
+
+        Terminates: if r is irrational and a is not 0, the value is irrational, so it is neither
+        zero nor half-way between two numbers of the type. Brackets that shrink towards it end
+        up on one side of every such point. If r is rational, the value is a ratio of integers.
+        """
+        if a == 0:
+            return round_ratio(b, denominator, target)
+        bits = 96
+        while True:
+            place = max(0, bits - self.magnitude)
+            below = self.scaled(place)
+            ends = sorted(a * root + (b << place) for root in (below, below + 1))
+            if not ends[0] < 0 < ends[1]:
+                low, high = (round_ratio(end, denominator << place, target) for end in ends)
+                if low == high and 0 not in ends:
+                    return low
+            if self.rational is not None:
+                over, under = self.rational
+                return round_ratio(a * over + b * under, denominator * under, target)
+            bits *= 2

@@ -1,0 +1,1 @@
+"""The backends: what computes rows. They know rows and columns, not axes or public types."""

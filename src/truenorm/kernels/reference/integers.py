@@ -1,0 +1,73 @@
+"""Level 3: the elements that everything else refused, in exact integers."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import (
+    ExactRow,
+    FloatFormat,
+    RowGradient,
+    Term,
+    centred_signs,
+    round_sum_of_roots,
+)
+from truenorm.kernels.rounding import Tested, round_to
+
+__all__ = ["column_terms", "round_column", "settle_dx", "settle_y", "signs"]
+
+Float64 = NDArray[np.float64]
+
+
+def settle_y(
+    tested: Tested,
+    x: Float64,
+    gamma: Float64,
+    beta: Float64,
+    eps: float,
+    target: FloatFormat,
+) -> None:
+    """Put the correctly rounded y in the place of every refused one."""
+    for i in np.flatnonzero(tested.refused.any(axis=1)):
+        row = ExactRow(x[i].tolist(), eps)
+        columns = np.flatnonzero(tested.refused[i]).tolist()
+        exact = [row.y(j, float(gamma[j]), float(beta[j]), target) for j in columns]
+        tested.values[i, columns] = round_to(np.array(exact), target)
+
+
+def settle_dx(
+    tested: Tested,
+    dy: Float64,
+    x: Float64,
+    gamma: Float64,
+    eps: float,
+    target: FloatFormat,
+) -> None:
+    """Put the correctly rounded dx in the place of every refused one."""
+    for i in np.flatnonzero(tested.refused.any(axis=1)):
+        gradient = RowGradient(ExactRow(x[i].tolist(), eps), gamma.tolist(), dy[i].tolist())
+        columns = np.flatnonzero(tested.refused[i]).tolist()
+        exact = [gradient.dx(j, target) for j in columns]
+        tested.values[i, columns] = round_to(np.array(exact), target)
+
+
+def column_terms(
+    dy: Float64, x: Float64, columns: NDArray[np.intp], eps: float
+) -> list[list[Term]]:
+    """Return the terms of dgamma for each of the columns, one for each row."""
+    terms: list[list[Term]] = [[] for _ in columns]
+    for row_dy, row_x in zip(dy, x, strict=True):
+        row = ExactRow(row_x.tolist(), eps)
+        for kept, j in zip(terms, columns, strict=True):
+            over, under = float(row_dy[j]).as_integer_ratio()
+            kept.append(Term(row.centred[j] * over, row.scale * under, row.root))
+    return terms
+
+
+def round_column(terms: list[Term], target: FloatFormat) -> float:
+    """Round the sum of a column's terms."""
+    return round_sum_of_roots(terms, target)
+
+
+def signs(x: Float64) -> Float64:
+    """Return the exact signs of x - mean(x), row by row."""
+    return np.array([centred_signs(row) for row in x.tolist()], dtype=np.float64).reshape(x.shape)

@@ -1,0 +1,70 @@
+"""The backend as the rest of the package sees it."""
+
+import logging
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import FLOAT64
+from truenorm.kernels.backend import ColumnGradients, Parameter, Settings
+from truenorm.kernels.operation import LAYER_NORM
+from truenorm.kernels.reference import correct, fast
+from truenorm.kernels.rows import Rows
+
+__all__ = ["ReferenceBackend"]
+
+Float64 = NDArray[np.float64]
+
+LARGE = 10**6
+
+logger = logging.getLogger("truenorm")
+
+
+class ReferenceBackend:
+    """NumPy and Python integers: always there, made to be read."""
+
+    name = "reference"
+
+    def forward(
+        self, settings: Settings, x: Rows, gamma: Parameter, beta: Parameter, y: Rows
+    ) -> Float64:
+        """Write y, and return what backward needs."""
+        _check_operation(settings)
+        wide = FLOAT64 in (x.target, gamma.target, beta.target)
+        _advise(x, wide)
+        forward = fast.forward if settings.rounding == "fast" and not wide else correct.forward
+        with np.errstate(all="ignore"):
+            return forward(x, gamma, beta, settings.eps, y)
+
+    def backward(
+        self,
+        settings: Settings,
+        dy: Rows,
+        x: Rows,
+        kept: Float64,
+        gamma: Parameter,
+        beta: Parameter,
+        dx: Rows,
+    ) -> ColumnGradients:
+        """Write dx, and return the gradients of the parameters."""
+        _check_operation(settings)
+        wide = FLOAT64 in (x.target, gamma.target, beta.target)
+        _advise(x, wide)
+        backward = fast.backward if settings.rounding == "fast" and not wide else correct.backward
+        with np.errstate(all="ignore"):
+            return backward(dy, x, kept, gamma, beta, settings.eps, dx)
+
+
+def _check_operation(settings: Settings) -> None:
+    if settings.operation != LAYER_NORM:
+        raise NotImplementedError(f"the reference backend does not do {settings.operation}")
+
+
+def _advise(x: Rows, wide: bool) -> None:
+    """Tell whoever waits for double-double in NumPy what would be faster."""
+    if wide and x.count * x.size > LARGE:
+        logger.info(
+            "%d float64 elements in double-double with NumPy take a while; "
+            "pip install 'truenorm[fast]' for compiled kernels",
+            x.count * x.size,
+        )

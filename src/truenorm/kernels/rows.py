@@ -1,0 +1,64 @@
+"""An array of any shape and layout, seen as rows: what kernels read from and write to."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import FloatFormat
+from truenorm.kernels.storage import Stored, stored_view
+
+__all__ = ["Rows", "blocks_of_rows"]
+
+
+class Rows:
+    """The rows of an array along its normalized axes, in C order of the other axes.
+
+    Nothing is copied as a whole: a block of rows is gathered when it is read.
+
+    Attributes
+    ----------
+    count, size : int
+        How many rows there are, and how many elements each has.
+    target : FloatFormat
+        The type of the elements.
+    """
+
+    def __init__(self, array: NDArray[Any], axes: Sequence[int], target: FloatFormat) -> None:
+        moved = np.moveaxis(stored_view(array, target), axes, range(-len(axes), 0))
+        self._outer = moved.shape[: moved.ndim - len(axes)]
+        self.count = math.prod(self._outer)
+        self.size = math.prod(moved.shape[moved.ndim - len(axes) :])
+        self.target = target
+        self._moved = moved
+        flat = moved.flags.c_contiguous or (len(axes) == 1 and moved.ndim == 2)
+        self._flat = moved.reshape(self.count, self.size) if flat else None
+
+    def read(self, start: int, stop: int) -> Stored:
+        """Return rows start to stop as an array of two axes; it may be the memory itself."""
+        if self._flat is not None:
+            return self._flat[start:stop]
+        gathered: Stored = self._moved[self._index(start, stop)]
+        return gathered.reshape(stop - start, self.size)
+
+    def write(self, start: int, stop: int, values: Stored) -> None:
+        """Store rows start to stop."""
+        if self._flat is not None:
+            self._flat[start:stop] = values
+        else:
+            index = self._index(start, stop)
+            self._moved[index] = values.reshape(self._moved[index].shape)
+
+    def _index(self, start: int, stop: int) -> tuple[Any, ...]:
+        if not self._outer:
+            return (np.newaxis,)
+        return np.unravel_index(np.arange(start, stop), self._outer)
+
+
+def blocks_of_rows(count: int, size: int, elements: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows of about so many elements; they depend on the row's index alone."""
+    step = max(1, elements // size)
+    for start in range(0, count, step):
+        yield start, min(start + step, count)

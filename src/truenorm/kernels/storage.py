@@ -1,0 +1,36 @@
+"""Numbers of the four types as kernels hold them.
+
+float16, float32 and float64 are held as such. bfloat16 is not a type of NumPy; it is held as the
+uint16 of its bits, so that no kernel needs the package that defines it.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat
+
+__all__ = ["Stored", "format_of", "stored_view", "widen"]
+
+Stored = NDArray[Any]
+"""An array of one of the types, as held: see above."""
+
+FORMATS = {target.name: target for target in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)}
+
+
+def format_of(dtype: np.dtype[Any]) -> FloatFormat | None:
+    """Return the format of a dtype of any byte order, or None if it is not one of the four."""
+    return FORMATS.get(dtype.name)
+
+
+def stored_view(array: NDArray[Any], target: FloatFormat) -> Stored:
+    """Return the same memory, as kernels hold it."""
+    return array.view(np.uint16) if target is BFLOAT16 else array
+
+
+def widen(values: Stored, source: FloatFormat) -> NDArray[np.float64]:
+    """Return the values as new float64, exactly."""
+    if source is BFLOAT16:
+        return (values.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return values.astype(np.float64)

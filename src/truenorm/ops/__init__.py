@@ -1,0 +1,1 @@
+"""The public functions, their arguments and what they return."""

@@ -1,0 +1,244 @@
+"""Layer normalization: every result is the exact answer, rounded once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.dispatch import backend_named
+from truenorm.kernels.backend import Parameter, Settings
+from truenorm.kernels.operation import LAYER_NORM
+from truenorm.kernels.rounding import round_to
+from truenorm.kernels.rows import Rows
+from truenorm.kernels.storage import format_of
+from truenorm.ops import arguments
+from truenorm.ops.environment import check_arithmetic, overridden
+from truenorm.ops.saved import Gradients, Saved
+
+__all__ = ["layer_norm", "layer_norm_backward", "layer_norm_forward"]
+
+
+def layer_norm(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    *,
+    axis: int | Sequence[int] = -1,
+    eps: float = 1e-5,
+    rounding: str = "correct",
+    out: NDArray[Any] | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+) -> NDArray[Any]:
+    r"""Normalize rows of x, scale them by gamma and shift them by beta.
+
+    .. math:: y = \gamma \, \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \epsilon}} + \beta
+
+    Every element of y is the exact real number, rounded once to the type of x: to nearest, ties to
+    even. So its bits depend neither on the rest of the batch nor on layout, backend or machine.
+
+    Parameters
+    ----------
+    x : array_like
+        float16, bfloat16, float32 or float64, of any rank, strides and byte order. Arrays of other
+        libraries are taken through DLPack if they are on the CPU.
+    gamma, beta : array_like, optional
+        Scale and shift, of the shape of the normalized axes and of any of the four types. Without
+        them 1 and 0.
+    axis : int or tuple of int
+        The axes a row runs along, as in NumPy.
+    eps : float
+        Added to the variance.
+    rounding : {"correct", "fast"}
+        "fast" trades the last bit for speed, within the bound of docs/error-analysis.md. The
+        environment variable TRUENORM_ROUNDING overrides it.
+    out : ndarray, optional
+        Where to put the result; it may be x itself.
+    backend : str, optional
+        See `truenorm.backends`. TRUENORM_BACKEND overrides it.
+    threads : int, optional
+        The most threads to use. TRUENORM_THREADS overrides it. The reference backend uses one.
+
+    Returns
+    -------
+    ndarray
+        y, of the shape and type of x.
+
+    Examples
+    --------
+    In float32 near 1e5, where the textbook form has lost half its digits:
+
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> x = np.array([100000, 100001, 100003], dtype=np.float32)
+    >>> print(tn.layer_norm(x))
+    [-1.0690415  -0.26726037  1.3363019 ]
+    """
+    x, _ = arguments.as_array("x", x)
+    if out is not None and out is not x and np.may_share_memory(out, x):
+        x = x.copy()
+    return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, {})[0]
+
+
+def layer_norm_forward(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    *,
+    axis: int | Sequence[int] = -1,
+    eps: float = 1e-5,
+    rounding: str = "correct",
+    out: NDArray[Any] | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+) -> tuple[NDArray[Any], Saved]:
+    """Do the same as `layer_norm`, and keep what the backward pass needs.
+
+    Parameters
+    ----------
+    x, gamma, beta, axis, eps, rounding, backend, threads
+        As in `layer_norm`.
+    out : ndarray, optional
+        Where to put the result; it must not overlap x, which backward needs.
+
+    Returns
+    -------
+    y : ndarray
+        Of the shape and type of x.
+    saved : Saved
+        For `layer_norm_backward`. It keeps x and gamma alive: do not change them in between.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> y, saved = tn.layer_norm_forward(np.eye(3), np.ones(3), np.zeros(3))
+    >>> saved
+    <truenorm.Saved: owns 3 numbers for each of 3 rows, 72 bytes; keeps alive x (3, 3) ...>
+    """
+    array, _ = arguments.as_array("x", x)
+    return _forward(array, gamma, beta, axis, eps, rounding, out, backend, threads, {"x": array})
+
+
+def _forward(
+    x: NDArray[Any],
+    gamma: Any,
+    beta: Any,
+    axis: int | Sequence[int],
+    eps: float,
+    rounding: str,
+    out: NDArray[Any] | None,
+    backend: str | None,
+    threads: int | None,
+    must_not_overlap: dict[str, NDArray[Any]],
+) -> tuple[NDArray[Any], Saved]:
+    """Check the arguments and run forward."""
+    check_arithmetic()
+    x, target = arguments.as_array("x", x)
+    axes = arguments.axes_of(x, axis)
+    gamma_rows, gamma_array = arguments.parameter_of("gamma", gamma, x, axes, axis, 1.0)
+    beta_rows, beta_array = arguments.parameter_of("beta", beta, x, axes, axis, 0.0)
+    settings = Settings(LAYER_NORM, arguments.eps_of(eps), arguments.rounding_of(rounding))
+    arguments.threads_of(threads)
+    chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
+    y = arguments.output_for(x, out, must_not_overlap)
+    kept = chosen.forward(
+        settings, Rows(x, axes, target), gamma_rows, beta_rows, Rows(y, axes, target)
+    )
+    beta_dtype = None if beta_array is None else beta_array.dtype
+    return y, Saved(x, gamma_array, beta_dtype, axes, settings, kept)
+
+
+def layer_norm_backward(
+    dy: Any,
+    saved: Saved,
+    *,
+    out: NDArray[Any] | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+) -> Gradients:
+    r"""Carry the gradient of a loss from y back to x, gamma and beta.
+
+    .. math::
+
+       g = \gamma \, dy, \qquad
+       dx = r (g - \mathrm{mean}(g) - \hat{x} \, \mathrm{mean}(g \hat{x})), \qquad
+       d\gamma = \sum_\mathrm{rows} dy \, \hat{x}, \qquad
+       d\beta = \sum_\mathrm{rows} dy
+
+    Every element is the exact real number, rounded once, as in `layer_norm`; with
+    ``rounding="fast"`` in forward, within its error bound.
+
+    Parameters
+    ----------
+    dy : array_like
+        The gradient with respect to y, of its shape and type.
+    saved : Saved
+        What `layer_norm_forward` returned beside y.
+    out : ndarray, optional
+        Where to put dx; it must overlap neither x nor dy.
+    backend, threads
+        As in `layer_norm`.
+
+    Returns
+    -------
+    Gradients
+        dx, dgamma, dbeta; the latter two None where there was no gamma or beta.
+
+    Raises
+    ------
+    RuntimeError
+        If x changed since the forward pass.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> x = np.array([[1.0, 2.0, 4.0]])
+    >>> y, saved = tn.layer_norm_forward(x, np.ones(3), np.zeros(3))
+    >>> dx, dgamma, dbeta = tn.layer_norm_backward(np.ones_like(x), saved)
+    >>> print(dx, dbeta)
+    [[0. 0. 0.]] [1. 1. 1.]
+    """
+    check_arithmetic()
+    if not isinstance(saved, Saved):
+        raise TypeError(
+            f"saved is a {type(saved).__name__}: pass what layer_norm_forward returned beside y"
+        )
+    slopes, target = arguments.as_array("dy", dy)
+    x = saved.x
+    if slopes.shape != x.shape:
+        raise ValueError(f"dy has shape {slopes.shape} but y has shape {x.shape}")
+    if slopes.dtype.name != x.dtype.name:
+        raise TypeError(
+            f"dy is of type {slopes.dtype} but x is of type {x.dtype}: pass dy.astype(x.dtype)"
+        )
+    gamma, _ = arguments.parameter_of("gamma", saved.gamma, x, saved.axes, saved.axes, 1.0)
+    beta = Parameter(
+        np.zeros(len(gamma.values)),
+        None if saved.beta_dtype is None else format_of(saved.beta_dtype),
+    )
+    arguments.threads_of(threads)
+    chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
+    dx = arguments.output_for(x, out, {"x": x, "dy": slopes})
+    rows = [Rows(array, saved.axes, target) for array in (slopes, x, dx)]
+    dgamma, dbeta = chosen.backward(
+        saved.settings, rows[0], rows[1], saved.kept, gamma, beta, rows[2]
+    )
+    shape = tuple(x.shape[k] for k in saved.axes)
+    return Gradients(
+        dx,
+        None if saved.gamma is None else _as_parameter(dgamma, saved.gamma.dtype, shape),
+        None if saved.beta_dtype is None else _as_parameter(dbeta, saved.beta_dtype, shape),
+    )
+
+
+def _as_parameter(
+    values: NDArray[np.float64] | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Give a parameter's gradient its type and shape; the values are of that type already."""
+    target = format_of(dtype)
+    assert values is not None
+    assert target is not None
+    return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)

@@ -1,0 +1,260 @@
+"""Rows that break layer normalizations, each kind by its name and the same on every run.
+
+`cases` mixes them with every eps, width, kind of dy, gamma and beta, and type of parameter, until
+a budget of elements is used up. All values are finite; results may well not be.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from promise.formats import FORMATS
+
+Array = NDArray[Any]
+Float64s = NDArray[np.float64]
+
+DTYPES = tuple(FORMATS)
+EPSILONS = (1e-5, 0.0, 1.0, 5e-324, 1e-300, 1e300)
+# Powers of two hide bugs: each of them has a neighbour that is none.
+WIDTHS = (1, 2, 3, 5, 16, 17, 64, 67, 513, 1000, 1024, 4096)
+SMALL_ODD_WIDTHS = (17, 67, 5, 3)
+ROWS = (1, 2, 7)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """The arguments of a forward and a backward pass."""
+
+    name: str
+    x: Array
+    gamma: Array | None
+    beta: Array | None
+    dy: Array
+    eps: float
+    columns: tuple[int, ...] | None = None  # where to look; None means everywhere
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Range:
+    """How far each recipe can go in a type before it runs out of range or of digits."""
+
+    offset: float  # here sigma = 1 is about one ulp
+    typical: float = 1.0  # of the elements beside an outlier
+    outlier: float = 1e8
+    far_outlier: float = 1e30
+    cancelling: float = 1e18
+    decades: float = 18.0  # to either side of one
+    ripple: float = 1e-3  # on top of +-1e3
+
+
+RANGES = {
+    "float16": Range(1e3, 3e-4, 3e4, 6e4, 3e4, 4.5, 2.0),  # it holds 12 decades in all
+    "bfloat16": Range(200.0, ripple=8.0),
+    "float32": Range(1e7),
+    "float64": Range(1e15),
+}
+
+
+class Material:
+    """What a recipe is made from: noise, and the reach of the type."""
+
+    def __init__(self, dtype: np.dtype[Any], rows: int, size: int, *seeds: int) -> None:
+        self.rng = np.random.default_rng(seeds)
+        self.shape = (rows, size)
+        self.z = self.rng.standard_normal(self.shape)
+        self.dtype = dtype
+        self.reach = RANGES[dtype.name]
+        into = FORMATS[dtype]
+        self.ulp_of_one = 2.0 ** (1 - into.precision)
+        self.subnormal = 2.0**into.quantum
+        self.normal = self.subnormal / self.ulp_of_one
+        self.largest = (2 - self.ulp_of_one) * (2 / self.normal)
+
+    def decades(self) -> Float64s:
+        reach = self.reach.decades
+        return self.z * 10.0 ** self.rng.uniform(-reach, reach, self.shape)
+
+    def one_outlier(self, typical: float, outlier: float) -> Float64s:
+        x = self.z * typical
+        x[:, self.shape[1] // 2] = outlier
+        return x
+
+    def cancelling_pairs(self) -> Float64s:
+        third = self.shape[1] // 3
+        x = self.z.copy()
+        x[:, :third] *= self.reach.cancelling
+        x[:, third : 2 * third] = -x[:, :third]
+        return x
+
+    def one_ulp_off(self) -> Float64s:
+        x = np.full(self.shape, 1024.0)
+        x[:, 0] *= 1 + self.ulp_of_one
+        return x
+
+    def mirrored(self, *factors: float) -> Float64s:
+        period = len(factors)
+        rows = [factors[i % period] * self.z[i - i % period] for i in range(self.shape[0])]
+        return np.reshape(rows, self.shape)
+
+    def mixed(self) -> Float64s:
+        """Zeros, ones, subnormals, values near the top and everything between, side by side."""
+        zero, z = np.zeros(self.shape), self.z
+        tiny, huge = z * self.subnormal * 8, z * (self.largest / 8)
+        options = [zero, zero + 1, tiny, huge, self.decades(), z]
+        return np.choose(self.rng.integers(0, 6, self.shape), options)
+
+    def cast(self, values: Float64s) -> Array:
+        with np.errstate(all="ignore"):
+            result: Array = np.clip(values, -self.largest, self.largest).astype(self.dtype)
+        result.setflags(write=False)
+        return result
+
+
+X_FAMILIES: dict[str, Callable[[Material], Float64s]] = {
+    "normal": lambda m: m.z,
+    "offset_half": lambda m: m.reach.offset**0.5 + m.z,
+    "offset": lambda m: m.reach.offset + m.z,
+    "offset_negative": lambda m: -m.reach.offset + 3 * m.z,
+    "scale_subnormal": lambda m: m.z * m.subnormal * 4,
+    "scale_least_normal": lambda m: m.z * m.normal,
+    "scale_small": lambda m: m.z * m.normal**0.5,
+    "scale_large": lambda m: m.z * m.largest**0.5,
+    "scale_top": lambda m: m.z * (m.largest / 8),
+    "outlier": lambda m: m.one_outlier(m.reach.typical, m.reach.outlier),
+    "outlier_far": lambda m: m.one_outlier(
+        1.0 if m.reach.typical == 1 else 4 * m.subnormal, m.reach.far_outlier
+    ),
+    "alternating": lambda m: np.where(np.arange(m.shape[1]) % 2, 1e3, -1e3) + m.reach.ripple * m.z,
+    "sorted": lambda m: np.sort(100 * m.z + 1000, axis=1),
+    "decades": Material.decades,
+    "cancelling": Material.cancelling_pairs,
+    "one_ulp_off": Material.one_ulp_off,
+    "constant": lambda m: np.full(m.shape, 0.1),
+    "zero": lambda m: np.zeros(m.shape),
+    "integers": lambda m: m.rng.integers(-8, 9, m.shape).astype(np.float64),
+    "plus_minus_max": lambda m: np.where(m.z > 0, m.largest, -m.largest),
+    "plus_minus_one": lambda m: np.where(m.z > 0, 1.0, -1.0),
+    "mirrored": lambda m: m.mirrored(1.0, -1.0),
+    "mirrored_doubled": lambda m: m.mirrored(1.0, -1.0, 2.0),
+}
+PROPORTIONAL = "proportional"
+DY_KINDS: dict[str, Callable[[Material], Float64s]] = {
+    "random": lambda m: m.z,
+    "constant": lambda m: np.full(m.shape, 0.7),
+    "one_hot": lambda m: np.eye(m.shape[1])[m.rng.integers(0, m.shape[1], m.shape[0])],
+    "same_in_all_rows": lambda m: np.repeat(m.z[:1], m.shape[0], axis=0),
+    "decades": Material.decades,
+    PROPORTIONAL: lambda m: m.z,  # replaced by x/2 where x is known
+}
+PARAMETER_KINDS: dict[str, Callable[[Material], Float64s]] = {
+    "random": lambda m: m.z,
+    "ones": lambda m: np.ones(m.shape),
+    "zeros": lambda m: np.copysign(0.0, m.z),
+    "tiny": lambda m: m.z * m.normal**0.75,
+    "mixed": Material.mixed,
+}
+ABSENT = "None"
+
+
+def x_of(family: str, dtype: np.dtype[Any], rows: int, size: int, seed: int) -> Array:
+    material = Material(dtype, rows, size, seed, list(X_FAMILIES).index(family))
+    return material.cast(X_FAMILIES[family](material))
+
+
+def dy_of(kind: str, x: Array, seed: int) -> Array:
+    material = Material(x.dtype, *x.shape, seed, 100 + list(DY_KINDS).index(kind))
+    values = x.astype(np.float64) / 2 if kind == PROPORTIONAL else DY_KINDS[kind](material)
+    return material.cast(values)
+
+
+def parameter_of(kind: str, dtype: np.dtype[Any], size: int, seed: int) -> Array | None:
+    if kind == ABSENT:
+        return None
+    material = Material(dtype, 1, size, seed, 200 + list(PARAMETER_KINDS).index(kind))
+    return material.cast(PARAMETER_KINDS[kind](material)[0])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One case by the names of its parts."""
+
+    family: str
+    rows: int
+    size: int
+    eps: float
+    dy: str
+    gamma: tuple[str, np.dtype[Any]]
+    beta: tuple[str, np.dtype[Any]]
+
+    def build(self, dtype: np.dtype[Any], seed: int) -> Case:
+        x = x_of(self.family, dtype, self.rows, self.size, seed)
+        return Case(
+            f"{dtype.name} {self.family} {self.rows}x{self.size} eps={self.eps:g} dy={self.dy} "
+            f"gamma={self.gamma[0]}:{self.gamma[1].name} beta={self.beta[0]}:{self.beta[1].name} "
+            f"seed={seed}",
+            x,
+            parameter_of(*self.gamma, self.size, seed),
+            parameter_of(*self.beta, self.size, seed + 1),
+            dy_of(self.dy, x, seed),
+            self.eps,
+        )
+
+
+def _shapes() -> Iterator[tuple[str, int, int]]:
+    """Every family at a small width that is no power of two; every width; many rows."""
+    families = list(X_FAMILIES)
+    for k, family in enumerate(families):
+        # Two mirrored rows leave nothing of dgamma; of seven one is left over.
+        rows = {"mirrored": 2, "mirrored_doubled": 7}.get(family, ROWS[k % len(ROWS)])
+        yield family, rows, SMALL_ODD_WIDTHS[k % len(SMALL_ODD_WIDTHS)]
+    for k, size in enumerate(WIDTHS):
+        yield families[7 * k % len(families)], 7 if size < 10 else 1, size
+    yield "mirrored_doubled", 1000, 5
+
+
+def cases(dtype: Any, budget: int, seed: int = 0) -> Iterator[Case]:
+    """Yield cases of about `budget` elements of x in all, at least the core of 13,785.
+
+    The core has every family, width, eps, kind and pair of types; the rest is drawn at random
+    (by a fixed seed) and crosses them.
+    """
+    wanted = np.dtype(dtype)
+    rng = np.random.default_rng([seed, DTYPES.index(wanted)])
+    present = list(PARAMETER_KINDS)
+    parameters = [*present, ABSENT]
+    kinds = list(DY_KINDS)
+    used = 0
+    for k, (family, rows, size) in enumerate(_shapes()):
+        # The strides are coprime to the lengths, so that each list is gone through.
+        gamma_type, beta_type = DTYPES[k % 4], DTYPES[(k // 4) % 4]
+        if k % 3 == 0:
+            gamma_type = beta_type = wanted
+        # These are about sums over rows, which an absent parameter does not have.
+        mirrored = family.startswith("mirrored")
+        choice = Choice(
+            family, rows, size, EPSILONS[5 * k // 2 % 6], kinds[k % len(kinds)],
+            (present[k // 2 % 5] if mirrored else parameters[k // 2 % 6], gamma_type),
+            (present[k // 3 % 5] if mirrored else parameters[k // 3 % 6], beta_type),
+        )  # fmt: skip
+        used += rows * size
+        yield choice.build(wanted, seed + k)
+    number = 1000
+    while used < budget:
+        fitting = [size for size in WIDTHS if size <= max(1, budget - used)]
+        size = int(rng.choice(fitting))
+        rows = min(int(rng.choice(ROWS)), max(1, (budget - used) // size))
+        types = [wanted if rng.random() < 0.5 else DTYPES[rng.integers(4)] for _ in range(2)]
+        choice = Choice(
+            str(rng.choice(list(X_FAMILIES))), rows, size, float(rng.choice(EPSILONS)),
+            str(rng.choice(kinds)), (str(rng.choice(parameters)), types[0]),
+            (str(rng.choice(parameters)), types[1]),
+        )  # fmt: skip
+        used += rows * size
+        number += 1
+        yield choice.build(wanted, seed + number)
