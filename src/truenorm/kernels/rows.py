@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FloatFormat
+from truenorm.exact import BFLOAT16, FloatFormat
 from truenorm.kernels.storage import Stored, stored_view
 
 __all__ = ["Rows", "blocks_of_rows"]
@@ -50,6 +50,11 @@ class Rows:
         else:
             index = self._index(start, stop)
             self._moved[index] = values.reshape(self._moved[index].shape)
+
+    def window(self, start: int, stop: int) -> Stored | None:
+        """Return rows start to stop to be written to directly, if they lie like that in memory."""
+        direct = self._flat is not None and self.target is not BFLOAT16
+        return self._flat[start:stop] if direct and self._flat is not None else None
 
     def _index(self, start: int, stop: int) -> tuple[Any, ...]:
         if not self._outer:

@@ -29,8 +29,13 @@ def stored_view(array: NDArray[Any], target: FloatFormat) -> Stored:
     return array.view(np.uint16) if target is BFLOAT16 else array
 
 
-def widen(values: Stored, source: FloatFormat) -> NDArray[np.float64]:
-    """Return the values as new float64, exactly."""
+def widen(
+    values: Stored, source: FloatFormat, into: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return the values as float64, exactly, in a new array or in the one given."""
     if source is BFLOAT16:
-        return (values.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return values.astype(np.float64)
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    if into is None:
+        return values.astype(np.float64)
+    np.copyto(into, values)
+    return into

@@ -1,13 +1,18 @@
 """Correct mode over all rows: blocks, values that are not finite, and the columns."""
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FLOAT64, Term
+from truenorm.exact import FLOAT64, FloatFormat, Term
 from truenorm.kernels.backend import ColumnGradients, Parameter
-from truenorm.kernels.reference import blocks, integers, pairs
+from truenorm.kernels.reference import integers, pairs, structure, working_precision
 from truenorm.kernels.reference.columns import BoundedSum, ExactSum, SpecialSum
-from truenorm.kernels.rounding import canonical_nan, round_to
+from truenorm.kernels.reference.refused import RefusedRows, settle_dx, settle_y
+from truenorm.kernels.reference.scratch import Scratch
+from truenorm.kernels.reference.working_precision import Statistics
+from truenorm.kernels.rounding import Tested, canonical_nan, round_to
 from truenorm.kernels.rows import Rows, blocks_of_rows
 from truenorm.kernels.storage import widen
 
@@ -15,8 +20,11 @@ __all__ = ["BLOCK", "X_CHANGED", "backward", "forward"]
 
 Float64 = NDArray[np.float64]
 
-BLOCK = 2**15
-"""Elements of a block: ten temporaries of this size in float64 stay in a cache of 2 MB."""
+BLOCK = 2**16
+"""Elements of a block: its six temporaries in float64 take 3 MB."""
+
+PAIR_BLOCK = 2**14
+"""The same for double-double, which has many more temporaries."""
 
 X_CHANGED = "x changed since the forward pass: its rows no longer have the mean that was saved"
 
@@ -24,24 +32,61 @@ X_CHANGED = "x changed since the forward pass: its rows no longer have the mean 
 def forward(x: Rows, gamma: Parameter, beta: Parameter, eps: float, y: Rows) -> Float64:
     """Write y, and return what is kept of each row."""
     wide = FLOAT64 in (x.target, gamma.target, beta.target)
-    level = blocks.wide_forward if wide else blocks.narrow_forward
+    level = _wide_forward if wide else _narrow_forward
     kept = np.empty((x.count, 3))
-    finite_gamma, finite_beta = (_finite(parameter.values) for parameter in (gamma, beta))
+    scratch = Scratch()
+    usable_gamma, usable_beta = _finite(gamma.values), _finite(beta.values)
     special = ~(np.isfinite(gamma.values) & np.isfinite(beta.values))
-    for start, stop in blocks_of_rows(x.count, x.size, BLOCK):
-        values = widen(x.read(start, stop), x.target)
-        undefined = _clear_undefined(values)
-        tested, kept[start:stop] = level(values, finite_gamma, finite_beta, eps, x.target)
+    settle = partial(settle_y, gamma=usable_gamma, beta=usable_beta, eps=eps, target=x.target)
+    refused = RefusedRows(y, settle, PAIR_BLOCK)
+    for start, stop in blocks_of_rows(x.count, x.size, PAIR_BLOCK if wide else BLOCK):
+        stored = x.read(start, stop)
+        values = widen(stored, x.target, scratch.like(stored, "x"))
+        undefined = _clear_undefined(values) | _no_spread(values, eps)
+        tested, kept[start:stop] = level(values, usable_gamma, usable_beta, eps, x.target, scratch)
         if special.any():
-            signs = integers.signs(values)[:, special]
-            by_rule = gamma.values[special] * signs + beta.values[special]
+            by_rule = gamma.values[special] * integers.signs(values)[:, special]
+            by_rule += beta.values[special]
             by_rule[np.isnan(by_rule)] = np.nan  # in its one form
             tested.values[:, special] = round_to(by_rule, x.target)
-        undefined |= _no_spread(values, eps)
+            tested.refused[:, special] = False
         kept[start:stop][undefined] = np.nan
         tested.values[undefined] = canonical_nan(x.target)
+        tested.refused[undefined] = False
         y.write(start, stop, tested.values)
+        refused.add(start, tested, values)
+    refused.flush()
     return kept
+
+
+def _narrow_forward(
+    x: Float64,
+    gamma: Float64,
+    beta: Float64,
+    eps: float,
+    target: FloatFormat,
+    scratch: Scratch,
+) -> tuple[Tested, Float64]:
+    """Levels 0 and 1, for types of at most float32."""
+    tested, found = working_precision.forward(x, gamma, beta, eps, target, scratch)
+    structure.accept_beta(tested, found.v[:, 0] == 0, gamma, beta, target)
+    return tested, np.hstack(found)
+
+
+def _wide_forward(
+    x: Float64,
+    gamma: Float64,
+    beta: Float64,
+    eps: float,
+    target: FloatFormat,
+    _scratch: Scratch,
+) -> tuple[Tested, Float64]:
+    """Levels 0 and 2, where a float64 takes part."""
+    rows = pairs.describe(x, eps)
+    tested = pairs.forward(rows, gamma, beta, target)
+    structure.accept_beta(tested, rows.constant[:, 0], gamma, beta, target)
+    integers.settle_y(tested, x, gamma, beta, eps, target)
+    return tested, np.hstack([*rows.mean, rows.mean_exponent])
 
 
 def backward(
@@ -55,52 +100,63 @@ def backward(
     dbeta, dbeta_special = ExactSum(x.size), SpecialSum(x.size)
     dgamma_special = SpecialSum(x.size)
     any_undefined = False
-    finite_gamma = _finite(gamma.values)
-    for start, stop in blocks_of_rows(x.count, x.size, BLOCK):
-        values, slopes, undefined = _read(dy, x, kept, start, stop)
-        unusable = ~np.isfinite(slopes) | ~np.isfinite(gamma.values)
-        if not np.isfinite(slopes).all():
+    scratch = Scratch()
+    usable_gamma = _finite(gamma.values)
+    settle = partial(settle_dx, gamma=usable_gamma, eps=eps, target=x.target)
+    refused = RefusedRows(dx, settle, PAIR_BLOCK)
+    for start, stop in blocks_of_rows(x.count, x.size, PAIR_BLOCK if wide else BLOCK):
+        stored = x.read(start, stop)
+        values = widen(stored, x.target, scratch.like(stored, "x"))
+        slopes = widen(dy.read(start, stop), dy.target, scratch.like(stored, "dy"))
+        undefined = _clear_undefined(values) | np.isnan(kept[start:stop, 0])
+        no_dx = undefined.copy()
+        if not np.isfinite(gamma.values).all():
+            no_dx[:] = True
+        if not np.isfinite(slopes.sum()):
             dbeta_special.add(slopes)
             dgamma_special.add(_times_signs(slopes, values))
+            no_dx |= ~np.isfinite(slopes).all(axis=1)
             slopes = _finite(slopes)
         if wide:
-            tested, rows = blocks.wide_backward(slopes, values, finite_gamma, eps, x.target)
+            rows = pairs.describe(values, eps)
             _check_mean(rows, kept[start:stop], undefined)
+            tested = pairs.backward(rows, slopes, usable_gamma, x.target)
             if gamma.target is not None:
                 share = pairs.column_sum(rows, slopes, columns)
                 wide_sum = share if wide_sum is None else wide_sum + share
         else:
-            found = blocks.narrow_backward(
-                slopes, values, kept[start:stop], finite_gamma, eps, x.target
+            found = Statistics(*np.hsplit(kept[start:stop], 3))
+            gradient = working_precision.backward(
+                slopes, values, found, usable_gamma, eps, x.target, scratch
             )
-            if (found.changed[:, 0] & ~undefined).any():
+            if (~(gradient.drift[:, 0] <= 1) & ~undefined).any():
                 raise RuntimeError(X_CHANGED)
-            tested = found.dx
-            narrow_sum.add(found.dgamma)
-        tested.values[undefined | unusable.any(axis=1)] = canonical_nan(x.target)
+            narrow_sum.add(gradient.dgamma)
+            tested = gradient.dx
+            structure.accept_zero_dx(tested, usable_gamma, slopes)
+        tested.values[no_dx] = canonical_nan(x.target)
+        tested.refused[no_dx] = False
         any_undefined |= bool(undefined.any())
         dx.write(start, stop, tested.values)
+        refused.add(start, tested, slopes, values)
         if beta.target is not None:
             dbeta.add(slopes)
-    result = ColumnGradients(None, None)
+    refused.flush()
+    dgamma_total = dbeta_total = None
     if gamma.target is not None:
         if any_undefined or not x.count:
-            totals = np.full(x.size, np.nan if x.count else 0.0)
+            dgamma_total = np.full(x.size, np.nan if x.count else 0.0)
         else:
-            tested = (
-                wide_sum.rounded(gamma.target) if wide_sum else narrow_sum.rounded(gamma.target)
-            )
-            totals = widen(tested.values, gamma.target)
-            refused = np.flatnonzero(tested.refused)
-            if len(refused):
-                totals[refused] = _settle_columns(dy, x, refused, eps, gamma, skip_pairs=wide)
-            dgamma_special.apply(totals)
-        result = result._replace(dgamma=totals)
+            tested = (wide_sum or narrow_sum).rounded(gamma.target)
+            dgamma_total = widen(tested.values, gamma.target)
+            left = np.flatnonzero(tested.refused)
+            if len(left):
+                dgamma_total[left] = _settle_columns(dy, x, left, eps, gamma, skip_pairs=wide)
+            dgamma_special.apply(dgamma_total)
     if beta.target is not None:
-        totals = dbeta.rounded(beta.target)
-        dbeta_special.apply(totals)
-        result = result._replace(dbeta=totals)
-    return result
+        dbeta_total = dbeta.rounded(beta.target)
+        dbeta_special.apply(dbeta_total)
+    return ColumnGradients(dgamma_total, dbeta_total)
 
 
 def _settle_columns(
@@ -116,7 +172,7 @@ def _settle_columns(
     assert gamma.target is not None
     settled = np.zeros(len(columns))
     left = np.arange(len(columns))
-    ranges = list(blocks_of_rows(x.count, x.size, BLOCK))
+    ranges = list(blocks_of_rows(x.count, x.size, PAIR_BLOCK))
     if not skip_pairs:
         total: pairs.ColumnSum | None = None
         for start, stop in ranges:
@@ -140,15 +196,6 @@ def _settle_columns(
     return settled
 
 
-def _read(
-    dy: Rows, x: Rows, kept: Float64, start: int, stop: int
-) -> tuple[Float64, Float64, NDArray[np.bool_]]:
-    """Return x and dy of a block, and which rows have no defined result."""
-    values = widen(x.read(start, stop), x.target)
-    undefined = _clear_undefined(values) | np.isnan(kept[start:stop, 0])
-    return values, widen(dy.read(start, stop), dy.target), undefined
-
-
 def _finite(values: Float64) -> Float64:
     """Return the values with zero in place of what is not finite; that is dealt with apart."""
     return np.where(np.isfinite(values), values, 0.0)
@@ -156,6 +203,8 @@ def _finite(values: Float64) -> Float64:
 
 def _clear_undefined(x: Float64) -> NDArray[np.bool_]:
     """Put zeros into the rows that are not finite, and return which they are."""
+    if np.isfinite(x.sum()):  # then so is every element, and there is nothing to look for
+        return np.zeros(len(x), bool)
     undefined: NDArray[np.bool_] = np.logical_not(np.isfinite(x).all(axis=1))
     x[undefined] = 0.0
     return undefined

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from truenorm.kernels.backend import ColumnGradients, Parameter
 from truenorm.kernels.double_double import two_sum
 from truenorm.kernels.reference import correct
+from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.rounding import canonical_nan, round_to
 from truenorm.kernels.rows import Rows, blocks_of_rows
 from truenorm.kernels.storage import widen
@@ -23,23 +24,22 @@ Float64 = NDArray[np.float64]
 def forward(x: Rows, gamma: Parameter, beta: Parameter, eps: float, y: Rows) -> Float64:
     """Write y, and return the mean as a pair and the variance of each row."""
     kept = np.empty((x.count, 3))
+    scratch = Scratch()
+    finite = bool(np.isfinite(gamma.values).all() and np.isfinite(beta.values).all())
     for start, stop in blocks_of_rows(x.count, x.size, correct.BLOCK):
-        values = widen(x.read(start, stop), x.target)
-        size = x.size
-        high = (values.sum(axis=1, keepdims=True) / size).astype(np.float32).astype(np.float64)
-        values -= high
-        low = values.sum(axis=1, keepdims=True) / size
-        values -= low
-        v = (values * values).sum(axis=1, keepdims=True) / size
+        stored = x.read(start, stop)
+        c = widen(stored, x.target, scratch.like(stored, "x"))
+        mean = c.sum(axis=1, keepdims=True) / x.size
+        high = mean.astype(np.float32).astype(np.float64)
+        c -= high
+        low = c.sum(axis=1, keepdims=True) / x.size
+        v = _row_products(c, c, scratch) / x.size - low * low
         kept[start:stop] = np.hstack([high, low, v])
-        values *= 1 / np.sqrt(v + eps)
-        values *= gamma.values
-        values += beta.values
-        result = round_to(values, x.target)
-        undefined = np.isnan(values)
-        if undefined.any():
-            result[undefined] = canonical_nan(x.target)
-        y.write(start, stop, result)
+        c -= low
+        c *= 1 / np.sqrt(v + eps)
+        c *= gamma.values
+        plain = finite and bool((v + eps > 0).all())
+        _write(y, start, stop, np.add, c, beta.values, plain=plain)
     return kept
 
 
@@ -49,32 +49,25 @@ def backward(
     """Write dx, and return dgamma and dbeta."""
     size = x.size
     dgamma, dgamma_low, dbeta, dbeta_low = np.zeros((4, size))
+    scratch = Scratch()
     for start, stop in blocks_of_rows(x.count, size, correct.BLOCK):
+        stored = x.read(start, stop)
         high, low, v = np.hsplit(kept[start:stop], 3)
-        r = 1 / np.sqrt(v + eps)
-        c = widen(x.read(start, stop), x.target)
+        w = v + eps
+        r = 1 / np.sqrt(w)
+        c = widen(stored, x.target, scratch.like(stored, "x"))
         c -= high
         c -= low
-        moved = np.abs(c.sum(axis=1, keepdims=True)) > size * size * 2.0**-52 * (
-            np.sqrt(v) + np.abs(low)
-        )
-        if moved.any():
-            raise RuntimeError(correct.X_CHANGED)
-        slopes = widen(dy.read(start, stop), dy.target)
-        g = slopes * gamma.values
-        a = g.sum(axis=1, keepdims=True) / size
-        q = (g * c).sum(axis=1, keepdims=True) / size / (v + eps)
+        _check_mean(c, v, low)
+        slopes = widen(dy.read(start, stop), dy.target, scratch.like(stored, "dy"))
+        g = np.multiply(slopes, gamma.values, out=scratch.like(stored, "g"))
+        q = _row_products(g, c, scratch) / size / w
         if size == 2:
-            g = (g - g[:, ::-1]) * (eps / (v + eps) / 2)  # (D24)
+            g = (g - g[:, ::-1]) * (eps / w / 2)  # (D24)
         else:
-            g -= a
-            g -= c * q
-        g *= r
-        result = round_to(g, x.target)
-        undefined = np.isnan(g)
-        if undefined.any():
-            result[undefined] = canonical_nan(x.target)
-        dx.write(start, stop, result)
+            g -= g.sum(axis=1, keepdims=True) / size
+            g -= np.multiply(c, q, out=scratch.like(stored, "product"))
+        _write(dx, start, stop, np.multiply, g, r, plain=bool(np.isfinite(q + r).all()))
         c *= r
         c *= slopes
         dgamma, error = two_sum(dgamma, c.sum(axis=0))
@@ -82,6 +75,44 @@ def backward(
         dbeta, error = two_sum(dbeta, slopes.sum(axis=0))
         dbeta_low += error
     return ColumnGradients(_finished(dgamma, dgamma_low, gamma), _finished(dbeta, dbeta_low, beta))
+
+
+def _check_mean(c: Float64, v: Float64, low: Float64) -> None:
+    """Raise if the rows, centred by what was saved, have another mean than rounding explains."""
+    size = c.shape[1]
+    moved = np.abs(c.sum(axis=1, keepdims=True)) > size * size * 2.0**-52 * (
+        np.sqrt(v) + np.abs(low)
+    )
+    if moved.any():
+        raise RuntimeError(correct.X_CHANGED)
+
+
+def _row_products(left: Float64, right: Float64, scratch: Scratch) -> Float64:
+    """Return the sums of products along rows: not by einsum, whose bits depend on alignment."""
+    product = np.multiply(left, right, out=scratch.like(left, "product"))
+    total: Float64 = product.sum(axis=1, keepdims=True)
+    return total
+
+
+def _write(
+    output: Rows,
+    start: int,
+    stop: int,
+    last_step: np.ufunc,
+    left: Float64,
+    right: Float64,
+    *,
+    plain: bool,
+) -> None:
+    """Do the last step of a block straight into the output; if not plain, mind its NaN."""
+    window = output.window(start, stop)
+    if plain and window is not None:
+        last_step(left, right, out=window, casting="same_kind")
+        return
+    values = last_step(left, right, out=left)
+    result = round_to(values, output.target)
+    result[np.isnan(values)] = canonical_nan(output.target)
+    output.write(start, stop, result)
 
 
 def _finished(high: Float64, low: Float64, parameter: Parameter) -> Float64 | None:

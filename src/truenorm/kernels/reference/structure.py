@@ -7,39 +7,41 @@ from truenorm.exact import FloatFormat
 from truenorm.kernels.reference.sums import row_sums
 from truenorm.kernels.rounding import Tested, round_to
 
-__all__ = ["accept_beta", "accept_zero_dx", "exactly_at_mean", "put_beta"]
+__all__ = ["accept_beta", "accept_beta_at_mean", "accept_zero_dx", "exactly_at_mean"]
 
 Float64 = NDArray[np.float64]
 
 
 def accept_beta(
     tested: Tested,
-    x: Float64,
     constant: NDArray[np.bool_],
     gamma: Float64,
     beta: Float64,
     target: FloatFormat,
 ) -> None:
-    """Where c = 0 or gamma = 0, y is beta rounded: put it there, and accept it."""
-    is_beta = constant | (gamma == 0)
-    unsure = (tested.refused & ~is_beta).any(axis=1)
-    is_beta[unsure] |= exactly_at_mean(x[unsure])
-    put_beta(tested, is_beta, beta, target)
+    """In a constant row, and where gamma = 0, y is beta rounded; an exact zero is +0."""
+    rounded = round_to(beta + 0.0, target)
+    for places in (np.flatnonzero(constant), (slice(None), np.flatnonzero(gamma == 0))):
+        tested.values[places] = rounded if isinstance(places, np.ndarray) else rounded[places[1]]
+        tested.refused[places] = False
 
 
-def put_beta(
-    tested: Tested, is_beta: NDArray[np.bool_], beta: Float64, target: FloatFormat
-) -> None:
-    """Put beta, rounded, where it is the result; an exact zero is +0."""
-    np.copyto(tested.values, round_to(beta + 0.0, target), where=is_beta)
-    tested.refused[is_beta] = False
+def accept_beta_at_mean(tested: Tested, x: Float64, beta: Float64, target: FloatFormat) -> None:
+    """Where a refused element equals the mean of its row, c = 0 and y is beta rounded."""
+    at_mean = exactly_at_mean(x)
+    at_mean &= tested.refused
+    np.copyto(tested.values, round_to(beta + 0.0, target), where=at_mean)
+    tested.refused[at_mean] = False
 
 
-def accept_zero_dx(tested: Tested, g: Float64) -> None:
+def accept_zero_dx(tested: Tested, gamma: Float64, dy: Float64) -> None:
     """Where g is the same all along a row, dx is zero (D21): the gradient of y.sum()."""
-    same = (g == g[:, :1]).all(axis=1)
-    tested.values[same] = 0
-    tested.refused[same] = False
+    first = dy[:, 0] * gamma[0]
+    rows = np.flatnonzero(first == dy[:, -1] * gamma[-1])
+    g = dy[rows] * gamma
+    rows = rows[(g == g[:, :1]).all(axis=1)]
+    tested.values[rows] = 0
+    tested.refused[rows] = False
 
 
 def exactly_at_mean(x: Float64) -> NDArray[np.bool_]:

@@ -28,11 +28,11 @@ def row_sums(terms: Float64) -> Float64:
     rows, count = terms.shape
     lanes = count // CHUNKS
     if lanes < CHUNKS:
-        partial = terms.copy()
-    else:
-        partial = terms[:, : CHUNKS * lanes].reshape(rows, CHUNKS, lanes).sum(axis=1)
-        partial[:, : count - CHUNKS * lanes] += terms[:, CHUNKS * lanes :]
-    return _halve(partial.T).T
+        return _halve(terms.T.copy())[:, np.newaxis]
+    partial = terms[:, : CHUNKS * lanes].reshape(rows, CHUNKS, lanes).sum(axis=1)
+    partial[:, : count - CHUNKS * lanes] += terms[:, CHUNKS * lanes :]
+    # Transposed in memory, so that the additions below run over many rows at once.
+    return _halve(partial.T.copy())[:, np.newaxis]
 
 
 def column_sums(terms: Float64) -> Float64:
@@ -40,19 +40,18 @@ def column_sums(terms: Float64) -> Float64:
     count, columns = terms.shape
     lanes = count // CHUNKS
     if lanes < CHUNKS:
-        partial = terms.copy()
-    else:
-        partial = terms[: CHUNKS * lanes].reshape(CHUNKS, lanes, columns).sum(axis=0)
-        partial[: count - CHUNKS * lanes] += terms[CHUNKS * lanes :]
-    total: Float64 = _halve(partial)[0]
-    return total
+        return _halve(terms.copy())
+    partial = terms[: CHUNKS * lanes].reshape(CHUNKS, lanes, columns).sum(axis=0)
+    partial[: count - CHUNKS * lanes] += terms[CHUNKS * lanes :]
+    return _halve(partial)
 
 
 def _halve(partial: Float64) -> Float64:
-    """Add the second half to the first, in place, until one is left along the first axis."""
+    """Add the second half to the first, in place, until one is left; return it."""
     width = len(partial)
     while width > 1:
         half = (width + 1) // 2
         partial[: width - half] += partial[half:width]
         width = half
-    return partial[:1]
+    total: Float64 = partial[0]
+    return total

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
+from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums, depth_of_sum, row_sums
 from truenorm.kernels.rounding import Tested, round_to, same_roundings
 
@@ -61,14 +62,15 @@ class Gradient(NamedTuple):
     """The mean of the centred row over what rounding can make of it: above 1, x has changed."""
 
 
-def statistics(x: Float64) -> tuple[Statistics, Float64]:
+def statistics(x: Float64, scratch: Scratch) -> tuple[Statistics, Float64]:
     """Return the statistics of the rows, and x - mean_high."""
     size = x.shape[1]
     mean = row_sums(x) / size
     high = mean.astype(np.float32).astype(np.float64)
-    d = x - high
+    d = np.subtract(x, high, out=scratch.like(x, "d"))
     low = row_sums(d) / size  # (E1)
-    v = row_sums(d * d) / size - low * low  # (E2)
+    squares = np.multiply(d, d, out=scratch.like(x, "product"))
+    v = row_sums(squares) / size - low * low  # (E2)
     return Statistics(high, low, v), d
 
 
@@ -83,29 +85,34 @@ def bounds_of(found: Statistics, w: Float64, size: int) -> Bounds:
 
 
 def rounding_test(z: Float64, bound: Float64, target: FloatFormat) -> Tested:
-    """Round z where z - bound and z + bound agree; an exact zero is +0."""
-    lower = round_to((z - bound) + 0.0, target)
-    upper = round_to((z + bound) + 0.0, target)
-    return same_roundings(lower, upper)
+    """Round z where z - bound and z + bound agree; an exact zero is +0. Both are used up."""
+    z += 0.0  # no -0, which z - 0 would leave
+    lower = round_to(z - bound, target)
+    z += bound
+    return same_roundings(lower, round_to(z, target))
 
 
 def forward(
-    x: Float64, gamma: Float64, beta: Float64, eps: float, target: FloatFormat
+    x: Float64,
+    gamma: Float64,
+    beta: Float64,
+    eps: float,
+    target: FloatFormat,
+    scratch: Scratch,
 ) -> tuple[Tested, Statistics]:
     """Return y of the rows, and their statistics."""
-    found, d = statistics(x)
+    found, t = statistics(x, scratch)
     w = found.v + eps
     r = 1 / np.sqrt(w)
     error = bounds_of(found, w, x.shape[1])
     centring = error.mean + U * found.spread  # (E6), its part that is the same for all elements
-    t = d
     t -= found.mean_low
     t *= r
     t *= gamma
-    z = t + beta
+    z = np.add(t, beta, out=scratch.like(x, "z"))
     bound = np.abs(t, out=t)
     bound *= SLACK * (error.r + 6 * U)
-    bound += np.abs(gamma) * (SLACK * r * centring)
+    bound += np.multiply(np.abs(gamma), SLACK * r * centring, out=scratch.like(x, "product"))
     bound += (SLACK * 2 * U) * np.abs(beta)  # (E7)
     return rounding_test(z, bound, target), found
 
@@ -117,6 +124,7 @@ def backward(
     gamma: Float64,
     eps: float,
     target: FloatFormat,
+    scratch: Scratch,
 ) -> Gradient:
     """Return dx of the rows and their share of dgamma."""
     size = x.shape[1]
@@ -126,36 +134,43 @@ def backward(
     s = found.spread
     error = bounds_of(found, w, size)
     centring = error.mean + U * s
-    c = (x - found.mean_high) - found.mean_low
+    c = np.subtract(x, found.mean_high, out=scratch.like(x, "d"))
+    c -= found.mean_low
     drift = np.abs(row_sums(c)) / (size * (error.mean + (h + 4) * U * s) + 2.0**-1000)
 
-    g = dy * gamma  # exact: 24 bits times 24 bits
+    g = np.multiply(dy, gamma, out=scratch.like(x, "g"))  # exact: 24 bits times 24 bits
+    product = scratch.like(x, "product")
     a = row_sums(g) / size
-    g_rms = np.sqrt(row_sums(g * g) / size)
-    q = row_sums(g * c) / size / w
-    a_bound = (h + 1) * U * g_rms  # (E8)
-    q_size = np.abs(q)
-    q_bound = ((h + 4) * U * g_rms * s + error.mean * np.abs(a)) / w + q_size * (
-        error.w + U
-    )  # (E9)
+    g_rms = np.sqrt(row_sums(np.multiply(g, g, out=product)) / size)
+    q = row_sums(np.multiply(g, c, out=product)) / size / w
+    z = scratch.like(x, "z")
     if size == 2:
         # (D24): the general form cancels completely. Errors are relative, (E11).
-        z = r * (eps / w) * (g - g[:, ::-1]) / 2
-        bound = np.abs(z) * (SLACK * (error.r + error.w + 8 * U)) + 2.0**-1000
+        np.multiply(g - g[:, ::-1], r * (eps / w) / 2, out=z)
+        bound = np.abs(z, out=product)
+        bound *= SLACK * (error.r + error.w + 8 * U)
+        bound += 2.0**-1000
     else:
+        a_bound = (h + 1) * U * g_rms  # (E8)
+        q_size = np.abs(q)
+        p_bound = (h + 4) * U * g_rms * s + error.mean * np.abs(a)
+        q_bound = p_bound / w + q_size * (error.w + U)  # (E9)
         g -= a
-        z = g - c * q
+        np.multiply(c, q, out=z)
+        np.subtract(g, z, out=z)
         z *= r
         bound = np.abs(g, out=g)
         bound *= SLACK * r * (error.r + 4 * U)
         bound += SLACK * r * (a_bound + q_size * centring)
-        bound += np.abs(c) * (SLACK * r * (q_bound + q_size * (error.r + 6 * U)))  # (E10)
+        np.abs(c, out=product)
+        product *= SLACK * r * (q_bound + q_size * (error.r + 6 * U))
+        bound += product  # (E10)
     dx = rounding_test(z, bound, target)
 
     c *= r
     c *= dy
     total = column_sums(c)
     in_column = depth_of_sum(len(c)) + 2
-    weights = SLACK * np.hstack([r * centring, error.r + (4 + in_column) * U])
-    share = weights[:, 0] @ np.abs(dy) + weights[:, 1] @ np.abs(c, out=c)  # (E12)
+    share = (SLACK * r * centring)[:, 0] @ np.abs(dy, out=product)
+    share += (SLACK * (error.r + (4 + in_column) * U))[:, 0] @ np.abs(c, out=c)  # (E12)
     return Gradient(dx, ColumnTerms(total, share), drift)
