@@ -52,13 +52,13 @@ def test_the_bounds_of_level_1_hold_with_room(brackets: list[tuple[Array, Array]
     """|z - exact| <= E on every family; exact to 60 digits, by way of fractions."""
     worst = {"y": 0.0, "dx": 0.0}
     checked = 0
-    for case in cases("float32", 60_000):
+    for case in cases("float32", 30_000):
         x, dy = case.x[:2].astype(np.float64), case.dy[:2].astype(np.float64)
         constant = (x.max(axis=1) == x.min(axis=1)).any()
         size = x.shape[1]
         gamma: Array = np.ones(size, np.float32) if case.gamma is None else case.gamma
         beta: Array = np.zeros(size, np.float32) if case.beta is None else case.beta
-        if size > 70 or constant or np.float64 in (gamma.dtype, beta.dtype):
+        if size > 600 or constant or np.float64 in (gamma.dtype, beta.dtype):
             continue
         gamma, beta = gamma.astype(np.float64), beta.astype(np.float64)
         brackets.clear()
