@@ -77,7 +77,8 @@ def check_case(case: Case, k: float, u: float) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_bounds(dtype: np.dtype[Any]) -> None:
     k, u = (12, 2.0**-53) if dtype == np.float64 else (8, SINGLE_U)
-    with ctx.workprec(1200):
+    # A bound that overflows allows everything; the ulp of the result is still there.
+    with ctx.workprec(1200), np.errstate(over="ignore"):
         for case in cases(dtype, 14_000):
             rows = case.x.astype(np.float64)
             constant = rows.max(axis=1) == rows.min(axis=1)
