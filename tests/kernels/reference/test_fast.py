@@ -26,6 +26,8 @@ def ulp(value: float, dtype: np.dtype[Any]) -> float:
 def within(result: float, exact: arb, allowed: float, dtype: np.dtype[Any]) -> bool:
     """Compare with the exact value; beyond the largest number, infinity is right."""
     near = float(exact.mid())
+    if math.isnan(allowed):  # 0 times infinity
+        allowed = 0.0
     if not math.isfinite(result):
         return abs(near) + allowed >= float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
     return float(abs(arb(result) - exact).upper()) <= allowed * (1 + 1e-9) + ulp(near, dtype)
