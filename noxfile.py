@@ -38,7 +38,25 @@ def tests(session: nox.Session, numpy: str) -> None:
     """Run the tests and every example in docstrings, docs and README."""
     install_group(session, "tests")
     session.install("-e", ".", *([OLDEST_NUMPY] if numpy == "oldest" else []))
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "--numprocesses", "2", *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Run the tests that take minutes, and Hypothesis for long."""
+    install_group(session, "tests")
+    session.install("-e", ".")
+    environment = {"HYPOTHESIS_PROFILE": "slow"}
+    session.run("pytest", "-m", "slow or not slow", "-n", "2", *session.posargs, env=environment)
+
+
+@nox.session
+def perf(session: nox.Session) -> None:
+    """Print what everything costs; nothing here passes or fails."""
+    install_group(session, "tests")
+    session.install("-e", ".")
+    session.run("python", "-m", "benchmarks.reference", *session.posargs)
+    session.run("python", "-m", "benchmarks.family_cost", *session.posargs)
 
 
 @nox.session

@@ -1,10 +1,14 @@
 """Layer normalization in NumPy whose numbers can be trusted."""
 
-from truenorm import textbook
-from truenorm.dispatch import backends
-from truenorm.gradient_check import gradcheck
-from truenorm.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
-from truenorm.ops.saved import Gradients, Saved
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from truenorm import textbook
+    from truenorm.dispatch import backends
+    from truenorm.gradient_check import gradcheck
+    from truenorm.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
+    from truenorm.ops.saved import Gradients, Saved
 
 __all__ = [
     "Gradients",
@@ -19,3 +23,29 @@ __all__ = [
 ]
 
 __version__ = "0.1.0.dev0"
+
+# Where each public name lives. It is imported when it is first asked for, so that whoever uses
+# the gradient check does not load the kernels, and the other way round.
+_HOMES = {
+    "Gradients": "truenorm.ops.saved",
+    "Saved": "truenorm.ops.saved",
+    "backends": "truenorm.dispatch",
+    "gradcheck": "truenorm.gradient_check",
+    "layer_norm": "truenorm.ops.layer_norm",
+    "layer_norm_backward": "truenorm.ops.layer_norm",
+    "layer_norm_forward": "truenorm.ops.layer_norm",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name (PEP 562)."""
+    if name == "textbook":
+        return import_module("truenorm.textbook")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'truenorm' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

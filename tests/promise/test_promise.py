@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
+from promise.contestants import each_family_alike
 from promise.families import DTYPES, Array, cases
 from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
 from promise.judging import judge, truenorm_correct
@@ -28,6 +29,14 @@ def test_families(dtype: np.dtype[Any]) -> None:
         compared += count
         assert not wrong, wrong
     assert compared >= 75_000
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_each_family_alike(dtype: np.dtype[Any]) -> None:
+    """The mixture above gives a family few elements at a usual eps; here each has its share."""
+    for case, _ in each_family_alike(dtype):
+        _, wrong = judge(case, truenorm_correct(case))
+        assert not wrong, wrong
 
 
 def check_hard_cases(output: str, dtype: np.dtype[Any], elements: int) -> None:

@@ -26,7 +26,9 @@ def format_of(dtype: np.dtype[Any]) -> FloatFormat | None:
 
 def stored_view(array: NDArray[Any], target: FloatFormat) -> Stored:
     """Return the same memory, as kernels hold it."""
-    return array.view(np.uint16) if target is BFLOAT16 else array
+    if target is not BFLOAT16:
+        return array
+    return array.view(np.dtype(np.uint16).newbyteorder(array.dtype.byteorder))
 
 
 def widen(

@@ -86,7 +86,9 @@ def parameter_of(
     array, target = as_array(name, value)
     if array.shape != tuple(x.shape[k] for k in axes):
         raise ValueError(f"{name} has shape {array.shape} but {_lengths(x, axes, axis)}")
-    return Parameter(widen(stored_view(array, target), target).reshape(size), target), array
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        values = widen(stored_view(array, target), target).reshape(size)
+    return Parameter(values, target), array
 
 
 def eps_of(eps: Any) -> float:

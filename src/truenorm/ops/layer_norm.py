@@ -241,4 +241,5 @@ def _as_parameter(
     target = format_of(dtype)
     assert values is not None
     assert target is not None
-    return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)
+    with np.errstate(all="ignore"):  # infinities that overflow made, and NaN
+        return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)

@@ -80,7 +80,7 @@ class BoundedSum:
         """Add a block's share; the low part loses at most u times itself, (E13)."""
         self._high, error = two_sum(self._high, block.total)
         self._low += error
-        self._bound += block.bound + 2 * U * np.abs(error) + U * np.abs(self._low)
+        self._bound += block.bound + U * np.abs(self._low)
 
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are known well enough."""
@@ -104,6 +104,10 @@ class SpecialSum:
         self._plus |= (terms == np.inf).any(axis=0)
         self._minus |= (terms == -np.inf).any(axis=0)
         self._nan |= np.isnan(terms).any(axis=0)
+
+    def spoil(self) -> None:
+        """Make every sum NaN: a row had no result."""
+        self._nan[:] = True
 
     def apply(self, sums: Float64) -> None:
         """Put infinities and NaN into the columns that have them."""

@@ -11,8 +11,15 @@ from truenorm.kernels.reference import integers, pairs, structure, working_preci
 from truenorm.kernels.reference.columns import BoundedSum, ExactSum, SpecialSum
 from truenorm.kernels.reference.refused import RefusedRows, settle_dx, settle_y
 from truenorm.kernels.reference.scratch import Scratch
+from truenorm.kernels.reference.special import (
+    clear_undefined,
+    finite_part,
+    infinite_terms,
+    no_spread,
+    special_y,
+)
 from truenorm.kernels.reference.working_precision import Statistics
-from truenorm.kernels.rounding import Tested, canonical_nan, round_to
+from truenorm.kernels.rounding import Tested, canonical_nan
 from truenorm.kernels.rows import Rows, blocks_of_rows
 from truenorm.kernels.storage import widen
 
@@ -35,20 +42,17 @@ def forward(x: Rows, gamma: Parameter, beta: Parameter, eps: float, y: Rows) -> 
     level = _wide_forward if wide else _narrow_forward
     kept = np.empty((x.count, 3))
     scratch = Scratch()
-    usable_gamma, usable_beta = _finite(gamma.values), _finite(beta.values)
+    usable_gamma, usable_beta = finite_part(gamma.values), finite_part(beta.values)
     special = ~(np.isfinite(gamma.values) & np.isfinite(beta.values))
     settle = partial(settle_y, gamma=usable_gamma, beta=usable_beta, eps=eps, target=x.target)
     refused = RefusedRows(y, settle, PAIR_BLOCK)
     for start, stop in blocks_of_rows(x.count, x.size, PAIR_BLOCK if wide else BLOCK):
         stored = x.read(start, stop)
         values = widen(stored, x.target, scratch.like(stored, "x"))
-        undefined = _clear_undefined(values) | _no_spread(values, eps)
+        undefined = clear_undefined(values) | no_spread(values, eps)
         tested, kept[start:stop] = level(values, usable_gamma, usable_beta, eps, x.target, scratch)
         if special.any():
-            by_rule = gamma.values[special] * integers.signs(values)[:, special]
-            by_rule += beta.values[special]
-            by_rule[np.isnan(by_rule)] = np.nan  # in its one form
-            tested.values[:, special] = round_to(by_rule, x.target)
+            tested.values[:, special] = special_y(values, gamma, beta, special, x.target)
             tested.refused[:, special] = False
         kept[start:stop][undefined] = np.nan
         tested.values[undefined] = canonical_nan(x.target)
@@ -101,22 +105,24 @@ def backward(
     dgamma_special = SpecialSum(x.size)
     any_undefined = False
     scratch = Scratch()
-    usable_gamma = _finite(gamma.values)
+    usable_gamma = finite_part(gamma.values)
     settle = partial(settle_dx, gamma=usable_gamma, eps=eps, target=x.target)
     refused = RefusedRows(dx, settle, PAIR_BLOCK)
     for start, stop in blocks_of_rows(x.count, x.size, PAIR_BLOCK if wide else BLOCK):
         stored = x.read(start, stop)
         values = widen(stored, x.target, scratch.like(stored, "x"))
         slopes = widen(dy.read(start, stop), dy.target, scratch.like(stored, "dy"))
-        undefined = _clear_undefined(values) | np.isnan(kept[start:stop, 0])
+        undefined = np.isnan(kept[start:stop, 0])
+        if (clear_undefined(values) & ~undefined).any():
+            raise RuntimeError(X_CHANGED)
         no_dx = undefined.copy()
         if not np.isfinite(gamma.values).all():
             no_dx[:] = True
         if not np.isfinite(slopes.sum()):
             dbeta_special.add(slopes)
-            dgamma_special.add(_times_signs(slopes, values))
+            dgamma_special.add(infinite_terms(slopes, values))
             no_dx |= ~np.isfinite(slopes).all(axis=1)
-            slopes = _finite(slopes)
+            slopes = finite_part(slopes)
         if wide:
             rows = pairs.describe(values, eps)
             _check_mean(rows, kept[start:stop], undefined)
@@ -177,7 +183,7 @@ def _settle_columns(
         total: pairs.ColumnSum | None = None
         for start, stop in ranges:
             values = widen(x.read(start, stop), x.target)
-            slopes = _finite(widen(dy.read(start, stop), dy.target))
+            slopes = finite_part(widen(dy.read(start, stop), dy.target))
             share = pairs.column_sum(pairs.describe(values, eps), slopes, columns)
             total = share if total is None else total + share
         assert total is not None
@@ -188,43 +194,12 @@ def _settle_columns(
         terms: list[list[Term]] = [[] for _ in left]
         for start, stop in ranges:
             values = widen(x.read(start, stop), x.target)
-            slopes = _finite(widen(dy.read(start, stop), dy.target))
+            slopes = finite_part(widen(dy.read(start, stop), dy.target))
             found = integers.column_terms(slopes, values, columns[left], eps)
             for column, more in zip(terms, found, strict=True):
                 column.extend(more)
         settled[left] = [integers.round_column(column, gamma.target) for column in terms]
     return settled
-
-
-def _finite(values: Float64) -> Float64:
-    """Return the values with zero in place of what is not finite; that is dealt with apart."""
-    return np.where(np.isfinite(values), values, 0.0)
-
-
-def _clear_undefined(x: Float64) -> NDArray[np.bool_]:
-    """Put zeros into the rows that are not finite, and return which they are."""
-    if np.isfinite(x.sum()):  # then so is every element, and there is nothing to look for
-        return np.zeros(len(x), bool)
-    undefined: NDArray[np.bool_] = np.logical_not(np.isfinite(x).all(axis=1))
-    x[undefined] = 0.0
-    return undefined
-
-
-def _no_spread(x: Float64, eps: float) -> NDArray[np.bool_]:
-    """Return the constant rows if eps is 0: they have no result."""
-    if eps > 0:
-        return np.zeros(len(x), bool)
-    constant: NDArray[np.bool_] = np.equal(x.max(axis=1), x.min(axis=1))
-    return constant
-
-
-def _times_signs(dy: Float64, x: Float64) -> Float64:
-    """Return dy times the sign of c where dy is not finite, and 0 elsewhere."""
-    terms = np.zeros_like(dy)
-    for i in np.flatnonzero(~np.isfinite(dy).all(axis=1)):
-        infinite = ~np.isfinite(dy[i])
-        terms[i, infinite] = dy[i, infinite] * integers.signs(x[i : i + 1])[0, infinite]
-    return terms
 
 
 def _check_mean(rows: pairs.PairRows, kept: Float64, undefined: NDArray[np.bool_]) -> None:

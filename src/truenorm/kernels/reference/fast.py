@@ -8,38 +8,82 @@ the batch is split into calls, nor on anything but the backend and the machine.
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.exact import FloatFormat
 from truenorm.kernels.backend import ColumnGradients, Parameter
 from truenorm.kernels.double_double import two_sum
 from truenorm.kernels.reference import correct
+from truenorm.kernels.reference.columns import SpecialSum
 from truenorm.kernels.reference.scratch import Scratch
+from truenorm.kernels.reference.special import (
+    clear_undefined,
+    finite_part,
+    infinite_terms,
+    no_spread,
+    special_y,
+)
 from truenorm.kernels.rounding import canonical_nan, round_to
 from truenorm.kernels.rows import Rows, blocks_of_rows
 from truenorm.kernels.storage import widen
 
-__all__ = ["backward", "forward"]
+__all__ = ["CompensatedSum", "backward", "forward"]
 
 Float64 = NDArray[np.float64]
+
+
+class CompensatedSum:
+    """The sums of columns over blocks, one after the other, as a pair."""
+
+    def __init__(self, columns: int) -> None:
+        self._high, self._low = np.zeros((2, columns))
+        self.special = SpecialSum(columns)
+
+    def add(self, terms: Float64) -> None:
+        """Add a block."""
+        self._high, error = two_sum(self._high, terms.sum(axis=0))
+        self._low += error
+
+    def rounded(self, target: FloatFormat | None) -> Float64 | None:
+        """Return the sums rounded to a type; None if there is no one to have them."""
+        if target is None:
+            return None
+        total = self._high + self._low
+        total[np.isnan(total)] = np.nan  # in its one form
+        self.special.apply(total)
+        return widen(round_to(total, target), target)
 
 
 def forward(x: Rows, gamma: Parameter, beta: Parameter, eps: float, y: Rows) -> Float64:
     """Write y, and return the mean as a pair and the variance of each row."""
     kept = np.empty((x.count, 3))
     scratch = Scratch()
-    finite = bool(np.isfinite(gamma.values).all() and np.isfinite(beta.values).all())
+    usable_gamma = finite_part(gamma.values)
+    usable_beta = finite_part(beta.values) + 0.0  # an exact zero is +0, also for beta = -0
+    special = ~(np.isfinite(gamma.values) & np.isfinite(beta.values))
     for start, stop in blocks_of_rows(x.count, x.size, correct.BLOCK):
         stored = x.read(start, stop)
         c = widen(stored, x.target, scratch.like(stored, "x"))
+        undefined = clear_undefined(c) | no_spread(c, eps)
+        by_rule = special_y(c, gamma, beta, special, x.target) if special.any() else None
         mean = c.sum(axis=1, keepdims=True) / x.size
         high = mean.astype(np.float32).astype(np.float64)
         c -= high
         low = c.sum(axis=1, keepdims=True) / x.size
         v = _row_products(c, c, scratch) / x.size - low * low
         kept[start:stop] = np.hstack([high, low, v])
+        kept[start:stop][undefined] = np.nan
         c -= low
         c *= 1 / np.sqrt(v + eps)
-        c *= gamma.values
-        plain = finite and bool((v + eps > 0).all())
-        _write(y, start, stop, np.add, c, beta.values, plain=plain)
+        c *= usable_gamma
+        window = y.window(start, stop)
+        if window is not None and by_rule is None and not undefined.any():
+            np.add(c, usable_beta, out=window, casting="same_kind")
+            continue
+        c += usable_beta
+        result = round_to(c, x.target)
+        if by_rule is not None:
+            result[:, special] = by_rule
+        result[undefined] = canonical_nan(x.target)
+        y.write(start, stop, result)
     return kept
 
 
@@ -48,7 +92,8 @@ def backward(
 ) -> ColumnGradients:
     """Write dx, and return dgamma and dbeta."""
     size = x.size
-    dgamma, dgamma_low, dbeta, dbeta_low = np.zeros((4, size))
+    dgamma, dbeta = CompensatedSum(size), CompensatedSum(size)
+    usable_gamma = finite_part(gamma.values)
     scratch = Scratch()
     for start, stop in blocks_of_rows(x.count, size, correct.BLOCK):
         stored = x.read(start, stop)
@@ -56,34 +101,47 @@ def backward(
         w = v + eps
         r = 1 / np.sqrt(w)
         c = widen(stored, x.target, scratch.like(stored, "x"))
+        slopes = widen(dy.read(start, stop), dy.target, scratch.like(stored, "dy"))
+        no_dx = np.isnan(high[:, 0]) | (not np.isfinite(gamma.values).all())
+        if not np.isfinite(slopes.sum()):
+            dbeta.special.add(slopes)
+            dgamma.special.add(infinite_terms(slopes, finite_part(c)))
+            no_dx |= ~np.isfinite(slopes).all(axis=1)
+            slopes = finite_part(slopes)
         c -= high
         c -= low
-        _check_mean(c, v, low)
-        slopes = widen(dy.read(start, stop), dy.target, scratch.like(stored, "dy"))
-        g = np.multiply(slopes, gamma.values, out=scratch.like(stored, "g"))
+        _check_mean(c, v, low, ~np.isnan(high))
+        g = np.multiply(slopes, usable_gamma, out=scratch.like(stored, "g"))
         q = _row_products(g, c, scratch) / size / w
         if size == 2:
-            g = (g - g[:, ::-1]) * (eps / w / 2)  # (D24)
+            g = (g - g[:, ::-1]) * (eps / w / 2) + 0.0  # (D24)
         else:
-            g -= g.sum(axis=1, keepdims=True) / size
+            a = g.sum(axis=1, keepdims=True) / size
+            g -= np.where(a == 0, -0.0, a)  # which makes +0 of -0
             g -= np.multiply(c, q, out=scratch.like(stored, "product"))
-        _write(dx, start, stop, np.multiply, g, r, plain=bool(np.isfinite(q + r).all()))
+        window = dx.window(start, stop)
+        if window is not None and not no_dx.any():
+            np.multiply(g, r, out=window, casting="same_kind")
+        else:
+            g *= r
+            result = round_to(g, x.target)
+            result[no_dx] = canonical_nan(x.target)
+            dx.write(start, stop, result)
         c *= r
         c *= slopes
-        dgamma, error = two_sum(dgamma, c.sum(axis=0))
-        dgamma_low += error
-        dbeta, error = two_sum(dbeta, slopes.sum(axis=0))
-        dbeta_low += error
-    return ColumnGradients(_finished(dgamma, dgamma_low, gamma), _finished(dbeta, dbeta_low, beta))
+        dgamma.add(c)
+        dbeta.add(slopes)
+    if np.isnan(kept).any():
+        dgamma.special.spoil()
+    return ColumnGradients(dgamma.rounded(gamma.target), dbeta.rounded(beta.target))
 
 
-def _check_mean(c: Float64, v: Float64, low: Float64) -> None:
+def _check_mean(c: Float64, v: Float64, low: Float64, defined: NDArray[np.bool_]) -> None:
     """Raise if the rows, centred by what was saved, have another mean than rounding explains."""
     size = c.shape[1]
-    moved = np.abs(c.sum(axis=1, keepdims=True)) > size * size * 2.0**-52 * (
-        np.sqrt(v) + np.abs(low)
-    )
-    if moved.any():
+    explained = size * size * 2.0**-52 * (np.sqrt(v) + np.abs(low))
+    same = np.abs(c.sum(axis=1, keepdims=True)) <= explained
+    if (defined & ~same).any():
         raise RuntimeError(correct.X_CHANGED)
 
 
@@ -92,33 +150,3 @@ def _row_products(left: Float64, right: Float64, scratch: Scratch) -> Float64:
     product = np.multiply(left, right, out=scratch.like(left, "product"))
     total: Float64 = product.sum(axis=1, keepdims=True)
     return total
-
-
-def _write(
-    output: Rows,
-    start: int,
-    stop: int,
-    last_step: np.ufunc,
-    left: Float64,
-    right: Float64,
-    *,
-    plain: bool,
-) -> None:
-    """Do the last step of a block straight into the output; if not plain, mind its NaN."""
-    window = output.window(start, stop)
-    if plain and window is not None:
-        last_step(left, right, out=window, casting="same_kind")
-        return
-    values = last_step(left, right, out=left)
-    result = round_to(values, output.target)
-    result[np.isnan(values)] = canonical_nan(output.target)
-    output.write(start, stop, result)
-
-
-def _finished(high: Float64, low: Float64, parameter: Parameter) -> Float64 | None:
-    """Return a sum rounded to its parameter's type; infinite sums have no low part."""
-    if parameter.target is None:
-        return None
-    total = np.where(np.isfinite(high), high + low, high)
-    total[np.isnan(total)] = np.nan
-    return widen(round_to(total, parameter.target), parameter.target)

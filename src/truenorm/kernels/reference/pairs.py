@@ -183,7 +183,8 @@ class ColumnSum(NamedTuple):
         bounds = [
             np.ldexp(part.bound, _clipped(part.exponent - exponent)) for part in (self, other)
         ]
-        rounding = 4 * W * (np.abs(left[0]) + np.abs(right[0])) + TINY
+        size = np.abs(left[0]) + np.abs(right[0])
+        rounding = 4 * W * size + TINY * (size + sum(bounds) > 0)  # zeros add up to zero
         return ColumnSum(dd.add(left, right), exponent, bounds[0] + bounds[1] + rounding)
 
     def rounded(self, target: FloatFormat) -> Tested:
@@ -205,7 +206,10 @@ def column_sum(rows: PairRows, dy: Float64, columns: NDArray[np.intp]) -> Column
         np.abs(dy_part) * (rows.r[0] * rows.centring), _clipped(shift)
     )  # (P10)
     high, low = dd.tree_sum(t, 0)
-    return ColumnSum((high[0], low[0]), common, SLACK * bound.sum(axis=0) + len(dy) * TINY)
+    # A column of exact zeros has a sum without error: c = 0 in constant rows, or dy = 0.
+    zero = ((dy_part == 0) | rows.constant).all(axis=0)
+    total_bound = np.where(zero, 0.0, SLACK * bound.sum(axis=0) + len(dy) * TINY)
+    return ColumnSum((high[0], low[0]), common, total_bound)
 
 
 def _rounding_test(z: Pair, bound: Float64, exponent: Integers, target: FloatFormat) -> Tested:

@@ -64,6 +64,8 @@ def settle_y(
     """Take refused y through structure, double-double and integers."""
     structure.accept_beta_at_mean(tested, x, beta, target)
     rows = np.flatnonzero(tested.refused.any(axis=1))
+    if not len(rows):
+        return
     better = pairs.forward(pairs.describe(x[rows], eps), gamma, beta, target)
     _take(tested, rows, better)
     integers.settle_y(tested, x, gamma, beta, eps, target)

@@ -1,0 +1,59 @@
+"""Rows without a result, and numbers that are not finite: by rule, apart from the arithmetic.
+
+Kernels see finite numbers only. What is not finite is replaced by zero before, and its results
+are put in place afterwards: IEEE rules on the exact xhat, of which only the sign matters.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import FloatFormat
+from truenorm.kernels.backend import Parameter
+from truenorm.kernels.reference import integers
+from truenorm.kernels.rounding import round_to
+from truenorm.kernels.storage import Stored
+
+__all__ = ["clear_undefined", "finite_part", "infinite_terms", "no_spread", "special_y"]
+
+Float64 = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+def finite_part(values: Float64) -> Float64:
+    """Return the values with zero in place of what is not finite."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def clear_undefined(x: Float64) -> Flags:
+    """Put zeros into the rows that are not finite, and return which they are."""
+    if np.isfinite(x.sum()):  # then so is every element, and there is nothing to look for
+        return np.zeros(len(x), bool)
+    undefined: Flags = np.logical_not(np.isfinite(x).all(axis=1))
+    x[undefined] = 0.0
+    return undefined
+
+
+def no_spread(x: Float64, eps: float) -> Flags:
+    """Return the constant rows if eps is 0: they have no result."""
+    if eps > 0:
+        return np.zeros(len(x), bool)
+    constant: Flags = np.equal(x.max(axis=1), x.min(axis=1))
+    return constant
+
+
+def special_y(
+    x: Float64, gamma: Parameter, beta: Parameter, columns: Flags, target: FloatFormat
+) -> Stored:
+    """Return y in the columns whose gamma or beta is not finite."""
+    y = gamma.values[columns] * integers.signs(x)[:, columns] + beta.values[columns]
+    y[np.isnan(y)] = np.nan  # in its one form
+    return round_to(y, target)
+
+
+def infinite_terms(dy: Float64, x: Float64) -> Float64:
+    """Return dy times the sign of c where dy is not finite, and 0 elsewhere."""
+    terms = np.zeros_like(dy)
+    for i in np.flatnonzero(~np.isfinite(dy).all(axis=1)):
+        infinite = ~np.isfinite(dy[i])
+        terms[i, infinite] = dy[i, infinite] * integers.signs(x[i : i + 1])[0, infinite]
+    return terms

@@ -1,0 +1,47 @@
+"""One contract for every backend: what is tested here runs over all that can be used."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from ops.judged import DTYPES, MODES
+from ops.passes import Passes
+
+
+@pytest.fixture(scope="session", params=[status.name for status in tn.backends() if status.usable])
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(autouse=True)
+def nothing_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(params=MODES)
+def rounding(request: pytest.FixtureRequest) -> str:
+    mode: str = request.param
+    return mode
+
+
+@pytest.fixture(params=DTYPES, ids=str)
+def dtype(request: pytest.FixtureRequest) -> np.dtype[Any]:
+    kind: np.dtype[Any] = request.param
+    return kind
+
+
+@pytest.fixture
+def passes(backend: str, rounding: str, dtype: np.dtype[Any]) -> Passes:
+    return Passes(backend, rounding, dtype)
+
+
+@pytest.fixture
+def every_flag() -> Iterator[None]:
+    """Let NumPy raise where it would warn; elsewhere pytest makes its warnings errors."""
+    with np.errstate(all="raise"):
+        yield

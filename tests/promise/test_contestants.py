@@ -1,0 +1,80 @@
+"""The report sees a contestant that is wrong, and none that is right."""
+
+import json
+
+import numpy as np
+import pytest
+
+from promise.contestants import CAST, Tally, by_family, by_output, contest, main
+from promise.families import Case, Choice
+from promise.hard_cases import hard_cases
+from promise.judging import OUTPUTS
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def offset_case(dtype: np.dtype[np.floating]) -> Case:
+    parameters = ("random", dtype)
+    return Choice("offset", 7, 67, 1e-5, "random", parameters, parameters).build(dtype, 0)
+
+
+def tally_of(tallies: dict[str, Tally | None], name: str) -> Tally:
+    tally = tallies[name]
+    assert tally is not None
+    return tally
+
+
+def test_the_textbook_is_wrong_far_from_zero() -> None:
+    """Near 1e7 an ulp of float32, hence the error of a mean, is as large as the spread."""
+    tallies = contest(FLOAT32, [(offset_case(FLOAT32), OUTPUTS)])
+    textbook = tally_of(tallies, "textbook")
+    assert textbook.outputs.compared == {"y": 469, "dx": 469, "dgamma": 67, "dbeta": 67}
+    assert textbook.outputs.wrong["y"] > 400
+    assert textbook.families.wrong["offset"] == sum(textbook.outputs.wrong.values())
+    correct = tally_of(tallies, "truenorm correct")
+    assert sum(correct.outputs.wrong.values()) == 0
+    assert sum(correct.families.wrong.values()) == 0
+    assert correct.other_zeros == 0
+    # What the promise is honest about: float64, then cast, is right nearly everywhere.
+    assert tally_of(tallies, CAST).outputs.wrong["y"] * 20 < textbook.outputs.wrong["y"]
+
+
+def test_beside_a_boundary_float64_is_not_enough() -> None:
+    suite = [(case, ["y"]) for case in hard_cases("y", FLOAT32, 500)]
+    tallies = contest(FLOAT32, suite)
+    cast = tally_of(tallies, CAST).outputs
+    assert cast.wrong["y"] > cast.compared["y"] // 5
+    assert tally_of(tallies, "truenorm correct").outputs.wrong["y"] == 0
+
+
+def test_the_sign_of_a_zero_and_of_a_nan_is_nobodys_error() -> None:
+    """Where x = 0 and gamma = -1 the textbook has y = -0; where eps = 0 too, y is some NaN."""
+    zero, minus = np.zeros((1, 3), np.float32), -np.ones(3, np.float32)
+    given = Case("float32 zero", zero, minus, -zero[0], zero + 1, 1.0)
+    tallies = contest(FLOAT32, [(given, ["y"])])
+    for name in ("textbook", CAST):
+        tally = tally_of(tallies, name)
+        assert (tally.outputs["y"], tally.other_zeros) == ("0 of 3", 3)
+    undefined = contest(FLOAT32, [(Case("float32 zero", zero, None, None, zero, 0.0), ["y"])])
+    assert tally_of(undefined, "textbook").outputs["y"] == "0 of 3"
+
+
+def test_in_float64_there_is_nothing_to_cast() -> None:
+    tallies = contest(FLOAT64, [(offset_case(FLOAT64), OUTPUTS)])
+    assert tallies[CAST] is None
+    text = by_output("Offset", tallies)
+    assert f"| {CAST} | n/a | n/a | n/a | n/a | n/a |" in text
+    assert "| truenorm correct | 0 of 469 | 0 of 469 | 0 of 67 | 0 of 67 | 0 |" in text
+    wrong = tally_of(tallies, "textbook").families.wrong["offset"]
+    assert f"| offset | {wrong:,} | 0 | 0 |" in by_family("Offset", tallies)
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    case = offset_case(FLOAT32)
+    for suite in ("mixed_cases", "each_family_alike", "hard"):
+        monkeypatch.setattr(f"promise.contestants.{suite}", lambda _: [(case, OUTPUTS)])
+    assert main(["--dtype", "float32"]) == 0
+    assert capsys.readouterr().out.startswith("### float32\n")
+    assert main(["--dtype", "float32", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["float32"]["families"]["truenorm correct"]
+    assert found["outputs"]["dgamma"] == [0, 67]
