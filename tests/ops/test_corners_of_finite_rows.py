@@ -135,8 +135,14 @@ class TestExtremes:
         x, dy = np.array([[1, 2, 4, -3, 0]]), np.array([[2, 1, 1, -1, 3]])
         right = passes(x, dy=dy, eps=0.0)
         scaled = passes(x * 2.0 ** (sign * power), dy=dy * 2.0 ** (sign * power), eps=0.0)
-        assert (bits(scaled[0]) == bits(right[0])).all()
-        assert (bits(scaled[1]) == bits(right[1])).all()
+        if passes.rounding == "correct":
+            assert (bits(scaled[0]) == bits(right[0])).all()
+            assert (bits(scaled[1]) == bits(right[1])).all()
+        else:  # the last bit is what fast mode does not promise; K = 8 of u is some ulp
+            ulps = 2 * 2.0 ** (1 - FORMATS[passes.dtype].precision)
+            for found, expected in zip(scaled[:2], right[:2], strict=True):
+                error = found.astype(np.float64) - expected.astype(np.float64)
+                assert (np.abs(error) <= ulps * np.abs(expected.astype(np.float64))).all()
 
     def test_the_largest_and_the_smallest_numbers(self, passes: Passes) -> None:
         """Xhat is (-1, 1) for whatever x, if eps is 0 or nothing beside x."""

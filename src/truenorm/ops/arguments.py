@@ -29,8 +29,7 @@ DLPACK_CPU = 1
 
 def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
     """Return an argument as an array of one of the four types, without a copy if it is one."""
-    masked = sys.modules.get("numpy.ma")
-    if masked is not None and isinstance(value, masked.MaskedArray):
+    if _is_masked(value):
         raise TypeError(
             f"{name} is a masked array, and what a masked element means to a mean is not defined: "
             f"pass {name}.filled(...) or {name}.data"
@@ -47,6 +46,11 @@ def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
     return array, target
 
 
+def _is_masked(value: Any) -> bool:
+    masked = sys.modules.get("numpy.ma")  # which need not be imported to say no
+    return masked is not None and isinstance(value, masked.MaskedArray)
+
+
 def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
     device = value.__dlpack_device__()[0]
     if device != DLPACK_CPU:
@@ -61,7 +65,10 @@ def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
 
 def axes_of(x: NDArray[Any], axis: int | Sequence[int]) -> tuple[int, ...]:
     """Return the normalized axes in the order of x; the rows along them have elements."""
-    axes = tuple(sorted(normalize_axis_tuple(axis, x.ndim, "axis")))
+    try:
+        axes = tuple(sorted(normalize_axis_tuple(axis, x.ndim, "axis")))
+    except TypeError:
+        raise TypeError(f"axis is {axis!r}: pass an int or a tuple of ints") from None
     if not axes:
         raise ValueError("axis is (): name at least one axis to normalize over")
     if math.prod(x.shape[k] for k in axes) == 0:
@@ -93,7 +100,10 @@ def parameter_of(
 
 def eps_of(eps: Any) -> float:
     """Return eps as a float64 number, finite and not negative."""
-    value = float(eps)
+    try:
+        value = float(eps)
+    except (TypeError, ValueError):
+        raise TypeError(f"eps is {eps!r}: pass a number >= 0") from None
     if not (value >= 0 and math.isfinite(value)):
         raise ValueError(f"eps is {value}: it is added to a variance, pass a finite number >= 0")
     return value
@@ -118,13 +128,11 @@ def threads_of(threads: int | None) -> int | None:
     return int(given)
 
 
-def output_for(
-    x: NDArray[Any], out: NDArray[Any] | None, others: dict[str, NDArray[Any]]
-) -> NDArray[Any]:
+def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any]]) -> NDArray[Any]:
     """Return the array to write to: `out`, if it fits and overlaps none of the others."""
     if out is None:
         return np.empty(x.shape, x.dtype.newbyteorder("="))
-    if not isinstance(out, np.ndarray):
+    if not isinstance(out, np.ndarray) or _is_masked(out):
         raise TypeError(f"out is a {type(out).__name__}: pass a NumPy array")
     if out.shape != x.shape or out.dtype.name != x.dtype.name:
         raise ValueError(

@@ -142,6 +142,8 @@ def _forward(
     settings = Settings(LAYER_NORM, arguments.eps_of(eps), arguments.rounding_of(rounding))
     arguments.threads_of(threads)
     chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
+    if must_not_overlap and gamma_array is not None:
+        must_not_overlap = {**must_not_overlap, "gamma": gamma_array}
     y = arguments.output_for(x, out, must_not_overlap)
     kept = chosen.forward(
         settings, Rows(x, axes, target), gamma_rows, beta_rows, Rows(y, axes, target)

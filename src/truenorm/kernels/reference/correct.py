@@ -30,7 +30,7 @@ Float64 = NDArray[np.float64]
 BLOCK = 2**16
 """Elements of a block: its six temporaries in float64 take 3 MB."""
 
-PAIR_BLOCK = 2**14
+PAIR_BLOCK = 2**13
 """The same for double-double, which has many more temporaries."""
 
 X_CHANGED = "x changed since the forward pass: its rows no longer have the mean that was saved"

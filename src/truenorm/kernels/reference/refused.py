@@ -46,9 +46,13 @@ class RefusedRows:
             return
         indices, values, refused, *sources = map(np.concatenate, zip(*self._waiting, strict=True))
         self._waiting, self._rows = [], 0
-        tested = Tested(values, refused)
-        self._settle(tested, *sources)
-        for index, row in zip(indices.tolist(), tested.values, strict=True):
+        step = max(1, self._batch // self._output.size)
+        for start in range(0, len(indices), step):  # one block may have refused many rows
+            part = slice(start, start + step)
+            self._settle(
+                Tested(values[part], refused[part]), *(source[part] for source in sources)
+            )
+        for index, row in zip(indices.tolist(), values, strict=True):
             self._output.write(index, index + 1, row[np.newaxis])
 
 
