@@ -51,6 +51,7 @@ def test_the_house_as_it_is(copied_house: Path) -> None:
         ("ops/extra", "truenorm.cli", "Floors"),
         ("textbook", "truenorm.variance_forms", "Floors"),
         ("unplanned", "math", "Floors"),
+        ("kernels/fused", "truenorm.kernels.reference", "Backends do not import each other"),
     ],
 )
 def test_violation_is_found(copied_house: Path, module: str, imported: str, wall: str) -> None:
