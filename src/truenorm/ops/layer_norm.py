@@ -67,8 +67,6 @@ def layer_norm(
 
     Examples
     --------
-    In float32 near 1e5, where the textbook form has lost half its digits:
-
     >>> import numpy as np
     >>> import truenorm as tn
     >>> x = np.array([100000, 100001, 100003], dtype=np.float32)
@@ -162,12 +160,10 @@ def layer_norm_backward(
 ) -> Gradients:
     r"""Carry the gradient of a loss from y back to x, gamma and beta.
 
-    .. math::
+    .. math:: dx = r \, (g - \mathrm{mean}(g) - \hat{x} \, \mathrm{mean}(g \hat{x})), \quad
+              g = \gamma \, dy
 
-       g = \gamma \, dy, \qquad
-       dx = r (g - \mathrm{mean}(g) - \hat{x} \, \mathrm{mean}(g \hat{x})), \qquad
-       d\gamma = \sum_\mathrm{rows} dy \, \hat{x}, \qquad
-       d\beta = \sum_\mathrm{rows} dy
+    .. math:: d\gamma = \sum_\mathrm{rows} dy \, \hat{x}, \qquad d\beta = \sum_\mathrm{rows} dy
 
     Every element is the exact real number, rounded once, as in `layer_norm`; with
     ``rounding="fast"`` in forward, within its error bound.

@@ -105,6 +105,11 @@ class SpecialSum:
         self._minus |= (terms == -np.inf).any(axis=0)
         self._nan |= np.isnan(terms).any(axis=0)
 
+    @property
+    def none(self) -> NDArray[np.bool_]:
+        """Which columns have no such terms."""
+        return ~(self._plus | self._minus | self._nan)
+
     def spoil(self) -> None:
         """Make every sum NaN: a row had no result."""
         self._nan[:] = True

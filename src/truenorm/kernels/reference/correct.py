@@ -93,18 +93,30 @@ def _wide_forward(
     return tested, np.hstack([*rows.mean, rows.mean_exponent])
 
 
+class Totals:
+    """The sums over rows that grow while backward sweeps."""
+
+    def __init__(self, columns: int, *, with_dgamma: bool) -> None:
+        self.with_dgamma = with_dgamma
+        self.dgamma: BoundedSum | pairs.ColumnSum = BoundedSum(columns)
+        self.dgamma_special = SpecialSum(columns)
+        self.dbeta = ExactSum(columns)
+        self.dbeta_special = SpecialSum(columns)
+
+    def add_pairs(self, share: pairs.ColumnSum) -> None:
+        """Add a block's share of dgamma in double-double."""
+        if isinstance(self.dgamma, pairs.ColumnSum):
+            share = self.dgamma + share
+        self.dgamma = share
+
+
 def backward(
     dy: Rows, x: Rows, kept: Float64, gamma: Parameter, beta: Parameter, eps: float, dx: Rows
 ) -> ColumnGradients:
     """Write dx, and return dgamma and dbeta."""
     wide = FLOAT64 in (x.target, gamma.target, beta.target)
-    columns = np.arange(x.size)
-    narrow_sum = BoundedSum(x.size)
-    wide_sum: pairs.ColumnSum | None = None
-    dbeta, dbeta_special = ExactSum(x.size), SpecialSum(x.size)
-    dgamma_special = SpecialSum(x.size)
-    any_undefined = False
-    scratch = Scratch()
+    level = _wide_backward if wide else _narrow_backward
+    totals, scratch = Totals(x.size, with_dgamma=gamma.target is not None), Scratch()
     usable_gamma = finite_part(gamma.values)
     settle = partial(settle_dx, gamma=usable_gamma, eps=eps, target=x.target)
     refused = RefusedRows(dx, settle, PAIR_BLOCK)
@@ -115,54 +127,92 @@ def backward(
         undefined = np.isnan(kept[start:stop, 0])
         if (clear_undefined(values) & ~undefined).any():
             raise RuntimeError(X_CHANGED)
-        no_dx = undefined.copy()
-        if not np.isfinite(gamma.values).all():
-            no_dx[:] = True
+        no_dx = undefined | (not np.isfinite(gamma.values).all())
         if not np.isfinite(slopes.sum()):
-            dbeta_special.add(slopes)
-            dgamma_special.add(infinite_terms(slopes, values))
+            totals.dbeta_special.add(slopes)
+            totals.dgamma_special.add(infinite_terms(slopes, values))
             no_dx |= ~np.isfinite(slopes).all(axis=1)
             slopes = finite_part(slopes)
-        if wide:
-            rows = pairs.describe(values, eps)
-            _check_mean(rows, kept[start:stop], undefined)
-            tested = pairs.backward(rows, slopes, usable_gamma, x.target)
-            if gamma.target is not None:
-                share = pairs.column_sum(rows, slopes, columns)
-                wide_sum = share if wide_sum is None else wide_sum + share
-        else:
-            found = Statistics(*np.hsplit(kept[start:stop], 3))
-            gradient = working_precision.backward(
-                slopes, values, found, usable_gamma, eps, x.target, scratch
-            )
-            if (~(gradient.drift[:, 0] <= 1) & ~undefined).any():
-                raise RuntimeError(X_CHANGED)
-            narrow_sum.add(gradient.dgamma)
-            tested = gradient.dx
-            structure.accept_zero_dx(tested, usable_gamma, slopes)
+        tested, moved = level(
+            slopes, values, kept[start:stop], usable_gamma, eps, x.target, totals, scratch
+        )
+        if (moved & ~undefined).any():
+            raise RuntimeError(X_CHANGED)
         tested.values[no_dx] = canonical_nan(x.target)
         tested.refused[no_dx] = False
-        any_undefined |= bool(undefined.any())
         dx.write(start, stop, tested.values)
         refused.add(start, tested, slopes, values)
         if beta.target is not None:
-            dbeta.add(slopes)
+            totals.dbeta.add(slopes)
     refused.flush()
-    dgamma_total = dbeta_total = None
-    if gamma.target is not None:
-        if any_undefined or not x.count:
-            dgamma_total = np.full(x.size, np.nan if x.count else 0.0)
-        else:
-            tested = (wide_sum or narrow_sum).rounded(gamma.target)
-            dgamma_total = widen(tested.values, gamma.target)
-            left = np.flatnonzero(tested.refused)
-            if len(left):
-                dgamma_total[left] = _settle_columns(dy, x, left, eps, gamma, skip_pairs=wide)
-            dgamma_special.apply(dgamma_total)
-    if beta.target is not None:
-        dbeta_total = dbeta.rounded(beta.target)
-        dbeta_special.apply(dbeta_total)
-    return ColumnGradients(dgamma_total, dbeta_total)
+    if np.isnan(kept).any():
+        totals.dgamma_special.spoil()
+    return ColumnGradients(
+        _round_dgamma(totals, dy, x, eps, gamma.target), _round_dbeta(totals, beta.target)
+    )
+
+
+def _narrow_backward(
+    dy: Float64,
+    x: Float64,
+    kept: Float64,
+    gamma: Float64,
+    eps: float,
+    target: FloatFormat,
+    totals: Totals,
+    scratch: Scratch,
+) -> tuple[Tested, NDArray[np.bool_]]:
+    """Levels 0 and 1, for types of at most float32; also return which rows have changed."""
+    found = Statistics(*np.hsplit(kept, 3))
+    gradient = working_precision.backward(dy, x, found, gamma, eps, target, scratch)
+    structure.accept_zero_dx(gradient.dx, gamma, dy)
+    assert isinstance(totals.dgamma, BoundedSum)
+    totals.dgamma.add(gradient.dgamma)
+    return gradient.dx, ~(gradient.drift[:, 0] <= 1)
+
+
+def _wide_backward(
+    dy: Float64,
+    x: Float64,
+    kept: Float64,
+    gamma: Float64,
+    eps: float,
+    target: FloatFormat,
+    totals: Totals,
+    _scratch: Scratch,
+) -> tuple[Tested, NDArray[np.bool_]]:
+    """Levels 0 and 2, where a float64 takes part; also return which rows have changed."""
+    rows = pairs.describe(x, eps)
+    if totals.with_dgamma:
+        totals.add_pairs(pairs.column_sum(rows, dy, np.arange(x.shape[1])))
+    high, low, exponent = np.hsplit(kept, 3)
+    moved = np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) > 2.0**-95
+    moved |= rows.mean_exponent != exponent
+    return pairs.backward(rows, dy, gamma, target), moved[:, 0]
+
+
+def _round_dbeta(totals: Totals, target: FloatFormat | None) -> Float64 | None:
+    if target is None:
+        return None
+    dbeta = totals.dbeta.rounded(target)
+    totals.dbeta_special.apply(dbeta)
+    return dbeta
+
+
+def _round_dgamma(
+    totals: Totals, dy: Rows, x: Rows, eps: float, target: FloatFormat | None
+) -> Float64 | None:
+    """Round dgamma; for columns that are refused, sweep again at the next levels."""
+    if target is None:
+        return None
+    tested = totals.dgamma.rounded(target)
+    dgamma = widen(tested.values, target)
+    left = np.flatnonzero(tested.refused & totals.dgamma_special.none)
+    if len(left):
+        wide = isinstance(totals.dgamma, pairs.ColumnSum)
+        dgamma[left] = _settle_columns(dy, x, left, eps, target, skip_pairs=wide)
+    totals.dgamma_special.apply(dgamma)
+    return dgamma
 
 
 def _settle_columns(
@@ -170,12 +220,11 @@ def _settle_columns(
     x: Rows,
     columns: NDArray[np.intp],
     eps: float,
-    gamma: Parameter,
+    target: FloatFormat,
     *,
     skip_pairs: bool,
 ) -> Float64:
     """Sweep again for the columns of dgamma that were refused: in pairs, then in integers."""
-    assert gamma.target is not None
     settled = np.zeros(len(columns))
     left = np.arange(len(columns))
     ranges = list(blocks_of_rows(x.count, x.size, PAIR_BLOCK))
@@ -187,8 +236,8 @@ def _settle_columns(
             share = pairs.column_sum(pairs.describe(values, eps), slopes, columns)
             total = share if total is None else total + share
         assert total is not None
-        tested = total.rounded(gamma.target)
-        settled = widen(tested.values, gamma.target)
+        tested = total.rounded(target)
+        settled = widen(tested.values, target)
         left = np.flatnonzero(tested.refused)
     if len(left):
         terms: list[list[Term]] = [[] for _ in left]
@@ -198,14 +247,5 @@ def _settle_columns(
             found = integers.column_terms(slopes, values, columns[left], eps)
             for column, more in zip(terms, found, strict=True):
                 column.extend(more)
-        settled[left] = [integers.round_column(column, gamma.target) for column in terms]
+        settled[left] = [integers.round_column(column, target) for column in terms]
     return settled
-
-
-def _check_mean(rows: pairs.PairRows, kept: Float64, undefined: NDArray[np.bool_]) -> None:
-    """Raise if the mean of a row is not the one that was saved, to 2**-95 of its elements."""
-    high, low, exponent = np.hsplit(kept, 3)
-    moved = np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) > 2.0**-95
-    moved |= rows.mean_exponent != exponent
-    if (moved[:, 0] & ~undefined).any():
-        raise RuntimeError(X_CHANGED)
