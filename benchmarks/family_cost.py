@@ -88,6 +88,8 @@ def lines() -> Iterator[Data]:
         if kind != "random":
             yield Data(f"dy {kind}", dy=kind)
     yield Data(f"dy proportional{plain}", dy="proportional", plain_parameters=True)
+    # Rows x and -x with one dy: every element of dgamma is exactly zero, and only integers know.
+    yield Data("x mirrored, dy same_in_all_rows", "mirrored", "same_in_all_rows")
     for eps in EPSILONS:
         if eps != 1e-5:
             yield Data(f"eps {eps:g}", eps=eps)

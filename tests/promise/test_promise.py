@@ -12,7 +12,8 @@ import pytest
 
 import truenorm as tn
 from promise.contestants import each_family_alike
-from promise.families import DTYPES, Array, cases
+from promise.families import DTYPES, Array, Case, cases
+from promise.formats import FORMATS
 from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
 from promise.judging import judge, truenorm_correct
 from truenorm.kernels.reference import columns, pairs, working_precision
@@ -37,6 +38,56 @@ def test_each_family_alike(dtype: np.dtype[Any]) -> None:
     for case, _ in each_family_alike(dtype):
         _, wrong = judge(case, truenorm_correct(case))
         assert not wrong, wrong
+
+
+def anywhere(random: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Array:
+    """Return numbers of the type with exponents over its whole range, and zeros among them."""
+    form = FORMATS[dtype]
+    top = form.quantum + 2 ** (form.width - form.precision) + form.precision - 3
+    exponents = random.integers(form.quantum, top, shape)
+    values: Array = np.ldexp(random.choice([-1.0, 1.0, 1.0], shape), exponents)
+    values[random.random(shape) < 0.2] = 0.0
+    rounded: Array = values.astype(dtype)
+    return rounded
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_numbers_from_anywhere_in_the_range(dtype: np.dtype[Any]) -> None:
+    """Huge and tiny numbers in one row, with parameters that bring either to light."""
+    random = np.random.default_rng(0)
+    for seed in range(400):
+        rows, size = int(random.integers(1, 4)), int(random.integers(1, 7))
+        eps = float(random.choice([0.0, 5e-324, 1e-300, 1e-5, 1.0, 1e300]))
+        other = DTYPES[seed % 4]
+        x, dy = (anywhere(random, dtype, rows, size) for _ in range(2))
+        gamma, beta = (anywhere(random, other, size) for _ in range(2))
+        case = Case(f"anywhere {seed}", x, gamma, beta, dy, eps)
+        _, wrong = judge(case, truenorm_correct(case))
+        assert not wrong, wrong
+
+
+def test_float64_zeros_are_not_taken_for_the_mean() -> None:
+    """The sum of this row is not exact in float64, and its first element not its mean."""
+    x = np.array([[0.0, -(2.0**1023), 2.0**1023, 1.0]])
+    assert tn.layer_norm(x, np.full(4, 2.0**1023))[0, 0] == -0.3535533905932738
+
+
+def test_a_call_can_be_interrupted_between_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
+    expected = tn.layer_norm(x)
+    monkeypatch.setattr("truenorm.kernels.reference.correct.BLOCK", 16)
+    original, blocks = working_precision.forward, []
+
+    def interrupted(*arguments: Any) -> Any:
+        blocks.append(1)
+        if len(blocks) == 2:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(working_precision, "forward", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tn.layer_norm(x)
+    assert tn.layer_norm(x).tobytes() == expected.tobytes()
 
 
 def check_hard_cases(output: str, dtype: np.dtype[Any], elements: int) -> None:

@@ -1,6 +1,5 @@
 """Sums over rows in integers: dgamma is a sum of square roots of different rationals (D8)."""
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -10,8 +9,6 @@ from truenorm.exact.roots import InverseRoot
 from truenorm.exact.rounding import round_ratio
 
 __all__ = ["Term", "round_sum_of_roots"]
-
-ODD_PRIMES = [3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73]
 
 
 class Term(NamedTuple):
@@ -80,16 +77,11 @@ def _add_classes(terms: Sequence[Term]) -> tuple[Fraction, list[Term]]:
         if root.rational is not None:
             rational += coefficient * Fraction(*root.rational)
             continue
-        alike = classes.setdefault(_fingerprint(root.radicand), [])
+        alike = classes.setdefault(root.fingerprint, [])
         for position, (first, total) in enumerate(alike):
-            product = root.radicand * first.radicand
-            ratio = math.isqrt(product)
-            if ratio * ratio == product:
-                # root = sqrt(W)/numerator and sqrt(W) = ratio/first.radicand*sqrt(first W)
-                share = coefficient * Fraction(
-                    ratio * first.numerator, first.radicand * root.numerator
-                )
-                alike[position] = (first, total + share)
+            ratio = root.ratio_to(first)
+            if ratio is not None:
+                alike[position] = (first, total + coefficient * ratio)
                 break
         else:
             alike.append((root, coefficient))
@@ -100,20 +92,3 @@ def _add_classes(terms: Sequence[Term]) -> tuple[Fraction, list[Term]]:
         if total
     ]
     return rational, left
-
-
-def _fingerprint(radicand: int) -> tuple[int, ...]:
-    """Return what is the same for all numbers of a class, so that few pairs need a square root.
-
-    If the product of two numbers is a square, each prime divides both to even powers or both
-    to odd ones, and what is left of them is a square modulo the prime for both or for neither.
-    """
-    marks = []
-    for prime in ODD_PRIMES:
-        parity = 0
-        rest = radicand
-        while rest % prime == 0:
-            rest //= prime
-            parity ^= 1
-        marks.append(2 * parity + (pow(rest % prime, (prime - 1) // 2, prime) == 1))
-    return tuple(marks)

@@ -1,12 +1,15 @@
 """The one irrational number of a row: r = 1/sqrt(w), with w = numerator/denominator."""
 
 import math
+from fractions import Fraction
 from functools import cached_property
 
 from truenorm.exact.formats import FloatFormat
 from truenorm.exact.rounding import round_ratio
 
 __all__ = ["InverseRoot"]
+
+ODD_PRIMES = [3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73]
 
 
 class InverseRoot:
@@ -16,6 +19,7 @@ class InverseRoot:
         self.numerator = numerator
         self.denominator = denominator
         self._brackets: dict[int, int] = {}
+        self._ratios: dict[InverseRoot, Fraction | None] = {}
 
     def scaled(self, bits: int) -> int:
         """Return the integer R with R <= r*2**bits < R + 1; bits may be negative."""
@@ -30,7 +34,7 @@ class InverseRoot:
         """The exponent of r, to within one."""
         return (self.denominator.bit_length() - self.numerator.bit_length()) // 2
 
-    @property
+    @cached_property
     def radicand(self) -> int:
         """The integer W with r = sqrt(W)/numerator."""
         return self.numerator * self.denominator
@@ -40,6 +44,37 @@ class InverseRoot:
         """Return r as (numerator, denominator) if it is rational, else None."""
         root = math.isqrt(self.radicand)
         return (root, self.numerator) if root * root == self.radicand else None
+
+    @cached_property
+    def fingerprint(self) -> tuple[int, ...]:
+        """What is the same for all roots of a class, so that few pairs need a square root.
+
+        If the product of two radicands is a square, each prime divides both to even powers or
+        both to odd ones, and what is left of them is a square modulo the prime for both or
+        for neither.
+        """
+        marks = []
+        for prime in ODD_PRIMES:
+            parity = 0
+            rest = self.radicand
+            while rest % prime == 0:
+                rest //= prime
+                parity ^= 1
+            marks.append(2 * parity + (pow(rest % prime, (prime - 1) // 2, prime) == 1))
+        return tuple(marks)
+
+    def ratio_to(self, other: "InverseRoot") -> Fraction | None:
+        """Return this root over the other if that is rational: then they are in one class."""
+        if other not in self._ratios:
+            product = self.radicand * other.radicand
+            root = math.isqrt(product)
+            # sqrt(W) = sqrt(W*V)/V * sqrt(V), with W and V the radicands
+            self._ratios[other] = (
+                Fraction(root * other.numerator, other.radicand * self.numerator)
+                if root * root == product
+                else None
+            )
+        return self._ratios[other]
 
     def round_linear(self, a: int, b: int, denominator: int, target: FloatFormat) -> float:
         """Round (a*r + b)/denominator to the target type.

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "ABSENT",
     "Pair",
     "W",
     "add",
     "add_float",
     "divide",
     "divide_float",
+    "exponent_of",
     "inverse_root",
     "multiply",
     "multiply_float",
@@ -35,6 +37,9 @@ Float = Any
 Pair = tuple[Float, Float]
 
 SPLITTER = 2.0**27 + 1
+
+ABSENT = -(2**20)
+"""The exponent of zero: below every other."""
 
 
 def two_sum(a: Float, b: Float) -> Pair:
@@ -134,4 +139,4 @@ def tree_sum(a: Pair, axis: int) -> Pair:
 def exponent_of(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return e with 2**(e-1) <= |value| < 2**e, and a very small one for zero."""
     _, exponents = np.frexp(values)
-    return np.where(values == 0, -(2**20), exponents).astype(np.int64)
+    return np.where(values == 0, ABSENT, exponents).astype(np.int64)

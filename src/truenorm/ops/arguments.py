@@ -101,9 +101,13 @@ def parameter_of(
 def eps_of(eps: Any) -> float:
     """Return eps as a float64 number, finite and not negative."""
     try:
+        if isinstance(eps, str | bool):
+            raise TypeError
         value = float(eps)
     except (TypeError, ValueError):
         raise TypeError(f"eps is {eps!r}: pass a number >= 0") from None
+    except OverflowError:
+        value = math.inf
     if not (value >= 0 and math.isfinite(value)):
         raise ValueError(f"eps is {value}: it is added to a variance, pass a finite number >= 0")
     return value

@@ -58,7 +58,7 @@ def layer_norm(
     backend : str, optional
         See `truenorm.backends`. TRUENORM_BACKEND overrides it.
     threads : int, optional
-        The most threads to use. TRUENORM_THREADS overrides it. The reference backend uses one.
+        The most threads to use. TRUENORM_THREADS overrides it. The reference backend starts none.
 
     Returns
     -------

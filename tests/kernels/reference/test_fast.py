@@ -91,6 +91,29 @@ def test_bounds(dtype: np.dtype[Any]) -> None:
                     raise AssertionError(f"{case}: {failed}") from failed
 
 
+def test_rows_too_small_for_float32() -> None:
+    """The spread of this row is a few subnormals: xhat is known, and its half an ulp is not."""
+    x = (np.array([[1.0, 4.0]]) * 2.0**-149).astype(np.float32)
+    y = tn.layer_norm(x, np.full(2, 2.0**60, np.float32), rounding="fast")
+    exact = 1.5 * 2.0**-149 * 2.0**60 / math.sqrt(1e-5)
+    assert np.abs(y / np.array([-exact, exact]) - 1).max() <= 16 * SINGLE_U
+
+
+def test_dbeta_of_many_short_rows() -> None:
+    """32768 rows in one block: added one after the other, the small ones would be lost."""
+    rows = 2**15
+    dy = np.full((rows, 2), 2.0**-54, np.float32)
+    dy[0], dy[-1] = 1, -1
+    x = np.random.default_rng(0).standard_normal((rows, 2)).astype(np.float32)
+    ones = np.ones(2, np.float32)
+    _, saved = tn.layer_norm_forward(x, ones, ones, rounding="fast")
+    _, _, dbeta = tn.layer_norm_backward(dy, saved)
+    assert dbeta is not None
+    exact = (rows - 2) * 2.0**-54
+    allowed = 2.0**-43 * (2 + exact) + np.spacing(np.float32(exact))
+    assert (np.abs(dbeta.astype(np.float64) - exact) <= allowed).all()
+
+
 def test_fast_mode_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were it correct mode in disguise, the bits would agree everywhere."""
     random = np.random.default_rng(0)

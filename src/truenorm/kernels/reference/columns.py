@@ -5,14 +5,13 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat, round_ratio
 from truenorm.kernels.double_double import two_sum
+from truenorm.kernels.reference.bounds import SLACK, U
 from truenorm.kernels.reference.working_precision import ColumnTerms
 from truenorm.kernels.rounding import Tested, round_to, same_roundings
 
 __all__ = ["BoundedSum", "ExactSum", "SpecialSum"]
 
 Float64 = NDArray[np.float64]
-
-U = 2.0**-53
 
 
 class ExactSum:
@@ -85,7 +84,7 @@ class BoundedSum:
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are known well enough."""
         z = self._high + self._low
-        bound = 1.01 * (self._bound + 2 * U * np.abs(z))
+        bound = SLACK * (self._bound + 2 * U * np.abs(z))
         lower = round_to((z - bound) + 0.0, target)
         upper = round_to((z + bound) + 0.0, target)
         return same_roundings(lower, upper)

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FLOAT64, FloatFormat, Term
+from truenorm.exact import FLOAT64, FloatFormat, Term, round_sum_of_roots
 from truenorm.kernels.backend import ColumnGradients, Parameter
 from truenorm.kernels.reference import integers, pairs, structure, working_precision
 from truenorm.kernels.reference.columns import BoundedSum, ExactSum, SpecialSum
@@ -23,7 +23,7 @@ from truenorm.kernels.rounding import Tested, canonical_nan
 from truenorm.kernels.rows import Rows, blocks_of_rows
 from truenorm.kernels.storage import widen
 
-__all__ = ["BLOCK", "X_CHANGED", "backward", "forward"]
+__all__ = ["BLOCK", "X_CHANGED", "backward", "forward", "takes_pairs"]
 
 Float64 = NDArray[np.float64]
 
@@ -33,19 +33,36 @@ BLOCK = 2**16
 PAIR_BLOCK = 2**13
 """The same for double-double, which has many more temporaries."""
 
+TERMS = 2**17
+"""Terms of dgamma held at a time in exact integers, some 200 bytes each."""
+
 X_CHANGED = "x changed since the forward pass: its rows no longer have the mean that was saved"
+
+
+def takes_pairs(x: Rows, gamma: Parameter, beta: Parameter) -> bool:
+    """Return whether float64 is not wide enough to work in, because one of them has it."""
+    return FLOAT64 in (x.target, gamma.target, beta.target)
 
 
 def forward(x: Rows, gamma: Parameter, beta: Parameter, eps: float, y: Rows) -> Float64:
     """Write y, and return what is kept of each row."""
-    wide = FLOAT64 in (x.target, gamma.target, beta.target)
+    wide = takes_pairs(x, gamma, beta)
     level = _wide_forward if wide else _narrow_forward
     kept = np.empty((x.count, 3))
     scratch = Scratch()
     usable_gamma, usable_beta = finite_part(gamma.values), finite_part(beta.values)
     special = ~(np.isfinite(gamma.values) & np.isfinite(beta.values))
-    settle = partial(settle_y, gamma=usable_gamma, beta=usable_beta, eps=eps, target=x.target)
-    refused = RefusedRows(y, settle, PAIR_BLOCK)
+    refused = RefusedRows(
+        y,
+        partial(
+            integers.settle_y if wide else settle_y,
+            gamma=usable_gamma,
+            beta=usable_beta,
+            eps=eps,
+            target=x.target,
+        ),
+        PAIR_BLOCK,
+    )
     for start, stop in blocks_of_rows(x.count, x.size, PAIR_BLOCK if wide else BLOCK):
         stored = x.read(start, stop)
         values = widen(stored, x.target, scratch.like(stored, "x"))
@@ -89,7 +106,6 @@ def _wide_forward(
     rows = pairs.describe(x, eps)
     tested = pairs.forward(rows, gamma, beta, target)
     structure.accept_beta(tested, rows.constant[:, 0], gamma, beta, target)
-    integers.settle_y(tested, x, gamma, beta, eps, target)
     return tested, np.hstack([*rows.mean, rows.mean_exponent])
 
 
@@ -114,12 +130,14 @@ def backward(
     dy: Rows, x: Rows, kept: Float64, gamma: Parameter, beta: Parameter, eps: float, dx: Rows
 ) -> ColumnGradients:
     """Write dx, and return dgamma and dbeta."""
-    wide = FLOAT64 in (x.target, gamma.target, beta.target)
+    wide = takes_pairs(x, gamma, beta)
     level = _wide_backward if wide else _narrow_backward
     totals, scratch = Totals(x.size, with_dgamma=gamma.target is not None), Scratch()
     usable_gamma = finite_part(gamma.values)
-    settle = partial(settle_dx, gamma=usable_gamma, eps=eps, target=x.target)
-    refused = RefusedRows(dx, settle, PAIR_BLOCK)
+    settle = integers.settle_dx if wide else settle_dx
+    refused = RefusedRows(
+        dx, partial(settle, gamma=usable_gamma, eps=eps, target=x.target), PAIR_BLOCK
+    )
     for start, stop in blocks_of_rows(x.count, x.size, PAIR_BLOCK if wide else BLOCK):
         stored = x.read(start, stop)
         values = widen(stored, x.target, scratch.like(stored, "x"))
@@ -239,13 +257,15 @@ def _settle_columns(
         tested = total.rounded(target)
         settled = widen(tested.values, target)
         left = np.flatnonzero(tested.refused)
-    if len(left):
-        terms: list[list[Term]] = [[] for _ in left]
+    # So many columns at a time that their terms, a few integers for each row, stay few.
+    step = max(1, TERMS // x.count)
+    for group in (left[k : k + step] for k in range(0, len(left), step)):
+        terms: list[list[Term]] = [[] for _ in group]
         for start, stop in ranges:
             values = widen(x.read(start, stop), x.target)
             slopes = finite_part(widen(dy.read(start, stop), dy.target))
-            found = integers.column_terms(slopes, values, columns[left], eps)
+            found = integers.column_terms(slopes, values, columns[group], eps)
             for column, more in zip(terms, found, strict=True):
                 column.extend(more)
-        settled[left] = [integers.round_column(column, target) for column in terms]
+        settled[group] = [round_sum_of_roots(column, target) for column in terms]
     return settled

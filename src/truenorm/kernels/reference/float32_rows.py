@@ -1,8 +1,9 @@
 """Rows in float32 with their sums in float64: half the memory traffic, where that is enough.
 
 The variance is the mean of squares less the square of the mean. In float64 that is good to 2**-26
-for a row whose variance is at least 2**-20 of its mean square. Other rows, and those whose r
-leaves the range of 2**+-40, are not easy and are done otherwise: that depends on the row alone.
+for a row whose variance is at least 2**-20 of its mean square. Other rows, and those whose spread
+or 1/r leaves the range of 2**+-40, are not easy and are done otherwise: that depends on the row
+alone.
 """
 
 from typing import NamedTuple
@@ -51,7 +52,7 @@ def statistics(x: Float32, eps: float, scratch: Scratch) -> tuple[Float64, NDArr
     mean_square = wide.sum(axis=1, keepdims=True) / size
     v = mean_square - mean * mean
     w = v + eps
-    easy = (v > 2.0**-20 * mean_square) & (w > 2.0**-80) & (w < 2.0**80)
+    easy = (v > 2.0**-20 * mean_square) & (v > 2.0**-80) & (w < 2.0**80)
     high = mean.astype(np.float32).astype(np.float64)
     return np.hstack([high, mean - high, v]), easy[:, 0]
 

@@ -9,11 +9,10 @@ from truenorm.exact import (
     RowGradient,
     Term,
     centred_signs,
-    round_sum_of_roots,
 )
 from truenorm.kernels.rounding import Tested, round_to
 
-__all__ = ["column_terms", "round_column", "settle_dx", "settle_y", "signs"]
+__all__ = ["column_terms", "settle_dx", "settle_y", "signs"]
 
 Float64 = NDArray[np.float64]
 
@@ -32,6 +31,7 @@ def settle_y(
         columns = np.flatnonzero(tested.refused[i]).tolist()
         exact = [row.y(j, float(gamma[j]), float(beta[j]), target) for j in columns]
         tested.values[i, columns] = round_to(np.array(exact), target)
+        tested.refused[i] = False
 
 
 def settle_dx(
@@ -48,6 +48,7 @@ def settle_dx(
         columns = np.flatnonzero(tested.refused[i]).tolist()
         exact = [gradient.dx(j, target) for j in columns]
         tested.values[i, columns] = round_to(np.array(exact), target)
+        tested.refused[i] = False
 
 
 def column_terms(
@@ -61,11 +62,6 @@ def column_terms(
             over, under = float(row_dy[j]).as_integer_ratio()
             kept.append(Term(row.centred[j] * over, row.scale * under, row.root))
     return terms
-
-
-def round_column(terms: list[Term], target: FloatFormat) -> float:
-    """Round the sum of a column's terms."""
-    return round_sum_of_roots(terms, target)
 
 
 def signs(x: Float64) -> Float64:

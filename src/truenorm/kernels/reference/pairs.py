@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import double_double as dd
-from truenorm.kernels.double_double import Pair, W
+from truenorm.kernels.double_double import ABSENT, Pair, W
+from truenorm.kernels.reference.bounds import SLACK
 from truenorm.kernels.rounding import Tested, round_pair, same_roundings
 
 __all__ = ["ColumnSum", "PairRows", "backward", "column_sum", "describe", "forward"]
@@ -21,10 +22,7 @@ __all__ = ["ColumnSum", "PairRows", "backward", "column_sum", "describe", "forwa
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-SLACK = 1.01
 TINY = 2.0**-1000
-ABSENT = -(2**20)
-"""The exponent of zero: below every other."""
 
 
 class PairRows(NamedTuple):

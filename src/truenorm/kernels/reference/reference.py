@@ -5,7 +5,6 @@ import logging
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FLOAT64
 from truenorm.kernels.backend import ColumnGradients, Parameter, Settings
 from truenorm.kernels.operation import LAYER_NORM
 from truenorm.kernels.reference import correct, fast
@@ -30,7 +29,7 @@ class ReferenceBackend:
     ) -> Float64:
         """Write y, and return what backward needs."""
         _check_operation(settings)
-        wide = FLOAT64 in (x.target, gamma.target, beta.target)
+        wide = correct.takes_pairs(x, gamma, beta)
         _advise(x, wide)
         forward = fast.forward if settings.rounding == "fast" and not wide else correct.forward
         with np.errstate(all="ignore"):
@@ -48,7 +47,7 @@ class ReferenceBackend:
     ) -> ColumnGradients:
         """Write dx, and return the gradients of the parameters."""
         _check_operation(settings)
-        wide = FLOAT64 in (x.target, gamma.target, beta.target)
+        wide = correct.takes_pairs(x, gamma, beta)
         _advise(x, wide)
         backward = fast.backward if settings.rounding == "fast" and not wide else correct.backward
         with np.errstate(all="ignore"):
@@ -65,6 +64,6 @@ def _advise(x: Rows, wide: bool) -> None:
     if wide and x.count * x.size > LARGE:
         logger.info(
             "%d float64 elements in double-double with NumPy take a while; "
-            "pip install 'truenorm[fast]' for compiled kernels",
+            "compiled kernels are to come as truenorm[fast]",
             x.count * x.size,
         )

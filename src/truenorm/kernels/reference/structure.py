@@ -21,9 +21,11 @@ def accept_beta(
 ) -> None:
     """In a constant row, and where gamma = 0, y is beta rounded; an exact zero is +0."""
     rounded = round_to(beta + 0.0, target)
-    for places in (np.flatnonzero(constant), (slice(None), np.flatnonzero(gamma == 0))):
-        tested.values[places] = rounded if isinstance(places, np.ndarray) else rounded[places[1]]
-        tested.refused[places] = False
+    rows, columns = np.flatnonzero(constant), np.flatnonzero(gamma == 0)
+    tested.values[rows] = rounded
+    tested.refused[rows] = False
+    tested.values[:, columns] = rounded[columns]
+    tested.refused[:, columns] = False
 
 
 def accept_beta_at_mean(tested: Tested, x: Float64, beta: Float64, target: FloatFormat) -> None:
@@ -48,11 +50,13 @@ def exactly_at_mean(x: Float64) -> NDArray[np.bool_]:
     """Return which elements are known to equal the mean of their row: D*x = sum(x).
 
     If all x of a row are multiples of some 2**k, and sum|x| < 2**(k + 53), then every partial sum
-    is a float64, so the sum is exact in any order. D*x is exact for x of at most 24 bits.
+    is a float64, so the sum is exact in any order. For x of at most float32, whose sums and
+    products with D are exact in float64 where this says so; of float64 rows nothing is known.
     """
     limit = np.frexp(2 * row_sums(np.abs(x)))[1]
     in_units = np.ldexp(x, 53 - limit)
     exact = (np.rint(in_units) == in_units).all(axis=1, keepdims=True)
+    exact &= (x.astype(np.float32) == x).all(axis=1, keepdims=True)
     at_mean: NDArray[np.bool_] = x * x.shape[1] == row_sums(x)
     at_mean &= exact
     return at_mean

@@ -3,8 +3,8 @@
 Every result z comes with a bound E on its error; where z - E and z + E round to the same number,
 that is the correctly rounded result (Ziv's rounding test), and elsewhere the element is refused
 and goes to the next level. The bounds are derived in docs/error-analysis.md, whose equations the
-comments cite. Nothing here over- or underflows: float32 numbers and their products with each
-other and with r lie well within the range of float64.
+comments cite. Nothing here overflows, and what may underflow is covered there: float32 numbers
+and their products with each other and with r lie well within the range of float64.
 """
 
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
+from truenorm.kernels.reference.bounds import SLACK, U
 from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums, depth_of_sum, row_sums
 from truenorm.kernels.rounding import Tested, round_to, same_roundings
@@ -20,9 +21,6 @@ from truenorm.kernels.rounding import Tested, round_to, same_roundings
 __all__ = ["ColumnTerms", "Gradient", "Statistics", "backward", "forward", "statistics"]
 
 Float64 = NDArray[np.float64]
-
-U = 2.0**-53
-SLACK = 1.01  # products of bounds, and the rounding of the bounds themselves
 
 
 class Statistics(NamedTuple):
