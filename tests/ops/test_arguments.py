@@ -145,8 +145,21 @@ class TestSettings:
             forward(X[:0], eps=eps)
 
     def test_eps_of_any_real_type(self, forward: Forward) -> None:
-        for eps in (1, np.float32(1), np.int8(1), np.float64(1), -0.0, True):
+        for eps in (1, np.float32(1), np.int8(1), np.float64(1), -0.0):
             forward(X, eps=eps)
+
+    @pytest.mark.parametrize("eps", ["1e-5", True, None, [1.0, 2.0]])
+    def test_eps_that_is_no_number(self, forward: Forward, eps: Any) -> None:
+        with pytest.raises(TypeError, match=says(f"eps is {eps!r}: pass a number >= 0")):
+            forward(X, eps=eps)
+
+    def test_eps_beyond_every_float(self, forward: Forward) -> None:
+        with pytest.raises(ValueError, match="eps is inf"):
+            forward(X, eps=10**400)
+
+    def test_axis_that_is_no_integer(self, forward: Forward) -> None:
+        with pytest.raises(TypeError, match=says("axis is 1.0: pass an int or a tuple of ints")):
+            forward(X, axis=1.0)
 
     @pytest.mark.parametrize("rounding", ["nearest", "", "Correct", None])
     def test_rounding(self, forward: Forward, rounding: Any) -> None:
