@@ -66,8 +66,7 @@ def round_pair(
     error = part - (remainder - rest)  # |rest| is 0 or at least |part|, or digits are settled
     digits = digits + _carry(remainder, error, digits)
     digits = np.where(digits == 0, np.copysign(digits, high), digits)
-    # Two steps, since place may be below what one ldexp takes without rounding twice.
-    values = np.ldexp(digits, np.clip(place, -1074, 2000).astype(np.int32))
+    values = np.ldexp(digits, np.minimum(place, 2000).astype(np.int32))
     if target.limit < 1024:
         values = np.where(np.abs(values) >= 2.0**target.limit, np.copysign(np.inf, values), values)
     return round_to(values, target)

@@ -53,8 +53,9 @@ class Rows:
 
     def window(self, start: int, stop: int) -> Stored | None:
         """Return rows start to stop to be written to directly, if they lie like that in memory."""
-        direct = self._flat is not None and self.target is not BFLOAT16
-        return self._flat[start:stop] if direct and self._flat is not None else None
+        if self._flat is None or self.target is BFLOAT16:
+            return None
+        return self._flat[start:stop]
 
     def _index(self, start: int, stop: int) -> tuple[Any, ...]:
         if not self._outer:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat
 
-__all__ = ["Stored", "format_of", "stored_view", "widen"]
+__all__ = ["Stored", "as_float32", "format_of", "stored_view", "widen"]
 
 Stored = NDArray[Any]
 """An array of one of the types, as held: see above."""
@@ -31,12 +31,19 @@ def stored_view(array: NDArray[Any], target: FloatFormat) -> Stored:
     return array.view(np.dtype(np.uint16).newbyteorder(array.dtype.byteorder))
 
 
+def as_float32(values: Stored, source: FloatFormat) -> NDArray[np.float32]:
+    """Return values of at most float32 as that, exactly; a view if they are that already."""
+    if source is BFLOAT16:
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float32, copy=False)
+
+
 def widen(
     values: Stored, source: FloatFormat, into: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Return the values as float64, exactly, in a new array or in the one given."""
     if source is BFLOAT16:
-        values = (values.astype(np.uint32) << 16).view(np.float32)
+        values = as_float32(values, source)
     if into is None:
         return values.astype(np.float64)
     np.copyto(into, values)

@@ -73,10 +73,7 @@ def layer_norm(
     >>> print(tn.layer_norm(x))
     [-1.0690415  -0.26726037  1.3363019 ]
     """
-    x, _ = arguments.as_array("x", x)
-    if out is not None and out is not x and np.may_share_memory(out, x):
-        x = x.copy()
-    return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, {})[0]
+    return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, keep=False)[0]
 
 
 def layer_norm_forward(
@@ -115,12 +112,11 @@ def layer_norm_forward(
     >>> saved
     <truenorm.Saved: owns 3 numbers for each of 3 rows, 72 bytes; keeps alive x (3, 3) ...>
     """
-    array, _ = arguments.as_array("x", x)
-    return _forward(array, gamma, beta, axis, eps, rounding, out, backend, threads, {"x": array})
+    return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, keep=True)
 
 
 def _forward(
-    x: NDArray[Any],
+    x: Any,
     gamma: Any,
     beta: Any,
     axis: int | Sequence[int],
@@ -129,9 +125,10 @@ def _forward(
     out: NDArray[Any] | None,
     backend: str | None,
     threads: int | None,
-    must_not_overlap: dict[str, NDArray[Any]],
+    *,
+    keep: bool,
 ) -> tuple[NDArray[Any], Saved]:
-    """Check the arguments and run forward."""
+    """Check the arguments and run forward; x and gamma are to be kept for backward or not."""
     check_arithmetic()
     x, target = arguments.as_array("x", x)
     axes = arguments.axes_of(x, axis)
@@ -140,9 +137,10 @@ def _forward(
     settings = Settings(LAYER_NORM, arguments.eps_of(eps), arguments.rounding_of(rounding))
     arguments.threads_of(threads)
     chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
-    if must_not_overlap and gamma_array is not None:
-        must_not_overlap = {**must_not_overlap, "gamma": gamma_array}
-    y = arguments.output_for(x, out, must_not_overlap)
+    kept_alive = {"x": x} if gamma_array is None else {"x": x, "gamma": gamma_array}
+    y = arguments.output_for(x, out, kept_alive if keep else {})
+    if out is not None and out is not x and np.may_share_memory(out, x):
+        x = x.copy()  # as ufuncs do; not x itself, which each block reads before it writes
     kept = chosen.forward(
         settings, Rows(x, axes, target), gamma_rows, beta_rows, Rows(y, axes, target)
     )

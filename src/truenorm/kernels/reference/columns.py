@@ -6,10 +6,10 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat, round_ratio
 from truenorm.kernels.double_double import two_sum
 from truenorm.kernels.reference.bounds import SLACK, U
-from truenorm.kernels.reference.working_precision import ColumnTerms
-from truenorm.kernels.rounding import Tested, round_to, same_roundings
+from truenorm.kernels.reference.working_precision import ColumnTerms, rounding_test
+from truenorm.kernels.rounding import Tested
 
-__all__ = ["BoundedSum", "ExactSum", "SpecialSum"]
+__all__ = ["BoundedSum", "CompensatedSum", "ExactSum", "SpecialSum"]
 
 Float64 = NDArray[np.float64]
 
@@ -67,27 +67,39 @@ def _times_power(values: Float64, exponent: int) -> Float64:
     return values * 2.0**half * 2.0 ** (exponent - half)
 
 
-class BoundedSum:
-    """The sum of blocks of dgamma's terms, as a pair, with a bound on its error."""
+class CompensatedSum:
+    """The sums of columns over blocks, one after the other, as a pair (high, low)."""
 
     def __init__(self, columns: int) -> None:
-        self._high = np.zeros(columns)
-        self._low = np.zeros(columns)
+        self._high, self.low = np.zeros((2, columns))
+
+    def add(self, block: Float64) -> None:
+        """Add the sums of a block."""
+        self._high, error = two_sum(self._high, block)
+        self.low += error
+
+    @property
+    def total(self) -> Float64:
+        """The sums, as new float64."""
+        return self._high + self.low
+
+
+class BoundedSum:
+    """The sum of blocks of dgamma's terms, with a bound on its error."""
+
+    def __init__(self, columns: int) -> None:
+        self._sum = CompensatedSum(columns)
         self._bound = np.zeros(columns)
 
     def add(self, block: ColumnTerms) -> None:
         """Add a block's share; the low part loses at most u times itself, (E13)."""
-        self._high, error = two_sum(self._high, block.total)
-        self._low += error
-        self._bound += block.bound + U * np.abs(self._low)
+        self._sum.add(block.total)
+        self._bound += block.bound + U * np.abs(self._sum.low)
 
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are known well enough."""
-        z = self._high + self._low
-        bound = SLACK * (self._bound + 2 * U * np.abs(z))
-        lower = round_to((z - bound) + 0.0, target)
-        upper = round_to((z + bound) + 0.0, target)
-        return same_roundings(lower, upper)
+        z = self._sum.total
+        return rounding_test(z, SLACK * (self._bound + 2 * U * np.abs(z)), target)
 
 
 class SpecialSum:

@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FLOAT64, FloatFormat, Term, round_sum_of_roots
+from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.backend import ColumnGradients, Parameter
 from truenorm.kernels.reference import integers, pairs, structure, working_precision
-from truenorm.kernels.reference.columns import BoundedSum, ExactSum, SpecialSum
+from truenorm.kernels.reference.columns import BoundedSum
 from truenorm.kernels.reference.refused import RefusedRows, settle_dx, settle_y
 from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.special import (
@@ -18,6 +18,7 @@ from truenorm.kernels.reference.special import (
     no_spread,
     special_y,
 )
+from truenorm.kernels.reference.totals import Totals, round_dbeta, round_dgamma
 from truenorm.kernels.reference.working_precision import Statistics
 from truenorm.kernels.rounding import Tested, canonical_nan
 from truenorm.kernels.rows import Rows, blocks_of_rows
@@ -29,12 +30,6 @@ Float64 = NDArray[np.float64]
 
 BLOCK = 2**16
 """Elements of a block: its six temporaries in float64 take 3 MB."""
-
-PAIR_BLOCK = 2**13
-"""The same for double-double, which has many more temporaries."""
-
-TERMS = 2**17
-"""Terms of dgamma held at a time in exact integers, some 200 bytes each."""
 
 X_CHANGED = "x changed since the forward pass: its rows no longer have the mean that was saved"
 
@@ -61,9 +56,9 @@ def forward(x: Rows, gamma: Parameter, beta: Parameter, eps: float, y: Rows) -> 
             eps=eps,
             target=x.target,
         ),
-        PAIR_BLOCK,
+        pairs.BLOCK,
     )
-    for start, stop in blocks_of_rows(x.count, x.size, PAIR_BLOCK if wide else BLOCK):
+    for start, stop in blocks_of_rows(x.count, x.size, pairs.BLOCK if wide else BLOCK):
         stored = x.read(start, stop)
         values = widen(stored, x.target, scratch.like(stored, "x"))
         undefined = clear_undefined(values) | no_spread(values, eps)
@@ -109,23 +104,6 @@ def _wide_forward(
     return tested, np.hstack([*rows.mean, rows.mean_exponent])
 
 
-class Totals:
-    """The sums over rows that grow while backward sweeps."""
-
-    def __init__(self, columns: int, *, with_dgamma: bool) -> None:
-        self.with_dgamma = with_dgamma
-        self.dgamma: BoundedSum | pairs.ColumnSum = BoundedSum(columns)
-        self.dgamma_special = SpecialSum(columns)
-        self.dbeta = ExactSum(columns)
-        self.dbeta_special = SpecialSum(columns)
-
-    def add_pairs(self, share: pairs.ColumnSum) -> None:
-        """Add a block's share of dgamma in double-double."""
-        if isinstance(self.dgamma, pairs.ColumnSum):
-            share = self.dgamma + share
-        self.dgamma = share
-
-
 def backward(
     dy: Rows, x: Rows, kept: Float64, gamma: Parameter, beta: Parameter, eps: float, dx: Rows
 ) -> ColumnGradients:
@@ -136,9 +114,9 @@ def backward(
     usable_gamma = finite_part(gamma.values)
     settle = integers.settle_dx if wide else settle_dx
     refused = RefusedRows(
-        dx, partial(settle, gamma=usable_gamma, eps=eps, target=x.target), PAIR_BLOCK
+        dx, partial(settle, gamma=usable_gamma, eps=eps, target=x.target), pairs.BLOCK
     )
-    for start, stop in blocks_of_rows(x.count, x.size, PAIR_BLOCK if wide else BLOCK):
+    for start, stop in blocks_of_rows(x.count, x.size, pairs.BLOCK if wide else BLOCK):
         stored = x.read(start, stop)
         values = widen(stored, x.target, scratch.like(stored, "x"))
         slopes = widen(dy.read(start, stop), dy.target, scratch.like(stored, "dy"))
@@ -166,7 +144,7 @@ def backward(
     if np.isnan(kept).any():
         totals.dgamma_special.spoil()
     return ColumnGradients(
-        _round_dgamma(totals, dy, x, eps, gamma.target), _round_dbeta(totals, beta.target)
+        round_dgamma(totals, dy, x, eps, gamma.target), round_dbeta(totals, beta.target)
     )
 
 
@@ -207,65 +185,3 @@ def _wide_backward(
     moved = np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) > 2.0**-95
     moved |= rows.mean_exponent != exponent
     return pairs.backward(rows, dy, gamma, target), moved[:, 0]
-
-
-def _round_dbeta(totals: Totals, target: FloatFormat | None) -> Float64 | None:
-    if target is None:
-        return None
-    dbeta = totals.dbeta.rounded(target)
-    totals.dbeta_special.apply(dbeta)
-    return dbeta
-
-
-def _round_dgamma(
-    totals: Totals, dy: Rows, x: Rows, eps: float, target: FloatFormat | None
-) -> Float64 | None:
-    """Round dgamma; for columns that are refused, sweep again at the next levels."""
-    if target is None:
-        return None
-    tested = totals.dgamma.rounded(target)
-    dgamma = widen(tested.values, target)
-    left = np.flatnonzero(tested.refused & totals.dgamma_special.none)
-    if len(left):
-        wide = isinstance(totals.dgamma, pairs.ColumnSum)
-        dgamma[left] = _settle_columns(dy, x, left, eps, target, skip_pairs=wide)
-    totals.dgamma_special.apply(dgamma)
-    return dgamma
-
-
-def _settle_columns(
-    dy: Rows,
-    x: Rows,
-    columns: NDArray[np.intp],
-    eps: float,
-    target: FloatFormat,
-    *,
-    skip_pairs: bool,
-) -> Float64:
-    """Sweep again for the columns of dgamma that were refused: in pairs, then in integers."""
-    settled = np.zeros(len(columns))
-    left = np.arange(len(columns))
-    ranges = list(blocks_of_rows(x.count, x.size, PAIR_BLOCK))
-    if not skip_pairs:
-        total: pairs.ColumnSum | None = None
-        for start, stop in ranges:
-            values = widen(x.read(start, stop), x.target)
-            slopes = finite_part(widen(dy.read(start, stop), dy.target))
-            share = pairs.column_sum(pairs.describe(values, eps), slopes, columns)
-            total = share if total is None else total + share
-        assert total is not None
-        tested = total.rounded(target)
-        settled = widen(tested.values, target)
-        left = np.flatnonzero(tested.refused)
-    # So many columns at a time that their terms, a few integers for each row, stay few.
-    step = max(1, TERMS // x.count)
-    for group in (left[k : k + step] for k in range(0, len(left), step)):
-        terms: list[list[Term]] = [[] for _ in group]
-        for start, stop in ranges:
-            values = widen(x.read(start, stop), x.target)
-            slopes = finite_part(widen(dy.read(start, stop), dy.target))
-            found = integers.column_terms(slopes, values, columns[group], eps)
-            for column, more in zip(terms, found, strict=True):
-                column.extend(more)
-        settled[group] = [round_sum_of_roots(column, target) for column in terms]
-    return settled

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT32, FloatFormat
 from truenorm.kernels.backend import ColumnGradients, Parameter
-from truenorm.kernels.double_double import two_sum
 from truenorm.kernels.reference import correct, float32_rows
-from truenorm.kernels.reference.columns import SpecialSum
+from truenorm.kernels.reference.columns import CompensatedSum, SpecialSum
 from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.special import (
     clear_undefined,
@@ -24,7 +23,7 @@ from truenorm.kernels.reference.special import (
 from truenorm.kernels.reference.sums import column_sums
 from truenorm.kernels.rounding import canonical_nan, round_to
 from truenorm.kernels.rows import Rows, blocks_of_rows
-from truenorm.kernels.storage import Stored, widen
+from truenorm.kernels.storage import Stored, as_float32, widen
 
 __all__ = ["backward", "forward"]
 
@@ -36,23 +35,18 @@ ONE_MEAN = 2**14
 2**-53 of itself, at most 2**-29*sqrt(D) of the spread, and 2**-21 is allowed."""
 
 
-class CompensatedSum:
-    """The sums of columns over blocks, one after the other, as a pair."""
+class ColumnTotal(CompensatedSum):
+    """The sums of columns, with what becomes of those whose terms are not all finite."""
 
     def __init__(self, columns: int) -> None:
-        self._high, self._low = np.zeros((2, columns))
+        super().__init__(columns)
         self.special = SpecialSum(columns)
-
-    def add(self, block: Float64) -> None:
-        """Add the sums of a block."""
-        self._high, error = two_sum(self._high, block)
-        self._low += error
 
     def rounded(self, target: FloatFormat | None) -> Float64 | None:
         """Return the sums rounded to a type; None if there is no one to have them."""
         if target is None:
             return None
-        total = self._high + self._low
+        total = self.total
         total[np.isnan(total)] = np.nan  # in its one form
         self.special.apply(total)
         return widen(round_to(total, target), target)
@@ -68,7 +62,7 @@ def forward(x: Rows, gamma: Parameter, beta: Parameter, eps: float, y: Rows) -> 
     single = float32_rows.Parameters.of(usable_gamma, usable_beta)
     for start, stop in blocks_of_rows(x.count, x.size, correct.BLOCK):
         stored = x.read(start, stop)
-        rows = float32_rows.as_float32(stored, x.target)
+        rows = as_float32(stored, x.target)
         by_rule = None
         if special.any():
             by_rule = special_y(
@@ -81,12 +75,11 @@ def forward(x: Rows, gamma: Parameter, beta: Parameter, eps: float, y: Rows) -> 
         else:
             values = float32_rows.normalize(rows, found, single, eps, scratch)
             easy &= values.all(axis=1)  # the sign of a zero is for float64 to say
-        difficult = np.flatnonzero(~easy)
-        again = widen(rows[difficult], FLOAT32)
         result = values if x.target is FLOAT32 else round_to(widen(values, FLOAT32), x.target)
+        difficult = np.flatnonzero(~easy)
         if len(difficult):
             result[difficult], kept[start + difficult] = _difficult_rows(
-                again, usable_gamma, usable_beta, eps, x.target
+                widen(rows[difficult], FLOAT32), usable_gamma, usable_beta, eps, x.target
             )
         if by_rule is not None:
             result[:, special] = by_rule
@@ -121,7 +114,7 @@ def backward(
 ) -> ColumnGradients:
     """Write dx, and return dgamma and dbeta."""
     size = x.size
-    dgamma, dbeta = CompensatedSum(size), CompensatedSum(size)
+    dgamma, dbeta = ColumnTotal(size), ColumnTotal(size)
     usable_gamma = finite_part(gamma.values)
     scratch = Scratch()
     for start, stop in blocks_of_rows(x.count, size, correct.BLOCK):

@@ -11,11 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import BFLOAT16, FloatFormat
 from truenorm.kernels.reference.scratch import Scratch
-from truenorm.kernels.storage import Stored
 
-__all__ = ["Parameters", "as_float32", "normalize", "statistics"]
+__all__ = ["Parameters", "normalize", "statistics"]
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -33,13 +31,6 @@ class Parameters(NamedTuple):
         if max(np.abs(gamma).max(), np.abs(beta).max()) > 2.0**60:
             return None
         return cls(gamma.astype(np.float32), beta.astype(np.float32))
-
-
-def as_float32(values: Stored, source: FloatFormat) -> Float32:
-    """Return rows as float32, exactly; a view if they are that already."""
-    if source is BFLOAT16:
-        return (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float32, copy=False)
 
 
 def statistics(x: Float32, eps: float, scratch: Scratch) -> tuple[Float64, NDArray[np.bool_]]:

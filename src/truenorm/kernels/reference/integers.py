@@ -26,12 +26,11 @@ def settle_y(
     target: FloatFormat,
 ) -> None:
     """Put the correctly rounded y in the place of every refused one."""
-    for i in np.flatnonzero(tested.refused.any(axis=1)):
+    for i in np.flatnonzero(tested.refused.any(axis=1)).tolist():
         row = ExactRow(x[i].tolist(), eps)
         columns = np.flatnonzero(tested.refused[i]).tolist()
         exact = [row.y(j, float(gamma[j]), float(beta[j]), target) for j in columns]
-        tested.values[i, columns] = round_to(np.array(exact), target)
-        tested.refused[i] = False
+        _put(tested, i, columns, exact, target)
 
 
 def settle_dx(
@@ -43,12 +42,19 @@ def settle_dx(
     target: FloatFormat,
 ) -> None:
     """Put the correctly rounded dx in the place of every refused one."""
-    for i in np.flatnonzero(tested.refused.any(axis=1)):
+    for i in np.flatnonzero(tested.refused.any(axis=1)).tolist():
         gradient = RowGradient(ExactRow(x[i].tolist(), eps), gamma.tolist(), dy[i].tolist())
         columns = np.flatnonzero(tested.refused[i]).tolist()
         exact = [gradient.dx(j, target) for j in columns]
-        tested.values[i, columns] = round_to(np.array(exact), target)
-        tested.refused[i] = False
+        _put(tested, i, columns, exact, target)
+
+
+def _put(
+    tested: Tested, i: int, columns: list[int], exact: list[float], target: FloatFormat
+) -> None:
+    """Store results of a row, of the target type already, and accept them."""
+    tested.values[i, columns] = round_to(np.array(exact), target)
+    tested.refused[i] = False
 
 
 def column_terms(

@@ -24,6 +24,9 @@ Integers = NDArray[np.int64]
 
 TINY = 2.0**-1000
 
+BLOCK = 2**13
+"""Elements of a block: double-double has many temporaries."""
+
 
 class PairRows(NamedTuple):
     """Rows, centred: c*2**exponent is x - mean*2**mean_exponent, w*4**w_exponent is var + eps.

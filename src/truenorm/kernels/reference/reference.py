@@ -28,10 +28,7 @@ class ReferenceBackend:
         self, settings: Settings, x: Rows, gamma: Parameter, beta: Parameter, y: Rows
     ) -> Float64:
         """Write y, and return what backward needs."""
-        _check_operation(settings)
-        wide = correct.takes_pairs(x, gamma, beta)
-        _advise(x, wide)
-        forward = fast.forward if settings.rounding == "fast" and not wide else correct.forward
+        forward = fast.forward if _is_fast(settings, x, gamma, beta) else correct.forward
         with np.errstate(all="ignore"):
             return forward(x, gamma, beta, settings.eps, y)
 
@@ -46,24 +43,20 @@ class ReferenceBackend:
         dx: Rows,
     ) -> ColumnGradients:
         """Write dx, and return the gradients of the parameters."""
-        _check_operation(settings)
-        wide = correct.takes_pairs(x, gamma, beta)
-        _advise(x, wide)
-        backward = fast.backward if settings.rounding == "fast" and not wide else correct.backward
+        backward = fast.backward if _is_fast(settings, x, gamma, beta) else correct.backward
         with np.errstate(all="ignore"):
             return backward(dy, x, kept, gamma, beta, settings.eps, dx)
 
 
-def _check_operation(settings: Settings) -> None:
+def _is_fast(settings: Settings, x: Rows, gamma: Parameter, beta: Parameter) -> bool:
+    """Return whether fast mode does this call; tell whoever waits for double-double why."""
     if settings.operation != LAYER_NORM:
         raise NotImplementedError(f"the reference backend does not do {settings.operation}")
-
-
-def _advise(x: Rows, wide: bool) -> None:
-    """Tell whoever waits for double-double in NumPy what would be faster."""
+    wide = correct.takes_pairs(x, gamma, beta)
     if wide and x.count * x.size > LARGE:
         logger.info(
             "%d float64 elements in double-double with NumPy take a while; "
             "compiled kernels are to come as truenorm[fast]",
             x.count * x.size,
         )
+    return settings.rounding == "fast" and not wide

@@ -3,7 +3,7 @@
 The next level costs little for each row of a batch and much for a row alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ def settle_dx(
     integers.settle_dx(tested, dy, x, gamma, eps, target)
 
 
-def _take(tested: Tested, rows: Sequence[int] | NDArray[np.intp], better: Tested) -> None:
+def _take(tested: Tested, rows: NDArray[np.intp], better: Tested) -> None:
     """Replace what was refused by what the next level says of it."""
     refused = tested.refused[rows]
     values = tested.values[rows]

@@ -18,7 +18,15 @@ from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums, depth_of_sum, row_sums
 from truenorm.kernels.rounding import Tested, round_to, same_roundings
 
-__all__ = ["ColumnTerms", "Gradient", "Statistics", "backward", "forward", "statistics"]
+__all__ = [
+    "ColumnTerms",
+    "Gradient",
+    "Statistics",
+    "backward",
+    "forward",
+    "rounding_test",
+    "statistics",
+]
 
 Float64 = NDArray[np.float64]
 
