@@ -4,124 +4,55 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import Stopwatch, machine, table
+from benchmarks.timing import Stopwatch, asking_for, heading, machine, progress, table
 
-# The families are those of the tests, which are no installed package: one list for both, so that
-# what is proved right there is what is timed here. The tests have "tests" on their path too.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
+os.environ.update(asking_for(threads=1))
+# Only now, since NumPy's libraries look once.
 # isort: split
 import numpy as np
 
 import truenorm as tn
-from promise.families import (
-    DY_KINDS,
-    EPSILONS,
-    X_FAMILIES,
-    Case,
-    dy_of,
-    parameter_of,
-    x_of,
-)
+from benchmarks.family_lines import TERMS, Data, lines
+
+# Only now, since family_lines has put the tests on the path.
+# isort: split
+from promise.families import Case, dy_of, parameter_of, x_of
 from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
 
-ROWS, WIDTHS = 64, (512, 513)
+WIDTHS = (512, 513)
 COLUMNS = [f"{name} {size}" for size in WIDTHS for name in ("forward", "backward")]
 MOST_ROUNDS, LEAST_ROUNDS, SECONDS_PER_LINE = 15, 3, 0.8
-LIMIT, GOAL = 2.0, 100.0
 HARD_ELEMENTS = 3000
 Pass = Callable[[], object]
 
 
-@dataclass(frozen=True)
-class Data:
-    """One line of the table: what x, dy, gamma and beta are like."""
-
-    name: str
-    x: str = "normal"
-    dy: str = "random"
-    plain_parameters: bool = False  # gamma 1 and beta 0 in place of random ones
-    eps: float = 1e-5
-    allowed: float = GOAL
-
-    def build(self, dtype: np.dtype[Any], size: int) -> Case:
-        """Make the arrays."""
-        x = x_of(self.x, dtype, ROWS, size, 0)
-        by_value = {"ones": 1, "zeros": 0}
-        if self.dy in by_value:
-            dy = np.full_like(x, by_value[self.dy])
-        elif self.dy == "integers":
-            dy = x_of("integers", dtype, ROWS, size, 1)
-        else:
-            dy = dy_of(self.dy, x, 0)
-        gamma, beta = (parameter_of("random", dtype, size, seed) for seed in (0, 1))
-        if self.plain_parameters:
-            gamma, beta = np.ones(size, dtype), np.zeros(size, dtype)
-        return Case(self.name, x, gamma, beta, dy, self.eps)
-
-
-def lines() -> Iterator[Data]:
-    """Every family, every kind of dy, every eps; and the kinds that may cost at most twice."""
-    plain = ", gamma 1, beta 0"
-    yield Data(f"dy 1{plain} (y.sum())", dy="ones", plain_parameters=True, allowed=LIMIT)
-    for family in ("zero", "integers"):
-        yield Data(f"x {family}", family, allowed=LIMIT)
-        yield Data(f"x {family}{plain}", family, plain_parameters=True, allowed=LIMIT)
-    yield Data("x zero, dy 0", "zero", "zeros", allowed=LIMIT)
-    yield Data(
-        f"x integers, dy 1{plain}", "integers", "ones", plain_parameters=True, allowed=LIMIT
-    )
-    yield Data(
-        f"x integers, dy integers{plain}",
-        "integers", "integers", plain_parameters=True, allowed=LIMIT,
-    )  # fmt: skip
-    for family in X_FAMILIES:
-        if family not in ("normal", "zero", "integers"):
-            yield Data(f"x {family}", family)
-    for kind in DY_KINDS:
-        if kind != "random":
-            yield Data(f"dy {kind}", dy=kind)
-    yield Data(f"dy proportional{plain}", dy="proportional", plain_parameters=True)
-    # Rows x and -x with one dy: every element of dgamma is exactly zero, and only integers know.
-    yield Data("x mirrored, dy same_in_all_rows", "mirrored", "same_in_all_rows")
-    for eps in EPSILONS:
-        if eps != 1e-5:
-            yield Data(f"eps {eps:g}", eps=eps)
-    for family in ("integers", "plus_minus_one", "scale_subnormal"):
-        yield Data(f"x {family}, eps 0", family, eps=0.0)
-
-
-def passes(case: Case) -> tuple[Pass, Pass]:
+def passes(case: Case, backend: str) -> tuple[Pass, Pass]:
     """Return forward and backward of a case; making them warms them up."""
 
     def forward() -> tuple[Any, tn.Saved]:
-        return tn.layer_norm_forward(
-            case.x, case.gamma, case.beta, eps=case.eps, backend="reference"
-        )
+        return tn.layer_norm_forward(case.x, case.gamma, case.beta, eps=case.eps, backend=backend)
 
     saved = forward()[1]
 
     def backward() -> tn.Gradients:
-        return tn.layer_norm_backward(case.dy, saved, backend="reference")
+        return tn.layer_norm_backward(case.dy, saved, backend=backend)
 
     backward()
     return forward, backward
 
 
-def relative_cost(case: Case, normal: tuple[Pass, Pass]) -> dict[str, float]:
+def relative_cost(line: tuple[Pass, Pass], normal: tuple[Pass, Pass]) -> dict[str, float]:
     """Return the time of forward and backward in units of that of normal data."""
-    forward, backward = passes(case)
     contestants = {
         "forward normal": normal[0],
-        "forward": forward,
+        "forward": line[0],
         "backward normal": normal[1],
-        "backward": backward,
+        "backward": line[1],
     }
     watch, spent = Stopwatch(), 0.0
     while watch.rounds < LEAST_ROUNDS or (watch.rounds < MOST_ROUNDS and spent < SECONDS_PER_LINE):
@@ -129,23 +60,34 @@ def relative_cost(case: Case, normal: tuple[Pass, Pass]) -> dict[str, float]:
     return {name: watch.ratio(name, f"{name} normal") for name in ("forward", "backward")}
 
 
-def cost_of_lines(dtype: np.dtype[Any]) -> list[dict[str, Any]]:
+def cost_of_lines(dtype: np.dtype[Any], backend: str) -> list[dict[str, Any]]:
     """Return a record for each line, the dearest first."""
-    normal = {size: passes(Data("normal").build(dtype, size)) for size in WIDTHS}
+    terms = TERMS[backend]
+
+    def ready(line: Data, size: int) -> tuple[Pass, Pass]:
+        return passes(line.build(dtype, terms.rows, size), backend)
+
+    normal = {size: ready(Data("normal"), size) for size in WIDTHS}
     records = []
     for line in lines():
-        record: dict[str, Any] = {"data": line.name, "allowed": line.allowed}
+        progress(f"{dtype.name}: {line.name}")
+        record: dict[str, Any] = {
+            "data": line.name,
+            "allowed": terms.limit if line.common else terms.goal,
+        }
         for size in WIDTHS:
-            found = relative_cost(line.build(dtype, size), normal[size])
+            found = relative_cost(ready(line, size), normal[size])
             record |= {f"{name} {size}": ratio for name, ratio in found.items()}
         record["worst"] = max(record[column] for column in COLUMNS)
         records.append(record)
+    progress()
     return sorted(records, key=lambda record: -record["worst"])
 
 
-def cost_of_hard_cases(dtype: np.dtype[Any]) -> Iterator[dict[str, Any]]:
+def cost_of_hard_cases(dtype: np.dtype[Any], backend: str) -> Iterator[dict[str, Any]]:
     """Yield, for each output, what its hard cases cost relative to normal data of their shapes."""
     for output in OUTPUTS:
+        progress(f"{dtype.name}: hard cases of {output}")
         which = 0 if output == "y" else 1
         hard, spent, normal = 0, 0.0, 0.0
         for case in hard_cases(output, dtype, HARD_ELEMENTS):
@@ -157,7 +99,10 @@ def cost_of_hard_cases(dtype: np.dtype[Any]) -> Iterator[dict[str, Any]]:
             )
             easy = Case("normal", easy_x, gamma, beta, dy_of("random", easy_x, 0), 1e-5)
             watch = Stopwatch()
-            contestants = {"hard": passes(case)[which], "normal": passes(easy)[which]}
+            contestants = {
+                "hard": passes(case, backend)[which],
+                "normal": passes(easy, backend)[which],
+            }
             for _ in range(LEAST_ROUNDS):
                 watch.go_round(contestants)
             hard += hard_elements(case, output)
@@ -165,17 +110,33 @@ def cost_of_hard_cases(dtype: np.dtype[Any]) -> Iterator[dict[str, Any]]:
             normal += watch.p50("normal")
         extra = (spent - normal) / hard * 1e6
         yield {"output": output, "hard": hard, "ratio": spent / normal, "extra_us": extra}
+    progress()
 
 
-def report_of(dtype: np.dtype[Any]) -> str:
-    """Measure one type and return its tables."""
-    normal = Stopwatch()
-    forward, backward = passes(Data("normal").build(dtype, WIDTHS[0]))
+def cost_of_normal_data(dtype: np.dtype[Any], backend: str) -> dict[str, float]:
+    """Return nanoseconds per element, what all ratios are relative to."""
+    rows, watch = TERMS[backend].rows, Stopwatch()
+    forward, backward = passes(Data("normal").build(dtype, rows, WIDTHS[0]), backend)
     for _ in range(MOST_ROUNDS):
-        normal.go_round({"forward": forward, "backward": backward})
-    elements = ROWS * WIDTHS[0]
-    cost = {name: normal.p50(name) / elements * 1e9 for name in normal.seconds}
-    records = cost_of_lines(dtype)
+        watch.go_round({"forward": forward, "backward": backward})
+    return {name: watch.p50(name) / (rows * WIDTHS[0]) * 1e9 for name in watch.seconds}
+
+
+def measure(name: str, backend: str) -> dict[str, Any]:
+    """Measure one type."""
+    dtype = np.dtype(name)
+    return {
+        "backend": backend,
+        "rows": TERMS[backend].rows,
+        "normal_ns_per_element": cost_of_normal_data(dtype, backend),
+        "families": cost_of_lines(dtype, backend),
+        "hard_cases": list(cost_of_hard_cases(dtype, backend)),
+    }
+
+
+def report_of(name: str, measured: dict[str, Any]) -> str:
+    """Return the tables of one type."""
+    normal = measured["normal_ns_per_element"]
     rows = [
         [
             record["data"],
@@ -183,16 +144,17 @@ def report_of(dtype: np.dtype[Any]) -> str:
             f"{record['allowed']:.0f}x",
             "ABOVE" if record["worst"] > record["allowed"] else "",
         ]
-        for record in records
+        for record in measured["families"]
     ]
     hard = [
         [f"hard cases of {each['output']}", str(each["hard"]), f"{each['ratio']:.1f}",
          f"{each['extra_us']:.1f}"]
-        for each in cost_of_hard_cases(dtype)
+        for each in measured["hard_cases"]
     ]  # fmt: skip
     return "\n".join([
-        f"{dtype.name}, {ROWS} rows; normal data (1.00) at D = {WIDTHS[0]}: "
-        f"forward {cost['forward']:.0f}, backward {cost['backward']:.0f} ns/element",
+        f"{name}, {measured['backend']}, {measured['rows']} rows; normal data (1.00) at "
+        f"D = {WIDTHS[0]}: forward {normal['forward']:.3g}, backward {normal['backward']:.3g} "
+        f"ns/element",
         table(["relative to normal data", *COLUMNS, "allowed", ""], rows),
         "",
         table(["constructed, no limit", "hard elements", "ratio", "extra us each"], hard),
@@ -208,20 +170,16 @@ def main(argv: list[str] | None = None) -> int:
     )
     described.add_argument("--json", action="store_true", help="print one JSON object")
     described.add_argument("--dtype", action="append", help="float32 and float64 if not given")
+    described.add_argument("--backend", choices=list(TERMS), default="reference")
     arguments = described.parse_args(argv)
-    types = [np.dtype(name) for name in arguments.dtype or ("float32", "float64")]
+    names = arguments.dtype or ["float32", "float64"]
     if arguments.json:
-        report: dict[str, Any] = {"machine": machine()}
-        for dtype in types:
-            report[dtype.name] = {
-                "families": cost_of_lines(dtype),
-                "hard_cases": list(cost_of_hard_cases(dtype)),
-            }
-        print(json.dumps(report, allow_nan=False, indent=2))
+        report = {name: measure(name, arguments.backend) for name in names}
+        print(json.dumps({"machine": machine(), **report}, allow_nan=False, indent=2))
         return 0
-    print("\n".join(f"{name:9s}{value}" for name, value in machine().items()), end="\n\n")
-    for dtype in types:
-        print(report_of(dtype), flush=True)
+    print(heading(machine()), end="\n\n")
+    for name in names:
+        print(report_of(name, measure(name, arguments.backend)), flush=True)
     return 0
 
 

@@ -1,25 +1,48 @@
-"""What every benchmark shares: one thread, contestants taking turns, and where it ran.
+"""What every benchmark shares: contestants taking turns, how many threads, and where it ran.
 
-Import this before NumPy: it asks the libraries under NumPy for one thread, and they look once,
-when they are loaded.
+It needs the standard library alone, so that it can be imported before NumPy and without it.
 """
 
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["Stopwatch", "machine", "table"]
+__all__ = [
+    "Stopwatch",
+    "asking_for",
+    "heading",
+    "machine",
+    "progress",
+    "table",
+    "usable_cores",
+]
 
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TRUENORM_THREADS")
-os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TRUENORM_THREADS")
+PACKAGES = ("numpy", "numba", "truenorm")
 
 Contestants = Mapping[str, Callable[[], object]]
+
+
+def asking_for(threads: int) -> dict[str, str]:
+    """Return variables that ask truenorm and the libraries under NumPy for so many threads.
+
+    Those libraries look once, when they are loaded: set them before NumPy is imported.
+    """
+    return dict.fromkeys(THREADS, str(threads))
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use, which may be fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass
@@ -32,17 +55,22 @@ class Stopwatch:
     seconds: dict[str, list[float]] = field(default_factory=dict)
     rounds: int = 0
 
-    def go_round(self, contestants: Contestants) -> float:
-        """Time each contestant once, beginning with another one each round; return the sum."""
+    def go_round(self, contestants: Contestants, calls: int = 1) -> float:
+        """Time each contestant once, beginning with another one each round; return the sum.
+
+        Of something too short for the clock, a time is the mean of so many calls in a row.
+        """
         names = list(contestants)
         first = self.rounds % len(names)
         self.rounds += 1
         total = 0.0
         for name in names[first:] + names[:first]:
+            contestant, times = contestants[name], range(calls)
             start = time.perf_counter()
-            contestants[name]()
+            for _ in times:
+                contestant()
             taken = time.perf_counter() - start
-            self.add(name, taken)
+            self.add(name, taken / calls)
             total += taken
         return total
 
@@ -68,18 +96,28 @@ class Stopwatch:
         return self.p50(name) / self.p50(to)
 
 
-def machine() -> dict[str, str]:
+def machine(threads: int = 1, packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Say where, with what and when: no figure means anything without it."""
     return {
         "cpu": _cpu_model(),
         "cores": str(os.cpu_count()),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "numpy": version("numpy"),
-        "truenorm": version("truenorm"),
-        "threads": os.environ["OMP_NUM_THREADS"],
+        **_versions(packages),
+        "threads": str(threads),
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those that are installed here."""
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def _cpu_model() -> str:
@@ -90,6 +128,18 @@ def _cpu_model() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def heading(where: Mapping[str, str]) -> str:
+    """Return the lines that stand above every table."""
+    return "\n".join(f"{name:9s}{value}" for name, value in where.items())
+
+
+def progress(text: str = "") -> None:
+    """Overwrite a line on the screen, if there is one to look at; without text, clear it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

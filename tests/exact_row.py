@@ -76,3 +76,48 @@ class ExactRow:
         dc = [t_i - dmean for t_i in t]
         dvar = 2 * mean([a * b for a, b in zip(self.c, dc, strict=True)])
         return [dc_i - c_i * dvar / (2 * self.w) for dc_i, c_i in zip(dc, self.c, strict=True)]
+
+
+def _exact_rows(x: NDArray[np.floating], eps: float) -> list[ExactRow]:
+    return [ExactRow.of(fractions(row), Fraction(eps)) for row in x]
+
+
+def exact_y(
+    x: NDArray[np.floating],
+    gamma: NDArray[np.floating],
+    beta: NDArray[np.floating],
+    eps: float,
+) -> list[Vector]:
+    """Return y, to 60 digits."""
+    scale, shift = fractions(gamma), fractions(beta)
+    found = []
+    for row in _exact_rows(x, eps):
+        r = row.rstd()
+        found.append([g * c * r + b for g, c, b in zip(scale, row.c, shift, strict=True)])
+    return found
+
+
+def exact_dx(
+    x: NDArray[np.floating],
+    gamma: NDArray[np.floating],
+    dy: NDArray[np.floating],
+    eps: float,
+) -> list[Vector]:
+    """Return dx, to 60 digits."""
+    scale = fractions(gamma)
+    found = []
+    for row, slopes in zip(_exact_rows(x, eps), dy, strict=True):
+        g = [a * b for a, b in zip(scale, fractions(slopes), strict=True)]
+        r = row.rstd()
+        found.append([value * r for value in row.dx_compact(g)])
+    return found
+
+
+def exact_dgamma(x: NDArray[np.floating], dy: NDArray[np.floating], eps: float) -> Vector:
+    """Return dgamma, to 60 digits of each term."""
+    total = [Fraction(0)] * x.shape[1]
+    for row, slopes in zip(_exact_rows(x, eps), dy, strict=True):
+        r = row.rstd()
+        terms = zip(total, row.c, fractions(slopes), strict=True)
+        total = [sum_ + slope * c * r for sum_, c, slope in terms]
+    return total

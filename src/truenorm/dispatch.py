@@ -2,6 +2,7 @@
 
 import logging
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,10 +32,17 @@ def backends() -> list[BackendStatus]:
     Examples
     --------
     >>> import truenorm as tn
-    >>> [status.name for status in tn.backends() if status.usable]
-    ['reference']
+    >>> [status.name for status in tn.backends()]
+    ['fused', 'reference']
     """
-    return [BackendStatus("reference", True, "needs NumPy alone")]
+    return [_fused(), BackendStatus("reference", True, "needs NumPy alone")]
+
+
+def _fused() -> BackendStatus:
+    """Tell whether Numba is there, without the half second that importing it takes."""
+    if find_spec("numba") is None:
+        return BackendStatus("fused", False, "needs Numba: pip install truenorm[fast]")
+    return BackendStatus("fused", True, "compiled with Numba, on several threads")
 
 
 def backend_named(name: str | None) -> "Backend":
@@ -44,6 +52,8 @@ def backend_named(name: str | None) -> "Backend":
         return _automatic()
     if name not in known:
         raise ValueError(f"backend is {name!r}: choose one of {sorted(known)}")
+    if not known[name].usable:
+        raise ValueError(f"backend {name!r} cannot be used: {known[name].reason}")
     return _load(name)
 
 
@@ -57,6 +67,10 @@ def _automatic() -> "Backend":
 
 def _load(name: str) -> "Backend":
     """Import a backend when it is first needed."""
+    if name == "fused":
+        from truenorm.kernels.fused.fused import FusedBackend
+
+        return FusedBackend()
     from truenorm.kernels.reference.reference import ReferenceBackend
 
-    return {"reference": ReferenceBackend}[name]()
+    return ReferenceBackend()

@@ -1,7 +1,9 @@
 """What is refused, and the words in which it is."""
 
 import re
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -64,6 +66,13 @@ class TestTypes:
             forward(X, None, masked[0])
         with pytest.raises(TypeError, match=says(f"dy {words} dy.filled")):
             tn.layer_norm_backward(masked, tn.layer_norm_forward(X)[1])
+
+    def test_masked_arrays_while_another_thread_imports_them(
+        self, forward: Forward, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The module is there before its contents; Numba imports it in the first call."""
+        monkeypatch.setitem(sys.modules, "numpy.ma", ModuleType("numpy.ma"))
+        forward(X, backend="reference")
 
     def test_dy_must_have_the_type_of_x(self) -> None:
         for dtype in DTYPES:

@@ -9,6 +9,7 @@ from flint import arb, ctx
 from promise.families import DTYPES, EPSILONS, WIDTHS, X_FAMILIES, Array, Case, cases
 from promise.formats import FORMATS, bits
 from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
+from promise.lonely_cases import lonely_cases
 from promise.rows import BallRow
 
 DOUBLE = np.float64
@@ -94,3 +95,28 @@ def test_hard_cases_are_as_near_as_claimed(output: str, dtype: np.dtype[Any]) ->
     assert made >= 2000
     assert max(near) <= furthest
     assert np.median(near) <= typical
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_lonely_cases_have_one_hard_element_in_a_row(dtype: np.dtype[Any]) -> None:
+    """As near as those of `hard_cases`; another one in the same row is there by chance."""
+    furthest, typical = (-98, -105) if dtype == DOUBLE else (-48, -54)
+    near, others, made = [], [], 0
+    for case in lonely_cases(dtype, 300):
+        assert case.columns is not None
+        assert len(case.columns) == len(case.x)
+        made += len(case.x)
+        some = Case(case.name, case.x[:5], case.gamma, case.beta, case.dy, case.eps, case.columns)
+        with ctx.workprec(1500):
+            distances = np.array(
+                [
+                    _log2_distance_to_midpoint(value, FORMATS[dtype].precision)
+                    for value in _balls(some, "y")
+                ]
+            ).reshape(-1, len(case.columns))
+        near += np.diagonal(distances).tolist()
+        others += distances[~np.eye(*distances.shape, dtype=bool)].tolist()
+    assert made >= 300
+    assert max(near) <= furthest
+    assert np.median(near) <= typical
+    assert np.mean(np.array(others) <= furthest) <= 0.05

@@ -30,6 +30,11 @@ class Settings:
     operation: RowOperation
     eps: float
     rounding: Rounding
+    backend: str
+    """Who did forward: what is kept may mean something else to another backend."""
+
+    threads: int | None = None
+    """The most threads to use; None leaves it to the backend."""
 
 
 class ColumnGradients(NamedTuple):

@@ -57,6 +57,14 @@ class Rows:
             return None
         return self._flat[start:stop]
 
+    @property
+    def memory(self) -> Stored | None:
+        """All rows as they lie in memory, if that is one C-contiguous array of native numbers."""
+        flat = self._flat
+        if flat is None or not (flat.flags.c_contiguous and flat.flags.aligned):
+            return None
+        return flat if flat.dtype.isnative else None
+
     def _index(self, start: int, stop: int) -> tuple[Any, ...]:
         if not self._outer:
             return (np.newaxis,)

@@ -47,8 +47,9 @@ def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
 
 
 def _is_masked(value: Any) -> bool:
-    masked = sys.modules.get("numpy.ma")  # which need not be imported to say no
-    return masked is not None and isinstance(value, masked.MaskedArray)
+    # The module need not be imported to say no; and while another thread imports it, it is empty.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return masked is not None and isinstance(value, masked)
 
 
 def _from_dlpack(name: str, value: Any) -> NDArray[Any]:

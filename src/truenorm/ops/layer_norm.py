@@ -1,6 +1,7 @@
 """Layer normalization: every result is the exact answer, rounded once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -134,9 +135,14 @@ def _forward(
     axes = arguments.axes_of(x, axis)
     gamma_rows, gamma_array = arguments.parameter_of("gamma", gamma, x, axes, axis, 1.0)
     beta_rows, beta_array = arguments.parameter_of("beta", beta, x, axes, axis, 0.0)
-    settings = Settings(LAYER_NORM, arguments.eps_of(eps), arguments.rounding_of(rounding))
-    arguments.threads_of(threads)
     chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
+    settings = Settings(
+        LAYER_NORM,
+        arguments.eps_of(eps),
+        arguments.rounding_of(rounding),
+        chosen.name,
+        arguments.threads_of(threads),
+    )
     kept_alive = {"x": x} if gamma_array is None else {"x": x, "gamma": gamma_array}
     y = arguments.output_for(x, out, kept_alive if keep else {})
     if out is not None and out is not x and np.may_share_memory(out, x):
@@ -215,13 +221,11 @@ def layer_norm_backward(
         np.zeros(len(gamma.values)),
         None if saved.beta_dtype is None else format_of(saved.beta_dtype),
     )
-    arguments.threads_of(threads)
+    settings = replace(saved.settings, threads=arguments.threads_of(threads))
     chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
     dx = arguments.output_for(x, out, {"x": x, "dy": slopes})
     rows = [Rows(array, saved.axes, target) for array in (slopes, x, dx)]
-    dgamma, dbeta = chosen.backward(
-        saved.settings, rows[0], rows[1], saved.kept, gamma, beta, rows[2]
-    )
+    dgamma, dbeta = chosen.backward(settings, rows[0], rows[1], saved.kept, gamma, beta, rows[2])
     shape = tuple(x.shape[k] for k in saved.axes)
     return Gradients(
         dx,

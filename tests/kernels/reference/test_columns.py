@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from truenorm.exact import FLOAT32, FLOAT64, round_ratio
-from truenorm.kernels.reference.columns import ExactSum, SpecialSum
+from truenorm.kernels.reference.columns import ExactSum
+from truenorm.kernels.special import SpecialSum
 
 
 @pytest.mark.parametrize("spread", [0, 30, 300, 2000])

@@ -1,4 +1,4 @@
-"""Sums over rows: dbeta exactly, dgamma with a bound, and what is not finite by IEEE rules."""
+"""Sums over rows: dbeta exactly, dgamma with a bound."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from truenorm.kernels.reference.bounds import SLACK, U
 from truenorm.kernels.reference.working_precision import ColumnTerms, rounding_test
 from truenorm.kernels.rounding import Tested
 
-__all__ = ["BoundedSum", "CompensatedSum", "ExactSum", "SpecialSum"]
+__all__ = ["BoundedSum", "CompensatedSum", "ExactSum"]
 
 Float64 = NDArray[np.float64]
 
@@ -100,33 +100,3 @@ class BoundedSum:
         """Round the sums that are known well enough."""
         z = self._sum.total
         return rounding_test(z, SLACK * (self._bound + 2 * U * np.abs(z)), target)
-
-
-class SpecialSum:
-    """What becomes of a column with terms that are not finite."""
-
-    def __init__(self, columns: int) -> None:
-        self._plus = np.zeros(columns, bool)
-        self._minus = np.zeros(columns, bool)
-        self._nan = np.zeros(columns, bool)
-
-    def add(self, terms: Float64) -> None:
-        """Note the terms that are not finite."""
-        self._plus |= (terms == np.inf).any(axis=0)
-        self._minus |= (terms == -np.inf).any(axis=0)
-        self._nan |= np.isnan(terms).any(axis=0)
-
-    @property
-    def none(self) -> NDArray[np.bool_]:
-        """Which columns have no such terms."""
-        return ~(self._plus | self._minus | self._nan)
-
-    def spoil(self) -> None:
-        """Make every sum NaN: a row had no result."""
-        self._nan[:] = True
-
-    def apply(self, sums: Float64) -> None:
-        """Put infinities and NaN into the columns that have them."""
-        sums[self._plus] = np.inf
-        sums[self._minus] = -np.inf
-        sums[self._nan | (self._plus & self._minus)] = np.nan

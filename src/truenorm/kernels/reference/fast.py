@@ -11,18 +11,19 @@ from numpy.typing import NDArray
 from truenorm.exact import FLOAT32, FloatFormat
 from truenorm.kernels.backend import ColumnGradients, Parameter
 from truenorm.kernels.reference import correct, float32_rows
-from truenorm.kernels.reference.columns import CompensatedSum, SpecialSum
+from truenorm.kernels.reference.columns import CompensatedSum
 from truenorm.kernels.reference.scratch import Scratch
-from truenorm.kernels.reference.special import (
+from truenorm.kernels.reference.sums import column_sums
+from truenorm.kernels.rounding import canonical_nan, round_to
+from truenorm.kernels.rows import Rows, blocks_of_rows
+from truenorm.kernels.special import (
+    SpecialSum,
     clear_undefined,
     finite_part,
     infinite_terms,
     no_spread,
     special_y,
 )
-from truenorm.kernels.reference.sums import column_sums
-from truenorm.kernels.rounding import canonical_nan, round_to
-from truenorm.kernels.rows import Rows, blocks_of_rows
 from truenorm.kernels.storage import Stored, as_float32, widen
 
 __all__ = ["backward", "forward"]

@@ -56,7 +56,7 @@ def _is_fast(settings: Settings, x: Rows, gamma: Parameter, beta: Parameter) -> 
     if wide and x.count * x.size > LARGE:
         logger.info(
             "%d float64 elements in double-double with NumPy take a while; "
-            "compiled kernels are to come as truenorm[fast]",
+            "pip install truenorm[fast] brings compiled kernels",
             x.count * x.size,
         )
     return settings.rounding == "fast" and not wide

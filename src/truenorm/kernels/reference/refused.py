@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
-from truenorm.kernels.reference import integers, pairs, structure
+from truenorm.kernels import integers
+from truenorm.kernels.reference import pairs, structure
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Rows
 

@@ -8,12 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
+from truenorm.kernels import integers
 from truenorm.kernels.backend import Parameter
-from truenorm.kernels.reference import integers
 from truenorm.kernels.rounding import round_to
 from truenorm.kernels.storage import Stored
 
-__all__ = ["clear_undefined", "finite_part", "infinite_terms", "no_spread", "special_y"]
+__all__ = [
+    "SpecialSum",
+    "clear_undefined",
+    "finite_part",
+    "infinite_terms",
+    "no_spread",
+    "special_y",
+]
 
 Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -57,3 +64,33 @@ def infinite_terms(dy: Float64, x: Float64) -> Float64:
         infinite = ~np.isfinite(dy[i])
         terms[i, infinite] = dy[i, infinite] * integers.signs(x[i : i + 1])[0, infinite]
     return terms
+
+
+class SpecialSum:
+    """What becomes of a column with terms that are not finite."""
+
+    def __init__(self, columns: int) -> None:
+        self._plus = np.zeros(columns, bool)
+        self._minus = np.zeros(columns, bool)
+        self._nan = np.zeros(columns, bool)
+
+    def add(self, terms: Float64) -> None:
+        """Note the terms that are not finite."""
+        self._plus |= (terms == np.inf).any(axis=0)
+        self._minus |= (terms == -np.inf).any(axis=0)
+        self._nan |= np.isnan(terms).any(axis=0)
+
+    @property
+    def none(self) -> NDArray[np.bool_]:
+        """Which columns have no such terms."""
+        return ~(self._plus | self._minus | self._nan)
+
+    def spoil(self) -> None:
+        """Make every sum NaN: a row had no result."""
+        self._nan[:] = True
+
+    def apply(self, sums: Float64) -> None:
+        """Put infinities and NaN into the columns that have them."""
+        sums[self._plus] = np.inf
+        sums[self._minus] = -np.inf
+        sums[self._nan | (self._plus & self._minus)] = np.nan

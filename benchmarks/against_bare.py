@@ -1,0 +1,164 @@
+"""The kernels beside the bare machine: what is timed, and what a line of the table says."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+import truenorm as tn
+from benchmarks.bare import Bare
+from benchmarks.timing import Stopwatch, progress
+
+__all__ = ["MEGABYTES", "Line", "Setting", "measure", "settings"]
+
+TURNS = 3  # of each contestant for each seed
+MEGABYTES = 64
+WIDTHS, WIDTH_OF_TYPES = (1024, 4096, 8192), 4096
+SMALL = ((1, 1, 1024), (2, 128, 1024), (4, 512, 1024), (1, 8, 262144))
+# What forward and backward are held against, and how many arrays of the size of x each moves.
+BARE = {"forward": "copy", "backward": "triad"}
+ARRAYS = {"copy": 2, "forward": 2, "triad": 3, "backward": 3}
+# At most so many times the bare machine, for float32 arrays that no cache holds.
+GOALS = {
+    "fast forward": 1.25,
+    "fast backward": 1.35,
+    "correct forward": 2.0,
+    "correct backward": 2.3,
+}
+# A shorter call is repeated until about so many elements have passed, for the clock's sake.
+ELEMENTS_PER_TIME, MOST_CALLS = 2**20, 256
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One table: a section, a type and a shape."""
+
+    section: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of x."""
+        return int(np.prod(self.shape))
+
+    @property
+    def has_goals(self) -> bool:
+        """Whether the goals are about this one."""
+        return self.section == "large" and self.elements * 4 >= MEGABYTES * 2**20
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table. Ratios are to the copy (forward) or the triad (backward)."""
+
+    section: str
+    dtype: str
+    shape: tuple[int, ...]
+    contestant: str
+    p50_ms: float
+    mean_ms: float
+    p99_ms: float
+    gigabytes_per_second: float
+    bare: str | None
+    ratio_of_medians: float | None
+    ratio_of_means: float | None
+    goal: float | None
+    missed: bool | None
+
+
+class Arrays:
+    """The arrays of one setting: allocated once, filled anew for each seed."""
+
+    def __init__(self, setting: Setting) -> None:
+        dtype = type_named(setting.dtype)
+        self.x, self.dy, self.out = (np.zeros(setting.shape, dtype) for _ in range(3))
+        self.gamma, self.beta = (np.zeros(setting.shape[-1], dtype) for _ in range(2))
+
+    def fill(self, seed: int) -> None:
+        """Draw normal data."""
+        random = np.random.default_rng(seed)
+        for array in (self.x, self.dy, self.gamma, self.beta):
+            if array.itemsize == 2:
+                array[...] = random.standard_normal(array.shape, np.float32)
+            else:
+                random.standard_normal(dtype=array.dtype, out=array)
+
+    def contestants(self, bare: Bare, threads: int) -> dict[str, Callable[[], object]]:
+        """Return all of them over these arrays; they write to one array, so to the same pages."""
+        found = bare.contestants(self.x, self.dy, self.out)
+        where: dict[str, Any] = {"out": self.out, "threads": threads}
+        for rounding in ("fast", "correct"):
+            forward = partial(
+                tn.layer_norm_forward, self.x, self.gamma, self.beta, rounding=rounding, **where
+            )
+            saved = forward()[1]
+            found[f"{rounding} forward"] = forward
+            found[f"{rounding} backward"] = partial(
+                tn.layer_norm_backward, self.dy, saved, **where
+            )
+        return found
+
+
+def type_named(name: str) -> np.dtype[Any]:
+    """Return a type of NumPy, or bfloat16."""
+    return np.dtype(import_module("ml_dtypes").bfloat16 if name == "bfloat16" else name)
+
+
+def settings(sections: list[str], megabytes: float) -> Iterator[Setting]:
+    """Yield what is to be timed."""
+
+    def of_size(section: str, dtype: str, width: int) -> Setting:
+        rows = int(megabytes * 2**20 / type_named(dtype).itemsize / width)
+        return Setting(section, dtype, (max(1, rows), width))
+
+    if "large" in sections:
+        yield from (of_size("large", "float32", width) for width in WIDTHS)
+    if "types" in sections:
+        for dtype in ("float16", "bfloat16", "float64"):
+            yield of_size("types", dtype, WIDTH_OF_TYPES)
+    if "small" in sections:
+        yield from (Setting("small", "float32", shape) for shape in SMALL)
+
+
+def measure(setting: Setting, bare: Bare, threads: int, seeds: int) -> list[Line]:
+    """Let the contestants take turns, on new data for each seed."""
+    arrays, watch = Arrays(setting), Stopwatch()
+    calls = min(MOST_CALLS, max(1, ELEMENTS_PER_TIME // setting.elements))
+    for seed in range(seeds):
+        progress(f"{setting.dtype} {setting.shape}: {seed + 1} of {seeds}")
+        arrays.fill(seed)
+        contestants: dict[str, Callable[[], object]] = arrays.contestants(bare, threads)
+        for contestant in contestants.values():
+            contestant()  # the first call compiles
+        for _ in range(TURNS):
+            watch.go_round(contestants, calls)
+    progress()
+    return [line_of(setting, watch, name) for name in watch.seconds]
+
+
+def line_of(setting: Setting, watch: Stopwatch, name: str) -> Line:
+    """Put together what is known of one contestant."""
+    kind = name.rpartition(" ")[2]
+    bare = BARE.get(kind)
+    moved = ARRAYS[kind] * setting.elements * type_named(setting.dtype).itemsize
+    ratio = None if bare is None else watch.ratio(name, bare)
+    goal = GOALS.get(name) if setting.has_goals else None
+    return Line(
+        setting.section,
+        setting.dtype,
+        setting.shape,
+        name,
+        watch.p50(name) * 1e3,
+        watch.mean(name) * 1e3,
+        watch.p99(name) * 1e3,
+        moved / watch.p50(name) / 1e9,
+        bare,
+        ratio,
+        None if bare is None else watch.mean(name) / watch.mean(bare),
+        goal,
+        None if goal is None or ratio is None else not ratio <= goal,
+    )

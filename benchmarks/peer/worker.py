@@ -1,0 +1,150 @@
+"""``python -m benchmarks.peer.worker PEER THREADS``: the process of one peer.
+
+It reads requests from its input and answers each with a line, both JSON. Between them it sleeps,
+so that it takes nothing from the peer whose turn it is.
+"""
+
+import gc
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+import traceback
+import zlib
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peer.environments import PEERS
+from benchmarks.peer.implementations import EPS, IMPLEMENTATIONS, Array, Contestant, Inputs
+
+# Loose: it tells a layer normalization from something else, and judges nobody's last digits.
+TOLERANCE = 1e-3
+BLOCK = 2**20  # elements checked at a time, for float64 copies of everything would take gigabytes
+SHORTEST = 100e-6  # seconds that the clock is asked to measure
+
+
+class Worker:
+    """What one peer is asked to do."""
+
+    def __init__(self, peer: str, threads: int) -> None:
+        self.peer, self.threads = peer, threads
+        self.contestants: list[Contestant] = []
+
+    def versions(self) -> dict[str, str]:
+        """Say what runs here."""
+        peer = PEERS[self.peer]
+        names = [requirement.partition("==")[0] for requirement in peer.requirements]
+        found = {"python": platform.python_version()} | {name: version(name) for name in names}
+        if peer.needs_checkout:
+            truenorm: Any = import_module("truenorm")
+            chosen = next(status.name for status in truenorm.backends() if status.usable)
+            found |= {"truenorm": truenorm.__version__, "backend": chosen}
+        return found
+
+    def prepare(self, shape: list[int], seed: int) -> dict[str, Any]:
+        """Make the arrays and every contestant, and check what they compute."""
+        self.contestants = []  # the arrays of the last shape go first
+        given = Inputs.normal(tuple(shape), seed)
+        self.contestants = IMPLEMENTATIONS[self.peer](given, self.threads)
+        wanted = expected(given)
+        for contestant in self.contestants:
+            check(contestant, wanted[contestant.direction])
+        return {
+            "checksum": zlib.crc32(given.x.data) ^ zlib.crc32(given.dy.data),
+            "contestants": [
+                {"name": each.name, "direction": each.direction, "writes_to": each.writes_to}
+                for each in self.contestants
+            ],
+        }
+
+    def time(self, which: int, seconds: float) -> dict[str, float]:
+        """Call one contestant again and again for about so long."""
+        taken = timed(self.contestants[which].run, seconds)
+        return {
+            "p50": statistics.median(taken),
+            "mean": statistics.fmean(taken),
+            "min": min(taken),
+            "samples": len(taken),
+        }
+
+
+def timed(run: Callable[[], object], seconds: float) -> list[float]:
+    """Return the times of calls; of short ones, the means of as many as the clock needs."""
+    run()  # the peers before it had the caches
+    start = time.perf_counter()
+    run()
+    once = time.perf_counter() - start
+    if once >= seconds:
+        return [once]
+    calls = range(max(1, round(SHORTEST / once)))
+    taken = []
+    gc.disable()
+    try:
+        end = time.perf_counter() + seconds
+        while (start := time.perf_counter()) < end:
+            for _ in calls:
+                run()
+            taken.append((time.perf_counter() - start) / len(calls))
+    finally:
+        gc.enable()
+    return taken
+
+
+def expected(given: Inputs) -> dict[str, list[Array]]:
+    """Return y and the gradients, computed in float64 by the formulas of the textbook."""
+    x, dy = given.rows(given.x), given.rows(given.dy)
+    y, dx = np.empty_like(x), np.empty_like(x)
+    dgamma, dbeta = np.zeros((2, x.shape[1]))
+    gamma, beta = given.gamma.astype(np.float64), given.beta.astype(np.float64)
+    step = max(1, BLOCK // x.shape[1])
+    for start in range(0, len(x), step):
+        block = slice(start, start + step)
+        slopes = dy[block].astype(np.float64)
+        centred = x[block] - x[block].mean(axis=1, keepdims=True, dtype=np.float64)
+        rstd = 1 / np.sqrt((centred * centred).mean(axis=1, keepdims=True) + EPS)
+        xhat = centred * rstd
+        y[block] = gamma * xhat + beta
+        g = gamma * slopes
+        slope = (g * xhat).mean(axis=1, keepdims=True)
+        dx[block] = rstd * (g - g.mean(axis=1, keepdims=True) - xhat * slope)
+        dgamma += (slopes * xhat).sum(axis=0)
+        dbeta += slopes.sum(axis=0)
+    gradients = [dx, dgamma.astype(np.float32), dbeta.astype(np.float32)]
+    return {"forward": [y], "backward": gradients}
+
+
+def check(contestant: Contestant, wanted: list[Array]) -> None:
+    """Refuse to time something that computes anything else."""
+    for got, want in zip(contestant.results(contestant.run()), wanted, strict=True):
+        error = np.abs(got.reshape(want.shape) - want).max()
+        if not error <= TOLERANCE * max(1.0, float(np.abs(want).max())):
+            raise ArithmeticError(
+                f"{contestant.name}, {contestant.direction}: off by {error:.3g} in an array of "
+                f"shape {got.shape}"
+            )
+
+
+def main() -> int:
+    """Answer until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # a library that prints must not answer for the worker
+    worker = Worker(sys.argv[1], int(sys.argv[2]))
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = {"answer": getattr(worker, request.pop("do"))(**request)}
+        except Exception:  # a peer may fail in any way; the command says who and how
+            answer = {"error": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

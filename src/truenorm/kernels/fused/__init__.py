@@ -1,0 +1,1 @@
+"""The backend "fused": kernels that Numba compiles."""

@@ -1,0 +1,112 @@
+"""Sums over rows, one for each column, that grow while backward sweeps.
+
+dgamma is a pair with a bound; dbeta is a pair that is exact as long as `is_exact_sum` says so.
+"""
+
+from typing import Any
+
+from truenorm.exact import FloatFormat
+from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.encoding import decode
+from truenorm.kernels.fused.narrow_forward import COLUMNS
+from truenorm.kernels.fused.pairs import two_sum
+from truenorm.kernels.fused.statistics import U
+from truenorm.kernels.fused.vectors import prefer_wide_vectors
+
+__all__ = [
+    "DBETA_HIGH",
+    "DBETA_LOW",
+    "DGAMMA_BOUND",
+    "DGAMMA_HIGH",
+    "DGAMMA_LOW",
+    "SHARES",
+    "SUMS",
+    "add_to_dbeta",
+    "add_to_dgamma",
+    "is_exact_group",
+    "is_exact_sum",
+    "merge",
+]
+
+DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW = range(5)
+SUMS = 5
+
+SHARES = 3
+"""What a group adds to a column: to dgamma, to its bound, to dbeta; COLUMNS of each in a row."""
+
+
+@compiled
+def add_to_dgamma(sums: Any, shares: Any) -> None:
+    """Add a group's terms to the pairs, and to the bound theirs and that of the low part (E13)."""
+    prefer_wide_vectors()
+    high, low, bound = sums[DGAMMA_HIGH], sums[DGAMMA_LOW], sums[DGAMMA_BOUND]
+    for j in range(high.shape[0]):
+        s = high[j] + shares[j]
+        t = s - high[j]
+        rest = low[j] + ((high[j] - (s - t)) + (shares[j] - t))
+        high[j] = s
+        low[j] = rest
+        bound[j] += shares[j + COLUMNS] + U * abs(rest)
+
+
+@compiled
+def add_to_dbeta(sums: Any, terms: Any) -> None:
+    """Add numbers to the pairs."""
+    prefer_wide_vectors()
+    high, low = sums[DBETA_HIGH], sums[DBETA_LOW]
+    for j in range(high.shape[0]):
+        term = decode(terms[j])
+        s = high[j] + term
+        t = s - high[j]
+        low[j] += (high[j] - (s - t)) + (term - t)
+        high[j] = s
+
+
+@compiled
+def _last_place(size: Any, mantissa: Any, bias: Any) -> Any:
+    """Return the exponent of the last place of a number, of which the magnitude is given."""
+    return max(size >> mantissa, 1) - bias - mantissa
+
+
+@compiled
+def is_exact_group(smallest: Any, largest: Any, mantissa: Any, bias: Any) -> Any:
+    """Return whether GROUP numbers of such magnitudes add up without error in float64.
+
+    All are multiples of the last place of the smallest, `smallest` + 1, and the sum of eight is
+    below 2**53 of those.
+    """
+    if largest == 0:
+        return True
+    top = _last_place(largest, mantissa, bias) + mantissa + 1
+    return top + 3 <= _last_place(smallest + 1, mantissa, bias) + 53
+
+
+def is_exact_sum(smallest: int, largest: int, target: FloatFormat, rows: int) -> bool:
+    """Return whether the pairs of dbeta hold the sum over so many rows exactly.
+
+    The high parts are exact by TwoSum. The low parts are sums of multiples of the last place of
+    the smallest number, each at most u times the sum of all: exact if their sum is below 2**53
+    of those places.
+    """
+    if largest == 0:
+        return True
+    mantissa = target.precision - 1
+    lowest = target.quantum - 1  # the exponent field is 1 where the last place is the quantum
+    top = max(largest >> mantissa, 1) + lowest + target.precision
+    place = max((smallest + 1) >> mantissa, 1) + lowest
+    return top + 2 * rows.bit_length() - 53 <= place + 53
+
+
+@compiled
+def merge(sums: Any, others: Any) -> None:
+    """Add the sums over other rows."""
+    for j in range(sums.shape[1]):
+        s, e = two_sum(sums[DGAMMA_HIGH, j], others[DGAMMA_HIGH, j])
+        rest = sums[DGAMMA_LOW, j] + others[DGAMMA_LOW, j] + e
+        sums[DGAMMA_HIGH, j] = s
+        sums[DGAMMA_LOW, j] = rest
+        size = abs(rest) + abs(others[DGAMMA_LOW, j]) + abs(e)
+        sums[DGAMMA_BOUND, j] += others[DGAMMA_BOUND, j] + 4 * U * size
+        s, e = two_sum(sums[DBETA_HIGH, j], others[DBETA_HIGH, j])
+        sums[DBETA_HIGH, j] = s
+        sums[DBETA_LOW, j] += others[DBETA_LOW, j] + e

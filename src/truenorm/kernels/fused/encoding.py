@@ -1,0 +1,184 @@
+"""How kernels read and write numbers of the four types.
+
+float32 and float64 are themselves. The other two are not types that Numba computes with; they
+travel as integers that hold their bits, and the kind of integer says which: int16 for float16,
+uint16 for bfloat16. So a kernel is compiled once for each type, by the types of its arrays.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from truenorm.exact import FLOAT16, FloatFormat
+from truenorm.kernels.fused.compiling import compiled
+
+__all__ = [
+    "as_bits",
+    "decode",
+    "decode_as",
+    "decode_single",
+    "encode",
+    "encode_single",
+    "held",
+    "layout",
+    "magnitude",
+]
+
+HALF_MANTISSA, HALF_BIAS = 10, 15
+BRAIN_MANTISSA, BRAIN_BIAS = 7, 127
+
+
+def held(stored: NDArray[Any], target: FloatFormat) -> NDArray[Any]:
+    """Return the same memory as kernels of this backend take it."""
+    return stored.view(np.int16) if target is FLOAT16 else stored
+
+
+@compiled
+def _half_to_float64(bits: Any) -> Any:
+    magnitude = np.uint32(np.uint16(bits) & np.uint16(0x7FFF)) << np.uint32(13)
+    # The exponent of float16 read as one of float32 is 112 too small; subnormals come out right.
+    value = np.float64(np.uint32(magnitude).view(np.float32)) * 2.0**112
+    if magnitude >= np.uint32(0x0F800000):
+        value = np.float64(np.inf if magnitude == np.uint32(0x0F800000) else np.nan)
+    return -value if bits < 0 else value
+
+
+@compiled
+def _brain_to_float64(bits: Any) -> Any:
+    return np.float64(np.uint32(np.uint32(bits) << np.uint32(16)).view(np.float32))
+
+
+@compiled
+def _to_sixteen_bits(value: Any, mantissa: Any, bias: Any) -> Any:
+    """Round a float64 once, to nearest, ties to even; infinity where it overflows."""
+    bits = np.float64(value).view(np.int64)
+    size = bits & np.int64(0x7FFFFFFFFFFFFFFF)
+    cut = np.int64(52 - mantissa)
+    rounded = size + (np.int64(1) << (cut - 1)) - 1 + ((size >> cut) & 1)
+    normal = (rounded >> cut) - (np.int64(1023 - bias) << np.int64(mantissa))
+    # Below the normal range all numbers are multiples of one quantum.
+    subnormal = np.int64(np.rint(min(abs(value), 1.0) * 2.0 ** (bias - 1 + mantissa)))
+    smallest = np.int64(1) << np.int64(mantissa)
+    result = normal if normal >= smallest else subnormal
+    infinity = (np.int64(2 * bias + 1)) << np.int64(mantissa)
+    return min(result, infinity) | ((bits >> 63) & np.int64(0x8000))
+
+
+def decode(value: Any) -> Any:
+    """Return an element of an array as float64, exactly."""
+    if isinstance(value, np.int16):
+        return _half_to_float64(value)
+    return _brain_to_float64(value) if isinstance(value, np.uint16) else np.float64(value)
+
+
+@overload(decode, strict=False)
+def _decode(value: Any) -> Any:
+    if value == types.int16:
+        return lambda value: _half_to_float64(value)
+    if value == types.uint16:
+        return lambda value: _brain_to_float64(value)
+    return lambda value: np.float64(value)
+
+
+def decode_single(value: Any) -> Any:
+    """Return an element of at most float32 as that, exactly."""
+    return np.float32(decode(value))
+
+
+@overload(decode_single, strict=False)
+def _decode_single(value: Any) -> Any:
+    if value == types.float32:
+        return lambda value: value
+    return lambda value: np.float32(decode(value))
+
+
+def decode_as(value: Any, like: Any) -> Any:
+    """Return an element in the type of `like`: float64, or float32 if that can hold it."""
+    return decode_single(value) if isinstance(like, np.float32) else decode(value)
+
+
+@overload(decode_as, strict=False)
+def _decode_as(value: Any, like: Any) -> Any:
+    if like == types.float32:
+        return lambda value, like: decode_single(value)
+    return lambda value, like: decode(value)
+
+
+def encode(value: Any, like: Any) -> Any:
+    """Round a float64 that is not NaN to the type of the element `like`, once."""
+    if isinstance(like, np.int16):
+        return np.uint16(_to_sixteen_bits(value, HALF_MANTISSA, HALF_BIAS)).view(np.int16)
+    if isinstance(like, np.uint16):
+        return np.uint16(_to_sixteen_bits(value, BRAIN_MANTISSA, BRAIN_BIAS))
+    return type(like)(value)
+
+
+@overload(encode, strict=False)
+def _encode(value: Any, like: Any) -> Any:
+    if like == types.int16:
+        return lambda value, like: np.int16(_to_sixteen_bits(value, HALF_MANTISSA, HALF_BIAS))
+    if like == types.uint16:
+        return lambda value, like: np.uint16(_to_sixteen_bits(value, BRAIN_MANTISSA, BRAIN_BIAS))
+    if like == types.float32:
+        return lambda value, like: np.float32(value)
+    return lambda value, like: np.float64(value)
+
+
+def encode_single(value: Any, like: Any) -> Any:
+    """Round a float32 that is not NaN to the type of the element `like`."""
+    return encode(np.float64(value), like)
+
+
+@overload(encode_single, strict=False)
+def _encode_single(value: Any, like: Any) -> Any:
+    if like == types.float32:
+        return lambda value, like: value
+    return lambda value, like: encode(np.float64(value), like)
+
+
+def as_bits(value: Any) -> Any:
+    """Return an element as the integer of its bits: +0 is not -0."""
+    if isinstance(value, np.float32):
+        return value.view(np.int32)
+    if isinstance(value, float):
+        return np.float64(value).view(np.int64)
+    return np.int32(value)
+
+
+@overload(as_bits, strict=False)
+def _as_bits(value: Any) -> Any:
+    if value == types.float32:
+        return lambda value: np.float32(value).view(np.int32)
+    if value == types.float64:
+        return lambda value: np.float64(value).view(np.int64)
+    return lambda value: np.int32(value)
+
+
+def magnitude(value: Any) -> Any:
+    """Return the bits of |element| as an int32: in order of size, infinity and NaN on top."""
+    mask = np.int32(0x7FFFFFFF if isinstance(value, np.float32) else 0x7FFF)
+    return as_bits(value) & mask
+
+
+@overload(magnitude, strict=False)
+def _magnitude(value: Any) -> Any:
+    if value == types.float32:
+        return lambda value: np.int32(np.float32(value).view(np.int32) & np.int32(0x7FFFFFFF))
+    return lambda value: np.int32(np.int32(value) & np.int32(0x7FFF))
+
+
+def layout(like: Any) -> Any:
+    """Return how many bits of mantissa an array's narrow type stores, and its bias."""
+    if like.dtype == np.int16:
+        return HALF_MANTISSA, HALF_BIAS
+    return (BRAIN_MANTISSA, BRAIN_BIAS) if like.dtype == np.uint16 else (23, 127)
+
+
+@overload(layout, strict=False)
+def _layout(like: Any) -> Any:
+    found = {types.int16: (HALF_MANTISSA, HALF_BIAS), types.uint16: (BRAIN_MANTISSA, BRAIN_BIAS)}
+    mantissa, bias = found.get(like.dtype, (23, 127))
+    return lambda like: (mantissa, bias)

@@ -1,0 +1,183 @@
+"""Level 1, forward: y of rows of at most float32, in float64 with the rounding test.
+
+Rows are taken GROUP at a time: first the statistics of each, then the results, so many columns at
+a time that their parameters stay in the nearest cache while they serve all rows of the group.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.encoding import as_bits, decode, encode
+from truenorm.kernels.fused.statistics import (
+    SLACK,
+    WIDTH,
+    U,
+    error_of_r,
+    error_of_w,
+    row_statistics,
+)
+from truenorm.kernels.fused.sums import depth_of_sum, segments_of
+from truenorm.kernels.fused.vectors import prefer_wide_vectors
+
+__all__ = [
+    "COLUMNS",
+    "DONE",
+    "GROUP",
+    "REFUSED",
+    "UNDEFINED",
+    "forward",
+    "prepare",
+    "refused_y",
+    "statistics",
+    "write_y",
+]
+
+GROUP = 8
+COLUMNS = 512
+
+DONE, REFUSED, UNDEFINED = 0, 1, 2
+"""What became of a row: it is right; some element was refused; it has no result."""
+
+
+@compiled
+def prepare(gamma: Any, beta: Any, usable: Any, constant: Any) -> Any:
+    """Write the finite parts of gamma and beta, weights and y of a constant row.
+
+    The weight of a column is what (E15) adds to |z|: (E7), or (E14), is at most K*(|z| + |beta| +
+    share*|gamma|) with K = 1.01*(rho_r + 6u), where share is the most that r*(delta_mu + u*s) can
+    be of rho_r + 6u, whatever the spread. Where gamma = 0, y is beta rounded, and beta is put in
+    its place that rounded: nothing is refused there. Returns whether some columns are special.
+    """
+    depth = depth_of_sum(gamma.shape[0])
+    share = (depth + 3) / (2 * np.sqrt(4.25 * (depth + 6)))
+    like = constant[0]
+    special = False
+    for j in range(gamma.shape[0]):
+        finite = abs(gamma[j]) < np.inf and abs(beta[j]) < np.inf
+        scale = gamma[j] if finite else 0.0
+        shift = beta[j] + 0.0 if finite else 0.0  # an exact zero is +0, also for beta = -0
+        constant[j] = encode(shift, like)
+        if scale == 0 and decode(constant[j]) != 0:  # a zero would lose its sign
+            shift = decode(constant[j])
+            if not abs(shift) < np.inf:
+                finite = False
+                shift = 0.0
+        special |= not finite
+        usable[0, j] = scale
+        usable[1, j] = shift
+        usable[2, j] = abs(shift) + share * abs(scale)
+    return special
+
+
+@compiled(fastmath={"contract"})
+def write_y(
+    x: Any, near: Any, low: Any, r: Any, k: Any, gamma: Any, beta: Any, weight: Any, y: Any
+) -> Any:
+    """Write y of some columns of a row, and return whether an element was refused."""
+    prefer_wide_vectors()
+    like = y[0]
+    difference = np.int32(0)
+    for j in range(x.shape[0]):
+        c = (decode(x[j]) - near) - low
+        z = c * (r * gamma[j]) + beta[j]
+        bound = k * (abs(z) + weight[j])
+        lower = encode(z - bound, like)
+        upper = encode(z + bound, like)
+        y[j] = lower
+        difference = np.int32(difference | (as_bits(lower) ^ as_bits(upper)))
+    return difference != 0
+
+
+@compiled(fastmath={"contract"})
+def refused_y(
+    x: Any, kept: Any, gamma: Any, beta: Any, weight: Any, eps: Any, y: Any, refused: Any
+) -> None:
+    """Write y of a row once more, and note which elements the rounding test refuses."""
+    near, low, v = kept[0], kept[1], kept[2]
+    r, k = _scale_of(low, v, eps, depth_of_sum(x.shape[0]))
+    like = y[0]
+    for j in range(x.shape[0]):
+        c = (decode(x[j]) - near) - low
+        z = c * (r * gamma[j]) + beta[j]
+        bound = k * (abs(z) + weight[j])
+        # Stored again: where multiply and add are one elsewhere and not here, ends may differ.
+        y[j] = encode(z - bound, like)
+        refused[j] = as_bits(y[j]) != as_bits(encode(z + bound, like))
+
+
+@compiled
+def _scale_of(low: Any, v: Any, eps: Any, depth: Any) -> Any:
+    """Return r, and K of (E15)."""
+    w = v + eps
+    return 1 / np.sqrt(w), SLACK * (error_of_r(error_of_w(low, v, w, depth)) + 6 * U)
+
+
+@compiled
+def forward(
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    weight: Any,
+    constant: Any,
+    nan: Any,
+    eps: Any,
+    y: Any,
+    kept: Any,
+    status: Any,
+) -> Any:
+    """Write y, what is kept and what became of each row; return how many are refused.
+
+    `constant` is y of a constant row: beta, rounded.
+    """
+    rows, size = x.shape
+    depth = depth_of_sum(size)
+    partial = np.empty(segments_of(size) * WIDTH)
+    scale = np.empty((GROUP, 2))
+    count = 0
+    for start in range(0, rows, GROUP):
+        stop = min(start + GROUP, rows)
+        for i in range(start, stop):
+            near, low, v = row_statistics(x[i], partial)
+            status[i] = DONE
+            if not v + eps > 0:
+                status[i] = UNDEFINED
+                near = low = v = np.nan
+            kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
+            scale[i - start, 0], scale[i - start, 1] = _scale_of(low, v, eps, depth)
+        for left in range(0, size, COLUMNS):
+            right = min(left + COLUMNS, size)
+            for i in range(start, stop):
+                if kept[i, 2] > 0 and write_y(
+                    x[i, left:right],
+                    kept[i, 0],
+                    kept[i, 1],
+                    scale[i - start, 0],
+                    scale[i - start, 1],
+                    gamma[left:right],
+                    beta[left:right],
+                    weight[left:right],
+                    y[i, left:right],
+                ):
+                    status[i] = REFUSED
+        for i in range(start, stop):
+            count += status[i] == REFUSED
+            if not kept[i, 2] > 0:
+                for j in range(size):
+                    y[i, j] = constant[j] if status[i] == DONE else nan
+    return count
+
+
+@compiled
+def statistics(x: Any, kept: Any) -> Any:
+    """Find anew what forward keeps; return how many rows do not have the mean that was kept."""
+    partial = np.empty(segments_of(x.shape[1]) * WIDTH)
+    changed = 0
+    for i in range(x.shape[0]):
+        if kept[i, 0] == kept[i, 0]:
+            near, low, v = row_statistics(x[i], partial)
+            difference = abs((near - kept[i, 0]) + (low - kept[i, 1]))
+            changed += not difference <= 2.0**-40 * np.sqrt(v) + 2.0**-1000
+            kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
+    return changed

@@ -1,0 +1,198 @@
+"""Level 2: dgamma in double-double, and the rounding of sums over rows."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from truenorm.kernels.fused.column_sums import DGAMMA_BOUND, DGAMMA_HIGH, DGAMMA_LOW
+from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.encoding import as_bits, decode
+from truenorm.kernels.fused.filling import fill
+from truenorm.kernels.fused.narrow_backward import CHANGED, NOT_FINITE
+from truenorm.kernels.fused.narrow_forward import DONE, REFUSED, UNDEFINED
+from truenorm.kernels.fused.pair_backward import row_gradient
+from truenorm.kernels.fused.pair_forward import TINY
+from truenorm.kernels.fused.pair_rounding import ends, scaled_ends
+from truenorm.kernels.fused.pair_rows import (
+    C_HIGH,
+    C_LOW,
+    CHUNK,
+    ERROR,
+    PAIR_LANES,
+    WORK,
+    Z_HIGH,
+    Z_LOW,
+    centre,
+    describe,
+)
+from truenorm.kernels.fused.pairs import (
+    W,
+    multiply,
+    multiply_float,
+    power_of_two,
+    two_sum,
+)
+from truenorm.kernels.fused.statistics import SLACK, U
+
+__all__ = ["backward", "largest_exponent_of_rows", "round_columns", "sum_columns"]
+
+
+@compiled
+def backward(
+    dy: Any,
+    x: Any,
+    kept: Any,
+    gamma: Any,
+    gamma_exponent: Any,
+    dy_exponent: Any,
+    nan: Any,
+    eps: Any,
+    dx: Any,
+    sums: Any,
+    status: Any,
+    refused: Any,
+) -> Any:
+    """Write dx and what became of each row, add to dgamma; return how many elements are refused.
+
+    Rows whose dy is not finite are left alone.
+    """
+    rows, size = x.shape
+    row, slopes, lanes = np.empty(size), np.empty(size), np.empty(4 * PAIR_LANES)
+    work = np.empty(WORK)
+    left = 0
+    for i in range(rows):
+        fill(refused[i], False)
+        status[i] = DONE
+        if not _is_finite(dy[i]):
+            status[i] = NOT_FINITE
+            continue
+        if kept[i, 0] != kept[i, 0]:
+            status[i] = UNDEFINED
+            fill(dx[i], nan)
+            continue
+        found = describe(x[i], eps, row, lanes)
+        if _has_changed(kept[i], found):
+            status[i] = CHANGED
+            continue
+        count = row_gradient(
+            dy[i], row, found, gamma, gamma_exponent, dx[i], slopes, lanes, work, refused[i]
+        )
+        if count > 0:
+            status[i] = REFUSED
+            left += count
+        _scaled(dy[i], dy_exponent, slopes)
+        _add_terms(row, found, slopes, work, sums)
+    return left
+
+
+@compiled
+def _is_finite(values: Any) -> Any:
+    for j in range(values.shape[0]):
+        if not abs(decode(values[j])) < np.inf:
+            return False
+    return True
+
+
+@compiled
+def largest_exponent_of_rows(dy: Any) -> Any:
+    """Return e with |dy| < 2**e for all that are finite, as small as can be."""
+    largest = 0.0
+    for i in range(dy.shape[0]):
+        for j in range(dy.shape[1]):
+            size = abs(decode(dy[i, j]))
+            if size < np.inf:
+                largest = max(largest, size)
+    return math.frexp(largest)[1] if largest > 0 else 0
+
+
+@compiled
+def _has_changed(kept: Any, found: Any) -> Any:
+    """Return whether the mean of a row is another than was kept, beyond what rounding does."""
+    near = (found.near - kept[0]) + (found.low_high - kept[1])
+    return kept[2] != found.exponent or not abs(near) <= 2.0**-90
+
+
+@compiled
+def _scaled(dy: Any, exponent: Any, slopes: Any) -> None:
+    """Scale a row of dy; what is too small for that stays there as the smallest number."""
+    first = power_of_two(-exponent // 2)
+    second = power_of_two(-exponent - -exponent // 2)
+    for j in range(dy.shape[0]):
+        slopes[j] = decode(dy[j]) * first * second
+        if slopes[j] == 0 and decode(dy[j]) != 0:
+            slopes[j] = math.copysign(5e-324, decode(dy[j]))
+
+
+@compiled
+def sum_columns(dy: Any, x: Any, columns: Any, dy_exponent: Any, eps: Any, sums: Any) -> None:
+    """Add the terms of some columns of dgamma, in which every dy is finite."""
+    rows, size = x.shape
+    row, slopes, lanes = np.empty(size), np.empty(size), np.empty(4 * PAIR_LANES)
+    work = np.empty(WORK)
+    chosen, chosen_slopes = np.empty(columns.shape[0]), np.empty(columns.shape[0])
+    for i in range(rows):
+        found = describe(x[i], eps, row, lanes)
+        _scaled(dy[i], dy_exponent, slopes)
+        for k in range(columns.shape[0]):
+            chosen[k] = row[columns[k]]
+            chosen_slopes[k] = slopes[columns[k]]
+        _add_terms(chosen, found, chosen_slopes, work, sums)
+
+
+@compiled
+def _add_terms(row: Any, found: Any, slopes: Any, work: Any, sums: Any) -> None:
+    """Add dy*xhat to the pairs of dgamma, and its error to the bound (F10)."""
+    if found.constant:
+        return
+    for start in range(0, row.shape[0], CHUNK):
+        stop = min(start + CHUNK, row.shape[0])
+        centre(row[start:stop], found.near, (found.low_high, found.low_low), work)
+        _terms(slopes[start:stop], found, work)
+        _add_chunk(work, sums[:, start:stop])
+
+
+@compiled
+def _terms(slopes: Any, found: Any, work: Any) -> None:
+    """Write dy*xhat and its bound."""
+    r = (found.r_high, found.r_low)
+    relative = SLACK * (found.of_r + 16 * W)
+    centring = SLACK * found.r_high * found.centring
+    factor = found.factor
+    for j in range(slopes.shape[0]):
+        scale = slopes[j] * factor
+        t = multiply_float(multiply((work[j + C_HIGH], work[j + C_LOW]), r), scale)
+        lost = TINY if slopes[j] != 0 else 0.0
+        work[j + Z_HIGH] = t[0]
+        work[j + Z_LOW] = t[1]
+        work[j + ERROR] = relative * abs(t[0]) + centring * abs(scale) + U * abs(t[1]) + lost
+
+
+@compiled
+def _add_chunk(work: Any, sums: Any) -> None:
+    """Add the terms of a row to the pairs, and to the bound what the low part loses."""
+    high, low, bound = sums[DGAMMA_HIGH], sums[DGAMMA_LOW], sums[DGAMMA_BOUND]
+    for j in range(high.shape[0]):
+        s, e = two_sum(high[j], work[j + Z_HIGH])
+        rest = low[j] + (e + work[j + Z_LOW])
+        high[j] = s
+        low[j] = rest
+        bound[j] += work[j + ERROR] + U * (2 * abs(rest) + abs(e))
+
+
+@compiled
+def round_columns(high: Any, low: Any, bound: Any, exponents: Any, out: Any, refused: Any) -> Any:
+    """Round sums of columns where the bound allows it; return how many are refused, and which."""
+    like = out[0]
+    left = 0
+    for j in range(out.shape[0]):
+        s, e = two_sum(high[j], low[j])
+        error = SLACK * bound[j]
+        if exponents[j] == 0 and 2.0**-900 < abs(s) < 2.0**900:
+            lower, upper = ends(s, e, error, like)
+        else:
+            lower, upper = scaled_ends(s, e, error, exponents[j], like)
+        out[j] = lower
+        refused[j] = as_bits(lower) != as_bits(upper)
+        left += refused[j]
+    return left

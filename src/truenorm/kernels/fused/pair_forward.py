@@ -1,0 +1,188 @@
+"""Level 2, forward: y of rows in double-double."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.encoding import as_bits, decode
+from truenorm.kernels.fused.filling import copy, fill
+from truenorm.kernels.fused.narrow_forward import refused_y
+from truenorm.kernels.fused.pair_rounding import scaled_ends, write_rounded
+from truenorm.kernels.fused.pair_rows import (
+    C_HIGH,
+    C_LOW,
+    CHUNK,
+    ERROR,
+    PAIR_LANES,
+    WORK,
+    Z_HIGH,
+    Z_LOW,
+    centre,
+    describe,
+)
+from truenorm.kernels.fused.pairs import W, add, add_float, multiply, multiply_float, two_sum
+from truenorm.kernels.fused.statistics import SLACK
+from truenorm.kernels.fused.structure import accept_beta_at_mean
+
+__all__ = ["TINY", "forward", "settle_y"]
+
+TINY = 2.0**-1000
+"""What may be lost below the range of float64, with much room."""
+
+
+@compiled
+def forward(
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    constant: Any,
+    nan: Any,
+    eps: Any,
+    y: Any,
+    kept: Any,
+    refused: Any,
+) -> Any:
+    """Write y and what is kept of each row; return how many elements are refused, and which."""
+    rows, size = x.shape
+    row, lanes, work = np.empty(size), np.empty(4 * PAIR_LANES), np.empty(WORK)
+    left = 0
+    for i in range(rows):
+        fill(refused[i], False)
+        if _has_no_result(x[i], eps):
+            fill(kept[i], np.nan)
+            fill(y[i], nan)
+            continue
+        found = describe(x[i], eps, row, lanes)
+        high, low = add_float((found.low_high, found.low_low), found.near)
+        kept[i, 0], kept[i, 1], kept[i, 2] = high, low, found.exponent
+        left += _write_row(x[i], row, found, gamma, beta, constant, y[i], work, refused[i])
+    return left
+
+
+@compiled
+def _has_no_result(x: Any, eps: Any) -> Any:
+    """Return whether a row is not finite, or constant while eps is 0."""
+    first = decode(x[0])
+    differs = eps > 0
+    for j in range(x.shape[0]):
+        value = decode(x[j])
+        if not abs(value) < np.inf:
+            return True
+        differs |= value != first
+    return not differs
+
+
+@compiled
+def settle_y(
+    x: Any,
+    kept: Any,
+    gamma: Any,
+    beta: Any,
+    weight: Any,
+    constant: Any,
+    eps: Any,
+    y: Any,
+    rows: Any,
+    refused: Any,
+) -> Any:
+    """Settle rows that level 1 refused; return how many elements are still refused, and which."""
+    size = x.shape[1]
+    row, lanes, work = np.empty(size), np.empty(4 * PAIR_LANES), np.empty(WORK)
+    left = 0
+    for k in range(rows.shape[0]):
+        i = rows[k]
+        refused_y(x[i], kept[i], gamma, beta, weight, eps, y[i], refused[k])
+        if accept_beta_at_mean(x[i], constant, y[i], refused[k]) > 0:
+            found = describe(x[i], eps, row, lanes)
+            left += _write_row(x[i], row, found, gamma, beta, constant, y[i], work, refused[k])
+    return left
+
+
+@compiled
+def _write_row(
+    x: Any,
+    row: Any,
+    found: Any,
+    gamma: Any,
+    beta: Any,
+    constant: Any,
+    y: Any,
+    work: Any,
+    refused: Any,
+) -> Any:
+    """Write y of a row by structure and in pairs, and return how many elements are refused."""
+    if found.constant:
+        copy(y, constant)
+        fill(refused, False)
+        return 0
+    low = (found.low_high, found.low_low)
+    r = (found.r_high, found.r_low)
+    left = 0
+    for start in range(0, row.shape[0], CHUNK):
+        stop = min(start + CHUNK, row.shape[0])
+        centre(row[start:stop], found.near, low, work)
+        _results(
+            gamma[start:stop],
+            beta[start:stop],
+            found.factor,
+            r,
+            SLACK * (found.of_r + 16 * W),
+            SLACK * found.r_high * found.centring,
+            work,
+        )
+        left += write_rounded(work, y[start:stop], refused[start:stop])
+    if left == 0:
+        return 0
+    for j in range(row.shape[0]):
+        if refused[j] and gamma[j] == 0:
+            y[j] = constant[j]
+            refused[j] = False
+        elif refused[j] and _is_far(gamma[j] * found.factor, beta[j]):
+            _write_scaled(row[j], found, gamma[j], beta[j], y[j : j + 1], refused[j : j + 1])
+    return accept_beta_at_mean(x, constant, y, refused)
+
+
+@compiled
+def _is_far(scale: Any, beta: Any) -> Any:
+    """Return whether pairs need powers of two of their own to hold t or beta."""
+    return (abs(scale) <= 2.0**-900) | (abs(scale) >= 2.0**900) | (abs(beta) >= 2.0**1000)
+
+
+@compiled
+def _results(
+    gamma: Any, beta: Any, factor: Any, r: Any, relative: Any, centring: Any, work: Any
+) -> None:
+    """Write z = gamma*c*r + beta and its bound (F5): none where numbers are too far out."""
+    for j in range(gamma.shape[0]):
+        scale = gamma[j] * factor
+        t = multiply_float(multiply((work[j + C_HIGH], work[j + C_LOW]), r), scale)
+        high, rest = add_float(t, beta[j])
+        bound = relative * abs(t[0]) + centring * abs(scale) + 5 * W * abs(high) + TINY
+        far = _is_far(scale, beta[j])
+        work[j + Z_HIGH] = 0.0 if far else high
+        work[j + Z_LOW] = 0.0 if far else rest
+        work[j + ERROR] = np.inf if far else bound
+
+
+@compiled
+def _write_scaled(x: Any, found: Any, gamma: Any, beta: Any, y: Any, refused: Any) -> None:
+    """Write y of one element, with powers of two kept apart."""
+    c = add(two_sum(x, -found.near), (-found.low_high, -found.low_low))
+    gamma_part, gamma_exponent = math.frexp(gamma)
+    beta_part, beta_exponent = math.frexp(beta)
+    t = multiply_float(multiply(c, (found.r_high, found.r_low)), gamma_part)
+    t_exponent = found.exponent - found.w_exponent + gamma_exponent
+    common = t_exponent + math.frexp(t[0])[1]
+    if beta != 0:
+        common = max(common, beta_exponent)
+    shift = min(max(t_exponent - common, -2200), 2200)
+    t = (np.ldexp(t[0], shift), np.ldexp(t[1], shift))
+    shifted_beta = np.ldexp(beta_part, min(max(beta_exponent - common, -2200), 2200))
+    high, low = add_float(t, shifted_beta)
+    centring = np.ldexp(abs(gamma_part) * (found.r_high * found.centring), shift)
+    bound = SLACK * (abs(t[0]) * (found.of_r + 16 * W) + centring + 5 * W * abs(high)) + TINY
+    lower, upper = scaled_ends(high, low, bound, common, y[0])
+    y[0] = lower
+    refused[0] = as_bits(lower) != as_bits(upper)

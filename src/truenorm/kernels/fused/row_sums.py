@@ -1,0 +1,106 @@
+"""Backward: the sums along a row, in float64, or over runs of eight terms in float32."""
+
+from typing import Any
+
+import numpy as np
+
+from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.encoding import decode_as
+from truenorm.kernels.fused.sums import LANES, SEGMENT, fold, pairwise, segments_of
+from truenorm.kernels.fused.vectors import prefer_wide_vectors
+
+__all__ = ["WIDTH", "row_sums"]
+
+WIDTH = 4 * LANES
+"""Of the partial sums of a segment."""
+
+
+@compiled(fastmath={"contract"})
+def row_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, partial: Any) -> Any:
+    """Return the means of c, g, g*c and g*g along a row.
+
+    The type of gamma, near and low is the one in which terms and their runs are computed.
+    """
+    prefer_wide_vectors()
+    size = x.shape[0]
+    whole = size // SEGMENT
+    for k in range(whole):
+        px = x[k * SEGMENT : (k + 1) * SEGMENT]
+        pdy = dy[k * SEGMENT : (k + 1) * SEGMENT]
+        pgamma = gamma[k * SEGMENT : (k + 1) * SEGMENT]
+        sums = partial[k * WIDTH : (k + 1) * WIDTH]
+        for lane in range(LANES):
+            c0 = (decode_as(px[lane], near) - near) - low
+            c1 = (decode_as(px[lane + LANES], near) - near) - low
+            c2 = (decode_as(px[lane + 2 * LANES], near) - near) - low
+            c3 = (decode_as(px[lane + 3 * LANES], near) - near) - low
+            c4 = (decode_as(px[lane + 4 * LANES], near) - near) - low
+            c5 = (decode_as(px[lane + 5 * LANES], near) - near) - low
+            c6 = (decode_as(px[lane + 6 * LANES], near) - near) - low
+            c7 = (decode_as(px[lane + 7 * LANES], near) - near) - low
+            g0 = decode_as(pdy[lane], near) * pgamma[lane]
+            g1 = decode_as(pdy[lane + LANES], near) * pgamma[lane + LANES]
+            g2 = decode_as(pdy[lane + 2 * LANES], near) * pgamma[lane + 2 * LANES]
+            g3 = decode_as(pdy[lane + 3 * LANES], near) * pgamma[lane + 3 * LANES]
+            g4 = decode_as(pdy[lane + 4 * LANES], near) * pgamma[lane + 4 * LANES]
+            g5 = decode_as(pdy[lane + 5 * LANES], near) * pgamma[lane + 5 * LANES]
+            g6 = decode_as(pdy[lane + 6 * LANES], near) * pgamma[lane + 6 * LANES]
+            g7 = decode_as(pdy[lane + 7 * LANES], near) * pgamma[lane + 7 * LANES]
+            _put_sums(sums, lane, c0, c1, c2, c3, c4, c5, c6, c7, g0, g1, g2, g3, g4, g5, g6, g7)
+    if size > whole * SEGMENT:
+        left = whole * SEGMENT
+        _last_sums(x[left:], dy[left:], gamma[left:], near, low, partial[whole * WIDTH :])
+    fold(partial, segments_of(size), WIDTH)
+    return (
+        partial[0] / size,
+        partial[LANES] / size,
+        partial[2 * LANES] / size,
+        partial[3 * LANES] / size,
+    )
+
+
+@compiled
+def _last_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, sums: Any) -> None:
+    """Fill up the last segment with zeros, and add up its runs."""
+    c, g = np.zeros(SEGMENT), np.zeros(SEGMENT)
+    for j in range(x.shape[0]):
+        c[j] = (decode_as(x[j], near) - near) - low
+        g[j] = decode_as(dy[j], near) * gamma[j]
+    for k in range(LANES):
+        c0, c1, c2, c3 = c[k], c[k + LANES], c[k + 2 * LANES], c[k + 3 * LANES]
+        c4, c5, c6, c7 = c[k + 4 * LANES], c[k + 5 * LANES], c[k + 6 * LANES], c[k + 7 * LANES]
+        g0, g1, g2, g3 = g[k], g[k + LANES], g[k + 2 * LANES], g[k + 3 * LANES]
+        g4, g5, g6, g7 = g[k + 4 * LANES], g[k + 5 * LANES], g[k + 6 * LANES], g[k + 7 * LANES]
+        _put_sums(sums, k, c0, c1, c2, c3, c4, c5, c6, c7, g0, g1, g2, g3, g4, g5, g6, g7)
+
+
+@compiled(fastmath={"contract"})
+def _put_sums(
+    sums: Any,
+    k: Any,
+    c0: Any,
+    c1: Any,
+    c2: Any,
+    c3: Any,
+    c4: Any,
+    c5: Any,
+    c6: Any,
+    c7: Any,
+    g0: Any,
+    g1: Any,
+    g2: Any,
+    g3: Any,
+    g4: Any,
+    g5: Any,
+    g6: Any,
+    g7: Any,
+) -> None:
+    """Store the sums of a run."""
+    sums[k] = pairwise(c0, c1, c2, c3, c4, c5, c6, c7)
+    sums[k + LANES] = pairwise(g0, g1, g2, g3, g4, g5, g6, g7)
+    sums[k + 2 * LANES] = pairwise(
+        g0 * c0, g1 * c1, g2 * c2, g3 * c3, g4 * c4, g5 * c5, g6 * c6, g7 * c7
+    )
+    sums[k + 3 * LANES] = pairwise(
+        g0 * g0, g1 * g1, g2 * g2, g3 * g3, g4 * g4, g5 * g5, g6 * g6, g7 * g7
+    )

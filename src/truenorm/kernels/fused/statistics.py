@@ -1,0 +1,120 @@
+"""Level 1: mean, variance and their bounds, for x of at most float32. See docs/error-analysis.md.
+
+One sweep: x is shifted by `near`, the mean of its first elements as a float32 number, and the sums
+of d = x - near and of its squares give the rest of the mean and the variance. That is as good as
+two sweeps as long as `near` is within half a spread of the mean; otherwise, a second one is made.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.encoding import decode
+from truenorm.kernels.fused.sums import LANES, SEGMENT, fold, pairwise, segments_of
+from truenorm.kernels.fused.vectors import prefer_wide_vectors
+
+__all__ = ["SLACK", "WIDTH", "U", "error_of_mean", "error_of_r", "error_of_w", "row_statistics"]
+
+U = 2.0**-53
+"""The unit roundoff of float64."""
+
+SLACK = 1.01
+"""On every bound: for products of errors, and for the rounding of the bound itself."""
+
+WIDTH = 2 * LANES
+"""Of the partial sums of a segment."""
+
+SAMPLE = 64
+"""How many elements say where a row is; their sum is exact if they are all the same."""
+
+
+@compiled
+def row_statistics(x: Any, partial: Any) -> Any:
+    """Return the mean of a row as a pair, and its variance; NaN for a row that is not finite.
+
+    The variance is 0 for constant rows only.
+    """
+    size = x.shape[0]
+    sample = min(size, SAMPLE)
+    near = 0.0
+    for j in range(sample):
+        near += decode(x[j])
+    near = np.float64(np.float32(near / sample))
+    low, square = _moments(x, near, partial)
+    v = square - low * low
+    if not low * low <= 0.25 * v and square > 0:
+        near = np.float64(np.float32(near + low))
+        low, square = _moments(x, near, partial)
+        v = square - low * low
+    if not square < np.inf:
+        v = np.nan
+    return near, low, v
+
+
+@compiled(fastmath={"contract"})
+def _moments(x: Any, near: Any, partial: Any) -> Any:
+    """Return the means of d = x - near (E1) and of its square (E2)."""
+    prefer_wide_vectors()
+    size = x.shape[0]
+    whole = size // SEGMENT
+    for k in range(whole):
+        part = x[k * SEGMENT : (k + 1) * SEGMENT]
+        sums = partial[k * WIDTH : (k + 1) * WIDTH]
+        for lane in range(LANES):
+            d0 = decode(part[lane]) - near
+            d1 = decode(part[lane + LANES]) - near
+            d2 = decode(part[lane + 2 * LANES]) - near
+            d3 = decode(part[lane + 3 * LANES]) - near
+            d4 = decode(part[lane + 4 * LANES]) - near
+            d5 = decode(part[lane + 5 * LANES]) - near
+            d6 = decode(part[lane + 6 * LANES]) - near
+            d7 = decode(part[lane + 7 * LANES]) - near
+            _put_moments(sums, lane, d0, d1, d2, d3, d4, d5, d6, d7)
+    if size > whole * SEGMENT:
+        _last_moments(x[whole * SEGMENT :], near, partial[whole * WIDTH :])
+    fold(partial, segments_of(size), WIDTH)
+    return partial[0] / size, partial[LANES] / size
+
+
+@compiled
+def _last_moments(x: Any, near: Any, sums: Any) -> None:
+    """Fill up the last segment with zeros, and add up its runs."""
+    d = np.zeros(SEGMENT)
+    for j in range(x.shape[0]):
+        d[j] = decode(x[j]) - near
+    for k in range(LANES):
+        d0, d1, d2, d3 = d[k], d[k + LANES], d[k + 2 * LANES], d[k + 3 * LANES]
+        d4, d5, d6, d7 = d[k + 4 * LANES], d[k + 5 * LANES], d[k + 6 * LANES], d[k + 7 * LANES]
+        _put_moments(sums, k, d0, d1, d2, d3, d4, d5, d6, d7)
+
+
+@compiled(fastmath={"contract"})
+def _put_moments(
+    sums: Any, k: Any, d0: Any, d1: Any, d2: Any, d3: Any, d4: Any, d5: Any, d6: Any, d7: Any
+) -> None:
+    """Store the sums of a run and of its squares."""
+    sums[k] = pairwise(d0, d1, d2, d3, d4, d5, d6, d7)
+    sums[k + LANES] = pairwise(
+        d0 * d0, d1 * d1, d2 * d2, d3 * d3, d4 * d4, d5 * d5, d6 * d6, d7 * d7
+    )
+
+
+@compiled
+def error_of_mean(low: Any, v: Any, depth: Any) -> Any:
+    """Bound the error of the mean, near + low (E3)."""
+    return (depth + 2) * U * np.sqrt(v + low * low)
+
+
+@compiled
+def error_of_w(low: Any, v: Any, w: Any, depth: Any) -> Any:
+    """Bound the relative error of w = v + eps (E4)."""
+    square = v + low * low
+    variance = (depth + 6) * U * square + 2 * abs(low) * error_of_mean(low, v, depth)
+    return variance / w + U
+
+
+@compiled
+def error_of_r(of_w: Any) -> Any:
+    """Bound the relative error of r = 1/sqrt(w) (E5)."""
+    return of_w / 2 + 2 * U

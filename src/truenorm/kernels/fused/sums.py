@@ -1,0 +1,55 @@
+"""Sums in float64 of known depth, written so that a compiler can run them in vectors.
+
+The error of a sum is at most depth*u*sum|terms|, where depth is the largest number of additions
+any term goes through. A row is cut into segments of RUN*LANES terms. Lane l of a segment adds the
+terms l, l + LANES, ..., two and two; then halves of the segments are added until one is left, and
+then halves of its lanes. No step needs a licence to reorder anything: the order is as written.
+
+The lanes of several sums lie side by side in one array, which the compiler can tell from others.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from truenorm.kernels.fused.compiling import compiled
+
+__all__ = ["LANES", "SEGMENT", "depth_of_sum", "fold", "pairwise", "segments_of"]
+
+LANES = 16
+RUN = 8
+SEGMENT = LANES * RUN
+
+
+@compiled
+def segments_of(size: Any) -> Any:
+    """Return into how many segments a row is cut."""
+    return (size + SEGMENT - 1) // SEGMENT
+
+
+@compiled
+def depth_of_sum(size: Any) -> Any:
+    """Return the depth of a sum over a row: in a run 3, in its lanes 4, and over its segments."""
+    return np.ceil(np.log2(min(size, SEGMENT))) + np.ceil(np.log2(segments_of(size)))
+
+
+@compiled
+def pairwise(t0: Any, t1: Any, t2: Any, t3: Any, t4: Any, t5: Any, t6: Any, t7: Any) -> Any:
+    """Return the sum of a run. It is spelt out since no loop over a run makes good vectors."""
+    return ((t0 + t1) + (t2 + t3)) + ((t4 + t5) + (t6 + t7))
+
+
+@compiled
+def fold(partial: Any, segments: Any, width: Any) -> None:
+    """Add up segments of some width, a multiple of LANES; each sum ends in its first lane."""
+    while segments > 1:
+        half = (segments + 1) // 2
+        low, high = partial[: (segments - half) * width], partial[half * width : segments * width]
+        for k in range(low.shape[0]):
+            low[k] += high[k]
+        segments = half
+    for start in range(0, width, LANES):
+        lanes = partial[start : start + LANES]
+        for half in (8, 4, 2, 1):
+            for k in range(half):
+                lanes[k] += lanes[k + half]

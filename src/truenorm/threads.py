@@ -1,0 +1,198 @@
+"""Threads for kernels that release the interpreter's lock: how many, and who does which rows."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import repeat
+from pathlib import Path, PurePosixPath
+from queue import SimpleQueue
+
+__all__ = ["for_each_block", "thread_count"]
+
+Work = Callable[[int, int], None]
+
+MEMBERSHIP = Path("/proc/self/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
+# So many calls wait for a worker only if all are busy for long: further ones do without.
+CROWDED = 1000
+
+
+def thread_count(asked: int | None) -> int:
+    """Tell how many threads a call may use: as many as asked for, if it asked.
+
+    If not, OMP_NUM_THREADS decides, and if that is not set, the machine, which is looked at once:
+    the CPUs this process may run on, or the quota of its cgroup if that is smaller.
+    """
+    if asked is not None:
+        return asked
+    outermost = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if outermost.isdecimal() and int(outermost) > 0:
+        return int(outermost)
+    return _usable_cpus()
+
+
+@cache
+def _usable_cpus() -> int:
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min([cpus or 1, *_quotas()])
+
+
+def _quotas() -> Iterator[int]:
+    """Yield the CPU quotas of this process, rounded up: of its cgroups and of their parents.
+
+    In a container the path of a cgroup may be the host's, and not be there. The container's own
+    quota then stands at the root, which is the last parent of every path.
+    """
+    lines: list[str] = []
+    with suppress(OSError, ValueError):
+        lines = MEMBERSHIP.read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        controllers, _, path = line.partition(":")[2].partition(":")
+        if controllers == "":  # version 2; beside version 1 it has a folder of its own
+            mounts = [CGROUPS, CGROUPS / "unified"]
+        elif "cpu" in controllers.split(","):
+            mounts = [CGROUPS / "cpu", CGROUPS / controllers]
+        else:
+            continue
+        inside = PurePosixPath(path.lstrip("/"))
+        for folder in (mount / level for mount in mounts for level in (inside, *inside.parents)):
+            yield from _quota_of(folder)
+
+
+def _quota_of(folder: Path) -> Iterator[int]:
+    for files in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
+        # No quota is no file, the word "max" in version 2, and -1 in version 1.
+        with suppress(OSError, ValueError, ZeroDivisionError):
+            words = " ".join((folder / name).read_text(encoding="utf-8") for name in files)
+            quota, period = (int(word) for word in words.split())
+            if quota >= 0:
+                yield max(1, -(-quota // period))
+
+
+class _Job:
+    """The blocks of one call, and who works on them.
+
+    An interrupt can hit the caller between any two of its steps. So it is the helpers who write
+    down what it has to wait for, and `finish` can be left halfway and called again.
+    """
+
+    def __init__(self, work: Work, blocks: Sequence[tuple[int, int]]) -> None:
+        self.lock = threading.Lock()
+        self.todo: Iterator[tuple[Work, tuple[int, int]]] = zip(repeat(work), blocks, strict=False)
+        self.helpers: list[threading.Lock] = []  # each is held while its helper works
+        self.errors: list[BaseException] = []
+        self.finished = False
+
+    def help(self) -> None:
+        """Work on blocks, in a thread of the pool."""
+        at_work = threading.Lock()
+        with at_work:
+            self.helpers.append(at_work)  # before it takes a block: see finish
+            self.run()
+
+    def run(self) -> None:
+        """Work on blocks until none is left."""
+        try:
+            while True:
+                with self.lock:
+                    taken = next(self.todo, None)
+                if taken is None:
+                    return
+                work, (start, stop) = taken
+                work(start, stop)
+        except BaseException as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Hand out no more blocks. Errors are kept in order, behind interrupts."""
+        with self.lock:
+            self.todo = iter(())
+            self.errors.insert(len(self.errors) if isinstance(error, Exception) else 0, error)
+
+    def finish(self) -> None:
+        """Hand out no more blocks, and wait for whoever took one: all are in the list by now."""
+        with self.lock:
+            self.todo = iter(())
+        for at_work in self.helpers:
+            with at_work:
+                pass
+        self.finished = True
+
+
+class _Pool:
+    """Threads that wait for jobs.
+
+    Not a `ThreadPoolExecutor`: an interrupt in the middle of its `submit` can leave a thread that
+    nobody ends, and the interpreter then hangs when it exits. Daemons cannot keep it from that,
+    and are safe here because they work only while somebody waits for them.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without threads, as a forked child does: it has none of the parent's."""
+        self.inbox: SimpleQueue[_Job] = SimpleQueue()
+        self.workers: list[threading.Thread] = []
+        self.lock = threading.RLock()  # a signal handler may call while its thread holds it
+
+    def invite(self, job: _Job, helpers: int) -> None:
+        """Ask so many threads to help. Those that are busy come later, or too late."""
+        if len(self.workers) < helpers:
+            self._grow(helpers)
+        if self.inbox.qsize() < CROWDED:
+            for _ in range(min(helpers, len(self.workers))):
+                self.inbox.put(job)
+
+    def _grow(self, size: int) -> None:
+        with self.lock, suppress(RuntimeError):  # if no thread can be started, do without
+            # Python 3.11 would wait for ever for a thread started while it finalizes.
+            while len(self.workers) < size and not sys.is_finalizing():
+                name = f"truenorm-{len(self.workers)}"
+                thread = threading.Thread(None, _serve, name, (self.inbox,), daemon=True)
+                thread.start()
+                self.workers.append(thread)
+
+
+def _serve(inbox: SimpleQueue[_Job]) -> None:
+    while True:
+        inbox.get().help()
+
+
+_pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.reset)
+
+
+def for_each_block(work: Work, blocks: Sequence[tuple[int, int]], threads: int) -> None:
+    """Call `work(start, stop)` once for each block, on up to `threads` threads, this one included.
+
+    `work` gains by that only if it releases the interpreter's lock. It may run outside the context
+    of the caller, whose `errstate` does not hold there. Blocks are begun in the order given. If
+    one raises, or an interrupt arrives, no more are begun, and when those that others work on are
+    done, the first error is raised.
+    """
+    if threads <= 1 or len(blocks) <= 1:
+        for start, stop in blocks:
+            work(start, stop)
+        return
+    job = _Job(work, blocks)
+    try:
+        _pool.invite(job, min(threads, len(blocks)) - 1)
+        job.run()
+        job.finish()
+    except BaseException as interrupt:
+        job.errors = [interrupt, *job.errors]
+    # Helpers write to the caller's arrays, so interrupts have to wait, however many come. They
+    # arrive at calls and where a loop turns back. A call outside of a try would let one get away.
+    while not job.finished:
+        try:
+            job.finish()
+        except BaseException:
+            continue  # the first is kept already
+    if job.errors:
+        del job.errors[1:]  # the traceback of each leads to the job, and so to itself
+        raise job.errors.pop()

@@ -1,0 +1,147 @@
+"""What the rounding tests of the fused backend are given, held against exact fractions.
+
+For a process in which Numba compiles nothing: there functions can be replaced by others that note
+their arguments.
+"""
+# ruff: noqa: T201
+# It prints how much of each bound was needed.
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import truenorm as tn
+from exact_row import exact_dgamma, exact_dx, exact_y
+from promise.families import EPSILONS, X_FAMILIES, Array, dy_of, x_of
+from truenorm.kernels.fused import (
+    narrow_backward,
+    narrow_forward,
+    pair_backward,
+    pair_columns,
+    pair_forward,
+    pair_rounding,
+)
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+PAIR_MODULES = (pair_rounding, pair_backward, pair_columns, pair_forward)
+WIDTHS = (3, 67, 140)
+ROWS = 3
+
+
+class Bracket(NamedTuple):
+    """Where a result must lie."""
+
+    low: Fraction
+    high: Fraction
+
+    def needed(self, exact: Fraction) -> float:
+        """Return how far from the middle a number lies, as a share of the bound."""
+        half = (self.high - self.low) / 2
+        off = abs(exact - (self.high + self.low) / 2)
+        return float(off / half) if half else float(off != 0) * 1e300
+
+
+Seen = dict[str, list[Any]]
+
+
+def record() -> Seen:
+    """Note what each rounding test is given from now on, by module and function."""
+    seen: Seen = defaultdict(list)
+
+    def noting(name: str, original: Any) -> Any:
+        def noted(*arguments: Any) -> Any:
+            seen[name].append([float(value) for value in arguments[:-1]])
+            return original(*arguments)
+
+        return noted
+
+    for module in (narrow_forward, narrow_backward):
+        name = module.__name__.rsplit(".", maxsplit=1)[-1]
+        module.encode = noting(name, module.encode)  # type: ignore[attr-defined]
+    for name in ("ends", "scaled_ends"):
+        function = noting("pairs", getattr(pair_rounding, name))
+        for module in PAIR_MODULES:
+            if hasattr(module, name):
+                setattr(module, name, function)
+    return seen
+
+
+def of_level_1(values: list[list[float]]) -> list[Bracket]:
+    """Return what both ends, one after the other, make."""
+    numbers = [Fraction(value[0]) for value in values]
+    return [Bracket(*ends) for ends in zip(numbers[::2], numbers[1::2], strict=True)]
+
+
+def of_pairs(values: list[list[float]]) -> list[Bracket]:
+    """Return what pairs, bounds and for some powers of two make."""
+    found = []
+    for high, low, bound, *exponent in values:
+        scale = Fraction(2) ** int(exponent[0]) if exponent else Fraction(1)
+        middle, half = Fraction(high) + Fraction(low), Fraction(bound)
+        found.append(Bracket((middle - half) * scale, (middle + half) * scale))
+    return found
+
+
+def cases(dtype: np.dtype[Any]) -> Iterator[tuple[str, Array, Array, Array, Array, float]]:
+    for seed, family in enumerate(X_FAMILIES):
+        size = WIDTHS[seed % len(WIDTHS)]
+        x = x_of(family, dtype, ROWS, size, seed)
+        if (x.max(axis=1) == x.min(axis=1)).any():
+            continue
+        random = np.random.default_rng(seed)
+        gamma, beta = random.standard_normal((2, size)).astype(dtype)
+        for kind in ("random", "proportional", "one_hot"):
+            eps = EPSILONS[seed % len(EPSILONS)]
+            yield f"{family} {size} {kind}", x, gamma, beta, dy_of(kind, x, seed), eps
+
+
+def brackets(seen: Seen, case: Any) -> dict[str, list[Bracket]]:
+    """Do both passes, and return what the first tests of y, dx and dgamma were given."""
+    x, gamma, beta, dy, eps = case
+    count, size = x.size, x.shape[1]
+    seen.clear()
+    tn.layer_norm(x, gamma, beta, eps=eps, backend="fused")
+    if x.dtype == FLOAT32:  # at first the parameters are rounded
+        found = {"y": of_level_1(seen["narrow_forward"][size : size + 2 * count])}
+    else:
+        # Where some elements need a power of two, they are tested again.
+        found = {"y": of_pairs(seen["pairs"] if len(seen["pairs"]) == count else [])}
+    _, saved = tn.layer_norm_forward(x, gamma, None, eps=eps, backend="fused")
+    seen.clear()
+    tn.layer_norm_backward(dy, saved, backend="fused")
+    tested = of_pairs(seen["pairs"])
+    if x.dtype == FLOAT32:  # if no row nor column was refused
+        return found | {"dx": of_level_1(seen["narrow_backward"][: 2 * count]), "dgamma": tested}
+    return found | {"dx": tested[:count], "dgamma": tested[count:]}
+
+
+def flat(rows: Iterable[Iterable[Fraction]]) -> list[Fraction]:
+    return [value for row in rows for value in row]
+
+
+def main() -> None:
+    """Print type, output and the largest share of a bound that was needed."""
+    seen = record()
+    for dtype in (FLOAT32, FLOAT64):
+        worst: dict[str, tuple[float, str]] = {}
+        checked: dict[str, int] = defaultdict(int)
+        for name, x, gamma, beta, dy, eps in cases(dtype):
+            found = brackets(seen, (x, gamma, beta, dy, eps))
+            exact = {
+                "y": flat(exact_y(x, gamma, beta, eps)),
+                "dx": flat(exact_dx(x, gamma, dy, eps)),
+                "dgamma": exact_dgamma(x, dy, eps),
+            }
+            for output, values in exact.items():
+                if len(found[output]) != len(values):
+                    continue  # some other test came between
+                for bracket, value in zip(found[output], values, strict=True):
+                    worst[output] = max(
+                        worst.get(output, (0.0, "")), (bracket.needed(value), name)
+                    )
+                    checked[output] += 1
+        for output, (share, name) in worst.items():
+            print(dtype.name, output, checked[output], share, name)

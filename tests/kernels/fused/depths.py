@@ -1,0 +1,64 @@
+"""How many additions each term of a sum along a row goes through, counted by the terms themselves.
+
+For a process in which Numba compiles nothing: there a kernel takes any objects.
+"""
+# ruff: noqa: T201
+# It prints depths.
+
+from typing import Any
+
+import numpy as np
+
+from truenorm.kernels.fused import row_sums, statistics
+from truenorm.kernels.fused.sums import depth_of_sum, segments_of
+
+SIZES = (1, 2, 3, 5, 8, 15, 16, 17, 31, 64, 67, 127, 128, 129, 255, 256, 257, 385, 513, 1000, 4099)
+
+
+class Term:
+    """A number that knows through how many additions it went; adding nothing is no addition."""
+
+    def __init__(self, depth: int | None = 0) -> None:
+        self.depth = depth  # None is zero
+
+    def __add__(self, other: "Term") -> "Term":
+        if self.depth is None or other.depth is None:
+            return other if self.depth is None else self
+        return Term(1 + max(self.depth, other.depth))
+
+    def __sub__(self, other: Any) -> "Term":
+        """Centring makes a term of a term: its error is counted elsewhere."""
+        return self
+
+    __mul__ = __truediv__ = __sub__
+
+
+class ZerosAreTerms:
+    """NumPy as kernels see it, but for arrays of zeros."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    @staticmethod
+    def zeros(size: int) -> Any:
+        return np.array([Term(None) for _ in range(size)], object)
+
+
+def terms(count: int) -> Any:
+    return np.array([Term() for _ in range(count)], object)
+
+
+def main() -> None:
+    """Print for each size what is claimed, and what the sums of both passes count."""
+    for module in (row_sums, statistics):
+        decoding = [name for name in vars(module) if name.startswith("decode")]
+        for name in decoding:
+            setattr(module, name, lambda value, *_: value)
+        setattr(module, "np", ZerosAreTerms())  # noqa: B010
+    for size in SIZES:
+        lengths = segments_of(size) * statistics.WIDTH, segments_of(size) * row_sums.WIDTH
+        forward = statistics._moments(terms(size), 0.0, terms(lengths[0]))
+        backward = row_sums.row_sums(
+            terms(size), terms(size), terms(size), 0.0, 0.0, terms(lengths[1])
+        )
+        print(size, int(depth_of_sum(size)), *(term.depth for term in (*forward, *backward)))

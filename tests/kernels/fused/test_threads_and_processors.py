@@ -1,0 +1,158 @@
+"""The same bits on any number of threads, and in correct mode on any processor."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from llvmlite import binding  # type: ignore[import-untyped]
+
+import truenorm as tn
+from kernels.fused.digests import digest
+from kernels.fused.programs import run_python
+from promise.families import DTYPES, Array
+from truenorm import threads
+
+SECONDS = 60
+
+
+class Crew:
+    """Makes calls in which every thread that was asked for does at least one block."""
+
+    def __init__(self) -> None:
+        self.threads = 1
+        self.most = 0
+
+    def job(self, work: threads.Work, blocks: Any) -> threads._Job:
+        crew = min(self.threads, len(blocks))
+        self.most = max(self.most, crew)
+        everyone = threading.Barrier(crew, timeout=SECONDS)
+        here: set[int] = set()
+
+        def together(start: int, stop: int) -> None:
+            if threading.get_ident() not in here:
+                here.add(threading.get_ident())
+                everyone.wait()
+            work(start, stop)
+
+        return original_job(together, blocks)
+
+
+original_job = threads._Job
+
+
+@pytest.fixture
+def crew(monkeypatch: pytest.MonkeyPatch) -> Crew:
+    made = Crew()
+    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    monkeypatch.setattr(threads, "_Job", made.job)
+    return made
+
+
+def both_passes(
+    x: Array, gamma: Array, beta: Array, dy: Array, rounding: str, count: int
+) -> dict[str, bytes]:
+    chosen: dict[str, Any] = {"backend": "fused", "threads": count}
+    y, saved = tn.layer_norm_forward(x, gamma, beta, rounding=rounding, **chosen)
+    results = (y, *tn.layer_norm_backward(dy, saved, **chosen))
+    return {
+        name: np.asarray(result).tobytes()
+        for name, result in zip(("y", "dx", "dgamma", "dbeta"), results, strict=True)
+    }
+
+
+@pytest.mark.parametrize("rounding", ["correct", "fast"])
+@pytest.mark.parametrize(
+    ("rows", "size"), [(2000, 513), (9, 130_000), (130_001, 8)], ids=["usual", "long", "short"]
+)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_number_of_threads_does_not_matter(
+    crew: Crew, dtype: np.dtype[Any], rows: int, size: int, rounding: str
+) -> None:
+    """Where magnitudes differ from row to row, so that the order of a sum would be seen."""
+    random = np.random.default_rng(0)
+    x, dy = random.standard_normal((2, rows, size))
+    dy *= 10.0 ** random.uniform(-3, 3, (rows, 1))
+    gamma, beta = random.standard_normal((2, size))
+    arrays = [array.astype(dtype) for array in (x, gamma, beta, dy)]
+    expected = both_passes(arrays[0], arrays[1], arrays[2], arrays[3], rounding, 1)
+    for count in (2, 3, 8):
+        crew.threads = count
+        found = both_passes(arrays[0], arrays[1], arrays[2], arrays[3], rounding, count)
+        assert found == expected, count
+    assert crew.most == (2 if rows == 9 else 8)  # nine rows are two groups
+
+
+def _dy_is_infinite(_x: Array, dy: Array) -> None:
+    dy[700, 3] = np.inf
+
+
+def _x_is_nan(x: Array, _dy: Array) -> None:
+    x[700, 3] = np.nan
+
+
+def _rows_are_constant(x: Array, _dy: Array) -> None:
+    x[700:900] = 1
+
+
+def _dbeta_needs_integers(_x: Array, dy: Array) -> None:
+    dy[:, :20] *= np.float32(2.0**-60)
+
+
+@pytest.mark.parametrize("rounding", ["correct", "fast"])
+@pytest.mark.parametrize(
+    "spoil", [_dy_is_infinite, _x_is_nan, _rows_are_constant, _dbeta_needs_integers]
+)
+def test_what_threads_find_out_is_put_together(
+    crew: Crew, rounding: str, spoil: Callable[[Array, Array], None]
+) -> None:
+    random = np.random.default_rng(0)
+    x, dy = random.standard_normal((2, 1500, 257)).astype(np.float32)
+    dy *= np.float32(10.0) ** random.uniform(-10, 10, (1500, 1)).astype(np.float32)
+    gamma, beta = random.standard_normal((2, 257)).astype(ml_dtypes.bfloat16)
+    spoil(x, dy)
+    expected = both_passes(x, gamma, beta, dy, rounding, 1)
+    for count in (2, 3, 8):
+        crew.threads = count
+        assert both_passes(x, gamma, beta, dy, rounding, count) == expected, count
+    assert crew.most > 1
+
+
+DIGEST = """
+    import sys
+    from kernels.fused.digests import digest
+    for dtype in sys.argv[1:]:
+        print(digest(dtype, "fused"))
+"""
+
+
+def without_avx512() -> dict[str, str]:
+    features = binding.get_host_cpu_features()
+    some = {name: on and not name.startswith("avx512") for name, on in features.items()}
+    return {"NUMBA_CPU_FEATURES": ",".join(f"{'-+'[on]}{name}" for name, on in some.items())}
+
+
+PROCESSORS: dict[str, Callable[[], dict[str, str]]] = {
+    "generic": lambda: {"NUMBA_CPU_NAME": "generic"},  # it has no fused multiply-add
+    "without AVX-512": without_avx512,
+}
+
+
+def check_processor(name: str, dtypes: list[str], **variables: str) -> None:
+    found = run_python(DIGEST, *dtypes, seconds=600, **PROCESSORS[name](), **variables)
+    assert found == [digest(dtype, "reference") for dtype in dtypes]
+
+
+def test_another_processor() -> None:
+    check_processor("generic", ["float32"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_every_processor_and_type(name: str) -> None:
+    check_processor(name, [dtype.name for dtype in DTYPES])

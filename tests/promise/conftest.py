@@ -1,0 +1,11 @@
+"""What is promised is promised of every backend that can be used."""
+
+import pytest
+
+from promise.judging import BACKENDS
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name

@@ -1,0 +1,100 @@
+"""What fast mode may be off by, of docs/error-analysis.md, around the exact results of a case."""
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from flint import arb, ctx
+from numpy.typing import NDArray
+
+from promise.families import Case
+from promise.formats import FORMATS
+from promise.judging import OUTPUTS, Results
+from promise.rows import BallRow
+
+Float64 = NDArray[np.float64]
+
+SINGLE_U = 2.0**-24
+PRECISION = 1200
+
+
+def ulp(value: float, dtype: np.dtype[Any]) -> float:
+    """Return the distance of numbers of the type around the value."""
+    shape = FORMATS[dtype]
+    exponent = math.frexp(value)[1] if value else -(10**6)
+    return math.ldexp(1.0, max(exponent - shape.precision, shape.quantum))
+
+
+def within(result: float, exact: arb, allowed: float, dtype: np.dtype[Any]) -> bool:
+    """Compare with the exact value; beyond the largest number, infinity is right."""
+    near = float(exact.mid())
+    if math.isnan(allowed):  # 0 times infinity
+        allowed = 0.0
+    if not math.isfinite(result):
+        return abs(near) + allowed >= float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+    return float(abs(arb(result) - exact).upper()) <= allowed * (1 + 1e-9) + ulp(near, dtype)
+
+
+class FastBounds:
+    """The exact results of a case, and what is allowed beside an ulp, flat and by output."""
+
+    def __init__(self, case: Case) -> None:
+        self.exact: dict[str, list[arb]] = {output: [] for output in OUTPUTS}
+        self.allowed: dict[str, list[float]] = {output: [] for output in OUTPUTS}
+        self._k, self._u = (12, 2.0**-53) if case.x.dtype == np.float64 else (8, SINGLE_U)
+        # A bound that overflows allows everything; the ulp of the result is still there.
+        with ctx.workprec(PRECISION), np.errstate(over="ignore", invalid="ignore"):
+            self._fill(case)
+
+    def _fill(self, case: Case) -> None:
+        rows, size = case.x.shape
+        ones, zeros = np.ones(size), np.zeros(size)
+        gamma = (ones if case.gamma is None else case.gamma.astype(np.float64)).tolist()
+        beta = (zeros if case.beta is None else case.beta.astype(np.float64)).tolist()
+        dgamma, dbeta = [arb(0)] * size, [arb(0)] * size
+        weights, plain = zeros.copy(), zeros.copy()
+        ku = self._k * self._u
+        for i in range(rows):
+            x, dy = case.x[i].astype(np.float64).tolist(), case.dy[i].astype(np.float64).tolist()
+            row = BallRow(x, case.eps)
+            xhat, rho, tied = self._sizes(row, gamma, dy)
+            self.exact["y"] += row.y(gamma, beta, range(size))
+            self.allowed["y"] += (ku * np.abs(gamma) * (np.abs(xhat) + rho)).tolist()
+            self.exact["dx"] += row.dx(gamma, dy, range(size))
+            self.allowed["dx"] += (3 * ku * float(row.r.mid()) * tied).tolist()
+            for j in range(size):
+                dgamma[j] += arb(dy[j]) * row.c[j] * row.r
+                dbeta[j] += arb(dy[j])
+            weights += np.abs(dy) * (np.abs(xhat) + rho)
+            plain += np.abs(dy)
+        share = 2.0**-43 if self._u == SINGLE_U else ku
+        self.exact |= {"dgamma": dgamma, "dbeta": dbeta}
+        self.allowed |= {"dgamma": (ku * weights).tolist(), "dbeta": (share * plain).tolist()}
+
+    @staticmethod
+    def _sizes(
+        row: BallRow, gamma: list[float], dy: list[float]
+    ) -> tuple[Float64, float, Float64]:
+        """Return xhat, rho and |g| + mean|g| + G*rho*(rho + |xhat|)."""
+        xhat = np.array([float((c * row.r).mid()) for c in row.c])
+        g = [abs(float((arb(a) * arb(b)).mid())) for a, b in zip(gamma, dy, strict=True)]
+        size = np.array(g)
+        rho = math.sqrt(float((xhat**2).mean()))
+        largest = max(g) or 1.0
+        rms = largest * math.sqrt(float(((size / largest) ** 2).mean()))
+        return xhat, rho, size + size.mean() + rms * rho * (rho + np.abs(xhat))
+
+    def violations(self, results: Results) -> list[tuple[str, int]]:
+        """Return outputs and indices, in the flat array, that are further off than allowed."""
+        found = []
+        with ctx.workprec(PRECISION):
+            for output, result in zip(OUTPUTS, results, strict=True):
+                if result is None:
+                    continue
+                values = result.astype(np.float64).ravel().tolist()
+                held = zip(values, self.exact[output], self.allowed[output], strict=True)
+                for k, (value, exact, allowed) in enumerate(held):
+                    if not within(value, exact, allowed, result.dtype):
+                        found.append((output, k))
+        return found

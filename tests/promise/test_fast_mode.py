@@ -1,0 +1,76 @@
+"""Fast mode keeps the bounds that the promise gives it, on every family, at any condition."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from promise.families import DTYPES, Case, cases
+from promise.fast_bounds import SINGLE_U, FastBounds
+from promise.judging import BACKENDS, OUTPUTS, Results
+
+
+def truenorm_fast(case: Case, forward: str, backward: str) -> Results:
+    y, saved = tn.layer_norm_forward(
+        case.x, case.gamma, case.beta, eps=case.eps, rounding="fast", backend=forward
+    )
+    return (y, *tn.layer_norm_backward(case.dy, saved, backend=backward))
+
+
+def has_undefined_rows(case: Case) -> bool:
+    rows = case.x.astype(np.float64)
+    return case.eps == 0 and bool((rows.max(axis=1) == rows.min(axis=1)).any())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_bounds(dtype: np.dtype[Any]) -> None:
+    """Of every backend, also where another one did forward: backward may not believe it."""
+    checked = 0
+    for case in cases(dtype, 14_000):
+        if case.x.size > 2000 or has_undefined_rows(case):
+            continue
+        bounds = FastBounds(case)
+        for forward in BACKENDS:
+            for backward in BACKENDS:
+                wrong = bounds.violations(truenorm_fast(case, forward, backward))
+                assert not wrong, (str(case), forward, backward, wrong[:5])
+        checked += 1
+    assert checked >= 25
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_twice_the_bound_is_seen(output: str) -> None:
+    case = next(cases(np.float64, 0))  # where half an ulp is far below the bound
+    bounds = FastBounds(case)
+    results = [np.array(array) for array in truenorm_fast(case, *2 * ("reference",))]
+    assert bounds.violations(results) == []
+    changed = results[OUTPUTS.index(output)]
+    k = int(np.argmax(bounds.allowed[output]))
+    changed.flat[k] += 2 * bounds.allowed[output][k] + np.spacing(abs(changed.flat[k]))
+    assert bounds.violations(results) == [(output, k)]
+
+
+def test_rows_too_small_for_float32(backend: str) -> None:
+    """The spread of this row is a few subnormals: xhat is known, and its half an ulp is not."""
+    x = (np.array([[1.0, 4.0]]) * 2.0**-149).astype(np.float32)
+    y = tn.layer_norm(x, np.full(2, 2.0**60, np.float32), rounding="fast", backend=backend)
+    exact = 1.5 * 2.0**-149 * 2.0**60 / math.sqrt(1e-5)
+    assert np.abs(y / np.array([-exact, exact]) - 1).max() <= 16 * SINGLE_U
+
+
+@pytest.mark.parametrize("rows", [2**15, 2**22])
+def test_dbeta_of_many_short_rows(backend: str, rows: int) -> None:
+    """Added one after the other, the small ones would be lost; and so would blocks of them."""
+    small = 2.0**-54 if rows == 2**15 else 2.0**-63
+    dy = np.full((rows, 2), small, np.float32)
+    dy[0], dy[-1] = 1, -1
+    x = np.random.default_rng(0).standard_normal((rows, 2)).astype(np.float32)
+    ones = np.ones(2, np.float32)
+    _, saved = tn.layer_norm_forward(x, ones, ones, rounding="fast", backend=backend)
+    _, _, dbeta = tn.layer_norm_backward(dy, saved, backend=backend)
+    assert dbeta is not None
+    exact = (rows - 2) * small
+    allowed = 2.0**-43 * (2 + exact) + np.spacing(np.float32(exact))
+    assert (np.abs(dbeta.astype(np.float64) - exact) <= allowed).all()

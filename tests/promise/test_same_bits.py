@@ -1,0 +1,97 @@
+"""In correct mode all backends give the same bits; also if another one did forward.
+
+The judge is not needed for that, so there are more shapes here, and larger ones: as many rows as a
+kernel takes at once, one less and one more; widths on both sides of where sums are cut.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from promise.families import (
+    ABSENT,
+    DTYPES,
+    DY_KINDS,
+    EPSILONS,
+    PARAMETER_KINDS,
+    X_FAMILIES,
+    Case,
+    Choice,
+)
+from promise.hard_cases import OUTPUTS, hard_cases
+from promise.judging import BACKENDS, Results, compare
+from promise.not_finite import not_finite_cases
+
+WIDTHS = (1, 2, 3, 5, 16, 17, 64, 67, 127, 128, 129, 513, 1000, 1024, 4096)
+ROWS = (1, 2, 7, 8, 9, 40)
+
+
+def choices(dtype: np.dtype[Any]) -> Iterator[Choice]:
+    """Every shape, and every family at each number of rows; the rest goes round."""
+    families, kinds = list(X_FAMILIES), list(DY_KINDS)
+    parameters = [*PARAMETER_KINDS, ABSENT]
+    shapes = [
+        (rows, size, families[k % 23]) for k, (size, rows) in enumerate(product(WIDTHS, ROWS))
+    ]
+    shapes += [(rows, 67, family) for family, rows in product(families, (7, 9))]
+    for k, (rows, size, family) in enumerate(shapes):
+        # Two of three have parameters of their own type, as is usual.
+        types = [dtype if k % 3 else DTYPES[(k // 3 + shift) % 4] for shift in (0, k // 12)]
+        yield Choice(
+            family,
+            rows,
+            size,
+            EPSILONS[k // 5 % 6] if k % 2 else 1e-5,
+            kinds[k // 7 % len(kinds)],
+            (parameters[k // 2 % 6], types[0]),
+            (parameters[k // 4 % 6], types[1]),
+        )
+
+
+def assert_same_bits(case: Case) -> None:
+    """Hold every pair of backends against the reference."""
+    saved: dict[str, tn.Saved] = {}
+    y: dict[str, Any] = {}
+    for name in BACKENDS:
+        y[name], saved[name] = tn.layer_norm_forward(
+            case.x, case.gamma, case.beta, eps=case.eps, backend=name
+        )
+
+    def results(forward: str, backward: str) -> Results:
+        return (
+            y[forward],
+            *tn.layer_norm_backward(case.dy, saved[forward], backend=backward),
+        )
+
+    expected = results("reference", "reference")
+    pairs = [(name, name) for name in BACKENDS if name != "reference"]
+    if case.x.size <= 1000:  # the reference takes its time
+        pairs = list(product(BACKENDS, BACKENDS))
+    for forward, backward in pairs:
+        names = f"{forward}, then {backward}"
+        _, wrong = compare(case, results(forward, backward), expected, OUTPUTS, names)
+        assert not wrong, wrong
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_families_and_shapes(dtype: np.dtype[Any]) -> None:
+    for seed, choice in enumerate(choices(dtype)):
+        assert_same_bits(choice.build(dtype, seed))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_refused_elements(dtype: np.dtype[Any]) -> None:
+    for output in OUTPUTS:
+        for case in hard_cases(output, dtype, 1000, seed=1):
+            everywhere = Case(case.name, case.x, case.gamma, case.beta, case.dy, case.eps)
+            assert_same_bits(everywhere)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_what_is_not_finite(dtype: np.dtype[Any]) -> None:
+    for case in not_finite_cases(dtype, 60, ROWS, WIDTHS[:10]):
+        assert_same_bits(case)

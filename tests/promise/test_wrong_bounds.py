@@ -1,0 +1,132 @@
+"""With the bounds of a backend divided by 64, the hard cases must see it.
+
+Of the reference while it runs; of the fused backend in a copy of its sources, since what is
+compiled cannot be patched.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from promise.hard_cases import hard_cases
+from promise.judging import BACKENDS, judge
+from truenorm.kernels.reference import columns, pairs, working_precision
+
+ELEMENTS = 2000
+SOURCES = Path(tn.__file__).parent
+TESTS = Path(__file__).parents[1]
+KEPT = SOURCES / "kernels" / "fused" / "__pycache__" / "compiled"
+
+
+class TestOfTheReference:
+    @pytest.fixture(autouse=True)
+    def bounds_divided_by_64(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        narrow, wide = working_precision.rounding_test, pairs._rounding_test
+        rounded = columns.BoundedSum.rounded
+
+        def smaller_sum(self: columns.BoundedSum, target: Any) -> Any:
+            self._bound = self._bound / 64
+            return rounded(self, target)
+
+        monkeypatch.setattr(
+            working_precision,
+            "rounding_test",
+            lambda z, bound, target: narrow(z, bound / 64, target),
+        )
+        monkeypatch.setattr(
+            pairs,
+            "_rounding_test",
+            lambda z, bound, exponent, target: wide(z, bound / 64, exponent, target),
+        )
+        monkeypatch.setattr(columns.BoundedSum, "rounded", smaller_sum)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+    @pytest.mark.parametrize("output", ["y", "dx", "dgamma"])
+    def test_in(self, output: str, dtype: type[np.floating]) -> None:
+        found = [
+            wrong
+            for case in hard_cases(output, dtype, ELEMENTS)
+            for wrong in judge(case, [output], ["reference"])[1]
+        ]
+        assert found
+
+
+COUNT = f"""
+import sys
+import truenorm
+from promise.hard_cases import hard_cases
+from promise.judging import judge
+from promise.lonely_cases import lonely_cases
+
+print(truenorm.__file__)
+dtype = sys.argv[1]
+cases = {{output: hard_cases(output, dtype, {ELEMENTS}) for output in ("dx", "dgamma")}}
+cases["y"] = lonely_cases(dtype, {ELEMENTS // 4})
+for output, some in cases.items():
+    # Parameters of another type would only be compiled for.
+    found = [
+        wrong.elements
+        for case in some
+        if case.gamma.dtype == dtype
+        for wrong in judge(case, [output], ["fused"])[1]
+    ]
+    print(output, sum(found))
+"""
+QUICKLY_COMPILED = {"NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
+
+
+def wrong_elements(copy: Path, dtype: str, **variables: str) -> dict[str, int]:
+    """Let a copy of the package count what it gets wrong, in a process of its own."""
+    path = os.pathsep.join([str(copy), str(TESTS)])
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", COUNT, dtype],
+        env=os.environ | {"PYTHONPATH": path} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    who, *lines = ran.stdout.splitlines()
+    assert Path(who).parent.parent == copy
+    return {output: int(count) for output, count in map(str.split, lines)}
+
+
+@pytest.mark.skipif("fused" not in BACKENDS, reason="needs Numba")
+class TestOfTheFusedBackend:
+    @pytest.fixture
+    def copy(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "src"
+        unwanted = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(SOURCES, folder / "truenorm", ignore=unwanted)
+        return folder
+
+    # Level 2 counts (n + 1)**2 errors of low parts, which hardly ever add up: of 2**-6 of its
+    # bounds nothing is seen, of 2**-8 little.
+    @pytest.mark.parametrize(("dtype", "share"), [("float32", "64"), ("float64", "1024")])
+    def test_divided(self, copy: Path, dtype: str, share: str) -> None:
+        """Every rounding test adds its bound to one end and subtracts it from the other."""
+        changed = []
+        for path in (copy / "truenorm" / "kernels" / "fused").glob("*.py"):
+            original = path.read_text(encoding="utf-8")
+            text = re.sub(r"([-+]) bound\b", rf"\1 bound / {share}", original)
+            path.write_text(text, encoding="utf-8")
+            changed += [path.stem] if text != original else []
+        assert {"narrow_forward", "narrow_backward", "pair_rounding"} <= set(changed)
+        found = wrong_elements(copy, dtype, **QUICKLY_COMPILED)
+        assert found.keys() == {"y", "dx", "dgamma"}
+        assert all(found.values()), found
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_as_they_are(self, copy: Path, dtype: str) -> None:
+        """The copy is not wrong for being one. What is compiled already serves it, too."""
+        kept = SOURCES / "kernels" / "fused" / "__pycache__" / "compiled"
+        found = wrong_elements(copy, dtype, TRUENORM_CACHE_DIR=str(kept))
+        assert found == {"y": 0, "dx": 0, "dgamma": 0}
