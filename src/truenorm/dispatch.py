@@ -47,9 +47,9 @@ def _fused() -> BackendStatus:
 
 def backend_named(name: str | None) -> "Backend":
     """Return a backend by name, or the first that is usable."""
-    known = {status.name: status for status in backends()}
     if name is None:
         return _automatic()
+    known = {status.name: status for status in backends()}
     if name not in known:
         raise ValueError(f"backend is {name!r}: choose one of {sorted(known)}")
     if not known[name].usable:

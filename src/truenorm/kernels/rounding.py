@@ -4,6 +4,7 @@ A value known as z with an error of at most E is rounded correctly if z - E and 
 same number: then so does everything between them (Ziv).
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ def round_to(values: Float64, target: FloatFormat) -> Stored:
     return values.astype(target.name)
 
 
+@cache
 def canonical_nan(target: FloatFormat) -> Any:
     """Return the positive quiet NaN of payload 0, as held."""
     return round_to(np.array(np.nan), target)[()]

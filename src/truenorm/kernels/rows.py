@@ -27,7 +27,9 @@ class Rows:
     """
 
     def __init__(self, array: NDArray[Any], axes: Sequence[int], target: FloatFormat) -> None:
-        moved = np.moveaxis(stored_view(array, target), axes, range(-len(axes), 0))
+        moved = stored_view(array, target)
+        if axes[0] != array.ndim - len(axes):  # they are in order, so they are not the last ones
+            moved = np.moveaxis(moved, axes, range(-len(axes), 0))
         self._outer = moved.shape[: moved.ndim - len(axes)]
         self.count = math.prod(self._outer)
         self.size = math.prod(moved.shape[moved.ndim - len(axes) :])

@@ -4,6 +4,7 @@ float16, float32 and float64 are held as such. bfloat16 is not a type of NumPy; 
 uint16 of its bits, so that no kernel needs the package that defines it.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ Stored = NDArray[Any]
 FORMATS = {target.name: target for target in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)}
 
 
+@cache  # finding the name of a dtype takes longer than normalizing a row
 def format_of(dtype: np.dtype[Any]) -> FloatFormat | None:
     """Return the format of a dtype of any byte order, or None if it is not one of the four."""
     return FORMATS.get(dtype.name)

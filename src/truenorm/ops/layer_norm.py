@@ -212,7 +212,7 @@ def layer_norm_backward(
     x = saved.x
     if slopes.shape != x.shape:
         raise ValueError(f"dy has shape {slopes.shape} but y has shape {x.shape}")
-    if slopes.dtype.name != x.dtype.name:
+    if target != format_of(x.dtype):
         raise TypeError(
             f"dy is of type {slopes.dtype} but x is of type {x.dtype}: pass dy.astype(x.dtype)"
         )

@@ -1,40 +1,50 @@
-"""Arrays that are large in one way or another, each looked at in some rows.
+"""Arrays that are large in one way or another; of the largest, some rows are compared.
 
-They need up to 20 GB and a minute or so each.
+They take half a minute each or more, and up to 13 GB, so only one is run at a time.
 """
 
 import gc
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 pytest.importorskip("numba")
+fcntl = pytest.importorskip("fcntl")
 
 import truenorm as tn
 from promise.families import Array
 
 pytestmark = pytest.mark.slow
 
+GIGABYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
 
 @pytest.fixture(autouse=True)
-def memory_is_freed() -> Iterator[None]:
-    gc.collect()
-    yield
-    gc.collect()
+def alone_with_the_memory() -> Iterator[None]:
+    """Wait for other processes that run such a test, as pytest-xdist does."""
+    with (Path(tempfile.gettempdir()) / "truenorm-large").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        gc.collect()
+        yield
+        gc.collect()
 
 
 def noise(rows: int, size: int, dtype: Any, seed: int) -> Array:
-    """Return normal numbers, of which some rows are made and then repeated with other scales."""
+    """Return normal numbers, of which some million are made and then repeated.
+
+    Of an odd number of rows: a power of two does not lead from one to the same again.
+    """
     random = np.random.default_rng(seed)
-    made = max(1, min(rows, 2**22 // size))
+    made = min(rows, 2**23 // size | 1)
     some = random.standard_normal((made, size)).astype(dtype)
     out = np.empty((rows, size), dtype)
-    scales = [0.5, 1.0, 2.0]  # exact in every type
-    for k, start in enumerate(range(0, rows, made)):
-        stop = min(start + made, rows)
-        np.multiply(some[: stop - start], dtype(scales[k % 3]), out=out[start:stop])
+    for start in range(0, rows, made):
+        out[start : start + made] = some[: rows - start]
     return out
 
 
@@ -49,47 +59,37 @@ def assert_rows(found: Array, expected: Array) -> None:
     assert found.tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
-def check(x: Array, dy: Array, *, all_columns: bool) -> None:
-    """Do both passes, and compare y and dx in some rows, dgamma and dbeta everywhere if asked."""
-    size = x.shape[1]
+def check(rows: int, size: int) -> None:
+    """Do both passes with both backends, and compare all results."""
+    x, dy = noise(rows, size, np.float32, 0), noise(rows, size, np.float32, 1)
     random = np.random.default_rng(2)
     gamma, beta = random.standard_normal((2, size)).astype(x.dtype)
-    y, saved = tn.layer_norm_forward(x, gamma, beta, backend="fused")
-    rows = some_rows(len(x))
-    right, part = tn.layer_norm_forward(x[rows], gamma, beta, backend="reference")
-    assert_rows(y[rows], right)
-    del y
-    dx, dgamma, dbeta = tn.layer_norm_backward(dy, saved, backend="fused")
-    assert_rows(dx[rows], tn.layer_norm_backward(dy[rows], part, backend="reference").dx)
-    assert dgamma is not None
-    assert dbeta is not None
-    if all_columns:
-        _, saved = tn.layer_norm_forward(x, gamma, beta, backend="reference")
-        _, right_dgamma, right_dbeta = tn.layer_norm_backward(dy, saved, backend="reference")
-        assert right_dgamma is not None
-        assert right_dbeta is not None
-        assert_rows(dgamma, right_dgamma)
-        assert_rows(dbeta, right_dbeta)
+    results = []
+    for backend in ("fused", "reference"):
+        y, saved = tn.layer_norm_forward(x, gamma, beta, backend=backend)
+        results.append((y, *tn.layer_norm_backward(dy, saved, backend=backend)))
+    for one, other in zip(*results, strict=True):
+        assert one is not None
+        assert other is not None
+        assert_rows(one, other)
 
 
 def test_rows_of_one_element() -> None:
-    """20 million of them; y is beta, and dx is zero."""
-    x, dy = noise(20_000_000, 1, np.float32, 0), noise(20_000_000, 1, np.float32, 1)
-    check(x, dy, all_columns=True)
+    check(10_000_000, 1)
 
 
 def test_rows_of_four_million_elements() -> None:
-    x, dy = noise(10, 4_000_000, np.float32, 0), noise(10, 4_000_000, np.float32, 1)
-    check(x, dy, all_columns=True)
+    """The reference takes most of a minute for two."""
+    check(2, 4_000_000)
 
 
 def test_ten_million_rows() -> None:
-    x, dy = noise(10_000_000, 8, np.float32, 0), noise(10_000_000, 8, np.float32, 1)
-    check(x, dy, all_columns=True)
+    check(10_000_000, 8)
 
 
+@pytest.mark.skipif(GIGABYTES < 15, reason="needs 13 GB")
 class TestMoreThan2To31Elements:
-    """float16: 4.3 GB for each array."""
+    """float16: 4 GB for each array."""
 
     ROWS, SIZE = 2**31 // 4096 + 1001, 4096
 
