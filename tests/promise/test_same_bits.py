@@ -95,3 +95,18 @@ def test_refused_elements(dtype: np.dtype[Any]) -> None:
 def test_what_is_not_finite(dtype: np.dtype[Any]) -> None:
     for case in not_finite_cases(dtype, 60, ROWS, WIDTHS[:10]):
         assert_same_bits(case)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+def test_parameters_beyond_the_type_of_x(dtype: np.dtype[Any]) -> None:
+    """Results overflow, also where gamma is 0 and y is beta, rounded."""
+    random = np.random.default_rng(0)
+    x, dy = random.standard_normal((2, 9, 12)).astype(dtype)
+    x[4] = 3  # a constant row
+    for kind in (np.float32, np.float64):
+        largest = np.finfo(kind).max
+        gamma, beta = random.standard_normal((2, 12)).astype(kind)
+        gamma[:6], beta[::3] = 0, largest
+        gamma[9:], beta[1] = -largest, -largest
+        with np.errstate(over="ignore"):
+            assert_same_bits(Case(f"beyond {dtype.name}", x, gamma, beta, dy, 1e-5))

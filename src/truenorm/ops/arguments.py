@@ -66,7 +66,9 @@ def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
 
 def axes_of(x: NDArray[Any], axis: int | Sequence[int]) -> tuple[int, ...]:
     """Return the normalized axes in the order of x; the rows along them have elements."""
-    if isinstance(axis, int) and axis == -1 and x.ndim > 0 and x.shape[-1] > 0:  # what nearly every call asks for
+    if (
+        isinstance(axis, int) and axis == -1 and x.ndim > 0 and x.shape[-1] > 0
+    ):  # what nearly every call asks for
         return (x.ndim - 1,)
     try:
         axes = tuple(sorted(normalize_axis_tuple(axis, x.ndim, "axis")))

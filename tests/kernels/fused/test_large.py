@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba")
-fcntl = pytest.importorskip("fcntl")
 
 import truenorm as tn
 from promise.families import Array
 
+fcntl = pytest.importorskip("fcntl")
 pytestmark = pytest.mark.slow
 
 GIGABYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

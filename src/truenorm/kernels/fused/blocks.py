@@ -15,6 +15,7 @@ from truenorm.threads import for_each_block, thread_count
 
 __all__ = [
     "BLOCK",
+    "LONG",
     "Source",
     "Target",
     "blocks_within",
@@ -26,6 +27,9 @@ __all__ = [
 
 BLOCK = 2**18
 """Elements of a block: what one call of a kernel works on."""
+
+LONG = 2**15
+"""Elements of a row from which on it is not kept together with others."""
 
 
 class Source:
@@ -85,19 +89,24 @@ def _writable(memory: NDArray[Any]) -> NDArray[Any]:
     return np.ndarray(memory.shape, memory.dtype, buffer=memoryview(there))
 
 
-def row_ranges(count: int, parts: int) -> list[tuple[int, int]]:
-    """Cut rows into at most so many ranges of whole groups, about equal."""
-    groups = -(-count // GROUP)
+def _rows_together(size: int) -> int:
+    """Return how many rows are not parted: a group, but long rows are work enough alone."""
+    return GROUP if size < LONG else 1
+
+
+def row_ranges(count: int, size: int, parts: int) -> list[tuple[int, int]]:
+    """Cut rows into at most so many ranges, about equal."""
+    together = _rows_together(size)
+    groups = -(-count // together)
     parts = max(1, min(parts, groups))
-    edges = [min(count, GROUP * (groups * k // parts)) for k in range(parts + 1)]
+    edges = [min(count, together * (groups * k // parts)) for k in range(parts + 1)]
     return list(pairwise(edges))
 
 
-def blocks_within(
-    start: int, stop: int, size: int, elements: int = BLOCK
-) -> list[tuple[int, int]]:
-    """Cut a range of rows into blocks of about so many elements, between groups."""
-    step = max(1, elements // (GROUP * size)) * GROUP
+def blocks_within(start: int, stop: int, size: int) -> list[tuple[int, int]]:
+    """Cut a range of rows into blocks of about BLOCK elements."""
+    together = _rows_together(size)
+    step = max(1, BLOCK // (together * size)) * together
     return [(k, min(k + step, stop)) for k in range(start, stop, step)]
 
 

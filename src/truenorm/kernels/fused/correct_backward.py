@@ -46,7 +46,7 @@ def backward(
     """Write dx, and return dgamma and dbeta."""
     given = _prepare(dy, x, kept, gamma, beta, eps, threads)
     target = Target(dx)
-    ranges = row_ranges(x.count, given.threads)
+    ranges = row_ranges(x.count, x.size, given.threads)
     shares = [Totals(x.size) for _ in ranges]
 
     def work(index: int) -> None:

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.backend import ColumnGradients, Parameter
 from truenorm.kernels.fused import fast_backward, fast_forward
-from truenorm.kernels.fused.blocks import Source, Target, blocks_within, in_blocks, threads_for
+from truenorm.kernels.fused.blocks import (
+    LONG,
+    Source,
+    Target,
+    blocks_within,
+    in_blocks,
+    threads_for,
+)
 from truenorm.kernels.fused.correct import Columns, write_special
 from truenorm.kernels.fused.correct_backward import X_CHANGED
 from truenorm.kernels.fused.encoding import held
@@ -67,9 +74,10 @@ def forward(
     return kept
 
 
-def _rows_of_block(count: int) -> int:
+def _rows_of_block(count: int, size: int) -> int:
     """Return how many rows have sums of their own: 512, and less where that is too few blocks."""
-    return min(512, max(32, -(-count // 256) * 32))
+    few = 32 if size < LONG else 4
+    return min(512, max(few, -(-count // 256) * 32))
 
 
 def backward(
@@ -87,7 +95,7 @@ def backward(
     single = _in_float32(usable[np.newaxis])[0]
     nan = canonical_nan(x.target)
     slopes, source, target = Source(dy), Source(x), Target(dx)
-    step = _rows_of_block(x.count)
+    step = _rows_of_block(x.count, x.size)
     blocks = [(k, min(k + step, x.count)) for k in range(0, x.count, step)]
     sums = np.zeros((len(blocks) + 1, 2, x.size))
     not_finite: list[int] = []

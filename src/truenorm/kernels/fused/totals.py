@@ -88,7 +88,7 @@ def _round(
 
 def _sum_in_pairs(given: Sweep, columns: NDArray[np.intp]) -> Float64:
     """Sum some columns of dgamma in double-double."""
-    ranges = row_ranges(given.count, given.threads)
+    ranges = row_ranges(given.count, given.size, given.threads)
     shares = [np.zeros((SUMS, len(columns))) for _ in ranges]
 
     def work(index: int) -> None:
@@ -117,7 +117,7 @@ def _sum_in_integers(given: Sweep) -> tuple[Float64, Float64, NDArray[np.int64]]
 
 def _digits(given: Sweep, left: int, columns: int, first: int, places: int) -> NDArray[np.int64]:
     """Return the digits of the sums of some columns, as many threads find them."""
-    ranges = row_ranges(given.count, given.threads)
+    ranges = row_ranges(given.count, given.size, given.threads)
     shares = np.zeros((len(ranges), places, columns), np.int64)
 
     def work(index: int) -> None:
