@@ -110,10 +110,8 @@ class TestOfTheFusedBackend:
 
     # Level 2 counts (n + 1)**2 errors of low parts, which hardly ever add up: of 2**-6 of its
     # bounds nothing is seen, of 2**-8 little.
-    @pytest.mark.parametrize(
-        ("dtype", "share"),
-        [("float32", "64"), pytest.param("float64", "1024", marks=pytest.mark.slow)],
-    )
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("dtype", "share"), [("float32", "64"), ("float64", "1024")])
     def test_divided(self, copy: Path, dtype: str, share: str) -> None:
         """Every rounding test adds its bound to one end and subtracts it from the other."""
         changed = []

@@ -148,10 +148,6 @@ def check_processor(name: str, dtypes: list[str], **variables: str) -> None:
     assert found == [digest(dtype, "reference") for dtype in dtypes]
 
 
-def test_another_processor() -> None:
-    check_processor("generic", ["float32"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_every_processor_and_type(name: str) -> None:

@@ -76,8 +76,9 @@ def forward(
 
 def _rows_of_block(count: int, size: int) -> int:
     """Return how many rows have sums of their own: 512, and less where that is too few blocks."""
-    few = 32 if size < LONG else 4
-    return min(512, max(few, -(-count // 256) * 32))
+    if size >= LONG:  # the sums of a block are as long as a row
+        return min(512, max(4, -(-count // 4)))
+    return min(512, max(32, -(-count // 256) * 32))
 
 
 def backward(
