@@ -85,7 +85,7 @@ def test_the_number_of_threads_does_not_matter(
         crew.threads = count
         found = both_passes(arrays[0], arrays[1], arrays[2], arrays[3], rounding, count)
         assert found == expected, count
-    assert crew.most == (2 if rows == 9 else 8)  # nine rows are two groups
+    assert crew.most >= (5 if rows == 9 else 8)  # nine such rows are five blocks
 
 
 def _dy_is_infinite(_x: Array, dy: Array) -> None:
