@@ -12,6 +12,7 @@ from truenorm.kernels.backend import Parameter
 from truenorm.kernels.fused import narrow_forward, pair_forward
 from truenorm.kernels.fused.blocks import Source, Target, blocks_within, in_blocks, threads_for
 from truenorm.kernels.fused.encoding import held
+from truenorm.kernels.fused.filling import aligned
 from truenorm.kernels.rounding import Tested, canonical_nan
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.special import special_y
@@ -50,7 +51,7 @@ class Columns:
     def of(cls, gamma: Parameter, beta: Parameter, target: FloatFormat) -> "Columns":
         """Prepare the parameters of a call."""
         nan = canonical_nan(target)
-        usable = np.empty((3, len(gamma.values)))
+        usable = aligned(3 * len(gamma.values)).reshape(3, -1)
         constant = held(np.empty(len(gamma.values), nan.dtype), target)
         some = narrow_forward.prepare(gamma.values, beta.values, usable, constant)
         special = None

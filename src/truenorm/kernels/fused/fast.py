@@ -21,6 +21,7 @@ from truenorm.kernels.fused.blocks import (
 from truenorm.kernels.fused.correct import Columns, write_special
 from truenorm.kernels.fused.correct_backward import X_CHANGED
 from truenorm.kernels.fused.encoding import held
+from truenorm.kernels.fused.filling import aligned
 from truenorm.kernels.fused.narrow_backward import CHANGED, NOT_FINITE
 from truenorm.kernels.rounding import canonical_nan, round_to
 from truenorm.kernels.rows import Rows
@@ -98,7 +99,8 @@ def backward(
     slopes, source, target = Source(dy), Source(x), Target(dx)
     step = _rows_of_block(x.count, x.size)
     blocks = [(k, min(k + step, x.count)) for k in range(0, x.count, step)]
-    sums = np.zeros((len(blocks) + 1, 2, x.size))
+    sums = aligned((len(blocks) + 1) * 2 * x.size).reshape(-1, 2, x.size)
+    sums[...] = 0
     not_finite: list[int] = []
     nan_held = held(nan[np.newaxis], x.target)[0]
 

@@ -12,7 +12,7 @@ from truenorm.kernels.fused.column_sums import SHARES
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import decode, decode_single, encode, encode_single
 from truenorm.kernels.fused.fast_forward import is_easy
-from truenorm.kernels.fused.filling import fill
+from truenorm.kernels.fused.filling import aligned, fill
 from truenorm.kernels.fused.narrow_backward import (
     CHANGED,
     COMMON,
@@ -25,12 +25,14 @@ from truenorm.kernels.fused.narrow_backward import (
     write_dx,
     write_two,
 )
-from truenorm.kernels.fused.narrow_forward import COLUMNS, DONE, GROUP, UNDEFINED
+from truenorm.kernels.fused.narrow_forward import COLUMNS, DONE, UNDEFINED
 from truenorm.kernels.fused.row_sums import WIDTH, row_sums
 from truenorm.kernels.fused.sums import segments_of
-from truenorm.kernels.fused.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.vectors import arrays_are_apart, prefer_wide_vectors
 
 __all__ = ["backward"]
+
+FOUR = 4
 
 HIGH, LOW, R, A, Q, SINGLE = range(6)
 """The float32 numbers of a row that its elements need; SINGLE says that there are such."""
@@ -58,19 +60,69 @@ def _single_numbers(
     return c / np.sqrt(v)
 
 
-@compiled(fastmath={"contract"})
-def _write_single(x: Any, dy: Any, gamma: Any, row: Any, dx: Any, shares: Any) -> None:
-    """Write dx of some columns, and add to their sums."""
+@compiled
+def _write_single(x: Any, dy: Any, gamma: Any, row: Any, dx: Any, dgamma: Any, dbeta: Any) -> None:
+    """Write dx of a row, and add to the sums of its columns."""
     prefer_wide_vectors()
+    arrays_are_apart()
     high, low, r, a, q = row[HIGH], row[LOW], row[R], row[A], row[Q]
     like = dx[0]
-    for j in range(x.shape[0]):
+    for j in range(gamma.shape[0]):
         c = (decode_single(x[j]) - high) - low
         slope = decode_single(dy[j])
         dx[j] = encode_single(r * ((slope * gamma[j] - a) - c * q), like)
         wide = np.float64(slope)  # a term may be larger than float32 allows, and its sum not
-        shares[j] += wide * np.float64(c * r)
-        shares[j + 2 * COLUMNS] += wide
+        dgamma[j] += wide * np.float64(c * r)
+        dbeta[j] += wide
+
+
+@compiled
+def _write_four(
+    x0: Any,
+    x1: Any,
+    x2: Any,
+    x3: Any,
+    dy0: Any,
+    dy1: Any,
+    dy2: Any,
+    dy3: Any,
+    gamma: Any,
+    rows: Any,
+    dx0: Any,
+    dx1: Any,
+    dx2: Any,
+    dx3: Any,
+    dgamma: Any,
+    dbeta: Any,
+) -> None:
+    """Do the same for four rows at once: gamma and the sums are loaded and stored once.
+
+    dx must not depend on the company a row is in: it has the bits of `_write_single`, since
+    nothing is contracted, that is no product rounded together with a sum.
+    """
+    prefer_wide_vectors()
+    arrays_are_apart()
+    high0, low0, r0, a0, q0 = rows[0, HIGH], rows[0, LOW], rows[0, R], rows[0, A], rows[0, Q]
+    high1, low1, r1, a1, q1 = rows[1, HIGH], rows[1, LOW], rows[1, R], rows[1, A], rows[1, Q]
+    high2, low2, r2, a2, q2 = rows[2, HIGH], rows[2, LOW], rows[2, R], rows[2, A], rows[2, Q]
+    high3, low3, r3, a3, q3 = rows[3, HIGH], rows[3, LOW], rows[3, R], rows[3, A], rows[3, Q]
+    like = dx0[0]
+    for j in range(gamma.shape[0]):
+        scale = gamma[j]
+        c0, slope0 = (decode_single(x0[j]) - high0) - low0, decode_single(dy0[j])
+        c1, slope1 = (decode_single(x1[j]) - high1) - low1, decode_single(dy1[j])
+        c2, slope2 = (decode_single(x2[j]) - high2) - low2, decode_single(dy2[j])
+        c3, slope3 = (decode_single(x3[j]) - high3) - low3, decode_single(dy3[j])
+        dx0[j] = encode_single(r0 * ((slope0 * scale - a0) - c0 * q0), like)
+        dx1[j] = encode_single(r1 * ((slope1 * scale - a1) - c1 * q1), like)
+        dx2[j] = encode_single(r2 * ((slope2 * scale - a2) - c2 * q2), like)
+        dx3[j] = encode_single(r3 * ((slope3 * scale - a3) - c3 * q3), like)
+        wide0, wide1 = np.float64(slope0), np.float64(slope1)
+        wide2, wide3 = np.float64(slope2), np.float64(slope3)
+        term0, term1 = wide0 * np.float64(c0 * r0), wide1 * np.float64(c1 * r1)
+        term2, term3 = wide2 * np.float64(c2 * r2), wide3 * np.float64(c3 * r3)
+        dgamma[j] += (term0 + term1) + (term2 + term3)
+        dbeta[j] += (wide0 + wide1) + (wide2 + wide3)
 
 
 @compiled
@@ -82,27 +134,38 @@ def _is_finite(dy: Any) -> Any:
 
 
 @compiled
-def _begin_row(
+def _do_in_float64(
     dy: Any,
     x: Any,
     kept: Any,
     gamma: Any,
-    single: Any,
+    nan: Any,
     eps: Any,
     partial: Any,
-    numbers: Any,
-    singles: Any,
+    shares: Any,
+    dx: Any,
+    sums: Any,
 ) -> Any:
-    """Find the numbers of a row, and return what is to become of it."""
-    drift = _single_numbers(x, dy, single, kept, eps, partial, singles)
-    if singles[SINGLE] != 0:
-        return DONE if abs(drift) <= 2.0**-19 else CHANGED
+    """Do a row by the kernel of level 1 without its test, and return what became of it."""
     if not _is_finite(dy):
         return NOT_FINITE
+    numbers = np.empty(NUMBERS)
     changed = row_numbers(x, dy, gamma, kept, eps, partial, numbers)
-    numbers[COMMON] = numbers[OF_G] = numbers[OF_C] = 0.0  # nothing is tested here
+    numbers[COMMON] = numbers[OF_G] = numbers[OF_C] = 0.0
+    for left in range(0, x.shape[0], COLUMNS):
+        right = min(left + COLUMNS, x.shape[0])
+        fill(shares, 0.0)
+        write_dx(x[left:right], dy[left:right], gamma[left:right], numbers, dx[left:right], shares)
+        for j in range(right - left):
+            sums[0, left + j] += shares[j]
+            sums[1, left + j] += shares[j + 2 * COLUMNS]
     if kept[0] != kept[0]:
+        fill(dx, nan)
         return UNDEFINED
+    if is_constant(dy, gamma):
+        fill(dx, encode(0.0, dx[0]))
+    elif dy.shape[0] == 2:
+        write_two(dy, gamma, kept, eps, dx)
     return CHANGED if changed else DONE
 
 
@@ -121,44 +184,43 @@ def backward(
 ) -> Any:
     """Write dx and what became of each row, and add dgamma and dbeta; return who is not done."""
     rows, size = x.shape
-    partial = np.empty(segments_of(size) * WIDTH)
-    numbers, singles = np.empty((GROUP, NUMBERS)), np.empty((GROUP, SINGLE + 1), np.float32)
-    shares = np.empty(SHARES * COLUMNS)
+    partial, shares = aligned(segments_of(size) * WIDTH), aligned(SHARES * COLUMNS)
+    singles = np.empty((FOUR, SINGLE + 1), np.float32)
     left_over = 0
-    for start in range(0, rows, GROUP):
-        stop = min(start + GROUP, rows)
+    for start in range(0, rows, FOUR):
+        stop = min(start + FOUR, rows)
+        easy = 0
         for i in range(start, stop):
-            k = i - start
-            status[i] = _begin_row(
-                dy[i], x[i], kept[i], gamma, single, eps, partial, numbers[k], singles[k]
+            row = singles[i - start]
+            drift = _single_numbers(x[i], dy[i], single, kept[i], eps, partial, row)
+            status[i] = DONE if abs(drift) <= 2.0**-19 else CHANGED
+            easy += row[SINGLE] != 0
+        if easy == FOUR:
+            _write_four(
+                x[start],
+                x[start + 1],
+                x[start + 2],
+                x[start + 3],
+                dy[start],
+                dy[start + 1],
+                dy[start + 2],
+                dy[start + 3],
+                single,
+                singles,
+                dx[start],
+                dx[start + 1],
+                dx[start + 2],
+                dx[start + 3],
+                sums[0],
+                sums[1],
             )
-        for left in range(0, size, COLUMNS):
-            right = min(left + COLUMNS, size)
-            fill(shares, 0.0)
-            for i in range(start, stop):
-                if status[i] == NOT_FINITE:
-                    continue
-                px, pdy, pdx = x[i, left:right], dy[i, left:right], dx[i, left:right]
-                if singles[i - start, SINGLE] != 0:
-                    _write_single(px, pdy, single[left:right], singles[i - start], pdx, shares)
-                else:
-                    write_dx(px, pdy, gamma[left:right], numbers[i - start], pdx, shares)
-            for j in range(right - left):
-                sums[0, left + j] += shares[j]
-                sums[1, left + j] += shares[j + 2 * COLUMNS]
         for i in range(start, stop):
+            row = singles[i - start]
+            if row[SINGLE] == 0:
+                status[i] = _do_in_float64(
+                    dy[i], x[i], kept[i], gamma, nan, eps, partial, shares, dx[i], sums
+                )
+            elif easy < FOUR:
+                _write_single(x[i], dy[i], single, row, dx[i], sums[0], sums[1])
             left_over += status[i] != DONE
-            if singles[i - start, SINGLE] == 0 and status[i] != NOT_FINITE:
-                _finish_row(dy[i], gamma, kept[i], nan, eps, dx[i])
     return left_over
-
-
-@compiled
-def _finish_row(dy: Any, gamma: Any, kept: Any, nan: Any, eps: Any, dx: Any) -> None:
-    """Put in place what structure says of a row."""
-    if kept[0] != kept[0]:
-        fill(dx, nan)
-    elif is_constant(dy, gamma):
-        fill(dx, encode(0.0, dx[0]))
-    elif dy.shape[0] == 2:
-        write_two(dy, gamma, kept, eps, dx)

@@ -11,7 +11,7 @@ import numpy as np
 
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import decode_single, encode_single
-from truenorm.kernels.fused.filling import copy, fill
+from truenorm.kernels.fused.filling import aligned, copy, fill
 from truenorm.kernels.fused.narrow_forward import write_y
 from truenorm.kernels.fused.statistics import WIDTH, row_statistics
 from truenorm.kernels.fused.sums import segments_of
@@ -58,7 +58,7 @@ def forward(
     `single` has gamma and beta in float32; it is empty if they are too large for that.
     """
     rows, size = x.shape
-    partial = np.empty(segments_of(size) * WIDTH)
+    partial = aligned(segments_of(size) * WIDTH)
     for i in range(rows):
         near, low, v = row_statistics(x[i], partial)
         if not v + eps > 0:

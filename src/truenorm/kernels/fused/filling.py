@@ -1,10 +1,23 @@
-"""Filling arrays: as loops, since assigning to a slice takes Numba seconds to compile."""
+"""Scratch arrays, and filling them: as loops, since Numba takes seconds to compile `a[:] = b`."""
 
 from typing import Any
 
+import numpy as np
+
 from truenorm.kernels.fused.compiling import compiled
 
-__all__ = ["copy", "fill"]
+__all__ = ["aligned", "copy", "fill"]
+
+LINE = 8
+"""How many float64 numbers a cache line holds."""
+
+
+@compiled
+def aligned(count: Any) -> Any:
+    """Return float64 numbers that begin with a cache line: vectors that straddle two are slow."""
+    numbers = np.empty(count + LINE)
+    skipped = (-(numbers.ctypes.data >> 3)) & (LINE - 1)
+    return numbers[skipped : skipped + count]
 
 
 @compiled

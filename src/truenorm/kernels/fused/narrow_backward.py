@@ -16,7 +16,7 @@ from truenorm.kernels.fused.column_sums import (
 )
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import as_bits, decode, encode, layout, magnitude
-from truenorm.kernels.fused.filling import fill
+from truenorm.kernels.fused.filling import aligned, fill
 from truenorm.kernels.fused.narrow_forward import COLUMNS, DONE, GROUP, REFUSED, UNDEFINED
 from truenorm.kernels.fused.row_sums import WIDTH, row_sums
 from truenorm.kernels.fused.statistics import (
@@ -161,9 +161,9 @@ def backward(
     `extent` widens to the magnitudes of all dy. Returns how many rows are not done.
     """
     rows, size = x.shape
-    partial = np.empty(segments_of(size) * WIDTH)
+    partial = aligned(segments_of(size) * WIDTH)
     numbers = np.empty((GROUP, NUMBERS))
-    shares = np.empty(SHARES * COLUMNS)
+    shares = aligned(SHARES * COLUMNS)
     mantissa, bias = layout(dy)
     infinity = np.int64(2 * bias + 1) << mantissa
     left_over = 0

@@ -10,6 +10,7 @@ import numpy as np
 
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import as_bits, decode, encode
+from truenorm.kernels.fused.filling import aligned
 from truenorm.kernels.fused.statistics import (
     SLACK,
     WIDTH,
@@ -133,7 +134,7 @@ def forward(
     """
     rows, size = x.shape
     depth = depth_of_sum(size)
-    partial = np.empty(segments_of(size) * WIDTH)
+    partial = aligned(segments_of(size) * WIDTH)
     scale = np.empty((GROUP, 2))
     count = 0
     for start in range(0, rows, GROUP):
@@ -172,7 +173,7 @@ def forward(
 @compiled
 def statistics(x: Any, kept: Any) -> Any:
     """Find anew what forward keeps; return how many rows do not have the mean that was kept."""
-    partial = np.empty(segments_of(x.shape[1]) * WIDTH)
+    partial = aligned(segments_of(x.shape[1]) * WIDTH)
     changed = 0
     for i in range(x.shape[0]):
         if kept[i, 0] == kept[i, 0]:

@@ -54,7 +54,7 @@ def _product_error(a: Any, b: Any, product: Any) -> Any:
     return lambda a, b, product: _multiply_add(a, b, -product)  # type: ignore[call-arg]
 
 
-@compiled
+@compiled(inline="always")
 def two_sum(a: Any, b: Any) -> Any:
     """Return a + b exactly (Knuth)."""
     s = a + b
@@ -62,21 +62,21 @@ def two_sum(a: Any, b: Any) -> Any:
     return s, (a - (s - t)) + (b - t)
 
 
-@compiled
+@compiled(inline="always")
 def fast_two_sum(a: Any, b: Any) -> Any:
     """Return a + b exactly where |a| >= |b| (Dekker)."""
     s = a + b
     return s, b - (s - a)
 
 
-@compiled
+@compiled(inline="always")
 def two_product(a: Any, b: Any) -> Any:
     """Return a*b exactly, where nothing underflows."""
     p = a * b
     return p, product_error(a, b, p)
 
 
-@compiled
+@compiled(inline="always")
 def add(a: Any, b: Any) -> Any:
     """Return the sum of two pairs: 3 W."""
     s, e = two_sum(a[0], b[0])
@@ -85,28 +85,28 @@ def add(a: Any, b: Any) -> Any:
     return fast_two_sum(s, e + f)
 
 
-@compiled
+@compiled(inline="always")
 def add_float(a: Any, b: Any) -> Any:
     """Return the sum of a pair and a float64: 2 W."""
     s, e = two_sum(a[0], b)
     return fast_two_sum(s, a[1] + e)
 
 
-@compiled
+@compiled(inline="always")
 def multiply(a: Any, b: Any) -> Any:
     """Return the product of two pairs: 7 W."""
     p, e = two_product(a[0], b[0])
     return fast_two_sum(p, e + (a[0] * b[1] + a[1] * b[0]))
 
 
-@compiled
+@compiled(inline="always")
 def multiply_float(a: Any, b: Any) -> Any:
     """Return the product of a pair and a float64: 3 W."""
     p, e = two_product(a[0], b)
     return fast_two_sum(p, e + a[1] * b)
 
 
-@compiled
+@compiled(inline="always")
 def divide_float(a: Any, b: Any) -> Any:
     """Return the quotient of a pair and a float64: 4 W."""
     q = a[0] / b
@@ -114,7 +114,7 @@ def divide_float(a: Any, b: Any) -> Any:
     return fast_two_sum(q, ((a[0] - p) - e + a[1]) / b)
 
 
-@compiled
+@compiled(inline="always")
 def divide(a: Any, b: Any) -> Any:
     """Return the quotient of two pairs: 15 W."""
     q = a[0] / b[0]
@@ -122,7 +122,7 @@ def divide(a: Any, b: Any) -> Any:
     return fast_two_sum(q, ((a[0] - p[0]) + (a[1] - p[1])) / b[0])
 
 
-@compiled
+@compiled(inline="always")
 def inverse_root(a: Any) -> Any:
     """Return 1/sqrt of a positive pair: 32 W, by Newton's step from that of its high part."""
     r = 1 / np.sqrt(a[0])
@@ -131,13 +131,13 @@ def inverse_root(a: Any) -> Any:
     return fast_two_sum(r, r * (e * (0.5 + 0.375 * e)))
 
 
-@compiled
+@compiled(inline="always")
 def power_of_two(exponent: Any) -> Any:
     """Return 2**exponent; 0 or infinity where float64 ends."""
     return np.ldexp(1.0, min(max(exponent, -2200), 2200))
 
 
-@compiled
+@compiled(inline="always")
 def rounded_to_odd(high: Any, low: Any) -> Any:
     """Return high + low as a float64 from which one more rounding, to fewer bits, is the only one.
 

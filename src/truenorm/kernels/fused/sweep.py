@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.fused.blocks import Source
 from truenorm.kernels.fused.column_sums import SUMS, merge
+from truenorm.kernels.fused.filling import aligned
 from truenorm.kernels.special import SpecialSum
 
 __all__ = ["Sweep", "Totals"]
@@ -42,7 +43,8 @@ class Totals:
     """The sums over some rows."""
 
     def __init__(self, columns: int) -> None:
-        self.sums = np.zeros((SUMS, columns))
+        self.sums = aligned(SUMS * columns).reshape(SUMS, columns)
+        self.sums[...] = 0
         self.extent = np.array([0xFFFFFFFF, 0])
         self.not_finite: list[int] = []
         self.undefined = False

@@ -1,4 +1,4 @@
-"""A wish about the code that LLVM makes of a function. No result depends on it."""
+"""Hints about a function for LLVM, so that it makes good vectors. No result depends on them."""
 
 from typing import Any
 
@@ -6,27 +6,49 @@ from numba import types
 from numba.core import config
 from numba.extending import intrinsic
 
-__all__ = ["prefer_wide_vectors"]
+__all__ = ["arrays_are_apart", "prefer_wide_vectors"]
 
 
-def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _wide(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     # llvmlite's own `add` knows the attributes that are words; to LLVM this is a string.
     set.add(builder.function.attributes, '"prefer-vector-width"="512"')
     return context.get_dummy_value()
 
 
+def _apart(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    for argument in builder.function.args:
+        # The elements of an array; pointers to bytes belong to Numba's bookkeeping.
+        kind = str(argument.type)
+        if kind in {"float*", "double*", "i16*"}:
+            argument.add_attribute("noalias")
+    return context.get_dummy_value()
+
+
 @intrinsic
 def _wide_vectors(typing_context: Any) -> Any:
-    return types.none(), _generate
+    return types.none(), _wide
+
+
+@intrinsic
+def _apart_arrays(typing_context: Any) -> Any:
+    return types.none(), _apart
 
 
 def _nothing() -> None:
     """Stand in where nothing is compiled."""
 
 
-prefer_wide_vectors: Any = _nothing if getattr(config, "DISABLE_JIT", False) else _wide_vectors
+_COMPILES = not getattr(config, "DISABLE_JIT", False)
+
+prefer_wide_vectors: Any = _wide_vectors if _COMPILES else _nothing
 """Ask for vectors of 512 bits in the calling function, where the processor has them.
 
 LLVM takes 256 unless told otherwise, since wide vectors once slowed down the processor. For loops
 that convert between float32 and float64 they are faster all the same.
+"""
+
+arrays_are_apart: Any = _apart_arrays if _COMPILES else _nothing
+"""Promise that what the calling function writes overlaps none of its other arrays.
+
+Else LLVM compares their addresses first, and gives up vectors where there are many.
 """
