@@ -5,7 +5,7 @@ from dataclasses import dataclass
 __all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "FLOAT64", "FloatFormat"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each is itself alone: no time is spent on comparing
 class FloatFormat:
     """A binary floating-point type. Its finite numbers are multiples of 2**quantum.
 

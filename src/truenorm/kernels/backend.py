@@ -1,6 +1,5 @@
 """What every backend offers: forward and backward over rows."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -15,16 +14,14 @@ __all__ = ["Backend", "ColumnGradients", "Parameter", "Rounding", "Settings"]
 Rounding = Literal["correct", "fast"]
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """gamma or beta: its values widened to float64, and its own type; None if not given."""
 
     values: NDArray[np.float64]
     target: FloatFormat | None
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """What a call asks for, beside its arrays."""
 
     operation: RowOperation
@@ -45,7 +42,10 @@ class ColumnGradients(NamedTuple):
 
 
 class Backend(Protocol):
-    """Computes rows. Whatever it keeps for backward is one array with a row for each row."""
+    """Computes rows. Whatever it keeps for backward is one array with a row for each row.
+
+    Who calls it has switched off NumPy's warnings: infinities and NaN are results like others.
+    """
 
     name: str
 

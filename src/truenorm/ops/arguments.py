@@ -76,31 +76,28 @@ def axes_of(x: NDArray[Any], axis: int | Sequence[int]) -> tuple[int, ...]:
         raise TypeError(f"axis is {axis!r}: pass an int or a tuple of ints") from None
     if not axes:
         raise ValueError("axis is (): name at least one axis to normalize over")
-    if math.prod(x.shape[k] for k in axes) == 0:
-        raise ValueError(f"{_lengths(x, axes, axis)}: a row needs at least one element")
+    lengths = tuple(x.shape[k] for k in axes)
+    if math.prod(lengths) == 0:
+        raise ValueError(f"{_described(lengths, axis)}: a row needs at least one element")
     return axes
 
 
-def _lengths(x: NDArray[Any], axes: Sequence[int], axis: int | Sequence[int]) -> str:
-    lengths = tuple(x.shape[k] for k in axes)
+def _described(lengths: tuple[int, ...], axis: int | Sequence[int]) -> str:
     if len(lengths) == 1:
         return f"axis={axis} of x has length {lengths[0]}"
     return f"axes {axis} of x have lengths {lengths}"
 
 
 def parameter_of(
-    name: str, value: Any, x: NDArray[Any], axes: Sequence[int], axis: Any, missing: float
+    name: str, value: Any, lengths: tuple[int, ...], axis: Any, missing: float
 ) -> tuple[Parameter, NDArray[Any] | None]:
     """Return gamma or beta for the kernels, and the array itself."""
-    size = math.prod(x.shape[k] for k in axes)
     if value is None:
-        return Parameter(np.full(size, missing), None), None
+        return Parameter(np.full(math.prod(lengths), missing), None), None
     array, target = as_array(name, value)
-    if array.shape != tuple(x.shape[k] for k in axes):
-        raise ValueError(f"{name} has shape {array.shape} but {_lengths(x, axes, axis)}")
-    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
-        values = widen(stored_view(array, target), target).reshape(size)
-    return Parameter(values, target), array
+    if array.shape != lengths:
+        raise ValueError(f"{name} has shape {array.shape} but {_described(lengths, axis)}")
+    return Parameter(widen(stored_view(array, target), target).reshape(-1), target), array
 
 
 def eps_of(eps: Any) -> float:

@@ -1,7 +1,6 @@
 """Layer normalization: every result is the exact answer, rounded once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,8 @@ def layer_norm(
     >>> print(tn.layer_norm(x))
     [-1.0690415  -0.26726037  1.3363019 ]
     """
-    return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, keep=False)[0]
+    with np.errstate(all="ignore"):
+        return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, keep=False)[0]
 
 
 def layer_norm_forward(
@@ -113,7 +113,8 @@ def layer_norm_forward(
     >>> saved
     <truenorm.Saved: owns 3 numbers for each of 3 rows, 72 bytes; keeps alive x (3, 3) ...>
     """
-    return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, keep=True)
+    with np.errstate(all="ignore"):
+        return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, keep=True)
 
 
 def _forward(
@@ -133,8 +134,9 @@ def _forward(
     check_arithmetic()
     x, target = arguments.as_array("x", x)
     axes = arguments.axes_of(x, axis)
-    gamma_rows, gamma_array = arguments.parameter_of("gamma", gamma, x, axes, axis, 1.0)
-    beta_rows, beta_array = arguments.parameter_of("beta", beta, x, axes, axis, 0.0)
+    lengths = tuple(x.shape[k] for k in axes)
+    gamma_rows, gamma_array = arguments.parameter_of("gamma", gamma, lengths, axis, 1.0)
+    beta_rows, beta_array = arguments.parameter_of("beta", beta, lengths, axis, 0.0)
     chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
     settings = Settings(
         LAYER_NORM,
@@ -203,6 +205,14 @@ def layer_norm_backward(
     >>> print(dx, dbeta)
     [[0. 0. 0.]] [1. 1. 1.]
     """
+    with np.errstate(all="ignore"):
+        return _backward(dy, saved, out, backend, threads)
+
+
+def _backward(
+    dy: Any, saved: Saved, out: NDArray[Any] | None, backend: str | None, threads: int | None
+) -> Gradients:
+    """Check the arguments and run backward."""
     check_arithmetic()
     if not isinstance(saved, Saved):
         raise TypeError(
@@ -216,21 +226,21 @@ def layer_norm_backward(
         raise TypeError(
             f"dy is of type {slopes.dtype} but x is of type {x.dtype}: pass dy.astype(x.dtype)"
         )
-    gamma, _ = arguments.parameter_of("gamma", saved.gamma, x, saved.axes, saved.axes, 1.0)
+    lengths = tuple(x.shape[k] for k in saved.axes)
+    gamma, _ = arguments.parameter_of("gamma", saved.gamma, lengths, saved.axes, 1.0)
     beta = Parameter(
         np.zeros(len(gamma.values)),
         None if saved.beta_dtype is None else format_of(saved.beta_dtype),
     )
-    settings = replace(saved.settings, threads=arguments.threads_of(threads))
+    settings = saved.settings._replace(threads=arguments.threads_of(threads))
     chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
     dx = arguments.output_for(x, out, {"x": x, "dy": slopes})
     rows = [Rows(array, saved.axes, target) for array in (slopes, x, dx)]
     dgamma, dbeta = chosen.backward(settings, rows[0], rows[1], saved.kept, gamma, beta, rows[2])
-    shape = tuple(x.shape[k] for k in saved.axes)
     return Gradients(
         dx,
-        None if saved.gamma is None else _as_parameter(dgamma, saved.gamma.dtype, shape),
-        None if saved.beta_dtype is None else _as_parameter(dbeta, saved.beta_dtype, shape),
+        None if saved.gamma is None else _as_parameter(dgamma, saved.gamma.dtype, lengths),
+        None if saved.beta_dtype is None else _as_parameter(dbeta, saved.beta_dtype, lengths),
     )
 
 
@@ -241,5 +251,4 @@ def _as_parameter(
     target = format_of(dtype)
     assert values is not None
     assert target is not None
-    with np.errstate(all="ignore"):  # infinities that overflow made, and NaN
-        return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)
+    return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)

@@ -58,7 +58,7 @@ def record() -> Seen:
 
         return noted
 
-    for module in (narrow_forward, narrow_backward):
+    for module in (narrow_forward, narrow_backward, pair_columns):
         name = module.__name__.rsplit(".", maxsplit=1)[-1]
         module.encode = noting(name, module.encode)  # type: ignore[attr-defined]
     for name in ("ends", "scaled_ends"):
@@ -113,8 +113,11 @@ def brackets(seen: Seen, case: Any) -> dict[str, list[Bracket]]:
     seen.clear()
     tn.layer_norm_backward(dy, saved, backend="fused")
     tested = of_pairs(seen["pairs"])
-    if x.dtype == FLOAT32:  # if no row nor column was refused
-        return found | {"dx": of_level_1(seen["narrow_backward"][: 2 * count]), "dgamma": tested}
+    if x.dtype == FLOAT32:  # what is refused comes later
+        return found | {
+            "dx": of_level_1(seen["narrow_backward"][: 2 * count]),
+            "dgamma": of_level_1(seen["pair_columns"][: 2 * size]),
+        }
     return found | {"dx": tested[:count], "dgamma": tested[count:]}
 
 

@@ -123,6 +123,10 @@ def in_blocks(
     work: Callable[[int, int], None], blocks: list[tuple[int, int]], threads: int
 ) -> None:
     """Do work on every block, without NumPy's warnings: what it is told holds for one thread."""
+    if threads == 1 or len(blocks) == 1:
+        for start, stop in blocks:
+            work(start, stop)
+        return
 
     def quiet(start: int, stop: int) -> None:
         with np.errstate(all="ignore"):

@@ -1,6 +1,7 @@
 """Correct mode over all rows: which kernel does what, and what is done for refused elements."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from truenorm.kernels.rows import Rows
 from truenorm.kernels.special import special_y
 from truenorm.kernels.storage import widen
 
-__all__ = ["MASKED", "Columns", "forward", "stored_as", "takes_pairs", "write_special"]
+__all__ = ["MASKED", "Columns", "forward", "nan_held", "stored_as", "takes_pairs", "write_special"]
 
 Float64 = NDArray[np.float64]
 
@@ -28,12 +29,18 @@ MASKED = 2**16
 
 def takes_pairs(x: Rows, gamma: Parameter, beta: Parameter) -> bool:
     """Return whether float64 is not wide enough to work in, because one of them has it."""
-    return FLOAT64 in (x.target, gamma.target, beta.target)
+    return x.target is FLOAT64 or gamma.target is FLOAT64 or beta.target is FLOAT64
 
 
 def stored_as(target: FloatFormat) -> np.dtype[Any]:
     """Return the type of the arrays in which numbers of a type are stored."""
     return canonical_nan(target).dtype  # type: ignore[no-any-return]
+
+
+@cache
+def nan_held(target: FloatFormat) -> Any:
+    """Return the NaN of a type as kernels of this backend take it."""
+    return held(canonical_nan(target)[np.newaxis], target)[0]
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Columns:
             special = ~(np.isfinite(gamma.values) & np.isfinite(beta.values))
             special |= (gamma.values == 0) & ~np.isfinite(widen(constant.view(nan.dtype), target))
         scale, shift, weight = usable
-        return cls(scale, shift, weight, constant, held(nan[np.newaxis], target)[0], special)
+        return cls(scale, shift, weight, constant, nan_held(target), special)
 
 
 def forward(

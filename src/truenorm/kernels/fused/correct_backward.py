@@ -17,7 +17,7 @@ from truenorm.kernels.fused.blocks import (
     row_ranges,
     threads_for,
 )
-from truenorm.kernels.fused.correct import MASKED, takes_pairs
+from truenorm.kernels.fused.correct import MASKED, nan_held, stored_as, takes_pairs
 from truenorm.kernels.fused.encoding import held
 from truenorm.kernels.fused.narrow_backward import CHANGED, NOT_FINITE
 from truenorm.kernels.fused.narrow_forward import REFUSED, UNDEFINED
@@ -96,7 +96,6 @@ def _prepare(
 
         in_blocks(look, blocks, count)
         dy_exponent = max(found, default=0)
-    nan = canonical_nan(x.target)
     return Sweep(
         dy=slopes,
         x=Source(x),
@@ -109,8 +108,8 @@ def _prepare(
         dy_exponent=dy_exponent,
         eps=eps,
         target=x.target,
-        stored=nan.dtype,
-        nan=held(nan[np.newaxis], x.target)[0],
+        stored=stored_as(x.target),
+        nan=nan_held(x.target),
         wide=wide,
         threads=count,
     )

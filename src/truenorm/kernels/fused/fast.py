@@ -18,9 +18,8 @@ from truenorm.kernels.fused.blocks import (
     in_blocks,
     threads_for,
 )
-from truenorm.kernels.fused.correct import Columns, write_special
+from truenorm.kernels.fused.correct import Columns, nan_held, write_special
 from truenorm.kernels.fused.correct_backward import X_CHANGED
-from truenorm.kernels.fused.encoding import held
 from truenorm.kernels.fused.filling import aligned
 from truenorm.kernels.fused.narrow_backward import CHANGED, NOT_FINITE
 from truenorm.kernels.rounding import canonical_nan, round_to
@@ -102,14 +101,15 @@ def backward(
     sums = aligned((len(blocks) + 1) * 2 * x.size).reshape(-1, 2, x.size)
     sums[...] = 0
     not_finite: list[int] = []
-    nan_held = held(nan[np.newaxis], x.target)[0]
 
     def work(start: int, stop: int) -> None:
         found = target.block(start, stop)
         status = np.empty(stop - start, np.uint8)
         given = slopes.block(start, stop), source.block(start, stop), kept[start:stop]
         share = sums[start // step]
-        if fast_backward.backward(*given, usable, single, nan_held, eps, found, share, status):
+        if fast_backward.backward(
+            *given, usable, single, nan_held(x.target), eps, found, share, status
+        ):
             if (status == CHANGED).any():
                 raise RuntimeError(X_CHANGED)
             not_finite.extend((start + np.flatnonzero(status == NOT_FINITE)).tolist())
@@ -126,7 +126,16 @@ def backward(
         some[~np.isfinite(wide)] = 0
         nowhere, status = np.empty_like(values), np.empty(len(rows), np.uint8)
         fast_backward.backward(
-            some, values, kept[rows], usable, single, nan_held, eps, nowhere, sums[-1], status
+            some,
+            values,
+            kept[rows],
+            usable,
+            single,
+            nan_held(x.target),
+            eps,
+            nowhere,
+            sums[-1],
+            status,
         )
     if not np.isfinite(gamma.values).all():
         not_finite = list(range(x.count))

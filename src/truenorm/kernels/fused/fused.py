@@ -26,10 +26,9 @@ class FusedBackend:
         self, settings: Settings, x: Rows, gamma: Parameter, beta: Parameter, y: Rows
     ) -> Float64:
         """Write y, and return what backward needs."""
-        with np.errstate(all="ignore"):
-            return _mode(settings, x, gamma, beta)[0](
-                x, gamma, beta, settings.eps, y, settings.threads
-            )
+        return _mode(settings, x, gamma, beta)[0](
+            x, gamma, beta, settings.eps, y, settings.threads
+        )
 
     def backward(
         self,
@@ -44,10 +43,9 @@ class FusedBackend:
         """Write dx, and return the gradients of the parameters."""
         if settings.backend != self.name and not correct.takes_pairs(x, gamma, beta):
             kept = _kept_anew(x, kept)
-        with np.errstate(all="ignore"):
-            return _mode(settings, x, gamma, beta)[1](
-                dy, x, kept, gamma, beta, settings.eps, dx, settings.threads
-            )
+        return _mode(settings, x, gamma, beta)[1](
+            dy, x, kept, gamma, beta, settings.eps, dx, settings.threads
+        )
 
 
 def _kept_anew(x: Rows, kept: Float64) -> Float64:
