@@ -8,7 +8,14 @@ import pytest
 from promise.families import DTYPES, cases
 from promise.formats import bits
 from promise.oracle import correct_backward, correct_forward
-from truenorm.exact import FLOAT32, FLOAT64, ExactRow, RowGradient, centred_signs
+from truenorm.exact import (
+    FLOAT32,
+    FLOAT64,
+    ExactRow,
+    RowGradient,
+    centred_signs,
+    scaled_integers,
+)
 from truenorm.kernels.storage import format_of
 
 
@@ -36,7 +43,7 @@ def test_every_element_through_integers(dtype: np.dtype[Any]) -> None:
             for row in rows
         ]
         gradients = [
-            RowGradient(row, gamma.tolist(), slopes.tolist())
+            RowGradient(row, scaled_integers(gamma.tolist()), slopes.tolist())
             for row, slopes in zip(rows, dy, strict=True)
         ]
         dx = [[gradient.dx(j, target) for j in range(x.shape[1])] for gradient in gradients]

@@ -85,6 +85,9 @@ class InverseRoot:
         """
         if a == 0:
             return round_ratio(b, denominator, target)
+        if self.rational is not None:
+            over, under = self.rational
+            return round_ratio(a * over + b * under, denominator * under, target)
         bits = 96
         while True:
             place = max(0, bits - self.magnitude)
@@ -94,7 +97,6 @@ class InverseRoot:
                 low, high = (round_ratio(end, denominator << place, target) for end in ends)
                 if low == high and 0 not in ends:
                     return low
-            if self.rational is not None:
-                over, under = self.rational
-                return round_ratio(a * over + b * under, denominator * under, target)
-            bits *= 2
+            # What was not decided is nearly always next to a tie, of which eps or a term far below
+            # the others keeps it away: then many more digits are needed.
+            bits *= 6

@@ -63,25 +63,28 @@ class RowGradient:
     """The gradient dx of a row (D17), from g = gamma*dy.
 
     r*(g - mean(g) - c*mean(g*c)/w) over one denominator: with g = G/2**k and
-    w = root.numerator/root.denominator, the bracket is `brackets`/`denominator`.
+    w = root.numerator/root.denominator, the bracket is `bracket(j)`/`denominator`. Many rows have
+    the same gamma, which is therefore given as `scaled_integers` returns it.
     """
 
-    def __init__(self, row: ExactRow, gamma: Sequence[float], dy: Sequence[float]) -> None:
-        gammas, gamma_k = scaled_integers(gamma)
+    def __init__(
+        self, row: ExactRow, gamma: tuple[Sequence[int], int], dy: Sequence[float]
+    ) -> None:
+        gammas, gamma_k = gamma
         dys, dy_k = scaled_integers(dy)
-        g = [a * b for a, b in zip(gammas, dys, strict=True)]
-        size = len(g)
-        total = sum(g)
-        along = sum([a * c for a, c in zip(g, row.centred, strict=True)])
+        self.row = row
+        self.g = [a * b for a, b in zip(gammas, dys, strict=True)]
+        self.total = sum(self.g)
+        along = sum([a * c for a, c in zip(self.g, row.centred, strict=True)])
         # In c*mean(g*c)/w the factor n*scale**2 of w's denominator cancels; eps_under is left.
-        w = row.root.numerator
-        slope = along * row.eps_under * size
-        self.root = row.root
-        self.brackets = [
-            (size * a - total) * w - c * slope for a, c in zip(g, row.centred, strict=True)
-        ]
-        self.denominator = size * w << (gamma_k + dy_k)
+        self.slope = along * row.eps_under * len(self.g)
+        self.denominator = len(self.g) * row.root.numerator << (gamma_k + dy_k)
+
+    def bracket(self, j: int) -> int:
+        """Return g_j - mean(g) - c_j*mean(g*c)/w, times `denominator`."""
+        centred = len(self.g) * self.g[j] - self.total
+        return centred * self.row.root.numerator - self.row.centred[j] * self.slope
 
     def dx(self, j: int, target: FloatFormat) -> float:
         """Round dx_j."""
-        return self.root.round_linear(self.brackets[j], 0, self.denominator, target)
+        return self.row.root.round_linear(self.bracket(j), 0, self.denominator, target)

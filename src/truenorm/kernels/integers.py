@@ -1,6 +1,8 @@
 """Level 3: the elements that everything else refused, in exact integers."""
 
+import math
 from collections.abc import Iterator
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from truenorm.exact import (
     Term,
     centred_signs,
     round_sum_of_roots,
+    scaled_integers,
 )
 from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.rows import Rows, blocks_of_rows
@@ -52,8 +55,9 @@ def settle_dx(
     target: FloatFormat,
 ) -> None:
     """Put the correctly rounded dx in the place of every refused one."""
+    scale = scaled_integers(gamma.tolist())
     for i in np.flatnonzero(tested.refused.any(axis=1)).tolist():
-        gradient = RowGradient(ExactRow(x[i].tolist(), eps), gamma.tolist(), dy[i].tolist())
+        gradient = RowGradient(ExactRow(x[i].tolist(), eps), scale, dy[i].tolist())
         columns = np.flatnonzero(tested.refused[i]).tolist()
         exact = [gradient.dx(j, target) for j in columns]
         _put(tested, i, columns, exact, target)
@@ -88,6 +92,35 @@ def finite_blocks(dy: Rows, x: Rows, elements: int) -> Iterator[tuple[Float64, F
         yield slopes, widen(x.read(start, stop), x.target)
 
 
+def _vanishing(dy: Rows, x: Rows, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return which columns of dgamma are zero because rows cancel each other.
+
+    Rows with the same x have the same xhat, and those with -x the opposite. If in a column the
+    dy of such rows, with their signs, add up to zero, all their terms do.
+    """
+    classes: dict[bytes, list[Float64]] = {}
+    for slopes, values in finite_blocks(dy, x, BLOCK):
+        for slope, row in zip(slopes[:, columns], values, strict=True):
+            sign = -1.0 if row[(row != 0).argmax()] < 0 else 1.0
+            upright = sign * row + 0.0  # no -0
+            classes.setdefault(blake2b(upright.tobytes()).digest(), []).append(sign * slope)
+    zero = np.ones(len(columns), bool)
+    for alike in classes.values():
+        zero &= _adds_up_to_zero(np.array(alike))
+    return zero
+
+
+def _adds_up_to_zero(slopes: Float64) -> NDArray[np.bool_]:
+    """Return for each column whether its sum is zero, exactly."""
+    if len(slopes) <= 2:
+        zero: NDArray[np.bool_] = slopes.sum(axis=0) == 0
+        return zero
+    try:
+        return np.array([math.fsum(column) == 0 for column in slopes.T])
+    except OverflowError:  # in one of its steps: then nothing is said
+        return np.zeros(slopes.shape[1], bool)
+
+
 def column_sums(
     dy: Rows, x: Rows, columns: NDArray[np.intp], eps: float, target: FloatFormat
 ) -> list[float]:
@@ -95,13 +128,24 @@ def column_sums(
     step = max(1, TERMS // x.count)
     sums: list[float] = []
     for group in (columns[k : k + step] for k in range(0, len(columns), step)):
-        terms: list[list[Term]] = [[] for _ in group]
-        for slopes, values in finite_blocks(dy, x, BLOCK):
-            found = _column_terms(slopes, values, group, eps)
-            for column, more in zip(terms, found, strict=True):
-                column.extend(more)
-        sums += [round_sum_of_roots(column, target) for column in terms]
+        left = group[~_vanishing(dy, x, group)]
+        found = dict.fromkeys(group.tolist(), 0.0)
+        if len(left):
+            terms = _terms_of(dy, x, left, eps)
+            rounded = [round_sum_of_roots(column, target) for column in terms]
+            found |= zip(left.tolist(), rounded, strict=True)
+        sums += found.values()
     return sums
+
+
+def _terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], eps: float) -> list[list[Term]]:
+    """Return the terms of some columns, over all rows."""
+    terms: list[list[Term]] = [[] for _ in columns]
+    for slopes, values in finite_blocks(dy, x, BLOCK):
+        found = _column_terms(slopes, values, columns, eps)
+        for column, more in zip(terms, found, strict=True):
+            column.extend(more)
+    return terms
 
 
 def signs(x: Float64) -> Float64:
