@@ -56,7 +56,7 @@ def round_dgamma(
 
 
 def round_dbeta(totals: Totals, given: Sweep, target: FloatFormat | None) -> Float64 | None:
-    """Round dbeta, which is exact, to the type of beta; None if there is no beta."""
+    """Round dbeta, which is exact, to the type of beta, after dgamma; None if there is no beta."""
     if target is None:
         return None
     smallest, largest = totals.extent.tolist()
@@ -65,7 +65,9 @@ def round_dbeta(totals: Totals, given: Sweep, target: FloatFormat | None) -> Flo
         high, low = totals.sums[DBETA_HIGH], totals.sums[DBETA_LOW]
     else:
         high, low, exponents = _sum_in_integers(given)
-    dbeta, _ = _round(high, low, np.zeros(given.size), exponents, target)
+    bound = totals.sums[DGAMMA_BOUND]  # dgamma is done with it
+    bound[...] = 0
+    dbeta, _ = _round(high, low, bound, exponents, target)
     if totals.dbeta_special is not None:
         totals.dbeta_special.apply(dbeta)
     return dbeta
