@@ -14,8 +14,8 @@ Float64 = NDArray[np.float64]
 
 
 def column_sums(dy: Float64, x: Float64) -> list[float]:
-    rows = (Rows(array, (1,), FLOAT64) for array in (dy, x))
-    return integers.column_sums(*rows, np.arange(x.shape[1]), 1e-5, FLOAT64)
+    slopes, values = (Rows(array, (1,), FLOAT64) for array in (dy, x))
+    return integers.column_sums(slopes, values, np.arange(x.shape[1]), 1e-5, FLOAT64)
 
 
 def in_all_columns(dy: list[float]) -> Float64:

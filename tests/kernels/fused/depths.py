@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused import row_sums, statistics
-from truenorm.kernels.fused.sums import depth_of_sum, segments_of
+from truenorm.kernels.fused.sums import depth_of_sum, space_of_sums
 
 SIZES = (1, 2, 3, 5, 8, 15, 16, 17, 31, 64, 67, 127, 128, 129, 255, 256, 257, 385, 513, 1000, 4099)
 
@@ -33,15 +33,10 @@ class Term:
     __mul__ = __truediv__ = __sub__
 
 
-class ZerosAreTerms:
-    """NumPy as kernels see it, but for arrays of zeros."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
-
-    @staticmethod
-    def zeros(size: int) -> Any:
-        return np.array([Term(None) for _ in range(size)], object)
+def fill_with_zeros(array: Any, value: float) -> None:
+    """Do what `fill` does, in terms."""
+    assert value == 0
+    array[:] = [Term(None) for _ in array]
 
 
 def terms(count: int) -> Any:
@@ -54,9 +49,9 @@ def main() -> None:
         decoding = [name for name in vars(module) if name.startswith("decode")]
         for name in decoding:
             setattr(module, name, lambda value, *_: value)
-        setattr(module, "np", ZerosAreTerms())  # noqa: B010
+        setattr(module, "fill", fill_with_zeros)  # noqa: B010
     for size in SIZES:
-        lengths = segments_of(size) * statistics.WIDTH, segments_of(size) * row_sums.WIDTH
+        lengths = [int(space_of_sums(size, each.WIDTH)) for each in (statistics, row_sums)]
         forward = statistics._moments(terms(size), 0.0, terms(lengths[0]))
         backward = row_sums.row_sums(
             terms(size), terms(size), terms(size), 0.0, 0.0, terms(lengths[1])

@@ -39,7 +39,7 @@ def fma(typing, x, y, z):
         return builder.fma(*args)
     return types.float64(types.float64, types.float64, types.float64), code
 
-@compiled
+@compiled(_nrt=True)
 def lost(x):
     if not x.size:
         raise ValueError("nothing")
@@ -57,7 +57,9 @@ try:
 except ValueError:
     print(lost(np.array([1 + 2.0**-30])), sum(lost.stats.cache_hits.values()))
 """
-PLAIN = "from numba import njit\ncompiled = njit(cache=True)"
+PLAIN = (
+    "from functools import partial\nfrom numba import njit\ncompiled = partial(njit, cache=True)"
+)
 VERSIONS = ["llvmlite.__version__", "numba.__version__", "numpy.__version__", "sys.version"]
 PRIVATE = ["codegen.CPUCodegen.magic_tuple", "codegen.CodeLibrary.has_dynamic_globals"]
 PRIVATE += ["compiler.CompileResult._reduce", "compiler.CompileResult._rebuild"]

@@ -53,7 +53,8 @@ def compiled(function: Any = None, **options: Any) -> Any:
         A function at the top of its module.
     **options
         Of `numba.njit`, such as fastmath. Unless told otherwise, the lock of the interpreter is
-        released, and division by zero gives what IEEE 754 says.
+        released, and division by zero gives what IEEE 754 says. Nothing can be allocated: then
+        Numba need not count who refers to an array, which it would do for every slice.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def compiled(function: Any = None, **options: Any) -> Any:
         # Compiled code goes by this name. Numba tells namesakes apart by a number, which in
         # another process belongs to another of them: then the wrong one is called.
         raise TypeError(f"{function.__qualname__} is inside a function: move it to the top")
-    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | options
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False} | options
     dispatcher: Any = numba.njit(**settings)(function)
     # Private names, of Numba 0.68: `_cache` with these two methods; in `_Kept` and `_rebuilt`
     # magic_tuple, lifted, has_dynamic_globals, _reduce, _rebuild, dumps and rtsys. If one is

@@ -14,6 +14,7 @@ from truenorm.kernels.fused import narrow_forward, pair_forward
 from truenorm.kernels.fused.blocks import Source, Target, blocks_within, in_blocks, threads_for
 from truenorm.kernels.fused.encoding import held
 from truenorm.kernels.fused.filling import aligned
+from truenorm.kernels.fused.pair_rows import scratch_of_pairs
 from truenorm.kernels.rounding import Tested, canonical_nan
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.special import special_y
@@ -120,14 +121,27 @@ def _narrow_block(
     status = np.empty(len(x), np.uint8)
     gamma, beta, weight, constant = columns.gamma, columns.beta, columns.weight, columns.constant
     if not narrow_forward.forward(
-        x, gamma, beta, weight, constant, columns.nan, eps, y, kept, status
+        x,
+        gamma,
+        beta,
+        weight,
+        constant,
+        columns.nan,
+        eps,
+        y,
+        kept,
+        status,
+        aligned(narrow_forward.scratch_of_forward(x.shape[1])),
     ):
         return
     rows = np.flatnonzero(status == narrow_forward.REFUSED)
     step = max(1, MASKED // x.shape[1])
     for some in (rows[k : k + step] for k in range(0, len(rows), step)):
         refused = np.empty((len(some), x.shape[1]), np.bool_)
-        if pair_forward.settle_y(x, kept, gamma, beta, weight, constant, eps, y, some, refused):
+        scratch = aligned(scratch_of_pairs(x.shape[1]))
+        if pair_forward.settle_y(
+            x, kept, gamma, beta, weight, constant, eps, y, some, refused, scratch
+        ):
             _settle_y_in_integers(x, columns, eps, y, target, some, refused)
 
 
@@ -142,7 +156,16 @@ def _wide_block(
     """Levels 0, 2 and 3, where a float64 takes part."""
     refused = np.empty(x.shape, np.bool_)
     if pair_forward.forward(
-        x, columns.gamma, columns.beta, columns.constant, columns.nan, eps, y, kept, refused
+        x,
+        columns.gamma,
+        columns.beta,
+        columns.constant,
+        columns.nan,
+        eps,
+        y,
+        kept,
+        refused,
+        aligned(scratch_of_pairs(x.shape[1])),
     ):
         _settle_y_in_integers(x, columns, eps, y, target, np.arange(len(x)), refused)
 

@@ -19,8 +19,10 @@ from truenorm.kernels.fused.blocks import (
 )
 from truenorm.kernels.fused.correct import MASKED, nan_held, stored_as, takes_pairs
 from truenorm.kernels.fused.encoding import held
+from truenorm.kernels.fused.filling import aligned
 from truenorm.kernels.fused.narrow_backward import CHANGED, NOT_FINITE
 from truenorm.kernels.fused.narrow_forward import REFUSED, UNDEFINED
+from truenorm.kernels.fused.pair_rows import scratch_of_pairs
 from truenorm.kernels.fused.sweep import Sweep, Totals
 from truenorm.kernels.fused.totals import round_dbeta, round_dgamma
 from truenorm.kernels.rounding import Tested, canonical_nan
@@ -124,7 +126,17 @@ def _sweep_block(given: Sweep, start: int, stop: int, dx: NDArray[Any], totals: 
         left = _wide_block(given, dy, x, kept, dx, totals, status)
     else:
         left = narrow_backward.backward(
-            dy, x, kept, given.gamma, given.nan, given.eps, dx, totals.sums, totals.extent, status
+            dy,
+            x,
+            kept,
+            given.gamma,
+            given.nan,
+            given.eps,
+            dx,
+            totals.sums,
+            totals.extent,
+            status,
+            aligned(narrow_backward.scratch_of_backward(given.size)),
         )
     if not left:
         return
@@ -160,6 +172,7 @@ def _wide_block(
         totals.sums,
         status,
         refused,
+        aligned(scratch_of_pairs(given.size)),
     ):
         _settle_dx_in_integers(given, dy, x, dx, np.arange(len(x)), refused)
     return bool(status.any())
@@ -173,7 +186,15 @@ def _settle_dx(
     for some in (rows[k : k + step] for k in range(0, len(rows), step)):
         refused = np.empty((len(some), given.size), np.bool_)
         if pair_backward.settle_dx(
-            dy, x, given.scaled_gamma, given.gamma_exponent, given.eps, dx, some, refused
+            dy,
+            x,
+            given.scaled_gamma,
+            given.gamma_exponent,
+            given.eps,
+            dx,
+            some,
+            refused,
+            aligned(scratch_of_pairs(given.size)),
         ):
             _settle_dx_in_integers(given, dy, x, dx, some, refused)
 
@@ -222,6 +243,7 @@ def _add_finite_parts(given: Sweep, totals: Totals) -> None:
             totals.sums,
             totals.extent,
             status,
+            aligned(narrow_backward.scratch_of_backward(given.size)),
         )
     if (status == CHANGED).any():
         raise RuntimeError(X_CHANGED)

@@ -22,6 +22,7 @@ from truenorm.kernels.fused.correct import Columns, nan_held, write_special
 from truenorm.kernels.fused.correct_backward import X_CHANGED
 from truenorm.kernels.fused.filling import aligned
 from truenorm.kernels.fused.narrow_backward import CHANGED, NOT_FINITE
+from truenorm.kernels.fused.narrow_forward import scratch_of_forward
 from truenorm.kernels.rounding import canonical_nan, round_to
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.special import SpecialSum, finite_part, infinite_terms
@@ -65,6 +66,7 @@ def forward(
             eps,
             found,
             kept[start:stop],
+            aligned(scratch_of_forward(x.size)),
         )
         if columns.special is not None:
             write_special(given, gamma, beta, columns, found, kept[start:stop], x.target)
@@ -107,8 +109,9 @@ def backward(
         status = np.empty(stop - start, np.uint8)
         given = slopes.block(start, stop), source.block(start, stop), kept[start:stop]
         share = sums[start // step]
+        scratch = aligned(fast_backward.scratch_of_backward(x.size))
         if fast_backward.backward(
-            *given, usable, single, nan_held(x.target), eps, found, share, status
+            *given, usable, single, nan_held(x.target), eps, found, share, status, scratch
         ):
             if (status == CHANGED).any():
                 raise RuntimeError(X_CHANGED)
@@ -136,6 +139,7 @@ def backward(
             nowhere,
             sums[-1],
             status,
+            aligned(fast_backward.scratch_of_backward(x.size)),
         )
     if not np.isfinite(gamma.values).all():
         not_finite = list(range(x.count))

@@ -12,7 +12,7 @@ from truenorm.kernels.fused.column_sums import SHARES
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import decode, decode_single, encode, encode_single
 from truenorm.kernels.fused.fast_forward import is_easy
-from truenorm.kernels.fused.filling import aligned, fill
+from truenorm.kernels.fused.filling import fill
 from truenorm.kernels.fused.narrow_backward import (
     CHANGED,
     COMMON,
@@ -27,15 +27,22 @@ from truenorm.kernels.fused.narrow_backward import (
 )
 from truenorm.kernels.fused.narrow_forward import COLUMNS, DONE, UNDEFINED
 from truenorm.kernels.fused.row_sums import WIDTH, row_sums
-from truenorm.kernels.fused.sums import segments_of
+from truenorm.kernels.fused.sums import space_of_sums
 from truenorm.kernels.fused.vectors import arrays_are_apart, prefer_wide_vectors
 
-__all__ = ["backward"]
+__all__ = ["backward", "scratch_of_backward"]
 
 FOUR = 4
 
 HIGH, LOW, R, A, Q, SINGLE = range(6)
 """The float32 numbers of a row that its elements need; SINGLE says that there are such."""
+
+SINGLES = 8
+
+
+def scratch_of_backward(size: int) -> int:
+    """Return how much scratch `backward` needs for rows of a size."""
+    return FOUR * SINGLES + SHARES * COLUMNS + NUMBERS + int(space_of_sums(size, WIDTH))
 
 
 @compiled
@@ -46,7 +53,7 @@ def _single_numbers(
 
     g must be neither so large nor so small that its products leave the range of float32.
     """
-    row[SINGLE] = np.float32(0)
+    row[SINGLE] = 0.0
     near, low, v = kept[0], kept[1], kept[2]
     if gamma.shape[0] == 0 or x.shape[0] == 2 or not is_easy(v, eps):
         return 0.0
@@ -55,9 +62,17 @@ def _single_numbers(
     c, a, p, square = row_sums(x, dy, gamma, high, rest, partial)
     if 2.0**-100 < square < 2.0**100:
         w = v + eps
-        row[HIGH], row[LOW], row[R] = high, rest, np.float32(1 / np.sqrt(w))
-        row[A], row[Q], row[SINGLE] = np.float32(a), np.float32(p / w), np.float32(1)
+        row[HIGH], row[LOW], row[R] = high, rest, 1 / np.sqrt(w)
+        row[A], row[Q], row[SINGLE] = a, p / w, 1.0
     return c / np.sqrt(v)
+
+
+@compiled(inline="always")
+def _singles(rows: Any, k: Any) -> Any:
+    """Return the numbers of a row in float32."""
+    row = rows[k * SINGLES :]
+    high, low, r = np.float32(row[HIGH]), np.float32(row[LOW]), np.float32(row[R])
+    return high, low, r, np.float32(row[A]), np.float32(row[Q])
 
 
 @compiled
@@ -65,7 +80,7 @@ def _write_single(x: Any, dy: Any, gamma: Any, row: Any, dx: Any, dgamma: Any, d
     """Write dx of a row, and add to the sums of its columns."""
     prefer_wide_vectors()
     arrays_are_apart()
-    high, low, r, a, q = row[HIGH], row[LOW], row[R], row[A], row[Q]
+    high, low, r, a, q = _singles(row, 0)
     like = dx[0]
     for j in range(gamma.shape[0]):
         c = (decode_single(x[j]) - high) - low
@@ -102,10 +117,10 @@ def _write_four(
     """
     prefer_wide_vectors()
     arrays_are_apart()
-    high0, low0, r0, a0, q0 = rows[0, HIGH], rows[0, LOW], rows[0, R], rows[0, A], rows[0, Q]
-    high1, low1, r1, a1, q1 = rows[1, HIGH], rows[1, LOW], rows[1, R], rows[1, A], rows[1, Q]
-    high2, low2, r2, a2, q2 = rows[2, HIGH], rows[2, LOW], rows[2, R], rows[2, A], rows[2, Q]
-    high3, low3, r3, a3, q3 = rows[3, HIGH], rows[3, LOW], rows[3, R], rows[3, A], rows[3, Q]
+    high0, low0, r0, a0, q0 = _singles(rows, 0)
+    high1, low1, r1, a1, q1 = _singles(rows, 1)
+    high2, low2, r2, a2, q2 = _singles(rows, 2)
+    high3, low3, r3, a3, q3 = _singles(rows, 3)
     like = dx0[0]
     for j in range(gamma.shape[0]):
         scale = gamma[j]
@@ -141,15 +156,15 @@ def _do_in_float64(
     gamma: Any,
     nan: Any,
     eps: Any,
-    partial: Any,
-    shares: Any,
+    scratch: Any,
     dx: Any,
     sums: Any,
 ) -> Any:
     """Do a row by the kernel of level 1 without its test, and return what became of it."""
     if not _is_finite(dy):
         return NOT_FINITE
-    numbers = np.empty(NUMBERS)
+    shares, numbers = scratch[: SHARES * COLUMNS], scratch[SHARES * COLUMNS :][:NUMBERS]
+    partial = scratch[SHARES * COLUMNS + NUMBERS :]
     changed = row_numbers(x, dy, gamma, kept, eps, partial, numbers)
     numbers[COMMON] = numbers[OF_G] = numbers[OF_C] = 0.0
     for left in range(0, x.shape[0], COLUMNS):
@@ -181,17 +196,18 @@ def backward(
     dx: Any,
     sums: Any,
     status: Any,
+    scratch: Any,
 ) -> Any:
     """Write dx and what became of each row, and add dgamma and dbeta; return who is not done."""
-    rows, size = x.shape
-    partial, shares = aligned(segments_of(size) * WIDTH), aligned(SHARES * COLUMNS)
-    singles = np.empty((FOUR, SINGLE + 1), np.float32)
+    rows = x.shape[0]
+    singles, hard = scratch[: FOUR * SINGLES], scratch[FOUR * SINGLES :]
+    partial = hard[SHARES * COLUMNS + NUMBERS :]
     left_over = 0
     for start in range(0, rows, FOUR):
         stop = min(start + FOUR, rows)
         easy = 0
         for i in range(start, stop):
-            row = singles[i - start]
+            row = singles[(i - start) * SINGLES :]
             drift = _single_numbers(x[i], dy[i], single, kept[i], eps, partial, row)
             status[i] = DONE if abs(drift) <= 2.0**-19 else CHANGED
             easy += row[SINGLE] != 0
@@ -215,10 +231,10 @@ def backward(
                 sums[1],
             )
         for i in range(start, stop):
-            row = singles[i - start]
+            row = singles[(i - start) * SINGLES :]
             if row[SINGLE] == 0:
                 status[i] = _do_in_float64(
-                    dy[i], x[i], kept[i], gamma, nan, eps, partial, shares, dx[i], sums
+                    dy[i], x[i], kept[i], gamma, nan, eps, hard, dx[i], sums
                 )
             elif easy < FOUR:
                 _write_single(x[i], dy[i], single, row, dx[i], sums[0], sums[1])

@@ -11,10 +11,9 @@ import numpy as np
 
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import decode_single, encode_single
-from truenorm.kernels.fused.filling import aligned, copy, fill
+from truenorm.kernels.fused.filling import copy, fill
 from truenorm.kernels.fused.narrow_forward import write_y
-from truenorm.kernels.fused.statistics import WIDTH, row_statistics
-from truenorm.kernels.fused.sums import segments_of
+from truenorm.kernels.fused.statistics import row_statistics
 from truenorm.kernels.fused.vectors import prefer_wide_vectors
 
 __all__ = ["forward", "is_easy"]
@@ -52,15 +51,15 @@ def forward(
     eps: Any,
     y: Any,
     kept: Any,
+    scratch: Any,
 ) -> None:
     """Write y and what is kept of each row.
 
     `single` has gamma and beta in float32; it is empty if they are too large for that.
     """
-    rows, size = x.shape
-    partial = aligned(segments_of(size) * WIDTH)
+    rows = x.shape[0]
     for i in range(rows):
-        near, low, v = row_statistics(x[i], partial)
+        near, low, v = row_statistics(x[i], scratch)
         if not v + eps > 0:
             kept[i, 0], kept[i, 1], kept[i, 2] = np.nan, np.nan, np.nan
             fill(y[i], nan)

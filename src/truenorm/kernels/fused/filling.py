@@ -1,8 +1,9 @@
-"""Scratch arrays, and filling them: as loops, since Numba takes seconds to compile `a[:] = b`."""
+"""Scratch space, and filling it: as loops, since Numba takes seconds to compile `a[:] = b`."""
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorm.kernels.fused.compiling import compiled
 
@@ -12,11 +13,10 @@ LINE = 8
 """How many float64 numbers a cache line holds."""
 
 
-@compiled
-def aligned(count: Any) -> Any:
+def aligned(count: int) -> NDArray[np.float64]:
     """Return float64 numbers that begin with a cache line: vectors that straddle two are slow."""
     numbers = np.empty(count + LINE)
-    skipped = (-(numbers.ctypes.data >> 3)) & (LINE - 1)
+    skipped = -(numbers.ctypes.data // numbers.itemsize) % LINE
     return numbers[skipped : skipped + count]
 
 

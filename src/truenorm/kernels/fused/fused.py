@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from truenorm.kernels.backend import ColumnGradients, Parameter, Settings
 from truenorm.kernels.fused import correct, correct_backward, fast
 from truenorm.kernels.fused.blocks import Source, blocks_within
-from truenorm.kernels.fused.narrow_forward import statistics
+from truenorm.kernels.fused.filling import aligned
+from truenorm.kernels.fused.narrow_forward import scratch_of_forward, statistics
 from truenorm.kernels.operation import LAYER_NORM
 from truenorm.kernels.rows import Rows
 
@@ -53,7 +54,8 @@ def _kept_anew(x: Rows, kept: Float64) -> Float64:
     kept = kept.copy()
     source = Source(x)
     for start, stop in blocks_within(0, x.count, x.size):
-        if statistics(source.block(start, stop), kept[start:stop]):
+        scratch = aligned(scratch_of_forward(x.size))
+        if statistics(source.block(start, stop), kept[start:stop], scratch):
             raise RuntimeError(correct_backward.X_CHANGED)
     return kept
 

@@ -16,7 +16,7 @@ from truenorm.kernels.fused.column_sums import (
 )
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import as_bits, decode, encode, layout, magnitude
-from truenorm.kernels.fused.filling import aligned, fill
+from truenorm.kernels.fused.filling import fill
 from truenorm.kernels.fused.narrow_forward import COLUMNS, DONE, GROUP, REFUSED, UNDEFINED
 from truenorm.kernels.fused.row_sums import WIDTH, row_sums
 from truenorm.kernels.fused.statistics import (
@@ -26,7 +26,7 @@ from truenorm.kernels.fused.statistics import (
     error_of_r,
     error_of_w,
 )
-from truenorm.kernels.fused.sums import depth_of_sum, segments_of
+from truenorm.kernels.fused.sums import depth_of_sum, space_of_sums
 from truenorm.kernels.fused.vectors import prefer_wide_vectors
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "backward",
     "is_constant",
     "row_numbers",
+    "scratch_of_backward",
     "write_dx",
     "write_two",
 ]
@@ -50,6 +51,11 @@ NEAR, LOW, R, A, Q, COMMON, OF_G, OF_C, OF_DY, OF_TERM = range(10)
 """The numbers of a row that its elements need: see `row_numbers`."""
 
 NUMBERS = 10
+
+
+def scratch_of_backward(size: int) -> int:
+    """Return how much scratch `backward` needs for rows of a size."""
+    return SHARES * COLUMNS + GROUP * NUMBERS + int(space_of_sums(size, WIDTH))
 
 
 @compiled
@@ -155,15 +161,15 @@ def backward(
     sums: Any,
     extent: Any,
     status: Any,
+    scratch: Any,
 ) -> Any:
     """Write dx and what became of each row, and add to the sums of columns.
 
     `extent` widens to the magnitudes of all dy. Returns how many rows are not done.
     """
     rows, size = x.shape
-    partial = aligned(segments_of(size) * WIDTH)
-    numbers = np.empty((GROUP, NUMBERS))
-    shares = aligned(SHARES * COLUMNS)
+    shares, numbers = scratch[: SHARES * COLUMNS], scratch[SHARES * COLUMNS :][: GROUP * NUMBERS]
+    partial = scratch[SHARES * COLUMNS + GROUP * NUMBERS :]
     mantissa, bias = layout(dy)
     infinity = np.int64(2 * bias + 1) << mantissa
     left_over = 0
@@ -178,7 +184,8 @@ def backward(
                 continue
             group_smallest = min(group_smallest, np.int64(smallest))
             group_largest = max(group_largest, np.int64(largest))
-            changed = row_numbers(x[i], dy[i], gamma, kept[i], eps, partial, numbers[i - start])
+            row = numbers[(i - start) * NUMBERS :]
+            changed = row_numbers(x[i], dy[i], gamma, kept[i], eps, partial, row)
             if kept[i, 0] != kept[i, 0]:
                 status[i] = UNDEFINED
             elif changed:
@@ -196,7 +203,7 @@ def backward(
                         x[i, left:right],
                         dy[i, left:right],
                         gamma[left:right],
-                        numbers[i - start],
+                        numbers[(i - start) * NUMBERS :],
                         dx[i, left:right],
                         shares,
                     )

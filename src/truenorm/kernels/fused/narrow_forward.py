@@ -10,7 +10,6 @@ import numpy as np
 
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import as_bits, decode, encode
-from truenorm.kernels.fused.filling import aligned
 from truenorm.kernels.fused.statistics import (
     SLACK,
     WIDTH,
@@ -19,7 +18,7 @@ from truenorm.kernels.fused.statistics import (
     error_of_w,
     row_statistics,
 )
-from truenorm.kernels.fused.sums import depth_of_sum, segments_of
+from truenorm.kernels.fused.sums import depth_of_sum, space_of_sums
 from truenorm.kernels.fused.vectors import prefer_wide_vectors
 
 __all__ = [
@@ -31,6 +30,7 @@ __all__ = [
     "forward",
     "prepare",
     "refused_y",
+    "scratch_of_forward",
     "statistics",
     "write_y",
 ]
@@ -40,6 +40,11 @@ COLUMNS = 512
 
 DONE, REFUSED, UNDEFINED = 0, 1, 2
 """What became of a row: it is right; some element was refused; it has no result."""
+
+
+def scratch_of_forward(size: int) -> int:
+    """Return how much scratch `forward` and `statistics` need for rows of a size."""
+    return 2 * GROUP + int(space_of_sums(size, WIDTH))
 
 
 @compiled
@@ -127,6 +132,7 @@ def forward(
     y: Any,
     kept: Any,
     status: Any,
+    scratch: Any,
 ) -> Any:
     """Write y, what is kept and what became of each row; return how many are refused.
 
@@ -134,8 +140,7 @@ def forward(
     """
     rows, size = x.shape
     depth = depth_of_sum(size)
-    partial = aligned(segments_of(size) * WIDTH)
-    scale = np.empty((GROUP, 2))
+    scale, partial = scratch[: 2 * GROUP], scratch[2 * GROUP :]
     count = 0
     for start in range(0, rows, GROUP):
         stop = min(start + GROUP, rows)
@@ -146,7 +151,8 @@ def forward(
                 status[i] = UNDEFINED
                 near = low = v = np.nan
             kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
-            scale[i - start, 0], scale[i - start, 1] = _scale_of(low, v, eps, depth)
+            r, k = _scale_of(low, v, eps, depth)
+            scale[2 * (i - start)], scale[2 * (i - start) + 1] = r, k
         for left in range(0, size, COLUMNS):
             right = min(left + COLUMNS, size)
             for i in range(start, stop):
@@ -154,8 +160,8 @@ def forward(
                     x[i, left:right],
                     kept[i, 0],
                     kept[i, 1],
-                    scale[i - start, 0],
-                    scale[i - start, 1],
+                    scale[2 * (i - start)],
+                    scale[2 * (i - start) + 1],
                     gamma[left:right],
                     beta[left:right],
                     weight[left:right],
@@ -171,13 +177,12 @@ def forward(
 
 
 @compiled
-def statistics(x: Any, kept: Any) -> Any:
+def statistics(x: Any, kept: Any, scratch: Any) -> Any:
     """Find anew what forward keeps; return how many rows do not have the mean that was kept."""
-    partial = aligned(segments_of(x.shape[1]) * WIDTH)
     changed = 0
     for i in range(x.shape[0]):
         if kept[i, 0] == kept[i, 0]:
-            near, low, v = row_statistics(x[i], partial)
+            near, low, v = row_statistics(x[i], scratch)
             difference = abs((near - kept[i, 0]) + (low - kept[i, 1]))
             changed += not difference <= 2.0**-40 * np.sqrt(v) + 2.0**-1000
             kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v

@@ -19,6 +19,7 @@ from truenorm.kernels.fused.pair_rows import (
     G_LOW,
     PAIR_BLOCK,
     PAIR_LANES,
+    SCRATCH,
     WORK,
     Z_HIGH,
     Z_LOW,
@@ -65,15 +66,23 @@ def largest_exponent(values: Any) -> Any:
 
 @compiled
 def settle_dx(
-    dy: Any, x: Any, gamma: Any, gamma_exponent: Any, eps: Any, dx: Any, rows: Any, refused: Any
+    dy: Any,
+    x: Any,
+    gamma: Any,
+    gamma_exponent: Any,
+    eps: Any,
+    dx: Any,
+    rows: Any,
+    refused: Any,
+    scratch: Any,
 ) -> Any:
     """Write dx of some rows; return how many elements are refused, and which.
 
     `gamma` is scaled by a power of two: its largest element is about 1.
     """
     size = x.shape[1]
-    row, slopes, lanes = np.empty(size), np.empty(size), np.empty(4 * PAIR_LANES)
-    work = np.empty(WORK)
+    work, lanes = scratch[:WORK], scratch[WORK:SCRATCH]
+    row, slopes = scratch[SCRATCH:][:size], scratch[SCRATCH + size :][:size]
     left = 0
     for k in range(rows.shape[0]):
         i = rows[k]

@@ -19,7 +19,7 @@ from truenorm.kernels.fused.pair_rows import (
     C_LOW,
     CHUNK,
     ERROR,
-    PAIR_LANES,
+    SCRATCH,
     WORK,
     Z_HIGH,
     Z_LOW,
@@ -52,14 +52,15 @@ def backward(
     sums: Any,
     status: Any,
     refused: Any,
+    scratch: Any,
 ) -> Any:
     """Write dx and what became of each row, add to dgamma; return how many elements are refused.
 
     Rows whose dy is not finite are left alone.
     """
     rows, size = x.shape
-    row, slopes, lanes = np.empty(size), np.empty(size), np.empty(4 * PAIR_LANES)
-    work = np.empty(WORK)
+    work, lanes = scratch[:WORK], scratch[WORK:SCRATCH]
+    row, slopes = scratch[SCRATCH:][:size], scratch[SCRATCH + size :][:size]
     left = 0
     for i in range(rows):
         fill(refused[i], False)
@@ -125,19 +126,30 @@ def _scaled(dy: Any, exponent: Any, slopes: Any) -> None:
 
 
 @compiled
-def sum_columns(dy: Any, x: Any, columns: Any, dy_exponent: Any, eps: Any, sums: Any) -> None:
-    """Add the terms of some columns of dgamma, in which every dy is finite."""
+def sum_columns(
+    dy: Any,
+    x: Any,
+    columns: Any,
+    dy_exponent: Any,
+    eps: Any,
+    sums: Any,
+    chosen: Any,
+    scratch: Any,
+) -> None:
+    """Add the terms of some columns of dgamma, in which every dy is finite.
+
+    `chosen` has room for x and dy of those columns.
+    """
     rows, size = x.shape
-    row, slopes, lanes = np.empty(size), np.empty(size), np.empty(4 * PAIR_LANES)
-    work = np.empty(WORK)
-    chosen, chosen_slopes = np.empty(columns.shape[0]), np.empty(columns.shape[0])
+    work, lanes = scratch[:WORK], scratch[WORK:SCRATCH]
+    row, slopes = scratch[SCRATCH:][:size], scratch[SCRATCH + size :][:size]
     for i in range(rows):
         found = describe(x[i], eps, row, lanes)
         _scaled(dy[i], dy_exponent, slopes)
         for k in range(columns.shape[0]):
-            chosen[k] = row[columns[k]]
-            chosen_slopes[k] = slopes[columns[k]]
-        _add_terms(chosen, found, chosen_slopes, work, sums)
+            chosen[0, k] = row[columns[k]]
+            chosen[1, k] = slopes[columns[k]]
+        _add_terms(chosen[0], found, chosen[1], work, sums)
 
 
 @compiled

@@ -15,7 +15,7 @@ from truenorm.kernels.fused.pair_rows import (
     C_LOW,
     CHUNK,
     ERROR,
-    PAIR_LANES,
+    SCRATCH,
     WORK,
     Z_HIGH,
     Z_LOW,
@@ -43,10 +43,11 @@ def forward(
     y: Any,
     kept: Any,
     refused: Any,
+    scratch: Any,
 ) -> Any:
     """Write y and what is kept of each row; return how many elements are refused, and which."""
     rows, size = x.shape
-    row, lanes, work = np.empty(size), np.empty(4 * PAIR_LANES), np.empty(WORK)
+    work, lanes, row = scratch[:WORK], scratch[WORK:SCRATCH], scratch[SCRATCH:][:size]
     left = 0
     for i in range(rows):
         fill(refused[i], False)
@@ -86,10 +87,11 @@ def settle_y(
     y: Any,
     rows: Any,
     refused: Any,
+    scratch: Any,
 ) -> Any:
     """Settle rows that level 1 refused; return how many elements are still refused, and which."""
     size = x.shape[1]
-    row, lanes, work = np.empty(size), np.empty(4 * PAIR_LANES), np.empty(WORK)
+    work, lanes, row = scratch[:WORK], scratch[WORK:SCRATCH], scratch[SCRATCH:][:size]
     left = 0
     for k in range(rows.shape[0]):
         i = rows[k]

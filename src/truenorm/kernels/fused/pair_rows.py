@@ -34,6 +34,7 @@ __all__ = [
     "G_LOW",
     "PAIR_BLOCK",
     "PAIR_LANES",
+    "SCRATCH",
     "WORK",
     "Z_HIGH",
     "Z_LOW",
@@ -42,6 +43,7 @@ __all__ = [
     "describe",
     "fold_pairs",
     "pair_depth",
+    "scratch_of_pairs",
 ]
 
 PAIR_LANES = 128
@@ -54,6 +56,15 @@ CHUNK = 512
 
 C_HIGH, C_LOW, G_HIGH, G_LOW, Z_HIGH, Z_LOW, ERROR, WORK = (k * CHUNK for k in range(8))
 """Where in the work space the steps leave c, g, the result and its bound; and its length."""
+
+
+SCRATCH = WORK + 4 * PAIR_LANES
+"""Numbers of scratch beside those of the length of a row: the work space, and lanes."""
+
+
+def scratch_of_pairs(size: int) -> int:
+    """Return how much scratch the kernels of this level need for rows of a size."""
+    return SCRATCH + 2 * size
 
 
 class PairRow(NamedTuple):
@@ -101,7 +112,7 @@ def describe(x: Any, eps: Any, row: Any, lanes: Any) -> Any:
     low, v = (0.0, 0.0), (0.0, 0.0)
     w_exponent, factor, ratio = half, 1.0, 1.0
     if not constant:
-        near = _middle(row)
+        near = _middle(row, lanes)
         low, square = _pair_moments(row, near, lanes)
         v = add(square, _negative(multiply(low, low)))
         if not low[0] * low[0] <= 0.25 * v[0]:
@@ -157,9 +168,10 @@ def _load(x: Any, row: Any) -> Any:
 
 
 @compiled
-def _middle(row: Any) -> Any:
+def _middle(row: Any, lanes: Any) -> Any:
     """Return a float64 near the mean."""
-    sums = np.zeros(PAIR_LANES)
+    sums = lanes[:PAIR_LANES]
+    fill(sums, 0.0)
     for k in range(0, row.shape[0], PAIR_LANES):
         part = row[k : k + PAIR_LANES]
         for j in range(part.shape[0]):

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import numpy as np
-
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import decode_as
+from truenorm.kernels.fused.filling import fill
 from truenorm.kernels.fused.sums import LANES, SEGMENT, fold, pairwise, segments_of
 from truenorm.kernels.fused.vectors import prefer_wide_vectors
 
@@ -49,7 +48,8 @@ def row_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, partial: Any) -> 
             _put_sums(sums, lane, c0, c1, c2, c3, c4, c5, c6, c7, g0, g1, g2, g3, g4, g5, g6, g7)
     if size > whole * SEGMENT:
         left = whole * SEGMENT
-        _last_sums(x[left:], dy[left:], gamma[left:], near, low, partial[whole * WIDTH :])
+        rest = partial[-2 * SEGMENT :]
+        _last_sums(x[left:], dy[left:], gamma[left:], near, low, partial[whole * WIDTH :], rest)
     fold(partial, segments_of(size), WIDTH)
     return (
         partial[0] / size,
@@ -60,9 +60,10 @@ def row_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, partial: Any) -> 
 
 
 @compiled
-def _last_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, sums: Any) -> None:
+def _last_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, sums: Any, rest: Any) -> None:
     """Fill up the last segment with zeros, and add up its runs."""
-    c, g = np.zeros(SEGMENT), np.zeros(SEGMENT)
+    fill(rest, 0.0)
+    c, g = rest[:SEGMENT], rest[SEGMENT:]
     for j in range(x.shape[0]):
         c[j] = (decode_as(x[j], near) - near) - low
         g[j] = decode_as(dy[j], near) * gamma[j]

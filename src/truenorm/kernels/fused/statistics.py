@@ -11,6 +11,7 @@ import numpy as np
 
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.fused.encoding import decode
+from truenorm.kernels.fused.filling import fill
 from truenorm.kernels.fused.sums import LANES, SEGMENT, fold, pairwise, segments_of
 from truenorm.kernels.fused.vectors import prefer_wide_vectors
 
@@ -82,15 +83,15 @@ def _moments(x: Any, near: Any, partial: Any) -> Any:
             d7 = decode(part[lane + 7 * LANES]) - near
             _put_moments(sums, lane, d0, d1, d2, d3, d4, d5, d6, d7)
     if size > whole * SEGMENT:
-        _last_moments(x[whole * SEGMENT :], near, partial[whole * WIDTH :])
+        _last_moments(x[whole * SEGMENT :], near, partial[whole * WIDTH :], partial[-SEGMENT:])
     fold(partial, segments_of(size), WIDTH)
     return partial[0] / size, partial[LANES] / size
 
 
 @compiled
-def _last_moments(x: Any, near: Any, sums: Any) -> None:
+def _last_moments(x: Any, near: Any, sums: Any, d: Any) -> None:
     """Fill up the last segment with zeros, and add up its runs."""
-    d = np.zeros(SEGMENT)
+    fill(d, 0.0)
     for j in range(x.shape[0]):
         d[j] = decode(x[j]) - near
     for k in range(LANES):

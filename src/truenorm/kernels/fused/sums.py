@@ -14,7 +14,7 @@ import numpy as np
 
 from truenorm.kernels.fused.compiling import compiled
 
-__all__ = ["LANES", "SEGMENT", "depth_of_sum", "fold", "pairwise", "segments_of"]
+__all__ = ["LANES", "SEGMENT", "depth_of_sum", "fold", "pairwise", "segments_of", "space_of_sums"]
 
 LANES = 16
 RUN = 8
@@ -25,6 +25,12 @@ SEGMENT = LANES * RUN
 def segments_of(size: Any) -> Any:
     """Return into how many segments a row is cut."""
     return (size + SEGMENT - 1) // SEGMENT
+
+
+@compiled
+def space_of_sums(size: Any, width: Any) -> Any:
+    """Return how many numbers of scratch the sums of a row take: partial ones, a last segment."""
+    return segments_of(size) * width + 2 * SEGMENT
 
 
 @compiled
@@ -48,8 +54,15 @@ def fold(partial: Any, segments: Any, width: Any) -> None:
         for k in range(low.shape[0]):
             low[k] += high[k]
         segments = half
-    for start in range(0, width, LANES):
-        lanes = partial[start : start + LANES]
-        for half in (8, 4, 2, 1):
-            for k in range(half):
-                lanes[k] += lanes[k + half]
+    for k in range(0, width, LANES):
+        # Spelt out as well: what is stored first and then loaded has to wait.
+        partial[k] = pairwise(
+            partial[k] + partial[k + 8],
+            partial[k + 1] + partial[k + 9],
+            partial[k + 2] + partial[k + 10],
+            partial[k + 3] + partial[k + 11],
+            partial[k + 4] + partial[k + 12],
+            partial[k + 5] + partial[k + 13],
+            partial[k + 6] + partial[k + 14],
+            partial[k + 7] + partial[k + 15],
+        )

@@ -19,6 +19,8 @@ from truenorm.kernels.fused.column_sums import (
 )
 from truenorm.kernels.fused.encoding import held
 from truenorm.kernels.fused.exact_columns import add_digits, as_pairs, places_of
+from truenorm.kernels.fused.filling import aligned
+from truenorm.kernels.fused.pair_rows import scratch_of_pairs
 from truenorm.kernels.fused.sweep import Sweep, Totals
 from truenorm.kernels.rounding import canonical_nan
 from truenorm.kernels.rows import Rows
@@ -96,7 +98,16 @@ def _sum_in_pairs(given: Sweep, columns: NDArray[np.intp]) -> Float64:
     def work(index: int) -> None:
         for start, stop in blocks_within(*ranges[index], given.size):
             dy, x = given.dy.block(start, stop), given.x.block(start, stop)
-            pair_columns.sum_columns(dy, x, columns, given.dy_exponent, given.eps, shares[index])
+            pair_columns.sum_columns(
+                dy,
+                x,
+                columns,
+                given.dy_exponent,
+                given.eps,
+                shares[index],
+                np.empty((2, len(columns))),
+                aligned(scratch_of_pairs(given.size)),
+            )
 
     in_ranges(work, ranges, given.threads)
     for share in shares[1:]:
