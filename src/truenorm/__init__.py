@@ -6,19 +6,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from truenorm import textbook
     from truenorm.dispatch import backends
-    from truenorm.gradient_check import gradcheck
+    from truenorm.gradient_check import (
+        GradientCheck,
+        TaylorTest,
+        dot_test,
+        gradcheck,
+        taylor_test,
+    )
     from truenorm.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
     from truenorm.ops.saved import Gradients, Saved
 
 __all__ = [
+    "GradientCheck",
     "Gradients",
     "Saved",
+    "TaylorTest",
     "__version__",
     "backends",
+    "dot_test",
     "gradcheck",
     "layer_norm",
     "layer_norm_backward",
     "layer_norm_forward",
+    "taylor_test",
     "textbook",
 ]
 
@@ -27,13 +37,17 @@ __version__ = "0.1.0.dev0"
 # Where each public name lives. It is imported when it is first asked for, so that whoever uses
 # the gradient check does not load the kernels, and the other way round.
 _HOMES = {
+    "GradientCheck": "truenorm.gradient_check",
     "Gradients": "truenorm.ops.saved",
     "Saved": "truenorm.ops.saved",
+    "TaylorTest": "truenorm.gradient_check",
     "backends": "truenorm.dispatch",
+    "dot_test": "truenorm.gradient_check",
     "gradcheck": "truenorm.gradient_check",
     "layer_norm": "truenorm.ops.layer_norm",
     "layer_norm_backward": "truenorm.ops.layer_norm",
     "layer_norm_forward": "truenorm.ops.layer_norm",
+    "taylor_test": "truenorm.gradient_check",
 }
 
 

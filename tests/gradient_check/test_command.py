@@ -12,20 +12,23 @@ from truenorm.gradient_check.__main__ import _strict, main
 def test_prints_the_relative_error_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["dx", "dgamma", "dbeta", "passed"]
-    assert all("relative error" in line for line in lines[:3])
+    assert [line.split()[0] for line in lines[:4]] == ["dx", "dgamma", "dbeta", "PASS"]
+    assert all("error" in line and "floor" in line for line in lines[:3])
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--json", "--shape", "3", "5"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record["passed"] is True
+    assert record["verdict"] == "PASS"
+    assert record["method"] in record["why"]
     assert max(found["error"] for found in record["gradients"].values()) <= 1e-9
 
 
-def test_failure_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--shape", "4", "17", "--offset", "1e8", "--sigma", "1e-3"]) == 1
-    assert "FAILED" in capsys.readouterr().out
+def test_what_is_not_a_pass_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where forward has lost its digits, differences say so instead of passing or failing."""
+    hard = ["--shape", "4", "17", "--offset", "1e8", "--sigma", "1e-3"]
+    assert main([*hard, "--method", "central"]) == 1
+    assert "INCONCLUSIVE" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -33,7 +36,7 @@ def test_failure_is_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ["--shape", "0"],
         ["--shape", "3", "-1"],
-        ["--samples", "0"],
+        ["--probes", "0"],
         ["--seed", "-1"],
         ["--eps", "-9"],
     ],
@@ -44,16 +47,14 @@ def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
     assert stopped.value.code == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"), [(["--tol", "1e-300"], 1), (["--eps", "1e300"], 1)]
-)
+@pytest.mark.parametrize(("arguments", "code"), [(["--tol", "1e-300"], 1), (["--tol", "1e-3"], 0)])
 def test_options_reach_the_check(arguments: list[str], code: int) -> None:
     assert main([*arguments, "--shape", "2", "5"]) == code
 
 
-def test_samples_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--samples", "3"])
-    assert "3 of 512 elements" in capsys.readouterr().out
+def test_large_arrays_are_projected(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--shape", "2", "400", "--method", "complex", "--probes", "2"])
+    assert "random projections" in capsys.readouterr().out
 
 
 def test_json_is_strict_about_numbers() -> None:
@@ -62,4 +63,4 @@ def test_json_is_strict_about_numbers() -> None:
 
 def test_runs_as_a_module() -> None:
     command = [sys.executable, "-W", "error", "-m", "truenorm.gradient_check", "--help"]
-    assert "central differences" in subprocess.check_output(command, text=True)
+    assert "hand-derived gradients" in subprocess.check_output(command, text=True)

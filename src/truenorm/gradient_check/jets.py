@@ -1,0 +1,187 @@
+"""A number that carries its derivative, both as rigorous enclosures (balls of python-flint).
+
+NumPy runs a function on arrays of such numbers as it does on any objects: operators are called
+one by one, and for np.exp(x) the method exp of each element. They check a gradient that somebody
+derived; none of the package's own is made by them.
+"""
+
+# ruff: noqa: D102, D105
+# Operators and functions have the names by which everybody knows them.
+
+from typing import Any, ClassVar
+
+import numpy as np
+from flint import arb
+
+__all__ = ["Jet", "UndecidedError"]
+
+
+class UndecidedError(ArithmeticError):
+    """A comparison of balls that overlap: which branch is taken is not known."""
+
+
+class Jet:
+    """A value and its derivative along one direction.
+
+    Floats and integers in the function are taken as they are, without an error. What would lose
+    the derivative, such as a cast to float, is refused.
+    """
+
+    __slots__ = ("slope", "value")
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+
+    def __init__(self, value: Any, slope: Any = 0) -> None:
+        self.value = value
+        self.slope = slope
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, Jet):
+            return Jet(self.value + other.value, self.slope + other.slope)
+        number = _number(other)
+        return NotImplemented if number is None else Jet(self.value + number, self.slope)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> "Jet":
+        return Jet(-self.value, -self.slope)
+
+    def __pos__(self) -> "Jet":
+        return self
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, Jet):
+            return Jet(self.value - other.value, self.slope - other.slope)
+        number = _number(other)
+        return NotImplemented if number is None else Jet(self.value - number, self.slope)
+
+    def __rsub__(self, other: Any) -> Any:
+        number = _number(other)
+        return NotImplemented if number is None else Jet(number - self.value, -self.slope)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Jet):
+            slope = self.slope * other.value + self.value * other.slope
+            return Jet(self.value * other.value, slope)
+        number = _number(other)
+        return NotImplemented if number is None else Jet(self.value * number, self.slope * number)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, Jet):
+            quotient = self.value / other.value
+            return Jet(quotient, (self.slope - quotient * other.slope) / other.value)
+        number = _number(other)
+        return NotImplemented if number is None else Jet(self.value / number, self.slope / number)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        number = _number(other)
+        return NotImplemented if number is None else Jet(number) / self
+
+    def __pow__(self, exponent: Any) -> Any:
+        if isinstance(exponent, Jet):
+            return (self.log() * exponent).exp()
+        number = _number(exponent)
+        if number is None:
+            return NotImplemented
+        if number == 2:  # what programs mostly write
+            return self * self
+        if number == 0.5:
+            return self.sqrt()
+        if number == -0.5:
+            return 1 / self.sqrt()
+        return Jet(self.value**number, number * self.value ** (number - 1) * self.slope)
+
+    def __rpow__(self, base: Any) -> Any:
+        number = _number(base)
+        return NotImplemented if number is None else Jet(number) ** self
+
+    def __abs__(self) -> "Jet":
+        return -self if self < 0 else self
+
+    def __lt__(self, other: Any) -> bool:
+        return self._order(other) < 0
+
+    def __gt__(self, other: Any) -> bool:
+        return self._order(other) > 0
+
+    def __le__(self, other: Any) -> bool:
+        return self._order(other) < 0
+
+    def __ge__(self, other: Any) -> bool:
+        return self._order(other) > 0
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (self._order(other) == 0)
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other and self._order(other) != 0
+
+    def _order(self, other: Any) -> int:
+        """Return whether this is below (-1) or above (1) another number, if that is certain."""
+        difference = self.value - (other.value if isinstance(other, Jet) else _number(other))
+        if difference > 0:
+            return 1
+        if difference < 0:
+            return -1
+        raise UndecidedError(
+            "a comparison (max, where, abs, ...) of numbers that are equal, or too close to tell: "
+            "there the derivative may jump"
+        )
+
+    def __bool__(self) -> bool:
+        return self._order(0) != 0
+
+    def __float__(self) -> float:
+        raise TypeError("forward casts its numbers to a fixed type, which loses the derivative")
+
+    def conjugate(self) -> "Jet":
+        """Return the number itself: it is real. NumPy's var asks for it."""
+        return self
+
+    @property
+    def real(self) -> "Jet":
+        """The number itself."""
+        return self
+
+    def sqrt(self) -> "Jet":
+        root = self.value.sqrt()
+        return Jet(root, self.slope / (2 * root))
+
+    def exp(self) -> "Jet":
+        power = self.value.exp()
+        return Jet(power, self.slope * power)
+
+    def expm1(self) -> "Jet":
+        return Jet(self.value.expm1(), self.slope * self.value.exp())
+
+    def log(self) -> "Jet":
+        return Jet(self.value.log(), self.slope / self.value)
+
+    def log1p(self) -> "Jet":
+        return Jet(self.value.log1p(), self.slope / (1 + self.value))
+
+    def sin(self) -> "Jet":
+        return Jet(self.value.sin(), self.slope * self.value.cos())
+
+    def cos(self) -> "Jet":
+        return Jet(self.value.cos(), -self.slope * self.value.sin())
+
+    def tanh(self) -> "Jet":
+        t = self.value.tanh()
+        return Jet(t, self.slope * (1 - t * t))
+
+    def erf(self) -> "Jet":
+        density = 2 * (-self.value * self.value).exp() / arb.pi().sqrt()
+        return Jet(self.value.erf(), self.slope * density)
+
+
+def _number(other: Any) -> Any:
+    """Return a float or an integer as an exact ball, and None for anything else."""
+    try:
+        if isinstance(other, int):
+            return arb(other)
+        # NumPy's scalars, too; its arrays take each element by itself.
+        return None if isinstance(other, np.ndarray) else arb(float(other))
+    except (TypeError, ValueError):
+        return None

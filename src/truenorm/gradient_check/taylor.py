@@ -1,0 +1,153 @@
+"""The Taylor test: how the error of the first-order expansion shrinks with the step."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.gradient_check.jet_method import JetMethod
+from truenorm.gradient_check.method import RefusedError
+from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, pose
+from truenorm.gradient_check.steps import spread_of
+
+__all__ = ["TaylorTest", "taylor_test"]
+
+STEPS = tuple(2.0**-k for k in range(4, 61, 4))
+NOTHING = 2.0**-50
+CURVED = 1.9
+"""An order above this is called two: the gradient is right as far as steps go."""
+
+
+@dataclass(frozen=True)
+class TaylorTest:
+    """The outcome of `truenorm.taylor_test`.
+
+    Attributes
+    ----------
+    steps : tuple of float
+        h, in units of the spread of the inputs.
+    remainders : tuple of float
+        R(h) = loss(x + h*v) - loss(x) - h*<gradient, v>, relative to h = 1 of the last term.
+    exact : bool
+        Whether forward was evaluated with hundreds of bits, and not in float64.
+    """
+
+    steps: tuple[float, ...]
+    remainders: tuple[float, ...]
+    exact: bool
+
+    @property
+    def orders(self) -> tuple[float, ...]:
+        """The order of R between neighbouring steps: 2 for a right gradient, 1 for a wrong one."""
+        pairs = zip(self.steps, self.steps[1:], self.remainders, self.remainders[1:], strict=False)
+        return tuple(
+            math.log(a / b) / math.log(h / k) if a > 0 and b > 0 else math.nan
+            for h, k, a, b in pairs
+        )
+
+    @property
+    def order(self) -> float:
+        """The order at the largest steps; infinite where there is no remainder but rounding."""
+        return self.orders[0] if self.remainders[0] > NOTHING else math.inf
+
+    @property
+    def level(self) -> float:
+        """R(h)/h where it flattens: the relative error of the gradient.
+
+        At the smallest step; in float64 it rises again before that, and the least is taken.
+        """
+        relative = [r / h for r, h in zip(self.remainders, self.steps, strict=True)]
+        return relative[-1] if self.exact else min(relative)
+
+    def __bool__(self) -> bool:
+        """Tell whether R is of second order at first."""
+        return self.order > CURVED
+
+    def __str__(self) -> str:
+        """Return a line for each step."""
+        how = "in hundreds of bits" if self.exact else "in float64"
+        lines = [f"Taylor test, forward {how}: order {self.order:.2f}, level {self.level:.1e}"]
+        for h, remainder in zip(self.steps, self.remainders, strict=True):
+            lines.append(f"  h {h:.1e}  R {remainder:.1e}  R/h {remainder / h:.1e}")
+        return "\n".join(lines)
+
+
+def taylor_test(
+    forward: Forward, backward: Backward, inputs: Sequence[Array], *, seed: int = 0
+) -> TaylorTest:
+    """Look at a gradient through the remainder of the Taylor expansion, for ever smaller steps.
+
+    Parameters
+    ----------
+    forward, backward, inputs
+        As in `gradcheck`.
+    seed : int
+        Of the random dy and direction.
+
+    Returns
+    -------
+    TaylorTest
+        Steps and remainders, for a plot; its `level` is the error of the gradient. With
+        python-flint, forward is evaluated with hundreds of bits where it allows that, and the
+        level goes down to the rounding of backward itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> def forward(x):
+    ...     return np.exp(x)
+    >>> def backward(dy, x):
+    ...     return (dy * np.exp(x),)
+    >>> test = tn.taylor_test(forward, backward, [np.linspace(-1, 1, 5)])
+    >>> bool(test), test.level < 1e-6
+    (True, True)
+    """
+    random = np.random.default_rng([*b"taylor", seed])
+    problem = pose(forward, backward, inputs, random)
+    directions = [
+        np.zeros(value.shape)
+        if gradient is None or not value.size
+        else spread_of(value) * random.standard_normal(value.shape)
+        for value, gradient in zip(problem.inputs, problem.gradients, strict=True)
+    ]
+    gradients = [
+        np.zeros(value.shape) if gradient is None else gradient.astype(np.float64)
+        for value, gradient in zip(problem.inputs, problem.gradients, strict=True)
+    ]
+    terms = [
+        float(g) * float(v)
+        for gradient, direction in zip(gradients, directions, strict=True)
+        for g, v in zip(gradient.flat, direction.flat, strict=True)
+    ]
+    size = math.fsum(map(abs, terms)) or 1.0
+    change, exact = _change_of_loss(problem, directions)
+    slope = math.fsum(terms)
+    remainders = tuple(abs(change(h, h * slope)) / size for h in STEPS)
+    return TaylorTest(STEPS, remainders, exact)
+
+
+def _change_of_loss(
+    problem: Problem, directions: list[NDArray[np.float64]]
+) -> tuple[Callable[[float, float], float], bool]:
+    """Return a function for loss(x + h*v) - loss(x) - expected, and whether it is exact."""
+    try:
+        return JetMethod(problem).change_of_loss(directions), True
+    except RefusedError:
+        pass
+    start = problem.outputs(problem.inputs)
+
+    def change(h: float, expected: float) -> float:
+        moved = [
+            x + (h * v).astype(x.dtype) for x, v in zip(problem.inputs, directions, strict=True)
+        ]
+        outputs = problem.outputs(moved)
+        shares = [
+            float((dy * (y.astype(np.float64) - y0.astype(np.float64))).sum())
+            for dy, y, y0 in zip(problem.dys, outputs, start, strict=True)
+        ]
+        return math.fsum([*shares, -expected])
+
+    return change, False

@@ -1,0 +1,81 @@
+"""Enclosures of derivatives: narrow enough, and only where they are derivatives."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from gradient_check.pairs import Array, data
+from truenorm.gradient_check import Verdict
+
+flint = pytest.importorskip("flint")
+
+
+def cancelling(x: Array) -> Array:
+    """(x/3)**2 on a detour that costs 100 bits."""
+    return ((x / 3 + 2.0**100) - 2.0**100) ** 2
+
+
+def square_backward(dy: Array, x: Array) -> tuple[Array]:
+    return (2 * dy * x / 9,)
+
+
+def test_more_bits_are_taken_where_128_are_not_enough() -> None:
+    result = tn.gradcheck(cancelling, square_backward, data((3,)), method="jet")
+    assert result.verdict is Verdict.PASS, str(result)
+    assert result.floor <= 2.0**-60
+
+
+def test_the_precision_of_the_caller_is_left_alone() -> None:
+    def failing(x: Array) -> Array:
+        if flint.ctx.prec > 128:
+            raise ArithmeticError
+        return cancelling(x)
+
+    with flint.ctx.workprec(77):
+        with pytest.raises(ArithmeticError):
+            tn.gradcheck(failing, square_backward, data((3,)), method="jet")
+        assert flint.ctx.prec == 77
+
+
+def test_a_kink_is_refused() -> None:
+    """At 0 the slope of relu is anything from 0 to 1."""
+    with pytest.raises(ValueError, match=r"UndecidedError.*the derivative may jump"):
+        tn.gradcheck(
+            lambda x: np.maximum(x, 0),
+            lambda dy, x: (dy * (x > 0),),
+            [np.array([-1.0, 0.0, 2.0])],
+            method="jet",
+        )
+
+
+def test_a_sum_that_cancels_to_zero() -> None:
+    """sin**2 + cos**2: the enclosure of a slope of zero is never narrow beside its own size."""
+
+    def forward(x: Array) -> Any:
+        return np.sin(x) ** 2 + np.cos(x) ** 2
+
+    right = tn.gradcheck(forward, lambda dy, _: (0 * dy,), data((2,)), method="jet")
+    wrong = tn.gradcheck(forward, lambda dy, _: (dy,), data((2,)), method="jet")
+    assert right.verdict is not Verdict.FAIL
+    assert wrong.verdict is Verdict.FAIL
+
+
+def test_a_constant_output() -> None:
+    """What forward returns as plain numbers does not move."""
+
+    def forward(x: Array) -> tuple[Array, Array]:
+        return 2 * x, np.ones(3)
+
+    assert tn.gradcheck(forward, lambda dys, _: (2 * dys[0],), data((4,)), method="jet")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_inputs_are_taken_without_an_error(dtype: Any) -> None:
+    x = np.array([0.1, 0.3], dtype)
+
+    def backward(dy: Array, x: Array) -> tuple[Array]:
+        return (2 * dy.astype(np.float64) * x.astype(np.float64),)
+
+    assert tn.gradcheck(lambda x: x * x, backward, [x], method="jet", tol=1e-15)

@@ -1,0 +1,77 @@
+"""Right pairs pass and wrong ones fail, by every method that applies."""
+
+from importlib.util import find_spec
+from typing import Literal
+
+import pytest
+
+import truenorm as tn
+from gradient_check.pairs import ELEMENT, GROSS, PAIRS, Array, last, with_mistake
+from truenorm.gradient_check import Verdict
+
+MethodName = Literal["auto", "jet", "complex", "central"]
+EVERYWHERE = [(name, k) for name, pair in PAIRS.items() for k in range(len(pair.inputs))]
+GROSS_MISTAKES = [
+    (name, which, mistake)
+    for name, which in EVERYWHERE
+    for mistake in GROSS
+    if mistake != "term missing" or which == PAIRS[name].at_fault
+]
+
+
+def methods_for(name: str) -> list[MethodName]:
+    """Return those that take a pair, of those that are installed."""
+    jets: list[MethodName] = ["jet"] if find_spec("flint") else []
+    return [*jets, "complex", "central"] if PAIRS[name].analytic else [*jets, "central"]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_right_pairs_pass(name: str) -> None:
+    pair = PAIRS[name]
+    for method in methods_for(name):
+        tol = None if method == "central" else 1e-12
+        result = tn.gradcheck(pair.forward, pair.backward, pair.inputs, method=method, tol=tol)
+        assert result.verdict is Verdict.PASS, str(result)
+        assert [found and found.checked for found in result.inputs] == [
+            value.size for value in pair.inputs
+        ]
+        assert result.method == method
+
+
+@pytest.mark.parametrize(("name", "which", "mistake"), GROSS_MISTAKES)
+def test_gross_mistakes_fail_in_the_right_input(name: str, which: int, mistake: str) -> None:
+    pair = PAIRS[name]
+    wrong = with_mistake(pair, mistake, which)
+
+    def alone(*arguments: Array) -> list[Array | None]:
+        """Spare central differences, which are slow, the gradients that are right."""
+        return [dx if k == which else None for k, dx in enumerate(wrong(*arguments))]
+
+    for method in methods_for(name):
+        backward = alone if method == "central" else wrong
+        result = tn.gradcheck(pair.forward, backward, pair.inputs, method=method)
+        assert result.verdict is Verdict.FAIL, str(result)
+        assert result.worst_input == which
+        verdicts = [found and found.verdict(result.tol) for found in result.inputs]
+        assert verdicts.count(Verdict.FAIL) == 1
+
+
+@pytest.mark.parametrize(("name", "which"), EVERYWHERE)
+def test_one_element_off_by_1e_10_is_named(name: str, which: int) -> None:
+    """Central differences do not see that far; the others do, and say where."""
+    pair = PAIRS[name]
+    wrong = with_mistake(pair, ELEMENT, which)
+    for method in methods_for(name)[:-1]:
+        result = tn.gradcheck(pair.forward, wrong, pair.inputs, method=method)
+        assert result.verdict is Verdict.FAIL, str(result)
+        assert (result.worst_input, result.worst) == (which, last(pair.inputs[which]))
+        found = result.inputs[which]
+        assert found is not None
+        assert abs(found.analytic / found.numeric - 1) == pytest.approx(1e-10, rel=1e-3)
+        assert f"worst at {list(last(pair.inputs[which]))}" in str(result)
+
+
+def test_a_pair_that_is_not_analytic_is_refused_by_complex() -> None:
+    pair = PAIRS["weighted L1"]
+    with pytest.raises(ValueError, match="not analytic"):
+        tn.gradcheck(pair.forward, pair.backward, pair.inputs, method="complex")
