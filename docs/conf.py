@@ -11,7 +11,7 @@ extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewc
 exclude_patterns = ["_build"]
 nitpicky = True
 # Names of the type system that have no page of their own.
-nitpick_ignore_regex = [("py:.*", r"(numpy|np|collections|optional|sequence|FloatArray|callable|Array|Forward|Backward|MethodName|enum).*")]
+nitpick_ignore_regex = [("py:.*", r"(numpy|np|collections|optional|sequence|FloatArray).*")]
 
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
