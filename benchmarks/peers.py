@@ -6,7 +6,6 @@ It needs the standard library alone; each peer runs in an environment of its own
 # A command prints its result.
 
 import argparse
-import json
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from benchmarks.peer.environments import PEERS, ROOT, python_for
 from benchmarks.peer.goals import Figure, Verdict, verdicts
 from benchmarks.peer.process import PeerProcess
 from benchmarks.peer.turns import Turns, label
-from benchmarks.timing import heading, machine, table, usable_cores
+from benchmarks.timing import heading, machine, save, table, usable_cores
 
 SHAPES = (
     (1, 1, 64),
@@ -159,9 +158,7 @@ def main(argv: list[str] | None = None) -> int:
     """Measure, save and print."""
     arguments = arguments_of(argv)
     report = measure(arguments)
-    text = json.dumps(report, allow_nan=False, indent=2)
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(text + "\n", encoding="utf-8")
+    text = save(report, arguments.output)
     if arguments.json:
         print(text)
         return 0

@@ -3,6 +3,7 @@
 It needs the standard library alone, so that it can be imported before NumPy and without it.
 """
 
+import json
 import os
 import platform
 import statistics
@@ -20,6 +21,7 @@ __all__ = [
     "heading",
     "machine",
     "progress",
+    "save",
     "table",
     "usable_cores",
 ]
@@ -153,3 +155,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     rule = "  ".join("-" * width for width in widths).rstrip()
     return "\n".join([line(head), rule, *map(line, rows)])
+
+
+def save(report: Mapping[str, object], path: Path) -> str:
+    """Write a report to a file as strict JSON, and return that."""
+    text = json.dumps(report, allow_nan=False, indent=2)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n", encoding="utf-8")
+    return text

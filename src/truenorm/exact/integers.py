@@ -20,8 +20,7 @@ def scaled_integers(values: Iterable[float]) -> tuple[list[int], int]:
     """
     # By halves and exponents: as_integer_ratio, one by one, takes four times as long.
     parts = [math.frexp(value) for value in values]
-    k = max((DIGITS - exponent for half, exponent in parts if half), default=0)
-    k = max(k, 0)
+    k = max([0, *(DIGITS - exponent for half, exponent in parts if half)])
     integers = [
         int(half * 2.0**DIGITS) << (exponent + k - DIGITS) if half else 0
         for half, exponent in parts

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.method import Direction, Estimate
+from truenorm.gradient_check.method import Direction, Estimate, added
 from truenorm.gradient_check.noise import noise_of
 from truenorm.gradient_check.problem import Array, Problem
 from truenorm.gradient_check.steps import Neighbours, least_step, spread_of
@@ -28,7 +28,6 @@ class Central:
     most_elements = 512
 
     def __init__(self, problem: Problem) -> None:
-        self._dys = problem.dys
         self._problem = problem
         self._inputs = _widened(problem)
         self._neighbours = Neighbours(self._inputs)
@@ -76,11 +75,10 @@ class Central:
         above = self._outputs(direction, step, neighbour)
         below = self._outputs(direction, -step, neighbour)
         # Subtracted before they are summed: outputs that did not move cancel exactly.
-        shares = [
-            dy * (a - b) / (2 * step) for dy, a, b in zip(self._dys, above, below, strict=True)
-        ]
-        value = math.fsum(share.sum() for share in shares)
-        return value, math.fsum(np.abs(share).sum() for share in shares)
+        dys = self._problem.dys
+        return added(
+            [dy * (a - b) / (2 * step) for dy, a, b in zip(dys, above, below, strict=True)]
+        )
 
     def _outputs(
         self, direction: Direction, step: float, neighbour: tuple[int, int]

@@ -1,7 +1,7 @@
 """The check itself: which method, which directions, and how it compares with backward."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -177,14 +177,11 @@ def _default_tolerance(method: Method, unit_roundoff: float) -> float:
 def _by_elements(method: Method, which: int, gradient: Array) -> InputCheck:
     """Check every element of a gradient by itself."""
     indices = list(np.ndindex(gradient.shape))
-
-    def estimates() -> Iterator[Estimate]:
-        for index in with_progress(indices, len(indices), f"gradient of input {which}"):
-            step = np.zeros(gradient.shape)
-            step[index] = 1.0
-            yield method.derivative(Direction(which, step))
-
-    found = list(estimates())
+    found: list[Estimate] = []
+    for index in with_progress(indices, len(indices), f"gradient of input {which}"):
+        step = np.zeros(gradient.shape)
+        step[index] = 1.0
+        found.append(method.derivative(Direction(which, step)))
     analytic = [float(gradient[index]) for index in indices]
     largest = max(estimate.scale for estimate in found)
     scales = [max(estimate.scale, method.least_scale * largest) for estimate in found]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.gradient_check.central_differences import Central
-from truenorm.gradient_check.method import Direction, Estimate, RefusedError
+from truenorm.gradient_check.method import Direction, Estimate, RefusedError, added
 from truenorm.gradient_check.noise import noise_of
 from truenorm.gradient_check.problem import Problem
 from truenorm.gradient_check.steps import Neighbours, spread_of
@@ -96,6 +96,5 @@ class ComplexStep:
         arguments[direction.which] = arguments[direction.which] + 1j * step * direction.step
         with np.errstate(all="ignore"):
             outputs = self._problem.outputs(arguments)
-        shares = [dy * (y.imag / step) for dy, y in zip(self._problem.dys, outputs, strict=True)]
-        value = math.fsum(share.sum() for share in shares)
-        return value, math.fsum(np.abs(share).sum() for share in shares)
+        dys = self._problem.dys
+        return added([dy * (y.imag / step) for dy, y in zip(dys, outputs, strict=True)])

@@ -62,11 +62,10 @@ class JetMethod:
                 for which, value in enumerate(self._problem.inputs)
             ]
             total, scale = arb(0), arb(0)
-            for dy, y in zip(self._problem.dys, self._problem.outputs(arguments), strict=True):
-                for weight, number in zip(dy.flat, np.ravel(y), strict=True):
-                    share = arb(float(weight)) * getattr(number, "slope", 0)
-                    total += share
-                    scale += abs(share)
+            for weight, number in self._weighted(arguments):
+                share = weight * getattr(number, "slope", 0)
+                total += share
+                scale += abs(share)
             return Estimate(float(total.mid()), _finite(total.rad()), _finite(scale.mid()))
 
     def change_of_loss(
@@ -75,30 +74,40 @@ class JetMethod:
         """Return a function for loss(x + h*v) - loss(x) - expected, computed with many bits."""
 
         def loss(h: float) -> Any:
-            from flint import arb
-
             moved = [
                 _moved(value, h, direction)
                 for value, direction in zip(self._problem.inputs, directions, strict=True)
             ]
-            total = arb(0)
-            for dy, y in zip(self._problem.dys, self._problem.outputs(moved), strict=True):
-                for weight, number in zip(dy.flat, np.ravel(y), strict=True):
-                    total += arb(float(weight)) * getattr(number, "value", number)
-            return total
+            return sum(
+                weight * getattr(number, "value", number)
+                for weight, number in self._weighted(moved)
+            )
+
+        with _precision(TAYLOR_BITS):
+            start = loss(0.0)
 
         def change(h: float, expected: float) -> float:
             with _precision(TAYLOR_BITS):
-                return float((loss(h) - loss(0.0) - expected).mid())
+                return float((loss(h) - start - expected).mid())
 
         return change
+
+    def _weighted(self, arguments: list[NDArray[Any]]) -> Iterator[tuple[Any, Any]]:
+        """Run forward, and yield each element of dy as a ball and that of y beside it."""
+        from flint import arb
+
+        for dy, y in zip(self._problem.dys, self._problem.outputs(arguments), strict=True):
+            for weight, number in zip(dy.flat, np.ravel(y), strict=True):
+                yield arb(float(weight)), number
 
 
 def _moved(values: Array, h: float, direction: NDArray[np.float64]) -> NDArray[Any]:
     """Return x + h*v as jets that do not move, without rounding."""
+    from flint import arb
+
     jets = _jets(values, None)
     for jet, step in zip(jets.flat, direction.flat, strict=True):
-        jet.value += type(jet.value)(h) * type(jet.value)(float(step))
+        jet.value += arb(h) * arb(float(step))
     return jets
 
 

@@ -1,5 +1,7 @@
 """What every method offers: derivatives of the loss, and how far to trust them."""
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -7,7 +9,7 @@ from numpy.typing import NDArray
 
 from truenorm.gradient_check.problem import Problem
 
-__all__ = ["Direction", "Estimate", "Method", "RefusedError"]
+__all__ = ["Direction", "Estimate", "Method", "RefusedError", "added"]
 
 
 class RefusedError(Exception):
@@ -31,6 +33,12 @@ class Estimate(NamedTuple):
     value: float
     floor: float
     scale: float
+
+
+def added(shares: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+    """Return the sum of each output's shares in a derivative, and its scale."""
+    value = math.fsum(share.sum() for share in shares)
+    return value, math.fsum(np.abs(share).sum() for share in shares)
 
 
 class Method(Protocol):

@@ -104,7 +104,7 @@ class GradientCheck:
     @property
     def error(self) -> float:
         """The largest error of all inputs."""
-        return self._of_worst("error")
+        return math.nan if self._worst_check is None else self._worst_check.error
 
     @property
     def floor(self) -> float:
@@ -114,12 +114,11 @@ class GradientCheck:
     @property
     def worst(self) -> tuple[int, ...] | None:
         """The index of the worst element within `worst_input`; None for projections."""
-        found = None if self.worst_input is None else self.inputs[self.worst_input]
-        return None if found is None else found.worst
+        return None if self._worst_check is None else self._worst_check.worst
 
-    def _of_worst(self, name: str) -> float:
-        found = None if self.worst_input is None else self.inputs[self.worst_input]
-        return math.nan if found is None else float(getattr(found, name))
+    @property
+    def _worst_check(self) -> InputCheck | None:
+        return None if self.worst_input is None else self.inputs[self.worst_input]
 
     def __bool__(self) -> bool:
         """Return whether the verdict is PASS, so that a test can assert the result itself."""

@@ -92,18 +92,29 @@ def finite_blocks(dy: Rows, x: Rows, elements: int) -> Iterator[tuple[Float64, F
         yield slopes, widen(x.read(start, stop), x.target)
 
 
-def _vanishing(dy: Rows, x: Rows, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _likenesses(x: Rows) -> list[tuple[bytes, float]]:
+    """Return for each row what it has in common with its like and with its negative; its sign."""
+    found = []
+    for start, stop in blocks_of_rows(x.count, x.size, BLOCK):
+        for row in widen(x.read(start, stop), x.target):
+            sign = -1.0 if row[(row != 0).argmax()] < 0 else 1.0
+            upright = sign * row + 0.0  # no -0
+            found.append((blake2b(upright.tobytes()).digest(), sign))
+    return found
+
+
+def _vanishing(
+    dy: Rows, x: Rows, likenesses: list[tuple[bytes, float]], columns: NDArray[np.intp]
+) -> NDArray[np.bool_]:
     """Return which columns of dgamma are zero because rows cancel each other.
 
     Rows with the same x have the same xhat, and those with -x the opposite. If in a column the
     dy of such rows, with their signs, add up to zero, all their terms do.
     """
     classes: dict[bytes, list[Float64]] = {}
-    for slopes, values in finite_blocks(dy, x, BLOCK):
-        for slope, row in zip(slopes[:, columns], values, strict=True):
-            sign = -1.0 if row[(row != 0).argmax()] < 0 else 1.0
-            upright = sign * row + 0.0  # no -0
-            classes.setdefault(blake2b(upright.tobytes()).digest(), []).append(sign * slope)
+    rows = (slope for slopes, _ in finite_blocks(dy, x, BLOCK) for slope in slopes[:, columns])
+    for slope, (likeness, sign) in zip(rows, likenesses, strict=True):
+        classes.setdefault(likeness, []).append(sign * slope)
     zero = np.ones(len(columns), bool)
     for alike in classes.values():
         zero &= _adds_up_to_zero(np.array(alike))
@@ -126,9 +137,10 @@ def column_sums(
 ) -> list[float]:
     """Return some columns of dgamma, so many at a time that their terms stay few."""
     step = max(1, TERMS // x.count)
+    likenesses = _likenesses(x)
     sums: list[float] = []
     for group in (columns[k : k + step] for k in range(0, len(columns), step)):
-        left = group[~_vanishing(dy, x, group)]
+        left = group[~_vanishing(dy, x, likenesses, group)]
         found = dict.fromkeys(group.tolist(), 0.0)
         if len(left):
             terms = _terms_of(dy, x, left, eps)
