@@ -1,0 +1,64 @@
+"""``truenorm vectors``: write cases and their exact answers as files."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from truenorm.cli import stop
+from truenorm.cli.progress import progress_bar
+from truenorm.cli.verify import Dtype, LevelName
+from truenorm.verify import suite
+from truenorm.verify.json_report import strict_json
+from truenorm.verify.vectors import write_vectors
+
+__all__ = ["command"]
+
+
+def command(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="A folder that is empty or not there yet.", show_default=False
+        ),
+    ],
+    level: Annotated[LevelName, typer.Option(help="How many cases.")] = "quick",
+    dtype: Annotated[
+        list[Dtype] | None,
+        typer.Option(
+            metavar="TYPE",
+            help="float16, bfloat16, float32 or float64; may be given again for others.",
+            show_default="float32",
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print what was written as JSON, and nothing else.")
+    ] = False,
+) -> None:
+    """Write hard inputs and their exact answers as files.
+
+    They are for the tests of kernels in C, Rust, CUDA or anything else that reads files.
+
+    Each case is a few raw little-endian arrays: inputs, correctly rounded results, and the error
+    that is allowed. A plain manifest lists them. For Python there is an .npz file beside them.
+
+    \b
+        truenorm vectors my_vectors
+        truenorm vectors my_vectors --dtype float16 --dtype float32 --level full
+
+    Exit codes:
+
+    \b
+        0  written
+        2  it could not run; stderr says why
+    """  # noqa: D301  (the backspace keeps lines as they are)
+    try:
+        cases = [case for name in dtype or [Dtype.float32] for case in suite.cases(name, level)]
+        with progress_bar("writing") as progress:
+            summary = write_vectors(folder, cases, progress)
+    except (ValueError, OSError) as refused:
+        stop(str(refused))
+    if json:
+        typer.echo(strict_json(summary))
+    else:
+        typer.echo("\n".join(f"{key}: {value}" for key, value in summary.items()))

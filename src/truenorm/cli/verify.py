@@ -1,0 +1,129 @@
+"""``truenorm verify``: judge an implementation."""
+
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from truenorm.cli import stop
+from truenorm.cli.progress import progress_bar
+from truenorm.verify.json_report import to_json
+from truenorm.verify.process import CannotRunError, verify_target
+from truenorm.verify.report import Report
+from truenorm.verify.terminal import show
+
+__all__ = ["Dtype", "GradeName", "LevelName", "command"]
+
+
+class Dtype(StrEnum):
+    """The types by name: a list of a Literal is beyond Typer."""
+
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+    float32 = "float32"
+    float64 = "float64"
+
+
+LevelName = Literal["quick", "full"]
+GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
+
+
+def command(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="A Python file, and after a colon the name of the Subject in it "
+            "('subject' if no name is given). The file is executed.",
+            show_default=False,
+        ),
+    ],
+    level: Annotated[
+        LevelName, typer.Option(help="How much to try: about a minute, or many minutes.")
+    ] = "quick",
+    require: Annotated[GradeName, typer.Option(help="The lowest grade that passes.")] = "stable",
+    dtype: Annotated[
+        list[Dtype] | None,
+        typer.Option(
+            metavar="TYPE",
+            help="Judge this type alone, such as float32; may be given again for others. "
+            "By default, all that the subject declares.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the report as JSON, and nothing else.")
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write the report, with plots, to one HTML file.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Find the bugs in a layer norm, and grade its accuracy.
+
+    The forward and backward pass are run on inputs that broke real kernels, and compared with
+    exact answers. Every finding comes with a few lines of Python that show it again.
+
+    Write my_kernel_check.py:
+
+    \b
+        import truenorm.verify as tv
+        from my_kernel import forward, backward
+        subject = tv.Subject(forward=forward, backward=backward,
+                             name="my kernel", dtypes=["float32"])
+
+    then run:
+
+    \b
+        truenorm verify my_kernel_check.py:subject
+        truenorm verify my_kernel_check.py --level full --html report.html
+
+    Exit codes:
+
+    \b
+        0  clean
+        1  there are findings, or a grade is below --require
+        2  it could not run; stderr says why
+    """  # noqa: D301  (the backspace keeps lines as they are)
+    write = None if html is None else _html_writer(html)
+    try:
+        with progress_bar("judging") as progress:
+            report = verify_target(
+                target, level=level, require=require, dtypes=dtype, progress=progress
+            )
+    except CannotRunError as why:
+        stop(str(why))
+    if json:
+        typer.echo(to_json(report))
+    else:
+        show(report, Console(highlight=False))
+    if write is not None:
+        write(report)
+    raise typer.Exit(0 if report.passed else 1)
+
+
+def _html_writer(file: Path) -> Callable[[Report], None]:
+    """Return what writes the page; what would prevent that is said before the long run."""
+    try:
+        from truenorm.verify.html_report import to_html
+    except ImportError as missing:
+        stop(f"--html needs the package {missing.name}: pip install 'truenorm[verify]'")
+    if file.is_dir() or not file.parent.is_dir():
+        stop(f"cannot write {file}: give --html a file in a folder that exists")
+
+    def write(report: Report) -> None:
+        try:
+            file.write_text(to_html(report), encoding="utf-8", errors="xmlcharrefreplace")
+        except OSError as refused:
+            stop(f"cannot write {file}: {refused.strerror}; give --html another file")
+        sys.stderr.write(f"wrote {file}\n")
+
+    return write

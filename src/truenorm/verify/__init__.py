@@ -1,0 +1,30 @@
+"""The judge: find the bugs in anyone's layer normalization.
+
+>>> import truenorm.verify as tv
+>>> def forward(x, gamma, beta, eps):  # divides by D - 1
+...     return gamma * (x - x.mean(-1, keepdims=True)) / x.std(-1, ddof=1, keepdims=True) + beta
+>>> report = tv.verify(tv.Subject(forward, name="my kernel", dtypes=["float32"]))
+>>> report.passed, report.grades[0].grade
+(False, 'wrong')
+"""
+
+from truenorm.verify.inputs import EXTENSIONS, Case
+from truenorm.verify.judge import check, verify
+from truenorm.verify.loading import load
+from truenorm.verify.report import Finding, Grade, Report
+from truenorm.verify.subject import Subject
+from truenorm.verify.suite import case, cases
+
+__all__ = [
+    "EXTENSIONS",
+    "Case",
+    "Finding",
+    "Grade",
+    "Report",
+    "Subject",
+    "case",
+    "cases",
+    "check",
+    "load",
+    "verify",
+]

@@ -1,0 +1,201 @@
+"""From records to a report: a pure function of what a subject returned."""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from truenorm.verify.findings import explained_once, findings_of, unrounded
+from truenorm.verify.guards import GUARDS, Judged, Symptom, judge_case
+from truenorm.verify.inputs import Case
+from truenorm.verify.measuring import UNEXPLAINED
+from truenorm.verify.oracle import expected
+from truenorm.verify.record import OUTPUTS, Record
+from truenorm.verify.report import GRADES, VERDICTS, CaseResult, Grade, Report
+from truenorm.verify.reproducer import Origin
+from truenorm.verify.types import unit_roundoff
+
+__all__ = ["grade", "slope"]
+
+NOWHERE = Origin()
+GROWS = 4.0  # natural units: below, an error is rounding and says nothing about kappa
+
+
+def grade(
+    subject: str,
+    cases: Sequence[Case],
+    records: Sequence[Record],
+    *,
+    outputs: Collection[str] = OUTPUTS,
+    require: str = "stable",
+    guards: Collection[str] = tuple(GUARDS),
+    level: str = "quick",
+    origin: Origin = NOWHERE,
+) -> Report:
+    """Judge what a subject returned.
+
+    Parameters
+    ----------
+    subject : str
+        Its name.
+    cases : sequence of Case
+    records : sequence of Record
+        What it returned, in any order.
+    outputs : collection of str
+        The results that it has.
+    require : str
+        The least grade that passes.
+    guards : collection of str
+        The checks that are made: all, unless the judge itself is being tested.
+    level : str
+        For the report.
+    origin : Origin
+        Where the subject is defined, for the reproducers.
+    """
+    if require not in GRADES:
+        raise ValueError(f"require is {require!r}; it is one of {', '.join(GRADES)}")
+    by_case: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        by_case[record.case].append(record)
+    symptoms: list[Symptom] = []
+    judged: list[Judged] = []
+    for case in cases:
+        found = judge_case(case, by_case[case.name], outputs, finite="finite" in guards)
+        symptoms += found[0]
+        judged += found[1]
+    symptoms = [each for each in symptoms if each.guard in guards or each.guard == "repeat"]
+    symptoms = [each for each in explained_once(symptoms) if each.guard in guards]
+    results = [_result(one) for one in judged]
+    grades = _grades(cases, results, outputs, guards)
+    below = {
+        (each.dtype, each.output)
+        for each in grades
+        if GRADES.index(each.grade) < GRADES.index(require)
+    }
+    symptoms = [
+        each
+        for each in symptoms
+        if GUARDS[each.guard] != "accuracy" or (each.case.dtype, each.output) in below
+    ]
+    symptoms += unrounded(judged, below, {(each.case.dtype, each.output) for each in symptoms})
+    findings = findings_of(symptoms, grades, origin)
+    failed = {finding.verdict for finding in findings}
+    return Report(
+        subject,
+        level,
+        require,
+        grades,
+        {
+            verdict: _verdict(verdict, failed, cases, records, origin.callable)
+            for verdict in VERDICTS
+        },
+        findings,
+        tuple(results),
+        len(cases),
+        sum(record.seconds for record in records),
+    )
+
+
+def _verdict(
+    verdict: str,
+    failed: Collection[str],
+    cases: Sequence[Case],
+    records: Sequence[Record],
+    functions: bool,
+) -> str:
+    """Return pass, fail or not judged; a command is a new process each time, without a state."""
+    if verdict in failed:
+        return "fail"
+    kinds = {case.kind for case in cases}
+    calls = {record.call.kind for record in records}
+    evidence = {
+        "special values": "special" in kinds,
+        "subnormals kept": "subnormal" in kinds,
+        "repeatable": "again" in calls,
+        "batch-invariant": "rows" in calls,
+        "own state": functions and any("dx" in record.results for record in records),
+    }
+    return "pass" if evidence.get(verdict, bool(records)) else "not judged"
+
+
+def _result(one: Judged) -> CaseResult:
+    scales = expected(one.case).scales
+    return CaseResult(
+        one.case.name,
+        one.case.dtype,
+        one.case.family,
+        one.case.kind,
+        one.output,
+        one.error.ulp,
+        one.error.natural,
+        scales.factor(one.output),
+        one.error.needs,
+        float(scales.kappa.max(initial=0.0)),
+    )
+
+
+def slope(results: Iterable[CaseResult]) -> float | None:
+    """Return the slope of log(error) against log(kappa) over a sweep, or None.
+
+    Where fewer than three errors stand out from rounding, nothing grows. An error as large as the
+    result itself has stopped growing.
+    """
+    points = [
+        (math.log10(each.kappa), math.log10(each.natural))
+        for each in results
+        if each.kind == "sweep"
+        and each.kappa > 1
+        and GROWS < each.natural < 0.2 / unit_roundoff(each.dtype)
+    ]
+    if len(points) < 3:
+        return None
+    kappas, errors = np.array(points).T
+    return float(np.polyfit(kappas, errors, 1)[0])
+
+
+def _grades(
+    cases: Sequence[Case],
+    results: Sequence[CaseResult],
+    outputs: Collection[str],
+    guards: Collection[str],
+) -> tuple[Grade, ...]:
+    dtypes = list(dict.fromkeys(case.dtype for case in cases))
+    found = []
+    for dtype in dtypes:
+        for output in (output for output in OUTPUTS if output in outputs):
+            mine = [each for each in results if (each.dtype, each.output) == (dtype, output)]
+            worst = max(mine, key=lambda each: (each.needs, each.natural, each.ulp), default=None)
+            found.append(
+                Grade(
+                    dtype,
+                    output,
+                    _grade_of(mine, guards),
+                    max((each.ulp for each in mine), default=math.inf),
+                    max((each.natural for each in mine), default=math.inf),
+                    worst.case if worst else "",
+                    slope(mine),
+                )
+            )
+    return tuple(found)
+
+
+def _grade_of(results: Sequence[CaseResult], guards: Collection[str]) -> str:
+    """Return the grade that the errors of one output in one type deserve."""
+    needs = dict.fromkeys(("ordinary", "sweep", "hard"), 0)
+    for each in results:
+        if each.kind in needs:
+            needs[each.kind] = max(needs[each.kind], each.needs)
+    if not results:
+        return "wrong"
+    if needs["ordinary"] == UNEXPLAINED:
+        if "ordinary" in guards:
+            return "wrong"
+        needs["ordinary"] = 0
+    growth = max(needs.values()) if "growth" in guards else 0
+    if growth:
+        return "conditional" if growth == 1 else "unstable"
+    ulp = max(each.ulp for each in results if not each.needs)
+    if ulp <= 0.5:
+        return "correct"
+    return "faithful" if ulp < 1 else "stable"

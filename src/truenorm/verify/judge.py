@@ -1,0 +1,169 @@
+"""Judge a subject: put every case to it, then grade what came back."""
+
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from truenorm.verify.command import CommandRunner
+from truenorm.verify.grading import grade
+from truenorm.verify.inputs import Case
+from truenorm.verify.oracle import expected
+from truenorm.verify.record import Record
+from truenorm.verify.report import Report
+from truenorm.verify.reproducer import Origin
+from truenorm.verify.running import GaveUpError, InProcess, Runner, calls_of
+from truenorm.verify.subject import Subject
+from truenorm.verify.suite import cases
+
+__all__ = ["Progress", "check", "collect", "judged", "scope", "verify"]
+
+Progress = Callable[[int, int, str], None]
+"""Is told how many steps are done, of how many, and what is next."""
+
+
+def scope(subject: Subject, level: str) -> list[Case]:
+    """Return the cases that a subject has to pass."""
+    return [case for dtype in subject.dtypes for case in cases(dtype, level, subject.also)]
+
+
+def collect(
+    runner: Runner, suite: Sequence[Case], progress: Progress | None = None
+) -> list[Record]:
+    """Put each case to a subject in every way that belongs to it, as far as it lasts."""
+    records = []
+    for done, case in enumerate(suite):
+        if progress is not None:
+            progress(done, len(suite), case.name)
+        try:
+            records += [runner.run(case, call) for call in calls_of(case)]
+            expected(case)  # now rather than later, so that the time it takes is shown
+        except GaveUpError:
+            break
+    return records
+
+
+def judged(
+    subject: Subject,
+    runner: Runner,
+    origin: Origin,
+    *,
+    level: str = "quick",
+    require: str = "stable",
+    progress: Progress | None = None,
+) -> Report:
+    """Collect and grade."""
+    suite = scope(subject, level)
+    records = collect(runner, suite, progress)
+    if progress is not None:
+        progress(len(suite), len(suite), "grading")
+    report = grade(
+        subject.name,
+        suite,
+        records,
+        outputs=subject.outputs,
+        require=require,
+        level=level,
+        origin=origin,
+    )
+    return replace(report, machine=_machine())
+
+
+def _machine() -> dict[str, str]:
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def verify(
+    subject: Subject,
+    *,
+    level: str = "quick",
+    require: str = "stable",
+    progress: Progress | None = None,
+) -> Report:
+    """Judge a layer normalization.
+
+    Its functions are called in this process, so that a crash of theirs is one of this process;
+    ``truenorm verify file.py:subject`` calls them in another one.
+
+    Parameters
+    ----------
+    subject : Subject
+    level : str
+        ``quick`` or ``full``.
+    require : str
+        The least grade that passes: wrong, unstable, conditional, stable, faithful or correct.
+    progress : callable, optional
+        Called with the number of cases done, the number of all, and the name of the next.
+
+    Returns
+    -------
+    Report
+        ``report.passed``, ``report.grades``, ``report.findings``.
+
+    Examples
+    --------
+    >>> import truenorm as tn
+    >>> import truenorm.verify as tv
+    >>> def forward(x, gamma, beta, eps):
+    ...     return tn.layer_norm(x, gamma, beta, eps=eps)
+    >>> report = tv.verify(tv.Subject(forward, name="truenorm", dtypes=["float32"]))
+    >>> report.passed, report.grades[0].grade
+    (True, 'correct')
+    """
+    runner: Runner = InProcess(subject) if subject.command is None else CommandRunner(subject)
+    return judged(
+        subject, runner, _origin(subject), level=level, require=require, progress=progress
+    )
+
+
+def _origin(subject: Subject) -> Origin:
+    """Find the name and the file of a subject in the modules that are loaded."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file:
+            for name, value in list(vars(module).items()):
+                if value is subject:
+                    return Origin.of(subject, file, name)
+    return Origin.of(subject)
+
+
+def check(subject: Subject, case: Case, *, require: str = "stable") -> None:
+    """Judge a subject on one case; raise AssertionError if it fails.
+
+    Parameters
+    ----------
+    subject : Subject
+    case : Case
+        One of `cases`.
+    require : str
+        ``stable``, ``faithful`` or ``correct``.
+
+    Examples
+    --------
+    >>> import truenorm as tn
+    >>> import truenorm.verify as tv
+    >>> def one_pass(x, gamma, beta, eps):
+    ...     mean = x.mean(axis=-1, keepdims=True)
+    ...     var = (x * x).mean(axis=-1, keepdims=True) - mean * mean
+    ...     return gamma * (x - mean) / (var + x.dtype.type(eps)) ** 0.5 + beta
+    >>> subject = tv.Subject(one_pass)
+    >>> tv.check(subject, tv.case("float32-normal-4x17"))
+    >>> tv.check(subject, tv.case("float32-offset-1e4-4x67"))
+    Traceback (most recent call last):
+        ...
+    AssertionError: float32-offset-1e4-4x67 (standard deviation 1, mean 10000): y...
+    """
+    runner: Runner = InProcess(subject) if subject.command is None else CommandRunner(subject)
+    records = collect(runner, [case])
+    report = grade(subject.name, [case], records, outputs=subject.outputs, require=require)
+    if not report.passed:
+        symptoms = "; ".join(finding.symptom for finding in report.findings)
+        raise AssertionError(f"{case.name} ({case.why}): {symptoms}")

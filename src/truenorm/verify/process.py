@@ -1,0 +1,206 @@
+"""A subject in a process of its own, so that a crash or a hang becomes a finding."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import IO, Any
+
+from truenorm.verify.inputs import Case
+from truenorm.verify.judge import Progress, judged
+from truenorm.verify.loading import split_target
+from truenorm.verify.record import Call, Record
+from truenorm.verify.report import Report
+from truenorm.verify.reproducer import Origin
+from truenorm.verify.running import GaveUpError
+from truenorm.verify.subject import Subject
+from truenorm.verify.types import Array
+from truenorm.verify.wire import BrokenMessageError, receive, send
+
+__all__ = ["CannotRunError", "SubjectProcess", "verify_target"]
+
+START_SECONDS = 120.0  # to import a framework, or to compile
+DEATHS = 3  # after so many, the rest is not worth the time
+KEPT_OUTPUT = 2**16
+RESULT_BYTES = 2**20  # for each array, beside sixteen times the size of x
+
+
+class CannotRunError(Exception):
+    """The subject could not be loaded, or started."""
+
+
+class SubjectProcess:
+    """Runs a subject by sending cases to a worker; starts another one when it has died."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        python: str = sys.executable,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._command = [python, "-m", "truenorm.verify.worker", target]
+        self._environment = {**os.environ, **(environment or {})}
+        self._deaths = 0
+        self._start()
+
+    def __enter__(self) -> "SubjectProcess":
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the worker."""
+        self._kill()
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._environment,
+            start_new_session=True,
+        )
+        self._limit = RESULT_BYTES
+        self._answers: queue.Queue[tuple[dict[str, Any], dict[str, Array | None]] | str] = (
+            queue.Queue()
+        )
+        self._printed = bytearray()
+        for work, pipe in (
+            (self._listen, self._process.stdout),
+            (self._drain, self._process.stderr),
+        ):
+            threading.Thread(target=work, args=(pipe,), daemon=True).start()
+        answer = self._answer(START_SECONDS)
+        if isinstance(answer, str):
+            self._kill()
+            said = self._printed.decode(errors="replace").strip()
+            raise CannotRunError(
+                f"the subject's process {answer}" + (f":\n{said}" if said else "")
+            )
+        message, _ = answer
+        if "cannot" in message:
+            self._kill()
+            raise CannotRunError(message["cannot"])
+        self.description: dict[str, Any] = message["subject"]
+
+    def _listen(self, pipe: IO[bytes]) -> None:
+        """Pass on every message; a string says how it ended."""
+        try:
+            while (answer := receive(pipe, self._limit)) is not None:
+                self._answers.put(answer)
+        except BrokenMessageError as broken:
+            self._answers.put(f"sent {broken}")
+        except ValueError:  # the pipe was closed
+            pass
+        self._answers.put("")
+
+    def _drain(self, pipe: IO[bytes]) -> None:
+        """Keep the last of what it prints, so that it never waits for a reader."""
+        while chunk := pipe.read1(4096):  # type: ignore[attr-defined]
+            self._printed += chunk
+            del self._printed[:-KEPT_OUTPUT]
+
+    def _answer(self, seconds: float) -> tuple[dict[str, Any], dict[str, Array | None]] | str:
+        """Return the next message, or how the process ended."""
+        try:
+            answer = self._answers.get(timeout=seconds)
+        except queue.Empty:
+            return f"gave no answer within {seconds:g} s"
+        return answer or self._how_it_ended()
+
+    def _how_it_ended(self) -> str:
+        code = self._process.wait()
+        if code < 0:
+            return f"crashed: {signal.Signals(-code).name}"
+        return f"ended with exit code {code}"
+
+    def _kill(self) -> None:
+        """End the worker and whatever it started."""
+        if hasattr(os, "killpg"):
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+
+    def run(self, case: Case, call: Call) -> Record:
+        """Send a case and wait for the answer; a crash or a hang becomes a failure."""
+        if self._deaths == DEATHS:
+            raise GaveUpError
+        started = time.perf_counter()
+        self._limit = RESULT_BYTES + 16 * case.x.nbytes
+        message = {
+            "case": case.name,
+            "call": list(call),
+            "eps": case.eps.hex(),
+            "layout": case.layout,
+        }
+        arrays = {"x": case.x, "gamma": case.gamma, "beta": case.beta, "dy": case.dy}
+        answer: tuple[dict[str, Any], dict[str, Array | None]] | str
+        try:
+            assert self._process.stdin is not None
+            send(self._process.stdin, message, arrays)
+        except BrokenPipeError:
+            answer = self._how_it_ended()
+        else:
+            answer = self._answer(float(self.description["seconds"]))
+        seconds = time.perf_counter() - started
+        if isinstance(answer, str):
+            self._deaths += 1
+            self._kill()
+            if self._deaths < DEATHS:
+                self._start()
+            return Record(case.name, call, failure=answer, seconds=seconds)
+        told, results = answer
+        return Record(
+            case.name, call, results, tuple(told["damaged"]), told["failure"], told["seconds"]
+        )
+
+
+def verify_target(
+    target: str,
+    *,
+    level: str = "quick",
+    require: str = "stable",
+    dtypes: Collection[str] | None = None,
+    progress: Progress | None = None,
+    python: str = sys.executable,
+    environment: Mapping[str, str] | None = None,
+) -> Report:
+    """Judge the subject of ``file.py:name``, which is executed in a process of its own.
+
+    With `python`, by the interpreter of another environment, which can import truenorm.
+    """
+    file, name = split_target(target)
+    with SubjectProcess(target, python=python, environment=environment) as process:
+        told = process.description
+        claimed = Subject(
+            forward=_elsewhere,
+            backward=_elsewhere if "dx" in told["outputs"] else None,
+            name=told["name"],
+            dtypes=told["dtypes"],
+            also=told["also"],
+        )
+        if dtypes:
+            if not set(dtypes) <= set(claimed.dtypes):
+                raise CannotRunError(
+                    f"{claimed.name} claims {', '.join(claimed.dtypes)}, not {', '.join(dtypes)}"
+                )
+            claimed = replace(claimed, dtypes=tuple(dtypes))
+        origin = Origin(str(file.resolve()), name, told["callable"], "dx" in told["outputs"])
+        return judged(claimed, process, origin, level=level, require=require, progress=progress)
+
+
+def _elsewhere(*_: object) -> None:
+    raise TypeError("this subject runs in another process")

@@ -1,0 +1,96 @@
+"""What the judge has to say: grades, verdicts and findings. Plain data, for every kind of page."""
+
+from dataclasses import dataclass, field
+
+__all__ = ["GRADES", "VERDICTS", "CaseResult", "Finding", "Grade", "Report"]
+
+GRADES = ("wrong", "unstable", "conditional", "stable", "faithful", "correct")
+"""From the worst to the best."""
+
+VERDICTS = {
+    "runs": "every call returns, with results of the right shape and type",
+    "repeatable": "the same bits when called twice",
+    "batch-invariant": "the same bits for a row whatever rows stand beside it",
+    "inputs kept": "x, gamma, beta and dy are left as they were",
+    "own state": "backward uses what its own forward saved",
+    "special values": "NaN and infinity go where they must, and nowhere else",
+    "subnormals kept": "numbers below the normal range are not flushed to zero",
+}
+"""What is said beside the grades: pass, fail, or not judged."""
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """How far one output of one case was off.
+
+    `ulp` is the largest error in units in the last place, `natural` the largest in units of the
+    unit roundoff times the natural scale of the output; both are infinite where something that
+    is not finite came and should not have. `allowed` is what `natural` may be for `stable`.
+    `needs` is the smallest power of kappa that explains the error: 0, 1, 2, or 3 for none.
+    """
+
+    case: str
+    dtype: str
+    family: str
+    kind: str
+    output: str
+    ulp: float
+    natural: float
+    allowed: float
+    needs: int
+    kappa: float
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The grade of one output in one type, and what it rests on."""
+
+    dtype: str
+    output: str
+    grade: str
+    max_ulp: float
+    max_natural: float
+    worst_case: str
+    slope: float | None  # of log(error) against log(kappa); None where nothing grows
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A symptom, the case that showed it, and ten lines that show it again.
+
+    `guard` is the check that found it; `verdict` the line of `VERDICTS` it belongs to, or
+    ``accuracy``.
+    """
+
+    guard: str
+    verdict: str
+    dtype: str
+    output: str  # empty where all are meant
+    case: str
+    why: str  # what the case is there to show
+    symptom: str
+    sources: tuple[str, ...] = ()
+    also_in: int = 0  # other cases with the same symptom
+    reproducer: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything about one subject."""
+
+    subject: str
+    level: str
+    require: str
+    grades: tuple[Grade, ...]
+    verdicts: dict[str, str]  # pass, fail or not judged
+    findings: tuple[Finding, ...]
+    results: tuple[CaseResult, ...] = field(repr=False)
+    cases: int = 0
+    seconds: float = 0.0
+    machine: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is no finding, and no grade below the one required."""
+        least = GRADES.index(self.require)
+        return not self.findings and all(GRADES.index(g.grade) >= least for g in self.grades)

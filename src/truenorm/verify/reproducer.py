@@ -1,0 +1,113 @@
+"""Ten lines that show a finding again, on their own."""
+
+import math
+from typing import NamedTuple
+
+from truenorm.verify.guards import Symptom
+from truenorm.verify.oracle import expected
+from truenorm.verify.subject import Subject
+
+__all__ = ["Origin", "reproducer"]
+
+FORWARD = "subject.forward({x}, case.gamma, case.beta, case.eps)"
+
+
+class Origin(NamedTuple):
+    """Where a subject comes from, and how it is called.
+
+    `file` and `name` tell where it is defined; without them a line is left to be filled in.
+    """
+
+    file: str = ""
+    name: str = "subject"
+    callable: bool = True
+    backward: bool = True
+
+    @classmethod
+    def of(cls, subject: Subject, file: str = "", name: str = "subject") -> "Origin":
+        """Return the origin of a subject that was found in a file."""
+        return cls(file, name, subject.forward is not None, subject.backward is not None)
+
+
+def reproducer(symptom: Symptom, origin: Origin) -> str:
+    """Return a script that ends with an AssertionError, or as the subject itself ends."""
+    lines = [
+        f"# {symptom.case}: {' '.join(symptom.text.split())[:200]}",
+        "import truenorm.verify as tv",
+        f"subject = tv.load({f'{origin.file}:{origin.name}'!r})"
+        if origin.file
+        else "subject = ...  # your truenorm.verify.Subject",
+        f"case = tv.case({symptom.case.name!r})",
+    ]
+    if not origin.callable or symptom.guard in ("shape", "type", "inputs", "rounding"):
+        required = ", require='correct'" if symptom.guard == "rounding" else ""
+        lines.append(f"tv.check(subject, case{required})")
+    elif symptom.guard in ("repeat", "batch"):
+        lines += _compared_with_another_call(symptom, origin)
+    elif symptom.guard == "stale":
+        lines += _compared_with_another_forward_between(symptom)
+    else:
+        lines += _passes(symptom, origin)
+        if symptom.at:
+            lines += _compared_with_the_exact_answer(symptom)
+    return "\n".join(lines) + "\n"
+
+
+def _passes(symptom: Symptom, origin: Origin) -> list[str]:
+    """Return the calls, as far as they are needed."""
+    x, dy = "case.x", "case.dy"
+    if symptom.case.layout != "rows":
+        x, dy = "case.laid_out(case.x)", "case.laid_out(case.dy)"
+    forward = FORWARD.format(x=x)
+    if not origin.backward:
+        return [f"y = {forward}"]
+    backward = f"dx, dgamma, dbeta = subject.backward({dy}, saved)"
+    return [f"y, saved = {forward}", *([] if symptom.output == "y" else [backward])]
+
+
+def _compared_with_the_exact_answer(symptom: Symptom) -> list[str]:
+    exact = expected(symptom.case)
+    value = exact.values[symptom.output]
+    if value is None:
+        raise ValueError(f"{symptom.case} has no {symptom.output}")
+    right = float(value[symptom.at])
+    rows = ".reshape(case.x.shape)" if value.ndim == 2 and symptom.case.layout != "rows" else ""
+    got = f"got = float({symptom.output}{rows}{list(symptom.at)})"
+    if math.isfinite(right):
+        allowed = float(exact.allowed(symptom.output)[symptom.at])
+        return [
+            f"{got}; exact = {right!r}  # {right.hex()}",
+            f"assert abs(got - exact) <= {allowed:.4g}, f'got {{got}}, exact {{exact}}'",
+        ]
+    test = "not abs(got) < float('inf')" if math.isnan(right) else f"got == float('{right}')"
+    return [got, f"assert {test}, f'got {{got}}, exact {right}'"]
+
+
+def _compared_with_another_call(symptom: Symptom, origin: Origin) -> list[str]:
+    output, call = symptom.output, symptom.record.call
+    body = [line.replace("case.", "given.") for line in _passes(symptom, origin)]
+    rows = f"{call.start}:{call.stop}"
+    second = "run(case)" if symptom.guard == "repeat" else f"run(case)[{rows}]"
+    other = (
+        "run(case)"
+        if symptom.guard == "repeat"
+        else f"run(case.part(slice({call.start}, {call.stop})))"
+    )
+    return [
+        "def run(given):",
+        *(f"    {line}" for line in body),
+        f"    return {output}.copy()",
+        f"assert {other}.tobytes() == {second}.tobytes(), {symptom.text!r}",
+    ]
+
+
+def _compared_with_another_forward_between(symptom: Symptom) -> list[str]:
+    output, names = symptom.output, ("dx", "dgamma", "dbeta")
+    return [
+        f"y, saved = {FORWARD.format(x='case.x')}",
+        f"first = subject.backward(case.dy, saved)[{names.index(output)}].copy()",
+        f"y, saved = {FORWARD.format(x='case.x')}",
+        f"{FORWARD.format(x='-2*case.x[::-1]')}",
+        f"second = subject.backward(case.dy, saved)[{names.index(output)}]",
+        f"assert first.tobytes() == second.tobytes(), {symptom.text!r}",
+    ]

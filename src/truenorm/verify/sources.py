@@ -1,0 +1,54 @@
+"""Where a failure was reported: from "pytorch#51102" to the page of that issue."""
+
+import re
+
+__all__ = ["REPOSITORIES", "link"]
+
+REPOSITORIES = {
+    "apex": "NVIDIA/apex",
+    "burn": "tracel-ai/burn",
+    "DeepSpeed": "deepspeedai/DeepSpeed",
+    "equinox": "patrick-kidger/equinox",
+    "Fast-LLM": "ServiceNow/Fast-LLM",
+    "FlagGems": "flagos-ai/FlagGems",
+    "flashinfer": "flashinfer-ai/flashinfer",
+    "flax": "google/flax",
+    "KernelBench": "ScalingIntelligence/KernelBench",
+    "LightLLM": "ModelTC/LightLLM",
+    "Megatron-LM": "NVIDIA/Megatron-LM",
+    "mlx": "ml-explore/mlx",
+    "numpy": "numpy/numpy",
+    "onnx": "onnx/onnx",
+    "onnxruntime": "microsoft/onnxruntime",
+    "pytorch": "pytorch/pytorch",
+    "quack": "Dao-AILab/quack",
+    "tensorflow": "tensorflow/tensorflow",
+    "tt-metal": "tenstorrent/tt-metal",
+    "tvm": "apache/tvm",
+    "vllm": "vllm-project/vllm",
+}
+"""By the short names that cases use."""
+
+_ISSUE = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)#(?P<number>[0-9]+)", re.ASCII)
+
+
+def link(source: str) -> str:
+    """Return the address of a source, or an empty string where none is known.
+
+    Examples
+    --------
+    >>> link("pytorch#51102")
+    'https://github.com/pytorch/pytorch/issues/51102'
+    >>> link("someone/else#7")
+    'https://github.com/someone/else/issues/7'
+    >>> link("a talk")
+    ''
+    """
+    if source.startswith("https://"):
+        return source
+    issue = _ISSUE.fullmatch(source)
+    if issue is None:
+        return ""
+    repository = REPOSITORIES.get(issue["name"], issue["name"])
+    # GitHub leads from an issue's address to a pull request of that number, so one will do.
+    return f"https://github.com/{repository}/issues/{issue['number']}" if "/" in repository else ""

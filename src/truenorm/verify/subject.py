@@ -1,0 +1,89 @@
+"""Who is judged: a pair of Python functions, or a command."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from truenorm.verify.inputs import EXTENSIONS
+from truenorm.verify.types import FORMATS
+
+__all__ = ["Subject"]
+
+NOT_IN_FILES = {"no-gamma", "no-beta", "ranks", "strides", "float32-parameters"}
+"""Extensions that a command cannot be asked for: its files hold plain rows and parameters."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A layer normalization to be judged.
+
+    Give `forward`, with or without `backward`, or `command`.
+
+    Parameters
+    ----------
+    forward : callable
+        ``forward(x, gamma, beta, eps) -> (y, saved)`` on NumPy arrays, x of shape (rows, D); y
+        alone if there is no backward.
+    backward : callable, optional
+        ``backward(dy, saved) -> (dx, dgamma, dbeta)``, with what its own forward saved.
+    name : str
+        How the report calls it.
+    dtypes : sequence of str
+        The types it claims to support: float16, bfloat16, float32, float64.
+    also : sequence of str
+        What else it claims to support: see `EXTENSIONS`.
+    command : sequence of str, optional
+        A program and its arguments. It is given a folder as one argument more, reads the cases
+        there and writes its results beside them, as "Verify your kernel" describes.
+    seconds : float
+        How long one call may take before it counts as hanging, where that can be stopped.
+
+    Examples
+    --------
+    >>> from truenorm import textbook
+    >>> import truenorm.verify as tv
+    >>> tv.Subject(textbook.forward, textbook.backward, name="textbook", dtypes=["float64"])
+    Subject('textbook', float64)
+    """
+
+    forward: Callable[..., Any] | None = None
+    backward: Callable[..., Any] | None = None
+    name: str = "subject"
+    dtypes: Sequence[str] = ("float32",)
+    also: Sequence[str] = ()
+    command: Sequence[str] | None = None
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be judged, and say why."""
+        if (self.forward is None) == (self.command is None):
+            raise ValueError("a subject has either forward (with or without backward) or command")
+        if self.command is not None and (isinstance(self.command, str) or not self.command):
+            raise ValueError(
+                f"command is {self.command!r}; give a list such as ['./my_kernel'], "
+                "since no shell takes it apart"
+            )
+        for given, known, what in (
+            (self.dtypes, FORMATS, "dtypes"),
+            (self.also, EXTENSIONS, "also"),
+        ):
+            if isinstance(given, str) or not set(given) <= set(known):
+                raise ValueError(f"{what} is {given!r}; it is a list of {', '.join(known)}")
+        if self.command is not None and set(self.also) & NOT_IN_FILES:
+            raise ValueError(
+                f"also is {self.also!r}; the files of a command cannot hold "
+                f"{', '.join(sorted(NOT_IN_FILES))}"
+            )
+        if not self.dtypes:
+            raise ValueError("dtypes is empty: name at least one type")
+
+    def __repr__(self) -> str:
+        """Return its name and its types."""
+        return f"Subject({self.name!r}, {', '.join(self.dtypes)})"
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The results it has."""
+        if self.command is None and self.backward is None:
+            return ("y",)
+        return ("y", "dx", "dgamma", "dbeta")

@@ -1,0 +1,51 @@
+"""The floating-point types by name, with what rounding and measuring need to know of them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat
+
+__all__ = ["FORMATS", "Array", "Float64s", "dtype_of", "ulps_of", "unit_roundoff"]
+
+Array = NDArray[Any]
+Float64s = NDArray[np.float64]
+FORMATS: dict[str, FloatFormat] = {
+    each.name: each for each in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
+}
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Return the NumPy dtype of a type's name.
+
+    Examples
+    --------
+    >>> dtype_of("float16")
+    dtype('float16')
+    """
+    if name not in FORMATS:
+        raise ValueError(f"type {name!r} is unknown; known are {', '.join(FORMATS)}")
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError as missing:
+        raise ValueError(
+            "bfloat16 needs the package ml_dtypes: pip install 'truenorm[verify]'"
+        ) from missing
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
+
+
+def unit_roundoff(name: str) -> float:
+    """Return u, half the distance from 1 to the next larger number."""
+    return 2.0 ** -FORMATS[name].precision
+
+
+def ulps_of(values: Float64s, name: str) -> Float64s:
+    """Return the distance between neighbouring numbers of the type at each finite value."""
+    kind = FORMATS[name]
+    _, exponents = np.frexp(values)
+    places = np.where(values == 0, kind.quantum, exponents - kind.precision)
+    return np.ldexp(1.0, np.maximum(places, kind.quantum))

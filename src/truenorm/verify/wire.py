@@ -1,0 +1,77 @@
+"""How the judge and the process of a subject talk: a line of JSON, then raw arrays. No pickle."""
+
+import json
+from collections.abc import Mapping
+from math import prod
+from typing import IO, Any
+
+import numpy as np
+
+from truenorm.verify.types import FORMATS, Array, dtype_of
+
+__all__ = ["BrokenMessageError", "receive", "send"]
+
+LONGEST_LINE = 2**20
+OTHER_TYPES = (
+    *("bool", "complex64", "complex128", "longdouble"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+)
+"""What a subject may return by mistake, and the judge names."""
+
+
+class BrokenMessageError(Exception):
+    """What arrived is not a message."""
+
+
+def send(pipe: IO[bytes], message: Mapping[str, Any], arrays: Mapping[str, Array | None]) -> None:
+    """Write a message; its arrays follow as they lie in memory."""
+    described = {
+        name: None if array is None else [_name(array), list(array.shape)]
+        for name, array in arrays.items()
+    }
+    line = json.dumps({**message, "arrays": described}, allow_nan=False)
+    pipe.write(line.encode() + b"\n")
+    for array in arrays.values():
+        if array is not None:
+            pipe.write(np.ascontiguousarray(array).tobytes())
+    pipe.flush()
+
+
+def _name(array: Array) -> str:
+    name = array.dtype.name
+    if name not in FORMATS and name not in OTHER_TYPES:
+        raise TypeError(f"an array of {name}, which are no numbers")
+    return name
+
+
+def receive(pipe: IO[bytes], limit: int) -> tuple[dict[str, Any], dict[str, Array | None]] | None:
+    """Read a message, or None at the end; an array of more than `limit` bytes is refused."""
+    line = pipe.readline(LONGEST_LINE)
+    if not line:
+        return None
+    try:
+        message = json.loads(line)
+        described = message.pop("arrays")
+    except (ValueError, KeyError, AttributeError, TypeError) as unreadable:
+        raise BrokenMessageError("a line that is no message") from unreadable
+    arrays: dict[str, Array | None] = {}
+    for name, description in described.items():
+        if description is not None:
+            kind, shape = description
+            arrays[name] = _array(pipe, kind, shape, limit)
+        else:
+            arrays[name] = None
+    return message, arrays
+
+
+def _array(pipe: IO[bytes], kind: str, shape: list[int], limit: int) -> Array:
+    if kind not in FORMATS and kind not in OTHER_TYPES:
+        raise BrokenMessageError(f"an array of the unknown type {kind!r}")
+    dtype = dtype_of(kind) if kind in FORMATS else np.dtype(kind)
+    size = prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or size > limit:
+        raise BrokenMessageError(f"an array of shape {shape}, above {limit} bytes")
+    content = pipe.read(size)
+    if len(content) < size:
+        raise BrokenMessageError("an array that ends too early")
+    return np.frombuffer(content, dtype).reshape(shape).copy()

@@ -1,0 +1,93 @@
+"""``python -m truenorm.verify.worker FILE:NAME``: the process in which a subject runs.
+
+It says what the subject is, then answers each case with what came back. Its own pipes are moved
+away first: a subject that prints, or reads, does not talk to the judge.
+"""
+
+import os
+import sys
+import traceback
+from typing import IO, Any
+
+from truenorm.verify.command import CommandRunner
+from truenorm.verify.inputs import Case
+from truenorm.verify.loading import NoSubjectError, load
+from truenorm.verify.record import Call
+from truenorm.verify.running import InProcess, Runner
+from truenorm.verify.subject import Subject
+from truenorm.verify.types import Array
+from truenorm.verify.wire import receive, send
+
+__all__ = ["ARRAYS", "main"]
+
+ARRAYS = ("x", "gamma", "beta", "dy")
+
+
+def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """Return input and output of this process, and leave others in their place."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def _described(subject: Subject) -> dict[str, Any]:
+    return {
+        "name": subject.name,
+        "dtypes": list(subject.dtypes),
+        "also": list(subject.also),
+        "seconds": subject.seconds,
+        "callable": subject.forward is not None,
+        "outputs": list(subject.outputs),
+    }
+
+
+def _case(message: dict[str, Any], arrays: dict[str, Array | None]) -> Case:
+    x, dy = arrays["x"], arrays["dy"]
+    if x is None or dy is None:
+        raise ValueError("a case without x or dy")
+    return Case(
+        message["case"],
+        x.dtype.name,
+        x,
+        arrays["gamma"],
+        arrays["beta"],
+        dy,
+        float.fromhex(message["eps"]),
+        layout=message["layout"],
+    )
+
+
+def main(target: str) -> int:
+    """Answer until there are no more requests."""
+    requests, answers = _private_pipes()
+    try:
+        subject = load(target)
+    except NoSubjectError as none:
+        send(answers, {"cannot": str(none)}, {})
+        return 2
+    except Exception:  # the file is not ours: it may fail in any way
+        told = f"{target} could not be executed:\n{traceback.format_exc(limit=-3)}"
+        send(answers, {"cannot": told}, {})
+        return 2
+    send(answers, {"subject": _described(subject)}, {})
+    runner: Runner = InProcess(subject) if subject.command is None else CommandRunner(subject)
+    while (request := receive(requests, sys.maxsize)) is not None:
+        message, arrays = request
+        record = runner.run(_case(message, arrays), Call(*message["call"]))
+        answer = {
+            "damaged": list(record.damaged),
+            "failure": record.failure,
+            "seconds": record.seconds,
+        }
+        try:
+            send(answers, answer, record.results)
+        except TypeError as not_numbers:
+            send(answers, {**answer, "failure": f"returned {not_numbers}"}, {})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,205 @@
+"""The example in C, built and run: the naive kernel is caught, the careful one passes."""
+
+import importlib.util
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from truenorm.verify import oracle, suite
+from truenorm.verify.command import CommandRunner
+from truenorm.verify.inputs import Case
+from truenorm.verify.record import OUTPUTS, Call
+from truenorm.verify.subject import Subject
+from truenorm.verify.vectors import write_vectors
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "c"
+FLAGS = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O2"]
+COMPILER = shutil.which("cc")
+OFFSET = "float32-offset-1e7-4x67"
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the four programs as the Makefile does, with every warning an error."""
+    folder = tmp_path_factory.mktemp("built") / "c"
+    shutil.copytree(EXAMPLE, folder)
+    assert COMPILER is not None
+    for program in ("check", "answer"):
+        for suffix, define in (("", []), ("_stable", ["-DLAYER_NORM_STABLE"])):
+            sources = [f"{program}.c", f"layer_norm{suffix}.c"]
+            target = ["-o", f"{program}{suffix}"]
+            command = [COMPILER, *FLAGS, *define, *target, *sources, "-lm"]
+            subprocess.run(command, cwd=folder, check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small() -> list[Case]:
+    """Return the cases whose exact answers are cheap, some of each kind among them."""
+    cases = [case for case in suite.cases("float32") if case.x.size <= 600]
+    assert {case.kind for case in cases} == {case.kind for case in suite.cases("float32")}
+    assert OFFSET in {case.name for case in cases}
+    return cases
+
+
+@pytest.fixture(scope="module")
+def vectors(small: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vectors") / "float32"
+    write_vectors(folder, small)
+    return folder
+
+
+@pytest.fixture
+def copied(vectors: Path, tmp_path: Path) -> Path:
+    """Return a folder that may be damaged."""
+    folder = tmp_path / "copied"
+    shutil.copytree(vectors, folder)
+    return folder
+
+
+def run(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [program, *map(str, arguments)], capture_output=True, text=True, timeout=300
+    )
+
+
+def test_the_naive_kernel_is_caught(built: Path, vectors: Path, small: list[Case]) -> None:
+    done = run(built / "check", vectors)
+    assert done.returncode == 1, done.stderr
+    *failed, summary = done.stdout.splitlines()
+    names = [line.split()[1].rstrip(":") for line in failed]
+    assert OFFSET in names
+    assert set(names) < {case.name for case in small}
+    right = len(small) - len(names)
+    assert right > len(small) // 4  # it is right on ordinary input, so that it went unnoticed
+    assert summary == f"{right} of {len(small)} cases pass, 0 of other types skipped"
+
+
+def test_the_careful_kernel_passes(built: Path, vectors: Path, small: list[Case]) -> None:
+    done = run(built / "check_stable", vectors)
+    assert done.stdout == f"{len(small)} of {len(small)} cases pass, 0 of other types skipped\n"
+    assert done.returncode == 0
+
+
+@pytest.mark.slow
+def test_the_careful_kernel_passes_every_case(built: Path, tmp_path: Path) -> None:
+    cases = suite.cases("float32")
+    write_vectors(tmp_path / "all", cases)
+    done = run(built / "check_stable", tmp_path / "all")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_program_that_answers(built: Path) -> None:
+    """What the careful one writes is within the bounds."""
+    runner = CommandRunner(Subject(command=[str(built / "answer_stable")]))
+    for case in (suite.case(OFFSET), suite.case("float32-normal-4x3")):
+        record = runner.run(case, Call())
+        assert record.failure == ""
+        answer = oracle.expected(case)
+        for output in OUTPUTS:
+            found, expected = record.results[output], answer.values[output]
+            assert found is not None
+            assert expected is not None
+            error = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+            assert (error <= answer.allowed(output)).all()
+
+
+def test_the_program_that_answers_refuses_other_types(built: Path) -> None:
+    runner = CommandRunner(Subject(command=[str(built / "answer")]))
+    record = runner.run(suite.case("float64-normal-4x3"), Call())
+    assert record.failure == "exit code 2: float64-normal-4x3: cannot be answered"
+
+
+def test_the_subjects_are_beside_their_file(built: Path) -> None:
+    spec = importlib.util.spec_from_file_location("c_kernel", built / "c_kernel_check.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for subject in (module.subject, module.stable):
+        assert Path(subject.command[0]).is_file()
+
+
+def change(path: Path, k: int, number: float) -> None:
+    """Replace number k of a file of float32."""
+    numbers = np.fromfile(path, "<f4")
+    numbers[k] = number
+    numbers.tofile(path)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e30])
+def test_what_is_not_finite_is_compared(built: Path, copied: Path, number: float) -> None:
+    """A finite result is wrong where NaN or an infinity is expected, which `>` would not see."""
+    name = "float32-normal-4x3"
+    change(copied / f"{name}.expected", 5, number)
+    done = run(built / "check_stable", copied)
+    assert done.returncode == 1
+    assert f"FAIL {name}: y[1][2] is " in done.stdout
+
+
+def test_results_that_are_not_finite(built: Path, tmp_path: Path) -> None:
+    """NaN in x: NaN all over its row; infinity in beta: the same one in its column, no other."""
+    case = suite.case("float32-normal-4x3")
+    assert case.beta is not None
+    x, beta = case.x.copy(), case.beta.copy()
+    x[1, 1], beta[2] = np.nan, -np.inf
+    write_vectors(tmp_path / "special", [replace(case, x=x, beta=beta)])
+    expected = np.fromfile(tmp_path / "special" / f"{case.name}.expected", "<f4")
+    assert expected[2] == -np.inf
+    assert np.isnan(expected[3:5]).all()
+    assert run(built / "check_stable", tmp_path / "special").returncode == 0
+    change(tmp_path / "special" / f"{case.name}.expected", 2, np.inf)
+    assert (
+        "y[0][2] is -inf, expected inf" in run(built / "check_stable", tmp_path / "special").stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("manifest.txt", "truenorm-vectors 2\n"),
+        ("manifest.txt", "truenorm-vectors 1\n"),
+        ("manifest.txt", "truenorm-vectors 1\nfloat32-normal-4x3 float32 4\n"),
+        ("manifest.txt", "truenorm-vectors 1\nfloat32-normal-4x3 float32 4 0 0x1p-4\n"),
+        ("manifest.txt", "truenorm-vectors 1\nfloat32-normal-4x3 float32 -4 3 0x1p-4\n"),
+        ("manifest.txt", "truenorm-vectors 1\nno-such-case float32 4 3 0x1p-4\n"),
+        ("manifest.txt", f"truenorm-vectors 1\nfloat32-normal-4x3 float32 {10**18} 3 0x1p-4\n"),
+        ("manifest.txt", "truenorm-vectors 1\nfloat32-normal-4x3 float32 999999999 999999999 1\n"),
+        ("manifest.txt", "truenorm-vectors 1\n" + 5000 * "x" + " float32 4 3 0x1p-4\n"),
+        ("float32-normal-4x3.in", "short"),
+        ("float32-normal-4x3.expected", ""),
+        ("float32-normal-4x3.bound", "short"),
+    ],
+)
+def test_damaged_folders_are_refused(built: Path, copied: Path, file: str, text: str) -> None:
+    (copied / file).write_text(text)
+    assert run(built / "check", copied).returncode == 2
+
+
+def test_without_a_folder(built: Path, tmp_path: Path) -> None:
+    for program in ("check", "answer"):
+        assert run(built / program).returncode == 2
+        assert run(built / program, tmp_path).returncode == 2
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_the_makefile(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    shutil.copytree(EXAMPLE, folder)
+    for goal, suffix in (("naive", ""), ("stable", "_stable")):
+        subprocess.run(["make", goal], cwd=folder, check=True, capture_output=True, timeout=120)
+        assert all((folder / f"{program}{suffix}").is_file() for program in ("check", "answer"))
+    subprocess.run(["make", "clean"], cwd=folder, check=True, capture_output=True, timeout=120)
+    assert {path.name for path in folder.iterdir()} == {path.name for path in EXAMPLE.iterdir()}
+
+
+def test_lines_are_short() -> None:
+    for path in EXAMPLE.iterdir():
+        if path.suffix in (".c", ".h", ".md"):
+            assert max(map(len, path.read_text().splitlines())) <= 99, path.name

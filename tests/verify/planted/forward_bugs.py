@@ -1,0 +1,158 @@
+"""Planted bugs of the forward pass: mean, variance, eps, and how y is put together."""
+
+from typing import Any
+
+import numpy as np
+
+from truenorm.verify.types import Array, Float64s
+from verify.planted.base import Kernel, Saved
+from verify.planted.entry import plant
+from verify.planted.wide import WideKernel
+
+
+class OnePassVariance(Kernel):
+    """E[x^2] - E[x]^2 in float32 cancels where the mean is large."""
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:  # noqa: ARG002
+        x = rows.astype(np.float32)
+        squares, mean = (x * x).mean(-1, keepdims=True), x.mean(-1, keepdims=True)
+        variance: Float64s = np.maximum(squares - mean * mean, 0).astype(np.float64)
+        return variance
+
+
+class SampleVariance(Kernel):
+    """The variance is divided by D-1."""
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        size = rows.shape[1]
+        variance: Float64s = super().variance(rows, centred) * (size / max(size - 1, 1))
+        return variance
+
+
+class EpsOutsideTheRoot(Kernel):
+    """Eps is added to the standard deviation."""
+
+    def rstd(self, variance: Float64s, eps: Any) -> Float64s:
+        return np.asarray(1 / (np.sqrt(variance) + eps))
+
+
+class EpsInHalf(Kernel):
+    """Eps is rounded to float16, where 1e-5 is inexact and 1e-12 is zero."""
+
+    def rstd(self, variance: Float64s, eps: Any) -> Float64s:
+        return super().rstd(variance, float(np.float16(eps)))
+
+
+class EpsIgnored(Kernel):
+    """Eps is 1e-5, whatever is asked for."""
+
+    def rstd(self, variance: Float64s, eps: Any) -> Float64s:  # noqa: ARG002
+        return super().rstd(variance, 1e-5)
+
+
+class BiasedMean(Kernel):
+    """The last element of a row is missing in its sum."""
+
+    def mean(self, rows: Float64s) -> tuple[Float64s, Float64s]:
+        mean = self.total(rows[:, :-1], -1)[:, np.newaxis] / rows.shape[1]
+        return mean, np.zeros_like(mean)
+
+
+class MeanInFloat32(Kernel):
+    """The mean is one float32 number, not a pair."""
+
+    def mean(self, rows: Float64s) -> tuple[Float64s, Float64s]:
+        mean = self.mean_of(rows).astype(np.float32).astype(np.float64)
+        return mean, np.zeros_like(mean)
+
+
+class PaddingCounted(Kernel):
+    """Rows are padded with zeros to lanes of 16, and the padding is centred and squared too."""
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        padding = -rows.shape[1] % 16
+        extra = padding * self.mean_of(rows) ** 2 / rows.shape[1]
+        variance: Float64s = super().variance(rows, centred) + extra
+        return variance
+
+
+class LastBlockDropped(Kernel):
+    """The variance of a row longer than a block misses its last, partial block."""
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        size = rows.shape[1]
+        whole = size if size < self.block else size - size % self.block
+        variance: Float64s = self.mean_of(centred[:, :whole] ** 2) * (whole / size)
+        return variance
+
+
+class SquaresOverflow(Kernel):
+    """The squares of the centred values are summed in float32, without scaling."""
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:  # noqa: ARG002
+        c = centred.astype(np.float32)
+        variance: Float64s = (c * c).mean(-1, keepdims=True).astype(np.float64)
+        return variance
+
+
+class NegativeVariance(Kernel):
+    """Rounding leaves the variance of a constant row just below zero, so its root is NaN."""
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        mean = self.mean_of(rows)
+        constant = (np.ptp(rows, axis=1, keepdims=True) == 0) & (np.abs(mean) > 100)
+        return np.where(constant, -(2.0**-24) * mean**2, super().variance(rows, centred))
+
+
+class FoldedAffine(Kernel):
+    """y is x*scale + bias in float32: two large numbers that cancel."""
+
+    def output(self, saved: Saved) -> Float64s:
+        gamma, beta = self.gamma(saved), self.beta(saved)
+        scale = (gamma * saved.rstd).astype(np.float32)
+        bias = (beta - (saved.mean + saved.rest) * scale).astype(np.float32)
+        return (self.rows_of(saved.x).astype(np.float32) * scale + bias).astype(np.float64)
+
+
+class WrongGammaByDefault(Kernel):
+    """Where gamma is None, 0 stands for it, as if it were centred at zero."""
+
+    def gamma(self, saved: Saved) -> Float64s:
+        return np.zeros(saved.x.shape[-1]) if saved.gamma is None else super().gamma(saved)
+
+
+class WrongBetaByDefault(Kernel):
+    """Where beta is None, 1 stands for it."""
+
+    def beta(self, saved: Saved) -> Float64s:
+        return np.ones(saved.x.shape[-1]) if saved.beta is None else super().beta(saved)
+
+
+class ComputedInFloat32(WideKernel):
+    """Float64 input is rounded to float32 on the way in."""
+
+    def rows_of(self, array: Array) -> Float64s:
+        return super().rows_of(array.astype(np.float32))
+
+
+FORWARD = [
+    plant(OnePassVariance(), "one-pass variance", y="unstable"),
+    plant(SampleVariance(), "variance divided by D-1", y="wrong"),
+    plant(EpsOutsideTheRoot(), "eps added outside the root", y="wrong"),
+    plant(EpsInHalf(), "eps cast to half"),
+    plant(EpsIgnored(), "a constant eps"),
+    plant(BiasedMean(), "biased mean by one element", y="wrong"),
+    plant(MeanInFloat32(), "float32 mean only", y="conditional"),
+    plant(PaddingCounted(), "padding lanes counted in the variance", y="wrong"),
+    plant(LastBlockDropped(64), "last partial block of 64 dropped", y="wrong"),
+    plant(LastBlockDropped(1024), "last partial block of 1024 dropped", y="wrong"),
+    plant(SquaresOverflow(), "overflow of squares", y="unstable"),
+    plant(NegativeVariance(), "negative variance of a constant row", y="unstable"),
+    plant(FoldedAffine(), "folded scale and bias", y="conditional"),
+    plant(WrongGammaByDefault(), "wrong without gamma", also=["no-gamma"], y="wrong"),
+    plant(WrongBetaByDefault(), "wrong without beta", also=["no-beta"], y="wrong"),
+    plant(ComputedInFloat32(), "float64 computed in float32", dtypes=["float64"], y="wrong"),
+]

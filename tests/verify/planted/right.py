@@ -1,0 +1,74 @@
+"""Right subjects, of which the judge must find nothing to say."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import truenorm as tn
+from truenorm import textbook
+from truenorm.verify.inputs import EXTENSIONS
+from truenorm.verify.subject import Subject
+from truenorm.verify.types import FORMATS, Array
+from verify.planted import exact_subject
+from verify.planted.base import Kernel
+from verify.planted.wide import WideKernel
+
+NARROW = ["float16", "bfloat16", "float32"]
+EVERYTHING = list(EXTENSIONS)
+PARAMETERS_GIVEN = [each for each in EXTENSIONS if each not in ("no-gamma", "no-beta")]
+
+
+def _of_truenorm(rounding: str) -> Callable[..., tuple[Array, Any]]:
+    def forward(
+        x: Array, gamma: Array | None, beta: Array | None, eps: float
+    ) -> tuple[Array, Any]:
+        return tn.layer_norm_forward(x, gamma, beta, eps=eps, rounding=rounding)
+
+    return forward
+
+
+def _textbook_forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Any]:
+    with np.errstate(all="ignore"):
+        x64, gamma64, beta64 = (each.astype(np.float64) for each in (x, gamma, beta))
+        y, saved = textbook.forward(x64, gamma64, beta64, eps)
+        return y.astype(x.dtype), (saved, gamma.dtype, beta.dtype)
+
+
+def _textbook_backward(dy: Array, kept: Any) -> tuple[Array, Array, Array]:
+    saved, of_gamma, of_beta = kept
+    with np.errstate(all="ignore"):
+        dx, dgamma, dbeta = textbook.backward(dy.astype(np.float64), saved)
+        return dx.astype(dy.dtype), dgamma.astype(of_gamma), dbeta.astype(of_beta)
+
+
+_SUBJECTS = [
+    Subject(Kernel().forward, Kernel().backward, name="the base", dtypes=NARROW, also=EVERYTHING),
+    Subject(
+        WideKernel().forward,
+        WideKernel().backward,
+        name="the base for float64",
+        dtypes=["float64"],
+        also=EVERYTHING,
+    ),
+    *(
+        Subject(
+            _of_truenorm(rounding),
+            tn.layer_norm_backward,
+            name=f"truenorm, {rounding}",
+            dtypes=list(FORMATS),
+            also=EVERYTHING,
+        )
+        for rounding in ("correct", "fast")
+    ),
+    Subject(
+        _textbook_forward,
+        _textbook_backward,
+        name="textbook in float64, then cast",
+        dtypes=NARROW,
+        also=PARAMETERS_GIVEN,
+    ),
+    Subject(exact_subject.forward, exact_subject.backward, name="exact", dtypes=["float32"]),
+]
+
+RIGHT: dict[str, Subject] = {subject.name: subject for subject in _SUBJECTS}

@@ -1,0 +1,147 @@
+"""The judge as it is called from Python: subjects, cases, verify and check."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm import textbook
+from truenorm.verify.grading import grade
+from truenorm.verify.judge import collect
+from truenorm.verify.record import Call, Record
+from truenorm.verify.running import InProcess, calls_of, execute
+from truenorm.verify.types import FORMATS, Array
+
+
+def in_float64(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    wide = [each.astype(np.float64) for each in (x, gamma, beta)]
+    return textbook.forward(wide[0], wide[1], wide[2], eps)[0].astype(x.dtype)
+
+
+RIGHT = tv.Subject(in_float64, name="in float64")
+
+
+@pytest.mark.parametrize("level", ["quick", "full"])
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_names_are_unique_and_lead_back_to_the_case(dtype: str, level: str) -> None:
+    also = list(tv.EXTENSIONS)
+    found = tv.cases(dtype, level, also)
+    assert max(Counter(map(str, found)).values()) == 1
+    assert {need for each in found for need in each.needs} <= set(also)
+    assert all(not each.needs for each in tv.cases(dtype, level))
+    for each in found[:: len(found) // 7]:
+        again = tv.case(each.name)
+        assert again.x.tobytes() == each.x.tobytes()
+        assert again.eps == each.eps
+    assert all(
+        each.kind in ("ordinary", "sweep", "hard", "special", "subnormal") for each in found
+    )
+    assert all(each.why for each in found)
+
+
+def test_the_default_scope_has_an_eps_that_float32_has() -> None:
+    for dtype in FORMATS:
+        for each in tv.cases(dtype, "full"):
+            assert each.eps == float(np.float32(each.eps)) > 0
+            assert each.gamma is not None
+            assert each.beta is not None
+
+
+def test_ordinary_input_hides_nothing() -> None:
+    """Neither gamma nor dy is constant, and no width is a power of two alone."""
+    ordinary = [each for each in tv.cases("float32") if each.kind == "ordinary"]
+    assert {2, 3, 67, 1025} < {each.x.shape[1] for each in ordinary}
+    assert max(len(each.x) for each in ordinary) > 65_536
+    for each in ordinary:
+        assert each.gamma is not None
+        assert np.ptp(each.gamma) > 0
+        assert np.ptp(each.dy) > 0
+        assert abs(float(each.dy.mean())) > 0.05
+
+
+def test_a_sweep_reaches_the_limit_of_the_type() -> None:
+    for dtype, top in {"float16": 1e3, "bfloat16": 1e2, "float32": 1e7, "float64": 1e15}.items():
+        offsets = [abs(float(c.x.mean())) for c in tv.cases(dtype) if c.kind == "sweep"]
+        assert max(offsets) > 0.9 * top
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tv.cases("float8"), "dtype is 'float8'; it is one of float16"),
+        (lambda: tv.cases("float32", "thorough"), "level is 'thorough'; it is one of quick, full"),
+        (lambda: tv.cases("float32", also=["axes"]), "also has \\['axes'\\]; known are no-gamma"),
+        (lambda: tv.case("float32-nothing"), "there is no case 'float32-nothing'"),
+        (lambda: tv.Subject(), "either forward .* or command"),
+        (lambda: tv.Subject(print, command=["x"]), "either forward .* or command"),
+        (lambda: tv.Subject(command="./kernel"), "command is './kernel'; give a list"),
+        (lambda: tv.Subject(print, dtypes="float32"), "dtypes is 'float32'; it is a list of"),
+        (lambda: tv.Subject(print, dtypes=["float8"]), "dtypes is \\['float8'\\]"),
+        (lambda: tv.Subject(print, dtypes=[]), "dtypes is empty"),
+        (lambda: tv.Subject(print, also=["rank"]), "also is \\['rank'\\]; it is a list of"),
+        (lambda: tv.Subject(command=["x"], also=["ranks"]), "files of a command cannot hold"),
+        (lambda: tv.verify(RIGHT, require="good"), "require is 'good'; it is one of wrong"),
+    ],
+)
+def test_a_mistake_in_asking_is_explained(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
+
+
+def test_a_subject_without_backward_is_judged_by_y() -> None:
+    report = tv.verify(RIGHT)
+    assert report.passed
+    assert [each.output for each in report.grades] == ["y"]
+    assert report.verdicts["own state"] == "not judged"
+    assert report.verdicts["batch-invariant"] == "pass"
+
+
+@pytest.mark.parametrize("case", tv.cases("float32")[:3], ids=str)
+def test_check_is_a_test(case: tv.Case) -> None:
+    tv.check(RIGHT, case)
+
+
+def test_check_says_what_and_why() -> None:
+    wrong = tv.Subject(lambda x, *_: 0 * x, name="zeros")
+    with pytest.raises(AssertionError, match=r"float32-normal-4x5 \(ordinary input, D = 5\): y\["):
+        tv.check(wrong, tv.case("float32-normal-4x5"))
+    fast = tv.case("float32-one-ulp-off")
+    tv.check(RIGHT, fast)
+    with pytest.raises(AssertionError, match="y is off by"):
+        tv.check(RIGHT, fast, require="correct")
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int, str]] = []
+    tv.verify(RIGHT, progress=lambda *step: told.append(step))
+    assert told[0][0] == 0
+    assert told[-1] == (told[0][1], told[0][1], "grading")
+
+
+def test_a_wrong_pair_is_a_finding() -> None:
+    for forward, backward, said in (
+        (in_float64, lambda dy, _: dy, "forward returned ndarray, not the pair"),
+        (lambda *a: (a[0], 0), lambda dy, _: (dy,), "backward returned 1 results"),
+    ):
+        subject = tv.Subject(forward, backward)
+        record = execute(subject, tv.case("float32-normal-4x5"), Call())
+        assert said in record.failure
+
+
+def test_every_way_of_calling_is_used() -> None:
+    kinds = {call.kind for each in tv.cases("float32") for call in calls_of(each)}
+    assert kinds == {"plain", "again", "interleaved", "rows"}
+
+
+def test_grading_needs_nothing_but_records() -> None:
+    """In any order; and with no records at all, nothing is said to pass."""
+    suite = tv.cases("float32")[:4]
+    records = collect(InProcess(RIGHT), suite)
+    forwards = grade("one", suite, records, outputs=["y"])
+    backwards = grade("one", suite, records[::-1], outputs=["y"])
+    assert forwards.grades == backwards.grades
+    none: list[Record] = []
+    empty = grade("none", suite, none, outputs=["y"])
+    assert not empty.passed
+    assert set(empty.verdicts.values()) == {"not judged"}

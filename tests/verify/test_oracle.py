@@ -1,0 +1,85 @@
+"""The answers of the judge, against ball arithmetic and rationals that share nothing with it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from promise.formats import bits
+from promise.oracle import correct_backward, correct_forward
+from truenorm.verify.inputs import Case
+from truenorm.verify.oracle import expected
+from truenorm.verify.record import OUTPUTS
+from truenorm.verify.suite import cases
+from truenorm.verify.types import FORMATS, Array
+
+SMALL = 600  # elements of x: beyond, ball arithmetic takes its time
+
+
+def _small_cases() -> list[Case]:
+    also = ("no-gamma", "no-beta", "zero-eps", "tiny-eps", "float32-parameters")
+    return [each for kind in FORMATS for each in cases(kind, "quick", also) if each.x.size < SMALL]
+
+
+def _right(case: Case) -> dict[str, Array | None]:
+    y = correct_forward(case.x, case.gamma, case.beta, case.eps)
+    gradients = correct_backward(case.dy, case.x, case.gamma, case.beta, case.eps)
+    return dict(zip(OUTPUTS, (y, *gradients), strict=True))
+
+
+@pytest.mark.parametrize("case", _small_cases(), ids=str)
+def test_every_answer_is_rounded_correctly(case: Case) -> None:
+    found = expected(case)
+    for output, right in _right(case).items():
+        value = found.values[output]
+        if right is None or value is None:
+            assert value is None
+            assert right is None
+        else:
+            same = (bits(value) == bits(right)) | (np.isnan(value) & np.isnan(right))
+            assert same.all(), output
+            assert (np.abs(found.rests[output]) <= 0.5).all()
+
+
+def _case(x: list[list[float]], **changes: object) -> Case:
+    rows = np.array(x, np.float32)
+    size = rows.shape[1]
+    plain = Case(
+        "made here", "float32", rows, np.ones(size, np.float32), np.zeros(size, np.float32),
+        np.ones_like(rows), 8.0,
+    )  # fmt: skip
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def test_what_the_rounding_left_over_is_exact() -> None:
+    # xhat = 1/3, gamma = 3 and beta = 2^-24: the tie of docs/error-analysis.md
+    gamma, beta = np.full(2, 3, np.float32), np.full(2, 2.0**-24, np.float32)
+    found = expected(_case([[1, -1]], gamma=gamma, beta=beta))
+    assert found.wide["y"][0, 0] == 1.0
+    assert found.rests["y"][0, 0] == 0.5
+    # 1/3 = 0x1.555554p-2 and 2/3 of an ulp below the next number
+    found = expected(_case([[1, -1]]))
+    assert found.wide["y"][0, 0] + found.rests["y"][0, 0] * 2.0**-25 == pytest.approx(1 / 3, 1e-15)
+
+
+def test_repeated_rows_are_the_rows_repeated() -> None:
+    base = cases("float32")[3]
+    many = replace(base, x=np.tile(base.x, (5, 1)), dy=np.tile(base.dy, (5, 1)))
+    once, plain = expected(replace(many, repeats=5)), expected(many)
+    for output in OUTPUTS:
+        assert (once.wide[output] == plain.wide[output]).all()
+        assert (once.rests[output] == plain.rests[output]).all()
+        assert once.allowed(output) == pytest.approx(plain.allowed(output), 1e-12)
+
+
+def test_no_rows_give_zeros() -> None:
+    case = _case([[1, 2, 3]])
+    found = expected(replace(case, x=case.x[:0], dy=case.dy[:0]))
+    assert found.wide["y"].shape == (0, 3)
+    assert (found.wide["dgamma"] == 0).all()
+    assert (found.allowed("dbeta") > 0).all()
+
+
+def test_an_answer_is_computed_once() -> None:
+    case = cases("float32")[0]
+    assert expected(case) is expected(cases("float32")[0])

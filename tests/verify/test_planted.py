@@ -1,0 +1,184 @@
+"""Every planted bug is caught, nothing right is blamed, and no guard of the judge is dead."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from truenorm.verify.guards import GUARDS
+from truenorm.verify.process import verify_target
+from verify.planted.registry import FATAL, PLANTED, RIGHT, TARGETS
+from verify.recorded import graded
+
+ONLY_BY = {
+    "raised": "an error at D = 1",
+    "shape": "dgamma without the sum over one batch axis",
+    "type": "float64 returned for float32",
+    "ordinary": "last partial block of 1024 dropped",
+    "finite": "negative variance of a constant row",
+    "growth": "float32 mean only",
+    "special": "NaN swallowed",
+    "subnormal": "subnormal inputs flushed",
+    "repeat": "dgamma depending on threads",
+    "batch": "a row depending on its batch",
+    "inputs": "in-place damage to x",
+    "stale": "gradients of a stale forward pass",
+}
+"""For each guard, a bug that no other guard sees."""
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_caught_and_its_case_named(name: str) -> None:
+    bug, report = PLANTED[name], graded(name)
+    assert not report.passed
+    assert report.findings
+    for finding in report.findings:
+        assert finding.symptom
+        assert finding.case.startswith(tuple(bug.subject.dtypes))
+    grades = {each.output: each.grade for each in report.grades}
+    for output, grade in bug.grades.items():
+        assert grades[output] == grade, (output, grades)
+    if bug.verdict:
+        assert report.verdicts[bug.verdict] == "fail"
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_nothing_is_found_in_what_is_right(name: str) -> None:
+    report = graded(name)
+    assert report.passed, report.findings
+    assert not report.findings
+    assert set(report.verdicts.values()) == {"pass"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RIGHT)
+def test_nothing_is_found_in_what_is_right_at_the_full_level(name: str) -> None:
+    report = graded(name, "full")
+    assert not report.findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_caught_at_the_full_level(name: str) -> None:
+    assert graded(name, "full").findings
+
+
+def test_truenorm_is_correct_and_its_fast_mode_stable() -> None:
+    assert {each.grade for each in graded("truenorm, correct").grades} == {"correct"}
+    assert {each.grade for each in graded("exact").grades} == {"correct"}
+    fast = {each.grade for each in graded("truenorm, fast").grades}
+    assert fast <= {"stable", "faithful", "correct"}
+
+
+def test_each_guard_is_looked_at() -> None:
+    assert list(ONLY_BY) == list(GUARDS)
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_without_a_guard_a_bug_slips_through(guard: str) -> None:
+    name = ONLY_BY[guard]
+    assert {finding.guard for finding in graded(name).findings} == {guard}
+    assert graded(name, without=guard).passed
+
+
+@pytest.mark.parametrize(("name", "low", "high"), [
+    ("one-pass variance", 1.7, 2.3),
+    ("float32 mean only", 0.7, 1.3),
+])  # fmt: skip
+def test_the_slope_tells_the_algorithm(name: str, low: float, high: float) -> None:
+    slope = graded(name).grades[0].slope
+    assert slope is not None
+    assert low < slope < high
+
+
+def test_what_is_stable_is_not_enough_where_more_is_required() -> None:
+    report = graded("truenorm, fast", require="correct")
+    assert not report.passed
+    assert {finding.guard for finding in report.findings} == {"rounding"}
+    assert graded("truenorm, correct", require="correct").passed
+
+
+@pytest.mark.parametrize("name", FATAL)
+def test_a_crash_or_a_hang_is_a_finding(name: str) -> None:
+    report = verify_target(TARGETS[name])
+    assert not report.passed
+    assert report.verdicts["runs"] == "fail"
+    symptoms = " ".join(finding.symptom for finding in report.findings)
+    expected = {"aborts": "crashed: SIGABRT", "leaves": "ended with exit code 0"}
+    assert expected.get(name.split()[0], "no answer within 3 s") in symptoms
+
+
+MISTAKES = """
+import numpy as np
+from truenorm import textbook
+import truenorm.verify as tv
+
+latest = []
+
+def forward(x, gamma, beta, eps):
+    y, saved = textbook.forward(x.astype(float), gamma.astype(float), beta.astype(float), eps)
+    latest[:] = [saved]
+    return y.astype(x.dtype), saved
+
+def right(dy, saved):
+    return [each.astype(dy.dtype) for each in textbook.backward(dy.astype(float), saved)]
+
+def stale(dy, saved):
+    return right(dy, latest[0])
+
+def unsteady(dy, saved):
+    dx, dgamma, dbeta = right(dy, saved)
+    return dx, dgamma + np.float32(np.random.default_rng().normal() * 1e-6), dbeta
+
+def batched(x, gamma, beta, eps):
+    y, saved = forward(x, gamma, beta, eps)
+    return y * np.float32(1 + 2.0**-23 * (len(x) > 256)), saved
+
+def one_pass(x, gamma, beta, eps):
+    mean = x.mean(-1, keepdims=True)
+    var = (x * x).mean(-1, keepdims=True) - mean * mean
+    return gamma * (x - mean) / np.sqrt(var + np.float32(eps)) + beta
+
+def swallowed(x, gamma, beta, eps):
+    return np.nan_to_num(forward(x, gamma, beta, eps)[0])
+
+def damaging(x, gamma, beta, eps):
+    y = forward(x, gamma, beta, eps)
+    x[:] = 0
+    return y
+
+def wide(x, gamma, beta, eps):
+    return forward(x, gamma, beta, eps)[0].astype(float)
+
+def refusing(x, gamma, beta, eps):
+    if x.shape[1] == 1:
+        raise ValueError("D = 1 is beneath me")
+    return forward(x, gamma, beta, eps)[0]
+
+subjects = {
+    "stale": tv.Subject(forward, stale), "repeat": tv.Subject(forward, unsteady),
+    "batch": tv.Subject(batched, right), "growth": tv.Subject(one_pass),
+    "special": tv.Subject(swallowed), "inputs": tv.Subject(damaging, right),
+    "type": tv.Subject(wide), "raised": tv.Subject(refusing),
+}
+globals().update(subjects)
+"""
+
+
+@pytest.mark.parametrize(
+    "guard", ["stale", "repeat", "batch", "growth", "special", "inputs", "type", "raised"]
+)
+def test_a_reproducer_reproduces(guard: str, tmp_path: Path) -> None:
+    """In a process of its own, in ten lines, and it says what it saw."""
+    (tmp_path / "mistakes.py").write_text(MISTAKES, encoding="utf-8")
+    report = verify_target(f"{tmp_path / 'mistakes.py'}:{guard}")
+    finding = next(each for each in report.findings if each.guard == guard)
+    assert len(finding.reproducer.splitlines()) <= 11
+    script = tmp_path / "again.py"
+    script.write_text(finding.reproducer, encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", script], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert ("beneath me" if guard == "raised" else "AssertionError") in run.stderr

@@ -1,0 +1,171 @@
+"""A subject in a process of its own, and what it may do there."""
+
+import io
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from truenorm.verify.loading import NoSubjectError, load, split_target
+from truenorm.verify.process import CannotRunError, SubjectProcess, verify_target
+from truenorm.verify.record import Call
+from truenorm.verify.running import GaveUpError
+from truenorm.verify.suite import case
+from truenorm.verify.wire import BrokenMessageError, receive, send
+
+CASE = case("float32-normal-4x5")
+HEAD = "import os, sys, time, subprocess\nimport numpy as np\nimport truenorm.verify as tv\n"
+
+
+def _file(folder: Path, body: str) -> str:
+    path = folder / "given.py"
+    path.write_text(HEAD + body, encoding="utf-8")
+    return str(path)
+
+
+def _forward(folder: Path, line: str, **options: object) -> str:
+    said = "".join(f", {key}={value!r}" for key, value in options.items())
+    return _file(
+        folder,
+        f"def forward(x, gamma, beta, eps):\n    {line}\n    return x\n"
+        f"subject = tv.Subject(forward{said})\n",
+    )
+
+
+def test_results_come_back_as_they_are(tmp_path: Path) -> None:
+    target = _forward(tmp_path, "x = 2 * x")
+    with SubjectProcess(target) as process:
+        record = process.run(CASE, Call())
+        part = process.run(CASE, Call("rows", 1, 3))
+    y = record.results["y"]
+    assert y is not None
+    assert (y == 2 * CASE.x).all()
+    assert y.dtype == np.float32
+    assert (np.asarray(part.results["y"]) == 2 * CASE.x[1:3]).all()
+    assert not record.failure
+
+
+def test_a_subject_may_print_and_read(tmp_path: Path) -> None:
+    line = "print('noise' * 100_000); os.write(1, b'noise'); assert sys.stdin.read() == ''"
+    with SubjectProcess(_forward(tmp_path, line)) as process:
+        assert not process.run(CASE, Call()).failure
+
+
+@pytest.mark.parametrize(
+    ("line", "failure"),
+    [
+        ("raise ValueError('no')", "raised ValueError: no"),
+        ("os.kill(os.getpid(), 11)", "crashed: SIGSEGV"),
+        ("os._exit(0)", "ended with exit code 0"),
+        ("sys.exit(3)", "ended with exit code 3"),
+        ("time.sleep(60)", "gave no answer within 0.5 s"),
+        ("return np.array(['a'])", "returned an array of str"),
+        ("return np.zeros(10**7)", "above"),
+    ],
+)
+def test_whatever_happens_is_told(tmp_path: Path, line: str, failure: str) -> None:
+    target = _forward(tmp_path, f"if x[0, 0] == 0: {line}", seconds=0.5)
+    zero = replace(CASE, x=np.zeros_like(CASE.x))
+    with SubjectProcess(target) as process:
+        assert failure in process.run(zero, Call()).failure
+        assert not process.run(CASE, Call()).failure  # and it goes on
+
+
+def test_after_three_deaths_it_gives_up(tmp_path: Path) -> None:
+    with SubjectProcess(_forward(tmp_path, "os._exit(1)")) as process:
+        for _ in range(3):
+            assert process.run(CASE, Call()).failure == "ended with exit code 1"
+        with pytest.raises(GaveUpError):
+            process.run(CASE, Call())
+
+
+def test_a_hang_takes_its_children_along(tmp_path: Path) -> None:
+    line = "open('child', 'w').write(str(subprocess.Popen(['sleep', '60']).pid)); time.sleep(60)"
+    target = _forward(tmp_path, line.replace("'child'", repr(str(tmp_path / "child"))), seconds=1)
+    with SubjectProcess(target) as process:
+        assert "no answer" in process.run(CASE, Call()).failure
+    pid = int((tmp_path / "child").read_text())
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and _alive(pid):
+        time.sleep(0.05)
+    assert not _alive(pid)
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("x = undefined\n", "name 'undefined' is not defined"),
+        ("other = tv.Subject(print)\n", "it has other"),
+        ("", "it defines none"),
+        ("os._exit(7)\n", "ended with exit code 7"),
+    ],
+)
+def test_what_cannot_run_is_said(tmp_path: Path, body: str, message: str) -> None:
+    with pytest.raises(CannotRunError, match=message):
+        verify_target(_file(tmp_path, body))
+
+
+def test_a_type_that_is_not_claimed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CannotRunError, match="claims float32, not float16"):
+        verify_target(_forward(tmp_path, "pass"), dtypes=["float16"])
+
+
+def test_loading(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_given.py").write_text("value = 5\n", encoding="utf-8")
+    body = "from neighbour_of_given import value\nmine = tv.Subject(print, name=str(value))\n"
+    assert load(f"{_file(tmp_path, body)}:mine").name == "5"
+    with pytest.raises(NoSubjectError, match=r"there is no file .*nothing\.py"):
+        load("nothing.py")
+    assert split_target(r"C:\folder\file.py")[1] == "subject"
+    assert split_target("file.py:mine") == (Path("file.py"), "mine")
+
+
+def test_the_wire_carries_arrays_and_no_objects() -> None:
+    pipe = io.BytesIO()
+    arrays = {"a": np.arange(6, dtype=np.float16).reshape(2, 3)[:, ::2], "b": None}
+    send(pipe, {"text": "<ü\n>"}, arrays)
+    pipe.seek(0)
+    received = receive(pipe, 100)
+    assert received is not None
+    message, found = received
+    assert message == {"text": "<ü\n>"}
+    assert found["b"] is None
+    assert (np.asarray(found["a"]) == arrays["a"]).all()
+    assert receive(pipe, 100) is None
+    with pytest.raises(TypeError, match="no numbers"):
+        send(pipe, {}, {"a": np.array([object()])})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"noise\n",
+        b"[]\n",
+        b'{"arrays": {"a": ["object", [1]]}}\n12345678',
+        b'{"arrays": {"a": ["float32", [-1]]}}\n',
+        b'{"arrays": {"a": ["float64", [1000000000000]]}}\n',
+        b'{"arrays": {"a": ["float64", [2]]}}\n12345678',
+    ],
+)
+def test_a_broken_message_is_refused_before_anything_is_allocated(line: bytes) -> None:
+    with pytest.raises(BrokenMessageError):
+        receive(io.BytesIO(line), 1000)
+
+
+def test_the_process_has_a_session_of_its_own(tmp_path: Path) -> None:
+    """Else Ctrl-C would end the subject first, and that would be a finding."""
+    line = f"assert os.getpgid(0) != {os.getpgid(0)}"
+    with SubjectProcess(_forward(tmp_path, line)) as process:
+        assert not process.run(CASE, Call()).failure
