@@ -1,6 +1,7 @@
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import nox
 
@@ -10,6 +11,7 @@ nox.options.error_on_external_run = True
 
 GROUPS = nox.project.load_toml("pyproject.toml")
 OLDEST_NUMPY = "numpy==2.0.*"
+BUGGY = str(Path("examples/verify/numpy_check.py").resolve())
 
 
 def install_group(session: nox.Session, group: str) -> None:
@@ -78,6 +80,7 @@ def perf(session: nox.Session) -> None:
         # The last section of the engine's, which is this command, would be the same again.
         ["benchmarks.family_cost", "--backend", "fused"],
         ["benchmarks.memory"],
+        ["benchmarks.cost_model"],
     ]
     for command in commands:
         session.run("python", "-m", *command, *session.posargs)
@@ -99,18 +102,49 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """Build wheel and sdist, then use the wheel as a newcomer would: bare, and with Numba."""
+    """Build wheel and sdist, then use the wheel as a newcomer would: bare, and with each extra."""
     install_group(session, "package")
+    wheel = built_wheel(session)
+    bare = fresh_environment(session, "bare", wheel)
+    follow_readme(session, bare)
+    # Without its extra, the command says what to install.
+    run_in(session, bare, "truenorm", "--help", success_codes=[2])
+    # Asked for by name: without Numba this fails, where an automatic choice would go unnoticed.
+    fast = fresh_environment(session, "fast", f"{wheel}[fast]")
+    follow_readme(session, fast, TRUENORM_BACKEND="fused")
+    judge = fresh_environment(session, "verify", f"{wheel}[verify]")
+    run_in(session, judge, "truenorm", "verify", BUGGY, success_codes=[1])
+
+
+@nox.session
+def newcomer(session: nox.Session) -> None:
+    """From nothing: the wheel with all extras, the README, and every command once."""
+    install_group(session, "package")
+    fresh = fresh_environment(session, "newcomer", f"{built_wheel(session)}[fast,verify]")
+    follow_readme(session, fresh)
+    folder = Path(session.create_tmp()).resolve() / "vectors"
+    shutil.rmtree(folder, ignore_errors=True)
+    run_in(session, fresh, "truenorm", "verify", BUGGY, success_codes=[1])
+    run_in(session, fresh, "truenorm", "verify", f"{BUGGY}:mended")
+    for command in (
+        ["vectors", str(folder), "--dtype", "float32"],
+        ["cost", "8", "1024", "4096"],
+        ["demo"],
+        ["bench", "2x128x64", "2x128x1024"],
+        ["doctor", "--full"],
+    ):
+        run_in(session, fresh, "truenorm", *command)
+
+
+def built_wheel(session: nox.Session) -> str:
+    """Build wheel and sdist, look at both, and return the wheel."""
     shutil.rmtree("dist", ignore_errors=True)
     session.run("python", "-m", "build")
     artefacts = sorted(str(path) for path in Path("dist").iterdir())
     wheel = next(name for name in artefacts if name.endswith(".whl"))
     session.run("twine", "check", "--strict", *artefacts)
     session.run("check-wheel-contents", wheel)
-    use_in_fresh_environment(session, "bare", wheel)
-    # Asked for by name: without Numba this fails, where an automatic choice would go unnoticed.
-    use_in_fresh_environment(session, "fast", f"{wheel}[fast]", TRUENORM_BACKEND="fused")
-    judge_in_fresh_environment(session, wheel)
+    return wheel
 
 
 def fresh_environment(session: nox.Session, name: str, requirement: str) -> Path:
@@ -122,32 +156,19 @@ def fresh_environment(session: nox.Session, name: str, requirement: str) -> Path
     return programs
 
 
-def judge_in_fresh_environment(session: nox.Session, wheel: str) -> None:
-    """Let the installed judge find the bugs of the example; without its extra, it says so."""
-    example = str(Path("examples/verify/buggy_check.py").resolve())
-    for name, requirement, expected in (("bare", wheel, 2), ("verify", f"{wheel}[verify]", 1)):
-        programs = fresh_environment(session, f"judge-{name}", requirement)
-        with session.chdir(programs.parent):
-            session.run(
-                str(programs / "truenorm"),
-                "verify",
-                example,
-                external=True,
-                success_codes=[expected],
-            )
-
-
-def use_in_fresh_environment(
-    session: nox.Session, name: str, requirement: str, **variables: str
+def run_in(
+    session: nox.Session, programs: Path, program: str, *arguments: str, **options: Any
 ) -> None:
-    """Install into an environment of its own; there, run the README and check the gradients."""
-    programs = fresh_environment(session, name, requirement)
-    python, fresh = str(programs / "python"), programs.parent
-    readme = str(Path("README.md").resolve())
-    commands = [
-        ["doctest", "-o", "NORMALIZE_WHITESPACE", readme],
+    """Run a program of an environment, away from the checkout: the wheel is to be imported."""
+    with session.chdir(programs.parent):
+        session.run(str(programs / program), *arguments, external=True, **options)
+
+
+def follow_readme(session: nox.Session, programs: Path, **variables: str) -> None:
+    """Run the README, and check the gradients."""
+    options = ["-o", "NORMALIZE_WHITESPACE", "-o", "ELLIPSIS"]
+    for command in (
+        ["doctest", *options, str(Path("README.md").resolve())],
         ["truenorm.gradient_check"],
-    ]
-    with session.chdir(fresh):  # away from the checkout, so that the wheel is what is imported
-        for command in commands:
-            session.run(python, "-W", "error", "-m", *command, env=variables, external=True)
+    ):
+        run_in(session, programs, "python", "-W", "error", "-m", *command, env=variables)

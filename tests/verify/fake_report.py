@@ -38,7 +38,9 @@ def sweep(dtype: str, output: str) -> list[CaseResult]:
         ulp = natural * 3
         name = f"{dtype}-offset-1e{step / 2:g}-4x67"
         found.append(
-            CaseResult(name, dtype, "offset", "sweep", output, ulp, natural, 10.0, power, kappa)
+            CaseResult(
+                name, dtype, "offset", "sweep", output, ulp, natural, 10.0, power, False, kappa
+            )
         )
     return found
 
@@ -54,7 +56,7 @@ def grade_of(dtype: str, output: str) -> Grade:
 def ordinary(name: str, dtype: str, output: str, natural: float) -> CaseResult:
     kind, ulp = "ordinary", 0.5 + natural
     return CaseResult(
-        f"{dtype}-{name}-8x64", dtype, name, kind, output, ulp, natural, 12.0, 0, 1.0
+        f"{dtype}-{name}-8x64", dtype, name, kind, output, ulp, natural, 12.0, 0, False, 1.0
     )
 
 

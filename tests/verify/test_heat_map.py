@@ -16,7 +16,7 @@ def result(
     allowed: float = 10.0,
 ) -> CaseResult:
     family = case.partition("-")[0]
-    return CaseResult(case, dtype, family, "hard", output, 2.0, natural, allowed, 0, 1.0)
+    return CaseResult(case, dtype, family, "hard", output, 2.0, natural, allowed, 0, False, 1.0)
 
 
 def only_cell(one: CaseResult) -> Cell:

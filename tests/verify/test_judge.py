@@ -9,6 +9,7 @@ import truenorm.verify as tv
 from truenorm import textbook
 from truenorm.verify.grading import grade
 from truenorm.verify.judge import collect
+from truenorm.verify.oracle import expected
 from truenorm.verify.record import Call, Record
 from truenorm.verify.running import InProcess, calls_of, execute
 from truenorm.verify.types import FORMATS, Array
@@ -145,3 +146,34 @@ def test_grading_needs_nothing_but_records() -> None:
     empty = grade("none", suite, none, outputs=["y"])
     assert not empty.passed
     assert set(empty.verdicts.values()) == {"not judged"}
+
+
+def test_a_tie_rounded_to_the_odd_neighbour_is_not_correct() -> None:
+    """It is half an ulp away, as the right one is; but only one of the two is the promise."""
+    case = tv.case("float32-exact-tie")
+    right = expected(case).values["y"]
+    assert right is not None
+    ties = np.abs(expected(case).rests["y"]) == 0.5
+    assert ties.any()
+    away = np.where(expected(case).rests["y"] > 0, np.inf, -np.inf).astype(np.float32)
+    odd = np.where(ties, np.nextafter(right, away), right)
+    for y, passes in ((right, True), (odd, False)):
+        records = [Record(case.name, Call(), {"y": y})]
+        report = grade("one", [case], records, outputs=["y"], require="correct")
+        assert report.passed == passes
+        assert report.grades[0].max_ulp == 0.5
+
+
+def test_what_leaks_from_a_special_row_fails_the_check_of_it() -> None:
+    """Nothing of the case is near, so there is no error to take the largest of."""
+    leaking = tv.Subject(lambda x, *_: x + 0 * x.sum())
+    with pytest.raises(AssertionError, match="float32-nan-in-x"):
+        tv.check(leaking, tv.case("float32-nan-in-x"))
+
+
+def test_what_was_not_run_is_not_judged() -> None:
+    suite = tv.cases("float32")
+    records = collect(InProcess(RIGHT), suite[:2])
+    verdicts = grade("one", suite, records, outputs=["y"]).verdicts
+    assert verdicts["special values"] == verdicts["subnormals kept"] == "not judged"
+    assert verdicts["repeatable"] == "pass"

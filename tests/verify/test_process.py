@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import truenorm.verify as tv
 from truenorm.verify.loading import NoSubjectError, load, split_target
 from truenorm.verify.process import CannotRunError, SubjectProcess, verify_target
 from truenorm.verify.record import Call
@@ -46,6 +47,14 @@ def test_results_come_back_as_they_are(tmp_path: Path) -> None:
     assert y.dtype == np.float32
     assert (np.asarray(part.results["y"]) == 2 * CASE.x[1:3]).all()
     assert not record.failure
+
+
+def test_a_large_result_may_follow_a_small_one(tmp_path: Path) -> None:
+    """The limit is that of the case which was sent, not of the one before it."""
+    large = replace(CASE, x=np.zeros((300_000, 2), np.float32), dy=np.zeros((1, 2), np.float32))
+    with SubjectProcess(_forward(tmp_path, "pass")) as process:
+        assert not process.run(CASE, Call()).failure
+        assert not process.run(large, Call()).failure
 
 
 def test_a_subject_may_print_and_read(tmp_path: Path) -> None:
@@ -94,6 +103,27 @@ def test_a_hang_takes_its_children_along(tmp_path: Path) -> None:
     assert not _alive(pid)
 
 
+def test_a_command_that_hangs_is_ended_by_the_worker(tmp_path: Path) -> None:
+    """Which alone knows its processes and its folder: the judge must wait for it."""
+    body = f"subject = tv.Subject(command=['sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 60'], "
+    with SubjectProcess(_file(tmp_path, body + "seconds=1)\n")) as process:
+        assert "no answer within 1 s" in process.run(CASE, Call()).failure
+        assert not _alive(int((tmp_path / "pid").read_text()))
+
+
+def test_a_program_without_gradients_is_judged_by_y(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys; f = pathlib.Path(sys.argv[1]); "
+        "n, _, rows, size, _ = (f / 'manifest.txt').read_text().splitlines()[1].split(); "
+        "(f / (n + '.out')).write_bytes(bytes(4 * int(rows) * int(size)))"
+    )
+    body = f"subject = tv.Subject(command=[sys.executable, '-c', {program!r}])\n"
+    subject = load(_file(tmp_path, body))
+    with pytest.raises(AssertionError, match=r"y.* is 0") as raised:
+        tv.check(subject, CASE)
+    assert "dx" not in str(raised.value)
+
+
 def _alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and was not waited for does not."""
     try:
@@ -137,13 +167,13 @@ def test_the_wire_carries_arrays_and_no_objects() -> None:
     arrays = {"a": np.arange(6, dtype=np.float16).reshape(2, 3)[:, ::2], "b": None}
     send(pipe, {"text": "<ü\n>"}, arrays)
     pipe.seek(0)
-    received = receive(pipe, 100)
+    received = receive(pipe, lambda: 100)
     assert received is not None
     message, found = received
     assert message == {"text": "<ü\n>"}
     assert found["b"] is None
     assert (np.asarray(found["a"]) == arrays["a"]).all()
-    assert receive(pipe, 100) is None
+    assert receive(pipe, lambda: 100) is None
     with pytest.raises(TypeError, match="no numbers"):
         send(pipe, {}, {"a": np.array([object()])})
 
@@ -161,7 +191,7 @@ def test_the_wire_carries_arrays_and_no_objects() -> None:
 )
 def test_a_broken_message_is_refused_before_anything_is_allocated(line: bytes) -> None:
     with pytest.raises(BrokenMessageError):
-        receive(io.BytesIO(line), 1000)
+        receive(io.BytesIO(line), lambda: 1000)
 
 
 def test_the_process_has_a_session_of_its_own(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import truenorm
-from truenorm.cli import bench, vectors, verify
+from truenorm.cli import bench, cost, demo, doctor, vectors, verify
 
 __all__ = ["COMMANDS", "app"]
 
@@ -18,6 +18,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verify.command,
     "vectors": vectors.command,
     "bench": bench.command,
+    "cost": cost.command,
+    "demo": demo.command,
+    "doctor": doctor.command,
 }
 
 app = typer.Typer(

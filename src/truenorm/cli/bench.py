@@ -1,4 +1,4 @@
-"""``truenorm bench``: how fast is it on this machine?"""
+"""``truenorm bench``: time the operation on this machine."""
 
 import sys
 from collections.abc import Callable

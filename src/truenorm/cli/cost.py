@@ -2,13 +2,13 @@
 
 import dataclasses
 import math
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from truenorm.cli import stop
+from truenorm.cli.cost_report import Machine, show
 from truenorm.cli.verify import Dtype
 from truenorm.cost import (
     Cost,
@@ -27,28 +27,21 @@ __all__ = ["command"]
 FORMS: tuple[Form, ...] = get_args(Form)
 NATURAL: dict[Form, Keep] = {"textbook": "xhat", "blocked": "x", "fused": "x"}
 """What each form keeps if it is not asked: truenorm.textbook has xhat."""
-IN_A_CACHE = 32e6
-"""Bytes of x below which a copy may be faster than memory."""
-
-
-class Machine(NamedTuple):
-    """Bytes and FLOPs per second, and where that is known from."""
-
-    bandwidth: float | None
-    flops_rate: float
-    source: str
 
 
 def command(
     shape: Annotated[
         list[int],
         typer.Argument(
-            metavar="SHAPE...",
+            metavar="SHAPE",
             help="The shape of x, the normalized axis last: 8 1024 4096.",
             show_default=False,
         ),
     ],
-    dtype: Annotated[Dtype, typer.Option(metavar="TYPE", help="The type of x.")] = Dtype.float32,
+    dtype: Annotated[
+        Dtype,
+        typer.Option(metavar="TYPE", help="float16, bfloat16, float32 or float64."),
+    ] = Dtype.float32,
     steps: Annotated[
         Literal["textbook", "blocked", "fused"],
         typer.Option(help="Which form to show step by step."),
@@ -75,7 +68,9 @@ def command(
     ] = None,
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Predict times for this machine: a copy, a matrix product."),
+        typer.Option(
+            "--measure", help="Predict times for this machine: a copy, a matrix product."
+        ),
     ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print all numbers as JSON, and nothing else.")
@@ -106,12 +101,10 @@ def command(
     if json:
         typer.echo(strict_json(_as_data(costs, machine)))
     else:
-        _show(costs, FORMS.index(steps), machine, Console(highlight=False))
+        show(costs, steps, machine, Console(highlight=False))
 
 
-def _machine(
-    bandwidth: float | None, flops: float | None, measure: bool, dtype: str
-) -> Machine:
+def _machine(bandwidth: float | None, flops: float | None, measure: bool, dtype: str) -> Machine:
     """Return what was given or what is measured now."""
     for name, value in (("--bandwidth", bandwidth), ("--flops", flops)):
         if value is not None and not 0 < value < math.inf:
@@ -152,28 +145,3 @@ def _as_data(costs: list[Cost], machine: Machine) -> dict[str, Any]:
             for cost in costs
         ],
     }
-
-
-def _show(costs: list[Cost], chosen: int, machine: Machine, console: Console) -> None:
-    """Print one form step by step, then all side by side."""
-    cost = costs[chosen]
-    elements = math.prod(cost.shape)
-    power = min(max(len(f"{elements:,}".split(",")) - 1, 0), 4)
-    scale, prefix = 1000.0**power, ("", "k", "M", "G", "T")[power]
-    shape = ", ".join(map(str, cost.shape))
-    console.print(f"\nlayer norm of ({shape}), {cost.dtype}: {elements:,} elements", style="bold")
-    console.print(f"\nThe {cost.form} form step by step, {cost.keep} kept:")
-    for name, counted in (("forward", cost.forward), ("backward", cost.backward)):
-        console.print(_steps(name, counted, scale, prefix))
-    console.print(_totals(costs, machine, scale, prefix))
-    console.print(_limit(costs, machine), soft_wrap=True)
-    if machine.bandwidth is None:
-        console.print("Predicted times: give --bandwidth GB/s, or --measure.", style="dim")
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.title_justify = "left"
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table

@@ -43,7 +43,7 @@ def command(
         ),
     ],
     level: Annotated[
-        LevelName, typer.Option(help="How much to try: about a minute, or many minutes.")
+        LevelName, typer.Option(help="How much to try: some seconds, or some minutes.")
     ] = "quick",
     require: Annotated[GradeName, typer.Option(help="The lowest grade that passes.")] = "stable",
     dtype: Annotated[

@@ -41,7 +41,7 @@ def unrounded(
     found = []
     for one in judged:
         place = (one.case.dtype, one.output)
-        if place in below and place not in explained and one.error.ulp > 0.5:
+        if place in below and place not in explained and not one.error.correct:
             text = f"{one.output} is off by {one.error.ulp:.3g} ulp"
             found.append(
                 Symptom("rounding", one.case, one.record, one.output, text, (), one.error.ulp)

@@ -107,7 +107,8 @@ def _verdict(
     """Return pass, fail or not judged; a command is a new process each time, without a state."""
     if verdict in failed:
         return "fail"
-    kinds = {case.kind for case in cases}
+    run = {record.case for record in records}
+    kinds = {case.kind for case in cases if case.name in run}
     calls = {record.call.kind for record in records}
     evidence = {
         "special values": "special" in kinds,
@@ -131,6 +132,7 @@ def _result(one: Judged) -> CaseResult:
         one.error.natural,
         scales.factor(one.output),
         one.error.needs,
+        one.error.correct,
         float(scales.kappa.max(initial=0.0)),
     )
 
@@ -195,7 +197,6 @@ def _grade_of(results: Sequence[CaseResult], guards: Collection[str]) -> str:
     growth = max(needs.values()) if "growth" in guards else 0
     if growth:
         return "conditional" if growth == 1 else "unstable"
-    ulp = max(each.ulp for each in results if not each.needs)
-    if ulp <= 0.5:
+    if all(each.correct for each in results):
         return "correct"
-    return "faithful" if ulp < 1 else "stable"
+    return "faithful" if all(each.ulp < 1 for each in results if not each.needs) else "stable"

@@ -38,12 +38,21 @@ def collect(
     for done, case in enumerate(suite):
         if progress is not None:
             progress(done, len(suite), case.name)
-        try:
-            records += [runner.run(case, call) for call in calls_of(case)]
-            expected(case)  # now rather than later, so that the time it takes is shown
-        except GaveUpError:
-            break
+        for call in calls_of(case):
+            try:
+                records.append(runner.run(case, call))
+            except GaveUpError:
+                return records
+        expected(case)  # now rather than later, so that the time it takes is shown
     return records
+
+
+def _outputs(subject: Subject, origin: Origin, records: Sequence[Record]) -> tuple[str, ...]:
+    """Return the results that a subject has; of a command they are seen from what it writes."""
+    if origin.callable:
+        return subject.outputs
+    written = {output for record in records for output in record.results}
+    return tuple(output for output in subject.outputs if output in written) or subject.outputs
 
 
 def judged(
@@ -64,7 +73,7 @@ def judged(
         subject.name,
         suite,
         records,
-        outputs=subject.outputs,
+        outputs=_outputs(subject, origin, records),
         require=require,
         level=level,
         origin=origin,
@@ -163,7 +172,8 @@ def check(subject: Subject, case: Case, *, require: str = "stable") -> None:
     """
     runner: Runner = InProcess(subject) if subject.command is None else CommandRunner(subject)
     records = collect(runner, [case])
-    report = grade(subject.name, [case], records, outputs=subject.outputs, require=require)
+    outputs = _outputs(subject, Origin.of(subject), records)
+    report = grade(subject.name, [case], records, outputs=outputs, require=require)
     if not report.passed:
         symptoms = "; ".join(finding.symptom for finding in report.findings)
         raise AssertionError(f"{case.name} ({case.why}): {symptoms}")

@@ -24,6 +24,8 @@ class Error:
         The largest error.
     needs : int
         The smallest power of kappa that explains every element, or `UNEXPLAINED`.
+    correct : bool
+        Whether each is the exact answer rounded once, ties to even.
     at : tuple of int
         The element that exceeds what is allowed by most.
     ulp_there : float
@@ -35,6 +37,7 @@ class Error:
     ulp: float
     natural: float
     needs: int
+    correct: bool
     at: tuple[int, ...]
     ulp_there: float
     not_finite: bool
@@ -56,14 +59,15 @@ def measure(expected: Expected, output: str, got: Array, *, finite: bool = True)
         natural = (error - ulps).clip(0) / (
             unit_roundoff(expected.types[output]) * expected.scales.of(output)
         )
+        excess = error / expected.allowed(output).clip(ulps)
     if error.size == 0:
-        return Error(0.0, 0.0, 0, (), 0.0, False)
-    excess = error / expected.allowed(output).clip(ulps)
+        return Error(0.0, 0.0, 0, True, (), 0.0, False)
     at = tuple(map(int, np.unravel_index(int(np.argmax(excess)), excess.shape)))
     return Error(
         float(in_ulp.max()),
         float(np.nan_to_num(natural, nan=0.0, posinf=np.inf).max()),
         _power(expected, output, error),
+        bool(((result == exact) | ~judged).all()),
         at,
         float(in_ulp[at]),
         not np.isfinite(result[at]),

@@ -26,9 +26,13 @@ from truenorm.verify.wire import BrokenMessageError, receive, send
 __all__ = ["CannotRunError", "SubjectProcess", "verify_target"]
 
 START_SECONDS = 120.0  # to import a framework, or to compile
+GRACE = 15.0  # beyond the limit of a command, which the worker itself ends and clears away
 DEATHS = 3  # after so many, the rest is not worth the time
 KEPT_OUTPUT = 2**16
 RESULT_BYTES = 2**20  # for each array, beside sixteen times the size of x
+
+
+Answer = tuple[dict[str, Any], dict[str, Array | None]]
 
 
 class CannotRunError(Exception):
@@ -68,15 +72,14 @@ class SubjectProcess:
             start_new_session=True,
         )
         self._limit = RESULT_BYTES
-        self._answers: queue.Queue[tuple[dict[str, Any], dict[str, Array | None]] | str] = (
-            queue.Queue()
-        )
+        # Of this process alone: what the last one still sends must not be taken for an answer.
+        self._answers: queue.Queue[Answer | str] = queue.Queue()
         self._printed = bytearray()
-        for work, pipe in (
-            (self._listen, self._process.stdout),
-            (self._drain, self._process.stderr),
+        for work, pipe, into in (
+            (self._listen, self._process.stdout, self._answers),
+            (self._drain, self._process.stderr, self._printed),
         ):
-            threading.Thread(target=work, args=(pipe,), daemon=True).start()
+            threading.Thread(target=work, args=(pipe, into), daemon=True).start()
         answer = self._answer(START_SECONDS)
         if isinstance(answer, str):
             self._kill()
@@ -90,24 +93,26 @@ class SubjectProcess:
             raise CannotRunError(message["cannot"])
         self.description: dict[str, Any] = message["subject"]
 
-    def _listen(self, pipe: IO[bytes]) -> None:
+    def _listen(self, pipe: IO[bytes], answers: "queue.Queue[Answer | str]") -> None:
         """Pass on every message; a string says how it ended."""
         try:
-            while (answer := receive(pipe, self._limit)) is not None:
-                self._answers.put(answer)
+            while (answer := receive(pipe, lambda: self._limit)) is not None:
+                answers.put(answer)
         except BrokenMessageError as broken:
-            self._answers.put(f"sent {broken}")
+            answers.put(f"sent {broken}")
         except ValueError:  # the pipe was closed
             pass
-        self._answers.put("")
+        answers.put("")
 
-    def _drain(self, pipe: IO[bytes]) -> None:
+    @staticmethod
+    def _drain(pipe: IO[bytes], printed: bytearray) -> None:
         """Keep the last of what it prints, so that it never waits for a reader."""
-        while chunk := pipe.read1(4096):  # type: ignore[attr-defined]
-            self._printed += chunk
-            del self._printed[:-KEPT_OUTPUT]
+        with suppress(ValueError):  # the pipe was closed
+            while chunk := pipe.read1(4096):  # type: ignore[attr-defined]
+                printed += chunk
+                del printed[:-KEPT_OUTPUT]
 
-    def _answer(self, seconds: float) -> tuple[dict[str, Any], dict[str, Array | None]] | str:
+    def _answer(self, seconds: float) -> Answer | str:
         """Return the next message, or how the process ended."""
         try:
             answer = self._answers.get(timeout=seconds)
@@ -147,14 +152,15 @@ class SubjectProcess:
             "layout": case.layout,
         }
         arrays = {"x": case.x, "gamma": case.gamma, "beta": case.beta, "dy": case.dy}
-        answer: tuple[dict[str, Any], dict[str, Array | None]] | str
+        answer: Answer | str
         try:
             assert self._process.stdin is not None
             send(self._process.stdin, message, arrays)
         except BrokenPipeError:
             answer = self._how_it_ended()
         else:
-            answer = self._answer(float(self.description["seconds"]))
+            grace = 0.0 if self.description["callable"] else GRACE
+            answer = self._answer(float(self.description["seconds"]) + grace)
         seconds = time.perf_counter() - started
         if isinstance(answer, str):
             self._deaths += 1

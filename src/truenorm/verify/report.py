@@ -27,6 +27,7 @@ class CaseResult:
     unit roundoff times the natural scale of the output; both are infinite where something that
     is not finite came and should not have. `allowed` is what `natural` may be for `stable`.
     `needs` is the smallest power of kappa that explains the error: 0, 1, 2, or 3 for none.
+    `correct` tells whether every element is the exact answer rounded once, ties to even.
     """
 
     case: str
@@ -38,6 +39,7 @@ class CaseResult:
     natural: float
     allowed: float
     needs: int
+    correct: bool
     kappa: float
 
 

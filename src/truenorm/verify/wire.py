@@ -1,7 +1,7 @@
 """How the judge and the process of a subject talk: a line of JSON, then raw arrays. No pickle."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import IO, Any
 
@@ -44,8 +44,13 @@ def _name(array: Array) -> str:
     return name
 
 
-def receive(pipe: IO[bytes], limit: int) -> tuple[dict[str, Any], dict[str, Array | None]] | None:
-    """Read a message, or None at the end; an array of more than `limit` bytes is refused."""
+def receive(
+    pipe: IO[bytes], limit: Callable[[], int]
+) -> tuple[dict[str, Any], dict[str, Array | None]] | None:
+    """Read a message, or None at the end; an array of more than `limit` bytes is refused.
+
+    The limit is asked for when the message has come: it may depend on what was asked.
+    """
     line = pipe.readline(LONGEST_LINE)
     if not line:
         return None
@@ -58,7 +63,7 @@ def receive(pipe: IO[bytes], limit: int) -> tuple[dict[str, Any], dict[str, Arra
     for name, description in described.items():
         if description is not None:
             kind, shape = description
-            arrays[name] = _array(pipe, kind, shape, limit)
+            arrays[name] = _array(pipe, kind, shape, limit())
         else:
             arrays[name] = None
     return message, arrays

@@ -7,7 +7,7 @@ from truenorm.verify.report import GRADES, Grade, Report
 __all__ = ["MEANINGS", "below", "conclusion", "duration", "number", "one_line", "slope"]
 
 MEANINGS = {
-    "correct": "at most 0.5 ulp everywhere",
+    "correct": "the exact answer rounded once, everywhere",
     "faithful": "less than 1 ulp everywhere",
     "stable": "a small multiple of u times the natural scale of the result, whatever kappa is",
     "conditional": "grows like kappa: a mean that is rounded once, Welford",

@@ -74,7 +74,7 @@ def main(target: str) -> int:
         return 2
     send(answers, {"subject": _described(subject)}, {})
     runner: Runner = InProcess(subject) if subject.command is None else CommandRunner(subject)
-    while (request := receive(requests, sys.maxsize)) is not None:
+    while (request := receive(requests, lambda: sys.maxsize)) is not None:
         message, arrays = request
         record = runner.run(_case(message, arrays), Call(*message["call"]))
         answer = {

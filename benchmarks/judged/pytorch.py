@@ -1,0 +1,53 @@
+"""PyTorch: its kernels for the CPU, called as autograd calls them."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import truenorm.verify as tv
+
+torch: Any = import_module("torch")
+torch.set_grad_enabled(False)
+BFLOAT16 = np.dtype(import_module("ml_dtypes").bfloat16)
+
+Array = NDArray[Any]
+
+
+def tensor(array: Array) -> Any:
+    """Return a tensor over the same memory; NumPy's bfloat16 is not PyTorch's."""
+    if array.dtype == BFLOAT16:
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def array(result: Any) -> Array:
+    """Return an array over the same memory."""
+    if result.dtype == torch.bfloat16:
+        bits: Array = result.view(torch.uint16).numpy()
+        return bits.view(BFLOAT16)
+    numbers: Array = result.numpy()
+    return numbers
+
+
+def forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Any]:
+    """Call what torch.nn.functional.layer_norm calls, which keeps the statistics."""
+    given, scale, shift = map(tensor, (x, gamma, beta))
+    size = [x.shape[-1]]
+    y, mean, rstd = torch.native_layer_norm(given, size, scale, shift, eps)
+    return array(y), (given, size, mean, rstd, scale, shift)
+
+
+def backward(dy: Array, saved: Any) -> tuple[Array, ...]:
+    """Call what autograd calls."""
+    kernel = torch.ops.aten.native_layer_norm_backward.default
+    return tuple(map(array, kernel(tensor(dy), *saved, [True, True, True])))
+
+
+subject = tv.Subject(
+    forward,
+    backward,
+    name="PyTorch",
+    dtypes=["float16", "bfloat16", "float32", "float64"],
+)

@@ -1,0 +1,183 @@
+"""``python -m benchmarks.museum``: write docs/museum.md from the judge's named cases.
+
+Who fails them comes from what ``python -m benchmarks.scoreboard`` wrote, if that is there.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from truenorm.verify import Case, case
+from truenorm.verify.named import Entry, NotACase, entries, not_cases
+from truenorm.verify.oracle import expected
+from truenorm.verify.sources import link
+from truenorm.verify.wording import number
+
+__all__ = ["main", "page", "scoreboard"]
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "museum.md"
+RESULTS = ROOT / "benchmarks" / "results" / "scoreboard.json"
+SHOWN = "float32"  # the type of an exhibit, if it has it
+
+Board = Mapping[str, Any]
+
+HEAD = """\
+<!-- Written by python -m benchmarks.museum from src/truenorm/verify/cases.toml: change that. -->
+# Museum of failures
+
+Rows that broke somebody's layer norm. Each exhibit is a case of the judge: {reported} of them were
+reported, {quiet} were not but break many. [`truenorm verify`](verify.md) puts all of them to your
+kernel, and one alone is
+
+    tv.check(subject, tv.case("{example}"))
+
+κ is the condition number of a row, rms(x)/√(var + eps), see
+[Read the grades](verify.md#read-the-grades). An exhibit that needs an extension is judged only if
+the subject asks for it."""
+
+TODAY = """\
+**Who fails today** is what `python -m benchmarks.scoreboard` found on {date}, see
+[the scoreboard](scoreboard.md): {level} level, {cpu}, {common}. An output fails if its error is
+larger than that of a stable algorithm, or if it was not returned. What needs an extension was not
+put to them. thinc computes with eps = 1e-8 whatever it is asked for, and fails wherever that
+matters.
+
+| | |
+|---|---|
+{versions}"""
+
+
+def scoreboard(file: Path = RESULTS) -> Board | None:
+    """Return what the scoreboard found, or None if there is no such file."""
+    if not file.exists():
+        return None
+    found: Board = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def page(board: Board | None) -> str:
+    """Return the page as Markdown."""
+    everything = entries()
+    reported = [entry for entry in everything if entry.sources]
+    quiet = [entry for entry in everything if not entry.sources]
+    example = _shown(reported[0])
+    head = HEAD.format(reported=len(reported), quiet=len(quiet), example=example)
+    parts = [head, *([] if board is None else [_today(board)])]
+    parts += ["## Reported", *(_exhibit(entry, board) for entry in reported)]
+    parts += ["## Not reported", *(_exhibit(entry, board) for entry in quiet)]
+    parts += ["## What no case can show", *map(_missing, not_cases())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Return a text of which Markdown takes no character for its own."""
+    return re.sub(r"([\\`*_\[\]<>$|])", r"\\\1", text)
+
+
+def _sentence(text: str) -> str:
+    """Return a text with a capital at its beginning and a full stop at its end."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def _links(sources: Iterable[str]) -> str:
+    """Return the sources, each as a link if its address is known."""
+    pairs = ((_plain(source), link(source)) for source in sources)
+    return ", ".join(f"[{name}]({address})" if address else name for name, address in pairs)
+
+
+def _shown(entry: Entry) -> str:
+    """Return the name of the case that stands for an entry."""
+    kind = SHOWN if SHOWN in entry.dtypes else entry.dtypes[0]
+    return f"{kind}-{entry.slug}"
+
+
+def _exhibit(entry: Entry, board: Board | None) -> str:
+    shown = case(_shown(entry))
+    lines = [f"### {_plain(entry.title)}", ""]
+    if entry.failed:
+        lines += [_plain(entry.failed), ""]
+    if entry.sources:
+        lines.append(f"- **Reported:** {_links(entry.sources)}")
+    lines += [
+        f"- **Tests:** {_plain(_sentence(entry.shows))}",
+        f"- **Case:** {_described(shown, entry)}",
+    ]
+    if board is not None and not entry.also:
+        lines.append(_who_fails(shown, board["subjects"]))
+    return "\n".join(lines)
+
+
+def _described(shown: Case, entry: Entry) -> str:
+    """Return the name of a case, its size and condition, and what else there is of it."""
+    rows, size = shown.x.shape
+    eps = re.sub(r"e-0*", "e-", f"{shown.eps:.2g}")
+    kappa = number(float(expected(shown).scales.kappa.max(initial=0.0)))
+    count = {0: "no rows", 1: "1 row"}.get(rows, f"{rows:,} rows")
+    said = f"`{shown}`: {count} of {size}, eps = {eps}" + (f", κ up to {kappa}" if rows else "")
+    others = [kind for kind in entry.dtypes if kind != shown.dtype]
+    said += f"; also in {', '.join(others)}" if others else ""
+    needs = ", ".join(f"`{name}`" for name in entry.also)
+    return said + (f"; needs {needs}" if needs else "")
+
+
+def _today(board: Board) -> str:
+    """Return where the lines about failing come from; what all have in common is said once."""
+    subjects = board["subjects"].values()
+    common = dict(set.intersection(*(set(each["versions"].items()) for each in subjects)))
+    rows = [
+        f"| {_plain(each['name'])} | {_versions(each['versions'], common)} |" for each in subjects
+    ]
+    return TODAY.format(
+        date=board["machine"]["date"],
+        level=board["level"],
+        cpu=board["machine"]["cpu"],
+        common=", ".join(f"{name} {common[name]}" for name in sorted(common, reverse=True)),
+        versions="\n".join(rows),
+    )
+
+
+def _versions(of: Mapping[str, str], common: Mapping[str, str]) -> str:
+    return _plain(", ".join(f"{name} {of[name]}" for name in of if name not in common))
+
+
+def _who_fails(shown: Case, subjects: Mapping[str, Any]) -> str:
+    """Return who fails a case; where it is no matter of accuracy, who fails that verdict."""
+    if shown.kind == "special":
+        return _verdict("special values", subjects)
+    if shown.family == "batch":
+        return _verdict("batch-invariant", subjects)
+    told = "; ".join(_outputs_that_fail(shown, subjects))
+    return f"- **Fail in {shown.dtype} today:** {told or 'nobody'}"
+
+
+def _outputs_that_fail(shown: Case, subjects: Mapping[str, Any]) -> Iterator[str]:
+    for subject in subjects.values():
+        failing = subject["failing"].items()
+        outputs = [output for output, names in failing if shown.name in names]
+        if outputs:
+            yield f"{_plain(subject['name'])} ({', '.join(outputs)})"
+
+
+def _verdict(verdict: str, subjects: Mapping[str, Any]) -> str:
+    failed = [each["name"] for each in subjects.values() if each["verdicts"][verdict] == "fail"]
+    told = "; ".join(map(_plain, failed)) or "nobody"
+    return f"- **Fail “{verdict}” today, in at least one type:** {told}"
+
+
+def _missing(failure: NotACase) -> str:
+    title, reason = _plain(failure.title), _plain(failure.reason)
+    return f"### {title}\n\n{reason}\n\n- **Reported:** {_links(failure.sources)}"
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.write_text(page(scoreboard()), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""Tables in pages: what stands between two comments with a name is what a command made."""
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["filled", "markdown_table"]
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown, its first column to the left and the others to the right."""
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+
+
+def filled(page: str, blocks: Mapping[str, str]) -> str:
+    """Return the page with each block between its comments, ``<!-- begin NAME -->`` and end."""
+    for name, made in blocks.items():
+        start, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+        if page.count(start) != 1 or page.count(end) != 1:
+            raise ValueError(f"the page has no place for {name!r}, between {start} and {end}")
+        before, _, rest = page.partition(start)
+        after = rest.partition(end)[2]
+        page = f"{before}{start}\n\n{made}\n\n{end}{after}"
+    return page

@@ -1,0 +1,152 @@
+"""The tables of docs/scoreboard.md, from what ``python -m benchmarks.scoreboard`` wrote."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from truenorm.verify.record import OUTPUTS
+from truenorm.verify.types import FORMATS
+from truenorm.verify.wording import number
+
+__all__ = ["PAGE", "tables"]
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "scoreboard.md"
+
+SHORT = {
+    "truenorm": "correct",
+    "truenorm-fast": "fast",
+    "textbook64": "float64",
+    "textbook": "NumPy",
+    "torch": "torch",
+    "jax": "JAX",
+    "jax-fast": "JAX fast",
+    "onnxruntime": "ORT",
+    "onnx": "ONNX",
+    "thinc": "thinc",
+}
+"""Heads of columns."""
+
+WORDS = {"pass": "yes", "fail": "**no**", "not judged": "-"}
+
+Subject = Mapping[str, Any]
+
+
+def tables(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return every table of the page by name, as Markdown."""
+    subjects: Mapping[str, Subject] = report["subjects"]
+    return {
+        "where": where(report),
+        "grades": grades(subjects),
+        "verdicts": verdicts(subjects),
+        "failures": failures(subjects),
+        "y per family": per_family(subjects, "y"),
+        "dx per family": per_family(subjects, "dx"),
+        "named cases": named_cases(subjects),
+    }
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:
+    """Return a table; the columns after the first are to the right if they are numbers."""
+    rule = ["---", *["--:" if numbers else "---"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))
+
+
+def where(report: Mapping[str, Any]) -> str:
+    """Return machine, date and level; of each subject, versions that are not said above."""
+    told = {**report["machine"], "level": report["level"]}
+    lines = [[name, value] for name, value in told.items()]
+    for subject in report["subjects"].values():
+        own = [
+            f"{name} {version}"
+            for name, version in subject["versions"].items()
+            if told.get(name) != version
+        ]
+        lines.append([subject["name"], f"{', '.join(own)}; {subject['cases']} cases"])
+    return markdown(["", ""], lines)
+
+
+def grades(subjects: Mapping[str, Subject]) -> str:
+    """Return the grade of each output, with the slope where the error grows."""
+    rows = []
+    for subject in subjects.values():
+        found = {(each["dtype"], each["output"]): each for each in subject["grades"]}
+        name = subject["name"]
+        for kind in (kind for kind in FORMATS if (kind, "y") in found):
+            rows.append([name, kind, *(_grade(found.get((kind, each))) for each in OUTPUTS)])
+            name = ""  # once is enough
+    return markdown(["", "type", *OUTPUTS], rows)
+
+
+def _grade(grade: Mapping[str, Any] | None) -> str:
+    if grade is None:
+        return "-"
+    if grade["slope"] is None:
+        return str(grade["grade"])
+    return f"{grade['grade']} ({float(grade['slope']):.1f})"
+
+
+def verdicts(subjects: Mapping[str, Subject]) -> str:
+    """Return what is said beside the grades."""
+    heads = list(next(iter(subjects.values()))["verdicts"])
+    rows = [
+        [
+            subject["name"],
+            *(WORDS[subject["verdicts"][head]] for head in heads),
+            str(len(subject["findings"])),
+        ]
+        for subject in subjects.values()
+    ]
+    return markdown(["", *heads, "findings"], rows)
+
+
+def failures(subjects: Mapping[str, Subject]) -> str:
+    """Return an example of each verdict that failed, and where else it did."""
+    rows = []
+    for subject in subjects.values():
+        for verdict in (name for name, word in subject["verdicts"].items() if word == "fail"):
+            found = [each for each in subject["findings"] if each["verdict"] == verdict]
+            places: dict[str, list[str]] = {}
+            for each in found:
+                places.setdefault(each["dtype"], []).append(each["output"])
+            told = "; ".join(f"{kind} {', '.join(names)}" for kind, names in places.items())
+            example = f"`{found[0]['case']}`: {found[0]['symptom']}"
+            rows.append([subject["name"], verdict, told, example])
+    return markdown(["", "fails", "in", "for example"], rows)
+
+
+def per_family(subjects: Mapping[str, Subject], output: str) -> str:
+    """Return the largest error in ulp of each generated family, in float32."""
+    columns = {
+        key: {
+            each["family"]: each["max_ulp"][output]
+            for each in subject["families"]
+            if each["dtype"] == "float32" and output in each["max_ulp"]
+        }
+        for key, subject in subjects.items()
+    }
+    columns = {key: column for key, column in columns.items() if column}
+    names = dict.fromkeys(name for column in columns.values() for name in column)
+    rows = [[name, *(_ulp(column.get(name)) for column in columns.values())] for name in names]
+    return markdown([output, *(SHORT[key] for key in columns)], rows, numbers=True)
+
+
+def _ulp(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return "<0.01" if 0 < float(value) < 0.01 else number(float(value))
+
+
+def named_cases(subjects: Mapping[str, Subject]) -> str:
+    """Return how many named cases fail, of how many, over all types of a subject."""
+    rows = [
+        [
+            subject["name"],
+            str(subject["named"]),
+            *(
+                str(len(subject["failing"][output])) if output in subject["failing"] else "-"
+                for output in OUTPUTS
+            ),
+        ]
+        for subject in subjects.values()
+    ]
+    return markdown(["", "cases", *OUTPUTS], rows, numbers=True)

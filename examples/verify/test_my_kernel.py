@@ -1,0 +1,16 @@
+"""The judge in a test suite: ``pytest test_my_kernel.py``. Each case is a test of its own."""
+
+from pathlib import Path
+
+import pytest
+
+import truenorm.verify as tv
+
+# In your own tests, import your own subject instead.
+subject = tv.load(f"{Path(__file__).with_name('numpy_check.py')}:mended")
+
+
+@pytest.mark.parametrize("case", tv.cases("float32"), ids=str)
+def test_my_kernel(case: tv.Case) -> None:
+    """Raise an AssertionError that names the symptom."""
+    tv.check(subject, case)

@@ -1,0 +1,131 @@
+"""What was measured, and what follows from it."""
+
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+from truenorm.bench.contestants import DIRECTIONS, FLOORS
+from truenorm.bench.stopwatch import Timing
+
+__all__ = ["ARRAYS", "FLOPS", "Figure", "Report", "figures_of"]
+
+ARRAYS = {"forward": 2, "backward": 3}
+"""Arrays of the size of x that must move: x and y; x, dy and dx."""
+FLOPS = {"forward": 7, "backward": 11}
+"""Operations for each element in the textbook formula: docs/time-and-memory.md counts them."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One contestant at one shape, in one direction.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    direction : str
+        ``forward`` or ``backward``.
+    contestant : str
+    seconds : float
+        A call: the median over the rounds.
+    first_call : float
+        Seconds of the first call, in which kernels are compiled or loaded.
+    calls : int
+        How many were made in a turn; its time is their mean.
+    bytes_per_second : float
+        Bytes of `ARRAYS`, and no others.
+    flops_per_second : float
+        Operations of `FLOPS`, whoever computes in whatever way; zero for the bare machine.
+    times_floor : float
+        `seconds`, divided by those of the copy (forward) or the triad (backward).
+    """
+
+    shape: tuple[int, ...]
+    direction: str
+    contestant: str
+    seconds: float
+    first_call: float
+    calls: int
+    bytes_per_second: float
+    flops_per_second: float
+    times_floor: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """All figures of a run, and where it ran.
+
+    Attributes
+    ----------
+    machine : dict of str to str
+        Date, processor, cores, load and versions.
+    backend : str
+        Which backend of truenorm computed.
+    threads : int
+        How many threads it could use.
+    dtype : str
+    rounds : int
+    figures : tuple of Figure
+    notes : tuple of str
+        What else has to be said beside the figures.
+    """
+
+    machine: dict[str, str]
+    backend: str
+    threads: int
+    dtype: str
+    rounds: int
+    figures: tuple[Figure, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes, in order."""
+        return list(dict.fromkeys(figure.shape for figure in self.figures))
+
+    def of(self, shape: tuple[int, ...]) -> dict[str, dict[str, Figure]]:
+        """Return the figures of a shape by direction and contestant."""
+        return {
+            direction: {
+                figure.contestant: figure
+                for figure in self.figures
+                if (figure.shape, figure.direction) == (shape, direction)
+            }
+            for direction in DIRECTIONS
+        }
+
+    def first_calls(self) -> dict[str, float]:
+        """Return how many seconds truenorm's first calls took beyond the later ones."""
+        lost: dict[str, float] = {}
+        for figure in self.figures:
+            if figure.contestant.startswith("truenorm"):
+                name = f"{figure.contestant.removeprefix('truenorm ')} {figure.direction}"
+                extra = max(0.0, figure.first_call - figure.seconds)
+                lost[name] = lost.get(name, 0.0) + extra
+        return lost
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, for JSON."""
+        counted = {"arrays_moved": ARRAYS, "flops_per_element": FLOPS}
+        return {**asdict(self), **counted, "first_calls": self.first_calls()}
+
+
+def figures_of(
+    shape: tuple[int, ...], itemsize: int, direction: str, timings: dict[str, Timing]
+) -> list[Figure]:
+    """Return what follows from the times of one shape and direction."""
+    elements = prod(shape)
+    floor = FLOORS[direction]
+    return [
+        Figure(
+            shape,
+            direction,
+            name,
+            timing.median,
+            timing.first,
+            timing.calls,
+            elements * itemsize * ARRAYS[direction] / timing.median,
+            0.0 if name == floor else elements * FLOPS[direction] / timing.median,
+            timing.median / timings[floor].median,
+        )
+        for name, timing in timings.items()
+    ]

@@ -1,0 +1,89 @@
+"""``truenorm demo``: show which ways to normalize a row lose their digits, and where."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+
+from truenorm.cli import stop
+from truenorm.cli.progress import progress_bar
+from truenorm.demo.demonstration import DTYPES, demonstrate
+from truenorm.demo.report import Report, to_json
+from truenorm.demo.terminal import show
+
+__all__ = ["OutputName", "SweptType", "command"]
+
+SweptType = Literal["float32", "float64"]
+OutputName = Literal["y", "dx", "dgamma", "variance"]
+
+
+def command(
+    dtype: Annotated[
+        SweptType | None,
+        typer.Option(help="One type alone.", show_default="both, and named rows of float16"),
+    ] = None,
+    output: Annotated[
+        OutputName, typer.Option(help="The result whose digits are counted against the offset.")
+    ] = "y",
+    size: Annotated[
+        int, typer.Option(metavar="D", min=2, help="Elements of a row; the time grows with it.")
+    ] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise in the rows.")] = 0,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print all errors as JSON, and nothing else.")
+    ] = False,
+    png: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also draw all errors.", show_default=False),
+    ] = None,
+) -> None:
+    """Show where layer normalization loses its digits.
+
+    One-pass, Welford, two-pass, corrected two-pass, a mean kept as two numbers, the textbook
+    formula in float64 and truenorm are run on rows whose mean outgrows their spread, and compared
+    with exact integers. Then each instability, with a row that triggers it. It takes some seconds.
+
+    \b
+        truenorm demo
+        truenorm demo --dtype float32 --output dx
+        truenorm demo --png my_errors.png
+        truenorm demo --json > my_errors.json
+
+    Exit codes:
+
+    \b
+        0  shown
+        2  it could not run; stderr says why
+    """  # noqa: D301  (the backspace keeps lines as they are)
+    write = None if png is None else _png_writer(png)
+    with progress_bar("measuring") as progress:
+        dtypes = DTYPES if dtype is None else (dtype,)
+        report = demonstrate(dtypes, size=size, seed=seed, progress=progress)
+    if json:
+        typer.echo(to_json(report))
+    else:
+        show(report, Console(highlight=False), output)
+    if write is not None:
+        write(report)
+
+
+def _png_writer(file: Path) -> Callable[[Report], None]:
+    """Return what draws; what would prevent that is said before the errors are measured."""
+    try:
+        from truenorm.demo.figure import draw, write
+    except ImportError as missing:
+        stop(f"--png needs the package {missing.name}: pip install 'truenorm[verify]'")
+    if file.is_dir() or not file.parent.is_dir() or file.suffix.lower() != ".png":
+        stop(f"cannot write {file}: give --png a file that ends in .png, in a folder that exists")
+
+    def save(report: Report) -> None:
+        try:
+            write(draw(report.sweeps), file)
+        except OSError as refused:
+            stop(f"cannot write {file}: {refused.strerror}; give --png another file")
+        sys.stderr.write(f"wrote {file}\n")
+
+    return save

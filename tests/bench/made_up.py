@@ -1,0 +1,20 @@
+"""A report with numbers that can be checked in the head."""
+
+from truenorm.bench.report import Report, figures_of
+from truenorm.bench.stopwatch import Timing
+
+NAMES = ("truenorm correct", "truenorm fast", "textbook", "textbook in float64")
+
+
+def report(shapes: tuple[tuple[int, ...], ...] = ((2, 250),), dtype: str = "float32") -> Report:
+    """Return times of 1 ms for the floor, and 2, 3, 4 and 5 ms for the others."""
+    names = NAMES[:3] if dtype == "float64" else NAMES
+    figures = []
+    for shape in shapes:
+        for direction, floor in (("forward", "copy"), ("backward", "triad")):
+            timings = {floor: Timing(0.001, 0.001, 5)}
+            for milliseconds, name in enumerate(names, 2):
+                timings[name] = Timing(1.5, milliseconds * 1e-3, 3)
+            figures += figures_of(shape, 4, direction, timings)
+    machine = {"date": "2026-01-02", "cpu": "abacus", "cores": "4", "numpy": "2.0"}
+    return Report(machine, "fused", 2, dtype, 7, tuple(figures), ("A note.",))

@@ -1,0 +1,64 @@
+"""What follows from a time."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bench.made_up import report
+from truenorm.bench.report import ARRAYS, FLOPS
+
+PAGE = Path(__file__).parents[2] / "docs" / "time-and-memory.md"
+
+
+def test_rates() -> None:
+    """2 x 250 elements of 4 bytes."""
+    figures = report().of((2, 250))
+    forward = figures["forward"]["truenorm correct"]
+    assert forward.seconds == 2e-3
+    assert forward.bytes_per_second == pytest.approx(2 * 2000 / 2e-3)
+    assert forward.flops_per_second == pytest.approx(7 * 500 / 2e-3)
+    assert forward.times_floor == pytest.approx(2)
+    backward = figures["backward"]["textbook"]
+    assert backward.bytes_per_second == pytest.approx(3 * 2000 / 4e-3)
+    assert backward.flops_per_second == pytest.approx(11 * 500 / 4e-3)
+    assert backward.times_floor == pytest.approx(4)
+    assert figures["backward"]["triad"].flops_per_second == 0
+    assert figures["backward"]["triad"].bytes_per_second == pytest.approx(3 * 2000 / 1e-3)
+
+
+def test_first_calls_beyond_the_later_ones() -> None:
+    """1.5 s each, at two shapes; the textbook's are not ours to explain."""
+    lost = report(((2, 250), (4, 4))).first_calls()
+    assert lost == {
+        "correct forward": pytest.approx(2 * (1.5 - 0.002)),
+        "fast forward": pytest.approx(2 * (1.5 - 0.003)),
+        "correct backward": pytest.approx(2 * (1.5 - 0.002)),
+        "fast backward": pytest.approx(2 * (1.5 - 0.003)),
+    }
+
+
+def test_flops_are_those_that_the_page_counts() -> None:
+    """The page itself is tested against what NumPy is asked to do."""
+    text = PAGE.read_text(encoding="utf-8")
+    for direction, pattern in (("forward", "Forward"), ("backward", "Backward")):
+        section = text.split(f"\n## {pattern}\n")[1].split("\n## ")[0]
+        total = re.search(r"\*\*total\*\* \| +\| \*\*(\d+) N\*\*", section)
+        assert total
+        assert FLOPS[direction] == int(total[1])
+        fused = re.search(rf"\| {direction}, fused \| \d+ N \| (\d+) N \|", text)
+        assert fused
+        assert ARRAYS[direction] == int(fused[1])
+
+
+def test_everything_is_in_the_dictionary() -> None:
+    found = report().as_dict()
+    assert found["flops_per_element"] == {"forward": 7, "backward": 11}
+    assert found["arrays_moved"] == {"forward": 2, "backward": 3}
+    assert found["backend"] == "fused"
+    assert found["figures"][0]["contestant"] == "copy"
+    assert set(found["first_calls"]) == {
+        f"{mode} {direction}"
+        for mode in ("correct", "fast")
+        for direction in ("forward", "backward")
+    }

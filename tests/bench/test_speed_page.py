@@ -1,0 +1,185 @@
+"""docs/speed.md says what benchmarks/results/peers.json says, and claims no more."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+RESULTS: dict[str, Any] = json.loads(
+    (ROOT / "benchmarks" / "results" / "peers.json").read_text(encoding="utf-8")
+)
+MODES = ("truenorm correct, out=", "truenorm correct", "truenorm fast, out=", "truenorm fast")
+TEXTBOOKS = ("textbook NumPy", "textbook in float64, then cast")
+
+
+def block(name: str) -> str:
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    assert PAGE.count(begin) == PAGE.count(end) == 1
+    return PAGE.split(begin)[1].split(end)[0].strip()
+
+
+def rows(name: str) -> list[list[str]]:
+    """Return the cells of a table, the head first."""
+    lines = [line.strip("|").split("|") for line in block(name).splitlines()]
+    return [[cell.strip() for cell in line] for line in (lines[0], *lines[2:])]
+
+
+def milliseconds(direction: str) -> dict[str, dict[str, float]]:
+    """Return the medians by shape and contestant."""
+    found: dict[str, dict[str, float]] = {}
+    for figure in RESULTS["figures"]:
+        if figure["direction"] == direction:
+            shape = "x".join(str(length) for length in figure["shape"])
+            found.setdefault(shape, {})[figure["contestant"]] = figure["p50"] * 1000
+    return found
+
+
+def megabytes(shape: str) -> float:
+    product = 4e-6
+    for length in shape.split("x"):
+        product *= int(length)
+    return product
+
+
+def as_printed(value: float, cell: str) -> bool:
+    """Tell whether a cell is the value, rounded to three digits or to a whole number."""
+    _, _, decimals = cell.partition(".")
+    return (
+        float(cell) == round(value, len(decimals)) and len(cell.lstrip("0.").replace(".", "")) >= 3
+    )
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_every_time_is_there_once(direction: str) -> None:
+    left = {
+        (shape, name): value
+        for shape, taken in milliseconds(direction).items()
+        for name, value in taken.items()
+    }
+    for size in ("small", "large"):
+        head, *lines = rows(f"{direction} {size}")
+        assert head[0] == f"{direction}, ms"
+        for shape in head[1:]:
+            assert (megabytes(shape) < 1) == (size == "small")
+        for name, *cells in lines:
+            for shape, cell in zip(head[1:], cells, strict=True):
+                assert as_printed(left.pop((shape, name)), cell)
+    assert left == {}
+
+
+def test_who_writes_to_an_array_that_exists() -> None:
+    """The page names them in a sentence."""
+    places = {(figure["contestant"], figure["writes_to"]) for figure in RESULTS["figures"]}
+    existing = {name for name, place in places if place == "existing array"}
+    assert existing == {"ONNX Runtime", *(mode for mode in MODES if "out=" in mode)}
+    assert "ONNX Runtime and the lines with out= write to an array that exists" in PAGE
+
+
+def test_beside_the_fastest() -> None:
+    _, *lines = rows("fastest")
+    forward, backward = milliseconds("forward"), milliseconds("backward")
+    assert [line[0] for line in lines] == list(forward)
+    for shape, *cells in lines:
+        for taken, (best, fast, correct) in (
+            (forward[shape], cells[:3]),
+            (backward[shape], cells[3:]),
+        ):
+            others = {name: value for name, value in taken.items() if name not in MODES}
+            assert others[best] == min(others.values())
+            assert fast == f"{taken['truenorm fast, out='] / others[best]:.2f}"
+            assert correct == f"{taken['truenorm correct, out='] / others[best]:.2f}"
+
+
+def test_goals() -> None:
+    _, *lines = rows("goals")
+    total = [0, 0]
+    for name, reached, of in lines[:-1]:
+        judged = [goal["reached"] for goal in RESULTS["goals"] if goal["goal"] == name]
+        assert [int(reached), int(of)] == [judged.count(True), len(judged)]
+        total = [total[0] + int(reached), total[1] + int(of)]
+    assert lines[-1] == ["all", *map(str, total)]
+    assert total[1] == len(RESULTS["goals"])
+
+
+def test_machine_versions_and_date() -> None:
+    text = block("where")
+    machine = RESULTS["machine"]
+    for words in (machine["cpu"], machine["date"], f"Python {machine['python']}"):
+        assert words in text
+    for peer in ("torch", "jax", "onnxruntime", "thinc"):
+        assert f" {RESULTS['versions'][peer][peer]}" in text
+    assert f"{RESULTS['rounds']} rounds" in text
+    assert ("was not quiet" in text) != RESULTS["quiet"]
+
+
+def ratios(direction: str, mode: str, rival: str, where: Any) -> list[float]:
+    return [
+        taken[mode] / taken[rival]
+        for shape, taken in milliseconds(direction).items()
+        if where(shape)
+    ]
+
+
+class TestInShort:
+    """The sentences at the top, one by one."""
+
+    def small(self, shape: str) -> bool:
+        return megabytes(shape) < 32
+
+    def large(self, shape: str) -> bool:
+        return megabytes(shape) >= 32
+
+    @pytest.mark.parametrize("direction", ["forward", "backward"])
+    @pytest.mark.parametrize("mode", MODES)
+    def test_below_32_megabytes(self, direction: str, mode: str) -> None:
+        assert min(ratios(direction, mode, "PyTorch", self.small)) > 1
+        single = ratios(direction, mode, "PyTorch", lambda shape: shape.startswith("1x1x"))
+        assert 6 <= min(single) <= max(single) <= 20
+        taken = milliseconds(direction)
+        assert "out=" not in mode or taken["1x1x64"][mode] > taken["1x1x4096"][mode] / 2
+
+    def test_from_32_megabytes_on(self) -> None:
+        fast, correct = "truenorm fast, out=", "truenorm correct, out="
+        behind = []
+        for direction in ("forward", "backward"):
+            for shape, taken in milliseconds(direction).items():
+                rivals = [name for name in taken if name not in MODES]
+                if self.large(shape):
+                    behind += [
+                        (direction, shape, name, f"{taken[fast] / taken[name]:.2f}")
+                        for name in rivals
+                        if taken[fast] >= taken[name]
+                    ]
+        assert behind == [("forward", "4x512x4096", "ONNX Runtime", "1.04")]
+        for rival in ("PyTorch", "JAX"):
+            assert max(ratios("forward", correct, rival, self.large)) < 1
+        assert min(ratios("backward", correct, "PyTorch", self.large)) > 1
+
+    @pytest.mark.parametrize("direction", ["forward", "backward"])
+    def test_textbooks(self, direction: str) -> None:
+        plain, wide = TEXTBOOKS
+        found = ratios(direction, wide, plain, lambda shape: megabytes(shape) >= 1)
+        assert 1.8 <= min(found) <= max(found) <= 3.2
+        for mode in MODES:
+            for form in TEXTBOOKS:
+                assert max(ratios(direction, mode, form, lambda s: megabytes(s) >= 1)) < 1
+            assert min(ratios(direction, mode, plain, lambda s: megabytes(s) < 1)) > 1
+
+    def test_new_arrays(self) -> None:
+        taken = milliseconds("forward")["8x1024x4096"]
+        for mode in ("truenorm correct", "truenorm fast"):
+            assert taken[mode] > 2 * taken[f"{mode}, out="]
+
+
+def test_the_figure_is_drawn_from_these_results() -> None:
+    """It carries the date, and a mark for each contestant and shape in each panel."""
+    text = (ROOT / "docs" / "figures" / "peers.svg").read_text(encoding="utf-8")
+    assert RESULTS["machine"]["date"] in text
+    assert ("not quiet" in text) != RESULTS["quiet"]
+    for shape in milliseconds("forward"):
+        assert f">{shape}<" in text
+    for name in (*MODES, *TEXTBOOKS, "thinc", "JAX", "ONNX Runtime", "PyTorch (1)"):
+        assert f">{name}<" in text

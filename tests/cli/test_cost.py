@@ -1,0 +1,142 @@
+"""``truenorm cost``: its tables, its JSON, and how it refuses."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from truenorm.cli import cost as command
+from truenorm.cli.app import app
+from truenorm.cost import layer_norm_cost
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("time-and-memory.md", "gpu-kernel.md")
+SHAPE = ("8", "1024", "4096")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["cost", *arguments], env={"COLUMNS": "80"})
+
+
+def line_with(text: str, words: str) -> list[str]:
+    """Return the words of the first line that has these."""
+    return next(line.split() for line in text.splitlines() if words in line)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_show_what_the_command_prints(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```console\n\$ truenorm cost (.*?)\n(.*?)```", text, flags=re.DOTALL)
+    assert blocks
+    for arguments, shown in blocks:
+        printed = [line.rstrip() for line in run(*arguments.split()).stdout.splitlines()]
+        assert shown.strip("\n").splitlines() == "\n".join(printed).strip("\n").splitlines()
+
+
+def test_forms_side_by_side() -> None:
+    done = run(*SHAPE)
+    assert (done.exit_code, done.stderr) == (0, "")
+    costs = [
+        layer_norm_cost((8, 1024, 4096), form=form, keep=keep)  # type: ignore[arg-type]
+        for form, keep in (("textbook", "xhat"), ("blocked", "x"), ("fused", "x"))
+    ]
+    assert line_with(done.stdout, "textbook  ") == ["textbook", "blocked", "fused"]
+    assert line_with(done.stdout, "what is kept")[-3:] == ["xhat", "x", "x"]
+    for words, numbers in (
+        ("forward   MB moved", [cost.forward.bytes_moved for cost in costs]),
+        ("backward  MB moved", [cost.backward.bytes_moved for cost in costs]),
+        ("MB kept for backward", [cost.kept for cost in costs]),
+        ("MB of the caller's", [cost.referenced for cost in costs]),
+        ("MB at the peak of both", [cost.peak for cost in costs]),
+    ):
+        shown = [f"{number / 1e6:,.1f}" for number in numbers]
+        assert line_with(done.stdout, words)[-3:] == shown
+    assert "ms, predicted" not in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("form", ["textbook", "blocked", "fused"])
+def test_steps(form: Any) -> None:
+    done = run("6", "8", "--steps", form, "--keep", "xhat")
+    assert f"The {form} form step by step, xhat kept" in done.stdout
+    for step in layer_norm_cost((6, 8), form=form, keep="xhat").steps:
+        assert f"({step.equation})".ljust(7) + step.name in done.stdout
+
+
+def test_predicted_times() -> None:
+    """At 1 GB/s a million bytes are a millisecond; with few FLOPs a second these decide."""
+    moved = layer_norm_cost((8, 1024, 4096)).forward.bytes_moved
+    shown = line_with(run(*SHAPE, "--bandwidth", "1").stdout, "ms, predicted")
+    assert float(shown[-1]) == pytest.approx(moved / 1e6, rel=1e-3)
+    flops = layer_norm_cost((8, 1024, 4096)).forward.flops
+    shown = line_with(run(*SHAPE, "--bandwidth", "1", "--flops", "0.1").stdout, "ms, predicted")
+    assert float(shown[-1]) == pytest.approx(flops / 1e5, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Memory limits every form on a machine that does more than 1.12 FLOPs in the time"),
+        (["--bandwidth", "20"], "Memory limits every form: arithmetic is taken to cost nothing"),
+        (["--bandwidth", "20", "--flops", "40"], "none does more than 1.12 FLOPs a byte"),
+        (["--bandwidth", "20", "--flops", "22"], "Arithmetic limits forward fused:"),
+        (
+            ["--bandwidth", "20", "--flops", "20"],
+            "limits backward blocked, forward fused, backward",
+        ),
+    ],
+)
+def test_it_says_what_limits(arguments: list[str], said: str) -> None:
+    assert said in " ".join(run(*SHAPE, *arguments).stdout.split())
+
+
+def test_a_cache_is_mentioned_where_it_matters() -> None:
+    assert "may fit in a cache" in run("64", "64", "--bandwidth", "20").stdout
+    assert "may fit in a cache" not in run(*SHAPE, "--bandwidth", "20").stdout
+
+
+def test_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has made-up rates, which tell what they were asked for."""
+    monkeypatch.setattr(command, "thread_count", lambda _: 3)
+    monkeypatch.setattr(command, "measure_bandwidth", lambda threads: threads * 1e9)
+    monkeypatch.setattr(command, "measure_flops_rate", lambda name: {"float64": 8e9}[name])
+    done = run(*SHAPE, "--measure", "--dtype", "float64")
+    assert "Bandwidth 3.0 GB/s, 8 GFLOP/s, measured now: a copy on 3 threads" in done.stdout
+
+
+def test_json() -> None:
+    found = json.loads(run("6", "8", "--json", "--bandwidth", "2", "--keep", "x").stdout)
+    assert found["machine"] == {"bandwidth": 2e9, "flops_rate": "inf", "source": "as given"}
+    assert [each["form"] for each in found["forms"]] == ["textbook", "blocked", "fused"]
+    for each in found["forms"]:
+        cost = layer_norm_cost((6, 8), form=each["form"], keep="x")
+        assert each["shape"] == [6, 8]
+        assert (each["kept"], each["peak"], each["flops"]) == (cost.kept, cost.peak, cost.flops)
+        assert each["seconds"] == cost.seconds(2e9)
+        assert each["forward"]["seconds"] == cost.forward.seconds(2e9)
+        assert each["backward"]["bytes_written"] == cost.backward.bytes_written
+        assert each["backward"]["steps"] == [step._asdict() for step in cost.backward.steps]
+    assert "seconds" not in json.loads(run("6", "8", "--json").stdout)["forms"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["8", "0", "4"], "the shape (8, 0, 4) has no elements: every axis needs a length"),
+        (["4", "4", "--bandwidth", "0"], "--bandwidth is 0: give a number above zero"),
+        (["4", "4", "--bandwidth", "nan"], "--bandwidth is nan: give a number above zero"),
+        (["4", "4", "--bandwidth", "2", "--flops", "-1"], "--flops is -1"),
+        (["4", "4", "--bandwidth", "2", "--measure"], "--bandwidth and --measure contradict"),
+        (["4", "4", "--flops", "2"], "--flops alone predicts no time: give --bandwidth as well"),
+        (["4", "4", "--dtype", "int8"], "'int8' is not one of 'float16', 'bfloat16', 'float32'"),
+        (["4", "x"], "Invalid value"),
+        ([], "Missing argument"),
+    ],
+)
+def test_refusals_are_exit_code_2(arguments: list[str], said: str) -> None:
+    done = run(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.replace("│", " ").split())

@@ -1,0 +1,117 @@
+"""``truenorm doctor``: also where packages are missing or broken."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from truenorm.cli import doctor as command
+from truenorm.cli.app import app
+from truenorm.doctor import Diagnosis, Line, Section
+
+WELL = Diagnosis("2026-01-02", False, (Section("A", (Line("b", "c"),)),))
+ILL = Diagnosis("2026-01-02", False, (Section("A", (Line("b", "c", "mend it"),)),))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["doctor", *arguments])
+
+
+@pytest.mark.parametrize(("diagnosis", "code"), [(WELL, 0), (ILL, 1)])
+def test_exit_code(monkeypatch: pytest.MonkeyPatch, diagnosis: Diagnosis, code: int) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def examine(**how: Any) -> Diagnosis:
+        asked.append(how)
+        return diagnosis
+
+    monkeypatch.setattr(command, "examine", examine)
+    done = run()
+    assert (done.exit_code, done.stderr) == (code, "")
+    assert done.stdout.startswith("```text\n")
+    assert done.stdout.endswith("\n```\n")
+    done = run("--full", "--json")
+    assert (done.exit_code, done.stderr) == (code, "")
+    assert json.loads(done.stdout)["healthy"] is (code == 0)
+    assert asked == [{"full": False, "progress": None}, {"full": True, "progress": None}]
+
+
+def run_without(
+    missing: list[str], *arguments: str, path: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process in which these packages cannot be imported."""
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({missing}))\n"
+        "from truenorm.cli import main; main()"
+    )
+    kept = {name: value for name, value in os.environ.items() if "TRUENORM" not in name}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, "doctor", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**kept, "PYTHONPATH": path},
+    )
+
+
+NUMBA = ["numba", "llvmlite"]
+OTHERS = ["ml_dtypes", "flint", "matplotlib", "jinja2"]
+
+
+def test_without_numba() -> None:
+    done = run_without(NUMBA)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = " ".join(done.stdout.split())
+    assert "fused not usable: needs Numba: pip install truenorm[fast]" in words
+    assert "taken reference, the first that is usable" in words
+    assert "numba not installed; it is for compiled kernels: pip install 'truenorm[fast]'" in words
+    assert "no backend that compiles" in words
+    assert words.count("correct to the bit") == 4
+
+
+def test_bare() -> None:
+    """Only NumPy, and what every command needs."""
+    done = run_without(NUMBA + OTHERS)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = " ".join(done.stdout.split())
+    assert "reference, bfloat16 not tested: bfloat16 needs the package ml_dtypes" in words
+    assert words.count("correct to the bit") == 3
+    assert "HEALTHY" in words
+
+
+def test_a_numba_that_cannot_be_imported(tmp_path: Path) -> None:
+    """It is there, so that it is chosen; and it does not take this NumPy."""
+    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1.0 or less')")
+    done = run_without([], path=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr == ""
+    words = " ".join(done.stdout.split())
+    text = "FAILED: ImportError: Numba needs NumPy 1.0 or less -> reinstall Numba"
+    assert f"fused, float32 {text}" in words
+    assert "kept in unknown: ImportError" in words
+    assert words.count("correct to the bit") == 4  # the reference backend
+    assert "PROBLEM: 4 things are wrong" in words
+
+
+def test_json_in_a_pipe() -> None:
+    done = run_without(NUMBA + OTHERS, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["healthy"] is True
+    titles = ["Versions", "Backends", "Processor", "Compiled kernels", "Self-test"]
+    assert list(found["sections"]) == titles
+
+
+@pytest.mark.slow
+def test_full_and_bare() -> None:
+    done = run_without(NUMBA + OTHERS, "--full")
+    assert (done.returncode, done.stderr) == (0, "")
+    words = " ".join(done.stdout.split())
+    assert words.count("PASS, by complex") == 2
+    assert "bfloat16 not judged: bfloat16 needs the package ml_dtypes" in words
+    assert words.count("correct: y, dx, dgamma and dbeta") == 3
