@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truenorm import textbook
+    from truenorm import cost, textbook, verify
     from truenorm.dispatch import backends
     from truenorm.gradient_check import (
         GradientCheck,
@@ -23,6 +23,7 @@ __all__ = [
     "TaylorTest",
     "__version__",
     "backends",
+    "cost",
     "dot_test",
     "gradcheck",
     "layer_norm",
@@ -30,6 +31,7 @@ __all__ = [
     "layer_norm_forward",
     "taylor_test",
     "textbook",
+    "verify",
 ]
 
 __version__ = "0.1.0.dev0"
@@ -49,12 +51,13 @@ _HOMES = {
     "layer_norm_forward": "truenorm.ops.layer_norm",
     "taylor_test": "truenorm.gradient_check",
 }
+_MODULES = ("cost", "textbook", "verify")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name (PEP 562)."""
-    if name == "textbook":
-        return import_module("truenorm.textbook")
+    if name in _MODULES:
+        return import_module(f"truenorm.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'truenorm' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -1,6 +1,5 @@
 """``truenorm bench``: time the operation on this machine."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ from rich.console import Console
 from truenorm.bench import DEFAULT_ROUNDS, DEFAULT_SHAPES, Report, measure, shape_of
 from truenorm.bench.terminal import show
 from truenorm.cli import stop
+from truenorm.cli.files import extra, written
 from truenorm.cli.progress import progress_bar
 from truenorm.cli.verify import Dtype
 from truenorm.verify.json_report import strict_json
@@ -86,19 +86,8 @@ def command(
 
 
 def _png_writer(file: Path) -> Callable[[Report], None]:
-    """Return what draws the figures; what would prevent that is said before the long run."""
-    try:
+    """Return what draws the times."""
+    with extra("--png"):
         from truenorm.bench.picture import draw
-    except ImportError as missing:
-        stop(f"--png needs the package {missing.name}: pip install 'truenorm[verify]'")
-    if file.is_dir() or not file.parent.is_dir():
-        stop(f"cannot write {file}: give --png a file in a folder that exists")
-
-    def write(report: Report) -> None:
-        try:
-            draw(report, file)
-        except OSError as refused:
-            stop(f"cannot write {file}: {refused.strerror}; give --png another file")
-        sys.stderr.write(f"wrote {file}\n")
-
-    return write
+    into_file = written("--png", file)
+    return lambda report: into_file(lambda: draw(report, file))

@@ -1,6 +1,5 @@
 """``truenorm demo``: show which ways to normalize a row lose their digits, and where."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from truenorm.cli import stop
+from truenorm.cli.files import extra, written
 from truenorm.cli.progress import progress_bar
 from truenorm.demo.demonstration import DTYPES, demonstrate
 from truenorm.demo.report import Report, to_json
@@ -71,19 +70,8 @@ def command(
 
 
 def _png_writer(file: Path) -> Callable[[Report], None]:
-    """Return what draws; what would prevent that is said before the errors are measured."""
-    try:
+    """Return what draws the errors."""
+    with extra("--png"):
         from truenorm.demo.figure import draw, write
-    except ImportError as missing:
-        stop(f"--png needs the package {missing.name}: pip install 'truenorm[verify]'")
-    if file.is_dir() or not file.parent.is_dir() or file.suffix.lower() != ".png":
-        stop(f"cannot write {file}: give --png a file that ends in .png, in a folder that exists")
-
-    def save(report: Report) -> None:
-        try:
-            write(draw(report.sweeps), file)
-        except OSError as refused:
-            stop(f"cannot write {file}: {refused.strerror}; give --png another file")
-        sys.stderr.write(f"wrote {file}\n")
-
-    return save
+    into_file = written("--png", file, ".png")
+    return lambda report: into_file(lambda: write(draw(report.sweeps), file))

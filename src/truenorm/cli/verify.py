@@ -1,6 +1,5 @@
 """``truenorm verify``: judge an implementation."""
 
-import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 
 from truenorm.cli import stop
+from truenorm.cli.files import extra, written
 from truenorm.cli.progress import progress_bar
 from truenorm.verify.json_report import to_json
 from truenorm.verify.process import CannotRunError, verify_target
@@ -111,19 +111,13 @@ def command(
 
 
 def _html_writer(file: Path) -> Callable[[Report], None]:
-    """Return what writes the page; what would prevent that is said before the long run."""
-    try:
+    """Return what writes the page."""
+    with extra("--html"):
         from truenorm.verify.html_report import to_html
-    except ImportError as missing:
-        stop(f"--html needs the package {missing.name}: pip install 'truenorm[verify]'")
-    if file.is_dir() or not file.parent.is_dir():
-        stop(f"cannot write {file}: give --html a file in a folder that exists")
+    write = written("--html", file)
 
-    def write(report: Report) -> None:
-        try:
-            file.write_text(to_html(report), encoding="utf-8", errors="xmlcharrefreplace")
-        except OSError as refused:
-            stop(f"cannot write {file}: {refused.strerror}; give --html another file")
-        sys.stderr.write(f"wrote {file}\n")
+    def page(report: Report) -> None:
+        text = to_html(report)
+        write(lambda: file.write_text(text, encoding="utf-8", errors="xmlcharrefreplace"))
 
-    return write
+    return page
