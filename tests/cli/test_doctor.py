@@ -86,6 +86,7 @@ def test_bare() -> None:
 
 def test_a_numba_that_cannot_be_imported(tmp_path: Path) -> None:
     """It is there, so that it is chosen; and it does not take this NumPy."""
+    pytest.importorskip("numba")
     (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1.0 or less')")
     done = run_without([], path=str(tmp_path))
     assert done.returncode == 1

@@ -1,12 +1,15 @@
 """The judge as it is called from Python: subjects, cases, verify and check."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import truenorm as tn
 import truenorm.verify as tv
 from truenorm import textbook
+from truenorm.verify.families import hard, ordinary
 from truenorm.verify.grading import grade
 from truenorm.verify.judge import collect
 from truenorm.verify.oracle import expected
@@ -117,6 +120,7 @@ def test_progress_is_told() -> None:
     told: list[tuple[int, int, str]] = []
     tv.verify(RIGHT, progress=lambda *step: told.append(step))
     assert told[0][0] == 0
+    assert told[0][2].startswith("exact answers: float32-")
     assert told[-1] == (told[0][1], told[0][1], "grading")
 
 
@@ -177,3 +181,97 @@ def test_what_was_not_run_is_not_judged() -> None:
     verdicts = grade("one", suite, records, outputs=["y"]).verdicts
     assert verdicts["special values"] == verdicts["subnormals kept"] == "not judged"
     assert verdicts["repeatable"] == "pass"
+
+
+@pytest.mark.parametrize("name", ["no-gamma-6x67", "no-beta-6x67", "gamma-without-beta"])
+def test_what_is_absent_is_not_graded(name: str) -> None:
+    subject = tv.Subject(
+        lambda x, gamma, beta, eps: tn.layer_norm_forward(x, gamma, beta, eps=eps),
+        tn.layer_norm_backward,
+        also=["no-gamma", "no-beta"],
+    )
+    tv.check(subject, tv.case(f"float32-{name}"))
+
+
+def test_a_call_that_failed_shows_nothing() -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("no")
+
+    report = tv.verify(tv.Subject(refuse))
+    assert report.verdicts.pop("runs") == "fail"
+    assert set(report.verdicts.values()) == {"not judged"}
+
+
+def test_what_follows_from_something_else_is_not_judged() -> None:
+    """Bits that change each time say nothing about batches; nor wrong ones about subnormals."""
+    random = np.random.default_rng(0)
+    unsteady = tv.Subject(lambda x, *rest: in_float64(x, *rest) * random.choice(STEPS, 1))
+    assert tv.verify(unsteady).verdicts["batch-invariant"] == "not judged"
+    wrong = tv.Subject(lambda x, *_: 0 * x)
+    assert tv.verify(wrong).verdicts["subnormals kept"] == "not judged"
+
+
+STEPS = np.array([1, 1 + 2.0**-23], np.float32)
+
+
+def test_results_in_another_byte_order_are_read_as_what_they_are() -> None:
+    swapped = tv.Subject(lambda *given: in_float64(*given).astype(">f4"))
+    tv.check(swapped, tv.case("float32-normal-4x5"))
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (np.longdouble, "it should be float32"),
+        (str, "which are no numbers"),
+        (object, "which are no numbers"),
+    ],
+)
+def test_results_of_other_types_are_named(result: type, said: str) -> None:
+    subject = tv.Subject(lambda *given: in_float64(*given).astype(result))
+    with pytest.raises(AssertionError, match=said):
+        tv.check(subject, tv.case("float32-normal-4x5"))
+
+
+def test_an_exception_is_told_in_brief() -> None:
+    class UnprintableError(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    for raised, said in ((ValueError("x" * 10**6), "x" * 100), (UnprintableError(), "cannot be")):
+
+        def refuse(*_: object, raised: Exception = raised) -> None:
+            raise raised
+
+        failure = execute(tv.Subject(refuse), tv.case("float32-normal-4x5"), Call()).failure
+        assert said in failure
+        assert len(failure) < 3000
+
+
+def test_whatever_the_caller_has_set_of_numpy() -> None:
+    def ours(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        return tn.layer_norm(x, gamma, beta, eps=eps)
+
+    with np.errstate(all="raise"):
+        for dtype in FORMATS:
+            for each in list(ordinary(dtype, "quick"))[:2] + list(hard(dtype, "quick")):
+                tv.check(tv.Subject(ours, dtypes=[dtype]), each)
+
+
+def test_exact_answers_come_before_the_first_call() -> None:
+    """A subject may leave a processor behind in which subnormal numbers are zero."""
+    seen: list[int] = []
+
+    def forward(x: Array, *_: object) -> Array:
+        seen.append(expected.cache_info().misses)
+        return x
+
+    tv.verify(tv.Subject(forward))
+    assert len(set(seen)) == 1
+
+
+def test_a_limit_of_time_is_a_number() -> None:
+    with pytest.raises(ValueError, match="seconds is inf"):
+        tv.Subject(in_float64, seconds=float("inf"))
+    with pytest.raises(ValueError, match="the kind 'odd'"):
+        replace(tv.case("float32-normal-4x5"), kind="odd")

@@ -2,6 +2,7 @@
 
 import io
 import os
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +72,8 @@ def test_a_subject_may_print_and_read(tmp_path: Path) -> None:
         ("os._exit(0)", "ended with exit code 0"),
         ("sys.exit(3)", "ended with exit code 3"),
         ("time.sleep(60)", "gave no answer within 0.5 s"),
-        ("return np.array(['a'])", "returned an array of str"),
+        ("return np.array(['a'])", "which are no numbers"),
+        ("os.close(0); os.closerange(3, 99); time.sleep(60)", "closed its pipes and went on"),
         ("return np.zeros(10**7)", "above"),
     ],
 )
@@ -174,8 +176,6 @@ def test_the_wire_carries_arrays_and_no_objects() -> None:
     assert found["b"] is None
     assert (np.asarray(found["a"]) == arrays["a"]).all()
     assert receive(pipe, lambda: 100) is None
-    with pytest.raises(TypeError, match="no numbers"):
-        send(pipe, {}, {"a": np.array([object()])})
 
 
 @pytest.mark.parametrize(
@@ -192,6 +192,70 @@ def test_the_wire_carries_arrays_and_no_objects() -> None:
 def test_a_broken_message_is_refused_before_anything_is_allocated(line: bytes) -> None:
     with pytest.raises(BrokenMessageError):
         receive(io.BytesIO(line), lambda: 1000)
+
+
+def test_a_worker_that_stops_between_calls_is_not_waited_for(tmp_path: Path) -> None:
+    """The pipe to it is full, so that sending would wait for ever."""
+    line = "import threading; threading.Timer(0.3, os.kill, (os.getpid(), 19)).start()"
+    large = replace(CASE, x=np.zeros((300_000, 2), np.float32), dy=np.zeros((1, 2), np.float32))
+    with SubjectProcess(_forward(tmp_path, line, seconds=1.0)) as process:
+        assert not process.run(CASE, Call()).failure
+        time.sleep(0.6)
+        assert "no answer within 1 s" in process.run(large, Call()).failure
+
+
+def test_what_cannot_be_started_again_is_still_a_finding(tmp_path: Path) -> None:
+    mark = tmp_path / "crashed"
+    body = (
+        f"import pathlib\nmark = pathlib.Path({str(mark)!r})\n"
+        "if mark.exists():\n    raise RuntimeError('the device is gone')\n"
+        "def forward(x, gamma, beta, eps):\n    mark.touch()\n    os.abort()\n"
+        "subject = tv.Subject(forward)\n"
+    )
+    report = verify_target(_file(tmp_path, body))
+    assert not report.passed
+    symptom = report.findings[0].symptom
+    assert "crashed: SIGABRT; and it could not be started again" in symptom
+    assert "the device is gone" in symptom
+    assert "cases were not run" in symptom
+    assert report.cases == 1
+
+
+def test_an_interrupt_of_the_judge_ends_the_program_too(tmp_path: Path) -> None:
+    body = f"subject = tv.Subject(command=['sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 60'])\n"
+    pid = tmp_path / "pid"
+    with SubjectProcess(_file(tmp_path, body)) as process:
+        thread = threading.Thread(target=process.run, args=(CASE, Call()), daemon=True)
+        thread.start()
+        while not (pid.exists() and pid.read_text().strip()):
+            time.sleep(0.05)
+        process._deaths = 3  # as after an interrupt, no other worker is started
+    assert not _alive(int(pid.read_text()))
+
+
+def test_a_fork_that_answers_too_is_noticed(tmp_path: Path) -> None:
+    line = "if x.shape[1] == 5: os.fork()"
+    with SubjectProcess(_forward(tmp_path, line)) as process:
+        assert not process.run(CASE, Call()).failure
+        time.sleep(1)  # for the other one to answer as well
+        failure = process.run(case("float32-normal-4x3"), Call()).failure
+    assert "answered twice" in failure
+
+
+def test_a_stray_file_of_the_current_folder_is_not_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stray = tmp_path / "stray"
+    stray.mkdir()
+    (stray / "numpy.py").write_text("raise SystemExit('stray')", encoding="utf-8")
+    monkeypatch.chdir(stray)
+    with SubjectProcess(_forward(tmp_path, "pass")) as process:
+        assert not process.run(CASE, Call()).failure
+
+
+def test_a_slow_import_is_told_how_to_get_longer(tmp_path: Path) -> None:
+    with pytest.raises(CannotRunError, match="no answer within 1 s; --start-seconds gives it"):
+        SubjectProcess(_file(tmp_path, "time.sleep(60)\n"), start_seconds=1.0)
 
 
 def test_the_process_has_a_session_of_its_own(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from truenorm.cli import stop
 from truenorm.cli.files import extra, written
 from truenorm.cli.progress import progress_bar
 from truenorm.verify.json_report import to_json
-from truenorm.verify.process import CannotRunError, verify_target
+from truenorm.verify.process import START_SECONDS, CannotRunError, verify_target
 from truenorm.verify.report import Report
 from truenorm.verify.terminal import show
 
@@ -55,6 +55,9 @@ def command(
             show_default=False,
         ),
     ] = None,
+    start_seconds: Annotated[
+        float, typer.Option(help="How long the file may take to import, or to compile.")
+    ] = START_SECONDS,
     json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON, and nothing else.")
     ] = False,
@@ -97,7 +100,12 @@ def command(
     try:
         with progress_bar("judging") as progress:
             report = verify_target(
-                target, level=level, require=require, dtypes=dtype, progress=progress
+                target,
+                level=level,
+                require=require,
+                dtypes=dtype,
+                progress=progress,
+                start_seconds=start_seconds,
             )
     except CannotRunError as why:
         stop(str(why))

@@ -39,8 +39,8 @@ def rounded_variances(x: FloatArray) -> FloatArray:
     --------
     >>> import numpy as np
     >>> x = np.float32([[1e7, 1e7 + 1, 1e7 + 1]])
-    >>> print(rounded_means(x), rounded_variances(x))
-    [1.0000001e+07] [0.22222222]
+    >>> rounded_means(x).tolist(), rounded_variances(x).round(3).tolist()
+    ([10000001.0], [0.2220000058412552])
     """
     target = FORMATS[x.dtype.name]
     exact = exact_variances(x)

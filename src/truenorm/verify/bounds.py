@@ -30,6 +30,7 @@ from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
 
 __all__ = ["Scales"]
 
+SINGLE = 2.0**-24
 DIGITS_LEFT = 1 / 64
 """The error, relative to the scale, at which a sum that was added up one by one is no sum."""
 
@@ -82,10 +83,16 @@ class Scales:
         self.kappa = _root_mean_square(x) * self._r
 
     def factor(self, output: str, power: int = 0) -> float:
-        """Return K: of a sum of n rounded terms, errors add up like the square root of n."""
+        """Return K: some roundings, and those of sums, which add up like the square root of n.
+
+        Types of 16 bits are for storing: computed is in float32, so that there is little to
+        round but the result, and sums cost next to nothing. Were it not so, a sum over many rows
+        could be zero in bfloat16.
+        """
         rows, size = map(int, self._shape)
         terms = {"y": size, "dx": size, "dgamma": rows + size, "dbeta": rows}[output]
-        stable = 8.0 + math.sqrt(terms) / 4
+        roundings = 8.0 if self._unit <= SINGLE else 3.0
+        stable = roundings + math.sqrt(terms) / 4 * min(1.0, SINGLE / self._unit)
         if power and output in ("dgamma", "dbeta"):
             return max(stable, min(8.0 + rows, DIGITS_LEFT / self._unit))
         return stable

@@ -61,9 +61,12 @@ def _plainness(symptom: Symptom) -> tuple[float, bool, float, int]:
 
 
 def findings_of(
-    symptoms: Sequence[Symptom], grades: Sequence[Grade], origin: Origin
+    symptoms: Sequence[Symptom], grades: Sequence[Grade], origin: Origin, not_run: int
 ) -> tuple[Finding, ...]:
-    """Return one finding for each kind of symptom, with the case that shows it most simply."""
+    """Return one finding for each kind of symptom, with the case that shows it most simply.
+
+    `not_run` is the number of cases that were given up.
+    """
     groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
     for symptom in symptoms:
         groups[symptom.guard, symptom.case.dtype, symptom.output].append(symptom)
@@ -75,6 +78,8 @@ def findings_of(
         rate = slopes.get((dtype, output))
         if guard == "growth" and rate is not None and shown.severity < UNEXPLAINED:
             text += f"; the error grows with kappa = rms(x)/sqrt(var + eps), slope {rate:.1f}"
+        if guard == "raised" and not_run:
+            text += f"; after that it was given up, {not_run} cases were not run"
         found.append(
             Finding(
                 guard,

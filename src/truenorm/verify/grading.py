@@ -11,7 +11,7 @@ from truenorm.verify.guards import GUARDS, Judged, Symptom, judge_case
 from truenorm.verify.inputs import Case
 from truenorm.verify.measuring import UNEXPLAINED
 from truenorm.verify.oracle import expected
-from truenorm.verify.record import OUTPUTS, Record
+from truenorm.verify.record import AGAIN, INTERLEAVED, OUTPUTS, ROWS, Record
 from truenorm.verify.report import GRADES, VERDICTS, CaseResult, Grade, Report
 from truenorm.verify.reproducer import Origin
 from truenorm.verify.types import unit_roundoff
@@ -65,9 +65,11 @@ def grade(
         symptoms += found[0]
         judged += found[1]
     symptoms = [each for each in symptoms if each.guard in guards or each.guard == "repeat"]
+    all_verdicts = {GUARDS[each.guard] for each in symptoms}
     symptoms = [each for each in explained_once(symptoms) if each.guard in guards]
     results = [_result(one) for one in judged]
-    grades = _grades(cases, results, outputs, guards)
+    run = [case for case in cases if by_case[case.name]]
+    grades = _grades(run, results, outputs, guards)
     below = {
         (each.dtype, each.output)
         for each in grades
@@ -79,45 +81,41 @@ def grade(
         if GUARDS[each.guard] != "accuracy" or (each.case.dtype, each.output) in below
     ]
     symptoms += unrounded(judged, below, {(each.case.dtype, each.output) for each in symptoms})
-    findings = findings_of(symptoms, grades, origin)
-    failed = {finding.verdict for finding in findings}
+    findings = findings_of(symptoms, grades, origin, len(cases) - len(run))
+    verdicts = _verdicts(run, records, origin.callable)
+    verdicts |= dict.fromkeys(all_verdicts & verdicts.keys(), "not judged")
+    verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
     return Report(
         subject,
         level,
         require,
         grades,
-        {
-            verdict: _verdict(verdict, failed, cases, records, origin.callable)
-            for verdict in VERDICTS
-        },
+        verdicts,
         findings,
         tuple(results),
-        len(cases),
+        len(run),
         sum(record.seconds for record in records),
     )
 
 
-def _verdict(
-    verdict: str,
-    failed: Collection[str],
-    cases: Sequence[Case],
-    records: Sequence[Record],
-    functions: bool,
-) -> str:
-    """Return pass, fail or not judged; a command is a new process each time, without a state."""
-    if verdict in failed:
-        return "fail"
-    run = {record.case for record in records}
-    kinds = {case.kind for case in cases if case.name in run}
-    calls = {record.call.kind for record in records}
-    evidence = {
+def _verdicts(cases: Sequence[Case], records: Sequence[Record], functions: bool) -> dict[str, str]:
+    """Return pass for what was looked at, and not judged for the rest.
+
+    A call that failed shows nothing, and a command is a new process each time, without a state.
+    """
+    done = [record for record in records if not record.failure]
+    kind_of = {case.name: case.kind for case in cases}
+    kinds = {kind_of[record.case] for record in done}
+    calls = {record.call.kind for record in done}
+    evidence = dict.fromkeys(VERDICTS, bool(done)) | {
         "special values": "special" in kinds,
         "subnormals kept": "subnormal" in kinds,
-        "repeatable": "again" in calls,
-        "batch-invariant": "rows" in calls,
-        "own state": functions and any("dx" in record.results for record in records),
+        "repeatable": AGAIN in calls,
+        "batch-invariant": ROWS in calls,
+        "own state": functions
+        and any(each.call.kind == INTERLEAVED and "dx" in each.results for each in done),
     }
-    return "pass" if evidence.get(verdict, bool(records)) else "not judged"
+    return {verdict: "pass" if seen else "not judged" for verdict, seen in evidence.items()}
 
 
 def _result(one: Judged) -> CaseResult:
@@ -162,23 +160,27 @@ def _grades(
     outputs: Collection[str],
     guards: Collection[str],
 ) -> tuple[Grade, ...]:
-    dtypes = list(dict.fromkeys(case.dtype for case in cases))
+    there = dict.fromkeys(
+        (case.dtype, output)
+        for case in cases
+        for output in OUTPUTS
+        if output in outputs and output in expected(case).types
+    )
     found = []
-    for dtype in dtypes:
-        for output in (output for output in OUTPUTS if output in outputs):
-            mine = [each for each in results if (each.dtype, each.output) == (dtype, output)]
-            worst = max(mine, key=lambda each: (each.needs, each.natural, each.ulp), default=None)
-            found.append(
-                Grade(
-                    dtype,
-                    output,
-                    _grade_of(mine, guards),
-                    max((each.ulp for each in mine), default=math.inf),
-                    max((each.natural for each in mine), default=math.inf),
-                    worst.case if worst else "",
-                    slope(mine),
-                )
+    for dtype, output in there:
+        mine = [each for each in results if (each.dtype, each.output) == (dtype, output)]
+        worst = max(mine, key=lambda each: (each.needs, each.natural, each.ulp), default=None)
+        found.append(
+            Grade(
+                dtype,
+                output,
+                _grade_of(mine, guards),
+                max((each.ulp for each in mine), default=math.inf),
+                max((each.natural for each in mine), default=math.inf),
+                worst.case if worst else "",
+                slope(mine),
             )
+        )
     return tuple(found)
 
 
@@ -199,4 +201,4 @@ def _grade_of(results: Sequence[CaseResult], guards: Collection[str]) -> str:
         return "conditional" if growth == 1 else "unstable"
     if all(each.correct for each in results):
         return "correct"
-    return "faithful" if all(each.ulp < 1 for each in results if not each.needs) else "stable"
+    return "faithful" if all(each.ulp < 1 for each in results) else "stable"

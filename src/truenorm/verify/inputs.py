@@ -15,8 +15,8 @@ cases are rows that broke somebody. Special ones hold values that are not finite
 are about numbers that a processor may be told to flush."""
 
 EXTENSIONS = {
-    "no-gamma": "gamma is None, and so is dgamma",
-    "no-beta": "beta is None, and so is dbeta",
+    "no-gamma": "gamma is None, and nobody looks at dgamma",
+    "no-beta": "beta is None, and nobody looks at dbeta",
     "ranks": "x has one axis, or three",
     "strides": "x and dy are views with gaps along the last axis",
     "zero-eps": "eps is 0, and no row is constant",
@@ -86,6 +86,11 @@ class Case:
     repeats: int = 1
     layout: str = "rows"
     needs: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Refuse a kind or a layout that nobody knows."""
+        if self.kind not in KINDS or self.layout not in LAYOUTS:
+            raise ValueError(f"{self.name} has the kind {self.kind!r}, the layout {self.layout!r}")
 
     def __str__(self) -> str:
         """Return its name, which pytest shows."""

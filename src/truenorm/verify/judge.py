@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from truenorm.verify.command import CommandRunner
 from truenorm.verify.grading import grade
 from truenorm.verify.inputs import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.record import Record
 from truenorm.verify.report import Report
 from truenorm.verify.reproducer import Origin
-from truenorm.verify.running import GaveUpError, InProcess, Runner, calls_of
+from truenorm.verify.runners import runner_for
+from truenorm.verify.running import GaveUpError, Runner, calls_of
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
@@ -34,16 +34,27 @@ def collect(
     runner: Runner, suite: Sequence[Case], progress: Progress | None = None
 ) -> list[Record]:
     """Put each case to a subject in every way that belongs to it, as far as it lasts."""
-    records = []
-    for done, case in enumerate(suite):
+    steps = 2 * len(suite)
+
+    def tell(done: int, what: str) -> None:
         if progress is not None:
-            progress(done, len(suite), case.name)
+            progress(done, steps, what)
+
+    # First: a subject may leave the processor in a state in which subnormal numbers are zero.
+    for done, case in enumerate(suite):
+        tell(done, f"exact answers: {case.name}")
+        expected(case)
+    records: list[Record] = []
+    for done, case in enumerate(suite, start=len(suite)):
+        tell(done, case.name)
         for call in calls_of(case):
             try:
                 records.append(runner.run(case, call))
             except GaveUpError:
                 return records
-        expected(case)  # now rather than later, so that the time it takes is shown
+            if records[-1].failure:
+                break
+    tell(steps, "grading")
     return records
 
 
@@ -67,8 +78,6 @@ def judged(
     """Collect and grade."""
     suite = scope(subject, level)
     records = collect(runner, suite, progress)
-    if progress is not None:
-        progress(len(suite), len(suite), "grading")
     report = grade(
         subject.name,
         suite,
@@ -127,9 +136,13 @@ def verify(
     >>> report.passed, report.grades[0].grade
     (True, 'correct')
     """
-    runner: Runner = InProcess(subject) if subject.command is None else CommandRunner(subject)
     return judged(
-        subject, runner, _origin(subject), level=level, require=require, progress=progress
+        subject,
+        runner_for(subject),
+        _origin(subject),
+        level=level,
+        require=require,
+        progress=progress,
     )
 
 
@@ -170,8 +183,7 @@ def check(subject: Subject, case: Case, *, require: str = "stable") -> None:
         ...
     AssertionError: float32-offset-1e4-4x67 (standard deviation 1, mean 10000): y...
     """
-    runner: Runner = InProcess(subject) if subject.command is None else CommandRunner(subject)
-    records = collect(runner, [case])
+    records = collect(runner_for(subject), [case])
     outputs = _outputs(subject, Origin.of(subject), records)
     report = grade(subject.name, [case], records, outputs=outputs, require=require)
     if not report.passed:

@@ -50,9 +50,9 @@ def measure(expected: Expected, output: str, got: Array, *, finite: bool = True)
     by ``abs(error) > tolerance``.
     """
     exact, ulps, rest = (found[output] for found in (expected.wide, expected.ulps, expected.rests))
-    result = got.astype(np.float64)
-    judged = np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(result)
     with np.errstate(all="ignore"):
+        result = got.astype(np.float64)
+        judged = np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(result)
         error = _away(np.abs((result - exact) - rest * ulps), judged)
         in_ulp = _away(np.abs((result - exact) / ulps - rest), judged)
         # Beyond an ulp, which nobody is blamed for.
@@ -92,6 +92,7 @@ def misplaced(expected: Expected, output: str, got: Array) -> tuple[int, ...] | 
     Anything that is not finite will do, since infinity times a number that an algorithm rounds to
     zero is NaN; but an infinity must not have the other sign.
     """
-    exact, result = expected.wide[output], got.astype(np.float64)
+    with np.errstate(all="ignore"):
+        exact, result = expected.wide[output], got.astype(np.float64)
     wrong = ~np.isfinite(exact) & np.isfinite(result) | np.isinf(exact) & (result == -exact)
     return tuple(map(int, np.argwhere(wrong)[0])) if wrong.any() else None

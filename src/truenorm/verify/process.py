@@ -23,9 +23,10 @@ from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array
 from truenorm.verify.wire import BrokenMessageError, receive, send
 
-__all__ = ["CannotRunError", "SubjectProcess", "verify_target"]
+__all__ = ["START_SECONDS", "CannotRunError", "SubjectProcess", "verify_target"]
 
-START_SECONDS = 120.0  # to import a framework, or to compile
+START_SECONDS = 120.0  # to import a framework
+CLEARING = 5.0  # for a worker to end what it has started, or for an end to be seen
 GRACE = 15.0  # beyond the limit of a command, which the worker itself ends and clears away
 DEATHS = 3  # after so many, the rest is not worth the time
 KEPT_OUTPUT = 2**16
@@ -48,8 +49,11 @@ class SubjectProcess:
         *,
         python: str = sys.executable,
         environment: Mapping[str, str] | None = None,
+        start_seconds: float = START_SECONDS,
     ) -> None:
-        self._command = [python, "-m", "truenorm.verify.worker", target]
+        # -P: a file called numpy.py in the current folder is not the one that was named.
+        self._command = [python, "-P", "-m", "truenorm.verify.worker", target]
+        self._start_seconds = start_seconds
         self._environment = {**os.environ, **(environment or {})}
         self._deaths = 0
         self._start()
@@ -80,18 +84,20 @@ class SubjectProcess:
             (self._drain, self._process.stderr, self._printed),
         ):
             threading.Thread(target=work, args=(pipe, into), daemon=True).start()
-        answer = self._answer(START_SECONDS)
+        self.description: dict[str, Any] = {"callable": True}
+        answer = self._answer(self._start_seconds)
         if isinstance(answer, str):
             self._kill()
             said = self._printed.decode(errors="replace").strip()
+            hint = "; --start-seconds gives it longer" if "no answer" in answer else ""
             raise CannotRunError(
-                f"the subject's process {answer}" + (f":\n{said}" if said else "")
+                f"the subject's process {answer}{hint}" + (f":\n{said}" if said else "")
             )
         message, _ = answer
         if "cannot" in message:
             self._kill()
             raise CannotRunError(message["cannot"])
-        self.description: dict[str, Any] = message["subject"]
+        self.description = message["subject"]
 
     def _listen(self, pipe: IO[bytes], answers: "queue.Queue[Answer | str]") -> None:
         """Pass on every message; a string says how it ended."""
@@ -121,13 +127,21 @@ class SubjectProcess:
         return answer or self._how_it_ended()
 
     def _how_it_ended(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(CLEARING)
+        except subprocess.TimeoutExpired:
+            return "closed its pipes and went on"
         if code < 0:
             return f"crashed: {signal.Signals(-code).name}"
         return f"ended with exit code {code}"
 
     def _kill(self) -> None:
         """End the worker and whatever it started."""
+        if not self.description["callable"]:
+            # The program has a group and a folder of its own, which the worker clears away.
+            self._process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(CLEARING)
         if hasattr(os, "killpg"):
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -152,26 +166,38 @@ class SubjectProcess:
             "layout": case.layout,
         }
         arrays = {"x": case.x, "gamma": case.gamma, "beta": case.beta, "dy": case.dy}
-        answer: Answer | str
-        try:
-            assert self._process.stdin is not None
-            send(self._process.stdin, message, arrays)
-        except BrokenPipeError:
-            answer = self._how_it_ended()
-        else:
-            grace = 0.0 if self.description["callable"] else GRACE
-            answer = self._answer(float(self.description["seconds"]) + grace)
+        # In a thread: a worker that has stopped reads nothing, and a full pipe waits for ever.
+        sending = (self._process.stdin, message, arrays)
+        threading.Thread(target=_sent, args=sending, daemon=True).start()
+        grace = 0.0 if self.description["callable"] else GRACE
+        answer = self._answer(float(self.description["seconds"]) + grace)
+        if not isinstance(answer, str) and answer[0]["of"] != [case.name, list(call)]:
+            answer = "answered twice: does it fork?"
         seconds = time.perf_counter() - started
         if isinstance(answer, str):
-            self._deaths += 1
-            self._kill()
-            if self._deaths < DEATHS:
-                self._start()
-            return Record(case.name, call, failure=answer, seconds=seconds)
+            return Record(case.name, call, failure=answer + self._again(), seconds=seconds)
         told, results = answer
         return Record(
             case.name, call, results, tuple(told["damaged"]), told["failure"], told["seconds"]
         )
+
+    def _again(self) -> str:
+        """Start another worker, if it is worth it; say so if that fails."""
+        self._deaths += 1
+        self._kill()
+        if self._deaths < DEATHS:
+            try:
+                self._start()
+            except CannotRunError as why:
+                self._deaths = DEATHS
+                return f"; and it could not be started again: {why}"
+        return ""
+
+
+def _sent(pipe: IO[bytes], message: Mapping[str, Any], arrays: Mapping[str, Array | None]) -> None:
+    """Send a message, unless the process has gone."""
+    with suppress(BrokenPipeError, ValueError):
+        send(pipe, message, arrays)
 
 
 def verify_target(
@@ -183,13 +209,16 @@ def verify_target(
     progress: Progress | None = None,
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
+    start_seconds: float = START_SECONDS,
 ) -> Report:
     """Judge the subject of ``file.py:name``, which is executed in a process of its own.
 
     With `python`, by the interpreter of another environment, which can import truenorm.
     """
     file, name = split_target(target)
-    with SubjectProcess(target, python=python, environment=environment) as process:
+    with SubjectProcess(
+        target, python=python, environment=environment, start_seconds=start_seconds
+    ) as process:
         told = process.description
         claimed = Subject(
             forward=_elsewhere,

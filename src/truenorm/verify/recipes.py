@@ -242,8 +242,9 @@ def build(
     entropy = zlib.crc32(seed.encode()) if isinstance(seed, str) else seed
     place = _Place(np.random.default_rng(entropy), shape, dtype, x)
     largest = number("max", dtype)
-    values = np.clip(RECIPES[name](place, **options), -largest, largest)
-    result = values.astype(dtype_of(dtype))
+    with np.errstate(all="ignore"):  # whatever the caller has set
+        values = np.clip(RECIPES[name](place, **options), -largest, largest)
+        result = values.astype(dtype_of(dtype))
     for *spot, value in put:
         result[tuple(spot)] = number(value, dtype)
     return result

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from truenorm.verify.types import Array
 
-__all__ = ["AGAIN", "INTERLEAVED", "OUTPUTS", "PLAIN", "Call", "Record"]
+__all__ = ["AGAIN", "INTERLEAVED", "OUTPUTS", "PLAIN", "ROWS", "Call", "Record"]
 
 OUTPUTS = ("y", "dx", "dgamma", "dbeta")
 PLAIN, AGAIN, INTERLEAVED, ROWS = "plain", "again", "interleaved", "rows"

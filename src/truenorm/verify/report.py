@@ -93,6 +93,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether there is no finding, and no grade below the one required."""
+        """Whether something was graded, nothing was found, and no grade is below the required."""
         least = GRADES.index(self.require)
-        return not self.findings and all(GRADES.index(g.grade) >= least for g in self.grades)
+        enough = [GRADES.index(each.grade) >= least for each in self.grades]
+        return bool(enough) and all(enough) and not self.findings

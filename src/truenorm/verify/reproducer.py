@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from truenorm.verify.guards import Symptom
 from truenorm.verify.oracle import expected
+from truenorm.verify.record import PLAIN
 from truenorm.verify.subject import Subject
 
 __all__ = ["Origin", "reproducer"]
@@ -39,7 +40,9 @@ def reproducer(symptom: Symptom, origin: Origin) -> str:
         else "subject = ...  # your truenorm.verify.Subject",
         f"case = tv.case({symptom.case.name!r})",
     ]
-    if not origin.callable or symptom.guard in ("shape", "type", "inputs", "rounding"):
+    another_way = symptom.guard == "raised" and symptom.record.call.kind != PLAIN
+    in_a_word = symptom.guard in ("shape", "type", "inputs", "rounding")
+    if not origin.callable or another_way or in_a_word:
         required = ", require='correct'" if symptom.guard == "rounding" else ""
         lines.append(f"tv.check(subject, case{required})")
     elif symptom.guard in ("repeat", "batch"):

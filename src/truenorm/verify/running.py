@@ -9,10 +9,11 @@ import numpy as np
 from truenorm.verify.inputs import Case
 from truenorm.verify.record import AGAIN, INTERLEAVED, PLAIN, ROWS, Call, Record
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import Array
+from truenorm.verify.types import NUMBERS, Array
 
 __all__ = ["GaveUpError", "InProcess", "Runner", "calls_of", "execute"]
 
+MESSAGE = 2000  # characters that are kept of an exception
 BATCH_SIZES = (1, 7, 128, 255, 256, 257)
 """A kernel may choose its block size by the number of rows; powers of two are where."""
 
@@ -94,7 +95,7 @@ def execute(subject: Subject, case: Case, call: Call) -> Record:
             warnings.simplefilter("ignore")
             _passes(subject, given, inputs.arrays, call, results)
     except Exception as raised:  # whatever it is, it is the subject's
-        failure = f"raised {type(raised).__name__}: {raised}"
+        failure = f"raised {type(raised).__name__}: {_said(raised)}"
     seconds = time.perf_counter() - start
     return Record(case.name, call, results, inputs.damaged(), failure, seconds)
 
@@ -126,6 +127,19 @@ def _passes(
     results |= dict(zip(("dx", "dgamma", "dbeta"), map(_kept, gradients), strict=True))
 
 
+def _said(raised: Exception) -> str:
+    """Return what an exception says, which may be a dump of megabytes, or fail itself."""
+    try:
+        return str(raised)[:MESSAGE]
+    except Exception:
+        return "(it cannot be printed)"
+
+
 def _kept(result: Any) -> Array | None:
-    """Return a copy, which a later call cannot overwrite."""
-    return None if result is None else np.array(result)
+    """Return a copy, which a later call cannot overwrite, in the byte order of this machine."""
+    if result is None:
+        return None
+    copy: Array = np.array(result)
+    if copy.dtype.name not in NUMBERS:
+        raise TypeError(f"the result is an array of {copy.dtype.name}, which are no numbers")
+    return copy.astype(copy.dtype.newbyteorder("="), copy=False)

@@ -1,5 +1,6 @@
 """Who is judged: a pair of Python functions, or a command."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +75,8 @@ class Subject:
                 f"also is {self.also!r}; the files of a command cannot hold "
                 f"{', '.join(sorted(NOT_IN_FILES))}"
             )
+        if not 0 < self.seconds < math.inf:
+            raise ValueError(f"seconds is {self.seconds}; give a number above zero")
         if not self.dtypes:
             raise ValueError("dtypes is empty: name at least one type")
 

@@ -7,13 +7,19 @@ from numpy.typing import NDArray
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat
 
-__all__ = ["FORMATS", "Array", "Float64s", "dtype_of", "ulps_of", "unit_roundoff"]
+__all__ = ["FORMATS", "NUMBERS", "Array", "Float64s", "dtype_of", "ulps_of", "unit_roundoff"]
 
 Array = NDArray[Any]
 Float64s = NDArray[np.float64]
 FORMATS: dict[str, FloatFormat] = {
     each.name: each for each in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
 }
+NUMBERS = (
+    *FORMATS,
+    *("bool", "complex64", "complex128", np.dtype(np.longdouble).name),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+)
+"""The types that are judged, and those that a subject may return by mistake."""
 
 
 def dtype_of(name: str) -> np.dtype[Any]:

@@ -53,9 +53,10 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s"
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, *, keep_indent: bool = False) -> str:
     """Return a text without line breaks and without what would command a terminal."""
-    words = " ".join(text.split())
+    indent = len(text) - len(text.lstrip(" ")) if keep_indent else 0
+    words = " " * indent + " ".join(text.split())
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words)
 
 

@@ -5,22 +5,20 @@ away first: a subject that prints, or reads, does not talk to the judge.
 """
 
 import os
+import signal
 import sys
 import traceback
 from typing import IO, Any
 
-from truenorm.verify.command import CommandRunner
 from truenorm.verify.inputs import Case
 from truenorm.verify.loading import NoSubjectError, load
 from truenorm.verify.record import Call
-from truenorm.verify.running import InProcess, Runner
+from truenorm.verify.runners import runner_for
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array
 from truenorm.verify.wire import receive, send
 
-__all__ = ["ARRAYS", "main"]
-
-ARRAYS = ("x", "gamma", "beta", "dy")
+__all__ = ["main"]
 
 
 def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
@@ -63,6 +61,9 @@ def _case(message: dict[str, Any], arrays: dict[str, Array | None]) -> Case:
 def main(target: str) -> int:
     """Answer until there are no more requests."""
     requests, answers = _private_pipes()
+    # The judge interrupts a worker whose program is to be ended; whoever started the judge may
+    # have told it to ignore interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         subject = load(target)
     except NoSubjectError as none:
@@ -73,21 +74,22 @@ def main(target: str) -> int:
         send(answers, {"cannot": told}, {})
         return 2
     send(answers, {"subject": _described(subject)}, {})
-    runner: Runner = InProcess(subject) if subject.command is None else CommandRunner(subject)
+    runner = runner_for(subject)
     while (request := receive(requests, lambda: sys.maxsize)) is not None:
         message, arrays = request
         record = runner.run(_case(message, arrays), Call(*message["call"]))
         answer = {
+            "of": [message["case"], message["call"]],
             "damaged": list(record.damaged),
             "failure": record.failure,
             "seconds": record.seconds,
         }
-        try:
-            send(answers, answer, record.results)
-        except TypeError as not_numbers:
-            send(answers, {**answer, "failure": f"returned {not_numbers}"}, {})
+        send(answers, answer, record.results)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    try:
+        sys.exit(main(sys.argv[1]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -138,6 +138,21 @@ class ComputedInFloat32(WideKernel):
         return super().rows_of(array.astype(np.float32))
 
 
+class TwoPercentTooLarge(Kernel):
+    """The result is multiplied by 1.02, which is little in bfloat16."""
+
+    def output(self, saved: Saved) -> Float64s:
+        return 1.02 * super().output(saved)
+
+
+class WrongAtHiddenSizes(Kernel):
+    """The kernel for multiples of 128 returns beta."""
+
+    def output(self, saved: Saved) -> Float64s:
+        y = super().output(saved)
+        return y if y.shape[-1] % 128 else 0 * y + self.beta(saved)
+
+
 FORWARD = [
     plant(OnePassVariance(), "one-pass variance", y="unstable"),
     plant(SampleVariance(), "variance divided by D-1", y="wrong"),
@@ -154,5 +169,7 @@ FORWARD = [
     plant(FoldedAffine(), "folded scale and bias", y="conditional"),
     plant(WrongGammaByDefault(), "wrong without gamma", also=["no-gamma"], y="wrong"),
     plant(WrongBetaByDefault(), "wrong without beta", also=["no-beta"], y="wrong"),
+    plant(TwoPercentTooLarge(), "two percent too large", dtypes=["bfloat16"]),
+    plant(WrongAtHiddenSizes(), "wrong at multiples of 128", y="wrong"),
     plant(ComputedInFloat32(), "float64 computed in float32", dtypes=["float64"], y="wrong"),
 ]

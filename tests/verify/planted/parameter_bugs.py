@@ -57,6 +57,21 @@ class SumsEndAt65535(Kernel):
         return super().over_rows(terms[:65_535])
 
 
+class LastRowDropped(Kernel):
+    """dgamma and dbeta leave out the last row of a batch of 6 to 263."""
+
+    def over_rows(self, terms: Float64s) -> Float64s:
+        return super().over_rows(terms[:-1] if 6 <= len(terms) < 264 else terms)
+
+
+class QuarterOfRowsDropped(Kernel):
+    """Of more than 1000 rows, dgamma and dbeta leave out the last quarter."""
+
+    def over_rows(self, terms: Float64s) -> Float64s:
+        rows = len(terms)
+        return super().over_rows(terms[: rows * 3 // 4] if rows > 1000 else terms)
+
+
 class SumsByThread(Kernel):
     """Four threads take rows as they come, and add their float32 sums as they finish."""
 
@@ -98,6 +113,8 @@ PARAMETERS = [
     plant(
         PartialSumsInHalf(), "partial sums in float16, of float32", dgamma="wrong", dbeta="wrong"
     ),
+    plant(LastRowDropped(), "last of some rows dropped", dgamma="wrong", dbeta="wrong"),
+    plant(QuarterOfRowsDropped(), "a quarter of many rows dropped", dtypes=["bfloat16"]),
     plant(SumsEndAt65535(), "sums without rows beyond 65,535"),
     plant(SumsByThread(), "dgamma depending on threads", verdict="repeatable"),
     plant(DgammaAsARow(), "dgamma of shape (1, D)", verdict="runs"),
