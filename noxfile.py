@@ -49,12 +49,13 @@ def tests(session: nox.Session, numpy: str) -> None:
     else:
         install_group(session, "tests-bare")
         session.install("-e", ".", OLDEST_NUMPY)
-        # pytest would import the first two to look for examples, and they import Numba. The third
-        # takes a minute, and NumPy's version is nothing to it.
+        # pytest would import the first two to look for examples, and they import Numba. The others
+        # take a minute each, and NumPy's version is nothing to them.
         left_out = [
             "src/truenorm/kernels/fused",
             "tests/kernels/fused",
             "tests/verify/test_planted.py",
+            "tests/examples",
         ]
         options = [f"--ignore={path}" for path in left_out]
     session.run("pytest", "--numprocesses", "2", *options, *session.posargs)

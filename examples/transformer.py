@@ -214,7 +214,7 @@ def main() -> int:
         print(f"threads {threads}: loss {losses[0]:.3f} -> {losses[-1]:.3f} in {taken:.1f} s")
     same = all(found[1][name].tobytes() == found[2][name].tobytes() for name in found[1])
     print(f"the same bits: {'yes' if same else 'no'}")
-    return 0 if checked and same and losses[-1] < losses[0] / 2 else 1
+    return 0 if checked and same and losses[-1] < 0.7 * losses[0] else 1
 
 
 if __name__ == "__main__":

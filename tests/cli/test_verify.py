@@ -56,15 +56,16 @@ def test_options_reach_the_judge(judge: Judge) -> None:
     asked = judge(passing_report())
     run("x.py")
     options = ("--level", "full", "--require", "faithful", "--dtype", "float16")
-    run("x.py:mine", *options, "--dtype", "float64")
+    run("x.py:mine", *options, "--dtype", "float64", "--start-seconds", "7")
     plain = {"level": "quick", "require": "stable", "dtypes": None, "progress": None}
-    assert asked[0] == {"target": "x.py", **plain}
+    assert asked[0] == {"target": "x.py", **plain, "start_seconds": 120.0}
     assert asked[1] == {
         "target": "x.py:mine",
         "level": "full",
         "require": "faithful",
         "dtypes": ["float16", "float64"],
         "progress": None,
+        "start_seconds": 7.0,
     }
 
 

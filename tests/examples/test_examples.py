@@ -21,6 +21,6 @@ def test_a_layer_in_ten_lines() -> None:
 
 
 def test_a_transformer_learns_with_checked_gradients_and_the_same_bits() -> None:
-    said = _said("transformer.py", "--steps", "50")
+    said = _said("transformer.py", "--steps", "20")
     assert "gradient check: PASS" in said
     assert "the same bits: yes" in said

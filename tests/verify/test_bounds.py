@@ -71,7 +71,7 @@ def test_columns_may_be_added_up_one_by_one_from_the_first_power_on() -> None:
     assert scales.factor("dbeta", 1) == 408
     assert scales.factor("y", 1) == scales.factor("y")
     half = replace(case, dtype="float16")
-    assert _scales(half).factor("dbeta", 1) == 2.0**11 / 64
+    assert _scales(half).factor("dbeta", 1) == 2.0**11 / 8
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

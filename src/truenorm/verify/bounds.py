@@ -13,7 +13,7 @@ is off by u*kappa; a one-pass variance is off by u*rms(x)^2, so that r is off by
 itself. Hence, for a power p of kappa, |xhat| + rho becomes (|xhat| + rho)(1 + kappa)^p + kappa^p.
 
 A column added up one by one can be off by u for each of its n terms, where a stable sum is off by
-about sqrt(n): that, too, is allowed from p = 1 on, as long as any digits are left.
+about sqrt(n): that, too, is allowed from p = 1 on, as long as a digit is left.
 
 For rows far below sqrt(eps), rho and not 1 stands here: with 1, a result of zeros would pass. And
 where numbers are subnormal, u times a number is not less than the smallest one: hence `_least`.
@@ -31,7 +31,7 @@ from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
 __all__ = ["Scales"]
 
 SINGLE = 2.0**-24
-DIGITS_LEFT = 1 / 64
+DIGITS_LEFT = 1 / 8
 """The error, relative to the scale, at which a sum that was added up one by one is no sum."""
 
 
