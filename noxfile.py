@@ -59,8 +59,7 @@ def tests(session: nox.Session, numpy: str) -> None:
             "tests/examples",
         ]
         options = [f"--ignore={path}" for path in left_out]
-    parallel = ["--numprocesses", "2", "--dist", "loadgroup"]
-    session.run("pytest", *parallel, *options, *session.posargs)
+    session.run("pytest", "--numprocesses", "2", *options, *session.posargs)
 
 
 @nox.session
@@ -69,9 +68,7 @@ def slow(session: nox.Session) -> None:
     install_group(session, "tests")
     session.install("-e", ".[fast]")
     environment = {"HYPOTHESIS_PROFILE": "slow"}
-    parallel = ["--numprocesses", "2", "--dist", "loadgroup"]
-    options = ["-m", "slow or not slow", *parallel, *session.posargs]
-    session.run("pytest", *options, env=environment)
+    session.run("pytest", "-m", "slow or not slow", "-n", "2", *session.posargs, env=environment)
 
 
 @nox.session
