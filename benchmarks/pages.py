@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 __all__ = ["filled", "markdown_table"]
 
 
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown, its first column to the left and the others to the right."""
-    rule = ["---", *["---:"] * (len(head) - 1)]
+def markdown_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True
+) -> str:
+    """Return a table in Markdown; columns after the first are to the right if they are numbers."""
+    rule = ["---", *["---:" if numbers else "---"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
 
 

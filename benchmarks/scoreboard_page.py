@@ -1,9 +1,10 @@
 """The tables of docs/scoreboard.md, from what ``python -m benchmarks.scoreboard`` wrote."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import markdown_table
 from truenorm.verify.record import OUTPUTS
 from truenorm.verify.types import FORMATS
 from truenorm.verify.wording import number
@@ -45,12 +46,6 @@ def tables(report: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:
-    """Return a table; the columns after the first are to the right if they are numbers."""
-    rule = ["---", *["--:" if numbers else "---"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))
-
-
 def where(report: Mapping[str, Any]) -> str:
     """Return machine, date and level; of each subject, versions that are not said above."""
     told = {**report["machine"], "level": report["level"]}
@@ -62,7 +57,7 @@ def where(report: Mapping[str, Any]) -> str:
             if told.get(name) != version
         ]
         lines.append([subject["name"], f"{', '.join(own)}; {subject['cases']} cases"])
-    return markdown(["", ""], lines)
+    return markdown_table(["", ""], lines, numbers=False)
 
 
 def grades(subjects: Mapping[str, Subject]) -> str:
@@ -74,7 +69,7 @@ def grades(subjects: Mapping[str, Subject]) -> str:
         for kind in (kind for kind in FORMATS if (kind, "y") in found):
             rows.append([name, kind, *(_grade(found.get((kind, each))) for each in OUTPUTS)])
             name = ""  # once is enough
-    return markdown(["", "type", *OUTPUTS], rows)
+    return markdown_table(["", "type", *OUTPUTS], rows, numbers=False)
 
 
 def _grade(grade: Mapping[str, Any] | None) -> str:
@@ -96,7 +91,7 @@ def verdicts(subjects: Mapping[str, Subject]) -> str:
         ]
         for subject in subjects.values()
     ]
-    return markdown(["", *heads, "findings"], rows)
+    return markdown_table(["", *heads, "findings"], rows, numbers=False)
 
 
 def failures(subjects: Mapping[str, Subject]) -> str:
@@ -111,7 +106,7 @@ def failures(subjects: Mapping[str, Subject]) -> str:
             told = "; ".join(f"{kind} {', '.join(names)}" for kind, names in places.items())
             example = f"`{found[0]['case']}`: {found[0]['symptom']}"
             rows.append([subject["name"], verdict, told, example])
-    return markdown(["", "fails", "in", "for example"], rows)
+    return markdown_table(["", "fails", "in", "for example"], rows, numbers=False)
 
 
 def per_family(subjects: Mapping[str, Subject], output: str) -> str:
@@ -127,7 +122,7 @@ def per_family(subjects: Mapping[str, Subject], output: str) -> str:
     columns = {key: column for key, column in columns.items() if column}
     names = dict.fromkeys(name for column in columns.values() for name in column)
     rows = [[name, *(_ulp(column.get(name)) for column in columns.values())] for name in names]
-    return markdown([output, *(SHORT[key] for key in columns)], rows, numbers=True)
+    return markdown_table([output, *(SHORT[key] for key in columns)], rows)
 
 
 def _ulp(value: float | str | None) -> str:
@@ -149,4 +144,4 @@ def named_cases(subjects: Mapping[str, Subject]) -> str:
         ]
         for subject in subjects.values()
     ]
-    return markdown(["", "cases", *OUTPUTS], rows, numbers=True)
+    return markdown_table(["", "cases", *OUTPUTS], rows)

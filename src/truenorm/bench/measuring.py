@@ -1,7 +1,7 @@
 """The run: every shape, forward and backward, contestants taking turns."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -13,9 +13,10 @@ from truenorm.bench.report import Figure, Report, figures_of
 from truenorm.bench.stopwatch import take_turns
 from truenorm.ops.arguments import threads_of
 from truenorm.threads import thread_count
+from truenorm.verify.progress import Progress
 from truenorm.verify.types import dtype_of
 
-__all__ = ["DEFAULT_ROUNDS", "DEFAULT_SHAPES", "Progress", "label", "measure", "shape_of"]
+__all__ = ["DEFAULT_ROUNDS", "DEFAULT_SHAPES", "label", "measure", "shape_of"]
 
 DEFAULT_SHAPES = (
     (1, 1, 64),
@@ -30,9 +31,6 @@ DEFAULT_SHAPES = (
 DEFAULT_ROUNDS = 15
 LARGEST = 2**27
 """Elements of x. The textbook in float64 holds some ten times as many bytes as float32 data."""
-
-Progress = Callable[[int, int, str], None]
-"""Is told how many rounds are done, of how many, and of which shape."""
 
 
 def shape_of(text: str) -> tuple[int, ...]:

@@ -12,10 +12,10 @@ CANNOT_RUN = 2
 
 def stop(message: str) -> NoReturn:
     """Say on stderr why the command cannot run and what to do next, and exit with 2."""
-    from truenorm.verify.wording import one_line  # it loads NumPy, which --help does not need
+    from truenorm.verify.wording import printable  # it loads NumPy, which --help does not need
 
     # Line by line: what a file of somebody's says must not command the terminal.
-    lines = [one_line(line, keep_indent=True) for line in message.strip().splitlines()]
+    lines = [printable(line) for line in message.strip().splitlines()]
     sys.stderr.write("truenorm: " + "\n".join(lines) + "\n")
     raise SystemExit(CANNOT_RUN)
 

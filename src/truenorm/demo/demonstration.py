@@ -1,7 +1,7 @@
 """The whole demonstration: sweeps over the offset, and named rows."""
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -11,14 +11,12 @@ from truenorm.demo.report import Report
 from truenorm.demo.rows import TRIGGERS
 from truenorm.demo.sweep import EPS, ROWS, offsets, points, sweep_of
 from truenorm.demo.trigger import tried
+from truenorm.verify.progress import Progress
 
 __all__ = ["DTYPES", "demonstrate"]
 
 DTYPES = ("float32", "float64")
 """The types that are swept. Named rows are there for float16 as well."""
-
-Progress = Callable[[int, int, str], None]
-"""Takes how many are done, of how many, and what comes next."""
 
 
 def demonstrate(

@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from truenorm.demo.algorithms import ALGORITHMS
 from truenorm.demo.errors import OUTPUTS
 from truenorm.demo.report import Sweep
-from truenorm.verify.wording import number
+from truenorm.verify.wording import number, power_of_ten
 
 __all__ = ["draw", "draw_one", "write"]
 
@@ -31,7 +31,6 @@ LINES: dict[str, dict[str, Any]] = {
 INK, FAINT = "#333333", "#b0b0b0"
 TOP = 30.0
 """Where errors beyond it are drawn, and results that are not finite."""
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_one(sweep: Sweep, output: str) -> Figure:
@@ -117,14 +116,10 @@ def _describe(axes: Axes, label: str) -> None:
         powers = range(math.ceil(low), math.floor(high) + 1)
         axis.set_major_locator(FixedLocator([10.0**k for k in powers if k % step == 0]))
         axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(_power_of_ten))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(value)))
     axes.tick_params(color=FAINT, labelcolor=INK, labelsize=9)
     axes.grid(color=FAINT, linewidth=0.5, alpha=0.4)
     axes.set_axisbelow(True)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(FAINT)
-
-
-def _power_of_ten(value: float, _: int | None = None) -> str:
-    return "10" + str(round(math.log10(value))).translate(SUPERSCRIPTS)

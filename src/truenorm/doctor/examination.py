@@ -1,6 +1,5 @@
 """The examination: everything that is looked at, in order."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from truenorm.doctor.backends import backends, usable_backends
@@ -10,11 +9,10 @@ from truenorm.doctor.processor import processor
 from truenorm.doctor.report import Diagnosis, Line, Section
 from truenorm.doctor.self_test import self_test
 from truenorm.doctor.versions import versions
+from truenorm.verify.progress import Progress
 
 __all__ = ["Progress", "examine"]
 
-Progress = Callable[[int, int, str], None]
-"""Is told how many steps are done, of how many, and what is next."""
 UNTESTED = Section("Self-test", (Line("not run", "the arithmetic of this process is not IEEE's"),))
 
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from truenorm.doctor.backends import usable_backends
@@ -10,13 +10,13 @@ from truenorm.doctor.report import Line, Section, without_home
 from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.verify.inputs import Case
 from truenorm.verify.oracle import expected
+from truenorm.verify.progress import Progress
 from truenorm.verify.record import OUTPUTS
 from truenorm.verify.suite import case
 from truenorm.verify.types import FORMATS, dtype_of
 
 __all__ = ["self_test", "without_overrides"]
 
-Progress = Callable[[int, int, str], None]
 CASES = (
     "normal-4x67",
     "offset-100-4x67",

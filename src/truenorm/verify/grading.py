@@ -70,11 +70,7 @@ def grade(
     results = [_result(one) for one in judged]
     run = [case for case in cases if by_case[case.name]]
     grades = _grades(run, results, outputs, guards)
-    below = {
-        (each.dtype, each.output)
-        for each in grades
-        if GRADES.index(each.grade) < GRADES.index(require)
-    }
+    below = {(each.dtype, each.output) for each in grades if not each.reaches(require)}
     symptoms = [
         each
         for each in symptoms

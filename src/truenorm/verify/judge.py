@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,6 +11,7 @@ import numpy as np
 from truenorm.verify.grading import grade
 from truenorm.verify.inputs import Case
 from truenorm.verify.oracle import expected
+from truenorm.verify.progress import Progress
 from truenorm.verify.record import Record
 from truenorm.verify.report import Report
 from truenorm.verify.reproducer import Origin
@@ -19,10 +20,7 @@ from truenorm.verify.running import GaveUpError, Runner, calls_of
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
-__all__ = ["Progress", "check", "collect", "judged", "scope", "verify"]
-
-Progress = Callable[[int, int, str], None]
-"""Is told how many steps are done, of how many, and what is next."""
+__all__ = ["check", "collect", "judged", "scope", "verify"]
 
 
 def scope(subject: Subject, level: str) -> list[Case]:

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from truenorm.verify.record import OUTPUTS
 from truenorm.verify.report import CaseResult
 from truenorm.verify.types import FORMATS, Float64s
-from truenorm.verify.wording import number
+from truenorm.verify.wording import number, power_of_ten
 
 __all__ = ["MARKERS", "KappaPlot", "draw"]
 
@@ -37,7 +37,6 @@ FLOOR = 1e-2
 """Errors below are drawn here: most are 0, which has no logarithm."""
 CEILING = 1e40
 """Errors above are drawn as infinite ones are, or the others would not be told apart."""
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class KappaPlot(NamedTuple):
@@ -107,7 +106,7 @@ def _prepare(axes: Axes, frame: _Frame) -> None:
     axes.set_title(label, loc="left", fontsize=9, pad=10, color=PLACEHOLDERS["ink"])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(_power_of_ten))
+        axis.set_major_formatter(FuncFormatter(_tick))
     axes.tick_params(color=PLACEHOLDERS["faint"], labelcolor=PLACEHOLDERS["ink"])
     axes.grid(color=PLACEHOLDERS["faint"], linewidth=0.5, alpha=0.35)
     for side, spine in axes.spines.items():
@@ -115,9 +114,8 @@ def _prepare(axes: Axes, frame: _Frame) -> None:
         spine.set_color(PLACEHOLDERS["faint"])
 
 
-def _power_of_ten(value: float, _: int | None = None) -> str:
-    power = "10" + str(round(np.log10(value))).translate(SUPERSCRIPTS)
-    return f"≤ {power}" if value <= FLOOR else power
+def _tick(value: float, _: int | None = None) -> str:
+    return f"≤ {power_of_ten(value)}" if value <= FLOOR else power_of_ten(value)
 
 
 def _draw_guides(axes: Axes, frame: _Frame, allowed: Sequence[float]) -> None:

@@ -203,9 +203,10 @@ def _row(x: list[float], eps: float) -> ExactRow | None:
     return ExactRow(x, eps)
 
 
-def _place(value: float, target: FloatFormat) -> int:
-    """Return the exponent of the ulp of a finite value."""
-    return max(frexp(value)[1] - target.precision, target.quantum) if value else target.quantum
+def _ratio(value: float, target: FloatFormat) -> tuple[int, int, int, int]:
+    """Return a finite value as over/under, and up, down: multiplied by 2**up/2**down is in ulp."""
+    place = max(frexp(value)[1] - target.precision, target.quantum) if value else target.quantum
+    return *value.as_integer_ratio(), max(0, -place), max(0, place)
 
 
 def _rounded_line(
@@ -215,9 +216,7 @@ def _rounded_line(
     value = root.round_linear(a, b, denominator, target)
     if not isfinite(value):
         return Rounded(value, 0.0)
-    over, under = value.as_integer_ratio()
-    place = _place(value, target)
-    up, down = max(0, -place), max(0, place)
+    over, under, up, down = _ratio(value, target)
     left = (a * under << up, (b * under - over * denominator) << up)
     return Rounded(
         value, root.round_linear(*left, denominator * under << down, FORMATS["float64"])
@@ -229,9 +228,7 @@ def _rounded_sum(terms: list[Term], target: FloatFormat) -> Rounded:
     value = round_sum_of_roots(terms, target)
     if not isfinite(value):
         return Rounded(value, 0.0)
-    over, under = value.as_integer_ratio()
-    place = _place(value, target)
-    up, down = max(0, -place), max(0, place)
+    over, under, up, down = _ratio(value, target)
     left = [
         Term(term.numerator << up, term.denominator << down, term.root)
         for term in [*terms, Term(-over, under, ONE)]

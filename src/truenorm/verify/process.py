@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import IO, Any
 
 from truenorm.verify.inputs import Case
-from truenorm.verify.judge import Progress, judged
+from truenorm.verify.judge import judged
 from truenorm.verify.loading import split_target
+from truenorm.verify.progress import Progress
 from truenorm.verify.record import Call, Record
 from truenorm.verify.report import Report
 from truenorm.verify.reproducer import Origin

@@ -55,6 +55,10 @@ class Grade:
     worst_case: str
     slope: float | None  # of log(error) against log(kappa); None where nothing grows
 
+    def reaches(self, least: str) -> bool:
+        """Whether it is at least so good."""
+        return GRADES.index(self.grade) >= GRADES.index(least)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -94,6 +98,5 @@ class Report:
     @property
     def passed(self) -> bool:
         """Whether something was graded, nothing was found, and no grade is below the required."""
-        least = GRADES.index(self.require)
-        enough = [GRADES.index(each.grade) >= least for each in self.grades]
-        return bool(enough) and all(enough) and not self.findings
+        enough = all(each.reaches(self.require) for each in self.grades)
+        return bool(self.grades) and enough and not self.findings

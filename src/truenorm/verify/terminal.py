@@ -10,7 +10,7 @@ from rich.text import Text
 
 from truenorm.verify.report import VERDICTS, Finding, Report
 from truenorm.verify.sources import link
-from truenorm.verify.wording import conclusion, duration, number, one_line, slope
+from truenorm.verify.wording import conclusion, duration, number, one_line, printable, slope
 
 __all__ = ["show"]
 
@@ -113,12 +113,8 @@ def _show_finding(place: int, finding: Finding, console: Console) -> None:
         console.print(Rule(style="dim", characters="-"))
         # Neither indented nor wrapped, so that it can be copied and run.
         for line in finding.reproducer.strip("\n").splitlines():
-            console.print(_code(line), soft_wrap=True)
+            console.print(Text(printable(line)), soft_wrap=True)
         console.print(Rule(style="dim", characters="-"))
-
-
-def _code(line: str) -> Text:
-    return Text("".join(each if each.isprintable() else ascii(each)[1:-1] for each in line))
 
 
 def _last_line(report: Report) -> Text:

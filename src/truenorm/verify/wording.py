@@ -2,9 +2,21 @@
 
 import math
 
-from truenorm.verify.report import GRADES, Grade, Report
+from truenorm.verify.report import Grade, Report
 
-__all__ = ["MEANINGS", "below", "conclusion", "duration", "number", "one_line", "slope"]
+__all__ = [
+    "MEANINGS",
+    "below",
+    "conclusion",
+    "duration",
+    "number",
+    "one_line",
+    "power_of_ten",
+    "printable",
+    "slope",
+]
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 MEANINGS = {
     "correct": "the exact answer rounded once, everywhere",
@@ -53,17 +65,30 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s"
 
 
-def one_line(text: str, *, keep_indent: bool = False) -> str:
+def one_line(text: str) -> str:
     """Return a text without line breaks and without what would command a terminal."""
-    indent = len(text) - len(text.lstrip(" ")) if keep_indent else 0
-    words = " " * indent + " ".join(text.split())
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words)
+    return printable(" ".join(text.split()))
+
+
+def printable(line: str) -> str:
+    """Return a line as it is, but for what would command a terminal."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+
+
+def power_of_ten(value: float) -> str:
+    """Return the power of ten next to a number, as axes of plots have it.
+
+    Examples
+    --------
+    >>> power_of_ten(0.01)
+    '10⁻²'
+    """
+    return "10" + str(round(math.log10(value))).translate(SUPERSCRIPTS)
 
 
 def below(report: Report) -> list[Grade]:
     """Return the grades that are lower than required."""
-    least = GRADES.index(report.require)
-    return [grade for grade in report.grades if GRADES.index(grade.grade) < least]
+    return [grade for grade in report.grades if not grade.reaches(report.require)]
 
 
 def conclusion(report: Report) -> str:
