@@ -36,7 +36,7 @@ def test_on_a_terminal(capsys: pytest.CaptureFixture[str], terminal: Callable[[]
     check()
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"\rgradient of input 0 [{'#' * 12}{'.' * 12}] 12/24" in err
+    assert f"\rgradient of x [{'#' * 12}{'.' * 12}] 12/24" in err
     assert err.endswith("\r\x1b[K")
     assert "\n" not in err
 

@@ -10,6 +10,8 @@ import pytest
 import truenorm as tn
 from gradient_check.pairs import Array, data
 from truenorm.gradient_check import GradientCheck, InputCheck, Verdict
+from truenorm.gradient_check.comparing import compare
+from truenorm.gradient_check.method import Estimate
 
 MethodName = Literal["jet", "complex", "central"]
 
@@ -18,8 +20,12 @@ def tanh_backward(dy: Array, x: Array) -> tuple[Array]:
     return (dy * (1 - np.tanh(x) ** 2),)
 
 
-def found(error: float, floor: float) -> InputCheck:
-    return InputCheck(error, floor, 1, 1, (0,), 1.0, 1.0)
+def found(
+    error: float, floor: float, *, leeway: float = 0.0, tol: float = 1.0, name: str = "x"
+) -> InputCheck:
+    """Compare a gradient with a derivative of 0, of scale 1."""
+    asked = InputCheck(name, tol, size=1)
+    return compare(asked, [error], [Estimate(0.0, floor, 1.0, leeway)], [1.0])[1]
 
 
 class TestRule:
@@ -33,17 +39,48 @@ class TestRule:
             (1.5, 0.4, Verdict.FAIL),
             (2.5, 1.4, Verdict.INCONCLUSIVE),
             (2.5, 0.9, Verdict.FAIL),
-            (math.inf, math.inf, Verdict.INCONCLUSIVE),
+            (9e9, math.inf, Verdict.INCONCLUSIVE),
+            (0.0, math.nan, Verdict.INCONCLUSIVE),
             (math.nan, 0.0, Verdict.FAIL),
+            (math.inf, 0.0, Verdict.FAIL),
             (math.nan, math.inf, Verdict.FAIL),
-            (0.0, math.nan, Verdict.FAIL),
         ],
     )
     def test_error_and_floor(self, error: float, floor: float, verdict: Verdict) -> None:
-        assert found(error, floor).verdict(1.0) is verdict
-        result = GradientCheck((found(error, floor),), 1.0, "central", "")
+        assert found(error, floor).verdict is verdict
+        result = GradientCheck((found(error, floor),), "central", "")
         assert result.verdict is verdict
         assert bool(result) is (verdict is Verdict.PASS)
+
+    @pytest.mark.parametrize(
+        ("error", "leeway", "verdict"),
+        [
+            (1.0, 5.0, Verdict.PASS),
+            (5.5, 5.0, Verdict.INCONCLUSIVE),
+            (6.5, 5.0, Verdict.FAIL),
+        ],
+    )
+    def test_what_the_type_hides(self, error: float, leeway: float, verdict: Verdict) -> None:
+        """Two derivatives are right there, that of the formula and that of what is returned."""
+        assert found(error, 0.0, leeway=leeway).verdict is verdict
+
+    def test_where_nothing_moves_the_floor_is_all_that_is_known(self) -> None:
+        asked = InputCheck("x", 1.0, size=1)
+        for given, verdict in [(0.0, Verdict.INCONCLUSIVE), (9.0, Verdict.FAIL)]:
+            flat = Estimate(0.0, 5.0, 0.0)
+            assert compare(asked, [given], [flat], [0.0])[1].verdict is verdict
+
+    def test_one_element_that_cannot_be_seen_does_not_clear_another(self) -> None:
+        estimates = [Estimate(0.0, 0.0, 1.0), Estimate(0.0, 5.0, 1.0)]
+        asked = InputCheck("x", 1.0, size=2)
+        worst, check = compare(asked, [3.0, 4.0], estimates, [1.0, 1.0])
+        assert (worst, check.verdict, check.error, check.floor) == (0, Verdict.FAIL, 3.0, 5.0)
+
+    def test_each_gradient_has_its_own_tolerance(self) -> None:
+        tight, loose = found(1e-4, 0.0, tol=1e-12, name="x"), found(1e-3, 0.0, tol=0.1, name="w")
+        result = GradientCheck((loose, tight), "jet", "")
+        assert (result.verdict, result.worst_input) == (Verdict.FAIL, 1)
+        assert (result.error, result.tol) == (1e-4, 1e-12)
 
     def test_the_worst_input_decides(self) -> None:
         right, unseen, wrong = found(0.0, 0.0), found(0.0, 2.0), found(9.0, 0.0)
@@ -52,14 +89,14 @@ class TestRule:
             ((right, unseen), Verdict.INCONCLUSIVE),
             ((unseen, wrong, right), Verdict.FAIL),
         ]:
-            assert GradientCheck(inputs, 1.0, "", "").verdict is verdict
+            assert GradientCheck(inputs, "", "").verdict is verdict
 
     def test_what_is_not_a_number_is_worst(self) -> None:
-        checks = (found(1.0, 0.0), found(math.nan, 0.0), found(math.inf, 0.0))
-        result = GradientCheck(checks, 1.0, "", "")
+        checks = (found(1.0, 0.0), found(math.nan, 0.0), found(9e9, 0.0))
+        result = GradientCheck(checks, "", "")
         assert result.worst_input == 1
         assert math.isnan(result.error)
-        assert GradientCheck(checks[::2], 1.0, "", "").worst_input == 1
+        assert GradientCheck(checks[::2], "", "").worst_input == 1
 
     def test_nothing_was_checked(self) -> None:
         result = tn.gradcheck(np.tanh, lambda *_: [None], [np.ones(3)], method="central")
@@ -180,3 +217,31 @@ class TestNotANumber:
 
         x = np.array([1.0, 0.0, 4.0])
         assert not tn.gradcheck(np.sqrt, backward, [x], method="central")
+
+
+class TestInATest:
+    """What a failed assertion shows."""
+
+    def test_repr_is_one_line_that_says_what_is_wrong(self) -> None:
+        x = np.array([0.5, 1.5])
+        result = tn.gradcheck(np.square, lambda dy, x: 3 * dy * x, x, method="central")
+        shown = repr(result)
+        assert "\n" not in shown
+        assert len(shown) <= 240  # pytest cuts the middle out of what is longer
+        found = result.inputs[0]
+        assert found is not None
+        for part in ("FAIL", "gradient of x at [1]", f"{found.analytic:.12g}", "error 5.0e-01"):
+            assert part in shown
+
+    def test_raise_exception(self) -> None:
+        x = np.array([0.5, 1.5])
+        for check in (tn.gradcheck, tn.dot_test):
+            with pytest.raises(AssertionError, match="FAIL: gradient check by"):
+                check(np.square, lambda dy, x: 3 * dy * x, x, raise_exception=True)
+            assert check(np.square, lambda dy, x: 2 * dy * x, x, raise_exception=True)
+
+    def test_what_cannot_be_seen_is_raised_too(self) -> None:
+        with pytest.raises(AssertionError, match="INCONCLUSIVE"):
+            tn.gradcheck(
+                np.abs, lambda dy, x: dy * x, np.zeros(1), method="central", raise_exception=True
+            )

@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
     else:
         for name, check in found.items():
             print(f"{name:7s}{check}")
-        print(f"{result.verdict} (tolerance {result.tol:.0e})\n{result.why}")
+        print(f"{result.verdict}\n{result.why}")
     return 0 if result else 1
 
 

@@ -1,21 +1,60 @@
 """Derivatives by central differences of forward, extrapolated to a step of zero (Ridders)."""
 
 import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.method import Direction, Estimate, added
+from truenorm.gradient_check.directions import Direction
+from truenorm.gradient_check.method import SURE, Estimate, added
 from truenorm.gradient_check.noise import noise_of
 from truenorm.gradient_check.problem import Array, Problem
-from truenorm.gradient_check.steps import Neighbours, least_step, spread_of
+from truenorm.gradient_check.resolution import last_places, norm_of
+from truenorm.gradient_check.steps import Neighbours, least_step, spread_of, weight_bits
 
 __all__ = ["Central"]
+
+Outputs = list[NDArray[np.float64]]
 
 LEVELS = 9
 RESTARTS = 4
 MARGIN = 8.0
 """Steps are so many times what an element can move by at least: then steps in between exist."""
+SMALLEST = 2.0 ** (-LEVELS * RESTARTS - 1) / MARGIN
+"""The smallest step beside the spread."""
+KINK = (
+    "left and right of it the derivative differs by {jump:.2g}: a kink nearer than the smallest "
+    "step, where there may be no derivative"
+)
+FLAT = (
+    "forward does not move there: in its type it is flat, and a derivative below {floor:.2g} "
+    "would not be seen"
+)
+
+
+class Sample(NamedTuple):
+    """Differences with one step: the central one, its scale, and right minus left."""
+
+    step: float
+    slope: float
+    scale: float
+    jump: float
+
+
+class Limit(NamedTuple):
+    """What differences tend to, and how far off that may be; jump and noise are in the floor."""
+
+    value: float
+    floor: float
+    scale: float
+    jump: float
+    noise: float
+
+
+NOTHING = Limit(math.nan, math.inf, 0.0, 0.0, math.inf)
 
 
 class Central:
@@ -31,49 +70,55 @@ class Central:
         self._problem = problem
         self._inputs = _widened(problem)
         self._neighbours = Neighbours(self._inputs)
+        self._here = [y.astype(np.float64) for y in problem.outputs(self._inputs)]
+        self._resolution = norm_of(last_places(problem, self._inputs))
+
+    def weight_bits(self, which: int) -> int:
+        """Return how fine the weights of a projection may be without larger steps."""
+        return weight_bits(self._inputs[which], SMALLEST)
 
     def derivative(self, direction: Direction) -> Estimate:
         """Extrapolate central differences from ever smaller steps, and keep the best."""
+        columns = list(self._columns(direction))
+        coarse, fine = self._noises(direction, columns)
+        noises = [coarse, *[fine] * (len(columns) - 1)]
+        found = [_extrapolated(*pair) for pair in zip(columns, noises, strict=True)]
+        value, floor, scale, jump, _ = _best(found[::-1])
+        why = ""
+        if 2 * jump > floor:
+            why = KINK.format(jump=jump)
+        elif not scale:
+            why = FLAT.format(floor=floor)
+        return Estimate(value, floor, scale, (SURE - 1) * floor, why)
+
+    def _range(self, direction: Direction) -> tuple[float, float]:
+        """Return the smallest step that can be taken, and the first one."""
         moving = self._inputs[direction.which][direction.step != 0]
-        least = MARGIN * least_step(moving)
-        first = max(2.0 ** round(math.log2(spread_of(self._inputs[direction.which]) / 4)), least)
-        noise = self._noise(direction, least, first)
-        found: list[Estimate] = []
+        least = MARGIN * least_step(moving) / direction.grain
+        spread = spread_of(self._inputs[direction.which])
+        return least, max(2.0 ** round(math.log2(spread / 4)), least)
+
+    def _columns(self, direction: Direction) -> Iterator[list[Sample]]:
+        """Yield differences with steps that are halved, then begin anew with much smaller ones."""
+        least, first = self._range(direction)
         for restart in range(RESTARTS):
-            step = max(first * 2.0 ** (-LEVELS * restart), least)
-            found.insert(0, self._extrapolated(direction, step, least, noise))
-            if step == least:
-                break
-        return _best(found)
+            begin = max(first * 2.0 ** (-LEVELS * restart), least)
+            steps = [begin * 2.0**-level for level in range(LEVELS)]
+            yield [self._sample(direction, step) for step in steps if step >= least]
+            if begin == least:
+                return
 
-    def _extrapolated(
-        self, direction: Direction, step: float, least: float, noise: float
-    ) -> Estimate:
-        """Neville's scheme in h**2: errors of order 2, 4, ... are cancelled one by one."""
-        previous: list[float] = []
-        best = Estimate(math.nan, math.inf, 0.0)
-        for _ in range(LEVELS):
-            value, scale = self._difference(direction, step)
-            row = [value]
-            for order, above in enumerate(previous, start=1):
-                better = row[-1] + (row[-1] - above) / (4.0**order - 1)
-                off = max(abs(better - row[-1]), abs(better - above))
-                floor = off + 2 * noise / step
-                if floor < best.floor:
-                    best = Estimate(better, floor, scale)
-                row.append(better)
-            previous = row
-            step /= 2
-            if step < least:
-                break
-        return best
+    def _sample(self, direction: Direction, step: float) -> Sample:
+        above = self._outputs(direction, step)
+        below = self._outputs(direction, -step)
+        bends = [
+            dy * ((a - y) - (y - b)) / step
+            for dy, a, y, b in zip(self._problem.dys, above, self._here, below, strict=True)
+        ]
+        return Sample(step, *self._difference(above, below, step), added(bends)[0])
 
-    def _difference(
-        self, direction: Direction, step: float, neighbour: tuple[int, int] = (0, 0)
-    ) -> tuple[float, float]:
-        """Return the central difference at a neighbour of the point, and its scale."""
-        above = self._outputs(direction, step, neighbour)
-        below = self._outputs(direction, -step, neighbour)
+    def _difference(self, above: Outputs, below: Outputs, step: float) -> tuple[float, float]:
+        """Return the central difference and its scale."""
         # Subtracted before they are summed: outputs that did not move cancel exactly.
         dys = self._problem.dys
         return added(
@@ -81,38 +126,105 @@ class Central:
         )
 
     def _outputs(
-        self, direction: Direction, step: float, neighbour: tuple[int, int]
-    ) -> list[NDArray[np.float64]]:
+        self, direction: Direction, step: float, neighbour: tuple[int, int] = (0, 0)
+    ) -> Outputs:
         arguments = self._neighbours.at(*neighbour, self._inputs)
         value = arguments[direction.which]
         arguments[direction.which] = value + (step * direction.step).astype(value.dtype)
         return [y.astype(np.float64) for y in self._problem.outputs(arguments)]
 
-    def _noise(self, direction: Direction, least: float, first: float) -> float:
-        """Return the noise of a difference times its step.
+    def _noises(
+        self, direction: Direction, columns: Sequence[Sequence[Sample]]
+    ) -> tuple[float, float]:
+        """Return the noise of differences times their step: with the largest, and with the others.
 
-        It is measured with the smallest step and with the largest. Rounding errors that differ
-        above and below do not depend on the step. But a forward that rounds to few digits is flat
-        between jumps, so that small steps see nothing; and an error that is the same above and
-        below, as for gamma where xhat is off, is a share of the difference whatever the step.
+        Rounding errors that differ above and below do not depend on the step. But a forward that
+        rounds to few digits is flat between jumps, so that the smallest steps see nothing; and an
+        error that is the same above and below, as for gamma where xhat is off, is a share of the
+        difference whatever the step. The largest steps may also cross kinks, which is their own
+        noise alone.
         """
-        small = noise_of(lambda *at: self._difference(direction, least, at)[0])
-        large = noise_of(lambda *at: self._difference(direction, first, at)[0])
-        return max(least * small, first * large)
+        least, first = self._range(direction)
+
+        def noise(step: float) -> float:
+            # With a power of two, roundings to fewer bits would be the same above and below.
+            multiple = 1.37 * step / least
+            step = least * round(multiple) if multiple < 2**53 else 1.37 * step
+
+            def slope(line: int, point: int) -> float:
+                above, below = (
+                    self._outputs(direction, side, (line, point)) for side in (step, -step)
+                )
+                return self._difference(above, below, step)[0]
+
+            return step * noise_of(slope)
+
+        fine = max(noise(least), noise(columns[1][0].step) if columns[1:] else 0.0)
+        fine = max(fine, self._resolution)
+        return max(noise(first), fine), fine
 
 
-def _best(found: list[Estimate]) -> Estimate:
-    """Return the best of estimates from ever larger steps.
+def _extrapolated(column: Sequence[Sample], noise: float) -> Limit:
+    """Extrapolate to a step of 0, as Neville does: errors of order h, h**2, ... cancel one by one.
+
+    Of each step the entry with the smallest estimated error is kept. The jump of the derivative,
+    which is 0 where there is one, is extrapolated beside its value: what remains of it tells of
+    kinks nearer than the step, and counts as error.
+    """
+    if _diverges(column):
+        return NOTHING
+    kept: list[Limit] = []
+    slopes: list[float] = []
+    jumps: list[float] = []
+    for sample in column:
+        slopes_above, jumps_above = slopes, jumps
+        slopes, jumps = [sample.slope], [sample.jump]
+        best = NOTHING
+        for order, (slope, jump) in enumerate(zip(slopes_above, jumps_above, strict=True)):
+            # The central difference is even in the step, right minus left is odd.
+            slopes.append(_better(slopes[-1], slope, 4.0 ** (order + 1)))
+            jumps.append(_better(jumps[-1], jump, 2 * 4.0**order))
+            off = max(abs(slopes[-1] - slopes[-2]), abs(slopes[-1] - slope))
+            rounding = 2 * noise / sample.step
+            floor = off + rounding + abs(jumps[-1])
+            if floor < best.floor:
+                best = Limit(slopes[-1], floor, sample.scale, abs(jumps[-1]), rounding)
+        kept.append(best)
+    agreed = [_in_agreement(three) for three in zip(kept, kept[1:], kept[2:], strict=False)]
+    return min(agreed, key=lambda limit: limit.floor, default=NOTHING)
+
+
+def _diverges(column: Sequence[Sample]) -> bool:
+    """Whether slopes only grow: far beyond where a function moves, they are its range over h."""
+    slopes = [abs(sample.slope) for sample in column]
+    return all(0 < 1.5 * coarse < fine for coarse, fine in pairwise(slopes))
+
+
+def _better(fine: float, coarse: float, ratio: float) -> float:
+    """Cancel an error that is so many times smaller in the finer of two numbers."""
+    return fine + (fine - coarse) / (ratio - 1)
+
+
+def _in_agreement(row: tuple[Limit, Limit, Limit]) -> Limit:
+    """Return the last of some limits if the others agree: of many, some are near by chance."""
+    *others, last = row
+    off = [abs(last.value - other.value) for other in others]
+    jump = max(each.jump for each in row)
+    return last._replace(floor=max(last.floor, jump, *off), jump=jump)
+
+
+def _best(found: list[Limit]) -> Limit:
+    """Return the best of limits from ever larger steps.
 
     A function may be flat far away, and look as if its derivative were zero. What smaller steps
-    contradict, beyond their own floor, is no better than that.
+    contradict, beyond their noise, is no better than that.
     """
     best = found[0]
-    for position, estimate in enumerate(found):
-        off = [abs(estimate.value - finer.value) - finer.floor for finer in found[:position]]
-        floor = max([estimate.floor, *off])
+    for position, limit in enumerate(found):
+        off = [abs(limit.value - finer.value) - finer.noise for finer in found[:position]]
+        floor = max([limit.floor, *off])
         if floor < best.floor or math.isnan(best.value):
-            best = estimate._replace(floor=floor)
+            best = limit._replace(floor=floor)
     return best
 
 

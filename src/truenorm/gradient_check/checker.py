@@ -1,18 +1,16 @@
 """The check itself: which method, which directions, and how it compares with backward."""
 
-import math
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from truenorm.gradient_check.central_differences import Central
+from truenorm.gradient_check.comparing import compare_elements, compare_projections
 from truenorm.gradient_check.complex_step import ComplexStep
 from truenorm.gradient_check.jet_method import JetMethod
-from truenorm.gradient_check.method import Direction, Estimate, Method, RefusedError
+from truenorm.gradient_check.method import Method, RefusedError
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, pose
-from truenorm.gradient_check.progress import with_progress
 from truenorm.gradient_check.result import GradientCheck, InputCheck
 
 __all__ = ["MethodName", "dot_test", "gradcheck"]
@@ -25,12 +23,13 @@ LOOSEST = 0.02
 def gradcheck(
     forward: Forward,
     backward: Backward,
-    inputs: Sequence[Array],
+    inputs: Sequence[Array] | Array,
     *,
     method: MethodName = "auto",
     tol: float | None = None,
     probes: int = 4,
     seed: int = 0,
+    raise_exception: bool = False,
 ) -> GradientCheck:
     """Check a hand-written backward pass against derivatives of its forward pass.
 
@@ -39,20 +38,24 @@ def gradcheck(
     forward : callable
         ``forward(*inputs)`` returns an array, or a tuple of arrays.
     backward : callable
-        ``backward(dy, *inputs)`` returns one gradient for each input, None where there is none.
-        dy is a tuple if forward returns one.
-    inputs : sequence of ndarray
+        ``backward(dy, *inputs)`` returns one gradient for each input, None where there is none;
+        for one input, the gradient itself will do. dy is a tuple if forward returns one.
+    inputs : sequence of ndarray, or ndarray
         Where to check: finite floating-point arrays. They are copied, never changed.
     method : {"auto", "jet", "complex", "central"}
         How to find derivatives of forward. "auto" takes the first of these that works.
     tol : float, optional
         The relative error allowed: by default 1e-6 for "central" and 1e-12 for the others, and
-        more for gradients of a type with fewer digits than float64.
+        more for a gradient of a type with fewer digits than float64.
     probes : int
-        Small inputs are checked element by element, larger ones by so many random projections.
+        Small inputs are checked element by element, larger ones by so many random projections:
+        an error of k times the tolerance in the largest element is missed with a probability of
+        about ``k**-probes``, and one in a single element never.
     seed : int
         Of the random dy and projections. The stream is not that of ``default_rng(seed)``, which
         callers draw their inputs from: dy = x would hide most errors in a dx like ours.
+    raise_exception : bool
+        Raise AssertionError with the report unless the verdict is PASS.
 
     Returns
     -------
@@ -77,18 +80,23 @@ def gradcheck(
     >>> print(result.verdict, bool(result))
     PASS True
     """
-    return _checked(forward, backward, inputs, method, tol, probes, seed, projections=False)
+    __tracebackhide__ = True  # pytest is to show the line of the caller
+    result = _checked(forward, backward, inputs, method, tol, probes, seed, projections=False)
+    if raise_exception and not result:
+        raise AssertionError(str(result))
+    return result
 
 
 def dot_test(
     forward: Forward,
     backward: Backward,
-    inputs: Sequence[Array],
+    inputs: Sequence[Array] | Array,
     *,
     method: MethodName = "auto",
     tol: float | None = None,
     probes: int = 4,
     seed: int = 0,
+    raise_exception: bool = False,
 ) -> GradientCheck:
     """Check that backward is the adjoint of forward's derivative J, by random projections alone.
 
@@ -97,7 +105,7 @@ def dot_test(
 
     Parameters
     ----------
-    forward, backward, inputs, method, tol, probes, seed
+    forward, backward, inputs, method, tol, probes, seed, raise_exception
         As in `gradcheck`.
 
     Returns
@@ -117,13 +125,17 @@ def dot_test(
     >>> bool(tn.dot_test(forward, backward, inputs, method="complex"))
     True
     """
-    return _checked(forward, backward, inputs, method, tol, probes, seed, projections=True)
+    __tracebackhide__ = True  # pytest is to show the line of the caller
+    result = _checked(forward, backward, inputs, method, tol, probes, seed, projections=True)
+    if raise_exception and not result:
+        raise AssertionError(str(result))
+    return result
 
 
 def _checked(
     forward: Forward,
     backward: Backward,
-    inputs: Sequence[Array],
+    inputs: Sequence[Array] | Array,
     method: str,
     tol: float | None,
     probes: int,
@@ -140,19 +152,19 @@ def _checked(
     random = np.random.default_rng([*b"gradcheck", seed])
     problem = pose(forward, backward, inputs, random)
     chosen, why = _choose(problem, method)
-    if tol is None:
-        tol = _default_tolerance(chosen, problem.unit_roundoff)
     found: list[InputCheck | None] = []
-    for which, gradient in enumerate(problem.gradients):
+    for which, (name, gradient) in enumerate(zip(problem.names, problem.gradients, strict=True)):
         if gradient is None:
             found.append(None)
-        elif gradient.size == 0:
-            found.append(InputCheck(0.0, 0.0, 0, 0, None, 0.0, 0.0))
+            continue
+        asked = InputCheck(name, tol or _default_tolerance(chosen, gradient), size=gradient.size)
+        if gradient.size == 0:
+            found.append(asked)
         elif projections or gradient.size > chosen.most_elements:
-            found.append(_by_projections(chosen, which, gradient, probes, random))
+            found.append(compare_projections(asked, chosen, which, gradient, probes, random))
         else:
-            found.append(_by_elements(chosen, which, gradient))
-    return GradientCheck(tuple(found), tol, chosen.name, why)
+            found.append(compare_elements(asked, chosen, which, gradient))
+    return GradientCheck(tuple(found), chosen.name, why)
 
 
 def _choose(problem: Problem, name: str) -> tuple[Method, str]:
@@ -168,72 +180,8 @@ def _choose(problem: Problem, name: str) -> tuple[Method, str]:
     raise ValueError(f"{'; '.join(refusals)}. Pass method='auto' for one that works")
 
 
-def _default_tolerance(method: Method, unit_roundoff: float) -> float:
+def _default_tolerance(method: Method, gradient: Array) -> float:
     """Return the method's own tolerance, or as many units in the last place of a narrower type."""
+    unit_roundoff = float(np.finfo(gradient.dtype).eps) / 2
     scaled = JetMethod.tolerance * unit_roundoff / 2.0**-53
     return max(method.tolerance, min(scaled, LOOSEST))
-
-
-def _by_elements(method: Method, which: int, gradient: Array) -> InputCheck:
-    """Check every element of a gradient by itself."""
-    indices = list(np.ndindex(gradient.shape))
-    found: list[Estimate] = []
-    for index in with_progress(indices, len(indices), f"gradient of input {which}"):
-        step = np.zeros(gradient.shape)
-        step[index] = 1.0
-        found.append(method.derivative(Direction(which, step)))
-    analytic = [float(gradient[index]) for index in indices]
-    largest = max(estimate.scale for estimate in found)
-    scales = [max(estimate.scale, method.least_scale * largest) for estimate in found]
-    return _worst(analytic, found, scales, indices, gradient.size)
-
-
-def _by_projections(
-    method: Method, which: int, gradient: Array, probes: int, random: np.random.Generator
-) -> InputCheck:
-    """Check sums of all elements with random signs."""
-    signs = [random.choice([-1.0, 1.0], gradient.shape) for _ in range(probes)]
-    wide: NDArray[np.float64] = gradient.astype(np.float64)
-    progress = with_progress(signs, probes, f"gradient of input {which}")
-    found = [method.derivative(Direction(which, step)) for step in progress]
-    finite = bool(np.isfinite(wide).all())
-    analytic = [math.fsum((wide * step).flat) if finite else math.nan for step in signs]
-    length = float(np.linalg.norm(wide))
-    # A gradient of zero has no length; then the derivative has a scale.
-    scales = [length or estimate.scale for estimate in found]
-    return _worst(analytic, found, scales, None, gradient.size)
-
-
-def _worst(
-    analytic: list[float],
-    found: list[Estimate],
-    scales: list[float],
-    indices: list[tuple[int, ...]] | None,
-    size: int,
-) -> InputCheck:
-    """Return the largest error and the largest floor, each relative to its scale."""
-    errors, floors = [], []
-    for given, estimate, scale in zip(analytic, found, scales, strict=True):
-        usable = math.isfinite(estimate.value) and math.isfinite(estimate.floor)
-        difference = abs(given - estimate.value) if usable else math.inf
-        if not math.isfinite(given):
-            difference = math.nan
-        errors.append(_relative(difference, scale))
-        floors.append(_relative(estimate.floor, scale) if usable else math.inf)
-    # The first that is not a number, if there is one; else the largest.
-    worst = max(range(len(errors)), key=lambda k: (math.isnan(errors[k]), errors[k]))
-    return InputCheck(
-        errors[worst],
-        max(floors),
-        0 if indices is None else len(indices),
-        size,
-        None if indices is None else indices[worst],
-        analytic[worst],
-        found[worst].value,
-    )
-
-
-def _relative(difference: Any, scale: float) -> float:
-    if difference == 0 or difference == math.inf:
-        return float(difference)
-    return float(difference / scale) if scale else math.inf * float(difference)

@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.method import Direction, Estimate, RefusedError
+from truenorm.gradient_check.directions import Direction
+from truenorm.gradient_check.method import Estimate, RefusedError
 from truenorm.gradient_check.problem import Array, Problem
+from truenorm.gradient_check.steps import MOST_WEIGHT_BITS, spread_of
 
 __all__ = ["JetMethod"]
 
 FIRST_BITS, MOST_BITS = 128, 4096
 CLOSE = 2.0**-60
 TAYLOR_BITS = 400
+FLAT = (
+    "forward is flat in its type there: its formula has the derivative {value:.2g}, what it "
+    "returns has 0"
+)
 
 
 class JetMethod:
@@ -45,13 +51,35 @@ class JetMethod:
                 f"forward cannot be run on arrays of objects ({type(error).__name__}: {error})"
             ) from error
 
+    def weight_bits(self, _: int) -> int:
+        """Return how fine the weights of a projection may be: every number is exact here."""
+        return MOST_WEIGHT_BITS
+
     def derivative(self, direction: Direction) -> Estimate:
         """Enclose the derivative, with ever more bits until the enclosure is narrow."""
         while True:
             found = self._enclosed(direction)
             if found.floor <= CLOSE * found.scale or self._bits >= MOST_BITS:
-                return found
+                break
             self._bits *= 2
+        if found.value and self._is_flat(direction):
+            return found._replace(leeway=abs(found.value), why=FLAT.format(value=found.value))
+        return found
+
+    def _is_flat(self, direction: Direction) -> bool:
+        """Whether forward, rounded to its type, does not move: its derivative is then 0, too."""
+        still, *moved = (
+            self._problem.outputs(
+                [
+                    value + (h * direction.step).astype(value.dtype)
+                    if which == direction.which
+                    else value
+                    for which, value in enumerate(self._problem.inputs)
+                ]
+            )
+            for h in spread_of(self._problem.inputs[direction.which]) * np.array([0, 0.25, -0.25])
+        )
+        return all(map(np.array_equal, still * 2, moved[0] + moved[1]))
 
     def _enclosed(self, direction: Direction) -> Estimate:
         from flint import arb

@@ -7,32 +7,33 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.gradient_check.directions import Direction
 from truenorm.gradient_check.problem import Problem
 
-__all__ = ["Direction", "Estimate", "Method", "RefusedError", "added"]
+__all__ = ["SURE", "Estimate", "Method", "RefusedError", "added"]
+
+SURE = 4.0
+"""A floor is often an estimate: what is off by so many times that is called wrong."""
 
 
 class RefusedError(Exception):
     """A method cannot be used on a function; the message says why."""
 
 
-class Direction(NamedTuple):
-    """Which input moves, and where to: a unit vector, or signs for a projection."""
-
-    which: int
-    step: NDArray[np.float64]
-
-
 class Estimate(NamedTuple):
     """A derivative.
 
     `floor` is how far it may be off, `scale` the sum of the magnitudes of what it is made of:
-    each output's share.
+    each output's share. `leeway` is how much farther a right gradient may be from it: because the
+    floor is an estimate, or because forward, rounded to its type, has another derivative than its
+    formula. `why` says what the floor is made of, where that is more than rounding.
     """
 
     value: float
     floor: float
     scale: float
+    leeway: float = 0.0
+    why: str = ""
 
 
 def added(shares: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
@@ -58,6 +59,9 @@ class Method(Protocol):
     """Inputs with more are checked by random projections."""
 
     def __init__(self, problem: Problem) -> None: ...
+
+    def weight_bits(self, which: int) -> int:
+        """Return how fine the weights of a projection of an input may be."""
 
     def derivative(self, direction: Direction) -> Estimate:
         """Return the derivative of sum(dy*forward) along a direction."""

@@ -8,7 +8,7 @@ import numpy as np
 __all__ = ["LINES", "noise_of"]
 
 LINES = 3
-POINTS = 12
+AROUND = range(-6, 6)
 ORDERS = (6, 7, 8)
 SAFETY = 16.0
 
@@ -16,14 +16,14 @@ SAFETY = 16.0
 def noise_of(value_at: Callable[[int, int], float]) -> float:
     """Bound the rounding errors of a function by what is rough about it: value_at(line, point).
 
-    The points 0, 1, ... are on a straight line. There are several lines, since on one of them all
-    errors may happen to be the same.
+    The points ..., -1, 0, 1, ... are on a straight line, on both sides of 0 since a kink may be
+    there. There are several lines, since on one of them all errors may happen to be the same.
 
     Differences of high order make a smooth function vanish and noise grow: of j-th differences of
     independent errors the mean square is (2j)!/(j!)**2 times theirs (Hamming; Moré and Wild,
     Estimating computational noise, 2011).
     """
-    differences = np.array([[value_at(i, k) for k in range(POINTS)] for i in range(LINES)])
+    differences = np.array([[value_at(i, k) for k in AROUND] for i in range(LINES)])
     if not np.isfinite(differences).all():
         return math.inf
     size = float(np.abs(differences).max()) or 1.0

@@ -1,5 +1,6 @@
 """What is being checked: forward, inputs, a random dy, and the gradients of backward."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Backward", "Forward", "Problem", "pose"]
+__all__ = ["Array", "Backward", "Forward", "Problem", "as_inputs", "pose"]
 
 Array = NDArray[Any]
 Forward = Callable[..., Any]
-Backward = Callable[..., Sequence[Any]]
+Backward = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Problem:
 
     Attributes
     ----------
+    names : list of str
+        What forward calls its inputs.
     inputs, gradients : list
         Arrays; a gradient is None where backward returned None.
     dys : list of ndarray
@@ -27,66 +30,156 @@ class Problem:
     """
 
     forward: Forward
+    names: list[str]
     inputs: list[Array]
     dys: list[NDArray[np.float64]]
     gradients: list[Array | None]
 
     def outputs(self, arguments: Sequence[Array]) -> list[Array]:
-        """Run forward on copies, which it may write to."""
-        return as_list(self.forward(*(array.copy() for array in arguments)))
+        """Run forward on copies, which it may write to.
 
-    @property
-    def unit_roundoff(self) -> float:
-        """That of the least precise gradient."""
-        given = [gradient for gradient in self.gradients if gradient is not None]
-        return max((float(np.finfo(g.dtype).eps) / 2 for g in given), default=2.0**-53)
+        A probe may leave the domain, and the floor shows that: the caller needs no warning.
+        """
+        with np.errstate(all="ignore"):
+            return _as_list(self.forward(*(array.copy() for array in arguments)))
 
 
-def as_list(outputs: Any) -> list[Array]:
+def as_inputs(inputs: Any) -> list[Any]:
+    """Return the inputs as a list; an array is one input."""
+    if isinstance(inputs, np.ndarray | np.generic):
+        return [inputs]
+    if isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes):
+        return list(inputs)
+    raise TypeError(
+        f"inputs is of type {type(inputs).__name__}: pass an array, or a list of arrays, one for "
+        "each parameter of forward"
+    )
+
+
+def pose(
+    forward: Forward, backward: Backward, inputs: Any, random: np.random.Generator
+) -> Problem:
+    """Draw dy, run backward once, and say what is wrong with its answer if it is no gradient."""
+    given = as_inputs(inputs)
+    names = _names(forward, len(given))
+    copies = [_checked_copy(*pair) for pair in zip(names, given, strict=True)]
+    _refuse_wrong_number(
+        forward, "forward", copies, "pass a list of inputs, one array for each parameter"
+    )
+    found = forward(*(value.copy() for value in copies))
+    outputs = _checked_outputs(found)
+    drawn = [random.standard_normal(y.shape).astype(y.dtype) for y in outputs]
+    passed = tuple(y.copy() for y in drawn)  # backward may write to them
+    dy = passed if isinstance(found, tuple) else passed[0]
+    _refuse_wrong_number(
+        backward, "backward", [dy, *copies], f"write it as backward(dy, {', '.join(names)})"
+    )
+    answer = backward(dy, *(value.copy() for value in copies))
+    gradients = [
+        None if gradient is None else _checked_gradient(name, value, gradient)
+        for name, value, gradient in zip(names, copies, _one_each(answer, copies), strict=True)
+    ]
+    return Problem(forward, names, copies, [y.astype(np.float64) for y in drawn], gradients)
+
+
+def _names(forward: Forward, count: int) -> list[str]:
+    """Return what forward calls its inputs, or numbers where it has no names for them."""
+    numbered = [f"input {position}" for position in range(count)]
+    try:
+        parameters = inspect.signature(forward).parameters.values()
+    except (TypeError, ValueError):  # of a compiled function, perhaps
+        return numbered
+    positional = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    return positional[:count] if len(positional) >= count else numbered
+
+
+def _refuse_wrong_number(
+    function: Callable[..., Any], name: str, arguments: Sequence[Any], way_out: str
+) -> None:
+    """Say that a function does not take what it is called with, before it says so in its words."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a compiled function, perhaps
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        raise TypeError(
+            f"{name} takes {signature} but is called with {len(arguments)} arguments: {way_out}"
+        ) from None
+
+
+def _as_list(outputs: Any) -> list[Array]:
     """Return what forward returned as a list of arrays."""
     return [np.asarray(y) for y in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
 
-def pose(
-    forward: Forward, backward: Backward, inputs: Sequence[Array], random: np.random.Generator
-) -> Problem:
-    """Draw dy, run backward once, and say what is wrong with its answer if it is no gradient."""
-    copies = [_checked_copy(value, position) for position, value in enumerate(inputs)]
-    found = forward(*(value.copy() for value in copies))
-    drawn = [random.standard_normal(y.shape).astype(y.dtype) for y in as_list(found)]
-    given = tuple(y.copy() for y in drawn)  # backward may write to them
-    dy = given if isinstance(found, tuple) else given[0]
-    gradients = list(backward(dy, *(value.copy() for value in copies)))
-    if len(gradients) != len(copies):
+def _checked_outputs(found: Any) -> list[Array]:
+    """Return the outputs, or say which of them is no array of floating-point numbers."""
+    for position, y in enumerate(found if isinstance(found, tuple) else (found,)):
+        kind = getattr(y, "dtype", np.asarray(y).dtype)
+        if y is None or not np.issubdtype(kind, np.floating):
+            where = f"a tuple whose element {position} is " if isinstance(found, tuple) else ""
+            raise TypeError(
+                f"forward returned {where}{_described(y)}: return y, or a tuple of such results, "
+                "as floating-point arrays; what else backward needs it can compute anew"
+            )
+    return _as_list(found)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, np.ndarray | np.generic):
+        return f"an array of type {value.dtype}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _one_each(answer: Any, inputs: Sequence[Array]) -> list[Any]:
+    """Return the gradients that backward returned, as many as there are inputs."""
+    if isinstance(answer, np.ndarray | np.generic):
+        if len(inputs) == 1:
+            return [answer]
         raise ValueError(
-            f"backward returned {len(gradients)} gradients for {len(copies)} inputs: "
+            f"backward returned an array where a tuple of {len(inputs)} was expected: return one "
+            "gradient for each input, None where there is none"
+        )
+    if not isinstance(answer, Sequence) or isinstance(answer, str):
+        raise TypeError(
+            f"backward returned {_described(answer)} where a tuple of {len(inputs)} was "
+            "expected: return one gradient for each input, None where there is none"
+        )
+    if len(answer) != len(inputs):
+        raise ValueError(
+            f"backward returned {len(answer)} gradients for {len(inputs)} inputs: "
             "return one for each, None where there is none"
         )
-    for position, (value, gradient) in enumerate(zip(copies, gradients, strict=True)):
-        if gradient is None:
-            continue
-        gradients[position] = array = np.asarray(gradient)
-        if array.shape != value.shape:
-            raise ValueError(
-                f"the gradient of input {position} has shape {array.shape} "
-                f"but the input has shape {value.shape}"
-            )
-        if not np.issubdtype(array.dtype, np.floating):
-            raise TypeError(
-                f"the gradient of input {position} is of type {array.dtype}: return real "
-                "floating-point numbers"
-            )
-    return Problem(forward, copies, [y.astype(np.float64) for y in drawn], gradients)
+    return list(answer)
 
 
-def _checked_copy(value: Any, position: int) -> Array:
+def _checked_gradient(name: str, value: Array, gradient: Any) -> Array:
+    array = np.asarray(gradient)
+    if array.shape != value.shape:
+        raise ValueError(
+            f"the gradient of {name} has shape {array.shape} but {name} has shape {value.shape}"
+        )
+    if not np.issubdtype(array.dtype, np.floating):
+        raise TypeError(
+            f"the gradient of {name} is of type {array.dtype}: return real floating-point numbers"
+        )
+    return array
+
+
+def _checked_copy(name: str, value: Any) -> Array:
     """Copy an input, or say why no derivative can be taken by it."""
     array = np.array(value)
     if not np.issubdtype(array.dtype, np.floating):
         raise TypeError(
-            f"input {position} is of type {array.dtype}: derivatives need floating point, "
+            f"{name} is of type {array.dtype}: derivatives need floating point, "
             "pass it with .astype(float) or bind it inside forward and backward"
         )
     if not np.isfinite(array).all():
-        raise ValueError(f"input {position} has a non-finite element: derivatives need numbers")
+        raise ValueError(f"{name} has a non-finite element: derivatives need numbers")
     return array

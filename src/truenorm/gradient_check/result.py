@@ -21,10 +21,16 @@ class InputCheck:
 
     Attributes
     ----------
+    name : str
+        What forward calls the input.
+    tol : float
+        The relative error that was allowed.
     error : float
         The largest difference between the two, relative to the size of the gradient.
     floor : float
-        How much of that the method itself can account for, in the same units.
+        How much the method itself can account for, in the same units, where that is most.
+    excess : float
+        By how much a difference is above what the method can account for there: the largest.
     checked, size : int
         How many elements were checked one by one, of how many. None of them if random projections
         were checked, which every element takes part in.
@@ -32,22 +38,28 @@ class InputCheck:
         The index of the element with the largest error; None for projections.
     analytic, numeric : float
         That element, or projection, as backward gave it and as the method found it.
+    why : str
+        What the floor is made of, where that is more than rounding.
     """
 
-    error: float
-    floor: float
-    checked: int
-    size: int
-    worst: tuple[int, ...] | None
-    analytic: float
-    numeric: float
+    name: str
+    tol: float
+    error: float = 0.0
+    floor: float = 0.0
+    excess: float = 0.0
+    checked: int = 0
+    size: int = 0
+    worst: tuple[int, ...] | None = None
+    analytic: float = 0.0
+    numeric: float = 0.0
+    why: str = ""
 
-    def verdict(self, tol: float) -> Verdict:
-        """Tell what follows for a tolerance; an error of NaN fails."""
-        sees_nothing = self.floor >= 1  # as large as the gradient
-        if math.isnan(self.error) or (not sees_nothing and not self.error <= tol + self.floor):
+    @property
+    def verdict(self) -> Verdict:
+        """What follows; an error of NaN fails."""
+        if math.isnan(self.error) or self.excess > self.tol:
             return Verdict.FAIL
-        if self.error <= tol and self.floor <= tol:
+        if self.error <= self.tol and self.floor <= self.tol:
             return Verdict.PASS
         return Verdict.INCONCLUSIVE
 
@@ -56,23 +68,39 @@ class InputCheck:
         if not self.size:
             return "nothing to check: it has no elements"
         what = f"{self.checked} of {self.size} elements" if self.checked else "random projections"
-        where = "" if self.worst is None else f" at {list(self.worst)}"
         return (
-            f"error {self.error:.1e}, floor {self.floor:.1e} ({what}; worst{where}: "
-            f"backward {self.analytic:.12g}, forward {self.numeric:.12g})"
+            f"error {self.error:.1e}, floor {self.floor:.1e}, tolerance {self.tol:.0e} "
+            f"({what}; worst{self._where}: {self._values})"
         )
 
+    @property
+    def summary(self) -> str:
+        """The verdict and the worst element, in a few words."""
+        return (
+            f"{self.verdict}: gradient of {self.name}{self._where}: {self._values} "
+            f"(error {self.error:.1e}, floor {self.floor:.1e}, tolerance {self.tol:.0e})"
+        )
 
-@dataclass(frozen=True)
+    @property
+    def _where(self) -> str:
+        return "" if self.worst is None else f" at {list(self.worst)}"
+
+    @property
+    def _values(self) -> str:
+        return f"backward {self.analytic:.12g}, forward {self.numeric:.12g}"
+
+
+@dataclass(frozen=True, repr=False)
 class GradientCheck:
     """The outcome of `truenorm.gradcheck`; true for the verdict PASS only.
+
+    ``repr()`` is one line, so that ``assert tn.gradcheck(...)`` says what is wrong; ``str()`` is
+    a short report.
 
     Attributes
     ----------
     inputs : tuple of InputCheck or None
         One for each input; None where backward returned None.
-    tol : float
-        The relative error that was allowed.
     method : str
         How derivatives of forward were found: "jet", "complex" or "central".
     why : str
@@ -80,14 +108,13 @@ class GradientCheck:
     """
 
     inputs: tuple[InputCheck | None, ...]
-    tol: float
     method: str
     why: str
 
     @property
     def verdict(self) -> Verdict:
-        """PASS if every gradient is within the tolerance and the method could see that."""
-        found = {check.verdict(self.tol) for check in self.inputs if check is not None}
+        """PASS if every gradient is within its tolerance and the method could see that."""
+        found = {check.verdict for check in self._checks}
         for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS):
             if verdict in found:
                 return verdict
@@ -95,26 +122,33 @@ class GradientCheck:
 
     @property
     def worst_input(self) -> int | None:
-        """The number of the input with the largest error."""
-        errors = {k: check.error for k, check in enumerate(self.inputs) if check is not None}
-        if not errors:
-            return None
-        return max(errors, key=lambda k: (math.isnan(errors[k]), errors[k]))
+        """The number of the input with the worst verdict, and the largest error beside its tol."""
+        ranks = {k: _rank(check) for k, check in enumerate(self.inputs) if check is not None}
+        return max(ranks, key=ranks.__getitem__, default=None)
 
     @property
     def error(self) -> float:
-        """The largest error of all inputs."""
+        """The error of the worst input."""
         return math.nan if self._worst_check is None else self._worst_check.error
+
+    @property
+    def tol(self) -> float:
+        """The tolerance of the worst input: each has its own, by the type of its gradient."""
+        return math.nan if self._worst_check is None else self._worst_check.tol
 
     @property
     def floor(self) -> float:
         """The method's own noise, where it is largest."""
-        return max((check.floor for check in self.inputs if check is not None), default=math.inf)
+        return max((check.floor for check in self._checks), default=math.inf)
 
     @property
     def worst(self) -> tuple[int, ...] | None:
         """The index of the worst element within `worst_input`; None for projections."""
         return None if self._worst_check is None else self._worst_check.worst
+
+    @property
+    def _checks(self) -> list[InputCheck]:
+        return [check for check in self.inputs if check is not None]
 
     @property
     def _worst_check(self) -> InputCheck | None:
@@ -124,17 +158,36 @@ class GradientCheck:
         """Return whether the verdict is PASS, so that a test can assert the result itself."""
         return self.verdict is Verdict.PASS
 
+    def __repr__(self) -> str:
+        """Return the worst of it in one line."""
+        worst = self._worst_check
+        found = f"{self.verdict}: backward returned None alone" if worst is None else worst.summary
+        return f"<GradientCheck by {self.method}, {found}>"
+
     def __str__(self) -> str:
         """Verdict and method, and one line for each input."""
-        lines = [f"{self.verdict}: gradient check by {self.method}, tolerance {self.tol:.0e}"]
+        lines = [f"{self.verdict}: gradient check by {self.method}"]
         for position, found in enumerate(self.inputs):
-            text = found or "skipped: backward returned None"
-            mark = "" if found is None else f"{found.verdict(self.tol)}, "
-            lines.append(f"  input {position}: {mark}{text}")
-        if self.verdict is Verdict.INCONCLUSIVE and math.inf > self.floor > self.tol:
-            lines.append(
-                "  The floor is above the tolerance: forward itself is too noisy here for this "
-                "method. Try method='jet', or a forward that loses fewer digits."
-            )
+            if found is None:
+                lines.append(f"  input {position}: skipped: backward returned None")
+                continue
+            lines.append(f"  {found.name}: {found.verdict}, {found}")
+            if found.verdict is Verdict.INCONCLUSIVE and found.why:
+                lines.append(f"    {found.why}")
+            elif found.verdict is Verdict.INCONCLUSIVE and found.floor > found.tol:
+                lines.append(f"    {NOISY}")
         lines.append(f"  {self.why}")
         return "\n".join(lines)
+
+
+NOISY = (
+    "The floor is above the tolerance: forward itself is too noisy here for this method. Try "
+    "method='jet', or a forward that loses fewer digits."
+)
+SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)
+
+
+def _rank(check: InputCheck) -> tuple[int, bool, float]:
+    """Return what sorts checks by how bad they are."""
+    relative = check.error / check.tol
+    return SEVERITY.index(check.verdict), math.isnan(relative), relative

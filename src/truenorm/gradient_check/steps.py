@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from truenorm.gradient_check.noise import LINES
 
-__all__ = ["Neighbours", "least_step", "spread_of"]
+__all__ = ["CLOSE", "MOST_WEIGHT_BITS", "Neighbours", "least_step", "spread_of", "weight_bits"]
 
 FloatArray = NDArray[np.floating[Any]]
 
 CLOSE = 2.0**-10
+"""So far apart, beside the spread, are points between which a function is smooth."""
+LEAST_WEIGHT_BITS, MOST_WEIGHT_BITS = 3, 30
 
 
 def spread_of(values: FloatArray) -> float:
@@ -59,16 +61,27 @@ class Neighbours:
 def _exact_steps(values: FloatArray, random: np.random.Generator) -> NDArray[np.float64]:
     """Return small steps that each element can take several of without being rounded.
 
-    They are random, since sums of equal steps may happen to be exact, too.
+    They are random, since sums of equal steps may happen to be exact, too. A zero stays: it has no
+    digits to lose, and is where kinks are.
     """
     if not values.size:
         return np.zeros(values.shape)
     size = np.abs(values).astype(np.float64)
     unit = 2 * np.spacing(np.abs(values)).astype(np.float64)
     wanted = CLOSE * np.minimum(size, spread_of(values)) * random.uniform(0.5, 1.5, size.shape)
-    return unit * np.maximum(1.0, np.rint(wanted / unit))
+    return np.where(size == 0, 0.0, unit * np.maximum(1.0, np.rint(wanted / unit)))
 
 
 def least_step(values: FloatArray) -> float:
     """Return a power of two that every element can move by without being rounded."""
     return float(np.spacing(np.abs(values).max() or values.dtype.type(1)))
+
+
+def weight_bits(values: FloatArray, finest: float) -> int:
+    """Return how many bits weights may have where steps of a share of the spread are to be exact.
+
+    Steps times weights are what elements move by: the finer the weights, the larger the steps
+    that are exact.
+    """
+    room = math.log2(spread_of(values)) + math.log2(finest) - math.log2(least_step(values))
+    return min(max(math.floor(room), LEAST_WEIGHT_BITS), MOST_WEIGHT_BITS)
