@@ -193,7 +193,8 @@ def layer_norm_backward(
     Raises
     ------
     RuntimeError
-        If x changed since the forward pass.
+        If a row of x no longer has the mean it had in forward: x changed in between. Changes that
+        move no mean, such as another order within a row, and those of gamma are not noticed.
 
     Examples
     --------
