@@ -122,6 +122,7 @@ def package(session: nox.Session) -> None:
     follow_readme(session, bare)
     # Without its extra, the command says what to install.
     run_in(session, bare, "truenorm", "--help", success_codes=[2])
+    run_in(session, bare, "python", "-m", "truenorm", "--help", success_codes=[2])
     # Asked for by name: without Numba this fails, where an automatic choice would go unnoticed.
     fast = fresh_environment(session, "fast", f"{wheel}[fast]")
     follow_readme(session, fast, TRUENORM_BACKEND="fused")
