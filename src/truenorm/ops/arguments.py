@@ -51,7 +51,7 @@ def _indices(axis: Any) -> tuple[int, ...]:
     if isinstance(given, str | bytes | bytearray) or not isinstance(given, Sequence):
         given = (given,)
     try:
-        if any(isinstance(index, bool) for index in given):
+        if any(isinstance(index, bool | np.bool) for index in given):
             raise TypeError
         return tuple(operator.index(index) for index in given)
     except TypeError:
