@@ -1,3 +1,4 @@
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ nox.options.error_on_external_run = True
 
 GROUPS = nox.project.load_toml("pyproject.toml")
 OLDEST_NUMPY = "numpy==2.0.*"
+LOADED_FROM_ELSEWHERE = re.compile(
+    r'<(script|link|img|iframe)\b[^>]*(src|href)="(https?:)?//[^>]*>'
+)
 BUGGY = str(Path("examples/verify/numpy_check.py").resolve())
 
 
@@ -99,10 +103,14 @@ def peers(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the pages; a warning is an error."""
+    """Build the pages; a warning is an error, and so is what they would load from elsewhere."""
     install_group(session, "docs")
     session.install("-e", ".")
-    session.run("sphinx-build", "-W", "--keep-going", "-n", "docs", "docs/_build/html")
+    pages = Path("docs/_build/html")
+    session.run("sphinx-build", "-W", "--keep-going", "-n", "docs", str(pages))
+    for page in pages.rglob("*.html"):
+        if found := LOADED_FROM_ELSEWHERE.search(page.read_text(encoding="utf-8")):
+            session.error(f"without a network {page} lacks {found[0]}")
 
 
 @nox.session
@@ -114,6 +122,7 @@ def package(session: nox.Session) -> None:
     follow_readme(session, bare)
     # Without its extra, the command says what to install.
     run_in(session, bare, "truenorm", "--help", success_codes=[2])
+    run_in(session, bare, "python", "-m", "truenorm", "--help", success_codes=[2])
     # Asked for by name: without Numba this fails, where an automatic choice would go unnoticed.
     fast = fresh_environment(session, "fast", f"{wheel}[fast]")
     follow_readme(session, fast, TRUENORM_BACKEND="fused")

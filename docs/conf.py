@@ -1,13 +1,19 @@
 """Sphinx: the pages are MyST Markdown, readable on a code host as they are."""
 
+import sys
+from importlib.resources import files
+from pathlib import Path
+
 import truenorm
+
+sys.path.insert(0, str(Path(__file__).parent))  # for mathml
 
 project = "truenorm"
 author = "the truenorm developers"
 copyright = "2026, the truenorm developers"
 version = release = truenorm.__version__
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["mathml", "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
 nitpicky = True
 # Names of the type system that have no page of their own.
@@ -25,4 +31,7 @@ numpydoc_validation_checks = {"GL01", "GL06", "GL07", "GL08", "PR01", "PR02", "R
 numpydoc_validation_exclude = {r"Saved", r"Gradients$", r"Check", r"Verdict", r"TaylorTest"}
 
 html_theme = "furo"
+html_math_renderer = "mathml"
+# The font of the formulas; a reader's machine need not have one for mathematics.
+html_static_path = ["_static", str(files("ziamath.fonts") / "STIXTwoMath-Regular.ttf")]
 html_title = "truenorm"

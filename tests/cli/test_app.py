@@ -19,12 +19,20 @@ TESTS = Path(__file__).parents[1]
 def run_main(before: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own, after some lines of Python."""
     script = f"{before}\nfrom truenorm.cli import main\nmain()"
+    return run_python("-c", script, *arguments, folder=TESTS, **environment)
+
+
+def run_python(
+    *arguments: str, folder: Path = TESTS, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own, which can import what is in the folder."""
+    folders = [str(folder), os.environ.get("PYTHONPATH", "")]
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, *arguments],
+        [sys.executable, "-W", "error", *arguments],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(TESTS), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders)), **environment},
     )
 
 
@@ -36,6 +44,18 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
     assert done.stderr == (
         "the truenorm command needs typer and rich: pip install 'truenorm[verify]'\n"
     )
+
+
+def test_as_a_module() -> None:
+    done = run_python("-m", "truenorm", "--version")
+    assert (done.returncode, done.stdout) == (0, f"truenorm {truenorm.__version__}\n")
+
+
+def test_as_a_module_without_the_extra(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(name='typer')", encoding="utf-8")
+    done = run_python("-m", "truenorm", "--version", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'truenorm[verify]'" in done.stderr
 
 
 def test_another_import_error_is_not_blamed_on_the_extra() -> None:
@@ -55,6 +75,32 @@ def test_help_names_every_command() -> None:
     for name in COMMANDS:
         assert f"\n  {name} " in done.stdout
     assert "..." not in done.stdout.split("Commands:")[1]  # no summary is cut off
+
+
+@pytest.mark.parametrize(
+    "program", [["-c", "from truenorm.cli import main; main()"], ["-m", "truenorm"]]
+)
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("truenorm ver", ["verify"]), ("truenorm cost --dtype bfl", ["bfloat16"])],
+)
+def test_completion(program: list[str], words: str, found: list[str]) -> None:
+    """As the lines that --show-completion prints ask for it."""
+    done = run_python(
+        *program,
+        _TRUENORM_COMPLETE="complete_bash",
+        COMP_WORDS=words,
+        COMP_CWORD=str(words.count(" ")),
+    )
+    assert (done.returncode, done.stdout.split()) == (0, found), done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_show_completion(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shellingham.detect_shell", lambda: (shell, f"/bin/{shell}"))
+    done = CliRunner().invoke(app, ["--show-completion"], prog_name="truenorm")
+    assert done.exit_code == 0
+    assert f"_TRUENORM_COMPLETE=complete_{shell}" in done.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)

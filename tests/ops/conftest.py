@@ -9,6 +9,7 @@ import pytest
 import truenorm as tn
 from ops.judged import DTYPES, MODES
 from ops.passes import Passes
+from ops.refusals import Forward
 
 
 @pytest.fixture(scope="session", params=[status.name for status in tn.backends() if status.usable])
@@ -33,6 +34,12 @@ def rounding(request: pytest.FixtureRequest) -> str:
 def dtype(request: pytest.FixtureRequest) -> np.dtype[Any]:
     kind: np.dtype[Any] = request.param
     return kind
+
+
+@pytest.fixture(params=[tn.layer_norm, tn.layer_norm_forward], ids=lambda f: f.__name__)
+def forward(request: pytest.FixtureRequest) -> Forward:
+    function: Forward = request.param
+    return function
 
 
 @pytest.fixture

@@ -115,6 +115,13 @@ class TestChangedX:
             x[...] = kept
         tn.layer_norm_backward(dy, saved, backend=backend)
 
+    def test_what_leaves_the_means_is_not_noticed(
+        self, x: Array, saved: tn.Saved, backend: str
+    ) -> None:
+        """As the docstring of `layer_norm_backward` says."""
+        x[3] = x[3, ::-1].copy()
+        tn.layer_norm_backward(np.ones_like(x), saved, backend=backend)
+
     def test_of_a_constant_row(self, backend: str, rounding: str, dtype: np.dtype[Any]) -> None:
         for size in (1, 2, 5):
             x = np.full((2, size), 3, dtype)

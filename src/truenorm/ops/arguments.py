@@ -1,85 +1,67 @@
 """Arguments of the public functions: what is accepted, and what is said of the rest."""
 
 import math
-import sys
+import operator
 from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.backend import Parameter, Rounding
 from truenorm.kernels.storage import format_of, stored_view, widen
+from truenorm.ops.arrays import as_array
 from truenorm.ops.environment import overridden
 
 __all__ = [
-    "as_array",
     "axes_of",
+    "dy_of",
     "eps_of",
-    "output_for",
     "parameter_of",
     "rounding_of",
     "threads_of",
 ]
 
-DLPACK_CPU = 1
-
-
-def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
-    """Return an argument as an array of one of the four types, without a copy if it is one."""
-    if _is_masked(value):
-        raise TypeError(
-            f"{name} is a masked array, and what a masked element means to a mean is not defined: "
-            f"pass {name}.filled(...) or {name}.data"
-        )
-    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-        value = _from_dlpack(name, value)
-    array = np.asarray(value)
-    target = format_of(array.dtype)
-    if target is None:
-        raise TypeError(
-            f"{name} is of type {array.dtype}: pass float16, bfloat16, float32 or float64, "
-            f"for instance {name}.astype(np.float64)"
-        )
-    return array, target
-
-
-def _is_masked(value: Any) -> bool:
-    # The module need not be imported to say no; and while another thread imports it, it is empty.
-    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
-    return masked is not None and isinstance(value, masked)
-
-
-def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
-    device = value.__dlpack_device__()[0]
-    if device != DLPACK_CPU:
-        raise TypeError(f"{name} is on another device (DLPack type {device}): move it to the CPU")
-    try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError) as refused:
-        raise TypeError(
-            f"NumPy cannot take {name} through DLPack ({refused}): pass a NumPy array"
-        ) from refused
-
 
 def axes_of(x: NDArray[Any], axis: int | Sequence[int]) -> tuple[int, ...]:
     """Return the normalized axes in the order of x; the rows along them have elements."""
-    if (
-        isinstance(axis, int) and axis == -1 and x.ndim > 0 and x.shape[-1] > 0
-    ):  # what nearly every call asks for
-        return (x.ndim - 1,)
-    try:
-        axes = tuple(sorted(normalize_axis_tuple(axis, x.ndim, "axis")))
-    except TypeError:
-        raise TypeError(f"axis is {axis!r}: pass an int or a tuple of ints") from None
-    if not axes:
-        raise ValueError("axis is (): name at least one axis to normalize over")
+    if isinstance(axis, int) and axis == -1 and x.ndim > 0 and x.shape[-1] > 0:
+        return (x.ndim - 1,)  # what nearly every call asks for
+    given = _indices(axis)
+    if not given:
+        raise ValueError(f"axis is {axis}: name at least one axis to normalize over")
+    if not all(-x.ndim <= index < x.ndim for index in given):
+        raise np.exceptions.AxisError(
+            f"axis is {axis} but x has {x.ndim} dimensions: {_choice_of_axes(x.ndim)}"
+        )
+    axes = tuple(sorted({index % x.ndim for index in given}))
+    if len(axes) < len(given):
+        raise ValueError(f"axis is {axis}, which names an axis of x twice: name it once")
     lengths = tuple(x.shape[k] for k in axes)
     if math.prod(lengths) == 0:
         raise ValueError(f"{_described(lengths, axis)}: a row needs at least one element")
     return axes
+
+
+def _indices(axis: Any) -> tuple[int, ...]:
+    """Return what was passed as axis as plain ints."""
+    given = axis.tolist() if isinstance(axis, np.ndarray) else axis
+    # Not sets, which have no order, nor texts, whose bytes would be taken as numbers.
+    if isinstance(given, str | bytes | bytearray) or not isinstance(given, Sequence):
+        given = (given,)
+    try:
+        if any(isinstance(index, bool | np.bool) for index in given):
+            raise TypeError
+        return tuple(operator.index(index) for index in given)
+    except TypeError:
+        raise TypeError(f"axis is {axis!r}: pass an int or a tuple of ints") from None
+
+
+def _choice_of_axes(dimensions: int) -> str:
+    if dimensions == 0:
+        return "pass an array with at least one axis"
+    return f"choose from {-dimensions} to {dimensions - 1}"
 
 
 def _described(lengths: tuple[int, ...], axis: int | Sequence[int]) -> str:
@@ -100,19 +82,40 @@ def parameter_of(
     return Parameter(widen(stored_view(array, target), target).reshape(-1), target), array
 
 
+def dy_of(dy: Any, x: NDArray[Any]) -> tuple[NDArray[Any], FloatFormat]:
+    """Return the gradient with respect to y, which has the shape and type of x."""
+    array, target = as_array("dy", dy)
+    if array.shape != x.shape:
+        raise ValueError(f"dy has shape {array.shape} but y has shape {x.shape}")
+    if target != format_of(x.dtype):
+        raise TypeError(
+            f"dy is of type {array.dtype} but x is of type {x.dtype}: pass dy.astype(x.dtype)"
+        )
+    return array, target
+
+
 def eps_of(eps: Any) -> float:
     """Return eps as a float64 number, finite and not negative."""
+    if not (isinstance(eps, float) or _is_number(eps)):
+        raise TypeError(f"eps is {eps!r}: pass a number >= 0")
     try:
-        if isinstance(eps, str | bool):
-            raise TypeError
         value = float(eps)
-    except (TypeError, ValueError):
-        raise TypeError(f"eps is {eps!r}: pass a number >= 0") from None
     except OverflowError:
         value = math.inf
     if not (value >= 0 and math.isfinite(value)):
         raise ValueError(f"eps is {value}: it is added to a variance, pass a finite number >= 0")
     return value
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether an argument is one real number; float() alone would also take text and True."""
+    if isinstance(value, np.ndarray | np.generic):
+        # NumPy has no letter for the kind of bfloat16.
+        real = value.dtype.kind in "iuf" or format_of(value.dtype) is not None
+        return real and value.ndim == 0
+    return not isinstance(value, bool) and (
+        hasattr(value, "__float__") or hasattr(value, "__index__")
+    )
 
 
 def rounding_of(rounding: str) -> Rounding:
@@ -132,24 +135,3 @@ def threads_of(threads: int | None) -> int | None:
     if not given.isdecimal() or int(given) < 1:
         raise ValueError(f"threads is {given}: pass a whole number of at least 1")
     return int(given)
-
-
-def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """Return the array to write to: `out`, if it fits and overlaps none of the others."""
-    if out is None:
-        return np.empty(x.shape, x.dtype.newbyteorder("="))
-    if not isinstance(out, np.ndarray) or _is_masked(out):
-        raise TypeError(f"out is a {type(out).__name__}: pass a NumPy array")
-    if out.shape != x.shape or format_of(out.dtype) != format_of(x.dtype):
-        raise ValueError(
-            f"out has shape {out.shape} and type {out.dtype} but the result has shape {x.shape} "
-            f"and type {x.dtype}"
-        )
-    if not out.flags.writeable:
-        raise ValueError("out is read-only: pass an array that can be written to")
-    for name, other in others.items():
-        if np.may_share_memory(out, other) and np.shares_memory(out, other):
-            raise ValueError(
-                f"out overlaps {name}, which backward still needs: pass another array"
-            )
-    return out

@@ -13,7 +13,9 @@ from truenorm.kernels.rounding import round_to
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
 from truenorm.ops import arguments
+from truenorm.ops.arrays import as_array
 from truenorm.ops.environment import check_arithmetic, overridden
+from truenorm.ops.output import output_for
 from truenorm.ops.saved import Gradients, Saved
 
 __all__ = ["layer_norm", "layer_norm_backward", "layer_norm_forward"]
@@ -96,7 +98,7 @@ def layer_norm_forward(
     x, gamma, beta, axis, eps, rounding, backend, threads
         As in `layer_norm`.
     out : ndarray, optional
-        Where to put the result; it must not overlap x, which backward needs.
+        Where to put the result; it must overlap neither x nor gamma, which backward needs.
 
     Returns
     -------
@@ -132,7 +134,7 @@ def _forward(
 ) -> tuple[NDArray[Any], Saved]:
     """Check the arguments and run forward; x and gamma are to be kept for backward or not."""
     check_arithmetic()
-    x, target = arguments.as_array("x", x)
+    x, target = as_array("x", x)
     axes = arguments.axes_of(x, axis)
     lengths = tuple(x.shape[k] for k in axes)
     gamma_rows, gamma_array = arguments.parameter_of("gamma", gamma, lengths, axis, 1.0)
@@ -145,8 +147,8 @@ def _forward(
         chosen.name,
         arguments.threads_of(threads),
     )
-    kept_alive = {"x": x} if gamma_array is None else {"x": x, "gamma": gamma_array}
-    y = arguments.output_for(x, out, kept_alive if keep else {})
+    # The parameters are read before anything is written, and of the two backward needs gamma.
+    y = output_for(x, out, {"x": x, "gamma": gamma_array} if keep else {})
     if out is not None and out is not x and np.may_share_memory(out, x):
         x = x.copy()  # as ufuncs do; not x itself, which each block reads before it writes
     kept = chosen.forward(
@@ -181,7 +183,7 @@ def layer_norm_backward(
     saved : Saved
         What `layer_norm_forward` returned beside y.
     out : ndarray, optional
-        Where to put dx; it must overlap neither x nor dy.
+        Where to put dx; it must overlap neither x, gamma nor dy.
     backend, threads
         As in `layer_norm`.
 
@@ -193,7 +195,8 @@ def layer_norm_backward(
     Raises
     ------
     RuntimeError
-        If x changed since the forward pass.
+        If a row of x no longer has the mean it had in forward: x changed in between. Changes that
+        move no mean, such as another order within a row, and those of gamma are not noticed.
 
     Examples
     --------
@@ -218,14 +221,8 @@ def _backward(
         raise TypeError(
             f"saved is a {type(saved).__name__}: pass what layer_norm_forward returned beside y"
         )
-    slopes, target = arguments.as_array("dy", dy)
     x = saved.x
-    if slopes.shape != x.shape:
-        raise ValueError(f"dy has shape {slopes.shape} but y has shape {x.shape}")
-    if target != format_of(x.dtype):
-        raise TypeError(
-            f"dy is of type {slopes.dtype} but x is of type {x.dtype}: pass dy.astype(x.dtype)"
-        )
+    slopes, target = arguments.dy_of(dy, x)
     lengths = tuple(x.shape[k] for k in saved.axes)
     gamma, _ = arguments.parameter_of("gamma", saved.gamma, lengths, saved.axes, 1.0)
     beta = Parameter(
@@ -234,7 +231,7 @@ def _backward(
     )
     settings = saved.settings._replace(threads=arguments.threads_of(threads))
     chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
-    dx = arguments.output_for(x, out, {"x": x, "dy": slopes})
+    dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})
     rows = [Rows(array, saved.axes, target) for array in (slopes, x, dx)]
     dgamma, dbeta = chosen.backward(settings, rows[0], rows[1], saved.kept, gamma, beta, rows[2])
     return Gradients(

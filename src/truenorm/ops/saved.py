@@ -31,8 +31,8 @@ class Gradients(NamedTuple):
 class Saved:
     """What `truenorm.layer_norm_backward` needs of the forward pass.
 
-    It owns a few numbers a row and keeps x and gamma alive, without copying them: x must not
-    change before backward has run, which backward checks by the mean of each row.
+    It owns a few numbers a row and keeps x and gamma alive, without copying them: they must not
+    change before backward has run. Backward notices if the mean of a row has moved, no more.
     """
 
     x: NDArray[Any]

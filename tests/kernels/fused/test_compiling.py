@@ -395,6 +395,23 @@ class TestOthers:
         place.chmod(mode)
         assert not found()
 
+    @pytest.mark.parametrize("mode", [0o720, 0o702, 0o777, 0o1777])
+    def test_a_folder_inside_they_can_write_to(self, place: Path, mode: int) -> None:
+        """Whole files of ours could be moved there to the names of others."""
+        assert [found(), found()] == [False, True]
+        inside = place / compiling.IMPORTED
+        inside.chmod(mode)
+        assert [found(), found(2.5)] == [False, False]
+        assert len(files(place)) == 1
+        inside.chmod(0o700)
+        assert [found(), found(2.5), found(2.5)] == [True, False, True]
+
+    def test_a_folder_inside_of_theirs(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert [found(), found()] == [False, True]
+        monkeypatch.setattr(Path, "lstat", owned_by_another(Path.lstat, compiling.IMPORTED))
+        assert [found(), found(2.5)] == [False, False]
+        assert len(files(place)) == 1
+
     @pytest.mark.parametrize("mode", [0o620, 0o602])
     def test_a_file_they_can_write_to(self, place: Path, mode: int) -> None:
         assert not found()
@@ -446,10 +463,15 @@ def become_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
 
 
-def owned_by_another(of: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
-    def status(*args: Any) -> os.stat_result:
-        mode, inode, device, links, uid, *rest = of(*args)
-        return os.stat_result((mode, inode, device, links, uid + 1, *rest))
+def owned_by_another(
+    of: Callable[..., os.stat_result], name: str = ""
+) -> Callable[..., os.stat_result]:
+    """Return the same, which says of what has this ending that it is somebody else's."""
+
+    def status(place: Any) -> os.stat_result:
+        mode, inode, device, links, uid, *rest = of(place)
+        theirs = str(place).endswith(name)
+        return os.stat_result((mode, inode, device, links, uid + theirs, *rest))
 
     return status
 

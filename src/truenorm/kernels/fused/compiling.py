@@ -175,7 +175,7 @@ def _read(place: Path, name: str) -> bytes | None:
     """Return what was kept, if it is whole and nobody else can have written it."""
     folder = place / IMPORTED
     with suppress(OSError):
-        if _is_ours(place):
+        if _is_ours(place) and _is_ours(folder):
             with (folder / name).open("rb") as file:
                 # Of the open file: its folder can be exchanged after it was looked at.
                 content = file.read() if _only_we_write(os.fstat(file.fileno())) else b""
@@ -200,6 +200,8 @@ def _write(place: Path, name: str, content: bytes) -> bool:
         if not folder.exists():
             folder.mkdir(mode=0o700, exist_ok=True)
             _remove_all_but_the_last(place)
+        if not _is_ours(folder):
+            return False
         handle, unnamed = tempfile.mkstemp(dir=folder)
         os.close(handle)
         try:

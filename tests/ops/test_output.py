@@ -1,0 +1,213 @@
+"""Where results are written to: any array that fits, and none that somebody still needs."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.lib.stride_tricks import as_strided
+
+import truenorm as tn
+from ops.judged import LAYOUTS, Array, assert_same_bits, native, normal_inputs, swapped
+from ops.refusals import Forward, says
+from truenorm.ops import output
+
+
+class TestOut:
+    @pytest.mark.parametrize("layout", sorted(set(LAYOUTS) - {"read-only"}))
+    def test_of_any_layout(
+        self, backend: str, rounding: str, dtype: np.dtype[Any], layout: str
+    ) -> None:
+        inputs = normal_inputs((3, 4, 5), dtype, (0, 2))
+        options: dict[str, Any] = {"axis": (0, 2), "rounding": rounding, "backend": backend}
+        right, saved = tn.layer_norm_forward(*inputs[:3], **options)
+        gradients = tn.layer_norm_backward(inputs.dy, saved, backend=backend)
+
+        def empty() -> Array:
+            return LAYOUTS[layout](np.full(inputs.x.shape, 9, dtype))
+
+        out = empty()
+        assert tn.layer_norm(*inputs[:3], out=out, **options) is out
+        assert_same_bits((native(out),), (right,))
+        out = empty()
+        y, saved = tn.layer_norm_forward(*inputs[:3], out=out, **options)
+        assert y is out
+        assert_same_bits((native(out),), (right,))
+        out = empty()
+        dx, *columns = tn.layer_norm_backward(inputs.dy, saved, out=out, backend=backend)
+        assert dx is out
+        assert_same_bits((None, native(dx), *columns), (None, *gradients))
+
+    def test_only_its_own_elements_are_written(self, backend: str, rounding: str) -> None:
+        inputs = normal_inputs((3, 5), np.float32)
+        around = np.full((7, 11), 9, np.float32)
+        tn.layer_norm(inputs.x, out=around[1::2, 1::2], rounding=rounding, backend=backend)
+        around[1::2, 1::2] = 9
+        assert (around == 9).all()
+
+    def test_the_result_is_native_without_it(self, backend: str, dtype: np.dtype[Any]) -> None:
+        x = swapped(normal_inputs((3, 5), dtype).x)
+        y, saved = tn.layer_norm_forward(x, x[0], x[0], backend=backend)
+        gradients = tn.layer_norm_backward(x, saved, backend=backend)
+        for result in (y, *gradients):
+            assert result is not None
+            assert result.dtype.isnative
+
+    @pytest.mark.parametrize("axis", [-1, 0, (0, 2)])
+    def test_x_itself(self, backend: str, rounding: str, dtype: np.dtype[Any], axis: Any) -> None:
+        inputs = normal_inputs((30, 4, 67), dtype, axis)
+        options: dict[str, Any] = {"axis": axis, "rounding": rounding, "backend": backend}
+        right = tn.layer_norm(*inputs[:3], **options)
+        for layout in ("C", "Fortran", "swapped byte order"):
+            x = LAYOUTS[layout](inputs.x)
+            assert tn.layer_norm(x, *inputs[1:3], out=x, **options) is x
+            assert_same_bits((native(x),), (right,))
+            x = LAYOUTS[layout](inputs.x)
+            tn.layer_norm(x, *inputs[1:3], out=x[:], **options)
+            assert_same_bits((native(x),), (right,))
+
+    @pytest.mark.parametrize("shift", [-3, -1, 1, 3])
+    def test_overlapping_as_in_ufuncs(
+        self, backend: str, rounding: str, dtype: np.dtype[Any], shift: int
+    ) -> None:
+        """As if x had been copied first, also where the rows are many blocks."""
+        whole = np.array(normal_inputs((300, 257), dtype).x)
+        rows, columns = slice(3, -3), slice(max(shift, 0), shift or None if shift < 0 else None)
+        x = whole[rows, : -abs(shift)]
+        out = whole[3 + shift : 297 + shift, columns]
+        right = tn.layer_norm(x.copy(), rounding=rounding, backend=backend)
+        out = out[:, : x.shape[1]]
+        tn.layer_norm(x, out=out, rounding=rounding, backend=backend)
+        assert_same_bits((out,), (right,))
+
+    def test_over_parameters(self, forward: Forward, backend: str, rounding: str) -> None:
+        """They are read before anything is written, and of beta backward needs the type alone."""
+        inputs = normal_inputs((3, 5), np.float32)
+        options: dict[str, Any] = {"rounding": rounding, "backend": backend}
+        right = tn.layer_norm(*inputs[:3], **options)
+        out = np.zeros((3, 5), np.float32)
+        out[0], out[1] = inputs.gamma, inputs.beta
+        gamma = inputs.gamma if forward is tn.layer_norm_forward else out[0]
+        forward(inputs.x, gamma, out[1], out=out, **options)
+        assert_same_bits((out,), (right,))
+
+
+class TestOutRefused:
+    x = normal_inputs((2, 3), np.float32).x
+
+    def calls(self, backend: str) -> list[Any]:
+        saved = tn.layer_norm_forward(self.x, backend=backend)[1]
+        return [
+            lambda out: tn.layer_norm(self.x, out=out, backend=backend),
+            lambda out: tn.layer_norm_forward(self.x, out=out, backend=backend),
+            lambda out: tn.layer_norm_backward(self.x, saved, out=out, backend=backend),
+        ]
+
+    def test_shape_and_type(self, backend: str) -> None:
+        for call in self.calls(backend):
+            for shape, kind in (((3, 2), "float32"), ((1, 2, 3), "float32"), ((2, 3), "float64")):
+                words = (
+                    rf"out has shape \({', '.join(map(str, shape))}\) and type {kind} but the "
+                    r"result has shape \(2, 3\) and type float32"
+                )
+                with pytest.raises(ValueError, match=words):
+                    call(np.empty(shape, kind))
+
+    def test_read_only(self, backend: str) -> None:
+        out = np.empty((2, 3), np.float32)
+        out.flags.writeable = False
+        for call in self.calls(backend):
+            with pytest.raises(ValueError, match="out is read-only: pass an array that can be"):
+                call(out)
+
+    @pytest.mark.parametrize("out", [[1.0], "abc", 5, (None,)], ids=str)
+    def test_not_an_array(self, backend: str, out: Any) -> None:
+        for call in self.calls(backend):
+            words = f"out is a {type(out).__name__}: pass a NumPy array"
+            with pytest.raises(TypeError, match=words):
+                call(out)
+
+    def test_overlap(self, backend: str, rounding: str) -> None:
+        words = "out overlaps {}, which backward still needs: pass another array"
+        memory = np.arange(12, dtype=np.float32) ** 2
+        x = memory[:6].reshape(2, 3)
+        before = memory.copy()
+        options: dict[str, Any] = {"rounding": rounding, "backend": backend}
+        for out in (x, x[::-1], memory[5:11].reshape(2, 3)):
+            with pytest.raises(ValueError, match=words.format("x")):
+                tn.layer_norm_forward(x, out=out, **options)
+        _, saved = tn.layer_norm_forward(x, **options)
+        dy = memory[6:].reshape(2, 3)
+        for name, out in (
+            ("x", x),
+            ("dy", dy),
+            ("x", memory[3:9].reshape(2, 3)),
+            ("dy", dy[::-1]),
+        ):
+            with pytest.raises(ValueError, match=words.format(name)):
+                tn.layer_norm_backward(dy, saved, out=out, backend=backend)
+        assert (memory == before).all()
+
+    def test_overlap_with_gamma(self, backend: str, rounding: str) -> None:
+        """Else the next backward with the same saved would take dx for gamma."""
+        words = "out overlaps gamma, which backward still needs: pass another array"
+        options: dict[str, Any] = {"rounding": rounding, "backend": backend}
+        memory = np.arange(8, dtype=np.float32) ** 2
+        before = memory.copy()
+        gamma, out = memory[:3], memory[2:].reshape(2, 3)
+        with pytest.raises(ValueError, match=words):
+            tn.layer_norm_forward(self.x, gamma, out=out, **options)
+        _, saved = tn.layer_norm_forward(self.x, gamma, **options)
+        with pytest.raises(ValueError, match=words):
+            tn.layer_norm_backward(self.x, saved, out=out, backend=backend)
+        assert (memory == before).all()
+
+    @pytest.mark.parametrize("strides", [(0, 4), (12, 0), (0, 0), (4, 4), (8, 4), (-4, 4)])
+    def test_overlap_with_itself(self, backend: str, strides: tuple[int, int]) -> None:
+        memory = np.arange(12, dtype=np.float32)
+        before = memory.copy()
+        out = as_strided(memory[4:], (2, 3), strides)
+        words = f"out has shape (2, 3) and strides {strides}, so that its elements may overlap"
+        for call in self.calls(backend):
+            with pytest.raises(ValueError, match=says(words)):
+                call(out)
+        assert (memory == before).all()
+
+    def test_interleaved_is_no_overlap(self, backend: str, rounding: str) -> None:
+        memory = np.arange(12, dtype=np.float32).reshape(2, 6) ** 2
+        x, out = memory[:, ::2], memory[:, 1::2]
+        right = tn.layer_norm(x, rounding=rounding, backend=backend)
+        tn.layer_norm_forward(x, out=out, rounding=rounding, backend=backend)
+        assert_same_bits((out,), (right,))
+
+
+class TestPlacesOfElements:
+    """Which layouts are taken, apart from what is computed."""
+
+    @given(st.lists(st.tuples(st.integers(1, 4), st.integers(-9, 9)), max_size=4))
+    def test_none_that_overlaps(self, axes: list[tuple[int, int]]) -> None:
+        """All places are listed and compared; strides in bytes, for elements of two bytes."""
+        lengths, steps = zip(*axes, strict=True) if axes else ((), ())
+        memory = np.zeros(400, np.uint8)[200:].view(np.float16)
+        array = as_strided(memory, lengths, steps)
+        starts = [np.dot(index, steps) if index else 0 for index in np.ndindex(*lengths)]
+        taken = {place for start in starts for place in (start, start + 1)}
+        if output._elements_lie_apart(array):
+            assert len(taken) == 2 * array.size
+
+    @given(st.data())
+    def test_all_that_slices_and_transposes_make(self, data: st.DataObject) -> None:
+        shape = data.draw(hnp.array_shapes(max_dims=4, max_side=6))
+        whole = np.zeros(shape, np.float32)
+        view = whole[data.draw(hnp.basic_indices(shape, allow_newaxis=True))]
+        view = np.asarray(view).transpose(data.draw(st.permutations(range(np.ndim(view)))))
+        assert output._elements_lie_apart(view)
+
+    def test_diagonals(self) -> None:
+        whole = np.zeros((3, 4, 3, 5))
+        for first, second in itertools.permutations(range(4), 2):
+            assert output._elements_lie_apart(whole.diagonal(0, first, second))
+            assert output._elements_lie_apart(np.flip(whole, first).diagonal(1, first, second))
