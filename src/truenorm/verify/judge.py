@@ -181,6 +181,7 @@ def check(subject: Subject, case: Case, *, require: str = "stable") -> None:
         ...
     AssertionError: float32-offset-1e4-4x67 (standard deviation 1, mean 10000): y...
     """
+    __tracebackhide__ = True  # pytest shows the test that failed, and none of these lines
     records = collect(runner_for(subject), [case])
     outputs = _outputs(subject, Origin.of(subject), records)
     report = grade(subject.name, [case], records, outputs=outputs, require=require)
