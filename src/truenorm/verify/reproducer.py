@@ -1,15 +1,19 @@
 """Ten lines that show a finding again, on their own."""
 
 import math
+import textwrap
 from typing import NamedTuple
 
 from truenorm.verify.guards import Symptom
 from truenorm.verify.oracle import expected
 from truenorm.verify.record import PLAIN
 from truenorm.verify.subject import Subject
+from truenorm.verify.wording import one_line
 
 __all__ = ["Origin", "reproducer"]
 
+WIDTH = 80
+"""Columns of the comment; code is as wide as it must be to be copied and run."""
 FORWARD = "subject.forward({x}, case.gamma, case.beta, case.eps)"
 
 
@@ -33,7 +37,7 @@ class Origin(NamedTuple):
 def reproducer(symptom: Symptom, origin: Origin) -> str:
     """Return a script that ends with an AssertionError, or as the subject itself ends."""
     lines = [
-        f"# {symptom.case}: {' '.join(symptom.text.split())[:200]}",
+        *_comment(f"{symptom.case}: {symptom.text}"),
         "import truenorm.verify as tv",
         f"subject = tv.load({f'{origin.file}:{origin.name}'!r})"
         if origin.file
@@ -54,6 +58,19 @@ def reproducer(symptom: Symptom, origin: Origin) -> str:
         if symptom.at:
             lines += _compared_with_the_exact_answer(symptom)
     return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> list[str]:
+    """Return two lines at most; a case's name, full of hyphens, stays in one piece."""
+    return textwrap.wrap(
+        one_line(text),
+        WIDTH,
+        initial_indent="# ",
+        subsequent_indent="# ",
+        break_on_hyphens=False,
+        max_lines=2,
+        placeholder=" …",
+    )
 
 
 def _passes(symptom: Symptom, origin: Origin) -> list[str]:
@@ -79,7 +96,8 @@ def _compared_with_the_exact_answer(symptom: Symptom) -> list[str]:
     if math.isfinite(right):
         allowed = float(exact.allowed(symptom.output)[symptom.at])
         return [
-            f"{got}; exact = {right!r}  # {right.hex()}",
+            got,
+            f"exact = {right!r}  # {right.hex()}",
             f"assert abs(got - exact) <= {allowed:.4g}, f'got {{got}}, exact {{exact}}'",
         ]
     test = "not abs(got) < float('inf')" if math.isnan(right) else f"got == float('{right}')"
