@@ -7,43 +7,27 @@ exactly. What it rounds is written out here again, from the definitions.
 
 from collections.abc import Sequence
 from functools import cache
-from math import frexp, isfinite, ldexp
-from typing import NamedTuple
+from math import isfinite
 
 import numpy as np
 
 from truenorm.exact import (
-    FLOAT64,
     ExactRow,
     FloatFormat,
     RowGradient,
     Term,
     centred_signs,
-    round_ratio,
-    round_sum_of_roots,
     scaled_integers,
 )
-from truenorm.exact.roots import InverseRoot
 from truenorm.verify.bounds import Scales
 from truenorm.verify.inputs import Case
 from truenorm.verify.record import OUTPUTS
+from truenorm.verify.rounded import ONE, Rounded, rounded_line, rounded_sum
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of, unit_roundoff
 
 __all__ = ["Expected", "expected"]
 
-ONE = InverseRoot(1, 1)
 NOT_A_NUMBER = float("nan")
-
-
-class Rounded(NamedTuple):
-    """A correctly rounded value; exact = value + rest*ulp(value), and |rest| <= 1/2.
-
-    Whether rest is 0, 1/2 or neither is exact; else it may be off by a rounding of float64 at the
-    value, 2**-30 for float32.
-    """
-
-    value: float
-    rest: float
 
 
 class Expected:
@@ -150,7 +134,7 @@ class _Answers:
                 continue
             (scale, of_scale), (shift, of_shift) = map(float.as_integer_ratio, (gamma, beta))
             found.append(
-                _rounded_line(
+                rounded_line(
                     row.root,
                     scale * row.centred[j] * of_shift,
                     shift * row.scale * of_scale,
@@ -165,7 +149,7 @@ class _Answers:
             return [Rounded(NOT_A_NUMBER, 0.0)] * self.size
         slopes = RowGradient(row, scaled_integers(self.gamma), dy)
         return [
-            _rounded_line(row.root, slopes.bracket(j), 0, slopes.denominator, target)
+            rounded_line(row.root, slopes.bracket(j), 0, slopes.denominator, target)
             for j in range(self.size)
         ]
 
@@ -179,7 +163,7 @@ class _Answers:
             signed = [dy * centred_signs(x)[j] for dy, x in terms if not isfinite(dy)]
             return Rounded(sum(signed), 0.0)
         ratios = zip(map(float.as_integer_ratio, column), rows, strict=True)
-        return _rounded_sum(
+        return rounded_sum(
             [
                 Term(over * row.centred[j] * self.repeats, under * row.scale, row.root)
                 for (over, under), row in ratios
@@ -194,7 +178,7 @@ class _Answers:
             return Rounded(sum(special), 0.0)
         integers, k = scaled_integers(column)
         total = sum(integers) * self.repeats
-        return _rounded_line(ONE, 0, total, 1 << k, target)
+        return rounded_line(ONE, 0, total, 1 << k, target)
 
 
 def _row(x: list[float], eps: float) -> ExactRow | None:
@@ -202,60 +186,3 @@ def _row(x: list[float], eps: float) -> ExactRow | None:
     if not all(map(isfinite, x)) or (eps == 0 and min(x) == max(x)):
         return None
     return ExactRow(x, eps)
-
-
-def _place(value: float, target: FloatFormat) -> int:
-    """Return the exponent of an ulp at a finite value."""
-    return max(frexp(value)[1] - target.precision, target.quantum) if value else target.quantum
-
-
-def _told_by_float64(wide: float, target: FloatFormat) -> Rounded | None:
-    """Round again what was rounded to float64, where that is the same as rounding once.
-
-    Numbers of a narrower type, and the points half way between them, are float64 numbers. So the
-    exact answer is on the same side of each as `wide` is, unless `wide` is one of them.
-    """
-    if target.precision >= FLOAT64.precision or not isfinite(wide):
-        return None
-    value = round_ratio(*wide.as_integer_ratio(), target)
-    if not isfinite(value):
-        return None
-    rest = ldexp(wide - value, -_place(value, target))
-    return None if rest in (0.0, 0.5, -0.5) else Rounded(value, rest)
-
-
-def _ratio(value: float, target: FloatFormat) -> tuple[int, int, int, int]:
-    """Return a finite value as over/under, and up, down: multiplied by 2**up/2**down is in ulp."""
-    place = _place(value, target)
-    return *value.as_integer_ratio(), max(0, -place), max(0, place)
-
-
-def _rounded_line(
-    root: InverseRoot, a: int, b: int, denominator: int, target: FloatFormat
-) -> Rounded:
-    """Round (a*r + b)/denominator."""
-    told = _told_by_float64(root.round_linear(a, b, denominator, FLOAT64), target)
-    if told is not None:
-        return told
-    value = root.round_linear(a, b, denominator, target)
-    if not isfinite(value):
-        return Rounded(value, 0.0)
-    over, under, up, down = _ratio(value, target)
-    left = (a * under << up, (b * under - over * denominator) << up)
-    return Rounded(value, root.round_linear(*left, denominator * under << down, FLOAT64))
-
-
-def _rounded_sum(terms: list[Term], target: FloatFormat) -> Rounded:
-    """Round a sum of roots."""
-    told = _told_by_float64(round_sum_of_roots(terms, FLOAT64), target)
-    if told is not None:
-        return told
-    value = round_sum_of_roots(terms, target)
-    if not isfinite(value):
-        return Rounded(value, 0.0)
-    over, under, up, down = _ratio(value, target)
-    left = [
-        Term(term.numerator << up, term.denominator << down, term.root)
-        for term in [*terms, Term(-over, under, ONE)]
-    ]
-    return Rounded(value, round_sum_of_roots(left, FLOAT64))
