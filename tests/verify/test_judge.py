@@ -1,5 +1,6 @@
 """The judge as it is called from Python: subjects, cases, verify and check."""
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 
@@ -9,12 +10,14 @@ import pytest
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm import textbook
+from truenorm.verify import families
 from truenorm.verify.families import hard, ordinary
 from truenorm.verify.grading import grade
 from truenorm.verify.judge import collect
 from truenorm.verify.oracle import expected
 from truenorm.verify.record import Call, Record
 from truenorm.verify.running import InProcess, calls_of, execute
+from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS, Array
 
 
@@ -62,6 +65,20 @@ def test_ordinary_input_hides_nothing() -> None:
         assert np.ptp(each.gamma) > 0
         assert np.ptp(each.dy) > 0
         assert abs(float(each.dy.mean())) > 0.05
+
+
+def test_widths_are_drawn_from_the_seed() -> None:
+    """The same each time, other ones for each seed and type, and none that the list has."""
+    for dtype in FORMATS:
+        assert list(families._drawn_widths(dtype, 0)) == list(families._drawn_widths(dtype, 0))
+    drawn = [set(families._drawn_widths(dtype, seed)) for dtype in FORMATS for seed in range(3)]
+    assert all(len(each) == len(families.DRAWN) for each in drawn)
+    assert all(one != other for one, other in itertools.combinations(drawn, 2))
+    listed = {width for each in families.WIDTHS.values() for width in each}
+    assert all(each.isdisjoint(listed) for each in drawn)
+    quick, full = ({each.x.shape[1] for each in tv.cases("float32", k)} for k in LEVELS)
+    assert drawn[2 * 3] <= quick
+    assert drawn[2 * 3] | drawn[2 * 3 + 1] | drawn[2 * 3 + 2] <= full
 
 
 def test_a_sweep_reaches_the_limit_of_the_type() -> None:
