@@ -64,6 +64,7 @@ class Family:
     why: str
     dy: Recipe | str = "random"
     gamma: Recipe | str = "random"
+    beta: Recipe | str = "normal"
     eps: float = EPS
     repeats: int = 1
 
@@ -78,7 +79,7 @@ class Family:
             dtype,
             np.tile(x, (self.repeats, 1)),
             build(self.gamma, dtype, (size,), f"{name} gamma"),
-            build({"recipe": "normal"}, dtype, (size,), f"{name} beta"),
+            build(self.beta, dtype, (size,), f"{name} beta"),
             np.tile(build(dy_recipe, dtype, shape, f"{name} dy", x=x), (self.repeats, 1)),
             self.eps,
             self.kind,
@@ -102,6 +103,21 @@ ROW_LIMIT = Family(
 )
 BATCH = Family(
     "batch", PLAIN_X[1], "ordinary", "the same rows in batches of several sizes", repeats=10
+)
+PADDING = Family(
+    "padding",
+    PLAIN_X[1],
+    "ordinary",
+    "rows of padding: their dy is zero, and so is their dx",
+    dy={"recipe": "normal", "offset": [0.5, 0.0], "scale": [1.0, 0.0]},
+)
+LARGE_BETA = Family(
+    "large-beta",
+    PLAIN_X[0],
+    "ordinary",
+    "beta from 100 on, beside which gamma*xhat still counts",
+    gamma={"recipe": "alternating", "high": 32.0, "ripple": 4.0},
+    beta={"recipe": "alternating", "high": 300.0, "ripple": 40.0},
 )
 
 
@@ -138,6 +154,8 @@ def ordinary(dtype: str, level: str) -> Iterator[Case]:
     yield MANY.case(dtype, 64, 8)
     yield ROW_LIMIT.case(dtype, 41, 4)
     yield BATCH.case(dtype, 30, 67)
+    yield PADDING.case(dtype, 4, 67)
+    yield LARGE_BETA.case(dtype, 4, 67)
     if level == "full":
         yield ROW_LIMIT.case(dtype, 43, 67)
         yield BATCH.case(dtype, 33, 1000)

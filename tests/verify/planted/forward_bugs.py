@@ -153,6 +153,14 @@ class WrongAtHiddenSizes(Kernel):
         return y if y.shape[-1] % 128 else 0 * y + self.beta(saved)
 
 
+class LargeBetaAlone(Kernel):
+    """Where beta is beyond 100, y is beta, as if the rest were a rounding error of it."""
+
+    def output(self, saved: Saved) -> Float64s:
+        beta = self.beta(saved)
+        return np.where(np.abs(beta) > 100, beta, super().output(saved))
+
+
 class WrongBetween(Kernel):
     """Rows of more than so many elements, and of fewer than so many others, lose their beta."""
 
@@ -182,6 +190,13 @@ FORWARD = [
     plant(WrongBetaByDefault(), "wrong without beta", also=["no-beta"], y="wrong"),
     plant(TwoPercentTooLarge(), "two percent too large", dtypes=["bfloat16"]),
     plant(WrongAtHiddenSizes(), "wrong at multiples of 128", y="wrong"),
+    plant(LargeBetaAlone(), "y is beta where that is large", y="wrong"),
+    plant(
+        LargeBetaAlone(),
+        "y is beta where that is large, in 16 bits",
+        dtypes=["float16", "bfloat16"],
+        y="wrong",
+    ),
     plant(WrongBetween(11, 13), "wrong at D = 12", y="wrong"),
     plant(WrongBetween(95, 97), "wrong at D = 96", y="wrong"),
     plant(WrongBetween(2048, 4096), "wrong between 2048 and 4096", y="wrong"),
