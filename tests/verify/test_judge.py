@@ -1,11 +1,13 @@
 """The judge as it is called from Python: subjects, cases, verify and check."""
 
+import io
 import itertools
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import truenorm as tn
 import truenorm.verify as tv
@@ -13,11 +15,13 @@ from truenorm import textbook
 from truenorm.verify import families
 from truenorm.verify.families import hard, ordinary
 from truenorm.verify.grading import grade
+from truenorm.verify.html_report import to_html
 from truenorm.verify.judge import collect
 from truenorm.verify.oracle import expected
 from truenorm.verify.record import Call, Record
 from truenorm.verify.running import InProcess, calls_of, execute
 from truenorm.verify.suite import LEVELS
+from truenorm.verify.terminal import show
 from truenorm.verify.types import FORMATS, Array
 
 
@@ -153,7 +157,7 @@ def test_a_wrong_pair_is_a_finding() -> None:
 
 def test_every_way_of_calling_is_used() -> None:
     kinds = {call.kind for each in tv.cases("float32") for call in calls_of(each)}
-    assert kinds == {"plain", "again", "interleaved", "rows"}
+    assert kinds == {"plain", "again", "interleaved", "later", "twice", "rows"}
 
 
 def test_grading_needs_nothing_but_records() -> None:
@@ -217,6 +221,30 @@ def test_a_call_that_failed_shows_nothing() -> None:
     report = tv.verify(tv.Subject(refuse))
     assert report.verdicts.pop("runs") == "fail"
     assert set(report.verdicts.values()) == {"not judged"}
+
+
+def test_a_backward_that_refuses_a_second_call_is_not_blamed() -> None:
+    """As autograd does, which frees what it saved; it is said, and nothing is found."""
+    subject = tv.Subject(
+        lambda x, gamma, beta, eps: (in_float64(x, gamma, beta, eps), [beta]),
+        lambda dy, saved: (dy, dy.sum(0), dy.sum(0) + 0 * saved.pop()),
+    )
+    case = tv.case("float32-batch-300x67")
+    records = collect(InProcess(subject), [case])
+    assert not any(record.failure for record in records)
+    report = grade("one", [case], records)
+    assert report.verdicts["runs"] == "pass"
+    assert report.verdicts["saved kept"] == "not judged"
+    said = "a second backward pass is refused: IndexError: pop from empty list"
+    assert report.notes == {"saved kept": said}
+    assert said in terminal_text(report)
+    assert said in to_html(report)
+
+
+def terminal_text(report: tv.Report) -> str:
+    stream = io.StringIO()
+    show(report, Console(file=stream, width=200))
+    return stream.getvalue()
 
 
 def test_what_follows_from_something_else_is_not_judged() -> None:

@@ -119,6 +119,11 @@ LARGE_BETA = Family(
     gamma={"recipe": "alternating", "high": 32.0, "ripple": 4.0},
     beta={"recipe": "alternating", "high": 300.0, "ripple": 40.0},
 )
+# D is no power of two, and no row begins 2^24 elements after another: where a place wraps around
+# there, other numbers are read.
+LARGE = Family(
+    "large", PLAIN_X[1], "ordinary", "these rows over and over, to beyond element 2^24 of a call"
+)
 
 
 def _drawn_widths(dtype: str, seed: int) -> Iterator[int]:
@@ -154,6 +159,7 @@ def ordinary(dtype: str, level: str) -> Iterator[Case]:
     yield MANY.case(dtype, 64, 8)
     yield ROW_LIMIT.case(dtype, 41, 4)
     yield BATCH.case(dtype, 30, 67)
+    yield LARGE.case(dtype, 2, 500)
     yield PADDING.case(dtype, 4, 67)
     yield LARGE_BETA.case(dtype, 4, 67)
     if level == "full":

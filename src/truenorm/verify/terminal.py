@@ -108,7 +108,7 @@ def _verdicts(report: Report, *, ticks: bool) -> Table:
             signs.get(outcome, Text("-", style="dim")),
             _plain(outcome if known else "not judged", "" if known else "dim"),
             _plain(name, "" if known else "dim"),
-            _plain(VERDICTS.get(name, ""), "dim"),
+            _plain(report.notes.get(name) or VERDICTS.get(name, ""), "dim"),
         )
     return table
 

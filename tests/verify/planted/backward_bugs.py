@@ -104,7 +104,8 @@ class ScaledByItsLargest(Kernel):
 
     def project(self, slopes: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
         largest = np.abs(slopes).max(axis=-1, keepdims=True)
-        return largest * super().project(slopes / largest, gamma, xhat, saved)
+        dx: Float64s = largest * super().project(slopes / largest, gamma, xhat, saved)
+        return dx
 
 
 BACKWARD = [
