@@ -36,15 +36,15 @@ PLAIN_X: tuple[Recipe, ...] = (
 WIDTHS = {
     "quick": (
         *(2, 3, 5, 8, 12, 17, 64, 67, 96, 128, 256, 257, 768, 1000, 1024, 1025),
-        *(3072, 4096, 4097, 6144, 8193),
+        *(3072, 4096, 4097, 5120, 8193),
     ),
     "full": (
         *(4, 7, 15, 16, 20, 24, 31, 33, 48, 192, 384, 511, 512, 513, 1536, 2048),
-        *(3000, 5120, 7168, 8192, 12288, 16385, 65536),
+        *(3000, 6144, 7168, 8192, 12288, 16385, 65536),
     ),
 }
 """Where kernels change their ways: at tiles and warps, and at the widths of models."""
-DRAWN = ((9, 64), (64, 512), (512, 2048), (2048, 5000))
+DRAWN = ((9, 64), (64, 512), (512, 2048))
 """From each of these ranges one width more, by the seed: nobody wrote a kernel for it."""
 WIDE = 2048
 """From here on one row stands twice: the exact answers of another would cost too much."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
-from math import frexp, isfinite, ldexp
+from math import copysign, frexp, isfinite, ldexp
 from typing import NamedTuple
 
-from truenorm.exact import FLOAT64, FloatFormat, Term, round_ratio, round_sum_of_roots
+from truenorm.exact import FLOAT64, FloatFormat, Term, round_sum_of_roots
 from truenorm.exact.roots import InverseRoot
 
 __all__ = ["ONE", "Rounded", "rounded_line", "rounded_sum"]
@@ -41,9 +41,11 @@ def _told_by_float64(
     if target.precision >= FLOAT64.precision:
         return None
     wide = rounded_to(FLOAT64)
-    value = round_ratio(*wide.as_integer_ratio(), target) if isfinite(wide) else wide
-    if not isfinite(value):
-        return None
+    if not abs(wide) < ldexp(1.0, target.limit - 1):
+        return None  # near the largest number, or beyond
+    # From here on nothing is rounded but by `round`: float64 has the digits to spare.
+    place = _place(wide, target)
+    value = copysign(ldexp(round(ldexp(wide, -place)), place), wide)
     rest = ldexp(wide - value, -_place(value, target))
     return None if rest in (0.0, 0.5, -0.5) else Rounded(value, rest)
 
@@ -54,34 +56,39 @@ def _ratio(value: float, target: FloatFormat) -> tuple[int, int, int, int]:
     return *value.as_integer_ratio(), max(0, -place), max(0, place)
 
 
+def _rounded(
+    rounded_to: Callable[[FloatFormat], float],
+    left_over: Callable[[int, int, int, int], float],
+    target: FloatFormat,
+) -> Rounded:
+    """Round a number, given how, and how to round what a ratio leaves over of it."""
+    told = _told_by_float64(rounded_to, target)
+    if told is not None:
+        return told
+    value = rounded_to(target)
+    return Rounded(value, left_over(*_ratio(value, target)) if isfinite(value) else 0.0)
+
+
 def rounded_line(
     root: InverseRoot, a: int, b: int, denominator: int, target: FloatFormat
 ) -> Rounded:
     """Round (a*r + b)/denominator."""
-    rounded_to = partial(root.round_linear, a, b, denominator)
-    told = _told_by_float64(rounded_to, target)
-    if told is not None:
-        return told
-    value = rounded_to(target)
-    if not isfinite(value):
-        return Rounded(value, 0.0)
-    over, under, up, down = _ratio(value, target)
-    left = (a * under << up, (b * under - over * denominator) << up)
-    return Rounded(value, root.round_linear(*left, denominator * under << down, FLOAT64))
+
+    def left_over(over: int, under: int, up: int, down: int) -> float:
+        left = (a * under << up, (b * under - over * denominator) << up)
+        return root.round_linear(*left, denominator * under << down, FLOAT64)
+
+    return _rounded(partial(root.round_linear, a, b, denominator), left_over, target)
 
 
 def rounded_sum(terms: list[Term], target: FloatFormat) -> Rounded:
     """Round a sum of roots."""
-    rounded_to = partial(round_sum_of_roots, terms)
-    told = _told_by_float64(rounded_to, target)
-    if told is not None:
-        return told
-    value = rounded_to(target)
-    if not isfinite(value):
-        return Rounded(value, 0.0)
-    over, under, up, down = _ratio(value, target)
-    left = [
-        Term(term.numerator << up, term.denominator << down, term.root)
-        for term in [*terms, Term(-over, under, ONE)]
-    ]
-    return Rounded(value, round_sum_of_roots(left, FLOAT64))
+
+    def left_over(over: int, under: int, up: int, down: int) -> float:
+        left = [
+            Term(term.numerator << up, term.denominator << down, term.root)
+            for term in [*terms, Term(-over, under, ONE)]
+        ]
+        return round_sum_of_roots(left, FLOAT64)
+
+    return _rounded(partial(round_sum_of_roots, terms), left_over, target)
