@@ -88,12 +88,13 @@ class _Inputs:
     """Copies of a case's arrays, which a subject may damage, and the means to see that."""
 
     def __init__(self, case: Case) -> None:
-        self._case = case
-        self.arrays: dict[str, Array | None] = self._fresh()
-
-    def _fresh(self) -> dict[str, Array | None]:
-        case = self._case
-        return {
+        self._given = {
+            "x": case.laid_out(case.x),
+            "gamma": case.gamma,
+            "beta": case.beta,
+            "dy": case.laid_out(case.dy),
+        }
+        self.arrays: dict[str, Array | None] = {
             "x": case.laid_out(case.x.copy()),
             "gamma": None if case.gamma is None else case.gamma.copy(),
             "beta": None if case.beta is None else case.beta.copy(),
@@ -102,11 +103,12 @@ class _Inputs:
 
     def damaged(self) -> tuple[str, ...]:
         """Return the names of those whose bits have changed."""
-        pairs = zip(self.arrays.items(), self._fresh().values(), strict=True)
         return tuple(
             name
-            for (name, now), before in pairs
-            if now is not None and before is not None and now.tobytes() != before.tobytes()
+            for name, before in self._given.items()
+            if (now := self.arrays[name]) is not None
+            and before is not None
+            and now.tobytes() != before.tobytes()
         )
 
 
