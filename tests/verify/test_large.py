@@ -82,20 +82,35 @@ def test_a_slow_subject_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
     assert max(seen) <= ROWS // 64
 
 
-def test_what_starts_slowly_is_not_taken_for_slow() -> None:
-    class Slow:
-        """Each call takes 5 s, however many rows it has."""
+class Paced:
+    """A runner whose calls take as long as is said, one after the other."""
 
-        seconds = 60.0
-        asked: list[int] = []  # noqa: RUF012
+    seconds = 60.0
 
-        def run(self, case: tv.Case, call: Call) -> Record:
-            self.asked.append(call.stop)
-            return Record(case.name, call, seconds=5.0)
+    def __init__(self, *takes: float) -> None:
+        self._takes = iter(takes)
+        self.rows: list[int] = []
 
-    slow = Slow()
-    list(large_call(slow, CASE, Record(CASE.name, Call(), seconds=5.0)))
-    assert slow.asked[-1] == ROWS
+    def run(self, case: tv.Case, call: Call) -> Record:
+        self.rows.append(call.stop)
+        return Record(case.name, call, seconds=next(self._takes))
+
+
+@pytest.mark.parametrize(
+    ("alone", "takes"),
+    [(5.0, (5.0, 5.0)), (0.0, (5.0, 0.1, 5.0)), (0.0, (5.0, 5.0))],
+    ids=["what starts slowly is not slow", "a busy machine gets another chance", "what is slow"],
+)
+def test_the_pace_is_that_of_the_rows(alone: float, takes: tuple[float, ...]) -> None:
+    runner = Paced(*takes)
+    (record,) = large_call(runner, CASE, Record(CASE.name, Call(), seconds=alone))
+    samples = [ROWS // 64] * (len(takes) - 1)
+    if record.left_out:
+        assert runner.rows == [*samples, ROWS // 64]
+        assert "would take 320 s, and 20 s is the most" in record.left_out
+    else:
+        assert runner.rows == [*samples, ROWS]
+    assert bool(record.left_out) == (alone == 0 and min(takes) == 5.0)
 
 
 def test_a_lack_of_memory_is_said_and_not_blamed() -> None:
