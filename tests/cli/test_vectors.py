@@ -1,10 +1,12 @@
 """``truenorm vectors``: what it asks for, and how it refuses."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -64,3 +66,21 @@ def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "not empty" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_bar_on_a_terminal_and_none_in_a_pipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real writer, on one small case."""
+    ones = np.ones((1, 2), np.float32)
+    small = Case("ones", "float32", ones, ones[0], ones[0], ones, eps=1.0)
+    monkeypatch.setattr(suite, "cases", lambda *_: [small])
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    for terminal in (True, False):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda told=terminal: told)
+        command.command(tmp_path / f"{terminal}")
+        out, err = capsys.readouterr()
+        assert out.startswith("cases: 1\n")
+        assert all(word in err for word in ("writing", "0/1", "ones")) == terminal
+        assert bool(err) == terminal

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import unicodedata
 from html.parser import HTMLParser
 
 import pytest
@@ -72,6 +73,17 @@ def test_foreign_text_is_text(page: Page) -> None:
     assert any(NASTY in text for text in page.of("th"))
     assert any(NASTY in value for value in page.values("title"))
     assert NASTY in page.of("title")[0]
+
+
+def test_control_characters_do_not_reach_the_page() -> None:
+    """A browser shows nothing of them; a terminal in which somebody looks at the file obeys."""
+    text = to_html(failing_report())
+    kinds = {unicodedata.category(each) for each in text if each != "\n"}
+    assert kinds.isdisjoint({"Cc", "Cf"})
+    shown = Page(text)
+    assert r"\x1b[31mred\x07\u202e" in shown.of("h1")[0]
+    assert any(r"\x1b[31mred\x07\u202e" in each for each in shown.of("h3"))
+    assert any(each.count("\n") > 2 for each in shown.of("pre")), "a reproducer has lines"
 
 
 def test_no_attribute_runs_anything(page: Page) -> None:

@@ -1,20 +1,27 @@
 """The judge as it is called from Python: subjects, cases, verify and check."""
 
+import io
+import itertools
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm import textbook
+from truenorm.verify import families
 from truenorm.verify.families import hard, ordinary
 from truenorm.verify.grading import grade
+from truenorm.verify.html_report import to_html
 from truenorm.verify.judge import collect
 from truenorm.verify.oracle import expected
 from truenorm.verify.record import Call, Record
 from truenorm.verify.running import InProcess, calls_of, execute
+from truenorm.verify.suite import LEVELS
+from truenorm.verify.terminal import show
 from truenorm.verify.types import FORMATS, Array
 
 
@@ -62,6 +69,20 @@ def test_ordinary_input_hides_nothing() -> None:
         assert np.ptp(each.gamma) > 0
         assert np.ptp(each.dy) > 0
         assert abs(float(each.dy.mean())) > 0.05
+
+
+def test_widths_are_drawn_from_the_seed() -> None:
+    """The same each time, other ones for each seed and type, and none that the list has."""
+    for dtype in FORMATS:
+        assert list(families._drawn_widths(dtype, 0)) == list(families._drawn_widths(dtype, 0))
+    drawn = [set(families._drawn_widths(dtype, seed)) for dtype in FORMATS for seed in range(3)]
+    assert all(len(each) == len(families.DRAWN) for each in drawn)
+    assert all(one != other for one, other in itertools.combinations(drawn, 2))
+    listed = {width for each in families.WIDTHS.values() for width in each}
+    assert all(each.isdisjoint(listed) for each in drawn)
+    quick, full = ({each.x.shape[1] for each in tv.cases("float32", k)} for k in LEVELS)
+    assert drawn[2 * 3] <= quick
+    assert drawn[2 * 3] | drawn[2 * 3 + 1] | drawn[2 * 3 + 2] <= full
 
 
 def test_a_sweep_reaches_the_limit_of_the_type() -> None:
@@ -136,7 +157,7 @@ def test_a_wrong_pair_is_a_finding() -> None:
 
 def test_every_way_of_calling_is_used() -> None:
     kinds = {call.kind for each in tv.cases("float32") for call in calls_of(each)}
-    assert kinds == {"plain", "again", "interleaved", "rows"}
+    assert kinds == {"plain", "again", "interleaved", "later", "twice", "rows"}
 
 
 def test_grading_needs_nothing_but_records() -> None:
@@ -200,6 +221,30 @@ def test_a_call_that_failed_shows_nothing() -> None:
     report = tv.verify(tv.Subject(refuse))
     assert report.verdicts.pop("runs") == "fail"
     assert set(report.verdicts.values()) == {"not judged"}
+
+
+def test_a_backward_that_refuses_a_second_call_is_not_blamed() -> None:
+    """As autograd does, which frees what it saved; it is said, and nothing is found."""
+    subject = tv.Subject(
+        lambda x, gamma, beta, eps: (in_float64(x, gamma, beta, eps), [beta]),
+        lambda dy, saved: (dy, dy.sum(0), dy.sum(0) + 0 * saved.pop()),
+    )
+    case = tv.case("float32-batch-300x67")
+    records = collect(InProcess(subject), [case])
+    assert not any(record.failure for record in records)
+    report = grade("one", [case], records)
+    assert report.verdicts["runs"] == "pass"
+    assert report.verdicts["saved kept"] == "not judged"
+    said = "a second backward pass is refused: IndexError: pop from empty list"
+    assert report.notes == {"saved kept": said}
+    assert said in terminal_text(report)
+    assert said in to_html(report)
+
+
+def terminal_text(report: tv.Report) -> str:
+    stream = io.StringIO()
+    show(report, Console(file=stream, width=200))
+    return stream.getvalue()
 
 
 def test_what_follows_from_something_else_is_not_judged() -> None:

@@ -62,6 +62,14 @@ def test_what_the_rounding_left_over_is_exact() -> None:
     assert found.wide["y"][0, 0] + found.rests["y"][0, 0] * 2.0**-25 == pytest.approx(1 / 3, 1e-15)
 
 
+def test_float64_does_not_decide_what_it_cannot_see() -> None:
+    """Beside a tie by less than float64 has: rounded twice, both would be even."""
+    found = expected(_case([[1, -1]], gamma=np.full(2, 2.0**-100), beta=np.full(2, 1 + 2.0**-24)))
+    assert found.wide["y"].tolist() == [[1 + 2.0**-23, 1.0]]
+    found = expected(_case([[1, -1]], gamma=np.full(2, 2.0**-100), beta=np.ones(2)))
+    assert found.rests["y"][0, 0] > 0 > found.rests["y"][0, 1]
+
+
 def test_repeated_rows_are_the_rows_repeated() -> None:
     base = cases("float32")[3]
     many = replace(base, x=np.tile(base.x, (5, 1)), dy=np.tile(base.dy, (5, 1)))

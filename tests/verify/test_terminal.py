@@ -6,8 +6,11 @@ import io
 import pytest
 from rich.console import Console
 
+from truenorm.verify.inputs import EXTENSIONS
 from truenorm.verify.report import Report
+from truenorm.verify.suite import cases
 from truenorm.verify.terminal import REPRODUCERS, show
+from truenorm.verify.types import FORMATS
 from verify.fake_report import NASTY, failing_report, passing_report
 
 
@@ -95,3 +98,39 @@ def test_old_encodings_get_other_signs() -> None:
     text = raw.getvalue().decode("ascii")
     assert line_with(text, "x ").split()[:3] == ["x", "fail", "runs"]
     assert line_with(text, "+").split()[:3] == ["+", "pass", "repeatable"]
+
+
+def longest_name() -> str:
+    names = [str(case) for dtype in FORMATS for case in cases(dtype, "full", EXTENSIONS)]
+    return max(names, key=len)
+
+
+def test_no_row_of_the_grades_is_broken_at_80_columns() -> None:
+    report, name = failing_report(), longest_name()
+    grades = tuple(dataclasses.replace(each, worst_case=name) for each in report.grades)
+    lines = shown(dataclasses.replace(report, grades=grades), width=80).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("type"))
+    numbers = [line.split() for line in lines[start + 1 : start + 9]]
+    assert numbers[0] == ["float16", "y", "conditional", "6144", "2048", "1.0"]
+    assert numbers[7] == ["dbeta", "stable", "3.6", "1.2", "-"]
+    assert lines[start + 9].strip() == ""
+    worst = [line.split() for line in lines[start + 10 : start + 19]]
+    assert worst[0] == ["type", "output", "worst", "case"]
+    assert worst[1] == ["float16", "y", name]
+    assert worst[8] == ["dbeta", name]
+
+
+def test_nothing_but_code_is_wider_than_the_terminal() -> None:
+    report, name = failing_report(), longest_name()
+    findings = tuple(
+        dataclasses.replace(each, case=name, also_in=1000, reproducer="")
+        for each in report.findings
+    )
+    text = shown(dataclasses.replace(report, findings=findings), width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count(f"case  {name} (and 1000 more)") == len(findings)
+
+
+def test_the_worst_case_stands_beside_its_grade_where_there_is_room() -> None:
+    assert shown(failing_report(), width=80).count("worst case") == 1
+    assert line_with(shown(failing_report(), width=80), "type").endswith("worst case             ")

@@ -18,7 +18,8 @@ import numpy as np
 
 from truenorm.verify import vectors
 from truenorm.verify.inputs import Case
-from truenorm.verify.record import ROWS, Call, Record
+from truenorm.verify.record import LARGE, Call, Record
+from truenorm.verify.running import given
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of
 
@@ -61,7 +62,7 @@ class CommandRunner:
             raise ValueError(f"{subject.name} has no command")
         self._shown = subject.command[0]
         self._arguments = [_located(subject.command[0]), *subject.command[1:]]
-        self._seconds = subject.seconds
+        self.seconds = subject.seconds
 
     def run(self, case: Case, call: Call) -> Record:
         """Run the program once and return what it answered, or how it failed.
@@ -69,20 +70,25 @@ class CommandRunner:
         A process keeps nothing for the next one, so that a call with another forward pass in
         between is a plain one.
         """
-        given = case.part(slice(call.start, call.stop)) if call.kind == ROWS else case
-        if not vectors.fits(given):
+        asked = given(case, call)
+        if not vectors.fits(asked):
             reason = "a command gets rows, gamma and beta, all of one type: this case is another"
             return Record(case.name, call, failure=reason)
         folder = Path(tempfile.mkdtemp(prefix="truenorm-"))
         try:
-            return self._run_in(folder, given, call)
+            return self._run_in(folder, asked, call)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run_in(self, folder: Path, case: Case, call: Call) -> Record:
-        listing = vectors.manifest([case])
-        (folder / vectors.MANIFEST).write_text(listing, encoding="ascii", newline="\n")
-        vectors.write_input(folder, case)
+        try:
+            listing = vectors.manifest([case])
+            (folder / vectors.MANIFEST).write_text(listing, encoding="ascii", newline="\n")
+            vectors.write_input(folder, case)
+        except OSError as full:
+            if call.kind != LARGE:
+                raise
+            return Record(case.name, call, left_out=f"its input could not be written: {full}")
         start = time.perf_counter()
         failure = self._failure_of_process(folder)
         seconds = time.perf_counter() - start
@@ -99,7 +105,7 @@ class CommandRunner:
         except (OSError, ValueError) as refused:  # ValueError: a zero byte in an argument
             reason = refused.strerror if isinstance(refused, OSError) else refused
             return f"cannot start {self._shown!r}: {reason}"
-        return process.failure(self._seconds)
+        return process.failure(self.seconds)
 
 
 def _located(program: str) -> str:

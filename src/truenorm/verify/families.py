@@ -5,6 +5,7 @@ kernels that were written for them. gamma, beta and dy are never ones:
 with those, half of the mistakes that are made in a backward pass cancel.
 """
 
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,9 +34,20 @@ PLAIN_X: tuple[Recipe, ...] = (
     {"recipe": "normal", "offset": -0.5, "scale": 0.25},
 )
 WIDTHS = {
-    "quick": (2, 3, 5, 8, 17, 64, 67, 128, 256, 257, 768, 1000, 1024, 1025, 4096, 4097),
-    "full": (4, 7, 15, 16, 31, 33, 511, 512, 513, 2048, 3000, 5120, 8193, 65536),
+    "quick": (
+        *(2, 3, 5, 8, 12, 17, 64, 67, 96, 128, 256, 257, 768, 1000, 1024, 1025),
+        *(3072, 4096, 4097, 5120, 8193),
+    ),
+    "full": (
+        *(4, 7, 15, 16, 20, 24, 31, 33, 48, 192, 384, 511, 512, 513, 1536, 2048),
+        *(3000, 6144, 7168, 8192, 12288, 16385, 65536),
+    ),
 }
+"""Where kernels change their ways: at tiles and warps, and at the widths of models."""
+DRAWN = ((9, 64), (64, 512), (512, 2048))
+"""From each of these ranges one width more, by the seed: nobody wrote a kernel for it."""
+WIDE = 2048
+"""From here on one row stands twice: the exact answers of another would cost too much."""
 ROWS = (7, 32, 100, 128, 256)
 SEEDS = {"quick": 1, "full": 3}
 SWEEP_WIDTHS = {"quick": (67,), "full": (5, 67, 512, 2049)}
@@ -52,6 +64,7 @@ class Family:
     why: str
     dy: Recipe | str = "random"
     gamma: Recipe | str = "random"
+    beta: Recipe | str = "normal"
     eps: float = EPS
     repeats: int = 1
 
@@ -66,7 +79,7 @@ class Family:
             dtype,
             np.tile(x, (self.repeats, 1)),
             build(self.gamma, dtype, (size,), f"{name} gamma"),
-            build({"recipe": "normal"}, dtype, (size,), f"{name} beta"),
+            build(self.beta, dtype, (size,), f"{name} beta"),
             np.tile(build(dy_recipe, dtype, shape, f"{name} dy", x=x), (self.repeats, 1)),
             self.eps,
             self.kind,
@@ -91,27 +104,64 @@ ROW_LIMIT = Family(
 BATCH = Family(
     "batch", PLAIN_X[1], "ordinary", "the same rows in batches of several sizes", repeats=10
 )
+PADDING = Family(
+    "padding",
+    PLAIN_X[1],
+    "ordinary",
+    "rows of padding: their dy is zero, and so is their dx",
+    dy={"recipe": "normal", "offset": [0.5, 0.0], "scale": [1.0, 0.0]},
+)
+LARGE_BETA = Family(
+    "large-beta",
+    PLAIN_X[0],
+    "ordinary",
+    "beta from 100 on, beside which gamma*xhat still counts",
+    gamma={"recipe": "alternating", "high": 32.0, "ripple": 4.0},
+    beta={"recipe": "alternating", "high": 300.0, "ripple": 40.0},
+)
+# D is no power of two, and no row begins 2^24 elements after another: where a place wraps around
+# there, other numbers are read.
+LARGE = Family(
+    "large", PLAIN_X[1], "ordinary", "these rows over and over, to beyond element 2^24 of a call"
+)
+
+
+def _drawn_widths(dtype: str, seed: int) -> Iterator[int]:
+    """Yield a few widths that no list has, other ones for each type and seed."""
+    random = np.random.default_rng([zlib.crc32(dtype.encode()), seed])
+    known = {width for each in WIDTHS.values() for width in each}
+    for low, high in DRAWN:
+        yield int(random.choice([width for width in range(low, high) if width not in known]))
+
+
+def _of_width(dtype: str, size: int, seed: int, turn: int) -> Case:
+    """Return ordinary input of one width; the turn says which mean, spread and eps it has."""
+    family = Family(
+        "normal",
+        PLAIN_X[turn % 3],
+        "ordinary",
+        f"ordinary input, D = {size}",
+        eps=EPSILONS[turn % 4],
+        repeats=2 if size >= WIDE else 1,
+    )
+    return family.case(dtype, 1 if size >= WIDE else 2 if size >= 500 else 4, size, seed)
 
 
 def ordinary(dtype: str, level: str) -> Iterator[Case]:
     """Yield input on which every implementation is meant to be right."""
     widths = WIDTHS["quick"] + (WIDTHS["full"] if level == "full" else ())
     for seed in range(SEEDS[level]):
-        for k, size in enumerate(widths):
-            family = Family(
-                "normal",
-                PLAIN_X[(k + seed) % 3],
-                "ordinary",
-                f"ordinary input, D = {size}",
-                eps=EPSILONS[(k + seed) % 4],
-            )
-            yield family.case(dtype, 4 if size < 500 else 2, size, seed)
+        for k, size in enumerate([*widths, *_drawn_widths(dtype, seed)]):
+            yield _of_width(dtype, size, seed, k + seed)
     for rows in ROWS:
         why = f"sums over {rows} rows"
         yield Family("rows", PLAIN_X[1], "ordinary", why).case(dtype, rows, 5)
     yield MANY.case(dtype, 64, 8)
     yield ROW_LIMIT.case(dtype, 41, 4)
     yield BATCH.case(dtype, 30, 67)
+    yield LARGE.case(dtype, 2, 500)
+    yield PADDING.case(dtype, 4, 67)
+    yield LARGE_BETA.case(dtype, 4, 67)
     if level == "full":
         yield ROW_LIMIT.case(dtype, 43, 67)
         yield BATCH.case(dtype, 33, 1000)

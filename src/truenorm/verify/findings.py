@@ -15,8 +15,8 @@ __all__ = ["explained_once", "findings_of", "unrounded"]
 def explained_once(symptoms: Sequence[Symptom]) -> list[Symptom]:
     """Leave out what follows from something plainer.
 
-    Where the same call has other bits each time, so has another call; and what is wrong on
-    ordinary input is wrong on every other.
+    Where the same call has other bits each time, so has another call; where an input is damaged,
+    the next call with it differs; and what is wrong on ordinary input is wrong on every other.
     """
     found = defaultdict(set)
     for each in symptoms:
@@ -24,9 +24,11 @@ def explained_once(symptoms: Sequence[Symptom]) -> list[Symptom]:
 
     def follows(each: Symptom) -> bool:
         place = (each.case.dtype, each.output)
-        if each.guard in ("stale", "batch"):
+        if each.guard in ("stale", "batch", "overwritten"):
             return place in found["repeat"]
-        off = each.natural > 0 and each.guard in ("growth", "special", "subnormal")
+        if each.guard == "spent":
+            return place in found["repeat"] or (each.case.dtype, "") in found["inputs"]
+        off = each.natural > 0 and each.guard in ("growth", "special", "subnormal", "large")
         return off and place in found["ordinary"]
 
     return [each for each in symptoms if not follows(each)]

@@ -11,7 +11,16 @@ from truenorm.verify.guards import GUARDS, Judged, Symptom, judge_case
 from truenorm.verify.inputs import Case
 from truenorm.verify.measuring import UNEXPLAINED
 from truenorm.verify.oracle import expected
-from truenorm.verify.record import AGAIN, INTERLEAVED, OUTPUTS, ROWS, Record
+from truenorm.verify.record import (
+    AGAIN,
+    INTERLEAVED,
+    LARGE,
+    LATER,
+    OUTPUTS,
+    ROWS,
+    TWICE,
+    Record,
+)
 from truenorm.verify.report import GRADES, VERDICTS, CaseResult, Grade, Report
 from truenorm.verify.reproducer import Origin
 from truenorm.verify.types import unit_roundoff
@@ -19,6 +28,8 @@ from truenorm.verify.types import unit_roundoff
 __all__ = ["grade", "slope"]
 
 NOWHERE = Origin()
+NEEDS = {TWICE: "saved kept", LARGE: "large calls"}
+"""The verdict that is open where such a call was left out."""
 GROWS = 4.0  # natural units: below, an error is rounding and says nothing about kappa
 
 
@@ -91,6 +102,7 @@ def grade(
         tuple(results),
         len(run),
         sum(record.seconds for record in records),
+        notes={NEEDS[each.call.kind]: each.left_out for each in records if each.left_out},
     )
 
 
@@ -102,14 +114,17 @@ def _verdicts(cases: Sequence[Case], records: Sequence[Record], functions: bool)
     done = [record for record in records if not record.failure]
     kind_of = {case.name: case.kind for case in cases}
     kinds = {kind_of[record.case] for record in done}
-    calls = {record.call.kind for record in done}
+    calls = {record.call.kind for record in done if record.results}
+    backward = {record.call.kind for record in done if "dx" in record.results}
     evidence = dict.fromkeys(VERDICTS, bool(done)) | {
         "special values": "special" in kinds,
         "subnormals kept": "subnormal" in kinds,
         "repeatable": AGAIN in calls,
         "batch-invariant": ROWS in calls,
-        "own state": functions
-        and any(each.call.kind == INTERLEAVED and "dx" in each.results for each in done),
+        "large calls": LARGE in calls,
+        "results kept": functions and LATER in calls,
+        "own state": functions and INTERLEAVED in backward,
+        "saved kept": functions and TWICE in backward,
     }
     return {verdict: "pass" if seen else "not judged" for verdict, seen in evidence.items()}
 

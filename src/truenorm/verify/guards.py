@@ -9,9 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from truenorm.verify.inputs import Case
+from truenorm.verify.large import copies_of
 from truenorm.verify.measuring import UNEXPLAINED, Error, measure, misplaced
 from truenorm.verify.oracle import Expected, expected
-from truenorm.verify.record import AGAIN, INTERLEAVED, OUTPUTS, PLAIN, ROWS, Record
+from truenorm.verify.record import (
+    AGAIN,
+    INTERLEAVED,
+    LARGE,
+    LATER,
+    OUTPUTS,
+    PLAIN,
+    ROWS,
+    TWICE,
+    Record,
+)
 from truenorm.verify.types import FORMATS, Array
 
 __all__ = ["GUARDS", "Judged", "Symptom", "judge_case"]
@@ -27,10 +38,22 @@ GUARDS = {
     "subnormal": "subnormals kept",
     "repeat": "repeatable",
     "batch": "batch-invariant",
+    "large": "large calls",
     "inputs": "inputs kept",
+    "overwritten": "results kept",
     "stale": "own state",
+    "spent": "saved kept",
 }
 """Each guard, and the verdict that it decides; the plainest symptoms first."""
+
+
+OTHER_BITS = {
+    AGAIN: ("repeat", "has other bits when the same call is made again"),
+    LATER: ("overwritten", "is overwritten when more calls follow"),
+    INTERLEAVED: ("stale", "changes if another forward pass comes before backward"),
+    TWICE: ("spent", "changes if backward is called a second time with what forward saved"),
+}
+"""Calls whose results must have the bits of the plain one; the guard, and what it says if not."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +99,8 @@ def judge_case(
                 one = Judged(case, record, output, result, error)
                 symptoms += _accuracy(one, exact)
                 judged.append(one)
+        elif record.call.kind == LARGE:
+            symptoms += _far_out(case, record, outputs, finite=finite)
     symptoms += _comparisons(case, records, outputs)
     return symptoms, judged
 
@@ -146,25 +171,40 @@ def _accuracy(one: Judged, exact: Expected) -> Iterator[Symptom]:
     yield Symptom(guard, case, one.record, output, text, error.at, error.needs, error.natural)
 
 
+def _far_out(
+    case: Case, record: Record, outputs: Collection[str], *, finite: bool
+) -> Iterator[Symptom]:
+    """Say whether the worst rows of a large call are what no rounding explains."""
+    exact = expected(case)
+    for output, result in record.results.items():
+        value = exact.values[output]
+        if result is None or value is None or output not in outputs:
+            continue
+        error = measure(exact, output, result, finite=finite)
+        if error.needs == UNEXPLAINED:
+            spot = (record.call.start + error.at[0], *error.at[1:])
+            text = (
+                f"{output}{list(spot)} is {result[error.at]}, the exact answer {value[error.at]}, "
+                f"in one call with {copies_of(case) * case.x.size:,} elements"
+            )
+            yield Symptom("large", case, record, output, text, spot, error.needs, error.natural)
+
+
 def _comparisons(
     case: Case, records: Collection[Record], outputs: Collection[str]
 ) -> Iterator[Symptom]:
     """Say whether other calls gave the bits of the plain one."""
     of_kind: Mapping[str, list[Record]] = {
         kind: [record for record in records if record.call.kind == kind and not record.failure]
-        for kind in (PLAIN, AGAIN, INTERLEAVED, ROWS)
+        for kind in (PLAIN, *OTHER_BITS, ROWS)
     }
     if not of_kind[PLAIN]:
         return
     plain = of_kind[PLAIN][0]
-    for record in of_kind[AGAIN]:
-        for output in _different(plain, record, outputs):
-            text = f"{output} has other bits when the same call is made again"
-            yield Symptom("repeat", case, record, output, text)
-    for record in of_kind[INTERLEAVED]:
-        for output in _different(plain, record, outputs):
-            text = f"{output} changes if another forward pass comes before backward"
-            yield Symptom("stale", case, record, output, text)
+    for kind, (guard, what) in OTHER_BITS.items():
+        for record in of_kind[kind]:
+            for output in _different(plain, record, outputs):
+                yield Symptom(guard, case, record, output, f"{output} {what}")
     for record in of_kind[ROWS]:
         rows = slice(record.call.start, record.call.stop)
         for output in _different(

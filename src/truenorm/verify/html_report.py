@@ -1,6 +1,7 @@
 """A report as one HTML file that needs nothing else: no script, and nothing from the network."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -19,6 +20,7 @@ def to_html(report: Report) -> str:
     pages = Environment(
         loader=PackageLoader("truenorm.verify"),
         autoescape=True,  # whatever a file is called: names and symptoms come from others
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -37,6 +39,13 @@ def to_html(report: Report) -> str:
         cases=by_case(report.results),
         levels=(*LEVELS, NOT_FINITE),
     )
+
+
+def _shown(value: Any) -> Any:
+    """Return a text without control characters but line breaks; what is markup is ours."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return "\n".join(map(wording.printable, value.split("\n")))
 
 
 def _plots(report: Report) -> list[KappaPlot]:

@@ -103,3 +103,8 @@ class Case:
     def part(self, rows: slice) -> "Case":
         """Return the same case with some of its rows alone."""
         return replace(self, x=self.x[rows], dy=self.dy[rows], repeats=1)
+
+    def tiled(self, times: int) -> "Case":
+        """Return the same case with its rows so many times over."""
+        x, dy = (np.tile(rows, (times, 1)) for rows in (self.x, self.dy))
+        return replace(self, x=x, dy=dy, repeats=times * self.repeats)

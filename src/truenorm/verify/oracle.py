@@ -6,10 +6,8 @@ exactly. What it rounds is written out here again, from the definitions.
 """
 
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import cache
-from math import frexp, isfinite
-from typing import NamedTuple
+from math import isfinite
 
 import numpy as np
 
@@ -19,26 +17,17 @@ from truenorm.exact import (
     RowGradient,
     Term,
     centred_signs,
-    round_sum_of_roots,
     scaled_integers,
 )
-from truenorm.exact.roots import InverseRoot
 from truenorm.verify.bounds import Scales
 from truenorm.verify.inputs import Case
 from truenorm.verify.record import OUTPUTS
+from truenorm.verify.rounded import ONE, Rounded, rounded_line, rounded_sum
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of, unit_roundoff
 
 __all__ = ["Expected", "expected"]
 
-ONE = InverseRoot(1, 1)
 NOT_A_NUMBER = float("nan")
-
-
-class Rounded(NamedTuple):
-    """A correctly rounded value; exact = value + rest*ulp(value), and |rest| <= 1/2."""
-
-    value: float
-    rest: float
 
 
 class Expected:
@@ -143,14 +132,13 @@ class _Answers:
             if not (isfinite(gamma) and isfinite(beta)):
                 found.append(Rounded(gamma * signs[j] + beta, 0.0))
                 continue
-            scale, shift = Fraction(gamma), Fraction(beta)
-            under = row.scale * scale.denominator * shift.denominator
+            (scale, of_scale), (shift, of_shift) = map(float.as_integer_ratio, (gamma, beta))
             found.append(
-                _rounded_line(
+                rounded_line(
                     row.root,
-                    scale.numerator * row.centred[j] * shift.denominator,
-                    shift.numerator * row.scale * scale.denominator,
-                    under,
+                    scale * row.centred[j] * of_shift,
+                    shift * row.scale * of_scale,
+                    row.scale * of_scale * of_shift,
                     target,
                 )
             )
@@ -161,7 +149,7 @@ class _Answers:
             return [Rounded(NOT_A_NUMBER, 0.0)] * self.size
         slopes = RowGradient(row, scaled_integers(self.gamma), dy)
         return [
-            _rounded_line(row.root, slopes.bracket(j), 0, slopes.denominator, target)
+            rounded_line(row.root, slopes.bracket(j), 0, slopes.denominator, target)
             for j in range(self.size)
         ]
 
@@ -174,14 +162,11 @@ class _Answers:
             terms = zip(column, self.x, strict=True)
             signed = [dy * centred_signs(x)[j] for dy, x in terms if not isfinite(dy)]
             return Rounded(sum(signed), 0.0)
-        return _rounded_sum(
+        ratios = zip(map(float.as_integer_ratio, column), rows, strict=True)
+        return rounded_sum(
             [
-                Term(
-                    Fraction(dy).numerator * row.centred[j] * self.repeats,
-                    Fraction(dy).denominator * row.scale,
-                    row.root,
-                )
-                for dy, row in zip(column, rows, strict=True)
+                Term(over * row.centred[j] * self.repeats, under * row.scale, row.root)
+                for (over, under), row in ratios
             ],
             target,
         )
@@ -193,7 +178,7 @@ class _Answers:
             return Rounded(sum(special), 0.0)
         integers, k = scaled_integers(column)
         total = sum(integers) * self.repeats
-        return _rounded_line(ONE, 0, total, 1 << k, target)
+        return rounded_line(ONE, 0, total, 1 << k, target)
 
 
 def _row(x: list[float], eps: float) -> ExactRow | None:
@@ -201,36 +186,3 @@ def _row(x: list[float], eps: float) -> ExactRow | None:
     if not all(map(isfinite, x)) or (eps == 0 and min(x) == max(x)):
         return None
     return ExactRow(x, eps)
-
-
-def _ratio(value: float, target: FloatFormat) -> tuple[int, int, int, int]:
-    """Return a finite value as over/under, and up, down: multiplied by 2**up/2**down is in ulp."""
-    place = max(frexp(value)[1] - target.precision, target.quantum) if value else target.quantum
-    return *value.as_integer_ratio(), max(0, -place), max(0, place)
-
-
-def _rounded_line(
-    root: InverseRoot, a: int, b: int, denominator: int, target: FloatFormat
-) -> Rounded:
-    """Round (a*r + b)/denominator."""
-    value = root.round_linear(a, b, denominator, target)
-    if not isfinite(value):
-        return Rounded(value, 0.0)
-    over, under, up, down = _ratio(value, target)
-    left = (a * under << up, (b * under - over * denominator) << up)
-    return Rounded(
-        value, root.round_linear(*left, denominator * under << down, FORMATS["float64"])
-    )
-
-
-def _rounded_sum(terms: list[Term], target: FloatFormat) -> Rounded:
-    """Round a sum of roots."""
-    value = round_sum_of_roots(terms, target)
-    if not isfinite(value):
-        return Rounded(value, 0.0)
-    over, under, up, down = _ratio(value, target)
-    left = [
-        Term(term.numerator << up, term.denominator << down, term.root)
-        for term in [*terms, Term(-over, under, ONE)]
-    ]
-    return Rounded(value, round_sum_of_roots(left, FORMATS["float64"]))

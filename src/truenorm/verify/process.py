@@ -154,12 +154,18 @@ class SubjectProcess:
                 with suppress(BrokenPipeError):
                     pipe.close()
 
+    @property
+    def seconds(self) -> float:
+        """How long one call may take."""
+        return float(self.description["seconds"])
+
     def run(self, case: Case, call: Call) -> Record:
         """Send a case and wait for the answer; a crash or a hang becomes a failure."""
         if self._deaths == DEATHS:
             raise GaveUpError
         started = time.perf_counter()
-        self._limit = RESULT_BYTES + 16 * case.x.nbytes
+        rows = max(len(case.x), call.stop)
+        self._limit = RESULT_BYTES + 16 * case.x.itemsize * case.x.shape[1] * rows
         message = {
             "case": case.name,
             "call": list(call),
@@ -171,7 +177,7 @@ class SubjectProcess:
         sending = (self._process.stdin, message, arrays)
         threading.Thread(target=_sent, args=sending, daemon=True).start()
         grace = 0.0 if self.description["callable"] else GRACE
-        answer = self._answer(float(self.description["seconds"]) + grace)
+        answer = self._answer(self.seconds + grace)
         if not isinstance(answer, str) and answer[0]["of"] != [case.name, list(call)]:
             answer = "answered twice: does it fork?"
         seconds = time.perf_counter() - started
@@ -179,7 +185,13 @@ class SubjectProcess:
             return Record(case.name, call, failure=answer + self._again(), seconds=seconds)
         told, results = answer
         return Record(
-            case.name, call, results, tuple(told["damaged"]), told["failure"], told["seconds"]
+            case.name,
+            call,
+            results,
+            tuple(told["damaged"]),
+            told["failure"],
+            told["seconds"],
+            told["left_out"],
         )
 
     def _again(self) -> str:

@@ -6,10 +6,14 @@ from typing import NamedTuple
 
 from truenorm.verify.types import Array
 
-__all__ = ["AGAIN", "INTERLEAVED", "OUTPUTS", "PLAIN", "ROWS", "Call", "Record"]
+__all__ = [
+    *("AGAIN", "INTERLEAVED", "LARGE", "LATER", "PLAIN", "ROWS", "TWICE"),
+    *("OUTPUTS", "Call", "Record"),
+]
 
 OUTPUTS = ("y", "dx", "dgamma", "dbeta")
 PLAIN, AGAIN, INTERLEAVED, ROWS = "plain", "again", "interleaved", "rows"
+LATER, TWICE, LARGE = "later", "twice", "large"
 
 
 class Call(NamedTuple):
@@ -17,6 +21,9 @@ class Call(NamedTuple):
 
     ``plain`` and ``again`` are one forward and one backward pass. ``interleaved`` has the forward
     pass of another input between the two. ``rows`` gives the rows from start to stop alone.
+    ``later`` looks at the results when another pair of passes is done. ``twice`` calls backward
+    two times, and has the results of the second. ``large`` repeats the rows until there are
+    `stop` of them; of its record, those from start to stop are left in the end.
     """
 
     kind: str = PLAIN
@@ -25,7 +32,7 @@ class Call(NamedTuple):
 
     def __str__(self) -> str:
         """Return a word or two."""
-        return f"rows {self.start}:{self.stop}" if self.kind == ROWS else self.kind
+        return f"{self.kind} {self.start}:{self.stop}" if self.stop else self.kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +52,8 @@ class Record:
     failure : str
         How it ended if it did not return: the exception, a crash or a hang. Else empty.
     seconds : float
+    left_out : str
+        Why there is nothing to judge although the subject is not to be blamed. Else empty.
     """
 
     case: str
@@ -53,3 +62,4 @@ class Record:
     damaged: tuple[str, ...] = ()
     failure: str = ""
     seconds: float = 0.0
+    left_out: str = ""

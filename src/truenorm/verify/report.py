@@ -11,8 +11,11 @@ VERDICTS = {
     "runs": "every call returns, with results of the right shape and type",
     "repeatable": "the same bits when called twice",
     "batch-invariant": "the same bits for a row whatever rows stand beside it",
+    "large calls": "rows beyond element 2^24 of a call are as right as the first",
     "inputs kept": "x, gamma, beta and dy are left as they were",
+    "results kept": "what was returned stays as it was when more calls follow",
     "own state": "backward uses what its own forward saved",
+    "saved kept": "backward, called again with what forward saved, gives the same bits",
     "special values": "NaN and infinity go where they must, and nowhere else",
     "subnormals kept": "numbers below the normal range are not flushed to zero",
 }
@@ -94,6 +97,7 @@ class Report:
     cases: int = 0
     seconds: float = 0.0
     machine: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)  # by verdict: why it was not judged
 
     @property
     def passed(self) -> bool:

@@ -1,15 +1,22 @@
 """Ten lines that show a finding again, on their own."""
 
 import math
+import textwrap
+from dataclasses import replace
 from typing import NamedTuple
 
 from truenorm.verify.guards import Symptom
+from truenorm.verify.large import copies_of
 from truenorm.verify.oracle import expected
 from truenorm.verify.record import PLAIN
 from truenorm.verify.subject import Subject
+from truenorm.verify.wording import one_line
 
 __all__ = ["Origin", "reproducer"]
 
+WIDTH = 80
+"""Columns of the comment; code is as wide as it must be to be copied and run."""
+GRADIENTS = ("dx", "dgamma", "dbeta")
 FORWARD = "subject.forward({x}, case.gamma, case.beta, case.eps)"
 
 
@@ -33,12 +40,12 @@ class Origin(NamedTuple):
 def reproducer(symptom: Symptom, origin: Origin) -> str:
     """Return a script that ends with an AssertionError, or as the subject itself ends."""
     lines = [
-        f"# {symptom.case}: {' '.join(symptom.text.split())[:200]}",
+        *_comment(f"{symptom.case}: {symptom.text}"),
         "import truenorm.verify as tv",
         f"subject = tv.load({f'{origin.file}:{origin.name}'!r})"
         if origin.file
         else "subject = ...  # your truenorm.verify.Subject",
-        f"case = tv.case({symptom.case.name!r})",
+        f"case = tv.case({symptom.case.name!r})" + _copies(symptom),
     ]
     another_way = symptom.guard == "raised" and symptom.record.call.kind != PLAIN
     in_a_word = symptom.guard in ("shape", "type", "inputs", "rounding")
@@ -47,13 +54,33 @@ def reproducer(symptom: Symptom, origin: Origin) -> str:
         lines.append(f"tv.check(subject, case{required})")
     elif symptom.guard in ("repeat", "batch"):
         lines += _compared_with_another_call(symptom, origin)
-    elif symptom.guard == "stale":
-        lines += _compared_with_another_forward_between(symptom)
+    elif symptom.guard == "overwritten":
+        lines += _compared_with_itself_later(symptom, origin)
+    elif symptom.guard in ("stale", "spent"):
+        lines += _compared_with_another_backward(symptom)
     else:
         lines += _passes(symptom, origin)
         if symptom.at:
             lines += _compared_with_the_exact_answer(symptom)
     return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> list[str]:
+    """Return two lines at most; a case's name, full of hyphens, stays in one piece."""
+    return textwrap.wrap(
+        one_line(text),
+        WIDTH,
+        initial_indent="# ",
+        subsequent_indent="# ",
+        break_on_hyphens=False,
+        max_lines=2,
+        placeholder=" …",
+    )
+
+
+def _copies(symptom: Symptom) -> str:
+    """Return what makes the case a large one, where it was wrong as that alone."""
+    return f".tiled({copies_of(symptom.case)})" if symptom.guard == "large" else ""
 
 
 def _passes(symptom: Symptom, origin: Origin) -> list[str]:
@@ -73,13 +100,16 @@ def _compared_with_the_exact_answer(symptom: Symptom) -> list[str]:
     value = exact.values[symptom.output]
     if value is None:
         raise ValueError(f"{symptom.case} has no {symptom.output}")
-    right = float(value[symptom.at])
+    # The rows of a large call are those of the case, over and over.
+    at = tuple(place % size for place, size in zip(symptom.at, value.shape, strict=True))
+    right = float(value[at])
     rows = ".reshape(case.x.shape)" if value.ndim == 2 and symptom.case.layout != "rows" else ""
     got = f"got = float({symptom.output}{rows}{list(symptom.at)})"
     if math.isfinite(right):
-        allowed = float(exact.allowed(symptom.output)[symptom.at])
+        allowed = float(exact.allowed(symptom.output)[at])
         return [
-            f"{got}; exact = {right!r}  # {right.hex()}",
+            got,
+            f"exact = {right!r}  # {right.hex()}",
             f"assert abs(got - exact) <= {allowed:.4g}, f'got {{got}}, exact {{exact}}'",
         ]
     test = "not abs(got) < float('inf')" if math.isnan(right) else f"got == float('{right}')"
@@ -104,13 +134,30 @@ def _compared_with_another_call(symptom: Symptom, origin: Origin) -> list[str]:
     ]
 
 
-def _compared_with_another_forward_between(symptom: Symptom) -> list[str]:
-    output, names = symptom.output, ("dx", "dgamma", "dbeta")
+def _compared_with_itself_later(symptom: Symptom, origin: Origin) -> list[str]:
+    other = FORWARD.format(x="-2*case.x[::-1]")
+    passes = _passes(replace(symptom, output=""), origin)
+    # y is looked at before its own backward pass, which may be what overwrites it.
+    passes.insert(1 if symptom.output == "y" else 2, f"before = {symptom.output}.tobytes()")
     return [
-        f"y, saved = {FORWARD.format(x='case.x')}",
-        f"first = subject.backward(case.dy, saved)[{names.index(output)}].copy()",
-        f"y, saved = {FORWARD.format(x='case.x')}",
-        f"{FORWARD.format(x='-2*case.x[::-1]')}",
-        f"second = subject.backward(case.dy, saved)[{names.index(output)}]",
+        *passes,
+        *(
+            [f"_, other = {other}", "subject.backward(-2*case.dy[::-1], other)"]
+            if origin.backward
+            else [other]
+        ),
+        f"assert {symptom.output}.tobytes() == before, {symptom.text!r}",
+    ]
+
+
+def _compared_with_another_backward(symptom: Symptom) -> list[str]:
+    forward = f"y, saved = {FORWARD.format(x='case.x')}"
+    backward = f"subject.backward(case.dy, saved)[{GRADIENTS.index(symptom.output)}]"
+    between = [forward, FORWARD.format(x="-2*case.x[::-1]")] if symptom.guard == "stale" else []
+    return [
+        forward,
+        f"first = {backward}.copy()",
+        *between,
+        f"second = {backward}",
         f"assert first.tobytes() == second.tobytes(), {symptom.text!r}",
     ]

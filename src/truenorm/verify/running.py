@@ -7,11 +7,21 @@ from typing import Any, Protocol
 import numpy as np
 
 from truenorm.verify.inputs import Case
-from truenorm.verify.record import AGAIN, INTERLEAVED, PLAIN, ROWS, Call, Record
+from truenorm.verify.record import (
+    AGAIN,
+    INTERLEAVED,
+    LARGE,
+    LATER,
+    PLAIN,
+    ROWS,
+    TWICE,
+    Call,
+    Record,
+)
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import NUMBERS, Array
 
-__all__ = ["GaveUpError", "InProcess", "Runner", "calls_of", "execute"]
+__all__ = ["GaveUpError", "InProcess", "Runner", "calls_of", "execute", "given"]
 
 MESSAGE = 2000  # characters that are kept of an exception
 BATCH_SIZES = (1, 7, 128, 255, 256, 257)
@@ -22,8 +32,16 @@ class GaveUpError(Exception):
     """The subject has crashed or hung too often for the rest to be worth the time."""
 
 
+class RefusedError(Exception):
+    """Backward does not let itself be called a second time, and says so."""
+
+
 class Runner(Protocol):
     """Whatever can put a case to a subject."""
+
+    @property
+    def seconds(self) -> float:
+        """How long one call may take."""
 
     def run(self, case: Case, call: Call) -> Record:
         """Return what came back."""
@@ -33,17 +51,25 @@ def calls_of(case: Case) -> list[Call]:
     """Return the ways in which a case is put to a subject.
 
     Everything is called once, ordinary input twice; the family `batch` is also cut into batches,
-    and has another forward pass between its own two.
+    and has other passes between its own two, or after them. The call of the family `large` that
+    gave it its name is not among them: `truenorm.verify.large` makes it.
     """
     calls = [Call(PLAIN)]
     if case.kind == "ordinary":
         calls.append(Call(AGAIN))
     if case.family == "batch":
         rows = len(case.x)
-        calls.append(Call(INTERLEAVED))
+        calls += [Call(LATER), Call(INTERLEAVED), Call(TWICE)]
         calls += [Call(ROWS, 0, size) for size in BATCH_SIZES if size < rows]
         calls += [Call(ROWS, rows - 1, rows), Call(ROWS, 3, rows)]
     return calls
+
+
+def given(case: Case, call: Call) -> Case:
+    """Return the case with the rows that a call has."""
+    if call.kind == ROWS:
+        return case.part(slice(call.start, call.stop))
+    return case.tiled(call.stop // len(case.x)) if call.kind == LARGE else case
 
 
 class InProcess:
@@ -51,6 +77,7 @@ class InProcess:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
+        self.seconds = subject.seconds
 
     def run(self, case: Case, call: Call) -> Record:
         """Call the subject."""
@@ -61,12 +88,13 @@ class _Inputs:
     """Copies of a case's arrays, which a subject may damage, and the means to see that."""
 
     def __init__(self, case: Case) -> None:
-        self._case = case
-        self.arrays: dict[str, Array | None] = self._fresh()
-
-    def _fresh(self) -> dict[str, Array | None]:
-        case = self._case
-        return {
+        self._given = {
+            "x": case.laid_out(case.x),
+            "gamma": case.gamma,
+            "beta": case.beta,
+            "dy": case.laid_out(case.dy),
+        }
+        self.arrays: dict[str, Array | None] = {
             "x": case.laid_out(case.x.copy()),
             "gamma": None if case.gamma is None else case.gamma.copy(),
             "beta": None if case.beta is None else case.beta.copy(),
@@ -75,29 +103,45 @@ class _Inputs:
 
     def damaged(self) -> tuple[str, ...]:
         """Return the names of those whose bits have changed."""
-        pairs = zip(self.arrays.items(), self._fresh().values(), strict=True)
         return tuple(
             name
-            for (name, now), before in pairs
-            if now is not None and before is not None and now.tobytes() != before.tobytes()
+            for name, before in self._given.items()
+            if (now := self.arrays[name]) is not None
+            and before is not None
+            and now.tobytes() != before.tobytes()
         )
 
 
 def execute(subject: Subject, case: Case, call: Call) -> Record:
     """Call the functions of a subject; an exception becomes a failure of the record."""
-    given = case.part(slice(call.start, call.stop)) if call.kind == ROWS else case
-    inputs = _Inputs(given)
+    try:
+        return _executed(subject, case, call)
+    except MemoryError as lack:
+        if call.kind != LARGE:
+            raise
+        rows = f"{call.stop:,} rows of {case.x.shape[1]}"
+        reason = f"there was not enough memory for {rows}: {_said(lack)}"
+        return Record(case.name, call, left_out=reason)
+
+
+def _executed(subject: Subject, case: Case, call: Call) -> Record:
+    asked = given(case, call)
+    inputs = _Inputs(asked)
     results: dict[str, Array | None] = {}
-    failure = ""
+    failure = left_out = ""
     start = time.perf_counter()
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            _passes(subject, given, inputs.arrays, call, results)
+            _passes(subject, asked, inputs.arrays, call, results)
+    except RefusedError as refused:
+        left_out = str(refused)
     except Exception as raised:  # whatever it is, it is the subject's
+        if call.kind == LARGE and isinstance(raised, MemoryError):
+            raise  # or the machine's
         failure = f"raised {type(raised).__name__}: {_said(raised)}"
     seconds = time.perf_counter() - start
-    return Record(case.name, call, results, inputs.damaged(), failure, seconds)
+    return Record(case.name, call, results, inputs.damaged(), failure, seconds, left_out)
 
 
 def _passes(
@@ -111,20 +155,52 @@ def _passes(
     if subject.forward is None:
         raise TypeError("a command is not run in this process")
     x, gamma, beta, dy = (arrays[name] for name in ("x", "gamma", "beta", "dy"))
-    returned = subject.forward(x, gamma, beta, case.eps)
+    y, saved = _pair(subject, subject.forward(x, gamma, beta, case.eps))
+    if call.kind != LATER:
+        results["y"] = _kept(y)
+    if call.kind == INTERLEAVED:
+        subject.forward(_another(case, case.x), gamma, beta, case.eps)
+    gradients = _gradients(subject, dy, saved)
+    if call.kind == TWICE and gradients:
+        gradients = _second_gradients(subject, case.laid_out(case.dy.copy()), saved)
+    if call.kind == LATER:
+        other = subject.forward(_another(case, case.x), gamma, beta, case.eps)
+        _gradients(subject, _another(case, case.dy), _pair(subject, other)[1])
+        results["y"] = _kept(y)
+    results |= {name: _kept(gradient) for name, gradient in gradients.items()}
+
+
+def _another(case: Case, rows: Array) -> Array:
+    """Return other values of the same shape: no result of theirs has the same bits."""
+    return case.laid_out((rows[::-1] * rows.dtype.type(-2)).copy())
+
+
+def _pair(subject: Subject, returned: Any) -> tuple[Any, Any]:
+    """Return y, and what forward saved if there is a backward pass."""
     if subject.backward is None:
-        results["y"] = _kept(returned)
-        return
+        return returned, None
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise TypeError(f"forward returned {type(returned).__name__}, not the pair (y, saved)")
-    results["y"] = _kept(returned[0])
-    if call.kind == INTERLEAVED:
-        other = case.laid_out((case.x[::-1] * case.x.dtype.type(-2)).copy())
-        subject.forward(other, gamma, beta, case.eps)
-    gradients = tuple(subject.backward(dy, returned[1]))
+    return returned
+
+
+def _gradients(subject: Subject, dy: Array | None, saved: Any) -> dict[str, Any]:
+    """Return what backward returns, by name; nothing if there is none."""
+    if subject.backward is None:
+        return {}
+    gradients = tuple(subject.backward(dy, saved))
     if len(gradients) != 3:
         raise TypeError(f"backward returned {len(gradients)} results, not dx, dgamma and dbeta")
-    results |= dict(zip(("dx", "dgamma", "dbeta"), map(_kept, gradients), strict=True))
+    return dict(zip(("dx", "dgamma", "dbeta"), gradients, strict=True))
+
+
+def _second_gradients(subject: Subject, dy: Array, saved: Any) -> dict[str, Any]:
+    """Call backward again; one that says no is honest, and is not blamed."""
+    try:
+        return _gradients(subject, dy, saved)
+    except Exception as refused:
+        said = f"{type(refused).__name__}: {_said(refused)}"
+        raise RefusedError(f"a second backward pass is refused: {said}") from refused
 
 
 def _said(raised: Exception) -> str:

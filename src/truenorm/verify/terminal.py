@@ -3,7 +3,9 @@
 Names and symptoms come from others. They are put into `Text`, which takes no markup from them.
 """
 
-from rich.console import Console
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +24,10 @@ STYLES = {
     "unstable": "red",
     "wrong": "bold red",
 }
+PLACE = ("type", "output")
+MEASURES = ("grade", "max\nulp", "natural\nunits", "slope")
+WORST = ("worst case",)
+"""The columns of the grades: which one, how good it is, and the case that shows it."""
 REPRODUCERS = 3
 """Of so many findings the reproducer is shown; the first are the ones to look at first."""
 
@@ -30,7 +36,7 @@ def show(report: Report, console: Console) -> None:
     """Print a report."""
     console.print()
     console.print(_headline(report))
-    console.print(_grades(report))
+    console.print(_grades(report, console))
     console.print()
     console.print(_verdicts(report, ticks=not console.options.ascii_only))
     for place, finding in enumerate(report.findings, 1):
@@ -52,24 +58,40 @@ def _headline(report: Report) -> Text:
     return text.append(_plain(machine, "dim")).append("\n") if machine else text
 
 
-def _grades(report: Report) -> Table:
+def _grades(report: Report, console: Console) -> RenderableType:
+    """Return a table; where it would be too wide for the names of its cases, two."""
+    whole = _table(report, [*PLACE, *MEASURES, *WORST])
+    boundless = console.options.update(max_width=2**16)
+    if console.measure(whole, options=boundless).minimum <= console.width:
+        return whole
+    return Group(_table(report, [*PLACE, *MEASURES]), "", _table(report, [*PLACE, *WORST]))
+
+
+def _table(report: Report, columns: Sequence[str]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in ("type", "output", "grade"):
-        table.add_column(name, no_wrap=True, vertical="bottom")
-    for name in ("max\nulp", "natural\nunits", "slope"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("worst case", overflow="fold")
+    for name in columns:
+        right = name in ("max\nulp", "natural\nunits", "slope")
+        # A name of a case is folded only where it is wider than the terminal alone.
+        wide = name in WORST and MEASURES[0] not in columns
+        table.add_column(
+            name,
+            justify="right" if right else "left",
+            vertical="top" if right else "bottom",
+            no_wrap=not wide,
+            overflow="fold",
+        )
     before = ""
     for grade in report.grades:
-        table.add_row(
-            _plain(grade.dtype if grade.dtype != before else ""),
-            _plain(grade.output),
-            _plain(grade.grade, STYLES.get(grade.grade, "")),
-            number(grade.max_ulp),
-            number(grade.max_natural),
-            slope(grade),
-            _plain(grade.worst_case),
-        )
+        cells: dict[str, str | Text] = {
+            "type": _plain(grade.dtype if grade.dtype != before else ""),
+            "output": _plain(grade.output),
+            "grade": _plain(grade.grade, STYLES.get(grade.grade, "")),
+            "max\nulp": number(grade.max_ulp),
+            "natural\nunits": number(grade.max_natural),
+            "slope": slope(grade),
+            "worst case": _plain(grade.worst_case),
+        }
+        table.add_row(*(cells[name] for name in columns))
         before = grade.dtype
     return table
 
@@ -86,7 +108,7 @@ def _verdicts(report: Report, *, ticks: bool) -> Table:
             signs.get(outcome, Text("-", style="dim")),
             _plain(outcome if known else "not judged", "" if known else "dim"),
             _plain(name, "" if known else "dim"),
-            _plain(VERDICTS.get(name, ""), "dim"),
+            _plain(report.notes.get(name) or VERDICTS.get(name, ""), "dim"),
         )
     return table
 

@@ -6,7 +6,7 @@ case for a program, and reads what it answers.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from truenorm.verify import oracle
 from truenorm.verify.inputs import Case
+from truenorm.verify.progress import Progress
 from truenorm.verify.record import OUTPUTS
 from truenorm.verify.types import Array, dtype_of
 
@@ -120,9 +121,7 @@ def write_input(folder: Path, case: Case) -> int:
 
 
 def write_vectors(
-    folder: Path,
-    cases: Sequence[Case],
-    progress: Callable[[int, int, str], None] | None = None,
+    folder: Path, cases: Sequence[Case], progress: Progress | None = None
 ) -> dict[str, Any]:
     """Write cases, correctly rounded results and bounds to a folder.
 

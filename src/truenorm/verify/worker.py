@@ -83,6 +83,7 @@ def main(target: str) -> int:
             "damaged": list(record.damaged),
             "failure": record.failure,
             "seconds": record.seconds,
+            "left_out": record.left_out,
         }
         send(answers, answer, record.results)
     return 0

@@ -99,6 +99,15 @@ class GammaAfterwards(Kernel):
         return gamma * super().project(slopes, np.ones_like(gamma), xhat, saved)
 
 
+class ScaledByItsLargest(Kernel):
+    """g is divided by its largest element on the way, which is 0/0 in a row of padding."""
+
+    def project(self, slopes: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
+        largest = np.abs(slopes).max(axis=-1, keepdims=True)
+        dx: Float64s = largest * super().project(slopes / largest, gamma, xhat, saved)
+        return dx
+
+
 BACKWARD = [
     plant(
         MeanKeptInStorage(),
@@ -110,6 +119,7 @@ BACKWARD = [
     plant(StatisticsKeptInBfloat16(), "statistics saved in bfloat16", dx="wrong", dgamma="wrong"),
     plant(XhatFromY(), "xhat recovered from y", dx="unstable", dgamma="unstable"),
     plant(StaleForward(), "gradients of a stale forward pass", verdict="own state"),
+    plant(ScaledByItsLargest(), "dx is NaN in a row of padding", dx="wrong"),
     plant(NoMeanOfG(), "mean(g) dropped", dx="wrong"),
     plant(NoMeanOfGXhat(), "mean(g*xhat) dropped", dx="wrong"),
     plant(MeanOfGTwice(), "mean(g) subtracted twice", dx="wrong"),

@@ -153,6 +153,25 @@ class WrongAtHiddenSizes(Kernel):
         return y if y.shape[-1] % 128 else 0 * y + self.beta(saved)
 
 
+class LargeBetaAlone(Kernel):
+    """Where beta is beyond 100, y is beta, as if the rest were a rounding error of it."""
+
+    def output(self, saved: Saved) -> Float64s:
+        beta = self.beta(saved)
+        return np.where(np.abs(beta) > 100, beta, super().output(saved))
+
+
+class WrongBetween(Kernel):
+    """Rows of more than so many elements, and of fewer than so many others, lose their beta."""
+
+    def __init__(self, above: int, below: float = float("inf")) -> None:
+        self.above, self.below = above, below
+
+    def output(self, saved: Saved) -> Float64s:
+        y = super().output(saved)
+        return y - self.beta(saved) if self.above < y.shape[-1] < self.below else y
+
+
 FORWARD = [
     plant(OnePassVariance(), "one-pass variance", y="unstable"),
     plant(SampleVariance(), "variance divided by D-1", y="wrong"),
@@ -171,5 +190,17 @@ FORWARD = [
     plant(WrongBetaByDefault(), "wrong without beta", also=["no-beta"], y="wrong"),
     plant(TwoPercentTooLarge(), "two percent too large", dtypes=["bfloat16"]),
     plant(WrongAtHiddenSizes(), "wrong at multiples of 128", y="wrong"),
+    plant(LargeBetaAlone(), "y is beta where that is large", y="wrong"),
+    plant(
+        LargeBetaAlone(),
+        "y is beta where that is large, in 16 bits",
+        dtypes=["float16", "bfloat16"],
+        y="wrong",
+    ),
+    plant(WrongBetween(11, 13), "wrong at D = 12", y="wrong"),
+    plant(WrongBetween(95, 97), "wrong at D = 96", y="wrong"),
+    plant(WrongBetween(2048, 4096), "wrong between 2048 and 4096", y="wrong"),
+    plant(WrongBetween(5000, 8192), "wrong between 5000 and 8192", y="wrong"),
+    plant(WrongBetween(8192), "wrong above 8192", y="wrong"),
     plant(ComputedInFloat32(), "float64 computed in float32", dtypes=["float64"], y="wrong"),
 ]

@@ -6,6 +6,7 @@ from verify.planted import fatal
 from verify.planted.backward_bugs import BACKWARD
 from verify.planted.entry import PlantedBug
 from verify.planted.forward_bugs import FORWARD
+from verify.planted.memory_bugs import MEMORY
 from verify.planted.parameter_bugs import PARAMETERS
 from verify.planted.property_bugs import PROPERTIES
 from verify.planted.right import RIGHT
@@ -13,7 +14,7 @@ from verify.planted.right import RIGHT
 __all__ = ["FATAL", "PLANTED", "RIGHT", "TARGETS"]
 
 PLANTED: dict[str, PlantedBug] = {
-    bug.name: bug for bug in (*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES)
+    bug.name: bug for bug in (*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *MEMORY)
 }
 
 _FATAL = {
