@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.loading import NoSubjectError, load, split_target
+from truenorm.verify.loading import NotThereError, load, split_target
 from truenorm.verify.process import CannotRunError, SubjectProcess, verify_target
 from truenorm.verify.record import Call
 from truenorm.verify.running import GaveUpError
@@ -158,7 +158,7 @@ def test_loading(tmp_path: Path) -> None:
     (tmp_path / "neighbour_of_given.py").write_text("value = 5\n", encoding="utf-8")
     body = "from neighbour_of_given import value\nmine = tv.Subject(print, name=str(value))\n"
     assert load(f"{_file(tmp_path, body)}:mine").name == "5"
-    with pytest.raises(NoSubjectError, match=r"there is no file .*nothing\.py"):
+    with pytest.raises(NotThereError, match=r"there is no file .*nothing\.py"):
         load("nothing.py")
     assert split_target(r"C:\folder\file.py")[1] == "subject"
     assert split_target("file.py:mine") == (Path("file.py"), "mine")

@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 
 import truenorm
-from truenorm.cli import bench, cost, demo, doctor, vectors, verify
+from truenorm.cli import bench, cost, demo, doctor, gradcheck, vectors, verify
 
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verify.command,
     "vectors": vectors.command,
+    "gradcheck": gradcheck.command,
     "bench": bench.command,
     "cost": cost.command,
     "demo": demo.command,

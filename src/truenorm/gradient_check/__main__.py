@@ -1,7 +1,6 @@
 """``python -m truenorm.gradient_check``: check the textbook layer normalization."""
 
 import argparse
-import dataclasses
 import json
 import math
 import sys
@@ -12,6 +11,7 @@ import numpy as np
 from truenorm import textbook
 from truenorm.gradient_check import GradientCheck, gradcheck
 from truenorm.gradient_check.checker import MethodName
+from truenorm.gradient_check.record import record_of
 from truenorm.textbook import FloatArray
 
 
@@ -75,19 +75,11 @@ def main(argv: list[str] | None = None) -> int:
         result = layer_norm_check(arguments)
     except ValueError as refused:
         described.error(str(refused))
-    found = dict(zip(("dx", "dgamma", "dbeta"), result.inputs, strict=True))
+    names = ("dx", "dgamma", "dbeta")
     if arguments.json:
-        record = {name: check and dataclasses.asdict(check) for name, check in found.items()}
-        report = {
-            "verdict": result.verdict,
-            "method": result.method,
-            "why": result.why,
-            "tol": result.tol,
-            "gradients": record,
-        }
-        print(json.dumps(_strict(report), allow_nan=False))
+        print(json.dumps(_strict(record_of(result, names)), allow_nan=False))
     else:
-        for name, check in found.items():
+        for name, check in zip(names, result.inputs, strict=True):
             print(f"{name:7s}{check}")
         print(f"{result.verdict}\n{result.why}")
     return 0 if result else 1

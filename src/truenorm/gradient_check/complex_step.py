@@ -23,7 +23,7 @@ ROUGHLY = 1e-10
 """How closely mirror images, and derivatives that central differences see well, must agree."""
 NEWTON_COTES = np.array([989, 5888, -928, 10496, -4540, 10496, -928, 5888, 989]) / 28350
 """Weights of the mean over an interval from nine equally spaced values, exact to degree nine."""
-REACHES = tuple(2.0 ** -(4 * k) for k in range(1, 8))
+REACHES = tuple(2.0**-k for k in (2, 4, 6, 10, 14, 18, 22, 26))
 """Half the length of intervals to average over, beside the spread."""
 SIDES = tuple(2.0**-k for k in (16, 24, 32, 40, 48))
 """How far to the left and right to look for a kink, beside the spread."""
@@ -110,7 +110,7 @@ class ComplexStep:
         noise = noise_of(lambda *at: added(self._slopes(direction, at))[0]) + 2.0**-50 * scale
         jump = self._jump(direction, enough=noise)
         unseen = self._not_excluded(direction, enough=noise)
-        floor = noise + jump + 2 * unseen
+        floor = noise + jump + unseen
         why = UNSEEN if unseen > noise else ""
         if jump > noise:
             why = KINK.format(jump=jump)
@@ -180,9 +180,8 @@ class ComplexStep:
             rounding.append(np.where(moved, self._last_places[position], 0.0))
             moves = moves or bool(moved.any())
         # Where nothing moves, all of it may be flat.
-        found = abs(added(misses)[0]) + norm_of(rounding if moves else self._last_places) / abs(
-            reach
-        )
+        rounded = norm_of(rounding if moves else self._last_places) / abs(reach)
+        found = 2 * abs(added(misses)[0]) + rounded
         return found if math.isfinite(found) else math.inf
 
     def _slopes(

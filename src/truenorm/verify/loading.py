@@ -3,18 +3,19 @@
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from truenorm.verify.subject import Subject
 
-__all__ = ["NoSubjectError", "load", "split_target"]
+__all__ = ["NotThereError", "executed", "load", "split_target"]
 
 
-class NoSubjectError(ValueError):
-    """The file is not there, or has no such subject."""
+class NotThereError(ValueError):
+    """The file is not there, or what was asked for is not in it."""
 
 
-def split_target(target: str) -> tuple[Path, str]:
-    """Return the file and the name of ``file.py:name``; the name is `subject` if it is left out.
+def split_target(target: str, default: str = "subject") -> tuple[Path, str]:
+    """Return the file and the name of ``file.py:name``, or a name for one that is left out.
 
     Examples
     --------
@@ -23,8 +24,24 @@ def split_target(target: str) -> tuple[Path, str]:
     """
     file, colon, name = target.rpartition(":")
     if not colon or not name.isidentifier():  # no colon, or that of C:\\folder\\file.py
-        file, name = target, "subject"
+        file, name = target, default
     return Path(file), name
+
+
+def executed(path: Path) -> ModuleType:
+    """Execute a file as a script would be, and return what it defines."""
+    path = path.resolve()
+    if not path.is_file():
+        raise NotThereError(f"there is no file {path}; give file.py or file.py:name")
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise NotThereError(f"{path} is no Python file; give file.py or file.py:name")
+    module = module_from_spec(spec)
+    # As for a script: it finds its neighbours, and what it defines finds its module.
+    sys.path.insert(0, str(path.parent))
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def load(target: str) -> Subject:
@@ -36,21 +53,11 @@ def load(target: str) -> Subject:
         ``file.py:name``, or ``file.py`` for the name ``subject``.
     """
     path, name = split_target(target)
-    path = path.resolve()
-    if not path.is_file():
-        raise NoSubjectError(f"there is no file {path}; give file.py or file.py:subject")
-    spec = spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise NoSubjectError(f"{path} is no Python file; give file.py or file.py:subject")
-    module = module_from_spec(spec)
-    # As for a script: it finds its neighbours, and what it defines finds its module.
-    sys.path.insert(0, str(path.parent))
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    module = executed(path)
     found = getattr(module, name, None)
     if not isinstance(found, Subject):
         subjects = [key for key, value in vars(module).items() if isinstance(value, Subject)]
-        raise NoSubjectError(
+        raise NotThereError(
             f"{path.name} has no subject named {name!r}; "
             + (
                 f"it has {', '.join(subjects)}"

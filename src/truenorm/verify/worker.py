@@ -11,7 +11,7 @@ import traceback
 from typing import IO, Any
 
 from truenorm.verify.inputs import Case
-from truenorm.verify.loading import NoSubjectError, load
+from truenorm.verify.loading import NotThereError, load
 from truenorm.verify.record import Call
 from truenorm.verify.runners import runner_for
 from truenorm.verify.subject import Subject
@@ -66,7 +66,7 @@ def main(target: str) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         subject = load(target)
-    except NoSubjectError as none:
+    except NotThereError as none:
         send(answers, {"cannot": str(none)}, {})
         return 2
     except Exception:  # the file is not ours: it may fail in any way
