@@ -1,0 +1,170 @@
+"""``python -m benchmarks.fingerprint``: the bits of every result, a digest a line.
+
+A change that is to keep all bits keeps every line: run it with --check before and after. Lines of
+correct mode are the same on every machine and for every backend; those of fast mode on machines
+and with versions like those that the record names.
+"""
+# ruff: noqa: T201
+# A command prints its result.
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import truenorm as tn
+import truenorm.verify as tv
+from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
+from benchmarks.timing import heading, machine, progress
+from truenorm.verify.oracle import expected
+
+# isort: split
+from promise.families import (
+    DTYPES,
+    DY_KINDS,
+    EPSILONS,
+    PARAMETER_KINDS,
+    X_FAMILIES,
+    Case,
+    cases,
+    dy_of,
+    parameter_of,
+    x_of,
+)
+from promise.hard_cases import OUTPUTS, hard_cases
+from promise.judging import BACKENDS
+from promise.not_finite import not_finite_cases
+
+__all__ = ["fingerprint"]
+
+RECORD = Path(__file__).parent / "results" / "fingerprint.txt"
+ROUNDINGS = ("correct", "fast")
+SHAPES = ((1, 1), (9, 2), (7, 67), (2, 513), (40, 128))
+Arguments = tuple[Any, Any, Any, Any, float]
+"""x, gamma, beta, dy and eps."""
+
+
+def suites(dtype: np.dtype[Any]) -> dict[str, Callable[[], Iterator[Arguments]]]:
+    """Return what is run for a type, by name: every family, mixtures, and the judge's cases."""
+    found: dict[str, Callable[[], Iterator[Arguments]]] = {
+        f"family {name}": lambda name=name: _family(name, dtype)  # type: ignore[misc]
+        for name in X_FAMILIES
+    }
+    found["families mixed"] = lambda: map(_arguments, cases(dtype, 31_000))
+    for output in OUTPUTS:
+        found[f"hard {output}"] = lambda output=output: map(  # type: ignore[misc]
+            _arguments, hard_cases(output, dtype, 1000)
+        )
+    found["not finite"] = lambda: map(
+        _arguments, not_finite_cases(dtype, 60, (1, 2, 7, 9), (1, 2, 5, 17, 129))
+    )
+    found["judge quick"] = lambda: (
+        (case.laid_out(case.x), case.gamma, case.beta, case.laid_out(case.dy), case.eps)
+        for case in tv.cases(dtype.name, "quick")
+    )
+    return found
+
+
+def _arguments(case: Case) -> Arguments:
+    return case.x, case.gamma, case.beta, case.dy, case.eps
+
+
+def _family(name: str, dtype: np.dtype[Any]) -> Iterator[Arguments]:
+    """Yield a family in every shape with every eps; kinds of dy and of parameters go round."""
+    kinds, parameters = list(DY_KINDS), list(PARAMETER_KINDS)
+    for k, (rows, size) in enumerate(SHAPES):
+        x = x_of(name, dtype, rows, size, k)
+        for j, eps in enumerate(EPSILONS):
+            other = DTYPES[(k + j) % 4] if j % 2 else dtype
+            yield (
+                x,
+                parameter_of(parameters[(k + j) % 5], other, size, j),
+                parameter_of(parameters[j % 5], other, size, j + 1),
+                dy_of(kinds[(k + j) % len(kinds)], x, j),
+                eps,
+            )
+
+
+def fingerprint(
+    backends: Sequence[str] = BACKENDS, dtypes: Sequence[np.dtype[Any]] = DTYPES
+) -> Iterator[str]:
+    """Yield the lines: a digest and what it is of."""
+    for dtype in dtypes:
+        for name, suite in suites(dtype).items():
+            for backend in backends:
+                for rounding in ROUNDINGS:
+                    progress(f"{dtype} {name}: {backend}, {rounding}")
+                    what = f"{backend} {rounding} {dtype} {name}"
+                    forward, backward = _digests(suite(), backend, rounding)
+                    yield f"{forward}  {what}: forward"
+                    yield f"{backward}  {what}: backward"
+        progress(f"{dtype}: exact answers")
+        yield f"{_answers(dtype)}  exact {dtype} judge quick"
+    progress()
+
+
+def _digests(suite: Iterator[Arguments], backend: str, rounding: Any) -> tuple[str, str]:
+    """Return the digests of y and of the gradients over all cases."""
+    forward, backward = hashlib.sha256(), hashlib.sha256()
+    for x, gamma, beta, dy, eps in suite:
+        y, saved = tn.layer_norm_forward(
+            x, gamma, beta, eps=eps, rounding=rounding, backend=backend
+        )
+        forward.update(_bytes(y))
+        for gradient in tn.layer_norm_backward(dy, saved, backend=backend):
+            backward.update(_bytes(gradient))
+    return forward.hexdigest()[:16], backward.hexdigest()[:16]
+
+
+def _answers(dtype: np.dtype[Any]) -> str:
+    """Return the digest of what the judge expects."""
+    seen = hashlib.sha256()
+    for case in tv.cases(dtype.name, "quick"):
+        answers = expected(case).values
+        for output in OUTPUTS:
+            seen.update(_bytes(answers[output]))
+    return seen.hexdigest()[:16]
+
+
+def _bytes(result: Any) -> bytes:
+    return b"none" if result is None else np.ascontiguousarray(result).tobytes()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the lines, write them down, or compare them with what is written down."""
+    described = argparse.ArgumentParser(
+        prog="python -m benchmarks.fingerprint",
+        description="Print a digest of the bits of every family, type, rounding, pass and "
+        "backend, and of the judge's cases and answers.",
+    )
+    described.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
+    described.add_argument("--check", action="store_true", help=f"compare with {RECORD.name}")
+    arguments = described.parse_args(argv)
+    where = machine(packages=("numpy", "numba", "ml_dtypes"))
+    lines = []
+    for line in fingerprint():
+        lines.append(line)
+        print(line, flush=True)
+    if arguments.record:
+        text = "\n".join([*(f"# {each}" for each in heading(where).splitlines()), *lines])
+        RECORD.write_text(text + "\n", encoding="utf-8")
+    if arguments.check:
+        recorded = [
+            line
+            for line in RECORD.read_text(encoding="utf-8").splitlines()
+            if not line.startswith("#")
+        ]
+        changed = sorted(set(recorded) ^ set(lines), key=lambda line: line[18:])
+        for line in changed:
+            print(f"{'recorded' if line in recorded else 'now':9s}{line}", file=sys.stderr)
+        print(f"{len(lines)} lines, {len(changed)} differences", file=sys.stderr)
+        return 1 if changed else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
