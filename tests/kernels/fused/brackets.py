@@ -16,14 +16,12 @@ import numpy as np
 import truenorm as tn
 from exact_row import exact_dgamma, exact_dx, exact_y
 from promise.families import EPSILONS, X_FAMILIES, Array, dy_of, x_of
-from truenorm.kernels.fused import (
-    narrow_backward,
-    narrow_forward,
-    pair_backward,
-    pair_columns,
-    pair_forward,
-    pair_rounding,
-)
+from truenorm.kernels.fused.compiled.narrow import backward as narrow_backward
+from truenorm.kernels.fused.compiled.narrow import forward as narrow_forward
+from truenorm.kernels.fused.compiled.pairs import backward as pair_backward
+from truenorm.kernels.fused.compiled.pairs import columns as pair_columns
+from truenorm.kernels.fused.compiled.pairs import forward as pair_forward
+from truenorm.kernels.fused.compiled.pairs import rounding as pair_rounding
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 PAIR_MODULES = (pair_rounding, pair_backward, pair_columns, pair_forward)
@@ -58,8 +56,11 @@ def record() -> Seen:
 
         return noted
 
-    for module in (narrow_forward, narrow_backward, pair_columns):
-        name = module.__name__.rsplit(".", maxsplit=1)[-1]
+    for name, module in {
+        "narrow_forward": narrow_forward,
+        "narrow_backward": narrow_backward,
+        "pair_columns": pair_columns,
+    }.items():
         module.encode = noting(name, module.encode)  # type: ignore[attr-defined]
     for name in ("ends", "scaled_ends"):
         function = noting("pairs", getattr(pair_rounding, name))

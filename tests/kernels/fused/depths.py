@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.kernels.fused import row_sums, statistics
-from truenorm.kernels.fused.sums import depth_of_sum, space_of_sums
+from truenorm.kernels.fused.compiled.rows import row_sums, statistics
+from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum, space_of_sums
 
 SIZES = (1, 2, 3, 5, 8, 15, 16, 17, 31, 64, 67, 127, 128, 129, 255, 256, 257, 385, 513, 1000, 4099)
 

@@ -10,7 +10,8 @@ pytest.importorskip("numba")
 import truenorm as tn
 from kernels.fused.programs import run_python
 from promise.families import DTYPES
-from truenorm.kernels.fused import narrow_backward, narrow_forward
+from truenorm.kernels.fused.compiled.narrow import backward as narrow_backward
+from truenorm.kernels.fused.compiled.narrow import forward as narrow_forward
 
 
 def test_exact_results_lie_within_the_bounds() -> None:

@@ -206,6 +206,28 @@ class TestName:
         names.append(compiling._digest())
         assert len(set(names)) == 6
 
+    @pytest.mark.parametrize(
+        ("edited", "same"),
+        [
+            ("blocks.py", True),
+            ("correct_backward.py", True),
+            ("compiling.py", True),
+            ("compiled/ground.py", False),
+            ("compiled/narrow/forward.py", False),
+        ],
+    )
+    def test_a_driver_may_change(
+        self, edited: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is compiled is kept: only kernels, and what they are given, drop it."""
+        package = tmp_path / "fused"
+        shutil.copytree(Path(compiling.__file__).parent, package)
+        monkeypatch.setattr(compiling, "SOURCES", package / compiling.SOURCES.name)
+        before = compiling._digest()
+        with (package / edited).open("a", encoding="utf-8") as file:
+            file.write("# a comment")
+        assert (compiling._digest() == before) is same
+
     @pytest.mark.usefixtures("sources")
     @pytest.mark.parametrize("what", VERSIONS)
     def test_versions(self, what: str, monkeypatch: pytest.MonkeyPatch) -> None:

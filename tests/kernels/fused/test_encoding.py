@@ -11,11 +11,11 @@ numba = pytest.importorskip("numba")
 from promise.families import DTYPES, Array  # noqa: E402
 from promise.formats import FORMATS, bits  # noqa: E402
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64  # noqa: E402
-from truenorm.kernels.fused.encoding import (  # noqa: E402
+from truenorm.kernels.fused.blocks import held  # noqa: E402
+from truenorm.kernels.fused.compiled.elements.encoding import (  # noqa: E402
     as_bits,
     decode,
     encode,
-    held,
     layout,
     magnitude,
 )

@@ -12,14 +12,14 @@ pytest.importorskip("numba")
 from promise.families import Array
 from promise.formats import FORMATS
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, round_ratio
-from truenorm.kernels.fused.encoding import held
-from truenorm.kernels.fused.exact_columns import (
+from truenorm.kernels.fused.blocks import held
+from truenorm.kernels.fused.compiled.columns.exact_columns import (
     BITS,
     LOWEST,
     add_digits,
     as_pairs,
-    places_of,
 )
+from truenorm.kernels.fused.totals import places_of
 from truenorm.kernels.storage import stored_view
 
 TARGETS = {target.name: target for target in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)}

@@ -12,8 +12,9 @@ numba = pytest.importorskip("numba")
 
 from promise.families import Array  # noqa: E402
 from truenorm.exact import FLOAT16, FLOAT32, FLOAT64, FloatFormat, round_ratio  # noqa: E402
-from truenorm.kernels.fused import pair_rounding, pairs  # noqa: E402
-from truenorm.kernels.fused.encoding import held  # noqa: E402
+from truenorm.kernels.fused.blocks import held  # noqa: E402
+from truenorm.kernels.fused.compiled.pairs import arithmetic as pairs  # noqa: E402
+from truenorm.kernels.fused.compiled.pairs import rounding as pair_rounding  # noqa: E402
 
 W = Fraction(1, 2**106)
 Pair = tuple[Array, Array]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.fused.encoding import held
-from truenorm.kernels.fused.narrow_forward import GROUP
+from truenorm.exact import FLOAT16, FloatFormat
+from truenorm.kernels.fused.compiled.ground import GROUP
 from truenorm.kernels.rows import Rows
 from truenorm.threads import for_each_block, thread_count
 
@@ -19,6 +19,7 @@ __all__ = [
     "Source",
     "Target",
     "blocks_within",
+    "held",
     "in_blocks",
     "in_ranges",
     "row_ranges",
@@ -30,6 +31,11 @@ BLOCK = 2**18
 
 LONG = 2**15
 """Elements of a row from which on it is not kept together with others."""
+
+
+def held(stored: NDArray[Any], target: FloatFormat) -> NDArray[Any]:
+    """Return the same memory as kernels of this backend take it."""
+    return stored.view(np.int16) if target is FLOAT16 else stored
 
 
 class Source:

@@ -3,13 +3,13 @@
 Numba's own cache would not do. It looks at the file of a function alone, and after a change in a
 helper runs the old code; two processes that compile at once can mix up its files; a damaged file
 is an error. Here each compiled function has a file of its own, in a folder that is named after
-all sources beside this one and all versions that matter.
+all sources in the folder `compiled` and all versions that matter.
 
 What is kept is pickled, and unpickling runs code: nothing is read that another user can have
 written. Where nothing can be kept, kernels are compiled in memory.
 
-So a kernel may use what is in this folder, NumPy and the standard library. A change elsewhere, of
-a constant for instance, would not be noticed.
+So a kernel may use what is in that folder, NumPy and the standard library. A change elsewhere, of
+a constant for instance, would not be noticed. And drivers may change without compiling anew.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ __all__ = ["compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-SOURCES = Path(__file__).parent
+SOURCES = Path(__file__).parent / "compiled"
 FOLDERS_KEPT = 8
 # Any other variable of Numba may change what is compiled, as NUMBA_BOUNDSCHECK does.
 NO_MATTER = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"}

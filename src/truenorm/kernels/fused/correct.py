@@ -10,11 +10,18 @@ from numpy.typing import NDArray
 from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels import integers
 from truenorm.kernels.backend import Parameter
-from truenorm.kernels.fused import narrow_forward, pair_forward
-from truenorm.kernels.fused.blocks import Source, Target, blocks_within, in_blocks, threads_for
-from truenorm.kernels.fused.encoding import held
-from truenorm.kernels.fused.filling import aligned
-from truenorm.kernels.fused.pair_rows import scratch_of_pairs
+from truenorm.kernels.fused.blocks import (
+    Source,
+    Target,
+    blocks_within,
+    held,
+    in_blocks,
+    threads_for,
+)
+from truenorm.kernels.fused.compiled.ground import REFUSED
+from truenorm.kernels.fused.compiled.narrow import forward as narrow_forward
+from truenorm.kernels.fused.compiled.pairs import forward as pair_forward
+from truenorm.kernels.fused.scratch import aligned, scratch_of_forward, scratch_of_pairs
 from truenorm.kernels.rounding import Tested, canonical_nan
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.special import special_y
@@ -131,10 +138,10 @@ def _narrow_block(
         y,
         kept,
         status,
-        aligned(narrow_forward.scratch_of_forward(x.shape[1])),
+        aligned(scratch_of_forward(x.shape[1])),
     ):
         return
-    rows = np.flatnonzero(status == narrow_forward.REFUSED)
+    rows = np.flatnonzero(status == REFUSED)
     step = max(1, MASKED // x.shape[1])
     for some in (rows[k : k + step] for k in range(0, len(rows), step)):
         refused = np.empty((len(some), x.shape[1]), np.bool_)

@@ -7,22 +7,22 @@ from numpy.typing import NDArray
 
 from truenorm.kernels import integers
 from truenorm.kernels.backend import ColumnGradients, Parameter
-from truenorm.kernels.fused import narrow_backward, pair_backward, pair_columns
 from truenorm.kernels.fused.blocks import (
     Source,
     Target,
     blocks_within,
+    held,
     in_blocks,
     in_ranges,
     row_ranges,
     threads_for,
 )
+from truenorm.kernels.fused.compiled.ground import CHANGED, NOT_FINITE, REFUSED, UNDEFINED
+from truenorm.kernels.fused.compiled.narrow import backward as narrow_backward
+from truenorm.kernels.fused.compiled.pairs import backward as pair_backward
+from truenorm.kernels.fused.compiled.pairs import columns as pair_columns
 from truenorm.kernels.fused.correct import MASKED, nan_held, stored_as, takes_pairs
-from truenorm.kernels.fused.encoding import held
-from truenorm.kernels.fused.filling import aligned
-from truenorm.kernels.fused.narrow_backward import CHANGED, NOT_FINITE
-from truenorm.kernels.fused.narrow_forward import REFUSED, UNDEFINED
-from truenorm.kernels.fused.pair_rows import scratch_of_pairs
+from truenorm.kernels.fused.scratch import aligned, scratch_of_backward, scratch_of_pairs
 from truenorm.kernels.fused.sweep import Sweep, Totals
 from truenorm.kernels.fused.totals import round_dbeta, round_dgamma
 from truenorm.kernels.rounding import Tested, canonical_nan
@@ -136,7 +136,7 @@ def _sweep_block(given: Sweep, start: int, stop: int, dx: NDArray[Any], totals: 
             totals.sums,
             totals.extent,
             status,
-            aligned(narrow_backward.scratch_of_backward(given.size)),
+            aligned(scratch_of_backward(given.size)),
         )
     if not left:
         return
@@ -243,7 +243,7 @@ def _add_finite_parts(given: Sweep, totals: Totals) -> None:
             totals.sums,
             totals.extent,
             status,
-            aligned(narrow_backward.scratch_of_backward(given.size)),
+            aligned(scratch_of_backward(given.size)),
         )
     if (status == CHANGED).any():
         raise RuntimeError(X_CHANGED)

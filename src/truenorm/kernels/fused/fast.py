@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.backend import ColumnGradients, Parameter
-from truenorm.kernels.fused import fast_backward, fast_forward
 from truenorm.kernels.fused.blocks import (
     LONG,
     Source,
@@ -18,11 +17,12 @@ from truenorm.kernels.fused.blocks import (
     in_blocks,
     threads_for,
 )
+from truenorm.kernels.fused.compiled.ground import CHANGED, NOT_FINITE
+from truenorm.kernels.fused.compiled.single import backward as fast_backward
+from truenorm.kernels.fused.compiled.single import forward as fast_forward
 from truenorm.kernels.fused.correct import Columns, nan_held, write_special
 from truenorm.kernels.fused.correct_backward import X_CHANGED
-from truenorm.kernels.fused.filling import aligned
-from truenorm.kernels.fused.narrow_backward import CHANGED, NOT_FINITE
-from truenorm.kernels.fused.narrow_forward import scratch_of_forward
+from truenorm.kernels.fused.scratch import aligned, scratch_of_fast_backward, scratch_of_forward
 from truenorm.kernels.rounding import canonical_nan, round_to
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.special import SpecialSum, finite_part, infinite_terms
@@ -109,7 +109,7 @@ def backward(
         status = np.empty(stop - start, np.uint8)
         given = slopes.block(start, stop), source.block(start, stop), kept[start:stop]
         share = sums[start // step]
-        scratch = aligned(fast_backward.scratch_of_backward(x.size))
+        scratch = aligned(scratch_of_fast_backward(x.size))
         if fast_backward.backward(
             *given, usable, single, nan_held(x.target), eps, found, share, status, scratch
         ):
@@ -139,7 +139,7 @@ def backward(
             nowhere,
             sums[-1],
             status,
-            aligned(fast_backward.scratch_of_backward(x.size)),
+            aligned(scratch_of_fast_backward(x.size)),
         )
     if not np.isfinite(gamma.values).all():
         not_finite = list(range(x.count))

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from truenorm.kernels.backend import ColumnGradients, Parameter, Settings
 from truenorm.kernels.fused import correct, correct_backward, fast
 from truenorm.kernels.fused.blocks import Source, blocks_within
-from truenorm.kernels.fused.filling import aligned
-from truenorm.kernels.fused.narrow_forward import scratch_of_forward, statistics
+from truenorm.kernels.fused.compiled.narrow.forward import statistics
+from truenorm.kernels.fused.scratch import aligned, scratch_of_forward
 from truenorm.kernels.operation import LAYER_NORM
 from truenorm.kernels.rows import Rows
 

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.fused.blocks import Source
-from truenorm.kernels.fused.column_sums import SUMS, merge
-from truenorm.kernels.fused.filling import aligned
+from truenorm.kernels.fused.compiled.columns.column_sums import merge
+from truenorm.kernels.fused.compiled.ground import SUMS
+from truenorm.kernels.fused.scratch import aligned
 from truenorm.kernels.special import SpecialSum
 
 __all__ = ["Sweep", "Totals"]

@@ -5,22 +5,24 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import integers
-from truenorm.kernels.fused import pair_columns
-from truenorm.kernels.fused.blocks import blocks_within, in_ranges, row_ranges
-from truenorm.kernels.fused.column_sums import (
+from truenorm.kernels.fused.blocks import blocks_within, held, in_ranges, row_ranges
+from truenorm.kernels.fused.compiled.columns.column_sums import merge
+from truenorm.kernels.fused.compiled.columns.exact_columns import (
+    BITS,
+    LOWEST,
+    add_digits,
+    as_pairs,
+)
+from truenorm.kernels.fused.compiled.ground import (
     DBETA_HIGH,
     DBETA_LOW,
     DGAMMA_BOUND,
     DGAMMA_HIGH,
     DGAMMA_LOW,
     SUMS,
-    is_exact_sum,
-    merge,
 )
-from truenorm.kernels.fused.encoding import held
-from truenorm.kernels.fused.exact_columns import add_digits, as_pairs, places_of
-from truenorm.kernels.fused.filling import aligned
-from truenorm.kernels.fused.pair_rows import scratch_of_pairs
+from truenorm.kernels.fused.compiled.pairs import columns as pair_columns
+from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
 from truenorm.kernels.fused.sweep import Sweep, Totals
 from truenorm.kernels.rounding import canonical_nan
 from truenorm.kernels.rows import Rows
@@ -140,3 +142,28 @@ def _digits(given: Sweep, left: int, columns: int, first: int, places: int) -> N
     in_ranges(work, ranges, given.threads)
     total: NDArray[np.int64] = shares.sum(axis=0)
     return total
+
+
+def is_exact_sum(smallest: int, largest: int, target: FloatFormat, rows: int) -> bool:
+    """Return whether the pairs of dbeta hold the sum over so many rows exactly.
+
+    The high parts are exact by TwoSum. The low parts are sums of multiples of the last place of
+    the smallest number, each at most u times the sum of all: exact if their sum is below 2**53
+    of those places.
+    """
+    if largest == 0:
+        return True
+    mantissa = target.precision - 1
+    lowest = target.quantum - 1  # the exponent field is 1 where the last place is the quantum
+    top = max(largest >> mantissa, 1) + lowest + target.precision
+    place = max((smallest + 1) >> mantissa, 1) + lowest
+    return top + 2 * rows.bit_length() - 53 <= place + 53
+
+
+def places_of(*, narrow: bool) -> tuple[int, int]:
+    """Return the first place that numbers of a type can have, and the one after the last.
+
+    As float64 numbers, those of float32 and below have their last bit at 2**-201 or above.
+    """
+    lowest, highest = (-201, 128) if narrow else (LOWEST, 1024)
+    return (lowest - LOWEST) // BITS, (highest - LOWEST) // BITS + 2

@@ -15,7 +15,6 @@ from numba.extending import intrinsic, overload
 from truenorm.kernels.fused.compiling import compiled
 
 __all__ = [
-    "W",
     "add",
     "add_float",
     "divide",
@@ -28,8 +27,6 @@ __all__ = [
     "two_product",
     "two_sum",
 ]
-
-W = 2.0**-106
 
 
 def product_error(a: Any, b: Any, product: Any) -> Any:

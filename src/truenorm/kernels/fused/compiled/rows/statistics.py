@@ -9,19 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.kernels.fused.compiled.elements.encoding import decode
+from truenorm.kernels.fused.compiled.elements.filling import fill
+from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.ground import U
+from truenorm.kernels.fused.compiled.rows.sums import LANES, SEGMENT, fold, pairwise, segments_of
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import decode
-from truenorm.kernels.fused.filling import fill
-from truenorm.kernels.fused.sums import LANES, SEGMENT, fold, pairwise, segments_of
-from truenorm.kernels.fused.vectors import prefer_wide_vectors
 
-__all__ = ["SLACK", "WIDTH", "U", "error_of_mean", "error_of_r", "error_of_w", "row_statistics"]
-
-U = 2.0**-53
-"""The unit roundoff of float64."""
-
-SLACK = 1.01
-"""On every bound: for products of errors, and for the rounding of the bound itself."""
+__all__ = ["WIDTH", "error_of_mean", "error_of_r", "error_of_w", "row_statistics"]
 
 WIDTH = 2 * LANES
 """Of the partial sums of a segment."""

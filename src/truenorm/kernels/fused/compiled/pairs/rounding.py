@@ -7,10 +7,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from truenorm.kernels.fused.compiled.elements.encoding import as_bits, encode
+from truenorm.kernels.fused.compiled.pairs.arithmetic import rounded_to_odd, two_sum
+from truenorm.kernels.fused.compiled.pairs.rows import ERROR, Z_HIGH, Z_LOW
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import as_bits, encode
-from truenorm.kernels.fused.pair_rows import ERROR, Z_HIGH, Z_LOW
-from truenorm.kernels.fused.pairs import rounded_to_odd, two_sum
 
 __all__ = ["ends", "scaled_ends", "write_rounded"]
 

@@ -8,54 +8,53 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.kernels.fused.column_sums import (
-    SHARES,
+from truenorm.kernels.fused.compiled.columns.column_sums import (
     add_to_dbeta,
     add_to_dgamma,
     is_exact_group,
 )
-from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import as_bits, decode, encode, layout, magnitude
-from truenorm.kernels.fused.filling import fill
-from truenorm.kernels.fused.narrow_forward import COLUMNS, DONE, GROUP, REFUSED, UNDEFINED
-from truenorm.kernels.fused.row_sums import WIDTH, row_sums
-from truenorm.kernels.fused.statistics import (
-    SLACK,
-    U,
-    error_of_mean,
-    error_of_r,
-    error_of_w,
+from truenorm.kernels.fused.compiled.elements.encoding import (
+    as_bits,
+    decode,
+    encode,
+    layout,
+    magnitude,
 )
-from truenorm.kernels.fused.sums import depth_of_sum, space_of_sums
-from truenorm.kernels.fused.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.elements.filling import fill
+from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.ground import (
+    CHANGED,
+    COLUMNS,
+    DONE,
+    GROUP,
+    NOT_FINITE,
+    REFUSED,
+    SHARES,
+    SLACK,
+    UNDEFINED,
+    U,
+)
+from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
+from truenorm.kernels.fused.compiled.rows.statistics import error_of_mean, error_of_r, error_of_w
+from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
+from truenorm.kernels.fused.compiling import compiled
 
 __all__ = [
-    "CHANGED",
     "COMMON",
-    "NOT_FINITE",
     "NUMBERS",
     "OF_C",
     "OF_G",
     "backward",
     "is_constant",
     "row_numbers",
-    "scratch_of_backward",
     "write_dx",
     "write_two",
 ]
-
-NOT_FINITE, CHANGED = 3, 4
-"""What else may become of a row: its dy is not finite; its x is not what forward saw."""
 
 NEAR, LOW, R, A, Q, COMMON, OF_G, OF_C, OF_DY, OF_TERM = range(10)
 """The numbers of a row that its elements need: see `row_numbers`."""
 
 NUMBERS = 10
-
-
-def scratch_of_backward(size: int) -> int:
-    """Return how much scratch `backward` needs for rows of a size."""
-    return SHARES * COLUMNS + GROUP * NUMBERS + int(space_of_sums(size, WIDTH))
 
 
 @compiled

@@ -5,12 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import as_bits, decode
-from truenorm.kernels.fused.filling import copy, fill
-from truenorm.kernels.fused.narrow_forward import refused_y
-from truenorm.kernels.fused.pair_rounding import scaled_ends, write_rounded
-from truenorm.kernels.fused.pair_rows import (
+from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode
+from truenorm.kernels.fused.compiled.elements.filling import copy, fill
+from truenorm.kernels.fused.compiled.ground import SLACK, TINY, W
+from truenorm.kernels.fused.compiled.narrow.forward import refused_y
+from truenorm.kernels.fused.compiled.pairs.arithmetic import (
+    add,
+    add_float,
+    multiply,
+    multiply_float,
+    two_sum,
+)
+from truenorm.kernels.fused.compiled.pairs.rounding import scaled_ends, write_rounded
+from truenorm.kernels.fused.compiled.pairs.rows import (
     C_HIGH,
     C_LOW,
     CHUNK,
@@ -22,14 +29,10 @@ from truenorm.kernels.fused.pair_rows import (
     centre,
     describe,
 )
-from truenorm.kernels.fused.pairs import W, add, add_float, multiply, multiply_float, two_sum
-from truenorm.kernels.fused.statistics import SLACK
-from truenorm.kernels.fused.structure import accept_beta_at_mean
+from truenorm.kernels.fused.compiled.rows.structure import accept_beta_at_mean
+from truenorm.kernels.fused.compiling import compiled
 
-__all__ = ["TINY", "forward", "settle_y"]
-
-TINY = 2.0**-1000
-"""What may be lost below the range of float64, with much room."""
+__all__ = ["forward", "settle_y"]
 
 
 @compiled

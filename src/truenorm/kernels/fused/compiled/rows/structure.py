@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.kernels.fused.compiled.elements.encoding import decode
+from truenorm.kernels.fused.compiled.pairs.arithmetic import two_product
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import decode
-from truenorm.kernels.fused.pairs import two_product
 
 __all__ = ["accept_beta_at_mean"]
 

@@ -8,24 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.kernels.fused.compiled.elements.encoding import decode
+from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import decode
-from truenorm.kernels.fused.pairs import two_sum
 
-__all__ = ["add_digits", "as_pairs", "places_of"]
+__all__ = ["add_digits", "as_pairs"]
 
 BITS = 32
 LOWEST = -1074
 """The exponent of the lowest bit of the lowest place."""
-
-
-def places_of(*, narrow: bool) -> tuple[int, int]:
-    """Return the first place that numbers of a type can have, and the one after the last.
-
-    As float64 numbers, those of float32 and below have their last bit at 2**-201 or above.
-    """
-    lowest, highest = (-201, 128) if narrow else (LOWEST, 1024)
-    return (lowest - LOWEST) // BITS, (highest - LOWEST) // BITS + 2
 
 
 @compiled

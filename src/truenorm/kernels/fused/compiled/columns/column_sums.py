@@ -5,34 +5,21 @@ dgamma is a pair with a bound; dbeta is a pair that is exact as long as `is_exac
 
 from typing import Any
 
-from truenorm.exact import FloatFormat
+from truenorm.kernels.fused.compiled.elements.encoding import decode
+from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.ground import (
+    COLUMNS,
+    DBETA_HIGH,
+    DBETA_LOW,
+    DGAMMA_BOUND,
+    DGAMMA_HIGH,
+    DGAMMA_LOW,
+    U,
+)
+from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import decode
-from truenorm.kernels.fused.narrow_forward import COLUMNS
-from truenorm.kernels.fused.pairs import two_sum
-from truenorm.kernels.fused.statistics import U
-from truenorm.kernels.fused.vectors import prefer_wide_vectors
 
-__all__ = [
-    "DBETA_HIGH",
-    "DBETA_LOW",
-    "DGAMMA_BOUND",
-    "DGAMMA_HIGH",
-    "DGAMMA_LOW",
-    "SHARES",
-    "SUMS",
-    "add_to_dbeta",
-    "add_to_dgamma",
-    "is_exact_group",
-    "is_exact_sum",
-    "merge",
-]
-
-DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW = range(5)
-SUMS = 5
-
-SHARES = 3
-"""What a group adds to a column: to dgamma, to its bound, to dbeta; COLUMNS of each in a row."""
+__all__ = ["add_to_dbeta", "add_to_dgamma", "is_exact_group", "merge"]
 
 
 @compiled
@@ -79,22 +66,6 @@ def is_exact_group(smallest: Any, largest: Any, mantissa: Any, bias: Any) -> Any
         return True
     top = _last_place(largest, mantissa, bias) + mantissa + 1
     return top + 3 <= _last_place(smallest + 1, mantissa, bias) + 53
-
-
-def is_exact_sum(smallest: int, largest: int, target: FloatFormat, rows: int) -> bool:
-    """Return whether the pairs of dbeta hold the sum over so many rows exactly.
-
-    The high parts are exact by TwoSum. The low parts are sums of multiples of the last place of
-    the smallest number, each at most u times the sum of all: exact if their sum is below 2**53
-    of those places.
-    """
-    if largest == 0:
-        return True
-    mantissa = target.precision - 1
-    lowest = target.quantum - 1  # the exponent field is 1 where the last place is the quantum
-    top = max(largest >> mantissa, 1) + lowest + target.precision
-    place = max((smallest + 1) >> mantissa, 1) + lowest
-    return top + 2 * rows.bit_length() - 53 <= place + 53
 
 
 @compiled

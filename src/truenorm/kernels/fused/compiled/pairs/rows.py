@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import decode
-from truenorm.kernels.fused.filling import fill
-from truenorm.kernels.fused.pairs import (
-    W,
+from truenorm.kernels.fused.compiled.elements.encoding import decode
+from truenorm.kernels.fused.compiled.elements.filling import fill
+from truenorm.kernels.fused.compiled.ground import SLACK, W
+from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
     add_float,
     divide_float,
@@ -23,7 +22,7 @@ from truenorm.kernels.fused.pairs import (
     power_of_two,
     two_sum,
 )
-from truenorm.kernels.fused.statistics import SLACK
+from truenorm.kernels.fused.compiling import compiled
 
 __all__ = [
     "CHUNK",
@@ -43,7 +42,6 @@ __all__ = [
     "describe",
     "fold_pairs",
     "pair_depth",
-    "scratch_of_pairs",
 ]
 
 PAIR_LANES = 128
@@ -60,11 +58,6 @@ C_HIGH, C_LOW, G_HIGH, G_LOW, Z_HIGH, Z_LOW, ERROR, WORK = (k * CHUNK for k in r
 
 SCRATCH = WORK + 4 * PAIR_LANES
 """Numbers of scratch beside those of the length of a row: the work space, and lanes."""
-
-
-def scratch_of_pairs(size: int) -> int:
-    """Return how much scratch the kernels of this level need for rows of a size."""
-    return SCRATCH + 2 * size
 
 
 class PairRow(NamedTuple):

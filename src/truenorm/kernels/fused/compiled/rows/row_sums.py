@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from truenorm.kernels.fused.compiled.elements.encoding import decode_as
+from truenorm.kernels.fused.compiled.elements.filling import fill
+from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.rows.sums import LANES, SEGMENT, fold, pairwise, segments_of
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import decode_as
-from truenorm.kernels.fused.filling import fill
-from truenorm.kernels.fused.sums import LANES, SEGMENT, fold, pairwise, segments_of
-from truenorm.kernels.fused.vectors import prefer_wide_vectors
 
 __all__ = ["WIDTH", "row_sums"]
 

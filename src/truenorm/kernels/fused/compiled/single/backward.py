@@ -8,15 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.kernels.fused.column_sums import SHARES
-from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import decode, decode_single, encode, encode_single
-from truenorm.kernels.fused.fast_forward import is_easy
-from truenorm.kernels.fused.filling import fill
-from truenorm.kernels.fused.narrow_backward import (
+from truenorm.kernels.fused.compiled.elements.encoding import (
+    decode,
+    decode_single,
+    encode,
+    encode_single,
+)
+from truenorm.kernels.fused.compiled.elements.filling import fill
+from truenorm.kernels.fused.compiled.elements.vectors import arrays_are_apart, prefer_wide_vectors
+from truenorm.kernels.fused.compiled.ground import (
     CHANGED,
-    COMMON,
+    COLUMNS,
+    DONE,
     NOT_FINITE,
+    SHARES,
+    UNDEFINED,
+)
+from truenorm.kernels.fused.compiled.narrow.backward import (
+    COMMON,
     NUMBERS,
     OF_C,
     OF_G,
@@ -25,12 +34,11 @@ from truenorm.kernels.fused.narrow_backward import (
     write_dx,
     write_two,
 )
-from truenorm.kernels.fused.narrow_forward import COLUMNS, DONE, UNDEFINED
-from truenorm.kernels.fused.row_sums import WIDTH, row_sums
-from truenorm.kernels.fused.sums import space_of_sums
-from truenorm.kernels.fused.vectors import arrays_are_apart, prefer_wide_vectors
+from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
+from truenorm.kernels.fused.compiled.single.forward import is_easy
+from truenorm.kernels.fused.compiling import compiled
 
-__all__ = ["backward", "scratch_of_backward"]
+__all__ = ["backward"]
 
 FOUR = 4
 
@@ -38,11 +46,6 @@ HIGH, LOW, R, A, Q, SINGLE = range(6)
 """The float32 numbers of a row that its elements need; SINGLE says that there are such."""
 
 SINGLES = 8
-
-
-def scratch_of_backward(size: int) -> int:
-    """Return how much scratch `backward` needs for rows of a size."""
-    return FOUR * SINGLES + SHARES * COLUMNS + NUMBERS + int(space_of_sums(size, WIDTH))
 
 
 @compiled

@@ -14,7 +14,15 @@ import numpy as np
 
 from truenorm.kernels.fused.compiling import compiled
 
-__all__ = ["LANES", "SEGMENT", "depth_of_sum", "fold", "pairwise", "segments_of", "space_of_sums"]
+__all__ = [
+    "LANES",
+    "SEGMENT",
+    "depth_of_sum",
+    "fold",
+    "pairwise",
+    "segments_of",
+    "space_of_sums",
+]
 
 LANES = 16
 RUN = 8

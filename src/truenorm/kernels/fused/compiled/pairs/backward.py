@@ -5,12 +5,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import as_bits, decode, encode
-from truenorm.kernels.fused.filling import fill
-from truenorm.kernels.fused.pair_forward import TINY
-from truenorm.kernels.fused.pair_rounding import scaled_ends, write_rounded
-from truenorm.kernels.fused.pair_rows import (
+from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
+from truenorm.kernels.fused.compiled.elements.filling import fill
+from truenorm.kernels.fused.compiled.ground import SLACK, TINY, W
+from truenorm.kernels.fused.compiled.pairs.arithmetic import (
+    add,
+    divide,
+    divide_float,
+    multiply,
+    power_of_two,
+    two_product,
+    two_sum,
+)
+from truenorm.kernels.fused.compiled.pairs.rounding import scaled_ends, write_rounded
+from truenorm.kernels.fused.compiled.pairs.rows import (
     C_HIGH,
     C_LOW,
     CHUNK,
@@ -28,17 +36,7 @@ from truenorm.kernels.fused.pair_rows import (
     fold_pairs,
     pair_depth,
 )
-from truenorm.kernels.fused.pairs import (
-    W,
-    add,
-    divide,
-    divide_float,
-    multiply,
-    power_of_two,
-    two_product,
-    two_sum,
-)
-from truenorm.kernels.fused.statistics import SLACK
+from truenorm.kernels.fused.compiling import compiled
 
 __all__ = ["largest_exponent", "row_gradient", "settle_dx"]
 

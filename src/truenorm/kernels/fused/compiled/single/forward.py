@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.kernels.fused.compiled.elements.encoding import decode_single, encode_single
+from truenorm.kernels.fused.compiled.elements.filling import copy, fill
+from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.narrow.forward import write_y
+from truenorm.kernels.fused.compiled.rows.statistics import row_statistics
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import decode_single, encode_single
-from truenorm.kernels.fused.filling import copy, fill
-from truenorm.kernels.fused.narrow_forward import write_y
-from truenorm.kernels.fused.statistics import row_statistics
-from truenorm.kernels.fused.vectors import prefer_wide_vectors
 
 __all__ = ["forward", "is_easy"]
 

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from numba import types
 from numba.extending import overload
-from numpy.typing import NDArray
 
-from truenorm.exact import FLOAT16, FloatFormat
 from truenorm.kernels.fused.compiling import compiled
 
 __all__ = [
@@ -22,18 +20,12 @@ __all__ = [
     "decode_single",
     "encode",
     "encode_single",
-    "held",
     "layout",
     "magnitude",
 ]
 
 HALF_MANTISSA, HALF_BIAS = 10, 15
 BRAIN_MANTISSA, BRAIN_BIAS = 7, 127
-
-
-def held(stored: NDArray[Any], target: FloatFormat) -> NDArray[Any]:
-    """Return the same memory as kernels of this backend take it."""
-    return stored.view(np.int16) if target is FLOAT16 else stored
 
 
 @compiled

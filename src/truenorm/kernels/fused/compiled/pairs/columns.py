@@ -5,16 +5,31 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.kernels.fused.column_sums import DGAMMA_BOUND, DGAMMA_HIGH, DGAMMA_LOW
-from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import as_bits, decode, encode
-from truenorm.kernels.fused.filling import fill
-from truenorm.kernels.fused.narrow_backward import CHANGED, NOT_FINITE
-from truenorm.kernels.fused.narrow_forward import DONE, REFUSED, UNDEFINED
-from truenorm.kernels.fused.pair_backward import row_gradient
-from truenorm.kernels.fused.pair_forward import TINY
-from truenorm.kernels.fused.pair_rounding import ends, scaled_ends
-from truenorm.kernels.fused.pair_rows import (
+from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
+from truenorm.kernels.fused.compiled.elements.filling import fill
+from truenorm.kernels.fused.compiled.ground import (
+    CHANGED,
+    DGAMMA_BOUND,
+    DGAMMA_HIGH,
+    DGAMMA_LOW,
+    DONE,
+    NOT_FINITE,
+    REFUSED,
+    SLACK,
+    TINY,
+    UNDEFINED,
+    U,
+    W,
+)
+from truenorm.kernels.fused.compiled.pairs.arithmetic import (
+    multiply,
+    multiply_float,
+    power_of_two,
+    two_sum,
+)
+from truenorm.kernels.fused.compiled.pairs.backward import row_gradient
+from truenorm.kernels.fused.compiled.pairs.rounding import ends, scaled_ends
+from truenorm.kernels.fused.compiled.pairs.rows import (
     C_HIGH,
     C_LOW,
     CHUNK,
@@ -26,14 +41,7 @@ from truenorm.kernels.fused.pair_rows import (
     centre,
     describe,
 )
-from truenorm.kernels.fused.pairs import (
-    W,
-    multiply,
-    multiply_float,
-    power_of_two,
-    two_sum,
-)
-from truenorm.kernels.fused.statistics import SLACK, U
+from truenorm.kernels.fused.compiling import compiled
 
 __all__ = ["backward", "largest_exponent_of_rows", "round_columns", "sum_columns"]
 

@@ -8,43 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.fused.encoding import as_bits, decode, encode
-from truenorm.kernels.fused.statistics import (
+from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
+from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.ground import (
+    COLUMNS,
+    DONE,
+    GROUP,
+    REFUSED,
     SLACK,
-    WIDTH,
+    UNDEFINED,
     U,
+)
+from truenorm.kernels.fused.compiled.rows.statistics import (
     error_of_r,
     error_of_w,
     row_statistics,
 )
-from truenorm.kernels.fused.sums import depth_of_sum, space_of_sums
-from truenorm.kernels.fused.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
+from truenorm.kernels.fused.compiling import compiled
 
-__all__ = [
-    "COLUMNS",
-    "DONE",
-    "GROUP",
-    "REFUSED",
-    "UNDEFINED",
-    "forward",
-    "prepare",
-    "refused_y",
-    "scratch_of_forward",
-    "statistics",
-    "write_y",
-]
-
-GROUP = 8
-COLUMNS = 512
-
-DONE, REFUSED, UNDEFINED = 0, 1, 2
-"""What became of a row: it is right; some element was refused; it has no result."""
-
-
-def scratch_of_forward(size: int) -> int:
-    """Return how much scratch `forward` and `statistics` need for rows of a size."""
-    return 2 * GROUP + int(space_of_sums(size, WIDTH))
+__all__ = ["forward", "prepare", "refused_y", "statistics", "write_y"]
 
 
 @compiled

@@ -1,0 +1,1 @@
+"""Compiled functions and the constants they share: what is here decides what is compiled."""

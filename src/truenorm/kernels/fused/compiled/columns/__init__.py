@@ -1,0 +1,1 @@
+"""Sums over rows, one for each column."""

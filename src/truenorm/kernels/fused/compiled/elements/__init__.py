@@ -1,0 +1,1 @@
+"""Single numbers: how they are stored, and loops over them."""

@@ -1,0 +1,1 @@
+"""Level 2: rows in double-double."""

@@ -1,0 +1,1 @@
+"""Sums along a row, in float64."""

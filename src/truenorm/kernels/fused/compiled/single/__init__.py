@@ -1,0 +1,1 @@
+"""Fast mode: rows in float32 where they allow it."""
