@@ -228,5 +228,5 @@ class TestProjections:
         assert result, str(result)
         assert result.inputs[0] is not None
         assert (result.inputs[0].checked, result.inputs[0].size) == (0, 600)
-        assert calls < 600
+        assert calls < 1200  # element by element, it would be some hundred for each of 600
         assert tn.gradcheck(forward, wrong, inputs, method=method).verdict is Verdict.FAIL

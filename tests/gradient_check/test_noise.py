@@ -7,7 +7,7 @@ import pytest
 
 from gradient_check.pairs import data
 from truenorm.gradient_check.noise import LINES, noise_of
-from truenorm.gradient_check.steps import Neighbours, least_step, spread_of
+from truenorm.gradient_check.steps import CLOSE, Neighbours, least_step, spread_of
 
 
 class TestNoise:
@@ -76,7 +76,7 @@ class TestNeighbours:
 
     @pytest.mark.parametrize("line", range(LINES))
     def test_lie_on_a_straight_line_close_by(self, line: int) -> None:
-        neighbours = Neighbours(self.INPUTS)
+        neighbours = Neighbours(self.INPUTS, CLOSE)
         lines = [neighbours.at(line, k, self.INPUTS) for k in range(4)]
         for start, *points in zip(self.INPUTS, *lines, strict=True):
             unit = points[1] - start
@@ -87,11 +87,11 @@ class TestNeighbours:
                 np.testing.assert_array_equal(point, start + k * unit)
 
     def test_lines_differ(self) -> None:
-        neighbours = Neighbours(self.INPUTS)
+        neighbours = Neighbours(self.INPUTS, CLOSE)
         first, second = (neighbours.at(line, 1, self.INPUTS)[0] for line in (0, 1))
         assert (first != second).any()
 
     def test_complex_points_keep_their_imaginary_part(self) -> None:
-        moved = Neighbours(self.INPUTS).at(1, 2, [x + 1e-30j for x in self.INPUTS])
+        moved = Neighbours(self.INPUTS, CLOSE).at(1, 2, [x + 1e-30j for x in self.INPUTS])
         for point in moved:
             assert (point.imag == 1e-30).all()

@@ -224,7 +224,7 @@ class TestInATest:
 
     def test_repr_is_one_line_that_says_what_is_wrong(self) -> None:
         x = np.array([0.5, 1.5])
-        result = tn.gradcheck(np.square, lambda dy, x: 3 * dy * x, x, method="central")
+        result = tn.gradcheck(lambda x: x * x, lambda dy, x: 3 * dy * x, x, method="central")
         shown = repr(result)
         assert "\n" not in shown
         assert len(shown) <= 240  # pytest cuts the middle out of what is longer

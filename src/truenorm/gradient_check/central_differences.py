@@ -10,10 +10,16 @@ from numpy.typing import NDArray
 
 from truenorm.gradient_check.directions import Direction
 from truenorm.gradient_check.method import SURE, Estimate, added
-from truenorm.gradient_check.noise import noise_of
+from truenorm.gradient_check.noise import noise_among
 from truenorm.gradient_check.problem import Array, Problem
 from truenorm.gradient_check.resolution import last_places, norm_of
-from truenorm.gradient_check.steps import Neighbours, least_step, spread_of, weight_bits
+from truenorm.gradient_check.steps import (
+    Neighbours,
+    least_step,
+    spread_of,
+    surroundings_of,
+    weight_bits,
+)
 
 __all__ = ["Central"]
 
@@ -23,6 +29,10 @@ LEVELS = 9
 RESTARTS = 4
 MARGIN = 8.0
 """Steps are so many times what an element can move by at least: then steps in between exist."""
+SMOOTH = 2.0**-30
+"""Noise that is less beside the derivative needs no closer look."""
+STEPPED = 0.01
+"""How smooth a function must look, beside its slope, if it is to be one of small steps."""
 SMALLEST = 2.0 ** (-LEVELS * RESTARTS - 1) / MARGIN
 """The smallest step beside the spread."""
 KINK = (
@@ -69,7 +79,7 @@ class Central:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._inputs = _widened(problem)
-        self._neighbours = Neighbours(self._inputs)
+        self._surroundings = surroundings_of(self._inputs)
         self._here = [y.astype(np.float64) for y in problem.outputs(self._inputs)]
         self._resolution = norm_of(last_places(problem, self._inputs))
 
@@ -83,20 +93,21 @@ class Central:
         coarse, fine = self._noises(direction, columns)
         noises = [coarse, *[fine] * (len(columns) - 1)]
         found = [_extrapolated(*pair) for pair in zip(columns, noises, strict=True)]
-        value, floor, scale, jump, _ = _best(found[::-1])
+        (value, floor, scale, jump, _), contradiction = _best(found[::-1])
         why = ""
         if 2 * jump > floor:
             why = KINK.format(jump=jump)
         elif not scale:
             why = FLAT.format(floor=floor)
-        return Estimate(value, floor, scale, (SURE - 1) * floor, why)
+        leeway = max((SURE - 1) * floor, contradiction)
+        return Estimate(value, floor, scale, leeway, why)
 
     def _range(self, direction: Direction) -> tuple[float, float]:
         """Return the smallest step that can be taken, and the first one."""
         moving = self._inputs[direction.which][direction.step != 0]
         least = MARGIN * least_step(moving) / direction.grain
         spread = spread_of(self._inputs[direction.which])
-        return least, max(2.0 ** round(math.log2(spread / 4)), least)
+        return least, max(2.0 ** round(math.log2(spread) - 2), least)
 
     def _columns(self, direction: Direction) -> Iterator[list[Sample]]:
         """Yield differences with steps that are halved, then begin anew with much smaller ones."""
@@ -126,9 +137,9 @@ class Central:
         )
 
     def _outputs(
-        self, direction: Direction, step: float, neighbour: tuple[int, int] = (0, 0)
+        self, direction: Direction, step: float, near: list[Array] | None = None
     ) -> Outputs:
-        arguments = self._neighbours.at(*neighbour, self._inputs)
+        arguments = list(self._inputs if near is None else near)
         value = arguments[direction.which]
         arguments[direction.which] = value + (step * direction.step).astype(value.dtype)
         return [y.astype(np.float64) for y in self._problem.outputs(arguments)]
@@ -145,19 +156,19 @@ class Central:
         noise alone.
         """
         least, first = self._range(direction)
+        scale = max(sample.scale for column in columns for sample in column)
 
         def noise(step: float) -> float:
             # With a power of two, roundings to fewer bits would be the same above and below.
             multiple = 1.37 * step / least
             step = least * round(multiple) if multiple < 2**53 else 1.37 * step
 
-            def slope(line: int, point: int) -> float:
-                above, below = (
-                    self._outputs(direction, side, (line, point)) for side in (step, -step)
-                )
+            def slope(points: Neighbours, line: int, point: int) -> float:
+                near = points.at(line, point, self._inputs)
+                above, below = (self._outputs(direction, side, near) for side in (step, -step))
                 return self._difference(above, below, step)[0]
 
-            return step * noise_of(slope)
+            return step * noise_among(self._surroundings, slope, negligible=SMOOTH * scale)
 
         fine = max(noise(least), noise(columns[1][0].step) if columns[1:] else 0.0)
         fine = max(fine, self._resolution)
@@ -213,19 +224,25 @@ def _in_agreement(row: tuple[Limit, Limit, Limit]) -> Limit:
     return last._replace(floor=max(last.floor, jump, *off), jump=jump)
 
 
-def _best(found: list[Limit]) -> Limit:
-    """Return the best of limits from ever larger steps.
+def _best(found: list[Limit]) -> tuple[Limit, float]:
+    """Return the best of limits from ever larger steps, and how far the next finer one is off.
 
     A function may be flat far away, and look as if its derivative were zero. What smaller steps
-    contradict, beyond their noise, is no better than that.
+    contradict, beyond their noise, is no better than that. But where nothing at all moves with
+    them, and with larger ones all is smooth, forward rounds to few digits.
     """
-    best = found[0]
+    smooth = [k for k, limit in enumerate(found) if limit.floor < STEPPED * abs(limit.value)]
+    if smooth:
+        found = [limit for k, limit in enumerate(found) if limit.scale or k > smooth[0]]
+    best, contradiction = found[0], 0.0
     for position, limit in enumerate(found):
         off = [abs(limit.value - finer.value) - finer.noise for finer in found[:position]]
         floor = max([limit.floor, *off])
         if floor < best.floor or math.isnan(best.value):
             best = limit._replace(floor=floor)
-    return best
+            finer = found[max(0, position - 1)]
+            contradiction = abs(limit.value - finer.value) if math.isfinite(finer.value) else 0.0
+    return best, contradiction
 
 
 def _widened(problem: Problem) -> list[Array]:

@@ -11,7 +11,7 @@ from truenorm.gradient_check.complex_step import ComplexStep
 from truenorm.gradient_check.jet_method import JetMethod
 from truenorm.gradient_check.method import Method, RefusedError
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, pose
-from truenorm.gradient_check.result import GradientCheck, InputCheck
+from truenorm.gradient_check.result import GradientCheck, InputCheck, Verdict
 
 __all__ = ["MethodName", "dot_test", "gradcheck"]
 
@@ -43,7 +43,8 @@ def gradcheck(
     inputs : sequence of ndarray, or ndarray
         Where to check: finite floating-point arrays. They are copied, never changed.
     method : {"auto", "jet", "complex", "central"}
-        How to find derivatives of forward. "auto" takes the first of these that works.
+        How to find derivatives of forward. "auto" takes the first of these that works and is
+        not inconclusive.
     tol : float, optional
         The relative error allowed: by default 1e-6 for "central" and 1e-12 for the others, and
         more for a gradient of a type with fewer digits than float64.
@@ -149,35 +150,52 @@ def _checked(
         raise ValueError(f"probes is {probes}: at least one is needed")
     if tol is not None and not tol > 0:
         raise ValueError(f"tol is {tol}: pass a positive number")
-    random = np.random.default_rng([*b"gradcheck", seed])
-    problem = pose(forward, backward, inputs, random)
-    chosen, why = _choose(problem, method)
+    problem = pose(forward, backward, inputs, np.random.default_rng([*b"gradcheck", seed]))
+    inconclusive: list[GradientCheck] = []
+    reasons: list[str] = []
+    for kind in METHODS:
+        if method not in ("auto", kind.name):
+            continue
+        try:
+            chosen = kind(problem)
+        except RefusedError as refused:
+            reasons.append(f"not {kind.name}, since {refused}")
+            continue
+        found = _compared(problem, chosen, tol, probes, seed, projections=projections)
+        result = GradientCheck(found, kind.name, "; ".join([kind.reason, *reasons]))
+        if result.verdict is not Verdict.INCONCLUSIVE:
+            return result
+        inconclusive.append(result)
+        reasons.append(f"not {kind.name}, which was inconclusive (floor {result.floor:.1e})")
+    if inconclusive:
+        return inconclusive[0]
+    raise ValueError(f"{'; '.join(reasons)}. Pass method='auto' for one that works")
+
+
+def _compared(
+    problem: Problem,
+    method: Method,
+    tol: float | None,
+    probes: int,
+    seed: int,
+    *,
+    projections: bool,
+) -> tuple[InputCheck | None, ...]:
+    """Compare each gradient that backward returned with derivatives by one method."""
+    random = np.random.default_rng([*b"projections", seed])
     found: list[InputCheck | None] = []
     for which, (name, gradient) in enumerate(zip(problem.names, problem.gradients, strict=True)):
         if gradient is None:
             found.append(None)
             continue
-        asked = InputCheck(name, tol or _default_tolerance(chosen, gradient), size=gradient.size)
+        asked = InputCheck(name, tol or _default_tolerance(method, gradient), size=gradient.size)
         if gradient.size == 0:
             found.append(asked)
-        elif projections or gradient.size > chosen.most_elements:
-            found.append(compare_projections(asked, chosen, which, gradient, probes, random))
+        elif projections or gradient.size > method.most_elements:
+            found.append(compare_projections(asked, method, which, gradient, probes, random))
         else:
-            found.append(compare_elements(asked, chosen, which, gradient))
-    return GradientCheck(tuple(found), chosen.name, why)
-
-
-def _choose(problem: Problem, name: str) -> tuple[Method, str]:
-    """Return the method asked for, or the most trustworthy one that works, and why."""
-    refusals: list[str] = []
-    for kind in METHODS:
-        if name not in ("auto", kind.name):
-            continue
-        try:
-            return kind(problem), "; ".join([kind.reason, *refusals])
-        except RefusedError as refused:
-            refusals.append(f"not {kind.name}, since {refused}")
-    raise ValueError(f"{'; '.join(refusals)}. Pass method='auto' for one that works")
+            found.append(compare_elements(asked, method, which, gradient))
+    return tuple(found)
 
 
 def _default_tolerance(method: Method, gradient: Array) -> float:

@@ -97,7 +97,7 @@ def _compared(given: float, estimate: Estimate, scale: float) -> _Compared:
     floor = _relative(estimate.floor, scale)
     excess = 0.0
     # A floor as large as what moves sees nothing; where nothing moves, it is all that is known.
-    if floor < 1 or not estimate.scale:
+    if estimate.floor < max(scale, estimate.scale) or not estimate.scale:
         excess = _relative(max(0.0, difference - estimate.floor - estimate.leeway), scale)
     return _Compared(_relative(difference, scale), floor, excess)
 

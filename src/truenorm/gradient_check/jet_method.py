@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from truenorm.gradient_check.directions import Direction
 from truenorm.gradient_check.method import Estimate, RefusedError
 from truenorm.gradient_check.problem import Array, Problem
+from truenorm.gradient_check.resolution import last_places, norm_of
 from truenorm.gradient_check.steps import MOST_WEIGHT_BITS, spread_of
 
 __all__ = ["JetMethod"]
@@ -30,7 +31,7 @@ class JetMethod:
     name = "jet"
     reason = "jet: forward run on numbers that carry an enclosure of their derivative"
     tolerance = 1e-12
-    least_scale = 0.0
+    least_scale = 1 / 64
     most_elements = 96
 
     def __init__(self, problem: Problem) -> None:
@@ -50,6 +51,7 @@ class JetMethod:
             raise RefusedError(
                 f"forward cannot be run on arrays of objects ({type(error).__name__}: {error})"
             ) from error
+        self._last_place = norm_of(last_places(problem, problem.inputs))
 
     def weight_bits(self, _: int) -> int:
         """Return how fine the weights of a projection may be: every number is exact here."""
@@ -62,6 +64,10 @@ class JetMethod:
             if found.floor <= CLOSE * found.scale or self._bits >= MOST_BITS:
                 break
             self._bits *= 2
+        if not found.scale:
+            # Exactly 0, and no gradient that is rounded has to be.
+            spread = spread_of(self._problem.inputs[direction.which])
+            return found._replace(leeway=self._last_place / spread)
         if found.value and self._is_flat(direction):
             return found._replace(leeway=abs(found.value), why=FLAT.format(value=found.value))
         return found

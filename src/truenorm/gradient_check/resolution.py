@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = ["last_places", "norm_of"]
 
 PRECISIONS = (8, 11, 24, 53)
 """Of bfloat16, float16, float32 and float64, in bits."""
+LEAST = 2.0**-1074
 
 
 def last_places(problem: Problem, inputs: Sequence[Array]) -> list[NDArray[np.float64]]:
@@ -54,7 +56,8 @@ def _near(inputs: Sequence[Array]) -> Iterator[list[Array]]:
 def _last_place(y: NDArray[Any], bits: int) -> NDArray[np.float64]:
     """Return the unit in the last place of each number, and 0 of a zero."""
     _, exponent = np.frexp(y.astype(np.float64))
-    return np.where((y == 0) | ~np.isfinite(y), 0.0, np.ldexp(1.0, exponent - bits))
+    unit = np.maximum(np.ldexp(1.0, exponent - bits), LEAST)
+    return np.where((y == 0) | ~np.isfinite(y), 0.0, unit)
 
 
 def _bits_used(outputs: Iterable[NDArray[Any]]) -> int:
@@ -65,8 +68,8 @@ def _bits_used(outputs: Iterable[NDArray[Any]]) -> int:
     least = PRECISIONS[0]
     for y in outputs:
         mantissa, _ = np.frexp(y.astype(np.float64)[np.isfinite(y)])
-        for bits in PRECISIONS[:-1]:
+        for bits, more in pairwise(PRECISIONS):
             scaled = np.ldexp(mantissa, bits)
             if not (scaled == np.rint(scaled)).all():
-                least = max(least, PRECISIONS[PRECISIONS.index(bits) + 1])
+                least = max(least, more)
     return least

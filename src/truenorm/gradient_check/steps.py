@@ -9,12 +9,20 @@ from numpy.typing import NDArray
 
 from truenorm.gradient_check.noise import LINES
 
-__all__ = ["CLOSE", "MOST_WEIGHT_BITS", "Neighbours", "least_step", "spread_of", "weight_bits"]
+__all__ = [
+    "CLOSE",
+    "MOST_WEIGHT_BITS",
+    "Neighbours",
+    "least_step",
+    "spread_of",
+    "surroundings_of",
+    "weight_bits",
+]
 
 FloatArray = NDArray[np.floating[Any]]
 
 CLOSE = 2.0**-10
-"""So far apart, beside the spread, are points between which a function is smooth."""
+"""So far apart, beside the spread, are points between which most functions are smooth."""
 LEAST_WEIGHT_BITS, MOST_WEIGHT_BITS = 3, 30
 
 
@@ -40,11 +48,11 @@ class Neighbours:
     place of each element would hardly move.
     """
 
-    def __init__(self, inputs: Sequence[FloatArray]) -> None:
+    def __init__(self, inputs: Sequence[FloatArray], distance: float) -> None:
         random = np.random.default_rng(0)
         self._lines = [
             [
-                _exact_steps(value, random) * random.choice([-1.0, 1.0], value.shape)
+                _exact_steps(value, distance, random) * random.choice([-1.0, 1.0], value.shape)
                 for value in inputs
             ]
             for _ in range(LINES)
@@ -58,7 +66,14 @@ class Neighbours:
         ]
 
 
-def _exact_steps(values: FloatArray, random: np.random.Generator) -> NDArray[np.float64]:
+def surroundings_of(inputs: Sequence[FloatArray]) -> list[Neighbours]:
+    """Return points next to the inputs: as far apart as most functions allow, and nearer."""
+    return [Neighbours(inputs, CLOSE * 8.0**-k) for k in range(4)]
+
+
+def _exact_steps(
+    values: FloatArray, distance: float, random: np.random.Generator
+) -> NDArray[np.float64]:
     """Return small steps that each element can take several of without being rounded.
 
     They are random, since sums of equal steps may happen to be exact, too. A zero stays: it has no
@@ -68,7 +83,8 @@ def _exact_steps(values: FloatArray, random: np.random.Generator) -> NDArray[np.
         return np.zeros(values.shape)
     size = np.abs(values).astype(np.float64)
     unit = 2 * np.spacing(np.abs(values)).astype(np.float64)
-    wanted = CLOSE * np.minimum(size, spread_of(values)) * random.uniform(0.5, 1.5, size.shape)
+    near = distance * np.minimum(size, spread_of(values))
+    wanted = near * random.uniform(0.5, 1.5, size.shape)
     return np.where(size == 0, 0.0, unit * np.maximum(1.0, np.rint(wanted / unit)))
 
 
