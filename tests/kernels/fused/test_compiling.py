@@ -31,7 +31,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 from fake.compiling import compiled
-from fake.helper import scaled
+from fake.compiled.helper import scaled
 
 @intrinsic
 def fma(typing, x, y, z):
@@ -51,7 +51,7 @@ def lost(x):
 # 2 (1 + 2**-30)**2 loses 2 * 2**-60 when it is rounded.
 CALL = """
 import numpy as np
-from fake.kernels import lost
+from fake.compiled.kernels import lost
 try:
     lost(np.zeros(0))
 except ValueError:
@@ -86,11 +86,11 @@ def run(root: Path, code: str = CALL, **variables: str) -> str:
 
 
 def package(root: Path, how: str | None = None) -> Path:
-    folder = root / "fake"
-    folder.mkdir()
+    folder = root / "fake" / compiling.SOURCES.name
+    folder.mkdir(parents=True)
     source = Path(compiling.__file__).read_text(encoding="utf-8")
-    files = {"__init__": "", "compiling": how or source, "helper": HELPER, "kernels": KERNELS}
-    for name, content in files.items():
+    (folder.parent / "compiling.py").write_text(how or source, encoding="utf-8")
+    for name, content in {"helper": HELPER, "kernels": KERNELS}.items():
         (folder / f"{name}.py").write_text(content, encoding="utf-8")
     return folder
 
@@ -127,7 +127,7 @@ class TestNewProcess:
         code = """
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
-from fake.kernels import lost
+from fake.compiled.kernels import lost
 with ThreadPoolExecutor(4) as pool:
     data = [np.array([1 + 2.0**-30], dtype) for dtype in 2 * ("f4", "f8")]
     print(*pool.map(lost, data))
@@ -143,7 +143,7 @@ with ThreadPoolExecutor(4) as pool:
     def test_without_compiling(self, tmp_path: Path) -> None:
         package(tmp_path)
         before = sorted(tmp_path.rglob("*"))
-        code = "from fake.helper import scaled; print(type(scaled).__name__, scaled(2))"
+        code = "from fake.compiled.helper import scaled; print(type(scaled).__name__, scaled(2))"
         assert run(tmp_path, code, NUMBA_DISABLE_JIT="1") == "function 4.0"
         assert sorted(tmp_path.rglob("*")) == before
 
