@@ -16,6 +16,7 @@ LOADED_FROM_ELSEWHERE = re.compile(
     r'<(script|link|img|iframe)\b[^>]*(src|href)="(https?:)?//[^>]*>'
 )
 BUGGY = str(Path("examples/verify/numpy_check.py").resolve())
+PAIR = str(Path("examples/pair.py").resolve())
 
 
 def install_group(session: nox.Session, group: str) -> None:
@@ -142,6 +143,7 @@ def newcomer(session: nox.Session) -> None:
     run_in(session, fresh, "truenorm", "verify", f"{BUGGY}:mended")
     for command in (
         ["vectors", str(folder), "--dtype", "float32"],
+        ["gradcheck", PAIR],
         ["cost", "8", "1024", "4096"],
         ["demo"],
         ["bench", "2x128x64", "2x128x1024"],
