@@ -10,7 +10,7 @@ from truenorm.gradient_check.method import added
 from truenorm.gradient_check.problem import Array
 from truenorm.gradient_check.resolution import norm_of
 
-__all__ = ["REACHES", "Interval", "jump_at", "not_excluded"]
+__all__ = ["REACHES", "SIDES", "Interval", "jump_at", "not_excluded"]
 
 Shares = list[NDArray[np.float64]]
 
@@ -45,11 +45,15 @@ class Interval:
     ) -> None:
         self.outputs, self.shares = outputs, shares
         self.dys, self.last_places, self.unit = dys, last_places, unit
+        self.shares_here = shares(0.0)
         self._here = outputs(0.0)
+        self._slopes: dict[float, float] = {}
 
     def slope(self, moved: float) -> float:
-        """Return the derivative so far away."""
-        return added(self.shares(moved * self.unit))[0]
+        """Return the derivative so many units away."""
+        if moved not in self._slopes:
+            self._slopes[moved] = added(self.shares(moved * self.unit))[0]
+        return self._slopes[moved]
 
     def mismatch(self, reach: float) -> tuple[float, float]:
         """Compare the mean of the derivative over an interval with the change of forward.
@@ -57,7 +61,7 @@ class Interval:
         Return the difference, and what rounding accounts for at least.
         """
         nodes = np.linspace(0, reach, NEWTON_COTES.size)
-        shares = [self.shares(float(node)) for node in nodes]
+        shares = [self.shares_here, *(self.shares(float(node)) for node in nodes[1:])]
         there = self.outputs(reach)
         misses, rounding = [], []
         for position, dy in enumerate(self.dys):

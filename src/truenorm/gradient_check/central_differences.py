@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.directions import Direction
+from truenorm.gradient_check.directions import Direction, moved
 from truenorm.gradient_check.method import SURE, Estimate, added
 from truenorm.gradient_check.noise import noise_among
 from truenorm.gradient_check.problem import Array, Problem
@@ -139,9 +139,7 @@ class Central:
     def _outputs(
         self, direction: Direction, step: float, near: list[Array] | None = None
     ) -> Outputs:
-        arguments = list(self._inputs if near is None else near)
-        value = arguments[direction.which]
-        arguments[direction.which] = value + (step * direction.step).astype(value.dtype)
+        arguments = moved(self._inputs if near is None else near, direction, step)
         return [y.astype(np.float64) for y in self._problem.outputs(arguments)]
 
     def _noises(

@@ -5,9 +5,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.analyticity import REACHES, Interval, jump_at, not_excluded
+from truenorm.gradient_check.analyticity import (
+    REACHES,
+    SIDES,
+    Interval,
+    jump_at,
+    not_excluded,
+)
 from truenorm.gradient_check.central_differences import Central
-from truenorm.gradient_check.directions import Direction, projection
+from truenorm.gradient_check.directions import Direction, moved, projection
 from truenorm.gradient_check.method import SURE, Estimate, RefusedError, added
 from truenorm.gradient_check.noise import noise_among
 from truenorm.gradient_check.problem import Array, Problem
@@ -89,7 +95,7 @@ class ComplexStep:
             direction = projection(which, value.shape, bits, random)
             seen, scale = added(self._slopes(direction))
             other = central.derivative(direction)
-            if abs(seen - other.value) > 4 * other.floor + ROUGHLY * max(scale, other.scale):
+            if abs(seen - other.value) > SURE * other.floor + ROUGHLY * max(scale, other.scale):
                 raise RefusedError(
                     "forward is not analytic (abs, a conjugate or the like): a complex step sees "
                     f"a derivative of {seen:.6g} where differences see {other.value:.6g}"
@@ -101,25 +107,25 @@ class ComplexStep:
         What is not analytic, however small, it does not see: what cannot be excluded is part of
         the floor.
         """
-        value, scale = added(self._slopes(direction))
+        interval = Interval(
+            lambda by: self._problem.outputs(moved(self._real, direction, by)),
+            lambda by: self._slopes(direction, by=by),
+            self._problem.dys,
+            self._last_places,
+            self._units[direction.which],
+        )
+        value, scale = added(interval.shares_here)
         noise = noise_among(
             self._surroundings,
             lambda points, *at: added(self._slopes(direction, points.at(*at, self._inputs)))[0],
             negligible=SMOOTH * scale,
         )
         noise += 2.0**-50 * scale
-        interval = Interval(
-            lambda moved: self._problem.outputs(self._moved(self._real, direction, moved)),
-            lambda moved: self._slopes(direction, moved=moved),
-            self._problem.dys,
-            self._last_places,
-            self._units[direction.which],
-        )
         jump = jump_at(interval, enough=noise)
         share = scale / math.sqrt(np.count_nonzero(direction.step))
         unseen = not_excluded(interval, enough=max(noise, SMOOTH * share))
         # A step of h leaves h**2 of the curvature, as of x**3 at 0.
-        left_over = STEP * max(abs(interval.slope(side)) for side in (2.0**-16, -(2.0**-16)))
+        left_over = STEP * max(abs(interval.slope(side)) for side in (SIDES[0], -SIDES[0]))
         floor = noise + jump + unseen + left_over
         why = UNSEEN if unseen > noise else ""
         if jump > noise:
@@ -127,16 +133,10 @@ class ComplexStep:
         return Estimate(value, floor, scale, (SURE - 1) * floor, why)
 
     def _slopes(
-        self, direction: Direction, arguments: list[Array] | None = None, moved: float = 0.0
+        self, direction: Direction, arguments: list[Array] | None = None, by: float = 0.0
     ) -> list[NDArray[np.float64]]:
         """Return each output's share in the derivative, elsewhere or along the direction."""
         step = STEP * self._units[direction.which]
         start = self._inputs if arguments is None else arguments
-        outputs = self._problem.outputs(self._moved(start, direction, moved + 1j * step))
+        outputs = self._problem.outputs(moved(start, direction, by + 1j * step))
         return [dy * (y.imag / step) for dy, y in zip(self._problem.dys, outputs, strict=True)]
-
-    def _moved(self, arguments: list[Array], direction: Direction, by: complex) -> list[Array]:
-        """Return the arguments with one of them moved along the direction."""
-        moved = list(arguments)
-        moved[direction.which] = moved[direction.which] + by * direction.step
-        return moved

@@ -1,11 +1,12 @@
 """Where an input is moved to: along one element, or along all of them at once."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Direction", "along_element", "projection"]
+__all__ = ["Direction", "along_element", "moved", "projection"]
 
 
 class Direction(NamedTuple):
@@ -37,4 +38,16 @@ def projection(
     """
     grain = 2.0**-bits
     magnitude = 1 + grain * random.integers(0, 2**bits, shape)
-    return Direction(which, magnitude * random.choice([-1.0, 1.0], shape), grain)
+    # Of no dimensions, what is drawn is a plain number.
+    step = np.asarray(magnitude * random.choice([-1.0, 1.0], shape))
+    return Direction(which, step, grain)
+
+
+def moved(
+    arguments: Sequence[NDArray[Any]], direction: Direction, by: complex
+) -> list[NDArray[Any]]:
+    """Return the arguments with one of them moved along the direction, in its own type."""
+    found = list(arguments)
+    value = found[direction.which]
+    found[direction.which] = value + (by * direction.step).astype(value.dtype)
+    return found

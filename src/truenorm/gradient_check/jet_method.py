@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.directions import Direction
+from truenorm.gradient_check.directions import Direction, moved
 from truenorm.gradient_check.method import Estimate, RefusedError
 from truenorm.gradient_check.problem import Array, Problem
 from truenorm.gradient_check.resolution import last_places, norm_of
@@ -74,18 +74,12 @@ class JetMethod:
 
     def _is_flat(self, direction: Direction) -> bool:
         """Whether forward, rounded to its type, does not move: its derivative is then 0, too."""
-        still, *moved = (
-            self._problem.outputs(
-                [
-                    value + (h * direction.step).astype(value.dtype)
-                    if which == direction.which
-                    else value
-                    for which, value in enumerate(self._problem.inputs)
-                ]
-            )
-            for h in spread_of(self._problem.inputs[direction.which]) * np.array([0, 0.25, -0.25])
+        spread = spread_of(self._problem.inputs[direction.which])
+        still, *elsewhere = (
+            self._problem.outputs(moved(self._problem.inputs, direction, share * spread))
+            for share in (0.0, 0.25, -0.25)
         )
-        return all(map(np.array_equal, still * 2, moved[0] + moved[1]))
+        return all(map(np.array_equal, still * 2, elsewhere[0] + elsewhere[1]))
 
     def _enclosed(self, direction: Direction) -> Estimate:
         from flint import arb
