@@ -69,6 +69,15 @@ class TestOut:
             tn.layer_norm(x, *inputs[1:3], out=x[:], **options)
             assert_same_bits((native(x),), (right,))
 
+    def test_x_itself_where_rows_are_looked_at_twice(
+        self, backend: str, rounding: str, dtype: np.dtype[Any]
+    ) -> None:
+        """Elements at the mean are refused at first, and zeros in float32 done anew in float64."""
+        x = np.random.default_rng(0).integers(-3, 4, (200, 67)).astype(dtype)
+        right = tn.layer_norm(x, rounding=rounding, backend=backend)
+        tn.layer_norm(x, out=x, rounding=rounding, backend=backend)
+        assert_same_bits((x,), (right,))
+
     @pytest.mark.parametrize("shift", [-3, -1, 1, 3])
     def test_overlapping_as_in_ufuncs(
         self, backend: str, rounding: str, dtype: np.dtype[Any], shift: int

@@ -52,6 +52,11 @@ class Source:
             return self._memory[start:stop]
         return self.copy(np.arange(start, stop))
 
+    def block_beside(self, found: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+        """Return some rows apart from the results, which are written before all is read."""
+        given = self.block(start, stop)
+        return given.copy() if np.may_share_memory(given, found) else given
+
     def copy(self, indices: NDArray[np.intp]) -> NDArray[Any]:
         """Return copies of some rows."""
         if self._memory is not None:

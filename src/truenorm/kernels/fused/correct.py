@@ -87,7 +87,8 @@ def forward(
     source, target = Source(x), Target(y)
 
     def work(start: int, stop: int) -> None:
-        given, found = source.block(start, stop), target.block(start, stop)
+        found = target.block(start, stop)
+        given = source.block_beside(found, start, stop)
         level = _wide_block if wide else _narrow_block
         level(given, columns, eps, found, kept[start:stop], x.target)
         if columns.special is not None:

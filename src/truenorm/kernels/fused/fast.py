@@ -54,7 +54,8 @@ def forward(
     source, target = Source(x), Target(y)
 
     def work(start: int, stop: int) -> None:
-        given, found = source.block(start, stop), target.block(start, stop)
+        found = target.block(start, stop)
+        given = source.block_beside(found, start, stop)
         fast_forward.forward(
             given,
             columns.gamma,
