@@ -68,9 +68,9 @@ def _automatic() -> "Backend":
 def _load(name: str) -> "Backend":
     """Import a backend when it is first needed."""
     if name == "fused":
-        from truenorm.kernels.fused.fused import FusedBackend
+        from truenorm.kernels.fused.backend import FusedBackend
 
         return FusedBackend()
-    from truenorm.kernels.reference.reference import ReferenceBackend
+    from truenorm.kernels.reference.backend import ReferenceBackend
 
     return ReferenceBackend()

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 __all__ = [
     "ABSENT",
     "Pair",
-    "W",
     "add",
     "add_float",
     "divide",
@@ -28,8 +27,6 @@ __all__ = [
     "two_product",
     "two_sum",
 ]
-
-W = 2.0**-106
 
 Float = Any
 """float64, or an array of them."""

@@ -1,4 +1,4 @@
-"""An array of any shape and layout, seen as rows: what kernels read from and write to."""
+"""An array of any shape and layout, seen as rows, and blocks of them as kernels take them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import BFLOAT16, FloatFormat
+from truenorm.exact import FloatFormat
 from truenorm.kernels.storage import Stored, stored_view
 
-__all__ = ["Rows", "blocks_of_rows"]
+__all__ = ["Rows", "Source", "Target", "blocks_of_rows"]
 
 
 class Rows:
@@ -53,12 +53,6 @@ class Rows:
             index = self._index(start, stop)
             self._moved[index] = values.reshape(self._moved[index].shape)
 
-    def window(self, start: int, stop: int) -> Stored | None:
-        """Return rows start to stop to be written to directly, if they lie like that in memory."""
-        if self._flat is None or self.target is BFLOAT16:
-            return None
-        return self._flat[start:stop]
-
     @property
     def memory(self) -> Stored | None:
         """All rows as they lie in memory, if that is one C-contiguous array of native numbers."""
@@ -67,10 +61,74 @@ class Rows:
             return None
         return flat if flat.dtype.isnative else None
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements as stored."""
+        return self._moved.dtype
+
     def _index(self, start: int, stop: int) -> tuple[Any, ...]:
         if not self._outer:
             return (np.newaxis,)
         return np.unravel_index(np.arange(start, stop), self._outer)
+
+
+class Source:
+    """Rows to be read in blocks, each a C-contiguous array of native numbers.
+
+    That is the memory itself where it lies like that, and else a copy.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._memory = rows.memory
+
+    def block(self, start: int, stop: int) -> Stored:
+        """Return some rows."""
+        if self._memory is not None:
+            return self._memory[start:stop]
+        return _native(self._rows.read(start, stop))
+
+    def block_beside(self, results: Stored, start: int, stop: int) -> Stored:
+        """Return some rows apart from the results, which are written before all is read."""
+        given = self.block(start, stop)
+        return given.copy() if np.may_share_memory(given, results) else given
+
+    def copy(self, indices: NDArray[np.intp]) -> Stored:
+        """Return copies of some rows, at least one."""
+        if self._memory is not None:
+            return self._memory[indices]
+        return _native(np.concatenate([self._rows.read(i, i + 1) for i in indices.tolist()]))
+
+
+class Target:
+    """Rows to be written in blocks: in place where memory allows it, else by way of a copy."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._memory = rows.memory
+
+    def block(self, start: int, stop: int) -> Stored:
+        """Return an array to write some rows to; `done` must follow."""
+        if self._memory is not None:
+            return self._memory[start:stop]
+        return np.empty((stop - start, self._rows.size), self._rows.dtype.newbyteorder("="))
+
+    def done(self, start: int, stop: int, block: Stored) -> None:
+        """Put a block that was written where it belongs."""
+        if self._memory is None:
+            self._rows.write(start, stop, block)
+
+    def write(self, indices: NDArray[np.intp], rows: Stored) -> None:
+        """Write some rows."""
+        if self._memory is not None:
+            self._memory[indices] = rows
+            return
+        for index, row in zip(indices.tolist(), rows, strict=True):
+            self._rows.write(index, index + 1, row[np.newaxis])
+
+
+def _native(block: Stored) -> Stored:
+    return np.array(block, block.dtype.newbyteorder("="), order="C")
 
 
 def blocks_of_rows(count: int, size: int, elements: int) -> Iterator[tuple[int, int]]:

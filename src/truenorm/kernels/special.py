@@ -11,14 +11,15 @@ from truenorm.exact import FloatFormat
 from truenorm.kernels import integers
 from truenorm.kernels.backend import Parameter
 from truenorm.kernels.rounding import round_to
-from truenorm.kernels.storage import Stored
+from truenorm.kernels.storage import Stored, widen
 
 __all__ = [
     "SpecialSum",
-    "clear_undefined",
+    "clear_not_finite",
     "finite_part",
     "infinite_terms",
     "no_spread",
+    "special_columns",
     "special_y",
 ]
 
@@ -31,7 +32,16 @@ def finite_part(values: Float64) -> Float64:
     return np.where(np.isfinite(values), values, 0.0)
 
 
-def clear_undefined(x: Float64) -> Flags:
+def special_columns(gamma: Parameter, beta: Parameter, target: FloatFormat) -> Flags:
+    """Return the columns whose y is said by rule: gamma, beta or y = beta is not finite."""
+    special: Flags = ~(np.isfinite(gamma.values) & np.isfinite(beta.values))
+    zero = gamma.values == 0
+    if zero.any():
+        special |= zero & ~np.isfinite(widen(round_to(beta.values, target), target))
+    return special
+
+
+def clear_not_finite(x: Float64) -> Flags:
     """Put zeros into the rows that are not finite, and return which they are."""
     if np.isfinite(x.sum()):  # then so is every element, and there is nothing to look for
         return np.zeros(len(x), bool)

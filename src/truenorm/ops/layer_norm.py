@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from truenorm.dispatch import backend_named
 from truenorm.kernels.backend import Parameter, Settings
-from truenorm.kernels.operation import LAYER_NORM
+from truenorm.kernels.drive.backward import backward
+from truenorm.kernels.drive.forward import forward
+from truenorm.kernels.norm import LAYER_NORM
 from truenorm.kernels.rounding import round_to
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
@@ -151,9 +153,8 @@ def _forward(
     y = output_for(x, out, {"x": x, "gamma": gamma_array} if keep else {})
     if out is not None and out is not x and np.may_share_memory(out, x):
         x = x.copy()  # as ufuncs do; not x itself, which each block reads before it writes
-    kept = chosen.forward(
-        settings, Rows(x, axes, target), gamma_rows, beta_rows, Rows(y, axes, target)
-    )
+    rows, results = Rows(x, axes, target), Rows(y, axes, target)
+    kept = forward(chosen, settings, rows, gamma_rows, beta_rows, results)
     beta_dtype = None if beta_array is None else beta_array.dtype
     return y, Saved(x, gamma_array, beta_dtype, axes, settings, kept)
 
@@ -232,8 +233,9 @@ def _backward(
     settings = saved.settings._replace(threads=arguments.threads_of(threads))
     chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
     dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})
-    rows = [Rows(array, saved.axes, target) for array in (slopes, x, dx)]
-    dgamma, dbeta = chosen.backward(settings, rows[0], rows[1], saved.kept, gamma, beta, rows[2])
+    rows = [Rows(array, saved.axes, target) for array in (slopes, x)]
+    results = Rows(dx, saved.axes, target)
+    dgamma, dbeta = backward(chosen, settings, *rows, saved.kept, gamma, beta, results)
     return Gradients(
         dx,
         None if saved.gamma is None else _as_parameter(dgamma, saved.gamma.dtype, lengths),

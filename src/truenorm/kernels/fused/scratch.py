@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.fused.compiled.ground import COLUMNS, GROUP, SHARES
+from truenorm.kernels.ground import COLUMNS, GROUP, SHARES
 from truenorm.kernels.fused.compiled.narrow.backward import NUMBERS
 from truenorm.kernels.fused.compiled.pairs.rows import SCRATCH
 from truenorm.kernels.fused.compiled.rows import row_sums, statistics
@@ -47,4 +47,4 @@ def scratch_of_fast_backward(size: int) -> int:
 
 def scratch_of_pairs(size: int) -> int:
     """Return how much scratch the kernels of level 2 need for rows of a size."""
-    return SCRATCH + 2 * size
+    return SCRATCH + 3 * size

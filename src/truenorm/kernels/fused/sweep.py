@@ -1,61 +1,39 @@
-"""What a backward pass in correct mode is given, and what grows while it sweeps."""
+"""What the levels have in common: how rows are parted, and how kernels are told the norm."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from truenorm.kernels.backend import Call, Range
+from truenorm.kernels.fused.blocks import Coded, coded, row_ranges, rows_of_block, threads_for
+from truenorm.kernels.storage import Stored
+from truenorm.kernels.sweeping import blocks_of
 
-from truenorm.exact import FloatFormat
-from truenorm.kernels.fused.blocks import Source
-from truenorm.kernels.fused.compiled.columns.column_sums import merge
-from truenorm.kernels.fused.compiled.ground import SUMS
-from truenorm.kernels.fused.scratch import aligned
-from truenorm.kernels.special import SpecialSum
-
-__all__ = ["Sweep", "Totals"]
-
-Float64 = NDArray[np.float64]
+__all__ = ["Sweep"]
 
 
-@dataclass(frozen=True)
 class Sweep:
-    """The arguments of backward, as its kernels take them."""
+    """A sweep over all rows of a call.
 
-    dy: Source
-    x: Source
-    count: int
-    size: int
-    kept: Float64
-    gamma: Float64
-    scaled_gamma: Float64
-    gamma_exponent: int
-    dy_exponent: int
-    """For float64 data gamma is scaled by a power of two, and so are all dy for dgamma."""
-    eps: float
-    target: FloatFormat
-    stored: np.dtype[Any]
-    nan: Any
-    wide: bool
-    threads: int
+    Attributes
+    ----------
+    centred : True or None
+        As kernels are told. To Numba None is a type: what is not done for a norm is not compiled.
+    """
 
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.threads = threads_for(call)
+        self.rows_at_once = rows_of_block(call.size)
+        self.centred: Literal[True] | None = True if call.norm.centred else None
+        self.parts: list[Range] = []
 
-class Totals:
-    """The sums over some rows."""
+    def coded(self, stored: Stored) -> Coded:
+        """Return rows as kernels take them."""
+        return coded(stored, self.call.target)
 
-    def __init__(self, columns: int) -> None:
-        self.sums = aligned(SUMS * columns).reshape(SUMS, columns)
-        self.sums[...] = 0
-        self.extent = np.array([0xFFFFFFFF, 0])
-        self.not_finite: list[int] = []
-        self.undefined = False
-        self.dgamma_special: SpecialSum | None = None
-        self.dbeta_special: SpecialSum | None = None
+    def every_block(self) -> list[Range]:
+        """Return parts of one block each: whoever is free takes the next."""
+        return list(blocks_of((0, self.call.count), self.rows_at_once)) or [(0, 0)]
 
-    def add(self, other: "Totals") -> None:
-        """Add the sums over other rows."""
-        merge(self.sums, other.sums)
-        self.extent[0] = min(self.extent[0], other.extent[0])
-        self.extent[1] = max(self.extent[1], other.extent[1])
-        self.not_finite += other.not_finite
-        self.undefined |= other.undefined
+    def one_part_a_thread(self) -> list[Range]:
+        """Return as many parts as threads: each has sums of its own, and these are long."""
+        return row_ranges(self.call.count, self.call.size, self.threads)

@@ -1,17 +1,37 @@
-"""Sums over rows: dbeta exactly, dgamma with a bound."""
+"""Sums over rows: dbeta exactly, dgamma with a bound, and both in fast mode."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat, round_ratio
+from truenorm.kernels.backend import ColumnSums
 from truenorm.kernels.double_double import two_sum
-from truenorm.kernels.reference.bounds import SLACK, U
-from truenorm.kernels.reference.working_precision import ColumnTerms, rounding_test
-from truenorm.kernels.rounding import Tested
+from truenorm.kernels.ground import SLACK, U
+from truenorm.kernels.reference.narrow import ColumnTerms, rounding_test
+from truenorm.kernels.reference.pairs import ColumnPairs
+from truenorm.kernels.rounding import Tested, round_to
 
-__all__ = ["BoundedSum", "CompensatedSum", "ExactSum"]
+__all__ = ["BoundedSum", "CompensatedSum", "ExactSum", "PairSum", "Sums"]
 
 Float64 = NDArray[np.float64]
+Dgamma = TypeVar("Dgamma", bound=ColumnSums)
+Dbeta = TypeVar("Dbeta", bound=ColumnSums)
+
+
+@dataclass
+class Sums(Generic[Dgamma, Dbeta]):
+    """The sums over rows that grow while backward sweeps."""
+
+    dgamma: Dgamma
+    dbeta: Dbeta
+
+    def merge(self, other: "Sums[Dgamma, Dbeta]") -> None:
+        """Add the sums over other rows."""
+        self.dgamma.merge(other.dgamma)
+        self.dbeta.merge(other.dbeta)
 
 
 class ExactSum:
@@ -42,8 +62,16 @@ class ExactSum:
             largest = float(np.abs(terms).max())
             place -= 1
 
-    def rounded(self, target: FloatFormat) -> Float64:
-        """Return the sums, rounded to the target type."""
+    def merge(self, other: "ExactSum") -> None:
+        """Add the sums over other rows."""
+        for place, digits in other._places.items():
+            self._places[place] = self._places.get(place, 0) + digits
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums; none is refused."""
+        return Tested(round_to(self._rounded(target), target), np.zeros(self._columns, bool))
+
+    def _rounded(self, target: FloatFormat) -> Float64:
         if not self._places:
             return np.zeros(self._columns)
         lowest = min(self._places)
@@ -71,17 +99,28 @@ class CompensatedSum:
     """The sums of columns over blocks, one after the other, as a pair (high, low)."""
 
     def __init__(self, columns: int) -> None:
-        self._high, self.low = np.zeros((2, columns))
+        self.high, self.low = np.zeros((2, columns))
 
     def add(self, block: Float64) -> None:
         """Add the sums of a block."""
-        self._high, error = two_sum(self._high, block)
+        self.high, error = two_sum(self.high, block)
         self.low += error
+
+    def merge(self, other: "CompensatedSum") -> None:
+        """Add the sums over other rows."""
+        self.add(other.high)
+        self.low += other.low
 
     @property
     def total(self) -> Float64:
         """The sums, as new float64."""
-        return self._high + self.low
+        return self.high + self.low
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums as they are: this is fast mode."""
+        total = self.total
+        total[np.isnan(total)] = np.nan  # in its one form
+        return Tested(round_to(total, target), np.zeros(len(total), bool))
 
 
 class BoundedSum:
@@ -96,7 +135,37 @@ class BoundedSum:
         self._sum.add(block.total)
         self._bound += block.bound + U * np.abs(self._sum.low)
 
+    def merge(self, other: "BoundedSum") -> None:
+        """Add the sums over other rows; three low parts are added, each sum losing u of itself."""
+        before = np.abs(self._sum.low) + np.abs(other._sum.low)
+        self._sum.merge(other._sum)
+        lost = before + U * np.abs(self._sum.high) + np.abs(self._sum.low)
+        self._bound += other._bound + 2 * U * lost
+
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are known well enough."""
         z = self._sum.total
         return rounding_test(z, SLACK * (self._bound + 2 * U * np.abs(z)), target)
+
+
+class PairSum:
+    """The sum of blocks of dgamma's terms in double-double, with a bound on its error."""
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self._total: ColumnPairs | None = None
+
+    def add(self, block: ColumnPairs) -> None:
+        """Add a block's share."""
+        self._total = block if self._total is None else self._total + block
+
+    def merge(self, other: "PairSum") -> None:
+        """Add the sums over other rows."""
+        if other._total is not None:
+            self.add(other._total)
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums that are known well enough."""
+        if self._total is None:
+            return Tested(round_to(np.zeros(self._columns), target), np.zeros(self._columns, bool))
+        return self._total.rounded(target)

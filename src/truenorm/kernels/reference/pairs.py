@@ -13,19 +13,14 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import double_double as dd
-from truenorm.kernels.double_double import ABSENT, Pair, W
-from truenorm.kernels.reference.bounds import SLACK
+from truenorm.kernels.double_double import ABSENT, Pair
+from truenorm.kernels.ground import SLACK, TINY, W
 from truenorm.kernels.rounding import Tested, round_pair, same_roundings
 
-__all__ = ["ColumnSum", "PairRows", "backward", "column_sum", "describe", "forward"]
+__all__ = ["ColumnPairs", "PairRows", "backward", "column_terms", "describe", "forward"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-TINY = 2.0**-1000
-
-BLOCK = 2**13
-"""Elements of a block: double-double has many temporaries."""
 
 
 class PairRows(NamedTuple):
@@ -170,14 +165,14 @@ def _dx_bound(
     return bound
 
 
-class ColumnSum(NamedTuple):
+class ColumnPairs(NamedTuple):
     """(high + low)*2**exponent for each column, with a bound in the same units."""
 
     total: Pair
     exponent: Integers
     bound: Float64
 
-    def __add__(self, other: "ColumnSum") -> "ColumnSum":  # type: ignore[override]
+    def __add__(self, other: "ColumnPairs") -> "ColumnPairs":  # type: ignore[override]
         """Add the sums of another block of rows."""
         exponent = np.maximum(self.exponent, other.exponent)
         left, right = (_scale(part.total, part.exponent - exponent) for part in (self, other))
@@ -186,14 +181,14 @@ class ColumnSum(NamedTuple):
         ]
         size = np.abs(left[0]) + np.abs(right[0])
         rounding = 4 * W * size + TINY * (size + sum(bounds) > 0)  # zeros add up to zero
-        return ColumnSum(dd.add(left, right), exponent, bounds[0] + bounds[1] + rounding)
+        return ColumnPairs(dd.add(left, right), exponent, bounds[0] + bounds[1] + rounding)
 
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are known well enough."""
         return _rounding_test(self.total, SLACK * self.bound, self.exponent, target)
 
 
-def column_sum(rows: PairRows, dy: Float64, columns: NDArray[np.intp]) -> ColumnSum:
+def column_terms(rows: PairRows, dy: Float64, columns: NDArray[np.intp]) -> ColumnPairs:
     """Return the block's share of dgamma in some columns."""
     dy_part, dy_exponent = np.frexp(dy[:, columns])
     c = rows.c[0][:, columns], rows.c[1][:, columns]
@@ -210,7 +205,7 @@ def column_sum(rows: PairRows, dy: Float64, columns: NDArray[np.intp]) -> Column
     # A column of exact zeros has a sum without error: c = 0 in constant rows, or dy = 0.
     zero = ((dy_part == 0) | rows.constant).all(axis=0)
     total_bound = np.where(zero, 0.0, SLACK * bound.sum(axis=0) + len(dy) * TINY)
-    return ColumnSum((high[0], low[0]), common, total_bound)
+    return ColumnPairs((high[0], low[0]), common, total_bound)
 
 
 def _rounding_test(z: Pair, bound: Float64, exponent: Integers, target: FloatFormat) -> Tested:

@@ -7,7 +7,7 @@ from typing import Any
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
-from truenorm.kernels.fused.compiled.ground import (
+from truenorm.kernels.ground import (
     COLUMNS,
     DBETA_HIGH,
     DBETA_LOW,
@@ -19,7 +19,7 @@ from truenorm.kernels.fused.compiled.ground import (
 from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
 from truenorm.kernels.fused.compiling import compiled
 
-__all__ = ["add_to_dbeta", "add_to_dgamma", "is_exact_group", "merge"]
+__all__ = ["add_to_dbeta", "add_to_dgamma", "is_exact_group", "merge_dbeta", "merge_dgamma"]
 
 
 @compiled
@@ -69,8 +69,8 @@ def is_exact_group(smallest: Any, largest: Any, mantissa: Any, bias: Any) -> Any
 
 
 @compiled
-def merge(sums: Any, others: Any) -> None:
-    """Add the sums over other rows."""
+def merge_dgamma(sums: Any, others: Any) -> None:
+    """Add dgamma over other rows."""
     for j in range(sums.shape[1]):
         s, e = two_sum(sums[DGAMMA_HIGH, j], others[DGAMMA_HIGH, j])
         rest = sums[DGAMMA_LOW, j] + others[DGAMMA_LOW, j] + e
@@ -78,6 +78,12 @@ def merge(sums: Any, others: Any) -> None:
         sums[DGAMMA_LOW, j] = rest
         size = abs(rest) + abs(others[DGAMMA_LOW, j]) + abs(e)
         sums[DGAMMA_BOUND, j] += others[DGAMMA_BOUND, j] + 4 * U * size
+
+
+@compiled
+def merge_dbeta(sums: Any, others: Any) -> None:
+    """Add dbeta over other rows."""
+    for j in range(sums.shape[1]):
         s, e = two_sum(sums[DBETA_HIGH, j], others[DBETA_HIGH, j])
         sums[DBETA_HIGH, j] = s
         sums[DBETA_LOW, j] += others[DBETA_LOW, j] + e

@@ -20,15 +20,15 @@ LOWEST = -1074
 
 
 @compiled
-def add_digits(dy: Any, left: Any, first: Any, digits: Any) -> None:
-    """Add columns of at most 2**31 rows to digits[place - first, column - left].
+def add_digits(dy: Any, columns: Any, first: Any, digits: Any) -> None:
+    """Add some columns of at most 2**31 rows to digits[place - first, number of the column].
 
     What is not finite is left out.
     """
     mask = np.int64(0xFFFFFFFF)
     for i in range(dy.shape[0]):
         for j in range(digits.shape[1]):
-            value = decode(dy[i, left + j])
+            value = decode(dy[i, columns[j]])
             if value == 0 or not abs(value) < np.inf:
                 continue
             bits = np.float64(value).view(np.int64)

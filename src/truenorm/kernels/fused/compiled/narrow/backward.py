@@ -22,7 +22,7 @@ from truenorm.kernels.fused.compiled.elements.encoding import (
 )
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
-from truenorm.kernels.fused.compiled.ground import (
+from truenorm.kernels.ground import (
     CHANGED,
     COLUMNS,
     DONE,
@@ -35,7 +35,11 @@ from truenorm.kernels.fused.compiled.ground import (
     U,
 )
 from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
-from truenorm.kernels.fused.compiled.rows.statistics import error_of_mean, error_of_r, error_of_w
+from truenorm.kernels.fused.compiled.rows.statistics import (
+    error_of_mean,
+    error_of_r,
+    error_of_w,
+)
 from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
 from truenorm.kernels.fused.compiling import compiled
 
@@ -58,7 +62,9 @@ NUMBERS = 10
 
 
 @compiled
-def row_numbers(x: Any, dy: Any, gamma: Any, kept: Any, eps: Any, partial: Any, row: Any) -> Any:
+def row_numbers(
+    x: Any, dy: Any, gamma: Any, kept: Any, eps: Any, centred: Any, partial: Any, row: Any
+) -> Any:
     """Find what the elements of a row need, and return whether x has changed."""
     size = x.shape[0]
     h = depth_of_sum(size)
@@ -70,7 +76,9 @@ def row_numbers(x: Any, dy: Any, gamma: Any, kept: Any, eps: Any, partial: Any, 
     of_w = error_of_w(low, v, w, h)
     of_r = error_of_r(of_w)
     centring = of_mean + U * s
-    c, a, p, square = row_sums(x, dy, gamma, near, low, partial)
+    c, a, p, square = row_sums(x, dy, gamma, near, low, centred, partial)
+    if centred is None:
+        a = 0.0
     g_rms = np.sqrt(square)
     q = p / w
     of_p = (h + 4) * U * g_rms * s + of_mean * abs(a)
@@ -81,6 +89,8 @@ def row_numbers(x: Any, dy: Any, gamma: Any, kept: Any, eps: Any, partial: Any, 
     row[OF_C] = SLACK * r * (of_q + abs(q) * (of_r + 6 * U))
     row[OF_DY] = SLACK * r * centring  # (E12), where a group is a block
     row[OF_TERM] = SLACK * (of_r + (GROUP + 6) * U)
+    if centred is None:
+        return not abs(c - v) <= 2 * (h + 6) * U * v
     return not abs(c) <= of_mean + (h + 4) * U * s + 2.0**-1000
 
 
@@ -128,9 +138,14 @@ def write_two(dy: Any, gamma: Any, kept: Any, eps: Any, dx: Any) -> Any:
 
 
 @compiled
-def is_constant(dy: Any, gamma: Any) -> Any:
-    """Return whether g is the same all along a row: then dx is zero (D21)."""
+def is_constant(dy: Any, gamma: Any, centred: Any) -> Any:
+    """Return whether g is the same all along a row: then dx is zero (D21).
+
+    Where rows are not centred, whether it is zero.
+    """
     first = decode(dy[0]) * gamma[0]
+    if centred is None and first != 0:
+        return False
     for j in range(dy.shape[0] - 1, 0, -1):
         if decode(dy[j]) * gamma[j] != first:
             return False
@@ -154,17 +169,16 @@ def backward(
     x: Any,
     kept: Any,
     gamma: Any,
-    nan: Any,
     eps: Any,
+    centred: Any,
     dx: Any,
     sums: Any,
-    extent: Any,
     status: Any,
     scratch: Any,
 ) -> Any:
     """Write dx and what became of each row, and add to the sums of columns.
 
-    `extent` widens to the magnitudes of all dy. Returns how many rows are not done.
+    Returns how many rows are not done, and between which magnitudes all dy lie: see `_extent`.
     """
     rows, size = x.shape
     shares, numbers = scratch[: SHARES * COLUMNS], scratch[SHARES * COLUMNS :][: GROUP * NUMBERS]
@@ -172,6 +186,7 @@ def backward(
     mantissa, bias = layout(dy)
     infinity = np.int64(2 * bias + 1) << mantissa
     left_over = 0
+    all_smallest, all_largest = np.int64(0xFFFFFFFF), np.int64(0)
     for start in range(0, rows, GROUP):
         stop = min(start + GROUP, rows)
         group_smallest, group_largest = np.int64(0xFFFFFFFF), np.int64(0)
@@ -184,13 +199,13 @@ def backward(
             group_smallest = min(group_smallest, np.int64(smallest))
             group_largest = max(group_largest, np.int64(largest))
             row = numbers[(i - start) * NUMBERS :]
-            changed = row_numbers(x[i], dy[i], gamma, kept[i], eps, partial, row)
+            changed = row_numbers(x[i], dy[i], gamma, kept[i], eps, centred, partial, row)
             if kept[i, 0] != kept[i, 0]:
                 status[i] = UNDEFINED
             elif changed:
                 status[i] = CHANGED
-        extent[0] = min(extent[0], group_smallest)
-        extent[1] = max(extent[1], group_largest)
+        all_smallest = min(all_smallest, group_smallest)
+        all_largest = max(all_largest, group_largest)
         exact = is_exact_group(group_smallest, group_largest, mantissa, bias)
         for left in range(0, size, COLUMNS):
             right = min(left + COLUMNS, size)
@@ -218,18 +233,21 @@ def backward(
                 continue
             if not exact:
                 add_to_dbeta(sums, dy[i])
-            left_over += _finish_row(dy[i], gamma, kept[i], nan, eps, dx[i], status[i : i + 1])
-    return left_over
+            left_over += _finish_row(
+                dy[i], gamma, kept[i], eps, centred, dx[i], status[i : i + 1]
+            )
+    return left_over, all_smallest, all_largest
 
 
 @compiled
-def _finish_row(dy: Any, gamma: Any, kept: Any, nan: Any, eps: Any, dx: Any, status: Any) -> Any:
+def _finish_row(
+    dy: Any, gamma: Any, kept: Any, eps: Any, centred: Any, dx: Any, status: Any
+) -> Any:
     """Put in place what structure says of a row; return whether something is left to do."""
-    if status[0] == UNDEFINED:
-        fill(dx, nan)
-    elif status[0] != CHANGED and is_constant(dy, gamma):
-        fill(dx, encode(0.0, dx[0]))
-        status[0] = DONE
-    elif status[0] != CHANGED and dy.shape[0] == 2:
-        status[0] = REFUSED if write_two(dy, gamma, kept, eps, dx) else DONE
+    if status[0] != CHANGED and status[0] != UNDEFINED:
+        if is_constant(dy, gamma, centred):
+            fill(dx, encode(0.0, dx[0]))
+            status[0] = DONE
+        elif centred is not None and dy.shape[0] == 2:
+            status[0] = REFUSED if write_two(dy, gamma, kept, eps, dx) else DONE
     return status[0] != DONE

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
+from truenorm.kernels.fused.compiled.elements.filling import copy
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
-from truenorm.kernels.fused.compiled.ground import (
+from truenorm.kernels.ground import (
+    BETA,
     COLUMNS,
     DONE,
+    GAMMA,
     GROUP,
     REFUSED,
     SLACK,
     UNDEFINED,
+    WEIGHT,
     U,
 )
 from truenorm.kernels.fused.compiled.rows.statistics import (
@@ -31,33 +35,25 @@ __all__ = ["forward", "prepare", "refused_y", "statistics", "write_y"]
 
 
 @compiled
-def prepare(gamma: Any, beta: Any, usable: Any, constant: Any) -> Any:
-    """Write the finite parts of gamma and beta, weights and y of a constant row.
+def prepare(gamma: Any, beta: Any, columns: Any, constant: Any) -> None:
+    """Write gamma, beta and the weight of each column, and y of a constant row.
 
     The weight of a column is what (E15) adds to |z|: (E7), or (E14), is at most K*(|z| + |beta| +
     share*|gamma|) with K = 1.01*(rho_r + 6u), where share is the most that r*(delta_mu + u*s) can
     be of rho_r + 6u, whatever the spread. Where gamma = 0, y is beta rounded, and beta is put in
-    its place that rounded: nothing is refused there. Returns whether some columns are special.
+    its place that rounded: nothing is refused there.
     """
     depth = depth_of_sum(gamma.shape[0])
     share = (depth + 3) / (2 * np.sqrt(4.25 * (depth + 6)))
     like = constant[0]
-    special = False
     for j in range(gamma.shape[0]):
-        finite = abs(gamma[j]) < np.inf and abs(beta[j]) < np.inf
-        scale = gamma[j] if finite else 0.0
-        shift = beta[j] + 0.0 if finite else 0.0  # an exact zero is +0, also for beta = -0
+        shift = beta[j] + 0.0  # an exact zero is +0, also for beta = -0
         constant[j] = encode(shift, like)
-        if scale == 0 and decode(constant[j]) != 0:  # a zero would lose its sign
+        if gamma[j] == 0 and decode(constant[j]) != 0:  # a zero would lose its sign
             shift = decode(constant[j])
-            if not abs(shift) < np.inf:
-                finite = False
-                shift = 0.0
-        special |= not finite
-        usable[0, j] = scale
-        usable[1, j] = shift
-        usable[2, j] = abs(shift) + share * abs(scale)
-    return special
+        columns[GAMMA, j] = gamma[j]
+        columns[BETA, j] = shift
+        columns[WEIGHT, j] = abs(shift) + share * abs(gamma[j])
 
 
 @compiled(fastmath={"contract"})
@@ -80,11 +76,10 @@ def write_y(
 
 
 @compiled(fastmath={"contract"})
-def refused_y(
-    x: Any, kept: Any, gamma: Any, beta: Any, weight: Any, eps: Any, y: Any, refused: Any
-) -> None:
+def refused_y(x: Any, kept: Any, columns: Any, eps: Any, y: Any, refused: Any) -> None:
     """Write y of a row once more, and note which elements the rounding test refuses."""
     near, low, v = kept[0], kept[1], kept[2]
+    gamma, beta, weight = columns[GAMMA], columns[BETA], columns[WEIGHT]
     r, k = _scale_of(low, v, eps, depth_of_sum(x.shape[0]))
     like = y[0]
     for j in range(x.shape[0]):
@@ -106,29 +101,28 @@ def _scale_of(low: Any, v: Any, eps: Any, depth: Any) -> Any:
 @compiled
 def forward(
     x: Any,
-    gamma: Any,
-    beta: Any,
-    weight: Any,
+    columns: Any,
     constant: Any,
-    nan: Any,
     eps: Any,
+    centred: Any,
     y: Any,
     kept: Any,
     status: Any,
     scratch: Any,
 ) -> Any:
-    """Write y, what is kept and what became of each row; return how many are refused.
+    """Write y, what is kept and what became of each row; return how many are not done.
 
     `constant` is y of a constant row: beta, rounded.
     """
     rows, size = x.shape
+    gamma, beta, weight = columns[GAMMA], columns[BETA], columns[WEIGHT]
     depth = depth_of_sum(size)
     scale, partial = scratch[: 2 * GROUP], scratch[2 * GROUP :]
     count = 0
     for start in range(0, rows, GROUP):
         stop = min(start + GROUP, rows)
         for i in range(start, stop):
-            near, low, v = row_statistics(x[i], partial)
+            near, low, v = row_statistics(x[i], centred, partial)
             status[i] = DONE
             if not v + eps > 0:
                 status[i] = UNDEFINED
@@ -152,20 +146,19 @@ def forward(
                 ):
                     status[i] = REFUSED
         for i in range(start, stop):
-            count += status[i] == REFUSED
-            if not kept[i, 2] > 0:
-                for j in range(size):
-                    y[i, j] = constant[j] if status[i] == DONE else nan
+            count += status[i] != DONE
+            if kept[i, 2] == 0 and status[i] == DONE:
+                copy(y[i], constant)
     return count
 
 
 @compiled
-def statistics(x: Any, kept: Any, scratch: Any) -> Any:
+def statistics(x: Any, centred: Any, kept: Any, scratch: Any) -> Any:
     """Find anew what forward keeps; return how many rows do not have the mean that was kept."""
     changed = 0
     for i in range(x.shape[0]):
         if kept[i, 0] == kept[i, 0]:
-            near, low, v = row_statistics(x[i], scratch)
+            near, low, v = row_statistics(x[i], centred, scratch)
             difference = abs((near - kept[i, 0]) + (low - kept[i, 1]))
             changed += not difference <= 2.0**-40 * np.sqrt(v) + 2.0**-1000
             kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v

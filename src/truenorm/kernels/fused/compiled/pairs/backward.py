@@ -7,7 +7,7 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
 from truenorm.kernels.fused.compiled.elements.filling import fill
-from truenorm.kernels.fused.compiled.ground import SLACK, TINY, W
+from truenorm.kernels.ground import SLACK, TINY, W
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
     divide,
@@ -69,58 +69,54 @@ def settle_dx(
     gamma: Any,
     gamma_exponent: Any,
     eps: Any,
+    centred: Any,
     dx: Any,
-    rows: Any,
     refused: Any,
     scratch: Any,
-) -> Any:
-    """Write dx of some rows; return how many elements are refused, and which.
+) -> None:
+    """Write dx of some rows, and which elements are refused.
 
     `gamma` is scaled by a power of two: its largest element is about 1.
     """
-    size = x.shape[1]
-    work, lanes = scratch[:WORK], scratch[WORK:SCRATCH]
-    row, slopes = scratch[SCRATCH:][:size], scratch[SCRATCH + size :][:size]
-    left = 0
-    for k in range(rows.shape[0]):
-        i = rows[k]
-        found = describe(x[i], eps, row, lanes)
-        left += row_gradient(
-            dy[i], row, found, gamma, gamma_exponent, dx[i], slopes, lanes, work, refused[k]
-        )
-    return left
+    row, lanes = scratch[SCRATCH:][: x.shape[1]], scratch[WORK:SCRATCH]
+    for i in range(x.shape[0]):
+        found = describe(x[i], eps, centred, row, lanes)
+        row_gradient(dy[i], found, gamma, gamma_exponent, centred, dx[i], refused[i], scratch)
 
 
 @compiled
 def row_gradient(
     dy: Any,
-    row: Any,
     found: Any,
     gamma: Any,
     gamma_exponent: Any,
+    centred: Any,
     dx: Any,
-    slopes: Any,
-    lanes: Any,
-    work: Any,
     refused: Any,
+    scratch: Any,
 ) -> Any:
-    """Write dx of a row, and return how many elements are refused. `slopes` is scaled dy."""
-    size = row.shape[0]
+    """Write dx of a row, and return how many elements are refused.
+
+    The scratch space holds the work space, lanes, the scaled row and, then, scaled dy.
+    """
+    size = dy.shape[0]
+    work, lanes = scratch[:WORK], scratch[WORK:SCRATCH]
+    row, slopes = scratch[SCRATCH:][:size], scratch[SCRATCH + size :][:size]
     exponent = largest_exponent(dy)
     first = power_of_two(-exponent // 2)
     second = power_of_two(-exponent - -exponent // 2)
     for j in range(size):
         slopes[j] = decode(dy[j]) * first * second
     exponent += gamma_exponent - found.w_exponent
-    if _is_constant(slopes, gamma):
+    if _is_constant(slopes, gamma, centred):
         fill(dx, encode(0.0, dx[0]))
         fill(refused, False)
         return 0
-    sums = _sum_slopes(row, found, slopes, gamma, lanes, work)
+    sums = _sum_slopes(row, found, slopes, gamma, centred, lanes, work)
     if sums.rms < 2.0**-300:  # large gamma meets small dy everywhere: left to integers
         fill(refused, True)
         return size
-    if size == 2:
+    if centred is not None and size == 2:
         return _write_two(found, slopes, gamma, exponent, dx, refused)
     scale = power_of_two(exponent)
     near = 2.0**-400 < scale < 2.0**400
@@ -151,9 +147,14 @@ def _write_far(work: Any, exponent: Any, dx: Any, refused: Any) -> Any:
 
 
 @compiled
-def _is_constant(slopes: Any, gamma: Any) -> Any:
-    """Return whether g is the same all along a row: then dx is zero (D21)."""
+def _is_constant(slopes: Any, gamma: Any, centred: Any) -> Any:
+    """Return whether g is the same all along a row: then dx is zero (D21).
+
+    Where rows are not centred, whether it is zero.
+    """
     first = two_product(slopes[0], gamma[0])
+    if centred is None and first[0] != 0:
+        return False
     for j in range(slopes.shape[0] - 1, 0, -1):
         g = two_product(slopes[j], gamma[j])
         if g[0] != first[0] or g[1] != first[1]:
@@ -171,8 +172,10 @@ def _is_zero(values: Any) -> Any:
 
 
 @compiled
-def _sum_slopes(row: Any, found: Any, slopes: Any, gamma: Any, lanes: Any, work: Any) -> Any:
-    """Return mean(g), q = mean(g*c)/w with its bound, and rms(g)."""
+def _sum_slopes(
+    row: Any, found: Any, slopes: Any, gamma: Any, centred: Any, lanes: Any, work: Any
+) -> Any:
+    """Return mean(g), or 0 if not centred, q = mean(g*c)/w with its bound, and rms(g)."""
     size = row.shape[0]
     low = (found.low_high, found.low_low)
     a, p = (0.0, 0.0), (0.0, 0.0)
@@ -189,6 +192,8 @@ def _sum_slopes(row: Any, found: Any, slopes: Any, gamma: Any, lanes: Any, work:
         a = add(a, fold_pairs(lanes, 0))
         p = add(p, fold_pairs(lanes, 2 * PAIR_LANES))
     a, p = divide_float(a, float(size)), divide_float(p, float(size))
+    if centred is None:
+        a = (0.0, 0.0)
     rms = np.sqrt(squares / size) * SLACK
     q = divide(p, (found.w_high, found.w_low))
     q = (q[0] * found.ratio, q[1] * found.ratio)
@@ -257,7 +262,10 @@ def _results(count: Any, found: Any, sums: Any, scale: Any, work: Any) -> None:
 
 @compiled
 def _write_two(found: Any, slopes: Any, gamma: Any, exponent: Any, dx: Any, refused: Any) -> Any:
-    """Write dx of a row of two elements (D24), with its bound (F9); return who is refused."""
+    """Write dx of a row of two elements (D24), with its bound (F9).
+
+    Returns how many are refused.
+    """
     g0, g1 = two_product(slopes[0], gamma[0]), two_product(slopes[1], gamma[1])
     difference = add(g0, (-g1[0], -g1[1]))
     left = divide((found.scaled_eps / 2, 0.0), (found.w_high, found.w_low))

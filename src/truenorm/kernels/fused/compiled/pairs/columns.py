@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
-from truenorm.kernels.fused.compiled.elements.filling import fill
-from truenorm.kernels.fused.compiled.ground import (
+from truenorm.kernels.ground import (
     CHANGED,
     DGAMMA_BOUND,
     DGAMMA_HIGH,
@@ -52,47 +51,39 @@ def backward(
     x: Any,
     kept: Any,
     gamma: Any,
-    gamma_exponent: Any,
-    dy_exponent: Any,
-    nan: Any,
-    eps: Any,
+    numbers: Any,
+    centred: Any,
     dx: Any,
     sums: Any,
     status: Any,
-    refused: Any,
     scratch: Any,
-) -> Any:
-    """Write dx and what became of each row, add to dgamma; return how many elements are refused.
+) -> None:
+    """Write dx and what became of each row, and add to dgamma.
 
-    Rows whose dy is not finite are left alone.
+    Rows whose dy is not finite are left alone. `numbers` are eps and the powers of two by which
+    gamma is scaled already and dy is to be scaled for the sums.
     """
     rows, size = x.shape
     work, lanes = scratch[:WORK], scratch[WORK:SCRATCH]
     row, slopes = scratch[SCRATCH:][:size], scratch[SCRATCH + size :][:size]
-    left = 0
+    refused = scratch[SCRATCH + 2 * size :].view(np.bool_)[:size]
+    eps, gamma_exponent, dy_exponent = numbers[0], int(numbers[1]), int(numbers[2])
     for i in range(rows):
-        fill(refused[i], False)
         status[i] = DONE
         if not _is_finite(dy[i]):
             status[i] = NOT_FINITE
             continue
         if kept[i, 0] != kept[i, 0]:
             status[i] = UNDEFINED
-            fill(dx[i], nan)
             continue
-        found = describe(x[i], eps, row, lanes)
-        if _has_changed(kept[i], found):
+        found = describe(x[i], eps, centred, row, lanes)
+        if _has_changed(kept[i], found, centred):
             status[i] = CHANGED
             continue
-        count = row_gradient(
-            dy[i], row, found, gamma, gamma_exponent, dx[i], slopes, lanes, work, refused[i]
-        )
-        if count > 0:
+        if row_gradient(dy[i], found, gamma, gamma_exponent, centred, dx[i], refused, scratch):
             status[i] = REFUSED
-            left += count
         _scaled(dy[i], dy_exponent, slopes)
         _add_terms(row, found, slopes, work, sums)
-    return left
 
 
 @compiled
@@ -116,8 +107,14 @@ def largest_exponent_of_rows(dy: Any) -> Any:
 
 
 @compiled
-def _has_changed(kept: Any, found: Any) -> Any:
-    """Return whether the mean of a row is another than was kept, beyond what rounding does."""
+def _has_changed(kept: Any, found: Any, centred: Any) -> Any:
+    """Return whether the mean of a row is another than was kept, beyond what rounding does.
+
+    Where rows are not centred, w: then that was kept.
+    """
+    if centred is None:
+        w = (found.w_high - kept[0]) + (found.w_low - kept[1])
+        return kept[2] != found.w_exponent or not abs(w) <= 2.0**-90 * found.w_high
     near = (found.near - kept[0]) + (found.low_high - kept[1])
     return kept[2] != found.exponent or not abs(near) <= 2.0**-90
 
@@ -140,6 +137,7 @@ def sum_columns(
     columns: Any,
     dy_exponent: Any,
     eps: Any,
+    centred: Any,
     sums: Any,
     chosen: Any,
     scratch: Any,
@@ -152,7 +150,7 @@ def sum_columns(
     work, lanes = scratch[:WORK], scratch[WORK:SCRATCH]
     row, slopes = scratch[SCRATCH:][:size], scratch[SCRATCH + size :][:size]
     for i in range(rows):
-        found = describe(x[i], eps, row, lanes)
+        found = describe(x[i], eps, centred, row, lanes)
         _scaled(dy[i], dy_exponent, slopes)
         for k in range(columns.shape[0]):
             chosen[0, k] = row[columns[k]]

@@ -7,7 +7,7 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode
 from truenorm.kernels.fused.compiled.elements.filling import copy, fill
-from truenorm.kernels.fused.compiled.ground import SLACK, TINY, W
+from truenorm.kernels.ground import BETA, DONE, GAMMA, REFUSED, SLACK, TINY, UNDEFINED, W
 from truenorm.kernels.fused.compiled.narrow.forward import refused_y
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
@@ -38,37 +38,40 @@ __all__ = ["forward", "settle_y"]
 @compiled
 def forward(
     x: Any,
-    gamma: Any,
-    beta: Any,
+    columns: Any,
     constant: Any,
-    nan: Any,
     eps: Any,
+    centred: Any,
     y: Any,
     kept: Any,
+    status: Any,
     refused: Any,
     scratch: Any,
-) -> Any:
-    """Write y and what is kept of each row; return how many elements are refused, and which."""
+) -> None:
+    """Write y, what is kept and what became of each row, and which elements are refused."""
     rows, size = x.shape
     work, lanes, row = scratch[:WORK], scratch[WORK:SCRATCH], scratch[SCRATCH:][:size]
-    left = 0
     for i in range(rows):
         fill(refused[i], False)
-        if _has_no_result(x[i], eps):
+        if _has_no_result(x[i], eps, centred):
             fill(kept[i], np.nan)
-            fill(y[i], nan)
+            status[i] = UNDEFINED
             continue
-        found = describe(x[i], eps, row, lanes)
+        found = describe(x[i], eps, centred, row, lanes)
         high, low = add_float((found.low_high, found.low_low), found.near)
         kept[i, 0], kept[i, 1], kept[i, 2] = high, low, found.exponent
-        left += _write_row(x[i], row, found, gamma, beta, constant, y[i], work, refused[i])
-    return left
+        if centred is None:
+            kept[i, 0], kept[i, 1], kept[i, 2] = found.w_high, found.w_low, found.w_exponent
+        left = _write_row(x[i], row, found, columns, constant, centred, y[i], work, refused[i])
+        status[i] = REFUSED if left > 0 else DONE
 
 
 @compiled
-def _has_no_result(x: Any, eps: Any) -> Any:
-    """Return whether a row is not finite, or constant while eps is 0."""
+def _has_no_result(x: Any, eps: Any, centred: Any) -> Any:
+    """Return whether a row is not finite, or constant (not centred: zero) while eps is 0."""
     first = decode(x[0])
+    if centred is None:
+        first = 0.0
     differs = eps > 0
     for j in range(x.shape[0]):
         value = decode(x[j])
@@ -82,27 +85,22 @@ def _has_no_result(x: Any, eps: Any) -> Any:
 def settle_y(
     x: Any,
     kept: Any,
-    gamma: Any,
-    beta: Any,
-    weight: Any,
+    columns: Any,
     constant: Any,
     eps: Any,
+    centred: Any,
     y: Any,
-    rows: Any,
     refused: Any,
     scratch: Any,
-) -> Any:
-    """Settle rows that level 1 refused; return how many elements are still refused, and which."""
+) -> None:
+    """Settle rows that level 1 refused, and write which elements are refused once more."""
     size = x.shape[1]
     work, lanes, row = scratch[:WORK], scratch[WORK:SCRATCH], scratch[SCRATCH:][:size]
-    left = 0
-    for k in range(rows.shape[0]):
-        i = rows[k]
-        refused_y(x[i], kept[i], gamma, beta, weight, eps, y[i], refused[k])
-        if accept_beta_at_mean(x[i], constant, y[i], refused[k]) > 0:
-            found = describe(x[i], eps, row, lanes)
-            left += _write_row(x[i], row, found, gamma, beta, constant, y[i], work, refused[k])
-    return left
+    for i in range(x.shape[0]):
+        refused_y(x[i], kept[i], columns, eps, y[i], refused[i])
+        if accept_beta_at_mean(x[i], centred, constant, y[i], refused[i]) > 0:
+            found = describe(x[i], eps, centred, row, lanes)
+            _write_row(x[i], row, found, columns, constant, centred, y[i], work, refused[i])
 
 
 @compiled
@@ -110,14 +108,15 @@ def _write_row(
     x: Any,
     row: Any,
     found: Any,
-    gamma: Any,
-    beta: Any,
+    columns: Any,
     constant: Any,
+    centred: Any,
     y: Any,
     work: Any,
     refused: Any,
 ) -> Any:
     """Write y of a row by structure and in pairs, and return how many elements are refused."""
+    gamma, beta = columns[GAMMA], columns[BETA]
     if found.constant:
         copy(y, constant)
         fill(refused, False)
@@ -146,7 +145,7 @@ def _write_row(
             refused[j] = False
         elif refused[j] and _is_far(gamma[j] * found.factor, beta[j]):
             _write_scaled(row[j], found, gamma[j], beta[j], y[j : j + 1], refused[j : j + 1])
-    return accept_beta_at_mean(x, constant, y, refused)
+    return accept_beta_at_mean(x, centred, constant, y, refused)
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.elements.filling import fill
-from truenorm.kernels.fused.compiled.ground import SLACK, W
+from truenorm.kernels.ground import SLACK, W
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
     add_float,
@@ -94,10 +94,12 @@ def pair_depth(size: Any) -> Any:
 
 
 @compiled
-def describe(x: Any, eps: Any, row: Any, lanes: Any) -> Any:
+def describe(x: Any, eps: Any, centred: Any, row: Any, lanes: Any) -> Any:
     """Write the scaled row, and return what is known of it."""
     size = row.shape[0]
     largest, constant = _load(x, row)
+    if centred is None:
+        constant = largest == 0
     exponent = math.frexp(largest)[1] if largest > 0 else 0
     half = (math.frexp(eps)[1] + 1) // 2
     _scale(row, -exponent)
@@ -105,16 +107,11 @@ def describe(x: Any, eps: Any, row: Any, lanes: Any) -> Any:
     low, v = (0.0, 0.0), (0.0, 0.0)
     w_exponent, factor, ratio = half, 1.0, 1.0
     if not constant:
-        near = _middle(row, lanes)
-        low, square = _pair_moments(row, near, lanes)
-        v = add(square, _negative(multiply(low, low)))
-        if not low[0] * low[0] <= 0.25 * v[0]:
-            near += low[0]
-            low, square = _pair_moments(row, near, lanes)
-            v = add(square, _negative(multiply(low, low)))
+        near, low, square, v = _moments(row, centred, lanes)
         s = np.sqrt(square[0])
         h = pair_depth(size)
-        centring = SLACK * (h + 6) * W * s  # (F2)
+        if centred is not None:
+            centring = SLACK * (h + 6) * W * s  # (F2)
         of_v = SLACK * (h + 21) * W * square[0] + 2 * abs(low[0]) * centring  # (F3)
         w_exponent = exponent + math.frexp(s)[1]
         if eps > 0:
@@ -144,6 +141,22 @@ def describe(x: Any, eps: Any, row: Any, lanes: Any) -> Any:
         of_w / 2 * SLACK + 32 * W,
         constant,
     )
+
+
+@compiled
+def _moments(row: Any, centred: Any, lanes: Any) -> Any:
+    """Return a float64 near the mean, the rest of the mean, the mean of (x - near)**2, and v."""
+    if centred is None:
+        _, square = _pair_moments(row, 0.0, lanes)
+        return 0.0, (0.0, 0.0), square, square
+    near = _middle(row, lanes)
+    low, square = _pair_moments(row, near, lanes)
+    v = add(square, _negative(multiply(low, low)))
+    if not low[0] * low[0] <= 0.25 * v[0]:
+        near += low[0]
+        low, square = _pair_moments(row, near, lanes)
+        v = add(square, _negative(multiply(low, low)))
+    return near, low, square, v
 
 
 @compiled

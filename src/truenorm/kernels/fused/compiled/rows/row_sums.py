@@ -15,8 +15,10 @@ WIDTH = 4 * LANES
 
 
 @compiled(fastmath={"contract"})
-def row_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, partial: Any) -> Any:
-    """Return the means of c, g, g*c and g*g along a row.
+def row_sums(
+    x: Any, dy: Any, gamma: Any, near: Any, low: Any, centred: Any, partial: Any
+) -> Any:
+    """Return the means of c, g, g*c and g*g along a row; not of c but of c*c if not centred.
 
     The type of gamma, near and low is the one in which terms and their runs are computed.
     """
@@ -46,10 +48,13 @@ def row_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, partial: Any) -> 
             g6 = decode_as(pdy[lane + 6 * LANES], near) * pgamma[lane + 6 * LANES]
             g7 = decode_as(pdy[lane + 7 * LANES], near) * pgamma[lane + 7 * LANES]
             _put_sums(sums, lane, c0, c1, c2, c3, c4, c5, c6, c7, g0, g1, g2, g3, g4, g5, g6, g7)
+            if centred is None:
+                _put_squares(sums, lane, c0, c1, c2, c3, c4, c5, c6, c7)
     if size > whole * SEGMENT:
         left = whole * SEGMENT
         rest = partial[-2 * SEGMENT :]
-        _last_sums(x[left:], dy[left:], gamma[left:], near, low, partial[whole * WIDTH :], rest)
+        sums = partial[whole * WIDTH :]
+        _last_sums(x[left:], dy[left:], gamma[left:], near, low, centred, sums, rest)
     fold(partial, segments_of(size), WIDTH)
     return (
         partial[0] / size,
@@ -60,7 +65,9 @@ def row_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, partial: Any) -> 
 
 
 @compiled
-def _last_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, sums: Any, rest: Any) -> None:
+def _last_sums(
+    x: Any, dy: Any, gamma: Any, near: Any, low: Any, centred: Any, sums: Any, rest: Any
+) -> None:
     """Fill up the last segment with zeros, and add up its runs."""
     fill(rest, 0.0)
     c, g = rest[:SEGMENT], rest[SEGMENT:]
@@ -73,6 +80,16 @@ def _last_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, sums: Any, rest
         g0, g1, g2, g3 = g[k], g[k + LANES], g[k + 2 * LANES], g[k + 3 * LANES]
         g4, g5, g6, g7 = g[k + 4 * LANES], g[k + 5 * LANES], g[k + 6 * LANES], g[k + 7 * LANES]
         _put_sums(sums, k, c0, c1, c2, c3, c4, c5, c6, c7, g0, g1, g2, g3, g4, g5, g6, g7)
+        if centred is None:
+            _put_squares(sums, k, c0, c1, c2, c3, c4, c5, c6, c7)
+
+
+@compiled(fastmath={"contract"})
+def _put_squares(
+    sums: Any, k: Any, c0: Any, c1: Any, c2: Any, c3: Any, c4: Any, c5: Any, c6: Any, c7: Any
+) -> None:
+    """Store the sum of the squares of a run in the place of its sum."""
+    sums[k] = pairwise(c0 * c0, c1 * c1, c2 * c2, c3 * c3, c4 * c4, c5 * c5, c6 * c6, c7 * c7)
 
 
 @compiled(fastmath={"contract"})

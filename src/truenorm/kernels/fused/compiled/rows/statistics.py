@@ -12,7 +12,7 @@ import numpy as np
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
-from truenorm.kernels.fused.compiled.ground import U
+from truenorm.kernels.ground import U
 from truenorm.kernels.fused.compiled.rows.sums import LANES, SEGMENT, fold, pairwise, segments_of
 from truenorm.kernels.fused.compiling import compiled
 
@@ -26,11 +26,15 @@ SAMPLE = 64
 
 
 @compiled
-def row_statistics(x: Any, partial: Any) -> Any:
+def row_statistics(x: Any, centred: Any, partial: Any) -> Any:
     """Return the mean of a row as a pair, and its variance; NaN for a row that is not finite.
 
-    The variance is 0 for constant rows only.
+    The variance is 0 for constant rows only. Of a row that is not centred, zeros for the mean, and
+    its mean square.
     """
+    if centred is None:
+        _, square = _moments(x, 0.0, partial)
+        return 0.0, 0.0, square if square < np.inf else np.nan
     near = _near(x)
     low, square = _moments(x, near, partial)
     v = square - low * low

@@ -13,10 +13,22 @@ __all__ = ["accept_beta_at_mean"]
 
 
 @compiled
-def accept_beta_at_mean(x: Any, constant: Any, y: Any, refused: Any) -> Any:
-    """Where a refused element equals the mean of its row, y is beta rounded; return who is left.
+def _accept_beta_at_zero(x: Any, constant: Any, y: Any, refused: Any) -> Any:
+    """Where a refused element of a row that is not centred is zero, y is beta rounded."""
+    left = 0
+    for j in range(x.shape[0]):
+        if refused[j] and decode(x[j]) == 0:
+            y[j] = constant[j]
+            refused[j] = False
+        left += refused[j]
+    return left
 
-    It does if D*x = sum(x). If all x are multiples of some 2**k, and sum|x| < 2**(k + 53), then
+
+@compiled
+def accept_beta_at_mean(x: Any, centred: Any, constant: Any, y: Any, refused: Any) -> Any:
+    """Where a refused element equals the mean of its row, y is beta rounded.
+
+    Returns how many elements are still refused. An element does equal the mean if D*x = sum(x). If all x are multiples of some 2**k, and sum|x| < 2**(k + 53), then
     every partial sum is a float64, so the sum is exact in any order; else nothing is known.
     """
     size = x.shape[0]
@@ -25,6 +37,8 @@ def accept_beta_at_mean(x: Any, constant: Any, y: Any, refused: Any) -> Any:
         left += refused[j]
     if left == 0:
         return 0
+    if centred is None:
+        return _accept_beta_at_zero(x, constant, y, refused)
     total, absolute = 0.0, 0.0
     for j in range(size):
         total += decode(x[j])

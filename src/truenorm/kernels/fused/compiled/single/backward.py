@@ -16,7 +16,7 @@ from truenorm.kernels.fused.compiled.elements.encoding import (
 )
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import arrays_are_apart, prefer_wide_vectors
-from truenorm.kernels.fused.compiled.ground import (
+from truenorm.kernels.ground import (
     CHANGED,
     COLUMNS,
     DONE,
@@ -35,7 +35,7 @@ from truenorm.kernels.fused.compiled.narrow.backward import (
     write_two,
 )
 from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
-from truenorm.kernels.fused.compiled.single.forward import is_easy
+from truenorm.kernels.fused.compiled.single.forward import LARGEST, is_easy
 from truenorm.kernels.fused.compiling import compiled
 
 __all__ = ["backward"]
@@ -50,23 +50,26 @@ SINGLES = 8
 
 @compiled
 def _single_numbers(
-    x: Any, dy: Any, gamma: Any, kept: Any, eps: Any, partial: Any, row: Any
+    x: Any, dy: Any, gamma: Any, kept: Any, eps: Any, centred: Any, partial: Any, row: Any
 ) -> Any:
     """Find the numbers of a row in float32, if they can be had, and return the mean of c over s.
 
-    g must be neither so large nor so small that its products leave the range of float32.
+    Where rows are not centred, the change of v over v. g must be neither so large nor so small that its products leave the range of float32.
     """
-    row[SINGLE] = 0.0
     near, low, v = kept[0], kept[1], kept[2]
-    if gamma.shape[0] == 0 or x.shape[0] == 2 or not is_easy(v, eps):
+    if (centred is not None and x.shape[0] == 2) or not is_easy(v, eps):
         return 0.0
     high = np.float32(near + low)
     rest = np.float32((near - high) + low)
-    c, a, p, square = row_sums(x, dy, gamma, high, rest, partial)
+    c, a, p, square = row_sums(x, dy, gamma, high, rest, centred, partial)
+    if centred is None:
+        a = 0.0
     if 2.0**-100 < square < 2.0**100:
         w = v + eps
         row[HIGH], row[LOW], row[R] = high, rest, 1 / np.sqrt(w)
         row[A], row[Q], row[SINGLE] = a, p / w, 1.0
+    if centred is None:
+        return (c - v) / v
     return c / np.sqrt(v)
 
 
@@ -144,6 +147,14 @@ def _write_four(
 
 
 @compiled
+def _largest(values: Any) -> Any:
+    largest = np.float32(0)
+    for j in range(values.shape[0]):
+        largest = max(largest, abs(values[j]))
+    return largest
+
+
+@compiled
 def _is_finite(dy: Any) -> Any:
     for j in range(dy.shape[0]):
         if not abs(decode(dy[j])) < np.inf:
@@ -157,8 +168,8 @@ def _do_in_float64(
     x: Any,
     kept: Any,
     gamma: Any,
-    nan: Any,
     eps: Any,
+    centred: Any,
     scratch: Any,
     dx: Any,
     sums: Any,
@@ -168,7 +179,7 @@ def _do_in_float64(
         return NOT_FINITE
     shares, numbers = scratch[: SHARES * COLUMNS], scratch[SHARES * COLUMNS :][:NUMBERS]
     partial = scratch[SHARES * COLUMNS + NUMBERS :]
-    changed = row_numbers(x, dy, gamma, kept, eps, partial, numbers)
+    changed = row_numbers(x, dy, gamma, kept, eps, centred, partial, numbers)
     numbers[COMMON] = numbers[OF_G] = numbers[OF_C] = 0.0
     for left in range(0, x.shape[0], COLUMNS):
         right = min(left + COLUMNS, x.shape[0])
@@ -178,11 +189,10 @@ def _do_in_float64(
             sums[0, left + j] += shares[j]
             sums[1, left + j] += shares[j + 2 * COLUMNS]
     if kept[0] != kept[0]:
-        fill(dx, nan)
         return UNDEFINED
-    if is_constant(dy, gamma):
+    if is_constant(dy, gamma, centred):
         fill(dx, encode(0.0, dx[0]))
-    elif dy.shape[0] == 2:
+    elif centred is not None and dy.shape[0] == 2:
         write_two(dy, gamma, kept, eps, dx)
     return CHANGED if changed else DONE
 
@@ -193,16 +203,19 @@ def backward(
     x: Any,
     kept: Any,
     gamma: Any,
-    single: Any,
-    nan: Any,
     eps: Any,
+    centred: Any,
     dx: Any,
     sums: Any,
     status: Any,
     scratch: Any,
 ) -> Any:
-    """Write dx and what became of each row, and add dgamma and dbeta; return who is not done."""
+    """Write dx and what became of each row, and add to dgamma and dbeta.
+
+    gamma is in float32. Returns how many rows are not done.
+    """
     rows = x.shape[0]
+    small = _largest(gamma) <= LARGEST
     singles, hard = scratch[: FOUR * SINGLES], scratch[FOUR * SINGLES :]
     partial = hard[SHARES * COLUMNS + NUMBERS :]
     left_over = 0
@@ -211,7 +224,9 @@ def backward(
         easy = 0
         for i in range(start, stop):
             row = singles[(i - start) * SINGLES :]
-            drift = _single_numbers(x[i], dy[i], single, kept[i], eps, partial, row)
+            row[SINGLE], drift = 0.0, 0.0
+            if small:
+                drift = _single_numbers(x[i], dy[i], gamma, kept[i], eps, centred, partial, row)
             status[i] = DONE if abs(drift) <= 2.0**-19 else CHANGED
             easy += row[SINGLE] != 0
         if easy == FOUR:
@@ -224,7 +239,7 @@ def backward(
                 dy[start + 1],
                 dy[start + 2],
                 dy[start + 3],
-                single,
+                gamma,
                 singles,
                 dx[start],
                 dx[start + 1],
@@ -237,9 +252,9 @@ def backward(
             row = singles[(i - start) * SINGLES :]
             if row[SINGLE] == 0:
                 status[i] = _do_in_float64(
-                    dy[i], x[i], kept[i], gamma, nan, eps, hard, dx[i], sums
+                    dy[i], x[i], kept[i], gamma, eps, centred, hard, dx[i], sums
                 )
             elif easy < FOUR:
-                _write_single(x[i], dy[i], single, row, dx[i], sums[0], sums[1])
+                _write_single(x[i], dy[i], gamma, row, dx[i], sums[0], sums[1])
             left_over += status[i] != DONE
     return left_over

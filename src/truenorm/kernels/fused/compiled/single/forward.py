@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode_single, encode_single
-from truenorm.kernels.fused.compiled.elements.filling import copy, fill
+from truenorm.kernels.fused.compiled.elements.filling import copy
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.narrow.forward import write_y
 from truenorm.kernels.fused.compiled.rows.statistics import row_statistics
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import BETA, DONE, GAMMA, UNDEFINED, WEIGHT
 
-__all__ = ["forward", "is_easy"]
+__all__ = ["LARGEST", "forward", "is_easy"]
+
+LARGEST = 2.0**60
+"""Of gamma and beta that float32 rows can have."""
 
 
 @compiled
@@ -42,28 +46,28 @@ def _write_single(x: Any, high: Any, low: Any, r: Any, gamma: Any, beta: Any, y:
 @compiled
 def forward(
     x: Any,
-    gamma: Any,
-    beta: Any,
-    weight: Any,
-    single: Any,
+    columns: Any,
     constant: Any,
-    nan: Any,
+    single: Any,
     eps: Any,
+    centred: Any,
     y: Any,
     kept: Any,
+    status: Any,
     scratch: Any,
 ) -> None:
-    """Write y and what is kept of each row.
+    """Write y, what is kept and what became of each row.
 
     `single` has gamma and beta in float32; it is empty if they are too large for that.
     """
-    rows = x.shape[0]
-    for i in range(rows):
-        near, low, v = row_statistics(x[i], scratch)
+    gamma, beta, weight = columns[GAMMA], columns[BETA], columns[WEIGHT]
+    for i in range(x.shape[0]):
+        near, low, v = row_statistics(x[i], centred, scratch)
         if not v + eps > 0:
             kept[i, 0], kept[i, 1], kept[i, 2] = np.nan, np.nan, np.nan
-            fill(y[i], nan)
+            status[i] = UNDEFINED
             continue
+        status[i] = DONE
         kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
         r = 1 / np.sqrt(v + eps)
         if v == 0:

@@ -1,6 +1,10 @@
-"""What drivers and kernels share: how rows are grouped, what became of one, units of error."""
+"""What drivers and kernels of all backends share: what became of a row, units of error, groups.
+
+With the folder of compiled code, this is the file whose text decides what is compiled.
+"""
 
 __all__ = [
+    "BETA",
     "CHANGED",
     "COLUMNS",
     "DBETA_HIGH",
@@ -9,6 +13,7 @@ __all__ = [
     "DGAMMA_HIGH",
     "DGAMMA_LOW",
     "DONE",
+    "GAMMA",
     "GROUP",
     "NOT_FINITE",
     "REFUSED",
@@ -17,6 +22,7 @@ __all__ = [
     "SUMS",
     "TINY",
     "UNDEFINED",
+    "WEIGHT",
     "U",
     "W",
 ]
@@ -30,6 +36,9 @@ COLUMNS = 512
 DONE, REFUSED, UNDEFINED, NOT_FINITE, CHANGED = range(5)
 """What became of a row: it is right; some element was refused; it has no result; its dy is not
 finite; its x is not what forward saw."""
+
+GAMMA, BETA, WEIGHT = range(3)
+"""What forward needs of a column: its parameters, and their weight in the bound."""
 
 DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW = range(5)
 """Where the sums of a column are: pairs, and the bound of the first."""

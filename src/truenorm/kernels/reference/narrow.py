@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
-from truenorm.kernels.reference.bounds import SLACK, U
+from truenorm.kernels.ground import SLACK, U
 from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums, depth_of_sum, row_sums
 from truenorm.kernels.rounding import Tested, round_to, same_roundings

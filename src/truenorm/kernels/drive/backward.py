@@ -1,0 +1,154 @@
+"""Backward: dx of all rows in one sweep, which also gathers the sums over rows."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.kernels import integers
+from truenorm.kernels.backend import (
+    Backend,
+    Backward,
+    Call,
+    ColumnGradients,
+    Parameter,
+    RowSums,
+    Settings,
+    States,
+)
+from truenorm.kernels.drive.columns import SpecialColumns, round_dbeta, round_dgamma
+from truenorm.kernels.drive.refused import RefusedRows
+from truenorm.kernels.ground import CHANGED, NOT_FINITE, REFUSED, UNDEFINED
+from truenorm.kernels.rounding import Tested, canonical_nan
+from truenorm.kernels.rows import Rows, Source, Target
+from truenorm.kernels.special import finite_part
+from truenorm.kernels.storage import Stored, widen
+from truenorm.kernels.sweeping import blocks_of, in_parts, merged
+
+__all__ = ["X_CHANGED", "backward"]
+
+Float64 = NDArray[np.float64]
+
+X_CHANGED = "x changed since the forward pass: its rows no longer have the mean that was saved"
+
+
+@dataclass
+class _Share:
+    """What a part of the rows adds to the sums over rows."""
+
+    sums: RowSums
+    left_out: list[int] = field(default_factory=list)
+    """Rows whose dy is not finite: they are done after all others."""
+    undefined: bool = False
+    """Whether some row has no result."""
+
+
+def backward(
+    backend: Backend,
+    settings: Settings,
+    dy: Rows,
+    x: Rows,
+    kept: Float64,
+    gamma: Parameter,
+    beta: Parameter,
+    dx: Rows,
+) -> ColumnGradients:
+    """Write dx, and return dgamma and dbeta."""
+    call = Call.of(settings, x, gamma, beta, ~np.isfinite(gamma.values))
+    slopes, source = Source(dy), Source(x)
+    level = backend.backward(call, slopes)
+    if settings.backend != backend.name:
+        kept = _adopted(level, source, kept)
+    has_dx = bool(np.isfinite(gamma.values).all())
+    run = _Run(call, level, slopes, source, kept, Target(dx), has_dx)
+    shares = [_Share(level.sums()) for _ in level.parts]
+    in_parts(lambda k: run.part(level.parts[k], shares[k]), len(shares), level.threads)
+    special = SpecialColumns(call.size)
+    left_out = sorted(row for share in shares for row in share.left_out)
+    run.add_left_out(np.array(left_out, np.intp), shares[-1], special)
+    if any(share.undefined for share in shares):
+        special.dgamma.spoil()
+    sums = merged([share.sums for share in shares])
+    return ColumnGradients(
+        round_dgamma(call, level, sums, special, dy, x),
+        round_dbeta(call, level, sums, special, dy, x),
+    )
+
+
+def _adopted(level: Backward[Any], x: Source, kept: Float64) -> Float64:
+    """Return what the backend would have kept of all rows: its bounds hold for its own sums."""
+    kept = kept.copy()
+    for part in level.parts:
+        for start, stop in blocks_of(part, level.rows_at_once):
+            if level.adopt(x.block(start, stop), kept[start:stop]):
+                raise RuntimeError(X_CHANGED)
+    return kept
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What stays the same over all rows."""
+
+    call: Call
+    level: Backward[Any]
+    dy: Source
+    x: Source
+    kept: Float64
+    dx: Target
+    has_dx: bool
+    """False if gamma is not finite: then all dx are NaN."""
+
+    def part(self, rows: tuple[int, int], share: _Share) -> None:
+        """Write dx of a part of the rows, and add to its sums."""
+        refused = RefusedRows(self.dx, self.call.size, self._settle)
+        nan = canonical_nan(self.call.target)
+        for start, stop in blocks_of(rows, self.level.rows_at_once):
+            dy, x = self.dy.block(start, stop), self.x.block(start, stop)
+            dx = self.dx.block(start, stop)
+            states = self._look(dy, x, self.kept[start:stop], dx, share)
+            if states is not None:
+                dx[(states == UNDEFINED) | (states == NOT_FINITE)] = nan
+                share.left_out += (start + np.flatnonzero(states == NOT_FINITE)).tolist()
+                again = np.flatnonzero(states == REFUSED)
+                if len(again) and self.has_dx:
+                    refused.add(start, again, dx, dy, x)
+            if not self.has_dx:
+                dx[...] = nan
+            self.dx.done(start, stop, dx)
+        refused.flush()
+
+    def _look(
+        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, share: _Share
+    ) -> States | None:
+        """Write dx of a block and add to the sums; return what became of rows if not all is well."""
+        states = np.empty(len(x), np.uint8)
+        if not self.level.look(dy, x, kept, dx, share.sums, states):
+            return None
+        if (states == CHANGED).any():
+            raise RuntimeError(X_CHANGED)
+        share.undefined |= bool((states == UNDEFINED).any())
+        return states
+
+    def _settle(self, dx: Stored, dy: Stored, x: Stored) -> None:
+        """Take refused rows through a second look, and what is left through integers."""
+        refused = self.level.look_again(dy, x, dx)
+        left = np.flatnonzero(refused.any(axis=1))
+        if len(left):
+            call = self.call
+            tested = Tested(dx[left], refused[left])
+            slopes, values = (widen(part[left], call.target) for part in (dy, x))
+            integers.settle_dx(tested, slopes, values, call.gamma, call.eps, call.target)
+            dx[left] = tested.values
+
+    def add_left_out(
+        self, indices: NDArray[np.intp], share: _Share, special: SpecialColumns
+    ) -> None:
+        """Add rows whose dy is not finite: by rule what is not, and by arithmetic what is."""
+        for start, stop in blocks_of((0, len(indices)), self.level.rows_at_once):
+            rows = indices[start:stop]
+            dy, x = self.dy.copy(rows), self.x.copy(rows)
+            slopes = widen(dy, self.call.target)
+            special.add(slopes, finite_part(widen(x, self.call.target)))
+            dy[~np.isfinite(slopes)] = 0
+            self._look(dy, x, self.kept[rows], np.empty_like(x), share)

@@ -1,0 +1,80 @@
+"""Sums over rows, rounded: what is not finite by rule, what is undecided by a second look."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import FloatFormat
+from truenorm.kernels import integers
+from truenorm.kernels.backend import Backward, Call, ColumnSweep, RowSums
+from truenorm.kernels.rounding import Tested
+from truenorm.kernels.rows import Rows, Source
+from truenorm.kernels.special import SpecialSum, infinite_terms
+from truenorm.kernels.storage import widen
+from truenorm.kernels.sweeping import summed
+
+__all__ = ["SpecialColumns", "round_dbeta", "round_dgamma"]
+
+Float64 = NDArray[np.float64]
+
+
+class SpecialColumns:
+    """What becomes of columns with terms that are not finite."""
+
+    def __init__(self, columns: int) -> None:
+        self.dgamma, self.dbeta = SpecialSum(columns), SpecialSum(columns)
+
+    def add(self, dy: Float64, x: Float64) -> None:
+        """Note the terms of some rows that are not finite."""
+        self.dgamma.add(infinite_terms(dy, x))
+        self.dbeta.add(dy)
+
+
+def round_dgamma(
+    call: Call, level: Backward[Any], sums: RowSums, special: SpecialColumns, dy: Rows, x: Rows
+) -> Float64 | None:
+    """Round dgamma; None if there is no gamma. Undecided columns end in integers."""
+    target = call.of_gamma
+    if target is None:
+        return None
+    tested = sums.dgamma.rounded(target)
+    tested.refused[~special.dgamma.none] = False
+    _look_again(tested, level.dgamma_again, dy, x, target)
+    dgamma = widen(tested.values, target)
+    left = np.flatnonzero(tested.refused)
+    if len(left):
+        dgamma[left] = integers.column_sums(dy, x, left, call.eps, target)
+    special.dgamma.apply(dgamma)
+    return dgamma
+
+
+def round_dbeta(
+    call: Call, level: Backward[Any], sums: RowSums, special: SpecialColumns, dy: Rows, x: Rows
+) -> Float64 | None:
+    """Round dbeta; None if there is no beta. A second look at it is exact."""
+    target = call.of_beta
+    if target is None:
+        return None
+    tested = sums.dbeta.rounded(target)
+    _look_again(tested, level.dbeta_again, dy, x, target)
+    dbeta = widen(tested.values, target)
+    special.dbeta.apply(dbeta)
+    return dbeta
+
+
+def _look_again(
+    tested: Tested,
+    again: Callable[[NDArray[np.intp]], ColumnSweep[Any] | None],
+    dy: Rows,
+    x: Rows,
+    target: FloatFormat,
+) -> None:
+    """Sweep once more for the columns that are undecided, if there is a way."""
+    left = np.flatnonzero(tested.refused)
+    while len(left) and (sweep := again(left)) is not None:
+        better = summed(sweep, Source(dy), Source(x)).rounded(target)
+        tested.values[sweep.columns] = better.values
+        tested.refused[sweep.columns] = better.refused
+        left = left[len(sweep.columns) :]

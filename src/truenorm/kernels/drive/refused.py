@@ -1,0 +1,60 @@
+"""Rows with elements that the rounding test refused, put aside until there are many of them.
+
+In NumPy the next level costs little for each row of a batch and much for a row alone.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.kernels.rows import Target
+from truenorm.kernels.storage import Stored
+
+__all__ = ["RefusedRows"]
+
+AT_ONCE = 2**13
+"""Elements that are settled together: double-double has many temporaries."""
+
+
+class RefusedRows:
+    """Refused rows with copies of what they were computed from; settled, they are written.
+
+    Parameters
+    ----------
+    output : Target
+        Where the results belong.
+    size : int
+        Elements of a row.
+    settle : callable
+        Takes results and what they were computed from, and puts the results right.
+    """
+
+    def __init__(self, output: Target, size: int, settle: Callable[..., None]) -> None:
+        self._output = output
+        self._settle = settle
+        self._batch = max(1, AT_ONCE // size)
+        self._waiting: list[tuple[NDArray[Any], ...]] = []
+        self._count = 0
+
+    def add(
+        self, start: int, rows: NDArray[np.intp], results: Stored, *sources: NDArray[Any]
+    ) -> None:
+        """Put aside some rows of a block that begins at `start`."""
+        self._waiting.append((start + rows, *(part[rows] for part in (results, *sources))))
+        self._count += len(rows)
+        if self._count >= self._batch:
+            self.flush()
+
+    def flush(self) -> None:
+        """Settle and write everything that waits."""
+        if not self._waiting:
+            return
+        indices, *arrays = map(np.concatenate, zip(*self._waiting, strict=True))
+        self._waiting, self._count = [], 0
+        for start in range(0, len(indices), self._batch):  # one block may have refused many rows
+            part = slice(start, start + self._batch)
+            results, *sources = (array[part] for array in arrays)
+            self._settle(results, *sources)
+            self._output.write(indices[part], results)

@@ -1,0 +1,115 @@
+"""Levels 0 and 1, for types of at most float32; what they refuse goes to pairs."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.kernels.backend import Call, Flags, States
+from truenorm.kernels.fused.columns import DigitColumns, PairColumns, Sums
+from truenorm.kernels.fused.compiled.narrow import backward, forward
+from truenorm.kernels.fused.compiled.pairs import forward as pair_forward
+from truenorm.kernels.fused.pairs import look_again_at_dx
+from truenorm.kernels.fused.parameters import Parameters
+from truenorm.kernels.fused.scratch import (
+    aligned,
+    scratch_of_backward,
+    scratch_of_forward,
+    scratch_of_pairs,
+)
+from truenorm.kernels.fused.sweep import Sweep
+from truenorm.kernels.storage import Stored
+
+__all__ = ["NarrowBackward", "NarrowForward", "kept_anew"]
+
+Float64 = NDArray[np.float64]
+Columns = NDArray[np.intp]
+
+
+class NarrowForward(Sweep):
+    """Forward in float64 with the rounding test."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.parts = self.every_block()
+        self._parameters = Parameters.of(call)
+
+    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+        """Write y, what is kept and what became of each row; return whether some are not done."""
+        left: int = forward.forward(
+            self.coded(x),
+            *self._parameters,
+            self.call.eps,
+            self.centred,
+            self.coded(y),
+            kept,
+            states,
+            aligned(scratch_of_forward(self.call.size)),
+        )
+        return left > 0
+
+    def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
+        """Take refused y through structure and double-double."""
+        refused = np.empty(x.shape, np.bool_)
+        pair_forward.settle_y(
+            self.coded(x),
+            kept,
+            *self._parameters,
+            self.call.eps,
+            self.centred,
+            self.coded(y),
+            refused,
+            aligned(scratch_of_pairs(self.call.size)),
+        )
+        return refused
+
+
+class NarrowBackward(Sweep):
+    """Backward in float64 with the rounding test."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.parts = self.one_part_a_thread()
+
+    def sums(self) -> Sums:
+        """Return sums over no rows."""
+        return Sums(self.call, 0)
+
+    def adopt(self, x: Stored, kept: Float64) -> bool:
+        """Find anew what forward keeps; return whether a row does not have the mean it had."""
+        return kept_anew(self, x, kept)
+
+    def look(
+        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
+    ) -> bool:
+        """Write dx and what became of each row, and add to the sums; return whether some are left."""
+        left, smallest, largest = backward.backward(
+            self.coded(dy),
+            self.coded(x),
+            kept,
+            self.call.gamma,
+            self.call.eps,
+            self.centred,
+            self.coded(dx),
+            sums.array,
+            states,
+            aligned(scratch_of_backward(self.call.size)),
+        )
+        sums.dbeta.note(len(x), smallest, largest)
+        return bool(left > 0)
+
+    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Do dx of rows that were refused in double-double."""
+        return look_again_at_dx(self, dy, x, dx, self.call.gamma, 0)
+
+    def dgamma_again(self, columns: Columns) -> PairColumns:
+        """Return how to know some columns better."""
+        return PairColumns(self.call, columns, 0)
+
+    def dbeta_again(self, columns: Columns) -> DigitColumns:
+        """Return how to know some columns exactly."""
+        return DigitColumns(self.call, columns)
+
+
+def kept_anew(sweep: Sweep, x: Stored, kept: Float64) -> bool:
+    """Find anew what forward keeps; return whether a row does not have the mean it had."""
+    scratch = aligned(scratch_of_forward(sweep.call.size))
+    return bool(forward.statistics(sweep.coded(x), sweep.centred, kept, scratch))

@@ -1,0 +1,134 @@
+"""Levels 0 and 2: rows in double-double, where a float64 takes part or level 1 refuses."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.kernels.backend import Call, Flags, States
+from truenorm.kernels.fused.columns import DigitColumns, Sums
+from truenorm.kernels.fused.compiled.pairs import backward, columns, forward
+from truenorm.kernels.fused.parameters import Parameters
+from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
+from truenorm.kernels.fused.sweep import Sweep
+from truenorm.kernels.rows import Source
+from truenorm.kernels.storage import Stored
+from truenorm.kernels.sweeping import in_parts
+
+__all__ = ["PairBackward", "PairForward", "look_again_at_dx"]
+
+Float64 = NDArray[np.float64]
+Columns = NDArray[np.intp]
+
+
+class PairForward(Sweep):
+    """Forward in double-double with the rounding test."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.parts = self.every_block()
+        self._parameters = Parameters.of(call)
+
+    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+        """Write y, what is kept and what became of each row; return whether some are not done."""
+        self._run(x, y, kept, states)
+        return bool(states.any())
+
+    def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
+        """Find out which elements are refused: nothing short of integers knows better."""
+        return self._run(x, y, kept, np.empty(len(x), np.uint8))
+
+    def _run(self, x: Stored, y: Stored, kept: Float64, states: States) -> Flags:
+        refused = np.empty(x.shape, np.bool_)
+        forward.forward(
+            self.coded(x),
+            *self._parameters,
+            self.call.eps,
+            self.centred,
+            self.coded(y),
+            kept,
+            states,
+            refused,
+            aligned(scratch_of_pairs(self.call.size)),
+        )
+        return refused
+
+
+class PairBackward(Sweep):
+    """Backward in double-double with the rounding test.
+
+    gamma is scaled by a power of two, and so are all dy for dgamma.
+    """
+
+    def __init__(self, call: Call, dy: Source) -> None:
+        super().__init__(call)
+        self.parts = self.one_part_a_thread()
+        self._gamma_exponent = int(backward.largest_exponent(call.gamma))
+        self._gamma = np.ldexp(call.gamma, -self._gamma_exponent)
+        self._dy_exponent = self._largest_exponent(dy)
+
+    def _largest_exponent(self, dy: Source) -> int:
+        """Return the exponent of the largest dy that is finite."""
+        blocks = self.every_block()
+        found = [0] * len(blocks)
+
+        def work(k: int) -> None:
+            found[k] = int(columns.largest_exponent_of_rows(self.coded(dy.block(*blocks[k]))))
+
+        in_parts(work, len(blocks), self.threads)
+        return max(found)
+
+    def sums(self) -> Sums:
+        """Return sums over no rows."""
+        return Sums(self.call, self._dy_exponent)
+
+    def adopt(self, _x: Stored, _kept: Float64) -> bool:
+        """Take what other backends keep as it is: only the mean is compared."""
+        return False
+
+    def look(
+        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
+    ) -> bool:
+        """Write dx and what became of each row, and add to the sums; return whether some are left."""
+        numbers = np.array([self.call.eps, self._gamma_exponent, self._dy_exponent])
+        columns.backward(
+            self.coded(dy),
+            self.coded(x),
+            kept,
+            self._gamma,
+            numbers,
+            self.centred,
+            self.coded(dx),
+            sums.array,
+            states,
+            aligned(scratch_of_pairs(self.call.size)),
+        )
+        return bool(states.any())
+
+    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Find out which elements are refused: nothing short of integers knows better."""
+        return look_again_at_dx(self, dy, x, dx, self._gamma, self._gamma_exponent)
+
+    def dgamma_again(self, _columns: Columns) -> None:
+        """Nothing short of integers knows better."""
+
+    def dbeta_again(self, some: Columns) -> DigitColumns:
+        """Return how to know some columns exactly."""
+        return DigitColumns(self.call, some)
+
+
+def look_again_at_dx(
+    sweep: Sweep, dy: Stored, x: Stored, dx: Stored, gamma: Float64, gamma_exponent: int
+) -> Flags:
+    """Do dx of some rows in double-double, and return which elements are refused."""
+    refused = np.empty(x.shape, np.bool_)
+    backward.settle_dx(
+        sweep.coded(dy),
+        sweep.coded(x),
+        gamma,
+        gamma_exponent,
+        sweep.call.eps,
+        sweep.centred,
+        sweep.coded(dx),
+        refused,
+        aligned(scratch_of_pairs(sweep.call.size)),
+    )
+    return refused

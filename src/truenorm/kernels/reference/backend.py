@@ -1,0 +1,43 @@
+"""The backend as the driver sees it."""
+
+import logging
+from typing import Any
+
+from truenorm.kernels.backend import Backward, Call, Forward
+from truenorm.kernels.reference.backward import NarrowBackward, PairBackward, SingleBackward
+from truenorm.kernels.reference.forward import NarrowForward, PairForward, SingleForward
+from truenorm.kernels.rows import Source
+
+__all__ = ["ReferenceBackend"]
+
+LARGE = 10**6
+
+logger = logging.getLogger("truenorm")
+
+
+class ReferenceBackend:
+    """NumPy and Python integers: always there, made to be read."""
+
+    name = "reference"
+
+    def forward(self, call: Call) -> Forward:
+        """Return forward for a call."""
+        _announce(call)
+        levels = {"narrow": NarrowForward, "pairs": PairForward, "single": SingleForward}
+        return levels[call.level](call)
+
+    def backward(self, call: Call, _dy: Source) -> Backward[Any]:
+        """Return backward for a call."""
+        _announce(call)
+        levels = {"narrow": NarrowBackward, "pairs": PairBackward, "single": SingleBackward}
+        return levels[call.level](call)
+
+
+def _announce(call: Call) -> None:
+    """Tell whoever waits for double-double why."""
+    if call.level == "pairs" and call.count * call.size > LARGE:
+        logger.info(
+            "%d float64 elements in double-double with NumPy take a while; "
+            "pip install truenorm[fast] brings compiled kernels",
+            call.count * call.size,
+        )

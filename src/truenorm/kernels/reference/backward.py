@@ -1,0 +1,190 @@
+"""Backward at each level: blocks of rows, from stored numbers to stored numbers."""
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import BFLOAT16
+from truenorm.kernels.backend import Call, Flags, NeverRefuses, States
+from truenorm.kernels.ground import CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
+from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
+from truenorm.kernels.reference.columns import BoundedSum, CompensatedSum, ExactSum, PairSum, Sums
+from truenorm.kernels.rounding import Tested, round_to
+from truenorm.kernels.special import clear_not_finite
+from truenorm.kernels.storage import Stored, widen
+
+__all__ = ["NarrowBackward", "PairBackward", "SingleBackward"]
+
+Float64 = NDArray[np.float64]
+Columns = NDArray[np.intp]
+Dgamma = TypeVar("Dgamma", BoundedSum, PairSum)
+
+
+class _CorrectBackward(sweep.Sweep, ABC, Generic[Dgamma]):
+    """What both levels of correct mode do alike."""
+
+    @abstractmethod
+    def sums(self) -> Sums[Dgamma, ExactSum]:
+        """Return sums over no rows."""
+
+    @abstractmethod
+    def _tested(
+        self, dy: Float64, x: Float64, kept: Float64, dgamma: Dgamma
+    ) -> tuple[Tested, Flags]:
+        """Return dx and which rows have changed, and add to dgamma."""
+
+    def adopt(self, _x: Stored, _kept: Float64) -> bool:
+        """Take what other backends keep as it is: the bounds of this one are wider."""
+        return False
+
+    def look(
+        self,
+        dy: Stored,
+        x: Stored,
+        kept: Float64,
+        dx: Stored,
+        sums: Sums[Dgamma, ExactSum],
+        states: States,
+    ) -> bool:
+        """Write dx and what became of each row, and add to the sums; return whether some are left."""
+        call = self.call
+        values = widen(x, call.target, self.scratch.like(x, "x"))
+        slopes = widen(dy, call.target, self.scratch.like(x, "dy"))
+        changed = clear_not_finite(values)
+        not_finite = clear_not_finite(slopes)
+        tested, moved = self._tested(slopes, values, kept, sums.dgamma)
+        dx[...] = tested.values
+        if call.of_beta is not None:
+            sums.dbeta.add(slopes)
+        states[...] = np.where(tested.refused.any(axis=1), REFUSED, DONE)
+        states[changed | moved] = CHANGED
+        states[np.isnan(kept[:, 0])] = UNDEFINED
+        states[not_finite] = NOT_FINITE
+        return bool(states.any())
+
+    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Do dx of rows that were refused in double-double."""
+        call = self.call
+        rows = pairs.describe(widen(x, call.target), call.eps)
+        tested = pairs.backward(rows, widen(dy, call.target), call.gamma, call.target)
+        dx[...] = tested.values
+        return tested.refused
+
+    def dbeta_again(self, _columns: Columns) -> None:
+        """The sums of dbeta are exact."""
+
+
+class NarrowBackward(_CorrectBackward[BoundedSum]):
+    """Levels 0 and 1, for types of at most float32."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call, sweep.BLOCK)
+
+    def sums(self) -> Sums[BoundedSum, ExactSum]:
+        """Return sums over no rows."""
+        return Sums(BoundedSum(self.call.size), ExactSum(self.call.size))
+
+    def _tested(
+        self, dy: Float64, x: Float64, kept: Float64, dgamma: BoundedSum
+    ) -> tuple[Tested, Flags]:
+        call = self.call
+        found = narrow.Statistics(*np.hsplit(kept, 3))
+        gradient = narrow.backward(dy, x, found, call.gamma, call.eps, call.target, self.scratch)
+        structure.accept_zero_dx(gradient.dx, call.gamma, dy)
+        dgamma.add(gradient.dgamma)
+        return gradient.dx, ~(gradient.drift[:, 0] <= 1)
+
+    def dgamma_again(self, columns: Columns) -> "PairColumns":
+        """Return how to know some columns better."""
+        return PairColumns(self.call, columns)
+
+
+class PairBackward(_CorrectBackward[PairSum]):
+    """Levels 0 and 2, where a float64 takes part."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call, sweep.PAIR_BLOCK)
+
+    def sums(self) -> Sums[PairSum, ExactSum]:
+        """Return sums over no rows."""
+        return Sums(PairSum(self.call.size), ExactSum(self.call.size))
+
+    def _tested(
+        self, dy: Float64, x: Float64, kept: Float64, dgamma: PairSum
+    ) -> tuple[Tested, Flags]:
+        call = self.call
+        rows = pairs.describe(x, call.eps)
+        if call.of_gamma is not None:
+            dgamma.add(pairs.column_terms(rows, dy, np.arange(call.size)))
+        high, low, exponent = np.hsplit(kept, 3)
+        # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
+        moved = np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) > 2.0**-90
+        moved |= rows.mean_exponent != exponent
+        return pairs.backward(rows, dy, call.gamma, call.target), moved[:, 0]
+
+    def dgamma_again(self, _columns: Columns) -> None:
+        """Nothing short of integers knows better."""
+
+
+class PairColumns(sweep.Sweep):
+    """Some columns of dgamma in double-double."""
+
+    def __init__(self, call: Call, columns: Columns) -> None:
+        super().__init__(call, sweep.PAIR_BLOCK)
+        self.columns = columns
+
+    def sums(self) -> PairSum:
+        """Return sums over no rows."""
+        return PairSum(len(self.columns))
+
+    def add(self, dy: Stored, x: Stored, sums: PairSum) -> None:
+        """Add a block of rows."""
+        rows = pairs.describe(widen(x, self.call.target), self.call.eps)
+        sums.add(pairs.column_terms(rows, widen(dy, self.call.target), self.columns))
+
+
+class SingleBackward(sweep.Sweep, NeverRefuses):
+    """Fast mode, for types of at most float32: in float64, without a rounding test."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call, sweep.BLOCK)
+
+    def sums(self) -> Sums[CompensatedSum, CompensatedSum]:
+        """Return sums over no rows."""
+        return Sums(CompensatedSum(self.call.size), CompensatedSum(self.call.size))
+
+    def adopt(self, _x: Stored, _kept: Float64) -> bool:
+        """Take what other backends keep as it is."""
+        return False
+
+    def look(
+        self,
+        dy: Stored,
+        x: Stored,
+        kept: Float64,
+        dx: Stored,
+        sums: Sums[CompensatedSum, CompensatedSum],
+        states: States,
+    ) -> bool:
+        """Write dx and what became of each row, and add to the sums; return whether some are left."""
+        call = self.call
+        values = widen(x, call.target, self.scratch.like(x, "x"))
+        slopes = widen(dy, call.target, self.scratch.like(x, "dy"))
+        not_finite = np.zeros(len(x), bool)
+        slopes_sum = single.block_sum(slopes)
+        if not np.isfinite(slopes_sum).all():
+            not_finite = clear_not_finite(slopes)
+            slopes_sum = single.block_sum(slopes)
+        found = single.gradient(slopes, values, kept, call.gamma, call.eps, self.scratch)
+        if call.target is BFLOAT16:
+            dx[...] = round_to(found.dx * found.r, call.target)
+        else:
+            np.multiply(found.dx, found.r, out=dx, casting="same_kind")
+        sums.dgamma.add(found.dgamma)
+        sums.dbeta.add(slopes_sum)
+        states[...] = np.where(found.moved, CHANGED, DONE)
+        states[np.isnan(kept[:, 0])] = UNDEFINED
+        states[not_finite] = NOT_FINITE
+        return bool(states.any())

@@ -1,0 +1,116 @@
+"""Forward at each level: blocks of rows, from stored numbers to stored numbers."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.kernels.backend import Call, Flags, NeverRefuses, States
+from truenorm.kernels.ground import DONE, REFUSED, UNDEFINED
+from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
+from truenorm.kernels.rounding import Tested
+from truenorm.kernels.special import clear_not_finite, no_spread
+from truenorm.kernels.storage import Stored, as_float32, widen
+
+__all__ = ["NarrowForward", "PairForward", "SingleForward"]
+
+Float64 = NDArray[np.float64]
+
+
+class NarrowForward(sweep.Sweep):
+    """Levels 0 and 1, for types of at most float32."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call, sweep.BLOCK)
+
+    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+        """Write y, what is kept and what became of each row; return whether some are not done."""
+        values = widen(x, self.call.target, self.scratch.like(x, "x"))
+        undefined = clear_not_finite(values) | no_spread(values, self.call.eps)
+        tested, kept[...] = self._tested(values)
+        y[...] = tested.values
+        kept[undefined] = np.nan
+        states[...] = np.where(tested.refused.any(axis=1), REFUSED, DONE)
+        states[undefined] = UNDEFINED
+        return bool(states.any())
+
+    def look_again(self, x: Stored, _kept: Float64, y: Stored) -> Flags:
+        """Take refused y through structure and double-double."""
+        call = self.call
+        values = widen(x, call.target)
+        tested, _ = self._tested(values)
+        structure.accept_beta_at_mean(tested, values, call.beta, call.target)
+        rows = np.flatnonzero(tested.refused.any(axis=1))
+        if len(rows):
+            better = pairs.forward(
+                pairs.describe(values[rows], call.eps), call.gamma, call.beta, call.target
+            )
+            _take(tested, rows, better)
+        y[...] = tested.values
+        return tested.refused
+
+    def _tested(self, x: Float64) -> tuple[Tested, Float64]:
+        call = self.call
+        tested, found = narrow.forward(
+            x, call.gamma, call.beta, call.eps, call.target, self.scratch
+        )
+        structure.accept_beta(tested, found.v[:, 0] == 0, call.gamma, call.beta, call.target)
+        return tested, np.hstack(found)
+
+
+class PairForward(NarrowForward):
+    """Levels 0 and 2, where a float64 takes part."""
+
+    def __init__(self, call: Call) -> None:
+        sweep.Sweep.__init__(self, call, sweep.PAIR_BLOCK)
+
+    def look_again(self, x: Stored, _kept: Float64, y: Stored) -> Flags:
+        """Find out which elements are refused: nothing short of integers knows better."""
+        tested, _ = self._tested(widen(x, self.call.target))
+        y[...] = tested.values
+        return tested.refused
+
+    def _tested(self, x: Float64) -> tuple[Tested, Float64]:
+        call = self.call
+        rows = pairs.describe(x, call.eps)
+        tested = pairs.forward(rows, call.gamma, call.beta, call.target)
+        structure.accept_beta(
+            tested, rows.constant[:, 0], call.gamma, call.beta, call.target
+        )
+        return tested, np.hstack([*rows.mean, rows.mean_exponent])
+
+
+def _take(tested: Tested, rows: NDArray[np.intp], better: Tested) -> None:
+    """Replace what was refused by what the next level says of it."""
+    refused = tested.refused[rows]
+    values = tested.values[rows]
+    values[refused] = better.values[refused]
+    tested.values[rows] = values
+    tested.refused[rows] = refused & better.refused
+
+
+class SingleForward(sweep.Sweep, NeverRefuses):
+    """Fast mode: float32 where that will do, for types of at most float32."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call, sweep.BLOCK)
+        self._beta = call.beta + 0.0  # an exact zero is +0, also for beta = -0
+        self._parameters = single.Parameters.of(call.gamma, self._beta)
+
+    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+        """Write y, the mean as a pair and the variance, and which rows have no result."""
+        call = self.call
+        rows = as_float32(x, call.target)
+        found, easy = single.statistics(rows, call.eps, self.scratch)
+        kept[...] = found
+        if self._parameters is None:
+            easy[:] = False
+        else:
+            values = single.normalize(rows, found, self._parameters, call.eps, self.scratch)
+            easy &= values.all(axis=1)  # the sign of a zero is for float64 to say
+            y[...] = single.rounded(values, call.target)
+        difficult = np.flatnonzero(~easy)
+        if len(difficult):
+            y[difficult], kept[difficult] = single.difficult_rows(
+                widen(x[difficult], call.target), call.gamma, self._beta, call.eps, call.target
+            )
+        states[...] = np.where(np.isnan(kept[:, 0]), UNDEFINED, DONE)
+        return bool(states.any())

@@ -1,0 +1,60 @@
+"""Going over all rows: in parts, on several threads, a block at a time."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from truenorm.kernels.backend import ColumnSums, ColumnSweep, Mergeable, Range
+from truenorm.kernels.rows import Source
+from truenorm.threads import for_each_block
+
+__all__ = ["blocks_of", "in_parts", "merged", "summed"]
+
+Sums = TypeVar("Sums", bound=Mergeable)
+
+
+def blocks_of(part: Range, rows: int) -> Iterator[Range]:
+    """Yield the blocks of so many rows that a part is made of."""
+    start, stop = part
+    for first in range(start, stop, rows):
+        yield first, min(first + rows, stop)
+
+
+def in_parts(work: Callable[[int], None], parts: int, threads: int) -> None:
+    """Do work for every part, which gets its number.
+
+    NumPy is told to be quiet by each thread: what it was told holds for the one that called.
+    """
+    if threads == 1 or parts == 1:
+        for k in range(parts):
+            work(k)
+        return
+
+    def quiet(k: int, _: int) -> None:
+        with np.errstate(all="ignore"):
+            work(k)
+
+    for_each_block(quiet, [(k, k + 1) for k in range(parts)], threads)
+
+
+def merged(shares: list[Sums]) -> Sums:
+    """Add up sums over parts in halves: each goes through few additions, always the same."""
+    while (count := len(shares)) > 1:
+        half = (count + 1) // 2
+        for share, other in zip(shares, shares[half:], strict=False):
+            share.merge(other)
+        shares = shares[:half]
+    return shares[0]
+
+
+def summed(sweep: ColumnSweep[Any], dy: Source, x: Source) -> ColumnSums:
+    """Sweep over all rows, and return the sums of the columns."""
+    shares = [sweep.sums() for _ in sweep.parts]
+
+    def work(k: int) -> None:
+        for start, stop in blocks_of(sweep.parts[k], sweep.rows_at_once):
+            sweep.add(dy.block(start, stop), x.block(start, stop), shares[k])
+
+    in_parts(work, len(shares), sweep.threads)
+    return merged(shares)
