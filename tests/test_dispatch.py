@@ -86,15 +86,15 @@ class TestAdvice:
     """Of the reference backend, to whoever waits for double-double in NumPy."""
 
     def test_the_limit(self) -> None:
-        from truenorm.kernels.reference import reference
+        from truenorm.kernels.reference import backend
 
-        assert reference.LARGE == 10**6
+        assert backend.LARGE == 10**6
 
     @pytest.mark.parametrize("rounding", ["correct", "fast"])
     def test_one_line_a_call(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, rounding: str
     ) -> None:
-        monkeypatch.setattr("truenorm.kernels.reference.reference.LARGE", 5)
+        monkeypatch.setattr("truenorm.kernels.reference.backend.LARGE", 5)
         with caplog.at_level(logging.INFO, "truenorm"):
             _, saved = tn.layer_norm_forward(X, rounding=rounding, backend="reference")
             assert len(caplog.records) == 1
@@ -109,9 +109,9 @@ class TestAdvice:
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with caplog.at_level(logging.INFO, "truenorm"):
-            monkeypatch.setattr("truenorm.kernels.reference.reference.LARGE", 6)
+            monkeypatch.setattr("truenorm.kernels.reference.backend.LARGE", 6)
             tn.layer_norm(X, backend="reference")
-            monkeypatch.setattr("truenorm.kernels.reference.reference.LARGE", 0)
+            monkeypatch.setattr("truenorm.kernels.reference.backend.LARGE", 0)
             tn.layer_norm(X.astype(np.float32), backend="reference")
         assert not caplog.records
 

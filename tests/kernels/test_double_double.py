@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from truenorm.kernels import double_double as dd
-from truenorm.kernels.double_double import Pair, W
+from truenorm.kernels.double_double import Pair
+from truenorm.kernels.ground import W
 
 
 def pairs(seed: int, count: int = 2000) -> Pair:

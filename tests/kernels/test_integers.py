@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kernels.calls import call_for
 from truenorm.exact import FLOAT64
 from truenorm.kernels import integers
 from truenorm.kernels.rows import Rows
@@ -15,7 +16,9 @@ Float64 = NDArray[np.float64]
 
 def column_sums(dy: Float64, x: Float64) -> list[float]:
     slopes, values = (Rows(array, (1,), FLOAT64) for array in (dy, x))
-    return integers.column_sums(slopes, values, np.arange(x.shape[1]), 1e-5, FLOAT64)
+    ones = np.ones(x.shape[1])
+    call = call_for(x, ones, ones, 1e-5, FLOAT64)
+    return integers.column_sums(slopes, values, np.arange(x.shape[1]), call, FLOAT64)
 
 
 def in_all_columns(dy: list[float]) -> Float64:

@@ -7,7 +7,7 @@ import pytest
 
 import truenorm as tn
 from promise.families import DTYPES, Array
-from truenorm.kernels.reference import working_precision
+from truenorm.kernels.reference import narrow
 
 
 def bits_of(*arrays: Array | None) -> list[bytes]:
@@ -54,8 +54,8 @@ class TestBlocksOfTheReference:
     def test_a_call_can_be_interrupted_between_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         x = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
         expected = tn.layer_norm(x, backend="reference")
-        monkeypatch.setattr("truenorm.kernels.reference.correct.BLOCK", 16)
-        original, blocks = working_precision.forward, []
+        monkeypatch.setattr("truenorm.kernels.reference.sweep.BLOCK", 16)
+        original, blocks = narrow.forward, []
 
         def interrupted(*arguments: Any) -> Any:
             blocks.append(1)
@@ -63,7 +63,7 @@ class TestBlocksOfTheReference:
                 raise KeyboardInterrupt
             return original(*arguments)
 
-        monkeypatch.setattr(working_precision, "forward", interrupted)
+        monkeypatch.setattr(narrow, "forward", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tn.layer_norm(x, backend="reference")
         assert tn.layer_norm(x, backend="reference").tobytes() == expected.tobytes()
@@ -75,6 +75,6 @@ class TestBlocksOfTheReference:
         dy = np.random.default_rng(1).standard_normal((4, 5))
         dy[:2] *= 1e-200
         together = both_passes(x, np.ones(5), np.ones(5), dy, "reference")
-        monkeypatch.setattr("truenorm.kernels.reference.correct.BLOCK", 5)
+        monkeypatch.setattr("truenorm.kernels.reference.sweep.PAIR_BLOCK", 5)
         apart = both_passes(x, np.ones(5), np.ones(5), dy, "reference")
         assert bits_of(*together) == bits_of(*apart)

@@ -18,7 +18,7 @@ import pytest
 import truenorm as tn
 from promise.hard_cases import hard_cases
 from promise.judging import BACKENDS, judge
-from truenorm.kernels.reference import columns, pairs, working_precision
+from truenorm.kernels.reference import columns, narrow, pairs
 
 ELEMENTS = 2000
 SOURCES = Path(tn.__file__).parent
@@ -29,7 +29,7 @@ KEPT = SOURCES / "kernels" / "fused" / "__pycache__" / "compiled"
 class TestOfTheReference:
     @pytest.fixture(autouse=True)
     def bounds_divided_by_64(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        narrow, wide = working_precision.rounding_test, pairs._rounding_test
+        level_1, level_2 = narrow.rounding_test, pairs._rounding_test
         rounded = columns.BoundedSum.rounded
 
         def smaller_sum(self: columns.BoundedSum, target: Any) -> Any:
@@ -37,14 +37,14 @@ class TestOfTheReference:
             return rounded(self, target)
 
         monkeypatch.setattr(
-            working_precision,
+            narrow,
             "rounding_test",
-            lambda z, bound, target: narrow(z, bound / 64, target),
+            lambda z, bound, target: level_1(z, bound / 64, target),
         )
         monkeypatch.setattr(
             pairs,
             "_rounding_test",
-            lambda z, bound, exponent, target: wide(z, bound / 64, exponent, target),
+            lambda z, bound, exponent, target: level_2(z, bound / 64, exponent, target),
         )
         monkeypatch.setattr(columns.BoundedSum, "rounded", smaller_sum)
 
@@ -115,12 +115,13 @@ class TestOfTheFusedBackend:
     def test_divided(self, copy: Path, dtype: str, share: str) -> None:
         """Every rounding test adds its bound to one end and subtracts it from the other."""
         changed = []
-        for path in (copy / "truenorm" / "kernels" / "fused").glob("*.py"):
+        folder = copy / "truenorm" / "kernels" / "fused" / "compiled"
+        for path in folder.rglob("*.py"):
             original = path.read_text(encoding="utf-8")
             text = re.sub(r"([-+]) bound\b", rf"\1 bound / {share}", original)
             path.write_text(text, encoding="utf-8")
-            changed += [path.stem] if text != original else []
-        assert {"narrow_forward", "narrow_backward", "pair_rounding"} <= set(changed)
+            changed += [path.relative_to(folder).as_posix()] if text != original else []
+        assert {"narrow/forward.py", "narrow/backward.py", "pairs/rounding.py"} <= set(changed)
         found = wrong_elements(copy, dtype, **QUICKLY_COMPILED)
         assert found.keys() == {"y", "dx", "dgamma"}
         assert all(found.values()), found

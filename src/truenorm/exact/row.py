@@ -1,7 +1,8 @@
 """One row in integers: its statistics, y and dx.
 
 The definitions are (D1) to (D6) and (D17) of docs/derivation.md. With x = X/2**k and n
-elements, C = n*X - sum(X) gives c = C/(n*2**k) and v = sum(C**2)/(n**3 * 4**k).
+elements, C = n*X - sum(X) gives c = C/(n*2**k) and v = sum(C**2)/(n**3 * 4**k). Where rows are not
+centred, the sums of X and of G are left out: then c = x.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ class ExactRow:
 
     Attributes
     ----------
+    is_centred : bool
+        Whether its mean is subtracted.
     centred : list of int
         C, with c = C/`scale`.
     scale : int
@@ -33,10 +36,11 @@ class ExactRow:
         r = 1/sqrt(w).
     """
 
-    def __init__(self, x: Sequence[float], eps: float) -> None:
+    def __init__(self, x: Sequence[float], eps: float, *, is_centred: bool = True) -> None:
         integers, k = scaled_integers(x)
         size = len(integers)
-        total = sum(integers)
+        total = sum(integers) if is_centred else 0
+        self.is_centred = is_centred
         self.centred = [size * value - total for value in integers]
         self.scale = size << k
         squares = sum([value * value for value in self.centred])
@@ -74,7 +78,7 @@ class RowGradient:
         dys, dy_k = scaled_integers(dy)
         self.row = row
         self.g = [a * b for a, b in zip(gammas, dys, strict=True)]
-        self.total = sum(self.g)
+        self.total = sum(self.g) if row.is_centred else 0
         along = sum([a * c for a, c in zip(self.g, row.centred, strict=True)])
         # In c*mean(g*c)/w the factor n*scale**2 of w's denominator cancels; eps_under is left.
         self.slope = along * row.eps_under * len(self.g)

@@ -19,8 +19,8 @@ __all__ = [
     "ColumnGradients",
     "ColumnSums",
     "ColumnSweep",
-    "Forward",
     "Flags",
+    "Forward",
     "Level",
     "Mergeable",
     "NeverRefuses",
@@ -30,6 +30,7 @@ __all__ = [
     "RowSums",
     "Settings",
     "States",
+    "finite_part",
 ]
 
 Float64 = NDArray[np.float64]
@@ -79,6 +80,8 @@ class Call:
     gamma: Float64
     beta: Float64
     """Their finite parts: what is not finite is zero here, and the driver's to deal with."""
+    special: Flags
+    """Columns in which the driver writes y."""
     of_gamma: FloatFormat | None
     of_beta: FloatFormat | None
     """Their types, and so those of their gradients; None if there is none to have."""
@@ -88,7 +91,7 @@ class Call:
     def of(
         cls, settings: Settings, x: Rows, gamma: Parameter, beta: Parameter, special: Flags
     ) -> "Call":
-        """Describe a call; columns that are special count as zero."""
+        """Describe a call."""
         return cls(
             norm=settings.norm,
             eps=settings.eps,
@@ -96,12 +99,18 @@ class Call:
             count=x.count,
             size=x.size,
             target=x.target,
-            gamma=np.where(special, 0.0, gamma.values),
-            beta=np.where(special, 0.0, beta.values),
+            gamma=finite_part(gamma.values),
+            beta=finite_part(beta.values),
+            special=special,
             of_gamma=gamma.target,
             of_beta=beta.target,
             threads=settings.threads,
         )
+
+
+def finite_part(values: Float64) -> Float64:
+    """Return the values with zero in place of what is not finite."""
+    return np.where(np.isfinite(values), values, 0.0)
 
 
 def _level(rounding: Rounding, *types: FloatFormat | None) -> Level:

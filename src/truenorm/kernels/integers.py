@@ -16,6 +16,8 @@ from truenorm.exact import (
     round_sum_of_roots,
     scaled_integers,
 )
+from truenorm.kernels.backend import Call
+from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.rows import Rows, blocks_of_rows
 from truenorm.kernels.storage import widen
@@ -30,37 +32,28 @@ TERMS = 2**17
 """Terms of dgamma held at a time, some 200 bytes each."""
 
 
-def settle_y(
-    tested: Tested,
-    x: Float64,
-    gamma: Float64,
-    beta: Float64,
-    eps: float,
-    target: FloatFormat,
-) -> None:
+def settle_y(tested: Tested, x: Float64, call: Call) -> None:
     """Put the correctly rounded y in the place of every refused one."""
+    gamma, beta = call.gamma.tolist(), call.beta.tolist()
     for i in np.flatnonzero(tested.refused.any(axis=1)).tolist():
-        row = ExactRow(x[i].tolist(), eps)
+        row = _exact(x[i], call)
         columns = np.flatnonzero(tested.refused[i]).tolist()
-        exact = [row.y(j, float(gamma[j]), float(beta[j]), target) for j in columns]
-        _put(tested, i, columns, exact, target)
+        exact = [row.y(j, gamma[j], beta[j], call.target) for j in columns]
+        _put(tested, i, columns, exact, call.target)
 
 
-def settle_dx(
-    tested: Tested,
-    dy: Float64,
-    x: Float64,
-    gamma: Float64,
-    eps: float,
-    target: FloatFormat,
-) -> None:
+def settle_dx(tested: Tested, dy: Float64, x: Float64, call: Call) -> None:
     """Put the correctly rounded dx in the place of every refused one."""
-    scale = scaled_integers(gamma.tolist())
+    scale = scaled_integers(call.gamma.tolist())
     for i in np.flatnonzero(tested.refused.any(axis=1)).tolist():
-        gradient = RowGradient(ExactRow(x[i].tolist(), eps), scale, dy[i].tolist())
+        gradient = RowGradient(_exact(x[i], call), scale, dy[i].tolist())
         columns = np.flatnonzero(tested.refused[i]).tolist()
-        exact = [gradient.dx(j, target) for j in columns]
-        _put(tested, i, columns, exact, target)
+        exact = [gradient.dx(j, call.target) for j in columns]
+        _put(tested, i, columns, exact, call.target)
+
+
+def _exact(row: Float64, call: Call) -> ExactRow:
+    return ExactRow(row.tolist(), call.eps, is_centred=call.norm.centred)
 
 
 def _put(
@@ -72,12 +65,12 @@ def _put(
 
 
 def _column_terms(
-    dy: Float64, x: Float64, columns: NDArray[np.intp], eps: float
+    dy: Float64, x: Float64, columns: NDArray[np.intp], call: Call
 ) -> list[list[Term]]:
     """Return the terms of dgamma for each of the columns, one for each row."""
     terms: list[list[Term]] = [[] for _ in columns]
     for row_dy, row_x in zip(dy, x, strict=True):
-        row = ExactRow(row_x.tolist(), eps)
+        row = _exact(row_x, call)
         for kept, j in zip(terms, columns, strict=True):
             over, under = float(row_dy[j]).as_integer_ratio()
             kept.append(Term(row.centred[j] * over, row.scale * under, row.root))
@@ -93,7 +86,7 @@ def finite_blocks(dy: Rows, x: Rows, elements: int) -> Iterator[tuple[Float64, F
 
 
 def _likenesses(x: Rows) -> list[tuple[bytes, float]]:
-    """Return for each row what it has in common with its like and with its negative; its sign."""
+    """Return for each row a hash shared by rows equal up to sign, and that sign."""
     found = []
     for start, stop in blocks_of_rows(x.count, x.size, BLOCK):
         for row in widen(x.read(start, stop), x.target):
@@ -133,7 +126,7 @@ def _adds_up_to_zero(slopes: Float64) -> NDArray[np.bool_]:
 
 
 def column_sums(
-    dy: Rows, x: Rows, columns: NDArray[np.intp], eps: float, target: FloatFormat
+    dy: Rows, x: Rows, columns: NDArray[np.intp], call: Call, target: FloatFormat
 ) -> list[float]:
     """Return some columns of dgamma, so many at a time that their terms stay few."""
     step = max(1, TERMS // x.count)
@@ -143,23 +136,25 @@ def column_sums(
         left = group[~_vanishing(dy, x, likenesses, group)]
         found = dict.fromkeys(group.tolist(), 0.0)
         if len(left):
-            terms = _terms_of(dy, x, left, eps)
+            terms = _terms_of(dy, x, left, call)
             rounded = [round_sum_of_roots(column, target) for column in terms]
             found |= zip(left.tolist(), rounded, strict=True)
         sums += found.values()
     return sums
 
 
-def _terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], eps: float) -> list[list[Term]]:
+def _terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], call: Call) -> list[list[Term]]:
     """Return the terms of some columns, over all rows."""
     terms: list[list[Term]] = [[] for _ in columns]
     for slopes, values in finite_blocks(dy, x, BLOCK):
-        found = _column_terms(slopes, values, columns, eps)
+        found = _column_terms(slopes, values, columns, call)
         for column, more in zip(terms, found, strict=True):
             column.extend(more)
     return terms
 
 
-def signs(x: Float64) -> Float64:
-    """Return the exact signs of x - mean(x), row by row."""
+def signs(x: Float64, norm: Norm) -> Float64:
+    """Return the exact signs of xhat, row by row."""
+    if not norm.centred:
+        return np.sign(x)
     return np.array([centred_signs(row) for row in x.tolist()], dtype=np.float64).reshape(x.shape)

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import integers
-from truenorm.kernels.backend import Parameter
+from truenorm.kernels.backend import Call, Parameter
+from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import round_to
 from truenorm.kernels.storage import Stored, widen
 
 __all__ = [
     "SpecialSum",
     "clear_not_finite",
-    "finite_part",
     "infinite_terms",
     "no_spread",
     "special_columns",
@@ -25,11 +25,6 @@ __all__ = [
 
 Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-
-
-def finite_part(values: Float64) -> Float64:
-    """Return the values with zero in place of what is not finite."""
-    return np.where(np.isfinite(values), values, 0.0)
 
 
 def special_columns(gamma: Parameter, beta: Parameter, target: FloatFormat) -> Flags:
@@ -50,29 +45,29 @@ def clear_not_finite(x: Float64) -> Flags:
     return undefined
 
 
-def no_spread(x: Float64, eps: float) -> Flags:
-    """Return the constant rows if eps is 0: they have no result."""
+def no_spread(x: Float64, eps: float, norm: Norm) -> Flags:
+    """Return the constant rows, or zero rows if not centred, if eps is 0: they have no result."""
     if eps > 0:
         return np.zeros(len(x), bool)
-    constant: Flags = np.equal(x.max(axis=1), x.min(axis=1))
-    return constant
+    first = x[:, :1] if norm.centred else 0.0
+    without: Flags = np.logical_and.reduce(x == first, axis=1)
+    return without
 
 
-def special_y(
-    x: Float64, gamma: Parameter, beta: Parameter, columns: Flags, target: FloatFormat
-) -> Stored:
-    """Return y in the columns whose gamma or beta is not finite."""
-    y = gamma.values[columns] * integers.signs(x)[:, columns] + beta.values[columns]
+def special_y(x: Float64, gamma: Parameter, beta: Parameter, call: Call) -> Stored:
+    """Return y in the special columns."""
+    columns = call.special
+    y = gamma.values[columns] * integers.signs(x, call.norm)[:, columns] + beta.values[columns]
     y[np.isnan(y)] = np.nan  # in its one form
-    return round_to(y, target)
+    return round_to(y, call.target)
 
 
-def infinite_terms(dy: Float64, x: Float64) -> Float64:
+def infinite_terms(dy: Float64, x: Float64, norm: Norm) -> Float64:
     """Return dy times the sign of c where dy is not finite, and 0 elsewhere."""
     terms = np.zeros_like(dy)
     for i in np.flatnonzero(~np.isfinite(dy).all(axis=1)):
         infinite = ~np.isfinite(dy[i])
-        terms[i, infinite] = dy[i, infinite] * integers.signs(x[i : i + 1])[0, infinite]
+        terms[i, infinite] = dy[i, infinite] * integers.signs(x[i : i + 1], norm)[0, infinite]
     return terms
 
 

@@ -57,4 +57,5 @@ def summed(sweep: ColumnSweep[Any], dy: Source, x: Source) -> ColumnSums:
             sweep.add(dy.block(start, stop), x.block(start, stop), shares[k])
 
     in_parts(work, len(shares), sweep.threads)
-    return merged(shares)
+    total: ColumnSums = merged(shares)
+    return total

@@ -233,9 +233,8 @@ def _backward(
     settings = saved.settings._replace(threads=arguments.threads_of(threads))
     chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
     dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})
-    rows = [Rows(array, saved.axes, target) for array in (slopes, x)]
-    results = Rows(dx, saved.axes, target)
-    dgamma, dbeta = backward(chosen, settings, *rows, saved.kept, gamma, beta, results)
+    dy_rows, x_rows, dx_rows = (Rows(array, saved.axes, target) for array in (slopes, x, dx))
+    dgamma, dbeta = backward(chosen, settings, dy_rows, x_rows, saved.kept, gamma, beta, dx_rows)
     return Gradients(
         dx,
         None if saved.gamma is None else _as_parameter(dgamma, saved.gamma.dtype, lengths),

@@ -54,6 +54,6 @@ def main() -> None:
         lengths = [int(space_of_sums(size, each.WIDTH)) for each in (statistics, row_sums)]
         forward = statistics._moments(terms(size), 0.0, terms(lengths[0]))
         backward = row_sums.row_sums(
-            terms(size), terms(size), terms(size), 0.0, 0.0, terms(lengths[1])
+            terms(size), terms(size), terms(size), 0.0, 0.0, True, terms(lengths[1])
         )
         print(size, int(depth_of_sum(size)), *(term.depth for term in (*forward, *backward)))

@@ -49,8 +49,9 @@ def test_few_rows_of_normal_data_are_refused(
 
     def count(kernel: Any, name: str) -> Any:
         def counting(*arguments: Any) -> Any:
-            left[name].append(kernel(*arguments))
-            return left[name][-1]
+            found = kernel(*arguments)
+            left[name].append(found[0] if name == "backward" else found)
+            return found
 
         return counting
 

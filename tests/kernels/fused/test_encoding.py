@@ -11,7 +11,7 @@ numba = pytest.importorskip("numba")
 from promise.families import DTYPES, Array  # noqa: E402
 from promise.formats import FORMATS, bits  # noqa: E402
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64  # noqa: E402
-from truenorm.kernels.fused.blocks import held  # noqa: E402
+from truenorm.kernels.fused.blocks import coded  # noqa: E402
 from truenorm.kernels.fused.compiled.elements.encoding import (  # noqa: E402
     as_bits,
     decode,
@@ -56,7 +56,7 @@ def layout_of(values: Any) -> Any:
 
 def as_kernels_take_it(array: Array) -> Array:
     target = TARGETS[array.dtype.name]
-    return held(stored_view(array, target), target)
+    return coded(stored_view(array, target), target)
 
 
 def every(dtype: np.dtype[Any]) -> Array:

@@ -12,14 +12,14 @@ pytest.importorskip("numba")
 from promise.families import Array
 from promise.formats import FORMATS
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, round_ratio
-from truenorm.kernels.fused.blocks import held
+from truenorm.kernels.fused.blocks import coded
+from truenorm.kernels.fused.columns import places_of
 from truenorm.kernels.fused.compiled.columns.exact_columns import (
     BITS,
     LOWEST,
     add_digits,
     as_pairs,
 )
-from truenorm.kernels.fused.totals import places_of
 from truenorm.kernels.storage import stored_view
 
 TARGETS = {target.name: target for target in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)}
@@ -29,9 +29,9 @@ def digits_of(terms: Array, *, narrow: bool, parts: int = 1) -> tuple[int, Array
     target = TARGETS[terms.dtype.name]
     first, end = places_of(narrow=narrow)
     total = np.zeros((end - first, terms.shape[1]), np.int64)
-    for part in np.array_split(held(stored_view(terms, target), target), parts):
+    for part in np.array_split(coded(stored_view(terms, target), target), parts):
         digits = np.zeros_like(total)
-        add_digits(part, 0, first, digits)
+        add_digits(part, np.arange(terms.shape[1]), first, digits)
         total += digits
     return first, total
 

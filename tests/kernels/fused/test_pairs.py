@@ -12,7 +12,7 @@ numba = pytest.importorskip("numba")
 
 from promise.families import Array  # noqa: E402
 from truenorm.exact import FLOAT16, FLOAT32, FLOAT64, FloatFormat, round_ratio  # noqa: E402
-from truenorm.kernels.fused.blocks import held  # noqa: E402
+from truenorm.kernels.fused.blocks import coded  # noqa: E402
 from truenorm.kernels.fused.compiled.pairs import arithmetic as pairs  # noqa: E402
 from truenorm.kernels.fused.compiled.pairs import rounding as pair_rounding  # noqa: E402
 
@@ -166,7 +166,7 @@ def test_scaled_ends(target: FloatFormat) -> None:
     large = [1, 15, 16, 127, 128, 1022, 1023, 1024, 3000]
     exponents = random.choice([*small, *large], count)
     lower, upper = np.empty((2, count), target.name)
-    scaled(high, low, bound, exponents, held(lower, target), held(upper, target))
+    scaled(high, low, bound, exponents, coded(lower, target), coded(upper, target))
     for side, ends in ((-1, lower), (1, upper)):
         for k, end in enumerate(ends.tolist()):
             # The sum of the small parts is rounded: what they stand for is what is looked at.

@@ -16,7 +16,7 @@ import truenorm as tn
 from kernels.fused.programs import run_python
 from promise.families import DTYPES, Array
 from truenorm import threads
-from truenorm.kernels.fused import correct, correct_backward
+from truenorm.kernels.fused.narrow import NarrowBackward, NarrowForward
 
 CHANGED = "x changed since the forward pass"
 LARGE = (1200, 257)  # elements enough for several threads
@@ -157,18 +157,17 @@ class TestErrors:
 
     @pytest.mark.parametrize("error", [BlockError, KeyboardInterrupt, MemoryError])
     @pytest.mark.parametrize("number", [0, 1])
-    @pytest.mark.parametrize("module", [correct, correct_backward], ids=["forward", "backward"])
+    @pytest.mark.parametrize("level", [NarrowForward, NarrowBackward])
     def test_in_a_block(
         self,
         monkeypatch: pytest.MonkeyPatch,
-        module: Any,
+        level: Any,
         number: int,
         error: type[BaseException],
     ) -> None:
         arrays = normal(LARGE)
         expected = bits("reference", *arrays)
-        name = "_narrow_block" if module is correct else "_sweep_block"
-        original = getattr(module, name)
+        original = level.look
         begun: list[int] = []
 
         def failing(*arguments: Any) -> Any:
@@ -178,7 +177,7 @@ class TestErrors:
             return original(*arguments)
 
         with monkeypatch.context() as patched:
-            patched.setattr(module, name, failing)
+            patched.setattr(level, "look", failing)
             with pytest.raises(error):
                 bits("fused", *arrays, threads=3)
         assert len(begun) > number

@@ -8,10 +8,10 @@ import pytest
 
 import truenorm as tn
 from exact_row import exact_dx, exact_y
+from kernels.calls import call_for
 from promise.families import EPSILONS, X_FAMILIES, Array, dy_of, x_of
-from truenorm.exact import FLOAT32
 from truenorm.kernels import integers
-from truenorm.kernels.reference import pairs, structure, working_precision
+from truenorm.kernels.reference import narrow, pairs, structure
 from truenorm.kernels.reference.scratch import Scratch
 
 
@@ -19,13 +19,13 @@ from truenorm.kernels.reference.scratch import Scratch
 def brackets(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Array, Array]]:
     """Collect every z and bound that level 1 puts to the test."""
     seen: list[tuple[Array, Array]] = []
-    original = working_precision.rounding_test
+    original = narrow.rounding_test
 
     def recorded(z: Array, bound: Array, target: Any) -> Any:
         seen.append((z.copy(), bound.copy()))
         return original(z, bound, target)
 
-    monkeypatch.setattr(working_precision, "rounding_test", recorded)
+    monkeypatch.setattr(narrow, "rounding_test", recorded)
     return seen
 
 
@@ -45,8 +45,9 @@ def test_the_bounds_of_level_1_hold_with_room(brackets: list[tuple[Array, Array]
             dy = dy_of(kind, stored, seed).astype(np.float64)
             brackets.clear()
             with np.errstate(all="ignore"):
-                _, found = working_precision.forward(x, gamma, beta, eps, FLOAT32, Scratch())
-                working_precision.backward(dy, x, found, gamma, eps, FLOAT32, Scratch())
+                call = call_for(x, gamma, beta, eps)
+                _, found = narrow.forward(x, call, Scratch())
+                narrow.backward(dy, x, found, call, Scratch())
             expected = {"y": exact_y(x, gamma, beta, eps), "dx": exact_dx(x, gamma, dy, eps)}
             for (output, exact), (z, bound) in zip(expected.items(), brackets, strict=True):
                 for i, j in np.ndindex(z.shape):
@@ -112,7 +113,8 @@ def test_few_rows_of_normal_data_are_refused() -> None:
     random = np.random.default_rng(0)
     x, dy = random.standard_normal((2, 256, 4096)).astype(np.float32).astype(np.float64)
     gamma, beta = random.standard_normal((2, 4096)).astype(np.float32).astype(np.float64)
-    y, found = working_precision.forward(x, gamma, beta, 1e-5, FLOAT32, Scratch())
-    gradient = working_precision.backward(dy, x, found, gamma, 1e-5, FLOAT32, Scratch())
+    call = call_for(x, gamma, beta, 1e-5)
+    y, found = narrow.forward(x, call, Scratch())
+    gradient = narrow.backward(dy, x, found, call, Scratch())
     assert y.refused.any(axis=1).mean() <= 0.02
     assert gradient.dx.refused.any(axis=1).mean() <= 0.05

@@ -16,13 +16,13 @@ from truenorm.kernels.backend import (
     RowSums,
     Settings,
     States,
+    finite_part,
 )
 from truenorm.kernels.drive.columns import SpecialColumns, round_dbeta, round_dgamma
 from truenorm.kernels.drive.refused import RefusedRows
 from truenorm.kernels.ground import CHANGED, NOT_FINITE, REFUSED, UNDEFINED
 from truenorm.kernels.rounding import Tested, canonical_nan
 from truenorm.kernels.rows import Rows, Source, Target
-from truenorm.kernels.special import finite_part
 from truenorm.kernels.storage import Stored, widen
 from truenorm.kernels.sweeping import blocks_of, in_parts, merged
 
@@ -64,7 +64,7 @@ def backward(
     run = _Run(call, level, slopes, source, kept, Target(dx), has_dx)
     shares = [_Share(level.sums()) for _ in level.parts]
     in_parts(lambda k: run.part(level.parts[k], shares[k]), len(shares), level.threads)
-    special = SpecialColumns(call.size)
+    special = SpecialColumns(call)
     left_out = sorted(row for share in shares for row in share.left_out)
     run.add_left_out(np.array(left_out, np.intp), shares[-1], special)
     if any(share.undefined for share in shares):
@@ -121,7 +121,7 @@ class _Run:
     def _look(
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, share: _Share
     ) -> States | None:
-        """Write dx of a block and add to the sums; return what became of rows if not all is well."""
+        """Write dx of a block and add to the sums; return the states of rows if some are left."""
         states = np.empty(len(x), np.uint8)
         if not self.level.look(dy, x, kept, dx, share.sums, states):
             return None
@@ -138,7 +138,7 @@ class _Run:
             call = self.call
             tested = Tested(dx[left], refused[left])
             slopes, values = (widen(part[left], call.target) for part in (dy, x))
-            integers.settle_dx(tested, slopes, values, call.gamma, call.eps, call.target)
+            integers.settle_dx(tested, slopes, values, call)
             dx[left] = tested.values
 
     def add_left_out(

@@ -23,12 +23,13 @@ Float64 = NDArray[np.float64]
 class SpecialColumns:
     """What becomes of columns with terms that are not finite."""
 
-    def __init__(self, columns: int) -> None:
-        self.dgamma, self.dbeta = SpecialSum(columns), SpecialSum(columns)
+    def __init__(self, call: Call) -> None:
+        self._norm = call.norm
+        self.dgamma, self.dbeta = SpecialSum(call.size), SpecialSum(call.size)
 
     def add(self, dy: Float64, x: Float64) -> None:
         """Note the terms of some rows that are not finite."""
-        self.dgamma.add(infinite_terms(dy, x))
+        self.dgamma.add(infinite_terms(dy, x, self._norm))
         self.dbeta.add(dy)
 
 
@@ -45,7 +46,7 @@ def round_dgamma(
     dgamma = widen(tested.values, target)
     left = np.flatnonzero(tested.refused)
     if len(left):
-        dgamma[left] = integers.column_sums(dy, x, left, call.eps, target)
+        dgamma[left] = integers.column_sums(dy, x, left, call, target)
     special.dgamma.apply(dgamma)
     return dgamma
 

@@ -29,12 +29,10 @@ def forward(
     """Write y, and return what is kept of each row."""
     special = special_columns(gamma, beta, x.target)
     call = Call.of(settings, x, gamma, beta, special)
-    run = _Run(call, backend.forward(call), gamma, beta, special if special.any() else None)
+    run = _Run(call, backend.forward(call), gamma, beta, has_special=bool(special.any()))
     kept = np.empty((x.count, NUMBERS_KEPT))
     source, output = Source(x), Target(y)
-    in_parts(
-        lambda k: run.part(k, source, kept, output), len(run.level.parts), run.level.threads
-    )
+    in_parts(lambda k: run.part(k, source, kept, output), len(run.level.parts), run.level.threads)
     return kept
 
 
@@ -46,8 +44,8 @@ class _Run:
     level: Forward
     gamma: Parameter
     beta: Parameter
-    special: NDArray[np.bool_] | None
-    """Columns whose y is said by rule; None if there are none."""
+    has_special: bool
+    """Whether y of some columns is said by rule."""
 
     def part(self, number: int, x: Source, kept: Float64, y: Target) -> None:
         """Write y of a part of the rows."""
@@ -61,9 +59,9 @@ class _Run:
                 rows = np.flatnonzero(states == REFUSED)
                 if len(rows):
                     refused.add(start, rows, found, given, kept[start:stop])
-            if self.special is not None:
+            if self.has_special:
                 defined = np.flatnonzero(states != UNDEFINED)
-                found[np.ix_(defined, self.special)] = self._by_rule(given[defined])
+                found[np.ix_(defined, self.call.special)] = self._by_rule(given[defined])
             y.done(start, stop, found)
         refused.flush()
 
@@ -75,13 +73,11 @@ class _Run:
             call = self.call
             tested = Tested(y[left], refused[left])
             values = widen(x[left], call.target)
-            integers.settle_y(tested, values, call.gamma, call.beta, call.eps, call.target)
+            integers.settle_y(tested, values, call)
             y[left] = tested.values
-        if self.special is not None:
-            y[:, self.special] = self._by_rule(x)
+        if self.has_special:
+            y[:, self.call.special] = self._by_rule(x)
 
     def _by_rule(self, x: Stored) -> Stored:
         """Return y in the special columns."""
-        assert self.special is not None
-        values = widen(x, self.call.target)
-        return special_y(values, self.gamma, self.beta, self.special, self.call.target)
+        return special_y(widen(x, self.call.target), self.gamma, self.beta, self.call)

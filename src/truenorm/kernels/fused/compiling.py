@@ -33,6 +33,7 @@ __all__ = ["compiled"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SOURCES = Path(__file__).parent / "compiled"
+GROUND = Path(__file__).parents[1] / "ground.py"
 FOLDERS_KEPT = 8
 # Any other variable of Numba may change what is compiled, as NUMBA_BOUNDSCHECK does.
 NO_MATTER = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"}
@@ -147,7 +148,8 @@ def _digest() -> str:
     with suppress(OSError):
         paths = sorted(SOURCES.rglob("*.py"))
         sources = [(str(path.relative_to(SOURCES)), _hash(path.read_bytes())) for path in paths]
-        if sources:
+        sources.append((GROUND.name, _hash(GROUND.read_bytes())))
+        if paths:
             return "kernels-" + _hash(repr((versions, sources)).encode()).hex()[:16]
     return ""
 

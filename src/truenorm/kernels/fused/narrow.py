@@ -80,7 +80,7 @@ class NarrowBackward(Sweep):
     def look(
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
     ) -> bool:
-        """Write dx and what became of each row, and add to the sums; return whether some are left."""
+        """Write dx and what became of rows, and add to the sums; return whether some are left."""
         left, smallest, largest = backward.backward(
             self.coded(dy),
             self.coded(x),

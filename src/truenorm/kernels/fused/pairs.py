@@ -87,7 +87,7 @@ class PairBackward(Sweep):
     def look(
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
     ) -> bool:
-        """Write dx and what became of each row, and add to the sums; return whether some are left."""
+        """Write dx and what became of rows, and add to the sums; return whether some are left."""
         numbers = np.array([self.call.eps, self._gamma_exponent, self._dy_exponent])
         columns.backward(
             self.coded(dy),
@@ -108,7 +108,7 @@ class PairBackward(Sweep):
         return look_again_at_dx(self, dy, x, dx, self._gamma, self._gamma_exponent)
 
     def dgamma_again(self, _columns: Columns) -> None:
-        """Nothing short of integers knows better."""
+        """Return nothing: only integers know better."""
 
     def dbeta_again(self, some: Columns) -> DigitColumns:
         """Return how to know some columns exactly."""

@@ -28,5 +28,10 @@ class Parameters(NamedTuple):
         columns = aligned(3 * call.size).reshape(3, -1)
         stored = np.empty(call.size, canonical_nan(call.target).dtype)
         constant = coded(stored, call.target)
-        prepare(call.gamma, call.beta, columns, constant)
+        prepare(
+            np.where(call.special, 0.0, call.gamma),
+            np.where(call.special, 0.0, call.beta),
+            columns,
+            constant,
+        )
         return cls(columns, constant)

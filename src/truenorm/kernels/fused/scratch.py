@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.ground import COLUMNS, GROUP, SHARES
 from truenorm.kernels.fused.compiled.narrow.backward import NUMBERS
 from truenorm.kernels.fused.compiled.pairs.rows import SCRATCH
 from truenorm.kernels.fused.compiled.rows import row_sums, statistics
 from truenorm.kernels.fused.compiled.rows.sums import space_of_sums
 from truenorm.kernels.fused.compiled.single.backward import FOUR, SINGLES
+from truenorm.kernels.ground import COLUMNS, GROUP, SHARES
 
 __all__ = [
     "aligned",

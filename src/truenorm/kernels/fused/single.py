@@ -101,7 +101,7 @@ class SingleBackward(Sweep, NeverRefuses):
     def look(
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: BlockSums, states: States
     ) -> bool:
-        """Write dx and what became of each row, and add to the sums; return whether some are left."""
+        """Write dx and what became of rows, and add to the sums; return whether some are left."""
         left: int = backward.backward(
             self.coded(dy),
             self.coded(x),

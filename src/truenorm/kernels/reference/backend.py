@@ -23,14 +23,16 @@ class ReferenceBackend:
     def forward(self, call: Call) -> Forward:
         """Return forward for a call."""
         _announce(call)
-        levels = {"narrow": NarrowForward, "pairs": PairForward, "single": SingleForward}
-        return levels[call.level](call)
+        if call.level == "narrow":
+            return NarrowForward(call)
+        return PairForward(call) if call.level == "pairs" else SingleForward(call)
 
     def backward(self, call: Call, _dy: Source) -> Backward[Any]:
         """Return backward for a call."""
         _announce(call)
-        levels = {"narrow": NarrowBackward, "pairs": PairBackward, "single": SingleBackward}
-        return levels[call.level](call)
+        if call.level == "narrow":
+            return NarrowBackward(call)
+        return PairBackward(call) if call.level == "pairs" else SingleBackward(call)
 
 
 def _announce(call: Call) -> None:

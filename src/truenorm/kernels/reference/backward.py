@@ -48,7 +48,7 @@ class _CorrectBackward(sweep.Sweep, ABC, Generic[Dgamma]):
         sums: Sums[Dgamma, ExactSum],
         states: States,
     ) -> bool:
-        """Write dx and what became of each row, and add to the sums; return whether some are left."""
+        """Write dx and what became of rows, and add to the sums; return whether some are left."""
         call = self.call
         values = widen(x, call.target, self.scratch.like(x, "x"))
         slopes = widen(dy, call.target, self.scratch.like(x, "dy"))
@@ -67,13 +67,13 @@ class _CorrectBackward(sweep.Sweep, ABC, Generic[Dgamma]):
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Do dx of rows that were refused in double-double."""
         call = self.call
-        rows = pairs.describe(widen(x, call.target), call.eps)
-        tested = pairs.backward(rows, widen(dy, call.target), call.gamma, call.target)
+        rows = pairs.describe(widen(x, call.target), call)
+        tested = pairs.backward(rows, widen(dy, call.target), call)
         dx[...] = tested.values
         return tested.refused
 
     def dbeta_again(self, _columns: Columns) -> None:
-        """The sums of dbeta are exact."""
+        """Return nothing: the sums are exact."""
 
 
 class NarrowBackward(_CorrectBackward[BoundedSum]):
@@ -91,8 +91,8 @@ class NarrowBackward(_CorrectBackward[BoundedSum]):
     ) -> tuple[Tested, Flags]:
         call = self.call
         found = narrow.Statistics(*np.hsplit(kept, 3))
-        gradient = narrow.backward(dy, x, found, call.gamma, call.eps, call.target, self.scratch)
-        structure.accept_zero_dx(gradient.dx, call.gamma, dy)
+        gradient = narrow.backward(dy, x, found, call, self.scratch)
+        structure.accept_zero_dx(gradient.dx, dy, call)
         dgamma.add(gradient.dgamma)
         return gradient.dx, ~(gradient.drift[:, 0] <= 1)
 
@@ -115,17 +115,17 @@ class PairBackward(_CorrectBackward[PairSum]):
         self, dy: Float64, x: Float64, kept: Float64, dgamma: PairSum
     ) -> tuple[Tested, Flags]:
         call = self.call
-        rows = pairs.describe(x, call.eps)
+        rows = pairs.describe(x, call)
         if call.of_gamma is not None:
             dgamma.add(pairs.column_terms(rows, dy, np.arange(call.size)))
         high, low, exponent = np.hsplit(kept, 3)
         # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
-        moved = np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) > 2.0**-90
+        moved = ~(np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) <= 2.0**-90)
         moved |= rows.mean_exponent != exponent
-        return pairs.backward(rows, dy, call.gamma, call.target), moved[:, 0]
+        return pairs.backward(rows, dy, call), moved[:, 0]
 
     def dgamma_again(self, _columns: Columns) -> None:
-        """Nothing short of integers knows better."""
+        """Return nothing: only integers know better."""
 
 
 class PairColumns(sweep.Sweep):
@@ -141,7 +141,7 @@ class PairColumns(sweep.Sweep):
 
     def add(self, dy: Stored, x: Stored, sums: PairSum) -> None:
         """Add a block of rows."""
-        rows = pairs.describe(widen(x, self.call.target), self.call.eps)
+        rows = pairs.describe(widen(x, self.call.target), self.call)
         sums.add(pairs.column_terms(rows, widen(dy, self.call.target), self.columns))
 
 
@@ -168,7 +168,7 @@ class SingleBackward(sweep.Sweep, NeverRefuses):
         sums: Sums[CompensatedSum, CompensatedSum],
         states: States,
     ) -> bool:
-        """Write dx and what became of each row, and add to the sums; return whether some are left."""
+        """Write dx and what became of rows, and add to the sums; return whether some are left."""
         call = self.call
         values = widen(x, call.target, self.scratch.like(x, "x"))
         slopes = widen(dy, call.target, self.scratch.like(x, "dy"))
@@ -177,7 +177,7 @@ class SingleBackward(sweep.Sweep, NeverRefuses):
         if not np.isfinite(slopes_sum).all():
             not_finite = clear_not_finite(slopes)
             slopes_sum = single.block_sum(slopes)
-        found = single.gradient(slopes, values, kept, call.gamma, call.eps, self.scratch)
+        found = single.gradient(slopes, values, kept, call, self.scratch)
         if call.target is BFLOAT16:
             dx[...] = round_to(found.dx * found.r, call.target)
         else:

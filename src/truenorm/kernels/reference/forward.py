@@ -24,7 +24,7 @@ class NarrowForward(sweep.Sweep):
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
         values = widen(x, self.call.target, self.scratch.like(x, "x"))
-        undefined = clear_not_finite(values) | no_spread(values, self.call.eps)
+        undefined = clear_not_finite(values) | no_spread(values, self.call.eps, self.call.norm)
         tested, kept[...] = self._tested(values)
         y[...] = tested.values
         kept[undefined] = np.nan
@@ -37,22 +37,17 @@ class NarrowForward(sweep.Sweep):
         call = self.call
         values = widen(x, call.target)
         tested, _ = self._tested(values)
-        structure.accept_beta_at_mean(tested, values, call.beta, call.target)
+        structure.accept_beta_at_mean(tested, values, call)
         rows = np.flatnonzero(tested.refused.any(axis=1))
         if len(rows):
-            better = pairs.forward(
-                pairs.describe(values[rows], call.eps), call.gamma, call.beta, call.target
-            )
-            _take(tested, rows, better)
+            _take(tested, rows, pairs.forward(pairs.describe(values[rows], call), call))
         y[...] = tested.values
         return tested.refused
 
     def _tested(self, x: Float64) -> tuple[Tested, Float64]:
         call = self.call
-        tested, found = narrow.forward(
-            x, call.gamma, call.beta, call.eps, call.target, self.scratch
-        )
-        structure.accept_beta(tested, found.v[:, 0] == 0, call.gamma, call.beta, call.target)
+        tested, found = narrow.forward(x, call, self.scratch)
+        structure.accept_beta(tested, found.v[:, 0] == 0, call)
         return tested, np.hstack(found)
 
 
@@ -70,11 +65,9 @@ class PairForward(NarrowForward):
 
     def _tested(self, x: Float64) -> tuple[Tested, Float64]:
         call = self.call
-        rows = pairs.describe(x, call.eps)
-        tested = pairs.forward(rows, call.gamma, call.beta, call.target)
-        structure.accept_beta(
-            tested, rows.constant[:, 0], call.gamma, call.beta, call.target
-        )
+        rows = pairs.describe(x, call)
+        tested = pairs.forward(rows, call)
+        structure.accept_beta(tested, rows.constant[:, 0], call)
         return tested, np.hstack([*rows.mean, rows.mean_exponent])
 
 
@@ -92,14 +85,13 @@ class SingleForward(sweep.Sweep, NeverRefuses):
 
     def __init__(self, call: Call) -> None:
         super().__init__(call, sweep.BLOCK)
-        self._beta = call.beta + 0.0  # an exact zero is +0, also for beta = -0
-        self._parameters = single.Parameters.of(call.gamma, self._beta)
+        self._parameters = single.Parameters.of(call)
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, the mean as a pair and the variance, and which rows have no result."""
         call = self.call
         rows = as_float32(x, call.target)
-        found, easy = single.statistics(rows, call.eps, self.scratch)
+        found, easy = single.statistics(rows, call, self.scratch)
         kept[...] = found
         if self._parameters is None:
             easy[:] = False
@@ -110,7 +102,7 @@ class SingleForward(sweep.Sweep, NeverRefuses):
         difficult = np.flatnonzero(~easy)
         if len(difficult):
             y[difficult], kept[difficult] = single.difficult_rows(
-                widen(x[difficult], call.target), call.gamma, self._beta, call.eps, call.target
+                widen(x[difficult], call.target), call
             )
         states[...] = np.where(np.isnan(kept[:, 0]), UNDEFINED, DONE)
         return bool(states.any())

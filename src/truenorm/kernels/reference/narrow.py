@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
+from truenorm.kernels.backend import Call
 from truenorm.kernels.ground import SLACK, U
+from truenorm.kernels.norm import Norm
 from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums, depth_of_sum, row_sums
 from truenorm.kernels.rounding import Tested, round_to, same_roundings
@@ -65,16 +67,20 @@ class Gradient(NamedTuple):
     dx: Tested
     dgamma: ColumnTerms
     drift: Float64
-    """The mean of the centred row over what rounding can make of it: above 1, x has changed."""
+    """The mean of the centred row over what rounding can make of it: above 1, x has changed.
+
+    Where rows are not centred, the same of the change of the mean square."""
 
 
-def statistics(x: Float64, scratch: Scratch) -> tuple[Statistics, Float64]:
-    """Return the statistics of the rows, and x - mean_high."""
+def statistics(x: Float64, norm: Norm, scratch: Scratch) -> tuple[Statistics, Float64]:
+    """Return the statistics of the rows, and x - mean_high; a mean that is not taken is zero."""
     size = x.shape[1]
-    mean = row_sums(x) / size
-    high = mean.astype(np.float32).astype(np.float64)
+    high, low = np.zeros((2, len(x), 1))
+    if norm.centred:
+        high = (row_sums(x) / size).astype(np.float32).astype(np.float64)
     d = np.subtract(x, high, out=scratch.like(x, "d"))
-    low = row_sums(d) / size  # (E1)
+    if norm.centred:
+        low = row_sums(d) / size  # (E1)
     squares = np.multiply(d, d, out=scratch.like(x, "product"))
     v = row_sums(squares) / size - low * low  # (E2)
     return Statistics(high, low, v), d
@@ -98,17 +104,11 @@ def rounding_test(z: Float64, bound: Float64, target: FloatFormat) -> Tested:
     return same_roundings(lower, round_to(z, target))
 
 
-def forward(
-    x: Float64,
-    gamma: Float64,
-    beta: Float64,
-    eps: float,
-    target: FloatFormat,
-    scratch: Scratch,
-) -> tuple[Tested, Statistics]:
+def forward(x: Float64, call: Call, scratch: Scratch) -> tuple[Tested, Statistics]:
     """Return y of the rows, and their statistics."""
-    found, t = statistics(x, scratch)
-    w = found.v + eps
+    gamma, beta = call.gamma, call.beta
+    found, t = statistics(x, call.norm, scratch)
+    w = found.v + call.eps
     r = 1 / np.sqrt(w)
     error = bounds_of(found, w, x.shape[1])
     centring = error.mean + U * found.spread  # (E6), its part that is the same for all elements
@@ -120,19 +120,12 @@ def forward(
     bound *= SLACK * (error.r + 6 * U)
     bound += np.multiply(np.abs(gamma), SLACK * r * centring, out=scratch.like(x, "product"))
     bound += (SLACK * 2 * U) * np.abs(beta)  # (E7)
-    return rounding_test(z, bound, target), found
+    return rounding_test(z, bound, call.target), found
 
 
-def backward(
-    dy: Float64,
-    x: Float64,
-    found: Statistics,
-    gamma: Float64,
-    eps: float,
-    target: FloatFormat,
-    scratch: Scratch,
-) -> Gradient:
+def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Scratch) -> Gradient:
     """Return dx of the rows and their share of dgamma."""
+    centred, eps = call.norm.centred, call.eps
     size = x.shape[1]
     h = depth_of_sum(size)
     w = found.v + eps
@@ -142,15 +135,19 @@ def backward(
     centring = error.mean + U * s
     c = np.subtract(x, found.mean_high, out=scratch.like(x, "d"))
     c -= found.mean_low
-    drift = np.abs(row_sums(c)) / (size * (error.mean + (h + 4) * U * s) + 2.0**-1000)
-
-    g = np.multiply(dy, gamma, out=scratch.like(x, "g"))  # exact: 24 bits times 24 bits
     product = scratch.like(x, "product")
-    a = row_sums(g) / size
+    if centred:
+        drift = np.abs(row_sums(c)) / (size * (error.mean + (h + 4) * U * s) + 2.0**-1000)
+    else:
+        change = row_sums(np.multiply(c, c, out=product)) / size - found.v
+        drift = np.abs(change) / (2 * (h + 6) * U * found.v + 2.0**-1000)
+
+    g = np.multiply(dy, call.gamma, out=scratch.like(x, "g"))  # exact: 24 bits times 24 bits
+    a = row_sums(g) / size if centred else np.zeros_like(r)
     g_rms = np.sqrt(row_sums(np.multiply(g, g, out=product)) / size)
     q = row_sums(np.multiply(g, c, out=product)) / size / w
     z = scratch.like(x, "z")
-    if size == 2:
+    if centred and size == 2:
         # (D24): the general form cancels completely. Errors are relative, (E11).
         np.multiply(g - g[:, ::-1], r * (eps / w) / 2, out=z)
         bound = np.abs(z, out=product)
@@ -171,7 +168,7 @@ def backward(
         np.abs(c, out=product)
         product *= SLACK * r * (q_bound + q_size * (error.r + 6 * U))
         bound += product  # (E10)
-    dx = rounding_test(z, bound, target)
+    dx = rounding_test(z, bound, call.target)
 
     c *= r
     c *= dy

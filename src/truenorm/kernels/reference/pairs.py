@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import double_double as dd
+from truenorm.kernels.backend import Call
 from truenorm.kernels.double_double import ABSENT, Pair
 from truenorm.kernels.ground import SLACK, TINY, W
+from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import Tested, round_pair, same_roundings
 
 __all__ = ["ColumnPairs", "PairRows", "backward", "column_terms", "describe", "forward"]
@@ -25,6 +27,8 @@ Integers = NDArray[np.int64]
 
 class PairRows(NamedTuple):
     """Rows, centred: c*2**exponent is x - mean*2**mean_exponent, w*4**w_exponent is var + eps.
+
+    Where rows are not centred, mean*2**mean_exponent is w: that is what is compared later.
 
     All of shape (rows, 1) but c. `ratio` is 4**(exponent - w_exponent), at most 1.
     """
@@ -45,23 +49,23 @@ class PairRows(NamedTuple):
     constant: NDArray[np.bool_]
 
 
-def describe(x: Float64, eps: float) -> PairRows:
-    """Centre the rows, twice, and find w and r of each."""
+def describe(x: Float64, call: Call) -> PairRows:
+    """Centre the rows, and find w and r of each."""
+    eps = call.eps
     size = x.shape[1]
     h = 3 * (size - 1).bit_length()
-    constant = x.max(axis=1, keepdims=True) == x.min(axis=1, keepdims=True)
+    first = x[:, :1] if call.norm.centred else 0.0
+    constant = (x == first).all(axis=1, keepdims=True)
     x_exponent = _largest_exponent(x)
     scaled = np.ldexp(x, -x_exponent)
-    mean = dd.divide_float(dd.tree_sum((scaled, np.zeros_like(scaled)), 1), float(size))
-    once = dd.add_float(dd.two_sum(scaled, -mean[0]), -mean[1])
-    left = dd.divide_float(dd.tree_sum(once, 1), float(size))
-    high, low = dd.add(once, (-left[0], -left[1]))
+    mean, left, (high, low) = _centred(scaled, call.norm)
     c_exponent = np.where(constant, 0, _largest_exponent(high))
     c = _scale((np.where(constant, 0.0, high), np.where(constant, 0.0, low)), -c_exponent)
 
     s = np.sqrt((c[0] * c[0]).mean(axis=1, keepdims=True))
     rounding_left = np.abs(np.ldexp(left[0], -c_exponent.astype(np.int32)))
-    centring = np.where(constant, 0.0, SLACK * (h + 10) * W * (s + rounding_left))  # (P1)
+    exact = constant if call.norm.centred else True
+    centring = np.where(exact, 0.0, SLACK * (h + 10) * W * (s + rounding_left))  # (P1)
     v = dd.divide_float(dd.tree_sum(dd.multiply(c, c), 1), float(size))
     v_bound = (h + 20) * W * s * s + 2 * centring * s  # (P2)
 
@@ -72,6 +76,10 @@ def describe(x: Float64, eps: float) -> PairRows:
     scaled_eps = np.ldexp(eps, np.clip(-2 * w_exponent, -2200, 2200).astype(np.int32))
     w = dd.add_float((v[0] * ratio, v[1] * ratio), scaled_eps)
     w_bound = SLACK * v_bound * ratio / w[0] + 4 * W  # (P3)
+    mean_exponent = x_exponent
+    if not call.norm.centred:
+        w_size = np.frexp(w[0])[1]
+        mean, mean_exponent = _scale(w, -w_size), 2 * w_exponent + w_size
     return PairRows(
         c=c,
         exponent=exponent,
@@ -85,18 +93,30 @@ def describe(x: Float64, eps: float) -> PairRows:
         w_bound=w_bound,
         r_bound=w_bound / 2 * SLACK + 32 * W,  # (P4)
         mean=mean,
-        mean_exponent=x_exponent,
+        mean_exponent=mean_exponent,
         constant=constant,
     )
 
 
-def forward(rows: PairRows, gamma: Float64, beta: Float64, target: FloatFormat) -> Tested:
+def _centred(x: Float64, norm: Norm) -> tuple[Pair, Pair, Pair]:
+    """Centre rows twice; return the first mean, what was left of it then, and c."""
+    size = float(x.shape[1])
+    if not norm.centred:
+        nothing = (np.zeros((len(x), 1)), np.zeros((len(x), 1)))
+        return nothing, nothing, (x, np.zeros_like(x))
+    mean = dd.divide_float(dd.tree_sum((x, np.zeros_like(x)), 1), size)
+    once = dd.add_float(dd.two_sum(x, -mean[0]), -mean[1])
+    left = dd.divide_float(dd.tree_sum(once, 1), size)
+    return mean, left, dd.add(once, (-left[0], -left[1]))
+
+
+def forward(rows: PairRows, call: Call) -> Tested:
     """Return y of the rows."""
-    gamma_part, gamma_exponent = np.frexp(gamma)
-    beta_part, beta_exponent = np.frexp(beta)
+    gamma_part, gamma_exponent = np.frexp(call.gamma)
+    beta_part, beta_exponent = np.frexp(call.beta)
     t = dd.multiply_float(dd.multiply(rows.c, rows.r), gamma_part)
     t_exponent = rows.exponent - rows.w_exponent + gamma_exponent
-    beta_exponent = np.where(beta == 0, ABSENT, beta_exponent)
+    beta_exponent = np.where(beta_part == 0, ABSENT, beta_exponent)
     common = np.maximum(t_exponent + dd.exponent_of(t[0]), beta_exponent)
     shift = t_exponent - common
     t = _scale(t, shift)
@@ -106,11 +126,12 @@ def forward(rows: PairRows, gamma: Float64, beta: Float64, target: FloatFormat) 
         + np.ldexp(np.abs(gamma_part) * (rows.r[0] * rows.centring), _clipped(shift))
         + 4 * W * np.abs(high)
     )  # (P5)
-    return _rounding_test((high, low), bound + TINY, common, target)
+    return _rounding_test((high, low), bound + TINY, common, call.target)
 
 
-def backward(rows: PairRows, dy: Float64, gamma: Float64, target: FloatFormat) -> Tested:
+def backward(rows: PairRows, dy: Float64, call: Call) -> Tested:
     """Return dx of the rows."""
+    centred_rows, gamma = call.norm.centred, call.gamma
     size = dy.shape[1]
     h = 3 * (size - 1).bit_length()
     gamma_part, gamma_exponent = np.frexp(gamma)
@@ -119,15 +140,17 @@ def backward(rows: PairRows, dy: Float64, gamma: Float64, target: FloatFormat) -
     exponents = np.where(product[0] == 0, ABSENT, gamma_exponent + dy_exponent)
     g_exponent = exponents.max(axis=1, keepdims=True)
     g = _scale(product, exponents - g_exponent)
-    if size == 2:
+    if centred_rows and size == 2:
         # (D24); every error is relative, (P9).
         difference = dd.add(g, (-g[0][:, ::-1], -g[1][:, ::-1]))
         kept = dd.divide((rows.scaled_eps / 2, np.zeros_like(rows.scaled_eps)), rows.w)
         z = dd.multiply(dd.multiply(difference, kept), rows.r)
         bound = SLACK * np.abs(z[0]) * (rows.r_bound + rows.w_bound + 40 * W)
     else:
-        a = dd.divide_float(dd.tree_sum(g, 1), float(size))
-        centred = dd.add(g, (-a[0], -a[1]))
+        centred = g
+        if centred_rows:
+            a = dd.divide_float(dd.tree_sum(g, 1), float(size))
+            centred = dd.add(g, (-a[0], -a[1]))
         p = dd.divide_float(dd.tree_sum(dd.multiply(centred, rows.c), 1), float(size))
         q = dd.divide(p, rows.w)
         q = (q[0] * rows.ratio, q[1] * rows.ratio)
@@ -136,11 +159,11 @@ def backward(rows: PairRows, dy: Float64, gamma: Float64, target: FloatFormat) -
         bound = _dx_bound(rows, g[0], centred[0], q[0], z[0], h)
     if_zero = np.where(g_exponent == ABSENT, 0, g_exponent)
     exponent = np.broadcast_to(if_zero - rows.w_exponent, z[0].shape)
-    constant_g = (
+    constant_g = centred_rows & (
         (g[0] == g[0][:, :1]) & (g[1] == g[1][:, :1]) & (exponents > g_exponent - 900)
     ).all(axis=1)
     constant_g |= (dy == 0).all(axis=1) | (gamma == 0).all()
-    tested = _rounding_test(z, bound + TINY, exponent, target)
+    tested = _rounding_test(z, bound + TINY, exponent, call.target)
     tested.values[constant_g] = 0
     tested.refused[constant_g] = False
     return tested

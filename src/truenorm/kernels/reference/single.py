@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT32, FloatFormat
+from truenorm.kernels.backend import Call
 from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums
 from truenorm.kernels.rounding import round_to
@@ -50,23 +51,30 @@ class Parameters(NamedTuple):
     beta: Float32
 
     @classmethod
-    def of(cls, gamma: Float64, beta: Float64) -> "Parameters | None":
+    def of(cls, call: Call) -> "Parameters | None":
         """Return them in float32, or None if they are too large."""
-        if max(np.abs(gamma).max(), np.abs(beta).max()) > 2.0**60:
+        if max(np.abs(call.gamma).max(), np.abs(call.beta).max()) > 2.0**60:
             return None
-        return cls(gamma.astype(np.float32), beta.astype(np.float32))
+        return cls(call.gamma.astype(np.float32), _positive_zeros(call.beta).astype(np.float32))
 
 
-def statistics(x: Float32, eps: float, scratch: Scratch) -> tuple[Float64, Flags]:
+def _positive_zeros(beta: Float64) -> Float64:
+    """Return beta without -0: an exact zero is +0, also where beta is -0."""
+    return beta + 0.0
+
+
+def statistics(x: Float32, call: Call, scratch: Scratch) -> tuple[Float64, Flags]:
     """Return the mean as a pair and the variance of each row, and which rows are easy."""
     size = x.shape[1]
     wide = scratch.like(x, "x")
     np.copyto(wide, x)
-    mean = wide.sum(axis=1, keepdims=True) / size
+    mean = np.zeros((len(x), 1))
+    if call.norm.centred:
+        mean = wide.sum(axis=1, keepdims=True) / size
     wide *= wide
     mean_square = wide.sum(axis=1, keepdims=True) / size
     v = mean_square - mean * mean
-    w = v + eps
+    w = v + call.eps
     easy = (v > 2.0**-20 * mean_square) & (v > 2.0**-80) & (w < 2.0**80)
     high = mean.astype(np.float32).astype(np.float64)
     return np.hstack([high, mean - high, v]), easy[:, 0]
@@ -92,23 +100,23 @@ def rounded(values: Float32, target: FloatFormat) -> Stored:
     return values if target is FLOAT32 else round_to(widen(values, FLOAT32), target)
 
 
-def difficult_rows(
-    x: Float64, gamma: Float64, beta: Float64, eps: float, target: FloatFormat
-) -> tuple[Stored, Float64]:
+def difficult_rows(x: Float64, call: Call) -> tuple[Stored, Float64]:
     """Return y and what is kept, in float64: rows that are not finite, far off or far out."""
     size = x.shape[1]
-    undefined = clear_not_finite(x) | no_spread(x, eps)
-    high = (x.sum(axis=1, keepdims=True) / size).astype(np.float32).astype(np.float64)
-    x -= high
-    low = x.sum(axis=1, keepdims=True) / size
+    undefined = clear_not_finite(x) | no_spread(x, call.eps, call.norm)
+    high, low = np.zeros((2, len(x), 1))
+    if call.norm.centred:
+        high = (x.sum(axis=1, keepdims=True) / size).astype(np.float32).astype(np.float64)
+        x -= high
+        low = x.sum(axis=1, keepdims=True) / size
     v = (x * x).sum(axis=1, keepdims=True) / size - low * low
     x -= low
-    x *= 1 / np.sqrt(v + eps)
-    x *= gamma
-    x += beta
+    x *= 1 / np.sqrt(v + call.eps)
+    x *= call.gamma
+    x += _positive_zeros(call.beta)
     kept = np.hstack([high, low, v])
     kept[undefined] = np.nan
-    return round_to(x, target), kept
+    return round_to(x, call.target), kept
 
 
 class Gradient(NamedTuple):
@@ -122,10 +130,9 @@ class Gradient(NamedTuple):
     """Which rows, centred by what was kept, have another mean than rounding explains."""
 
 
-def gradient(
-    dy: Float64, x: Float64, kept: Float64, gamma: Float64, eps: float, scratch: Scratch
-) -> Gradient:
+def gradient(dy: Float64, x: Float64, kept: Float64, call: Call, scratch: Scratch) -> Gradient:
     """Return dx of the rows and their share of dgamma, in float64; x is used up."""
+    centred, eps = call.norm.centred, call.eps
     size = x.shape[1]
     high, low, v = np.hsplit(kept, 3)
     w = v + eps
@@ -137,15 +144,20 @@ def gradient(
         c -= high
         c -= low
     explained = size * size * 2.0**-52 * (np.sqrt(v) + np.abs(low) + np.abs(high))
-    moved = ~(np.abs(c.sum(axis=1, keepdims=True)) <= explained)
-    g = np.multiply(dy, gamma, out=scratch.like(x, "g"))
+    product = scratch.like(x, "product")
+    if centred:
+        moved = ~(np.abs(c.sum(axis=1, keepdims=True)) <= explained)
+    else:
+        square = np.multiply(c, c, out=product).sum(axis=1, keepdims=True) / size
+        moved = ~(np.abs(square - v) <= size * 2.0**-52 * v)
+    g = np.multiply(dy, call.gamma, out=scratch.like(x, "g"))
     # Not by einsum, whose bits depend on alignment.
-    product = np.multiply(g, c, out=scratch.like(x, "product"))
+    np.multiply(g, c, out=product)
     q = product.sum(axis=1, keepdims=True) / size / w
-    if size == 2:
+    if centred and size == 2:
         g = (g - g[:, ::-1]) * (eps / w / 2) + 0.0  # (D24)
     else:
-        a = g.sum(axis=1, keepdims=True) / size
+        a = g.sum(axis=1, keepdims=True) / size if centred else np.zeros_like(r)
         g -= np.where(a == 0, -0.0, a)  # which makes +0 of -0
         g -= np.multiply(c, q, out=product)
     c *= r

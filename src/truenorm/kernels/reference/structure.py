@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FloatFormat
+from truenorm.kernels.backend import Call
 from truenorm.kernels.reference.sums import row_sums
 from truenorm.kernels.rounding import Tested, round_to
 
@@ -12,36 +12,34 @@ __all__ = ["accept_beta", "accept_beta_at_mean", "accept_zero_dx", "exactly_at_m
 Float64 = NDArray[np.float64]
 
 
-def accept_beta(
-    tested: Tested,
-    constant: NDArray[np.bool_],
-    gamma: Float64,
-    beta: Float64,
-    target: FloatFormat,
-) -> None:
-    """In a constant row, and where gamma = 0, y is beta rounded; an exact zero is +0."""
-    rounded = round_to(beta + 0.0, target)
-    rows, columns = np.flatnonzero(constant), np.flatnonzero(gamma == 0)
+def accept_beta(tested: Tested, without_spread: NDArray[np.bool_], call: Call) -> None:
+    """In a row where c = 0, and where gamma = 0, y is beta rounded; an exact zero is +0."""
+    rounded = round_to(call.beta + 0.0, call.target)
+    rows, columns = np.flatnonzero(without_spread), np.flatnonzero(call.gamma == 0)
     tested.values[rows] = rounded
     tested.refused[rows] = False
     tested.values[:, columns] = rounded[columns]
     tested.refused[:, columns] = False
 
 
-def accept_beta_at_mean(tested: Tested, x: Float64, beta: Float64, target: FloatFormat) -> None:
+def accept_beta_at_mean(tested: Tested, x: Float64, call: Call) -> None:
     """Where a refused element equals the mean of its row, c = 0 and y is beta rounded."""
-    at_mean = exactly_at_mean(x)
+    at_mean = exactly_at_mean(x) if call.norm.centred else x == 0
     at_mean &= tested.refused
-    np.copyto(tested.values, round_to(beta + 0.0, target), where=at_mean)
+    np.copyto(tested.values, round_to(call.beta + 0.0, call.target), where=at_mean)
     tested.refused[at_mean] = False
 
 
-def accept_zero_dx(tested: Tested, gamma: Float64, dy: Float64) -> None:
-    """Where g is the same all along a row, dx is zero (D21): the gradient of y.sum()."""
+def accept_zero_dx(tested: Tested, dy: Float64, call: Call) -> None:
+    """Where g is the same all along a row, dx is zero (D21): the gradient of y.sum().
+
+    Where rows are not centred, if g is zero.
+    """
+    gamma = call.gamma
     first = dy[:, 0] * gamma[0]
     rows = np.flatnonzero(first == dy[:, -1] * gamma[-1])
     g = dy[rows] * gamma
-    rows = rows[(g == g[:, :1]).all(axis=1)]
+    rows = rows[(g == (g[:, :1] if call.norm.centred else 0.0)).all(axis=1)]
     tested.values[rows] = 0
     tested.refused[rows] = False
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
+from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
     COLUMNS,
     DBETA_HIGH,
@@ -16,8 +18,6 @@ from truenorm.kernels.ground import (
     DGAMMA_LOW,
     U,
 )
-from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
-from truenorm.kernels.fused.compiling import compiled
 
 __all__ = ["add_to_dbeta", "add_to_dgamma", "is_exact_group", "merge_dbeta", "merge_dgamma"]
 

@@ -22,6 +22,14 @@ from truenorm.kernels.fused.compiled.elements.encoding import (
 )
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
+from truenorm.kernels.fused.compiled.rows.statistics import (
+    error_of_mean,
+    error_of_r,
+    error_of_w,
+)
+from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
+from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
     CHANGED,
     COLUMNS,
@@ -34,14 +42,6 @@ from truenorm.kernels.ground import (
     UNDEFINED,
     U,
 )
-from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
-from truenorm.kernels.fused.compiled.rows.statistics import (
-    error_of_mean,
-    error_of_r,
-    error_of_w,
-)
-from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
-from truenorm.kernels.fused.compiling import compiled
 
 __all__ = [
     "COMMON",
@@ -233,9 +233,7 @@ def backward(
                 continue
             if not exact:
                 add_to_dbeta(sums, dy[i])
-            left_over += _finish_row(
-                dy[i], gamma, kept[i], eps, centred, dx[i], status[i : i + 1]
-            )
+            left_over += _finish_row(dy[i], gamma, kept[i], eps, centred, dx[i], status[i : i + 1])
     return left_over, all_smallest, all_largest
 
 

@@ -11,6 +11,13 @@ import numpy as np
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
 from truenorm.kernels.fused.compiled.elements.filling import copy
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.rows.statistics import (
+    error_of_r,
+    error_of_w,
+    row_statistics,
+)
+from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
+from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
     BETA,
     COLUMNS,
@@ -23,13 +30,6 @@ from truenorm.kernels.ground import (
     WEIGHT,
     U,
 )
-from truenorm.kernels.fused.compiled.rows.statistics import (
-    error_of_r,
-    error_of_w,
-    row_statistics,
-)
-from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
-from truenorm.kernels.fused.compiling import compiled
 
 __all__ = ["forward", "prepare", "refused_y", "statistics", "write_y"]
 
@@ -154,12 +154,18 @@ def forward(
 
 @compiled
 def statistics(x: Any, centred: Any, kept: Any, scratch: Any) -> Any:
-    """Find anew what forward keeps; return how many rows do not have the mean that was kept."""
+    """Find anew what forward keeps; return how many rows do not have the mean that was kept.
+
+    Where rows are not centred, not the mean square.
+    """
     changed = 0
     for i in range(x.shape[0]):
         if kept[i, 0] == kept[i, 0]:
             near, low, v = row_statistics(x[i], centred, scratch)
-            difference = abs((near - kept[i, 0]) + (low - kept[i, 1]))
-            changed += not difference <= 2.0**-40 * np.sqrt(v) + 2.0**-1000
+            if centred is None:
+                changed += not abs(v - kept[i, 2]) <= 2.0**-40 * v
+            else:
+                difference = abs((near - kept[i, 0]) + (low - kept[i, 1]))
+                changed += not difference <= 2.0**-40 * np.sqrt(v) + 2.0**-1000
             kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
     return changed

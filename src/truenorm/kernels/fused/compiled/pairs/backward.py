@@ -7,7 +7,6 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
 from truenorm.kernels.fused.compiled.elements.filling import fill
-from truenorm.kernels.ground import SLACK, TINY, W
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
     divide,
@@ -37,6 +36,7 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     pair_depth,
 )
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import SLACK, TINY, W
 
 __all__ = ["largest_exponent", "row_gradient", "settle_dx"]
 

@@ -6,20 +6,6 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
-from truenorm.kernels.ground import (
-    CHANGED,
-    DGAMMA_BOUND,
-    DGAMMA_HIGH,
-    DGAMMA_LOW,
-    DONE,
-    NOT_FINITE,
-    REFUSED,
-    SLACK,
-    TINY,
-    UNDEFINED,
-    U,
-    W,
-)
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     multiply,
     multiply_float,
@@ -39,8 +25,23 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     Z_LOW,
     centre,
     describe,
+    kept_of,
 )
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import (
+    CHANGED,
+    DGAMMA_BOUND,
+    DGAMMA_HIGH,
+    DGAMMA_LOW,
+    DONE,
+    NOT_FINITE,
+    REFUSED,
+    SLACK,
+    TINY,
+    UNDEFINED,
+    U,
+    W,
+)
 
 __all__ = ["backward", "largest_exponent_of_rows", "round_columns", "sum_columns"]
 
@@ -108,15 +109,11 @@ def largest_exponent_of_rows(dy: Any) -> Any:
 
 @compiled
 def _has_changed(kept: Any, found: Any, centred: Any) -> Any:
-    """Return whether the mean of a row is another than was kept, beyond what rounding does.
-
-    Where rows are not centred, w: then that was kept.
-    """
-    if centred is None:
-        w = (found.w_high - kept[0]) + (found.w_low - kept[1])
-        return kept[2] != found.w_exponent or not abs(w) <= 2.0**-90 * found.w_high
-    near = (found.near - kept[0]) + (found.low_high - kept[1])
-    return kept[2] != found.exponent or not abs(near) <= 2.0**-90
+    """Return whether a row has another mean, or w, than was kept, beyond what rounding does."""
+    high, low, exponent = kept_of(found, centred)
+    if centred is not None:
+        high, low = found.near, found.low_high
+    return kept[2] != exponent or not abs((high - kept[0]) + (low - kept[1])) <= 2.0**-90
 
 
 @compiled

@@ -7,7 +7,6 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode
 from truenorm.kernels.fused.compiled.elements.filling import copy, fill
-from truenorm.kernels.ground import BETA, DONE, GAMMA, REFUSED, SLACK, TINY, UNDEFINED, W
 from truenorm.kernels.fused.compiled.narrow.forward import refused_y
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
@@ -28,9 +27,11 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     Z_LOW,
     centre,
     describe,
+    kept_of,
 )
 from truenorm.kernels.fused.compiled.rows.structure import accept_beta_at_mean
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import BETA, DONE, GAMMA, REFUSED, SLACK, TINY, UNDEFINED, W
 
 __all__ = ["forward", "settle_y"]
 
@@ -58,10 +59,7 @@ def forward(
             status[i] = UNDEFINED
             continue
         found = describe(x[i], eps, centred, row, lanes)
-        high, low = add_float((found.low_high, found.low_low), found.near)
-        kept[i, 0], kept[i, 1], kept[i, 2] = high, low, found.exponent
-        if centred is None:
-            kept[i, 0], kept[i, 1], kept[i, 2] = found.w_high, found.w_low, found.w_exponent
+        kept[i, 0], kept[i, 1], kept[i, 2] = kept_of(found, centred)
         left = _write_row(x[i], row, found, columns, constant, centred, y[i], work, refused[i])
         status[i] = REFUSED if left > 0 else DONE
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.elements.filling import fill
-from truenorm.kernels.ground import SLACK, W
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
     add_float,
@@ -23,6 +22,7 @@ from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     two_sum,
 )
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import SLACK, W
 
 __all__ = [
     "CHUNK",
@@ -41,6 +41,7 @@ __all__ = [
     "centre",
     "describe",
     "fold_pairs",
+    "kept_of",
     "pair_depth",
 ]
 
@@ -141,6 +142,16 @@ def describe(x: Any, eps: Any, centred: Any, row: Any, lanes: Any) -> Any:
         of_w / 2 * SLACK + 32 * W,
         constant,
     )
+
+
+@compiled
+def kept_of(found: Any, centred: Any) -> Any:
+    """Return what is kept of a row: its mean as a pair, and a power of two; w if not centred."""
+    if centred is None:
+        part, exponent = math.frexp(found.w_high)
+        return part, np.ldexp(found.w_low, -exponent), 2 * found.w_exponent + exponent
+    high, low = add_float((found.low_high, found.low_low), found.near)
+    return high, low, found.exponent
 
 
 @compiled

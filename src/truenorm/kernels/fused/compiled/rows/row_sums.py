@@ -15,9 +15,7 @@ WIDTH = 4 * LANES
 
 
 @compiled(fastmath={"contract"})
-def row_sums(
-    x: Any, dy: Any, gamma: Any, near: Any, low: Any, centred: Any, partial: Any
-) -> Any:
+def row_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, centred: Any, partial: Any) -> Any:
     """Return the means of c, g, g*c and g*g along a row; not of c but of c*c if not centred.
 
     The type of gamma, near and low is the one in which terms and their runs are computed.

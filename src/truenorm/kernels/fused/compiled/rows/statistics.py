@@ -12,9 +12,9 @@ import numpy as np
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
-from truenorm.kernels.ground import U
 from truenorm.kernels.fused.compiled.rows.sums import LANES, SEGMENT, fold, pairwise, segments_of
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import U
 
 __all__ = ["WIDTH", "error_of_mean", "error_of_r", "error_of_w", "row_statistics"]
 

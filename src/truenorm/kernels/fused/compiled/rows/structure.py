@@ -28,8 +28,9 @@ def _accept_beta_at_zero(x: Any, constant: Any, y: Any, refused: Any) -> Any:
 def accept_beta_at_mean(x: Any, centred: Any, constant: Any, y: Any, refused: Any) -> Any:
     """Where a refused element equals the mean of its row, y is beta rounded.
 
-    Returns how many elements are still refused. An element does equal the mean if D*x = sum(x). If all x are multiples of some 2**k, and sum|x| < 2**(k + 53), then
-    every partial sum is a float64, so the sum is exact in any order; else nothing is known.
+    Returns how many elements are still refused. An element equals the mean if D*x = sum(x). If all
+    x are multiples of some 2**k, and sum|x| < 2**(k + 53), then every partial sum is a float64, so
+    the sum is exact in any order; else nothing is known.
     """
     size = x.shape[0]
     left = 0

@@ -16,14 +16,6 @@ from truenorm.kernels.fused.compiled.elements.encoding import (
 )
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import arrays_are_apart, prefer_wide_vectors
-from truenorm.kernels.ground import (
-    CHANGED,
-    COLUMNS,
-    DONE,
-    NOT_FINITE,
-    SHARES,
-    UNDEFINED,
-)
 from truenorm.kernels.fused.compiled.narrow.backward import (
     COMMON,
     NUMBERS,
@@ -37,6 +29,14 @@ from truenorm.kernels.fused.compiled.narrow.backward import (
 from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
 from truenorm.kernels.fused.compiled.single.forward import LARGEST, is_easy
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import (
+    CHANGED,
+    COLUMNS,
+    DONE,
+    NOT_FINITE,
+    SHARES,
+    UNDEFINED,
+)
 
 __all__ = ["backward"]
 
@@ -54,7 +54,8 @@ def _single_numbers(
 ) -> Any:
     """Find the numbers of a row in float32, if they can be had, and return the mean of c over s.
 
-    Where rows are not centred, the change of v over v. g must be neither so large nor so small that its products leave the range of float32.
+    Where rows are not centred, the change of v over v. g must be neither so large nor so small
+    that its products leave the range of float32.
     """
     near, low, v = kept[0], kept[1], kept[2]
     if (centred is not None and x.shape[0] == 2) or not is_easy(v, eps):

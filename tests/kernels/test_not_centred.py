@@ -1,0 +1,182 @@
+"""A norm that does not subtract the mean goes through the same driver, levels and kernels.
+
+It has no public name yet. That its description reaches every kernel is seen by its bits: against
+fractions, with 1/sqrt(w) exactly where it is rational, and else to 800 digits.
+"""
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq
+
+from exact_row import Vector, dot, fractions, mean
+from promise.families import EPSILONS, X_FAMILIES, Array, dy_of, x_of
+from promise.formats import FORMATS
+from promise.judging import BACKENDS
+from truenorm.dispatch import backend_named
+from truenorm.kernels.backend import ColumnGradients, Parameter, Settings
+from truenorm.kernels.drive.backward import backward
+from truenorm.kernels.drive.forward import forward
+from truenorm.kernels.norm import Norm
+from truenorm.kernels.rows import Rows
+from truenorm.kernels.storage import format_of
+
+NOT_CENTRED = Norm(centred=False)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def rows_of(array: Array) -> Rows:
+    target = format_of(array.dtype)
+    assert target is not None
+    return Rows(array, (1,), target)
+
+
+def parameter(values: Array) -> Parameter:
+    return Parameter(values.astype(np.float64), format_of(values.dtype))
+
+
+class Call:
+    """Forward, and then backward as often as one likes."""
+
+    def __init__(self, x: Array, gamma: Array, beta: Array, eps: float, **options: Any) -> None:
+        self.x, self.parameters = x, (parameter(gamma), parameter(beta))
+        name = options.get("backend", "reference")
+        self.settings = Settings(NOT_CENTRED, eps, options.get("rounding", "correct"), name)
+        self.y = np.empty_like(x)
+        with np.errstate(all="ignore"):
+            self.kept = forward(
+                backend_named(name), self.settings, rows_of(x), *self.parameters, rows_of(self.y)
+            )
+
+    def backward(self, dy: Array, name: str) -> tuple[Array, ColumnGradients]:
+        dx = np.empty_like(self.x)
+        with np.errstate(all="ignore"):
+            sums = backward(
+                backend_named(name),
+                self.settings,
+                rows_of(dy),
+                rows_of(self.x),
+                self.kept,
+                *self.parameters,
+                rows_of(dx),
+            )
+        return dx, sums
+
+
+def exact(x: Array, gamma: Array, beta: Array, dy: Array, eps: float) -> tuple[Any, Any, Any]:
+    """Return y, dx and dgamma as fractions."""
+    scale, shift = fractions(gamma), fractions(beta)
+    y, dx, terms = [], [], []
+    for row_x, row_dy in zip(x, dy, strict=True):
+        c = fractions(row_x)
+        w = mean([value * value for value in c]) + Fraction(eps)
+        r, slopes = inverse_root(w), fractions(row_dy)
+        g: Vector = [a * b for a, b in zip(scale, slopes, strict=True)]
+        q = dot(g, c) / len(c) / w
+        y.append([a * value * r + b for a, value, b in zip(scale, c, shift, strict=True)])
+        dx.append([r * (slope - value * q) for slope, value in zip(g, c, strict=True)])
+        terms.append([slope * value * r for slope, value in zip(slopes, c, strict=True)])
+    return y, dx, [sum(column, Fraction(0)) for column in zip(*terms, strict=True)]
+
+
+def inverse_root(w: Fraction) -> Fraction:
+    over, under = isqrt(w.numerator), isqrt(w.denominator)
+    if over * over == w.numerator and under * under == w.denominator:
+        return Fraction(under, over)
+    with localcontext(prec=800):
+        return Fraction(1 / (Decimal(w.numerator) / Decimal(w.denominator)).sqrt())
+
+
+def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
+    """Round fractions once."""
+    form = FORMATS[dtype]
+    patterns = [
+        [form.of_rational(fmpq(*each.as_integer_ratio())) for each in row] for row in values
+    ]
+    return np.array(patterns, form.storage).view(dtype)
+
+
+def inputs(family: str, dtype: np.dtype[Any], size: int, seed: int) -> tuple[Array, ...]:
+    random = np.random.default_rng(seed)
+    x = x_of(family, dtype, 3, size, seed)
+    gamma, beta = random.standard_normal((2, size)).astype(dtype)
+    kind = ("random", "proportional", "one_hot")[seed % 3]
+    return x, gamma, beta, dy_of(kind, x, seed)
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_correctly_rounded(backend: str, dtype: np.dtype[Any]) -> None:
+    checked = 0
+    for seed, family in enumerate(X_FAMILIES):
+        size = (1, 2, 5, 67)[seed % 4]
+        x, gamma, beta, dy = inputs(family, dtype, size, seed)
+        eps = EPSILONS[seed % len(EPSILONS)]
+        if eps == 0 and not x.any(axis=1).all():
+            continue
+        call = Call(x, gamma, beta, eps, backend=backend)
+        dx, (dgamma, dbeta) = call.backward(dy, backend)
+        assert dgamma is not None
+        assert dbeta is not None
+        y_exact, dx_exact, dgamma_exact = exact(x, gamma, beta, dy, eps)
+        for found, expected in (
+            (call.y, rounded(y_exact, dtype)),
+            (dx, rounded(dx_exact, dtype)),
+            (dgamma[np.newaxis], rounded([dgamma_exact], dtype).astype(np.float64)),
+        ):
+            assert np.array_equal(found, expected), (family, eps, size)
+            checked += found.size
+    assert checked > 2500
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fast_mode(backend: str) -> None:
+    random = np.random.default_rng(0)
+    x, dy = random.standard_normal((2, 40, 129)).astype(np.float32)
+    gamma, beta = random.standard_normal((2, 129)).astype(np.float32)
+    call = Call(x, gamma, beta, 1e-5, backend=backend, rounding="fast")
+    dx, (dgamma, _) = call.backward(dy, backend)
+    right = Call(x, gamma, beta, 1e-5, backend="reference")
+    right_dx, (right_dgamma, _) = right.backward(dy, "reference")
+    for found, expected in ((call.y, right.y), (dx, right_dx), (dgamma, right_dgamma)):
+        assert np.abs(found - expected).max() <= 2.0**-19 * np.abs(expected).max()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("rounding", ["correct", "fast"])
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
+class TestBetweenBackends:
+    """What one keeps serves another; and the mean square says whether x is still the same."""
+
+    def call(self, dtype: np.dtype[Any], rounding: str, backend: str) -> tuple[Call, Array]:
+        x, gamma, beta, dy = inputs("normal", dtype, 67, 0)
+        return Call(x.copy(), gamma, beta, 1e-5, backend=backend, rounding=rounding), dy
+
+    @pytest.mark.parametrize("there", BACKENDS)
+    @pytest.mark.parametrize("here", BACKENDS)
+    def test_unchanged(self, dtype: np.dtype[Any], rounding: str, here: str, there: str) -> None:
+        call, dy = self.call(dtype, rounding, here)
+        dx, _ = call.backward(dy, there)
+        assert np.isfinite(dx).all()
+
+    @pytest.mark.parametrize("there", BACKENDS)
+    @pytest.mark.parametrize("here", BACKENDS)
+    def test_changed(self, dtype: np.dtype[Any], rounding: str, here: str, there: str) -> None:
+        call, dy = self.call(dtype, rounding, here)
+        call.x[1, 3] += 1
+        with pytest.raises(RuntimeError, match="x changed"):
+            call.backward(dy, there)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_row_of_zeros_has_a_result_unless_eps_is_zero(backend: str) -> None:
+    x = np.zeros((2, 5), np.float32)
+    x[1] = 3  # constant, which is nothing special here
+    ones = np.ones(5, np.float32)
+    assert Call(x, ones, 0 * ones, 1e-5, backend=backend).y[0].tolist() == [0.0] * 5
+    y = Call(x, ones, 0 * ones, 0.0, backend=backend).y
+    assert np.isnan(y[0]).all()
+    assert y[1].tolist() == [1.0] * 5
