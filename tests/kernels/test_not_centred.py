@@ -143,7 +143,7 @@ def test_fast_mode(backend: str) -> None:
     right = Call(x, gamma, beta, 1e-5, backend="reference")
     right_dx, (right_dgamma, _) = right.backward(dy, "reference")
     for found, expected in ((call.y, right.y), (dx, right_dx), (dgamma, right_dgamma)):
-        assert np.abs(found - expected).max() <= 2.0**-19 * np.abs(expected).max()  # type: ignore[operator]
+        assert np.abs(found - expected).max() <= 2.0**-19 * np.abs(expected).max()  # type: ignore[operator, arg-type]
 
 
 @pytest.mark.parametrize("rounding", ["correct", "fast"])
