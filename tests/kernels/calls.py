@@ -4,7 +4,7 @@ import numpy as np
 
 from promise.families import Array
 from truenorm.exact import FLOAT32, FloatFormat
-from truenorm.kernels.backend import Call
+from truenorm.kernels.call import Call
 from truenorm.kernels.norm import LAYER_NORM, Norm
 
 __all__ = ["call_for"]

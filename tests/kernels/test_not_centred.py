@@ -18,7 +18,8 @@ from promise.families import EPSILONS, X_FAMILIES, Array, dy_of, x_of
 from promise.formats import FORMATS
 from promise.judging import BACKENDS
 from truenorm.dispatch import backend_named
-from truenorm.kernels.backend import ColumnGradients, Parameter, Settings
+from truenorm.kernels.backend import ColumnGradients
+from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive.backward import backward
 from truenorm.kernels.drive.forward import forward
 from truenorm.kernels.norm import Norm

@@ -29,7 +29,7 @@ KEPT = SOURCES / "kernels" / "fused" / "__pycache__" / "compiled"
 class TestOfTheReference:
     @pytest.fixture(autouse=True)
     def bounds_divided_by_64(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        level_1, level_2 = narrow.rounding_test, pairs._rounding_test
+        level_1, level_2 = narrow.rounding_test, pairs.rounding_test
         rounded = columns.BoundedSum.rounded
 
         def smaller_sum(self: columns.BoundedSum, target: Any) -> Any:
@@ -43,7 +43,7 @@ class TestOfTheReference:
         )
         monkeypatch.setattr(
             pairs,
-            "_rounding_test",
+            "rounding_test",
             lambda z, bound, exponent, target: level_2(z, bound / 64, exponent, target),
         )
         monkeypatch.setattr(columns.BoundedSum, "rounded", smaller_sum)

@@ -16,7 +16,7 @@ from truenorm.exact import (
     round_sum_of_roots,
     scaled_integers,
 )
-from truenorm.kernels.backend import Call
+from truenorm.kernels.call import Call
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.rows import Rows, blocks_of_rows

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import integers
-from truenorm.kernels.backend import Call, Parameter
+from truenorm.kernels.call import Call, Parameter
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import round_to
 from truenorm.kernels.storage import Stored, widen

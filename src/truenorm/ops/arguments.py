@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
-from truenorm.kernels.backend import Parameter, Rounding
+from truenorm.kernels.call import Parameter, Rounding
 from truenorm.kernels.storage import format_of, stored_view, widen
 from truenorm.ops.arrays import as_array
 from truenorm.ops.environment import overridden

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.dispatch import backend_named
-from truenorm.kernels.backend import Parameter, Settings
+from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive.backward import backward
 from truenorm.kernels.drive.forward import forward
 from truenorm.kernels.norm import LAYER_NORM

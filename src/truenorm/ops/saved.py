@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Settings
+from truenorm.kernels.call import Settings
 
 __all__ = ["Gradients", "Saved"]
 

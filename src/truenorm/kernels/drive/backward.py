@@ -7,17 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels import integers
-from truenorm.kernels.backend import (
-    Backend,
-    Backward,
-    Call,
-    ColumnGradients,
-    Parameter,
-    RowSums,
-    Settings,
-    States,
-    finite_part,
-)
+from truenorm.kernels.backend import Backend, Backward, ColumnGradients, RowSums, States
+from truenorm.kernels.call import Call, Parameter, Settings, finite_part
 from truenorm.kernels.drive.columns import SpecialColumns, round_dbeta, round_dgamma
 from truenorm.kernels.drive.refused import RefusedRows
 from truenorm.kernels.ground import CHANGED, NOT_FINITE, REFUSED, UNDEFINED

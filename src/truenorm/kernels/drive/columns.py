@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import integers
-from truenorm.kernels.backend import Backward, Call, ColumnSweep, RowSums
+from truenorm.kernels.backend import Backward, ColumnSweep, RowSums
+from truenorm.kernels.call import Call
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Rows, Source
 from truenorm.kernels.special import SpecialSum, infinite_terms

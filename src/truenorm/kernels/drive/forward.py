@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels import integers
-from truenorm.kernels.backend import Backend, Call, Forward, Parameter, Settings
+from truenorm.kernels.backend import Backend, Forward
+from truenorm.kernels.call import Call, Parameter, Settings
 from truenorm.kernels.drive.refused import RefusedRows
 from truenorm.kernels.ground import REFUSED, UNDEFINED
 from truenorm.kernels.rounding import Tested, canonical_nan

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from truenorm.kernels.backend import Backward, Call, Forward
+from truenorm.kernels.backend import Backward, Forward
+from truenorm.kernels.call import Call
 from truenorm.kernels.fused.narrow import NarrowBackward, NarrowForward
 from truenorm.kernels.fused.pairs import PairBackward, PairForward
 from truenorm.kernels.fused.single import SingleBackward, SingleForward

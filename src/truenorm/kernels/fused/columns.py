@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT64, FloatFormat
-from truenorm.kernels.backend import Call
+from truenorm.kernels.call import Call
 from truenorm.kernels.fused.blocks import coded
 from truenorm.kernels.fused.compiled.columns.column_sums import merge_dbeta, merge_dgamma
 from truenorm.kernels.fused.compiled.columns.exact_columns import (

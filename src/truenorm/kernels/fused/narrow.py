@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Call, Flags, States
+from truenorm.kernels.backend import States
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.columns import DigitColumns, PairColumns, Sums
 from truenorm.kernels.fused.compiled.narrow import backward, forward
 from truenorm.kernels.fused.compiled.pairs import forward as pair_forward

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Call, Flags, States
+from truenorm.kernels.backend import States
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.columns import DigitColumns, Sums
 from truenorm.kernels.fused.compiled.pairs import backward, columns, forward
 from truenorm.kernels.fused.parameters import Parameters

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Call
+from truenorm.kernels.call import Call
 from truenorm.kernels.fused.blocks import Coded, coded
 from truenorm.kernels.fused.compiled.narrow.forward import prepare
 from truenorm.kernels.fused.scratch import aligned

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
-from truenorm.kernels.backend import Call, NeverRefuses, States
+from truenorm.kernels.backend import NeverRefuses, States
+from truenorm.kernels.call import Call
 from truenorm.kernels.fused.blocks import LONG
 from truenorm.kernels.fused.compiled.single import backward, forward
 from truenorm.kernels.fused.compiled.single.forward import LARGEST

@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from truenorm.kernels.backend import Call, Range
+from truenorm.kernels.backend import Range
+from truenorm.kernels.call import Call
 from truenorm.kernels.fused.blocks import Coded, coded, row_ranges, rows_of_block, threads_for
 from truenorm.kernels.storage import Stored
 from truenorm.kernels.sweeping import blocks_of

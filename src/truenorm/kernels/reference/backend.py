@@ -3,7 +3,8 @@
 import logging
 from typing import Any
 
-from truenorm.kernels.backend import Backward, Call, Forward
+from truenorm.kernels.backend import Backward, Forward
+from truenorm.kernels.call import Call
 from truenorm.kernels.reference.backward import NarrowBackward, PairBackward, SingleBackward
 from truenorm.kernels.reference.forward import NarrowForward, PairForward, SingleForward
 from truenorm.kernels.rows import Source

@@ -7,10 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import BFLOAT16
-from truenorm.kernels.backend import Call, Flags, NeverRefuses, States
+from truenorm.kernels.backend import NeverRefuses, States
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.ground import CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
 from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
-from truenorm.kernels.reference.columns import BoundedSum, CompensatedSum, ExactSum, PairSum, Sums
+from truenorm.kernels.reference.columns import (
+    BoundedSum,
+    CompensatedSum,
+    ExactSum,
+    PairSum,
+    Sums,
+    column_terms,
+)
 from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.special import clear_not_finite
 from truenorm.kernels.storage import Stored, widen
@@ -117,7 +125,7 @@ class PairBackward(_CorrectBackward[PairSum]):
         call = self.call
         rows = pairs.describe(x, call)
         if call.of_gamma is not None:
-            dgamma.add(pairs.column_terms(rows, dy, np.arange(call.size)))
+            dgamma.add(column_terms(rows, dy, np.arange(call.size)))
         high, low, exponent = np.hsplit(kept, 3)
         # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
         moved = ~(np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) <= 2.0**-90)
@@ -142,7 +150,7 @@ class PairColumns(sweep.Sweep):
     def add(self, dy: Stored, x: Stored, sums: PairSum) -> None:
         """Add a block of rows."""
         rows = pairs.describe(widen(x, self.call.target), self.call)
-        sums.add(pairs.column_terms(rows, widen(dy, self.call.target), self.columns))
+        sums.add(column_terms(rows, widen(dy, self.call.target), self.columns))
 
 
 class SingleBackward(sweep.Sweep, NeverRefuses):

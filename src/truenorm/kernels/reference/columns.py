@@ -1,22 +1,24 @@
 """Sums over rows: dbeta exactly, dgamma with a bound, and both in fast mode."""
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat, round_ratio
+from truenorm.kernels import double_double as dd
 from truenorm.kernels.backend import ColumnSums
-from truenorm.kernels.double_double import two_sum
-from truenorm.kernels.ground import SLACK, U
+from truenorm.kernels.double_double import Pair, two_sum
+from truenorm.kernels.ground import SLACK, TINY, U, W
+from truenorm.kernels.reference import pairs
 from truenorm.kernels.reference.narrow import ColumnTerms, rounding_test
-from truenorm.kernels.reference.pairs import ColumnPairs
 from truenorm.kernels.rounding import Tested, round_to
 
-__all__ = ["BoundedSum", "CompensatedSum", "ExactSum", "PairSum", "Sums"]
+__all__ = ["BoundedSum", "CompensatedSum", "ExactSum", "PairSum", "Sums", "column_terms"]
 
 Float64 = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Dgamma = TypeVar("Dgamma", bound=ColumnSums)
 Dbeta = TypeVar("Dbeta", bound=ColumnSums)
 
@@ -146,6 +148,51 @@ class BoundedSum:
         """Round the sums that are known well enough."""
         z = self._sum.total
         return rounding_test(z, SLACK * (self._bound + 2 * U * np.abs(z)), target)
+
+
+class ColumnPairs(NamedTuple):
+    """(high + low)*2**exponent for each column, with a bound in the same units."""
+
+    total: Pair
+    exponent: Integers
+    bound: Float64
+
+    def __add__(self, other: "ColumnPairs") -> "ColumnPairs":  # type: ignore[override]
+        """Add the sums of another block of rows."""
+        exponent = np.maximum(self.exponent, other.exponent)
+        left, right = (
+            pairs.scaled(part.total, part.exponent - exponent) for part in (self, other)
+        )
+        bounds = [
+            np.ldexp(part.bound, pairs.clipped(part.exponent - exponent)) for part in (self, other)
+        ]
+        size = np.abs(left[0]) + np.abs(right[0])
+        rounding = 4 * W * size + TINY * (size + sum(bounds) > 0)  # zeros add up to zero
+        return ColumnPairs(dd.add(left, right), exponent, bounds[0] + bounds[1] + rounding)
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums that are known well enough."""
+        return pairs.rounding_test(self.total, SLACK * self.bound, self.exponent, target)
+
+
+def column_terms(rows: pairs.PairRows, dy: Float64, columns: NDArray[np.intp]) -> ColumnPairs:
+    """Return the block's share of dgamma in some columns."""
+    dy_part, dy_exponent = np.frexp(dy[:, columns])
+    c = rows.c[0][:, columns], rows.c[1][:, columns]
+    t = dd.multiply_float(dd.multiply(c, rows.r), dy_part)
+    exponents = rows.exponent - rows.w_exponent + dy_exponent
+    common = (exponents + dd.exponent_of(t[0])).max(axis=0)
+    shift = exponents - common
+    t = pairs.scaled(t, shift)
+    depth = 3 * (len(dy) - 1).bit_length()
+    bound = np.abs(t[0]) * (rows.r_bound + (16 + depth) * W) + np.ldexp(
+        np.abs(dy_part) * (rows.r[0] * rows.centring), pairs.clipped(shift)
+    )  # (P10)
+    high, low = dd.tree_sum(t, 0)
+    # A column of exact zeros has a sum without error: c = 0 in constant rows, or dy = 0.
+    zero = ((dy_part == 0) | rows.constant).all(axis=0)
+    total_bound = np.where(zero, 0.0, SLACK * bound.sum(axis=0) + len(dy) * TINY)
+    return ColumnPairs((high[0], low[0]), common, total_bound)
 
 
 class PairSum:

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Call, Flags, NeverRefuses, States
+from truenorm.kernels.backend import NeverRefuses, States
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.ground import DONE, REFUSED, UNDEFINED
 from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
 from truenorm.kernels.rounding import Tested

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
-from truenorm.kernels.backend import Call
+from truenorm.kernels.call import Call
 from truenorm.kernels.ground import SLACK, U
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.reference.scratch import Scratch

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import double_double as dd
-from truenorm.kernels.backend import Call
+from truenorm.kernels.call import Call
 from truenorm.kernels.double_double import ABSENT, Pair
 from truenorm.kernels.ground import SLACK, TINY, W
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import Tested, round_pair, same_roundings
 
-__all__ = ["ColumnPairs", "PairRows", "backward", "column_terms", "describe", "forward"]
+__all__ = ["PairRows", "backward", "clipped", "describe", "forward", "rounding_test", "scaled"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -57,10 +57,9 @@ def describe(x: Float64, call: Call) -> PairRows:
     first = x[:, :1] if call.norm.centred else 0.0
     constant = (x == first).all(axis=1, keepdims=True)
     x_exponent = _largest_exponent(x)
-    scaled = np.ldexp(x, -x_exponent)
-    mean, left, (high, low) = _centred(scaled, call.norm)
+    mean, left, (high, low) = _centred(np.ldexp(x, -x_exponent), call.norm)
     c_exponent = np.where(constant, 0, _largest_exponent(high))
-    c = _scale((np.where(constant, 0.0, high), np.where(constant, 0.0, low)), -c_exponent)
+    c = scaled((np.where(constant, 0.0, high), np.where(constant, 0.0, low)), -c_exponent)
 
     s = np.sqrt((c[0] * c[0]).mean(axis=1, keepdims=True))
     rounding_left = np.abs(np.ldexp(left[0], -c_exponent.astype(np.int32)))
@@ -79,7 +78,7 @@ def describe(x: Float64, call: Call) -> PairRows:
     mean_exponent = x_exponent
     if not call.norm.centred:
         w_size = np.frexp(w[0])[1]
-        mean, mean_exponent = _scale(w, -w_size), 2 * w_exponent + w_size
+        mean, mean_exponent = scaled(w, -w_size), 2 * w_exponent + w_size
     return PairRows(
         c=c,
         exponent=exponent,
@@ -119,14 +118,14 @@ def forward(rows: PairRows, call: Call) -> Tested:
     beta_exponent = np.where(beta_part == 0, ABSENT, beta_exponent)
     common = np.maximum(t_exponent + dd.exponent_of(t[0]), beta_exponent)
     shift = t_exponent - common
-    t = _scale(t, shift)
-    high, low = dd.add_float(t, np.ldexp(beta_part, _clipped(beta_exponent - common)))
+    t = scaled(t, shift)
+    high, low = dd.add_float(t, np.ldexp(beta_part, clipped(beta_exponent - common)))
     bound = SLACK * (
         np.abs(t[0]) * (rows.r_bound + 16 * W)
-        + np.ldexp(np.abs(gamma_part) * (rows.r[0] * rows.centring), _clipped(shift))
+        + np.ldexp(np.abs(gamma_part) * (rows.r[0] * rows.centring), clipped(shift))
         + 4 * W * np.abs(high)
     )  # (P5)
-    return _rounding_test((high, low), bound + TINY, common, call.target)
+    return rounding_test((high, low), bound + TINY, common, call.target)
 
 
 def backward(rows: PairRows, dy: Float64, call: Call) -> Tested:
@@ -139,7 +138,7 @@ def backward(rows: PairRows, dy: Float64, call: Call) -> Tested:
     product = dd.two_product(gamma_part, dy_part)
     exponents = np.where(product[0] == 0, ABSENT, gamma_exponent + dy_exponent)
     g_exponent = exponents.max(axis=1, keepdims=True)
-    g = _scale(product, exponents - g_exponent)
+    g = scaled(product, exponents - g_exponent)
     if centred_rows and size == 2:
         # (D24); every error is relative, (P9).
         difference = dd.add(g, (-g[0][:, ::-1], -g[1][:, ::-1]))
@@ -163,7 +162,7 @@ def backward(rows: PairRows, dy: Float64, call: Call) -> Tested:
         (g[0] == g[0][:, :1]) & (g[1] == g[1][:, :1]) & (exponents > g_exponent - 900)
     ).all(axis=1)
     constant_g |= (dy == 0).all(axis=1) | (gamma == 0).all()
-    tested = _rounding_test(z, bound + TINY, exponent, call.target)
+    tested = rounding_test(z, bound + TINY, exponent, call.target)
     tested.values[constant_g] = 0
     tested.refused[constant_g] = False
     return tested
@@ -188,50 +187,7 @@ def _dx_bound(
     return bound
 
 
-class ColumnPairs(NamedTuple):
-    """(high + low)*2**exponent for each column, with a bound in the same units."""
-
-    total: Pair
-    exponent: Integers
-    bound: Float64
-
-    def __add__(self, other: "ColumnPairs") -> "ColumnPairs":  # type: ignore[override]
-        """Add the sums of another block of rows."""
-        exponent = np.maximum(self.exponent, other.exponent)
-        left, right = (_scale(part.total, part.exponent - exponent) for part in (self, other))
-        bounds = [
-            np.ldexp(part.bound, _clipped(part.exponent - exponent)) for part in (self, other)
-        ]
-        size = np.abs(left[0]) + np.abs(right[0])
-        rounding = 4 * W * size + TINY * (size + sum(bounds) > 0)  # zeros add up to zero
-        return ColumnPairs(dd.add(left, right), exponent, bounds[0] + bounds[1] + rounding)
-
-    def rounded(self, target: FloatFormat) -> Tested:
-        """Round the sums that are known well enough."""
-        return _rounding_test(self.total, SLACK * self.bound, self.exponent, target)
-
-
-def column_terms(rows: PairRows, dy: Float64, columns: NDArray[np.intp]) -> ColumnPairs:
-    """Return the block's share of dgamma in some columns."""
-    dy_part, dy_exponent = np.frexp(dy[:, columns])
-    c = rows.c[0][:, columns], rows.c[1][:, columns]
-    t = dd.multiply_float(dd.multiply(c, rows.r), dy_part)
-    exponents = rows.exponent - rows.w_exponent + dy_exponent
-    common = (exponents + dd.exponent_of(t[0])).max(axis=0)
-    shift = exponents - common
-    t = _scale(t, shift)
-    depth = 3 * (len(dy) - 1).bit_length()
-    bound = np.abs(t[0]) * (rows.r_bound + (16 + depth) * W) + np.ldexp(
-        np.abs(dy_part) * (rows.r[0] * rows.centring), _clipped(shift)
-    )  # (P10)
-    high, low = dd.tree_sum(t, 0)
-    # A column of exact zeros has a sum without error: c = 0 in constant rows, or dy = 0.
-    zero = ((dy_part == 0) | rows.constant).all(axis=0)
-    total_bound = np.where(zero, 0.0, SLACK * bound.sum(axis=0) + len(dy) * TINY)
-    return ColumnPairs((high[0], low[0]), common, total_bound)
-
-
-def _rounding_test(z: Pair, bound: Float64, exponent: Integers, target: FloatFormat) -> Tested:
+def rounding_test(z: Pair, bound: Float64, exponent: Integers, target: FloatFormat) -> Tested:
     """Round the scaled pair where both ends of its bracket round alike."""
     ends = [dd.two_sum(z[0], z[1] + change) for change in (-bound, bound)]
     lower, upper = (round_pair(high, low, exponent, target) for high, low in ends)
@@ -244,15 +200,16 @@ def _largest_exponent(values: Float64) -> NDArray[np.int64]:
     return np.where(largest == 0, 0, dd.exponent_of(largest))
 
 
-def _clipped(exponents: NDArray[np.integer]) -> NDArray[np.int32]:
+def clipped(exponents: NDArray[np.integer]) -> NDArray[np.int32]:
     """Return exponents as ldexp takes them; beyond these limits all results are the same."""
     clipped: NDArray[np.int32] = np.clip(exponents, -2200, 2200).astype(np.int32)
     return clipped
 
 
-def _scale(pair: Pair, exponents: NDArray[np.integer]) -> Pair:
-    return np.ldexp(pair[0], _clipped(exponents)), np.ldexp(pair[1], _clipped(exponents))
+def scaled(pair: Pair, exponents: NDArray[np.integer]) -> Pair:
+    """Return a pair times a power of two."""
+    return np.ldexp(pair[0], clipped(exponents)), np.ldexp(pair[1], clipped(exponents))
 
 
 def _power(exponents: NDArray[np.integer]) -> Float64:
-    return np.ldexp(1.0, _clipped(exponents))
+    return np.ldexp(1.0, clipped(exponents))

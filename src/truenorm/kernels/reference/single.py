@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT32, FloatFormat
-from truenorm.kernels.backend import Call
+from truenorm.kernels.call import Call
 from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums
 from truenorm.kernels.rounding import round_to

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Call
+from truenorm.kernels.call import Call
 from truenorm.kernels.reference.sums import row_sums
 from truenorm.kernels.rounding import Tested, round_to
 

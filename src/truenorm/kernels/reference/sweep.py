@@ -1,6 +1,7 @@
 """What the levels have in common: all rows on one thread, in blocks, with scratch."""
 
-from truenorm.kernels.backend import Call, Range
+from truenorm.kernels.backend import Range
+from truenorm.kernels.call import Call
 from truenorm.kernels.reference.scratch import Scratch
 
 __all__ = ["BLOCK", "PAIR_BLOCK", "Sweep"]

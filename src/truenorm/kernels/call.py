@@ -1,0 +1,95 @@
+"""What a call asks for: settings, parameters, and all that a backend is told beside rows."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import FLOAT64, FloatFormat
+from truenorm.kernels.norm import Norm
+from truenorm.kernels.rows import Rows
+
+__all__ = ["Call", "Flags", "Level", "Parameter", "Rounding", "Settings", "finite_part"]
+
+Float64 = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+Rounding = Literal["correct", "fast"]
+Level = Literal["narrow", "pairs", "single"]
+"""In what a call is computed: float64 with a rounding test, pairs of them where a float64 takes
+part, or, in fast mode, float32."""
+
+
+class Parameter(NamedTuple):
+    """gamma or beta: its values widened to float64, and its own type; None if not given."""
+
+    values: Float64
+    target: FloatFormat | None
+
+
+class Settings(NamedTuple):
+    """What a call asks for, beside its arrays."""
+
+    norm: Norm
+    eps: float
+    rounding: Rounding
+    backend: str
+    """Who did forward: what is kept may mean something else to another backend."""
+
+    threads: int | None = None
+    """The most threads to use; None leaves it to the backend."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a backend is told of a call: everything but its rows."""
+
+    norm: Norm
+    eps: float
+    level: Level
+    count: int
+    size: int
+    target: FloatFormat
+    """The type of x, and so of y, dy and dx."""
+    gamma: Float64
+    beta: Float64
+    """Their finite parts: what is not finite is zero here, and the driver's to deal with."""
+    special: Flags
+    """Columns in which the driver writes y."""
+    of_gamma: FloatFormat | None
+    of_beta: FloatFormat | None
+    """Their types, and so those of their gradients; None if there is none to have."""
+    threads: int | None
+
+    @classmethod
+    def of(
+        cls, settings: Settings, x: Rows, gamma: Parameter, beta: Parameter, special: Flags
+    ) -> "Call":
+        """Describe a call."""
+        return cls(
+            norm=settings.norm,
+            eps=settings.eps,
+            level=_level(settings.rounding, x.target, gamma.target, beta.target),
+            count=x.count,
+            size=x.size,
+            target=x.target,
+            gamma=finite_part(gamma.values),
+            beta=finite_part(beta.values),
+            special=special,
+            of_gamma=gamma.target,
+            of_beta=beta.target,
+            threads=settings.threads,
+        )
+
+
+def finite_part(values: Float64) -> Float64:
+    """Return the values with zero in place of what is not finite."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _level(rounding: Rounding, *types: FloatFormat | None) -> Level:
+    """Return the level that does a call with such types: float64 data needs pairs."""
+    if FLOAT64 in types:
+        return "pairs"
+    return "single" if rounding == "fast" else "narrow"

@@ -1,0 +1,36 @@
+"""Rooms stay small enough to find one's way: folders, files and lists of parameters."""
+
+from collections import Counter
+from pathlib import PurePosixPath
+
+from benchmarks.rooms import on_disk, parameters
+
+SOURCES = on_disk()
+FILES, LINES, PARAMETERS = 12, 250, 10
+INNERMOST = {"_write_four", "_put_sums"}
+"""Compiled loops over columns that hold several rows, or a run of terms, in registers."""
+
+
+def test_no_folder_is_crowded() -> None:
+    folders = Counter(str(PurePosixPath(name).parent) for name in SOURCES)
+    assert {folder: count for folder, count in folders.items() if count > FILES} == {}
+
+
+def test_no_file_is_long() -> None:
+    lengths = {name: text.count("\n") for name, text in SOURCES.items()}
+    assert {name: length for name, length in lengths.items() if length > LINES} == {}
+
+
+def test_no_function_takes_many_parameters() -> None:
+    many = {
+        f"{name}: {function}": count
+        for name, text in SOURCES.items()
+        for function, count in parameters(text)
+        if count > PARAMETERS and not (function in INNERMOST and "/compiled/" in name)
+    }
+    assert many == {}
+
+
+def test_parameters_are_counted() -> None:
+    source = "class A:\n    def f(self, a, /, b, *c, d, **e): ...\ndef g(): ..."
+    assert dict(parameters(source)) == {"f": 3, "g": 0}

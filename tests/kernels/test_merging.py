@@ -1,0 +1,111 @@
+"""Sums over rows are values: however rows are parted, merged sums round to the same bits.
+
+Or they say that a column is undecided. The driver would then look again; here nobody does.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from promise.families import DTYPES, Array
+from promise.judging import BACKENDS
+from truenorm.dispatch import backend_named
+from truenorm.exact import FloatFormat
+from truenorm.kernels import rounding
+from truenorm.kernels.backend import Backward, RowSums
+from truenorm.kernels.call import Call, Parameter, Settings
+from truenorm.kernels.drive.forward import forward
+from truenorm.kernels.norm import LAYER_NORM
+from truenorm.kernels.rows import Rows, Source
+from truenorm.kernels.storage import format_of, stored_view
+from truenorm.kernels.sweeping import merged
+
+ROWS, SIZE = 60, 33
+
+
+class Swept:
+    """Rows with what forward kept of them, to be summed in parts."""
+
+    def __init__(self, backend: str, dtype: np.dtype[Any], mode: Any) -> None:
+        random = np.random.default_rng(0)
+        target = format_of(dtype)
+        assert target is not None
+        self.target: FloatFormat = target
+        self.x, self.dy = random.standard_normal((2, ROWS, SIZE)).astype(dtype)
+        self.dy[::7] *= dtype.type(2**-12)
+        parameter = Parameter(np.ones(SIZE), self.target)
+        settings = Settings(LAYER_NORM, 1e-5, mode, backend, 1)
+        rows = Rows(self.x, (1,), self.target)
+        chosen = backend_named(backend)
+        output = Rows(np.empty_like(self.x), (1,), self.target)
+        self.kept = forward(chosen, settings, rows, parameter, parameter, output)
+        call = Call.of(settings, rows, parameter, parameter, np.zeros(SIZE, bool))
+        source = Source(Rows(self.dy, (1,), self.target))
+        self.level: Backward[Any] = chosen.backward(call, source)
+
+    def stored(self, array: Array) -> Array:
+        return stored_view(array, self.target)
+
+    def sums(self, start: int, stop: int) -> RowSums:
+        sums: RowSums = self.level.sums()
+        dy, x = self.stored(self.dy[start:stop]), self.stored(self.x[start:stop])
+        states = np.empty(stop - start, np.uint8)
+        self.level.look(dy, x, self.kept[start:stop], np.empty_like(x), sums, states)
+        return sums
+
+    def parted(self, *edges: int) -> dict[str, rounding.Tested]:
+        starts, stops = (0, *edges), (*edges, ROWS)
+        total = merged([self.sums(*part) for part in zip(starts, stops, strict=True)])
+        return {
+            "dgamma": total.dgamma.rounded(self.target),
+            "dbeta": total.dbeta.rounded(self.target),
+        }
+
+
+PARTS = [(), (8,), (16, 24, 48), tuple(range(8, ROWS, 8)), (1, 2, 3, 50)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_any_parts_give_the_same_bits(backend: str, dtype: np.dtype[Any]) -> None:
+    swept = Swept(backend, dtype, "correct")
+    found = [swept.parted(*edges) for edges in PARTS]
+    for output in ("dgamma", "dbeta"):
+        decided = ~np.logical_or.reduce([each[output].refused for each in found])
+        if output == "dgamma" or dtype != np.float64:
+            assert decided.sum() >= SIZE - 2, output  # else the test says nothing
+        bits = {each[output].values[decided].tobytes() for each in found}
+        assert len(bits) == 1, output
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_undecided_column_says_so(backend: str) -> None:
+    """Rows that cancel: no bound but zero could tell the sum from its neighbours."""
+    swept = Swept(backend, np.dtype(np.float32), "correct")
+    swept.dy[ROWS // 2 :] = -swept.dy[: ROWS // 2]
+    swept.x[ROWS // 2 :] = swept.x[: ROWS // 2]
+    swept.kept[ROWS // 2 :] = swept.kept[: ROWS // 2]
+    for edges in PARTS:
+        assert swept.parted(*edges)["dgamma"].refused.all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fast_mode_decides_everything(backend: str) -> None:
+    swept = Swept(backend, np.dtype(np.float32), "fast")
+    for edges in PARTS:
+        for tested in swept.parted(*edges).values():
+            assert not tested.refused.any()
+
+
+def test_parts_are_added_in_halves() -> None:
+    """Always in the same order, which fast mode's bits depend on."""
+
+    class Said:
+        def __init__(self, what: str) -> None:
+            self.what = what
+
+        def merge(self, other: "Said") -> None:
+            self.what = f"({self.what}+{other.what})"
+
+    assert merged([Said(str(k)) for k in range(5)]).what == "(((0+3)+2)+(1+4))"
