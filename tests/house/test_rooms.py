@@ -7,7 +7,7 @@ from benchmarks.rooms import on_disk, parameters
 
 SOURCES = on_disk()
 FILES, LINES, PARAMETERS = 12, 250, 10
-INNERMOST = {"_write_four", "_put_sums"}
+INNERMOST = {"write_four", "_put_sums"}
 """Compiled loops over columns that hold several rows, or a run of terms, in registers."""
 
 

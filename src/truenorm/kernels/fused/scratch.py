@@ -7,7 +7,8 @@ from truenorm.kernels.fused.compiled.narrow.backward import NUMBERS
 from truenorm.kernels.fused.compiled.pairs.rows import SCRATCH
 from truenorm.kernels.fused.compiled.rows import row_sums, statistics
 from truenorm.kernels.fused.compiled.rows.sums import space_of_sums
-from truenorm.kernels.fused.compiled.single.backward import FOUR, SINGLES
+from truenorm.kernels.fused.compiled.single.backward import FOUR
+from truenorm.kernels.fused.compiled.single.writing import SINGLES
 from truenorm.kernels.ground import COLUMNS, GROUP, SHARES
 
 __all__ = [

@@ -59,7 +59,7 @@ class TestName:
         [
             ("blocks.py", True),
             ("compiling.py", True),
-            ("compiled/ground.py", False),
+            ("compiled/rows/sums.py", False),
             ("compiled/narrow/forward.py", False),
             ("compiled/new.py", False),
         ],
@@ -86,7 +86,7 @@ class TestName:
         assert compiling._digest() != before
 
     def test_renamed(self, sources: Path) -> None:
-        (sources / "ground.py").rename(sources / "floor.py")
+        (sources / "rows" / "sums.py").rename(sources / "rows" / "totals.py")
         assert compiling._digest() != compiling.IMPORTED
 
     @pytest.mark.parametrize("what", VERSIONS)

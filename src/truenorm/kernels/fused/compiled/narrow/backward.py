@@ -22,6 +22,7 @@ from truenorm.kernels.fused.compiled.elements.encoding import (
 )
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.narrow.structure import is_constant, write_two
 from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
 from truenorm.kernels.fused.compiled.rows.statistics import (
     error_of_mean,
@@ -49,10 +50,8 @@ __all__ = [
     "OF_C",
     "OF_G",
     "backward",
-    "is_constant",
     "row_numbers",
     "write_dx",
-    "write_two",
 ]
 
 NEAR, LOW, R, A, Q, COMMON, OF_G, OF_C, OF_DY, OF_TERM = range(10)
@@ -118,38 +117,6 @@ def write_dx(x: Any, dy: Any, gamma: Any, row: Any, dx: Any, shares: Any) -> Any
         shares[j + COLUMNS] += abs(slope) * (of_dy + of_term * abs(xhat))  # (E12)
         shares[j + 2 * COLUMNS] += slope
     return difference != 0
-
-
-@compiled
-def write_two(dy: Any, gamma: Any, kept: Any, eps: Any, dx: Any) -> Any:
-    """Write dx of a row of two elements (D24), and return whether one was refused."""
-    low, v = kept[1], kept[2]
-    w = v + eps
-    of_w = error_of_w(low, v, w, depth_of_sum(2))
-    half = (decode(dy[0]) * gamma[0] - decode(dy[1]) * gamma[1]) * ((eps / w) / np.sqrt(w) / 2)
-    bound = SLACK * abs(half) * (error_of_r(of_w) + of_w + 8 * U) + 2.0**-1000  # (E11)
-    like = dx[0]
-    refused = False
-    for j in range(2):
-        z = half if j == 0 else -half
-        dx[j] = encode(z + 0.0, like)
-        refused |= as_bits(encode(z - bound, like)) != as_bits(encode(z + bound, like))
-    return refused
-
-
-@compiled
-def is_constant(dy: Any, gamma: Any, centred: Any) -> Any:
-    """Return whether g is the same all along a row: then dx is zero (D21).
-
-    Where rows are not centred, whether it is zero.
-    """
-    first = decode(dy[0]) * gamma[0]
-    if centred is None and first != 0:
-        return False
-    for j in range(dy.shape[0] - 1, 0, -1):
-        if decode(dy[j]) * gamma[j] != first:
-            return False
-    return True
 
 
 @compiled

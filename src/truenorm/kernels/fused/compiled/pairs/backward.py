@@ -1,20 +1,16 @@
 """Level 2, backward: dx of rows in double-double."""
 
 import math
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
     divide,
-    divide_float,
     multiply,
     power_of_two,
     two_product,
-    two_sum,
 )
 from truenorm.kernels.fused.compiled.pairs.rounding import scaled_ends, write_rounded
 from truenorm.kernels.fused.compiled.pairs.rows import (
@@ -24,33 +20,18 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     ERROR,
     G_HIGH,
     G_LOW,
-    PAIR_BLOCK,
-    PAIR_LANES,
     SCRATCH,
     WORK,
     Z_HIGH,
     Z_LOW,
     centre,
     describe,
-    fold_pairs,
-    pair_depth,
 )
+from truenorm.kernels.fused.compiled.pairs.slopes import sum_slopes
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import SLACK, TINY, W
 
 __all__ = ["largest_exponent", "row_gradient", "settle_dx"]
-
-
-class Slopes(NamedTuple):
-    """What the elements of a row need of g = gamma*dy, scaled: its mean, q and rms."""
-
-    a_high: float
-    a_low: float
-    a_error: float
-    q_high: float
-    q_low: float
-    q_error: float
-    rms: float
 
 
 @compiled
@@ -112,7 +93,7 @@ def row_gradient(
         fill(dx, encode(0.0, dx[0]))
         fill(refused, False)
         return 0
-    sums = _sum_slopes(row, found, slopes, gamma, centred, lanes, work)
+    sums = sum_slopes(row, found, slopes, gamma, centred, lanes, work)
     if sums.rms < 2.0**-300:  # large gamma meets small dy everywhere: left to integers
         fill(refused, True)
         return size
@@ -169,67 +150,6 @@ def _is_zero(values: Any) -> Any:
         if values[j] != 0:
             return False
     return True
-
-
-@compiled
-def _sum_slopes(
-    row: Any, found: Any, slopes: Any, gamma: Any, centred: Any, lanes: Any, work: Any
-) -> Any:
-    """Return mean(g), or 0 if not centred, q = mean(g*c)/w with its bound, and rms(g)."""
-    size = row.shape[0]
-    low = (found.low_high, found.low_low)
-    a, p = (0.0, 0.0), (0.0, 0.0)
-    squares = 0.0
-    for start in range(0, size, PAIR_BLOCK):
-        fill(lanes, 0.0)
-        end = min(start + PAIR_BLOCK, size)
-        for left in range(start, end, CHUNK):
-            right = min(left + CHUNK, end)
-            centre(row[left:right], found.near, low, work)
-            _products(slopes[left:right], gamma[left:right], work)
-            for k in range(0, right - left, PAIR_LANES):
-                squares += _add_products(k, min(PAIR_LANES, right - left - k), work, lanes)
-        a = add(a, fold_pairs(lanes, 0))
-        p = add(p, fold_pairs(lanes, 2 * PAIR_LANES))
-    a, p = divide_float(a, float(size)), divide_float(p, float(size))
-    if centred is None:
-        a = (0.0, 0.0)
-    rms = np.sqrt(squares / size) * SLACK
-    q = divide(p, (found.w_high, found.w_low))
-    q = (q[0] * found.ratio, q[1] * found.ratio)
-    h = pair_depth(size)
-    of_p = (h + 16) * W * rms * found.spread + rms * found.centring
-    of_q = of_p * found.ratio / found.w_high + abs(q[0]) * (found.of_w + 15 * W)  # (F7)
-    return Slopes(a[0], a[1], (h + 4) * W * rms, q[0], q[1], of_q, rms)  # (F6)
-
-
-@compiled
-def _products(slopes: Any, gamma: Any, work: Any) -> None:
-    """Write g and g*c to the work space."""
-    for j in range(slopes.shape[0]):
-        g = two_product(slopes[j], gamma[j])
-        product = multiply(g, (work[j + C_HIGH], work[j + C_LOW]))
-        work[j + G_HIGH] = g[0]
-        work[j + G_LOW] = g[1]
-        work[j + Z_HIGH] = product[0]
-        work[j + Z_LOW] = product[1]
-
-
-@compiled
-def _add_products(start: Any, count: Any, work: Any, lanes: Any) -> Any:
-    """Add some g and g*c to the lanes, and return the sum of g*g."""
-    part = work[start:]
-    for k in range(count):
-        s, e = two_sum(lanes[k], part[k + G_HIGH])
-        lanes[k] = s
-        lanes[k + PAIR_LANES] += e + part[k + G_LOW]
-        s, e = two_sum(lanes[k + 2 * PAIR_LANES], part[k + Z_HIGH])
-        lanes[k + 2 * PAIR_LANES] = s
-        lanes[k + 3 * PAIR_LANES] += e + part[k + Z_LOW]
-    squares = 0.0
-    for k in range(count):
-        squares += part[k + G_HIGH] * part[k + G_HIGH]
-    return squares
 
 
 @compiled

@@ -11,16 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
-from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
     add_float,
-    divide_float,
     inverse_root,
     multiply,
     power_of_two,
     two_sum,
 )
+from truenorm.kernels.fused.compiled.pairs.moments import PAIR_LANES, middle, moments, pair_depth
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import SLACK, W
 
@@ -31,8 +30,6 @@ __all__ = [
     "ERROR",
     "G_HIGH",
     "G_LOW",
-    "PAIR_BLOCK",
-    "PAIR_LANES",
     "SCRATCH",
     "WORK",
     "Z_HIGH",
@@ -40,14 +37,8 @@ __all__ = [
     "PairRow",
     "centre",
     "describe",
-    "fold_pairs",
     "kept_of",
-    "pair_depth",
 ]
-
-PAIR_LANES = 128
-PAIR_BLOCK = 64 * PAIR_LANES
-"""Elements that are added in lanes; blocks of them are added as pairs."""
 
 
 CHUNK = 512
@@ -88,13 +79,6 @@ class PairRow(NamedTuple):
 
 
 @compiled
-def pair_depth(size: Any) -> Any:
-    """Return H of (F1): the error of a sum along a row is at most H*W*sum|terms|."""
-    in_lanes = min(size, PAIR_BLOCK) // PAIR_LANES + 8
-    return 2.0 * (in_lanes + 1) ** 2 + 3 * (size // PAIR_BLOCK + 1)
-
-
-@compiled
 def describe(x: Any, eps: Any, centred: Any, row: Any, lanes: Any) -> Any:
     """Write the scaled row, and return what is known of it."""
     size = row.shape[0]
@@ -108,7 +92,7 @@ def describe(x: Any, eps: Any, centred: Any, row: Any, lanes: Any) -> Any:
     low, v = (0.0, 0.0), (0.0, 0.0)
     w_exponent, factor, ratio = half, 1.0, 1.0
     if not constant:
-        near, low, square, v = _moments(row, centred, lanes)
+        near, low, square, v = _moments_of(row, centred, lanes)
         s = np.sqrt(square[0])
         h = pair_depth(size)
         if centred is not None:
@@ -155,17 +139,17 @@ def kept_of(found: Any, centred: Any) -> Any:
 
 
 @compiled
-def _moments(row: Any, centred: Any, lanes: Any) -> Any:
+def _moments_of(row: Any, centred: Any, lanes: Any) -> Any:
     """Return a float64 near the mean, the rest of the mean, the mean of (x - near)**2, and v."""
     if centred is None:
-        _, square = _pair_moments(row, 0.0, lanes)
+        _, square = moments(row, 0.0, lanes)
         return 0.0, (0.0, 0.0), square, square
-    near = _middle(row, lanes)
-    low, square = _pair_moments(row, near, lanes)
+    near = middle(row, lanes)
+    low, square = moments(row, near, lanes)
     v = add(square, _negative(multiply(low, low)))
     if not low[0] * low[0] <= 0.25 * v[0]:
         near += low[0]
-        low, square = _pair_moments(row, near, lanes)
+        low, square = moments(row, near, lanes)
         v = add(square, _negative(multiply(low, low)))
     return near, low, square, v
 
@@ -182,21 +166,6 @@ def _load(x: Any, row: Any) -> Any:
         largest = max(largest, np.float64(abs(value)).view(np.int64))
         differs |= value != first
     return np.int64(largest).view(np.float64), not differs
-
-
-@compiled
-def _middle(row: Any, lanes: Any) -> Any:
-    """Return a float64 near the mean."""
-    sums = lanes[:PAIR_LANES]
-    fill(sums, 0.0)
-    for k in range(0, row.shape[0], PAIR_LANES):
-        part = row[k : k + PAIR_LANES]
-        for j in range(part.shape[0]):
-            sums[j] += part[j]
-    total = 0.0
-    for j in range(PAIR_LANES):
-        total += sums[j]
-    return total / row.shape[0]
 
 
 @compiled
@@ -220,47 +189,3 @@ def centre(row: Any, near: Any, low: Any, work: Any) -> None:
         c = add(two_sum(row[j], -near), (-low[0], -low[1]))
         work[j + C_HIGH] = c[0]
         work[j + C_LOW] = c[1]
-
-
-@compiled
-def _pair_moments(row: Any, near: Any, lanes: Any) -> Any:
-    """Return the means of d = x - near and of its square."""
-    size = row.shape[0]
-    first, second = (0.0, 0.0), (0.0, 0.0)
-    for start in range(0, size, PAIR_BLOCK):
-        block = row[start : start + PAIR_BLOCK]
-        fill(lanes, 0.0)
-        for k in range(0, block.shape[0], PAIR_LANES):
-            _add_moments(block[k : k + PAIR_LANES], near, lanes)
-        first = add(first, fold_pairs(lanes, 0))
-        second = add(second, fold_pairs(lanes, 2 * PAIR_LANES))
-    return divide_float(first, float(size)), divide_float(second, float(size))
-
-
-@compiled
-def _add_moments(x: Any, near: Any, lanes: Any) -> None:
-    """Add d and its square to the lanes: high and low parts of the one, then of the other."""
-    for k in range(x.shape[0]):
-        d, e = two_sum(x[k], -near)
-        s, f = two_sum(lanes[k], d)
-        lanes[k] = s
-        lanes[k + PAIR_LANES] += f + e
-        square, g = multiply((d, e), (d, e))
-        s, f = two_sum(lanes[k + 2 * PAIR_LANES], square)
-        lanes[k + 2 * PAIR_LANES] = s
-        lanes[k + 3 * PAIR_LANES] += f + g
-
-
-@compiled
-def fold_pairs(lanes: Any, start: Any) -> Any:
-    """Return the sum of the lanes that begin at `start`: high parts, then low parts."""
-    high = lanes[start : start + PAIR_LANES]
-    low = lanes[start + PAIR_LANES : start + 2 * PAIR_LANES]
-    half = PAIR_LANES // 2
-    while half > 0:
-        for k in range(half):
-            s, e = two_sum(high[k], high[k + half])
-            high[k] = s
-            low[k] += low[k + half] + e
-        half //= 2
-    return two_sum(high[0], low[0])

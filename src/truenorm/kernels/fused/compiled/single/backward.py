@@ -10,24 +10,31 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import (
     decode,
-    decode_single,
     encode,
-    encode_single,
 )
 from truenorm.kernels.fused.compiled.elements.filling import fill
-from truenorm.kernels.fused.compiled.elements.vectors import arrays_are_apart, prefer_wide_vectors
 from truenorm.kernels.fused.compiled.narrow.backward import (
     COMMON,
     NUMBERS,
     OF_C,
     OF_G,
-    is_constant,
     row_numbers,
     write_dx,
-    write_two,
 )
+from truenorm.kernels.fused.compiled.narrow.structure import is_constant, write_two
 from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
 from truenorm.kernels.fused.compiled.single.forward import LARGEST, is_easy
+from truenorm.kernels.fused.compiled.single.writing import (
+    HIGH,
+    LOW,
+    SINGLE,
+    SINGLES,
+    A,
+    Q,
+    R,
+    write_four,
+    write_single,
+)
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
     CHANGED,
@@ -41,11 +48,6 @@ from truenorm.kernels.ground import (
 __all__ = ["backward"]
 
 FOUR = 4
-
-HIGH, LOW, R, A, Q, SINGLE = range(6)
-"""The float32 numbers of a row that its elements need; SINGLE says that there are such."""
-
-SINGLES = 8
 
 
 @compiled
@@ -72,79 +74,6 @@ def _single_numbers(
     if centred is None:
         return (c - v) / v
     return c / np.sqrt(v)
-
-
-@compiled(inline="always")
-def _singles(rows: Any, k: Any) -> Any:
-    """Return the numbers of a row in float32."""
-    row = rows[k * SINGLES :]
-    high, low, r = np.float32(row[HIGH]), np.float32(row[LOW]), np.float32(row[R])
-    return high, low, r, np.float32(row[A]), np.float32(row[Q])
-
-
-@compiled
-def _write_single(x: Any, dy: Any, gamma: Any, row: Any, dx: Any, dgamma: Any, dbeta: Any) -> None:
-    """Write dx of a row, and add to the sums of its columns."""
-    prefer_wide_vectors()
-    arrays_are_apart()
-    high, low, r, a, q = _singles(row, 0)
-    like = dx[0]
-    for j in range(gamma.shape[0]):
-        c = (decode_single(x[j]) - high) - low
-        slope = decode_single(dy[j])
-        dx[j] = encode_single(r * ((slope * gamma[j] - a) - c * q), like)
-        wide = np.float64(slope)  # a term may be larger than float32 allows, and its sum not
-        dgamma[j] += wide * np.float64(c * r)
-        dbeta[j] += wide
-
-
-@compiled
-def _write_four(
-    x0: Any,
-    x1: Any,
-    x2: Any,
-    x3: Any,
-    dy0: Any,
-    dy1: Any,
-    dy2: Any,
-    dy3: Any,
-    gamma: Any,
-    rows: Any,
-    dx0: Any,
-    dx1: Any,
-    dx2: Any,
-    dx3: Any,
-    dgamma: Any,
-    dbeta: Any,
-) -> None:
-    """Do the same for four rows at once: gamma and the sums are loaded and stored once.
-
-    dx must not depend on the company a row is in: it has the bits of `_write_single`, since
-    nothing is contracted, that is no product rounded together with a sum.
-    """
-    prefer_wide_vectors()
-    arrays_are_apart()
-    high0, low0, r0, a0, q0 = _singles(rows, 0)
-    high1, low1, r1, a1, q1 = _singles(rows, 1)
-    high2, low2, r2, a2, q2 = _singles(rows, 2)
-    high3, low3, r3, a3, q3 = _singles(rows, 3)
-    like = dx0[0]
-    for j in range(gamma.shape[0]):
-        scale = gamma[j]
-        c0, slope0 = (decode_single(x0[j]) - high0) - low0, decode_single(dy0[j])
-        c1, slope1 = (decode_single(x1[j]) - high1) - low1, decode_single(dy1[j])
-        c2, slope2 = (decode_single(x2[j]) - high2) - low2, decode_single(dy2[j])
-        c3, slope3 = (decode_single(x3[j]) - high3) - low3, decode_single(dy3[j])
-        dx0[j] = encode_single(r0 * ((slope0 * scale - a0) - c0 * q0), like)
-        dx1[j] = encode_single(r1 * ((slope1 * scale - a1) - c1 * q1), like)
-        dx2[j] = encode_single(r2 * ((slope2 * scale - a2) - c2 * q2), like)
-        dx3[j] = encode_single(r3 * ((slope3 * scale - a3) - c3 * q3), like)
-        wide0, wide1 = np.float64(slope0), np.float64(slope1)
-        wide2, wide3 = np.float64(slope2), np.float64(slope3)
-        term0, term1 = wide0 * np.float64(c0 * r0), wide1 * np.float64(c1 * r1)
-        term2, term3 = wide2 * np.float64(c2 * r2), wide3 * np.float64(c3 * r3)
-        dgamma[j] += (term0 + term1) + (term2 + term3)
-        dbeta[j] += (wide0 + wide1) + (wide2 + wide3)
 
 
 @compiled
@@ -231,7 +160,7 @@ def backward(
             status[i] = DONE if abs(drift) <= 2.0**-19 else CHANGED
             easy += row[SINGLE] != 0
         if easy == FOUR:
-            _write_four(
+            write_four(
                 x[start],
                 x[start + 1],
                 x[start + 2],
@@ -256,6 +185,6 @@ def backward(
                     dy[i], x[i], kept[i], gamma, eps, centred, hard, dx[i], sums
                 )
             elif easy < FOUR:
-                _write_single(x[i], dy[i], gamma, row, dx[i], sums[0], sums[1])
+                write_single(x[i], dy[i], gamma, row, dx[i], sums[0], sums[1])
             left_over += status[i] != DONE
     return left_over
