@@ -1,18 +1,25 @@
 """What was measured, and what follows from it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from truenorm.bench.contestants import DIRECTIONS, FLOORS
-from truenorm.bench.stopwatch import Timing
 
-__all__ = ["ARRAYS", "FLOPS", "Figure", "Report", "figures_of"]
+__all__ = ["ARRAYS", "FLOPS", "Figure", "Report", "Timing", "figures_of", "label"]
 
 ARRAYS = {"forward": 2, "backward": 3}
 """Arrays of the size of x that must move: x and y; x, dy and dx."""
 FLOPS = {"forward": 7, "backward": 11}
 """Operations for each element in the textbook formula: docs/time-and-memory.md counts them."""
+
+
+class Timing(NamedTuple):
+    """What a call took, in seconds: the first one, and the median of the turns."""
+
+    first: float
+    median: float
+    calls: int  # in a turn
 
 
 @dataclass(frozen=True)
@@ -84,14 +91,11 @@ class Report:
 
     def of(self, shape: tuple[int, ...]) -> dict[str, dict[str, Figure]]:
         """Return the figures of a shape by direction and contestant."""
-        return {
-            direction: {
-                figure.contestant: figure
-                for figure in self.figures
-                if (figure.shape, figure.direction) == (shape, direction)
-            }
-            for direction in DIRECTIONS
-        }
+        found: dict[str, dict[str, Figure]] = {direction: {} for direction in DIRECTIONS}
+        for figure in self.figures:
+            if figure.shape == shape:
+                found[figure.direction][figure.contestant] = figure
+        return found
 
     def first_calls(self) -> dict[str, float]:
         """Return how many seconds truenorm's first calls took beyond the later ones."""
@@ -106,14 +110,19 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
         counted = {"arrays_moved": ARRAYS, "flops_per_element": FLOPS}
-        return {**asdict(self), **counted, "first_calls": self.first_calls()}
+        return {**vars(self), **counted, "first_calls": self.first_calls()}
+
+
+def label(shape: tuple[int, ...]) -> str:
+    """Return a shape as the command takes it: 2x128x1024."""
+    return "x".join(map(str, shape))
 
 
 def figures_of(
     shape: tuple[int, ...], itemsize: int, direction: str, timings: dict[str, Timing]
 ) -> list[Figure]:
     """Return what follows from the times of one shape and direction."""
-    elements = prod(shape)
+    moved, flops = (prod(shape) * each[direction] for each in (ARRAYS, FLOPS))
     floor = FLOORS[direction]
     return [
         Figure(
@@ -123,8 +132,8 @@ def figures_of(
             timing.median,
             timing.first,
             timing.calls,
-            elements * itemsize * ARRAYS[direction] / timing.median,
-            0.0 if name == floor else elements * FLOPS[direction] / timing.median,
+            moved * itemsize / timing.median,
+            0.0 if name == floor else flops / timing.median,
             timing.median / timings[floor].median,
         )
         for name, timing in timings.items()

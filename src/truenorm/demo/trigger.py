@@ -1,13 +1,13 @@
 """A row that triggers an instability, and what each algorithm returns for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from truenorm.demo.algorithms import contestants, run
 from truenorm.demo.errors import rounded_answer
-from truenorm.demo.report import NamedRow
+from truenorm.demo.report import Instability, NamedRow
 from truenorm.verify.inputs import Case
 from truenorm.verify.types import Float64s
 
@@ -17,40 +17,17 @@ SHOWN = 4
 """So many elements of a result are kept: what is longer is constant."""
 
 
-@dataclass(frozen=True)
-class Trigger:
-    """A row, what it triggers, and the output in which that is seen; gamma is 1 and beta is 0.
+@dataclass(frozen=True, kw_only=True)
+class Trigger(Instability):
+    """An instability and its row x, `times` of it; gamma is 1, beta 0, and dy 0 if not given."""
 
-    Attributes
-    ----------
-    name, dtype : str
-    row : str
-        x, as a person writes it.
-    x : sequence of float
-        The row; `times` of it.
-    why, remedy : str
-    output : str
-    dy : sequence of float
-    eps : float
-    times : int
-    digits : int
-        As many as are worth looking at.
-    """
-
-    name: str
-    dtype: str
-    row: str
     x: Sequence[float]
-    why: str
-    remedy: str
-    output: str = "y"
     dy: Sequence[float] = ()
     eps: float = 1e-5
     times: int = 1
-    digits: int = 4
 
     def case(self) -> Case:
-        """Return it as a case, with dy = 0 if none is given."""
+        """Return it as a case."""
         size = len(self.x)
         x, dy = (
             np.tile(np.array(row, self.dtype), (self.times, 1))
@@ -63,21 +40,16 @@ class Trigger:
 def tried(trigger: Trigger) -> NamedRow:
     """Return what each algorithm returns, beside the exact answer."""
     case = trigger.case()
-    returned = {}
-    for name in contestants(trigger.dtype):
-        result = getattr(run(name, case), trigger.output)
-        if result is not None:
-            returned[name] = _first(result.astype(np.float64))
+    results = {name: run(name, case) for name in contestants(trigger.dtype)}
+    outputs = {name: getattr(each, trigger.output) for name, each in results.items()}
     return NamedRow(
-        trigger.name,
-        trigger.dtype,
-        trigger.row,
-        trigger.output,
-        trigger.digits,
-        trigger.why,
-        trigger.remedy,
-        _first(rounded_answer(case, trigger.output)),
-        returned,
+        **{each.name: getattr(trigger, each.name) for each in fields(Instability)},
+        exact=_first(rounded_answer(case, trigger.output)),
+        returned={
+            name: _first(output.astype(np.float64))
+            for name, output in outputs.items()
+            if output is not None
+        },
     )
 
 
