@@ -43,7 +43,7 @@ class Sweep:
         return {curve.algorithm: curve for curve in self.curves if curve.output == output}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Instability:
     """What goes wrong, on which row, and why.
 
