@@ -24,65 +24,30 @@ class Timing(NamedTuple):
 
 @dataclass(frozen=True)
 class Figure:
-    """One contestant at one shape, in one direction.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    direction : str
-        ``forward`` or ``backward``.
-    contestant : str
-    seconds : float
-        A call: the median over the rounds.
-    first_call : float
-        Seconds of the first call, in which kernels are compiled or loaded.
-    calls : int
-        How many were made in a turn; its time is their mean.
-    bytes_per_second : float
-        Bytes of `ARRAYS`, and no others.
-    flops_per_second : float
-        Operations of `FLOPS`, whoever computes in whatever way; zero for the bare machine.
-    times_floor : float
-        `seconds`, divided by those of the copy (forward) or the triad (backward).
-    """
+    """One contestant at one shape, in one direction."""
 
     shape: tuple[int, ...]
-    direction: str
+    direction: str  # forward or backward
     contestant: str
-    seconds: float
-    first_call: float
-    calls: int
-    bytes_per_second: float
-    flops_per_second: float
-    times_floor: float
+    seconds: float  # of a call: the median over the rounds
+    first_call: float  # its seconds: kernels are compiled or loaded in it
+    calls: int  # made in a turn, whose time is their mean
+    bytes_per_second: float  # of ARRAYS, and no others
+    flops_per_second: float  # of FLOPS, whoever computes in whatever way; 0 for the bare machine
+    times_floor: float  # seconds, divided by those of the copy (forward) or the triad (backward)
 
 
 @dataclass(frozen=True)
 class Report:
-    """All figures of a run, and where it ran.
+    """All figures of a run, and where it ran."""
 
-    Attributes
-    ----------
-    machine : dict of str to str
-        Date, processor, cores, load and versions.
-    backend : str
-        Which backend of truenorm computed.
-    threads : int
-        How many threads it could use.
-    dtype : str
-    rounds : int
-    figures : tuple of Figure
-    notes : tuple of str
-        What else has to be said beside the figures.
-    """
-
-    machine: dict[str, str]
-    backend: str
-    threads: int
+    machine: dict[str, str]  # date, processor, cores, load and versions
+    backend: str  # of truenorm
+    threads: int  # that truenorm could use
     dtype: str
     rounds: int
     figures: tuple[Figure, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what else has to be said beside the figures
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:

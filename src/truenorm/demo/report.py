@@ -9,24 +9,13 @@ __all__ = ["Curve", "Instability", "NamedRow", "Report", "Sweep", "from_json"]
 
 @dataclass(frozen=True)
 class Curve:
-    """The error of one output of one algorithm, at each offset of a sweep.
-
-    Attributes
-    ----------
-    algorithm, output : str
-    relative : list of float
-        Over the natural scale of the output; NaN where the result has a NaN.
-    ulp : list of float
-        In units in the last place of the exact answer.
-    slope : float
-        The power of the condition number with which it grows, or 0 where it does not.
-    """
+    """The error of one output of one algorithm, at each offset of a sweep."""
 
     algorithm: str
     output: str
-    relative: list[float]
-    ulp: list[float]
-    slope: float
+    relative: list[float]  # over the natural scale of the output; NaN where the result has a NaN
+    ulp: list[float]  # in units in the last place of the exact answer
+    slope: float  # the power of the condition number with which it grows; 0 where it does not
 
 
 @dataclass(frozen=True)
@@ -45,43 +34,23 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Instability:
-    """What goes wrong, on which row, and why.
-
-    Attributes
-    ----------
-    name, dtype : str
-    row : str
-        The row, as a person writes it.
-    why, remedy : str
-    output : str
-        Where it is seen.
-    digits : int
-        As many as are worth looking at.
-    """
+    """What goes wrong, on which row, and why."""
 
     name: str
     dtype: str
-    row: str
+    row: str  # as a person writes it
     why: str
     remedy: str
-    output: str = "y"
-    digits: int = 4
+    output: str = "y"  # where it is seen
+    digits: int = 4  # as many as are worth looking at
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedRow(Instability):
-    """An instability, and what each algorithm returns for the row that triggers it.
+    """An instability, and what each algorithm returns for the row that triggers it."""
 
-    Attributes
-    ----------
-    exact : list of float
-        The exact answer, rounded once; the first few elements of it.
-    returned : dict of str to list of float
-        By algorithm.
-    """
-
-    exact: list[float]
-    returned: dict[str, list[float]]
+    exact: list[float]  # the exact answer, rounded once; the first few elements of it
+    returned: dict[str, list[float]]  # by algorithm
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,7 @@ from truenorm.verify.wording import conclusion
 
 __all__ = ["examine", "gradients", "judgement", "self_test", "without_overrides"]
 
-CASES = (
-    "normal-4x67",
-    "offset-100-4x67",
-    "exact-tie",
-    "one-ulp-off",
-    "two-elements",
-    "nan-in-x",
-)
+CASES = ("normal-4x67", "offset-100-4x67", "exact-tie", "one-ulp-off", "two-elements", "nan-in-x")
 """Of the judge: ordinary rows, cancellation, a tie, and numbers that are none."""
 OVERRIDES = ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS")
 REPORT = "please report this with all lines above"
