@@ -1,18 +1,14 @@
 """The table: everything in 80 columns, and nothing cut off."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from bench.made_up import report
+from tools.screen import printed
 from truenorm.bench.page import rate, show
 
 
 def shown(width: int = 80, dtype: str = "float32") -> str:
-    file = io.StringIO()
-    show(report(((2, 250), (1, 1)), dtype), Console(file=file, width=width, highlight=False))
-    return file.getvalue()
+    return printed(show, report(((2, 250), (1, 1)), dtype), width=width)
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -1,12 +1,12 @@
 """docs/stability.md shows what the committed report says."""
 
-import io
 import re
+from collections.abc import Callable
 
 import pytest
-from rich.console import Console
 
 from demo.reports import ROOT, committed
+from tools.screen import printed
 from truenorm.demo import page
 from truenorm.demo.report import NamedRow
 from truenorm.tools.text import number
@@ -15,25 +15,21 @@ PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
 FLOAT32, FLOAT64 = committed().sweeps
 
 
-def printed(show: object, *arguments: object) -> str:
+def on_the_page(show: Callable[..., None], *arguments: object) -> str:
     """Return what the command prints, in the width of the page."""
-    screen = Console(file=io.StringIO(), width=88, highlight=False)
-    assert callable(show)
-    show(*arguments, screen)
-    assert isinstance(screen.file, io.StringIO)
-    lines = screen.file.getvalue().strip("\n").splitlines()
+    lines = printed(show, *arguments, width=88).strip("\n").splitlines()
     return "\n".join(line.rstrip() for line in lines)
 
 
 def test_tables() -> None:
-    assert f"```text\n{printed(page.show_digits, FLOAT32, 'y')}\n```" in PAGE
-    assert f"```text\n{printed(page.show_at, FLOAT32, 1e4)}\n```" in PAGE
-    assert printed(page.show_digits, FLOAT64, "y") in PAGE
+    assert f"```text\n{on_the_page(page.show_digits, FLOAT32, 'y')}\n```" in PAGE
+    assert f"```text\n{on_the_page(page.show_at, FLOAT32, 1e4)}\n```" in PAGE
+    assert on_the_page(page.show_digits, FLOAT64, "y") in PAGE
 
 
 @pytest.mark.parametrize("row", committed().named, ids=lambda row: f"{row.dtype}-{row.name}")
 def test_named_rows(row: NamedRow) -> None:
-    assert printed(page.show_row, row) in PAGE
+    assert on_the_page(page.show_row, row) in PAGE
 
 
 def error(algorithm: str, output: str, offset: float) -> float:

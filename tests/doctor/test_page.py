@@ -1,10 +1,8 @@
 """What is printed: ready to be pasted, and on a terminal."""
 
-import io
-
 import pytest
-from rich.console import Console
 
+from tools.screen import printed
 from truenorm.doctor.page import conclusion, show, to_text
 from truenorm.doctor.report import Diagnosis, Line, Section
 from truenorm.tools import strict_json
@@ -57,11 +55,10 @@ def test_json() -> None:
 
 @pytest.mark.parametrize(("section", "word"), [(WELL, "HEALTHY:"), (ILL, "PROBLEM:")])
 def test_terminal(section: Section, word: str) -> None:
-    file = io.StringIO()
-    show(diagnosis(section), Console(file=file, width=80, highlight=False))
-    lines = file.getvalue().splitlines()
+    text = printed(show, diagnosis(section))
+    lines = text.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.startswith(word) for line in lines)
-    assert "\x1b" not in file.getvalue()
+    assert "\x1b" not in text
     if section is ILL:
         assert any("-> mend it" in line for line in lines)

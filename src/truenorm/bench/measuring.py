@@ -34,20 +34,10 @@ MACHINE = ("date", "cpu", "cores", "load", "system", "python", "numpy", "numba",
 
 
 def shape_of(text: str) -> tuple[int, ...]:
-    """Read a shape.
-
-    Parameters
-    ----------
-    text : str
-        Lengths with an x between them; the last one is D.
-
-    Returns
-    -------
-    tuple of int
+    """Read a shape: lengths with an x between them, of which the last one is D.
 
     Examples
     --------
-    >>> from truenorm.bench import shape_of
     >>> shape_of("2x128x1024")
     (2, 128, 1024)
     """

@@ -7,12 +7,11 @@ import typer
 
 from truenorm.cli.output import Writer, file_option, json_option, present, writer_of
 from truenorm.cli.progress import progress_bar
-from truenorm.demo.demonstration import DTYPES, demonstrate
+from truenorm.demo.demonstration import DTYPES, SweptType, demonstrate
 from truenorm.demo.page import show
 
-__all__ = ["OutputName", "SweptType", "command"]
+__all__ = ["OutputName", "command"]
 
-SweptType = Literal["float32", "float64"]
 OutputName = Literal["y", "dx", "dgamma", "variance"]
 
 

@@ -6,22 +6,23 @@ kappa.
 
 import math
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import numpy as np
 
 from truenorm.demo.algorithms import contestants, run
 from truenorm.demo.errors import Error, errors_of
 from truenorm.demo.report import Curve, Report, Sweep
-from truenorm.demo.rows import TRIGGERS
-from truenorm.demo.trigger import tried
+from truenorm.demo.rows import TRIGGERS, tried
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress, announced
 from truenorm.verify.inputs import Case
 from truenorm.verify.types import FORMATS, unit_roundoff
 
-__all__ = ["DTYPES", "demonstrate", "offsets", "slope"]
+__all__ = ["DTYPES", "SweptType", "demonstrate", "offsets", "slope"]
 
-DTYPES = ("float32", "float64")
+SweptType = Literal["float32", "float64"]
+DTYPES: tuple[SweptType, ...] = get_args(SweptType)
 """The types that are swept. Named rows are there for float16 as well."""
 ROWS = 6
 EPS = 1e-5
