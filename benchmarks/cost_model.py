@@ -60,7 +60,7 @@ class Contestant:
             self.form,
             "xhat" if self.form == "textbook" else "x",
         )
-        counted = cost.forward if direction == "forward" else cost.backward
+        counted = cost.passes[direction]
         return counted.bytes_moved + (2 * (4 + 8) * math.prod(shape) if self.casts else 0)
 
 
