@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from truenorm.tools.text import number
 from truenorm.verify import Case, case
 from truenorm.verify.named import Entry, NotACase, entries, not_cases
 from truenorm.verify.oracle import expected
 from truenorm.verify.sources import link
-from truenorm.verify.wording import number
 
 __all__ = ["main", "page", "scoreboard"]
 
