@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from truenorm.verify.grading import grade
-from truenorm.verify.inputs import Case
-from truenorm.verify.large import large_call
-from truenorm.verify.oracle import expected
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.large import large_call
+from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.reproducer import Origin
+from truenorm.verify.operation import Case
 from truenorm.verify.progress import Progress
-from truenorm.verify.record import Record
-from truenorm.verify.report import Report
-from truenorm.verify.reproducer import Origin
-from truenorm.verify.runners import runner_for
-from truenorm.verify.running import GaveUpError, Runner, calls_of
+from truenorm.verify.runs.calls import GaveUpError, Record, Runner, calls_of
+from truenorm.verify.runs.runners import runner_for
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
@@ -26,7 +25,11 @@ __all__ = ["check", "collect", "judged", "scope", "verify"]
 
 def scope(subject: Subject, level: str) -> list[Case]:
     """Return the cases that a subject has to pass."""
-    return [case for dtype in subject.dtypes for case in cases(dtype, level, subject.also)]
+    return [
+        case
+        for dtype in subject.dtypes
+        for case in cases(dtype, level, subject.also, operation=subject.operation)
+    ]
 
 
 def collect(
