@@ -36,6 +36,16 @@ def test_the_house_as_it_is(copied_house: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "room", ["verify/oracle", "gradient_check/extra", "exact/row", "cost/model"]
+)
+def test_every_room_may_use_the_tools(copied_house: Path, room: str) -> None:
+    with (copied_house / "src" / "truenorm" / f"{room}.py").open("a") as file:
+        file.write("\nimport truenorm.tools.text\n")
+    code, report = check_imports(copied_house)
+    assert code == 0, report
+
+
+@pytest.mark.parametrize(
     ("module", "imported", "wall"),
     [
         ("textbook", "torch", "Derivatives are derived by hand"),
@@ -44,8 +54,9 @@ def test_the_house_as_it_is(copied_house: Path) -> None:
         ("gradient_check/extra", "truenorm.ops", "The judge imports neither"),
         ("verify/oracle", "truenorm.kernels", "The judge imports neither"),
         ("verify/oracle", "truenorm.ops", "The judge imports neither"),
-        ("verify/oracle", "truenorm.textbook", "verify imports only exact"),
+        ("verify/oracle", "truenorm.textbook", "verify imports only exact and tools"),
         ("exact/row", "truenorm.kernels", "Floors"),
+        ("tools/text", "truenorm.exact", "Floors"),
         ("kernels/reference", "truenorm.ops", "Floors"),
         ("ops/extra", "truenorm.verify", "Floors"),
         ("ops/extra", "truenorm.cli", "Floors"),

@@ -8,8 +8,8 @@ import pytest
 
 import truenorm as tn
 from gradient_check.pairs import Array
-from truenorm.gradient_check import progress
-from truenorm.gradient_check.progress import with_progress
+from truenorm.tools import progress
+from truenorm.tools.progress import announced, with_progress
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_on_a_terminal(capsys: pytest.CaptureFixture[str], terminal: Callable[[]
     check()
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"\rgradient of x [{'#' * 12}{'.' * 12}] 12/24" in err
+    assert f"\r\x1b[Kgradient of x [{'#' * 12}{'.' * 12}] 12/24" in err
     assert err.endswith("\r\x1b[K")
     assert "\n" not in err
 
@@ -89,3 +89,16 @@ def test_the_line_is_removed_when_a_check_is_interrupted(
 
 def test_all_items_in_order() -> None:
     assert list(with_progress("abc", 3, "x")) == list("abc")
+
+
+def test_a_listener_is_told_before_each_item() -> None:
+    told: list[tuple[int, int, str]] = []
+    items = announced([5, 7], lambda *step: told.append(step), "case {}".format)
+    assert next(items) == 5
+    assert told == [(0, 2, "case 5")]
+    assert list(items) == [7]
+    assert told[1:] == [(1, 2, "case 7")]
+
+
+def test_without_a_listener_all_items_come() -> None:
+    assert list(announced([5, 7], None, str)) == [5, 7]
