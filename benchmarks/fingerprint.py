@@ -20,7 +20,7 @@ import truenorm as tn
 import truenorm.verify as tv
 from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
 from benchmarks.timing import heading, machine, progress
-from truenorm.verify.oracle import expected
+from truenorm.verify.answers.expected import expected
 
 # isort: split
 from promise.families import (

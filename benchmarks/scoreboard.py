@@ -20,12 +20,13 @@ from benchmarks.peer.environments import PEERS, ROOT, Peer, python_for
 from benchmarks.peer.process import PeerProcess
 from benchmarks.scoreboard_page import PAGE, tables
 from benchmarks.timing import heading, machine, progress, table, usable_cores
+from truenorm.tools import strict_json
 from truenorm.verify import cases
-from truenorm.verify.json_report import strict_json
-from truenorm.verify.named import entries
-from truenorm.verify.process import verify_target
-from truenorm.verify.report import CaseResult, Grade, Report
+from truenorm.verify.cases.named import entries
+from truenorm.verify.grading.report import CaseResult, Grade, Report
+from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.suite import LEVELS
+from truenorm.verify.target import verify_target
 from truenorm.verify.types import FORMATS
 
 FOLDER = ROOT / "benchmarks" / "judged"
@@ -122,7 +123,7 @@ def summary(report: Report) -> dict[str, Any]:
     """Return what the page and the figure need of a report."""
     dtypes = list(dict.fromkeys(grade.dtype for grade in report.grades))
     outputs = list(dict.fromkeys(grade.output for grade in report.grades))
-    named = {f"{kind}-{entry.slug}" for entry in entries() for kind in FORMATS}
+    named = {f"{kind}-{entry.slug}" for entry in entries(LAYER_NORM) for kind in FORMATS}
     mine = [case.name for kind in dtypes for case in cases(kind, report.level)]
     return {
         "name": report.subject,
@@ -177,7 +178,7 @@ def beyond_kappa(results: Iterable[CaseResult], grade: Grade) -> list[str]:
 
 def families(results: Iterable[CaseResult]) -> list[dict[str, Any]]:
     """Return the largest error of each generated family, by type; a named case is none."""
-    alone = {entry.slug for entry in entries()}
+    alone = {entry.slug for entry in entries(LAYER_NORM)}
     largest: dict[tuple[str, str, str], dict[str, float]] = {}
     for each in results:
         if each.family not in alone:
@@ -234,7 +235,7 @@ def main(argv: list[str] | None = None) -> int:
         "require": "stable",
         "subjects": {key: judge(key, python, arguments.level) for key, python in pythons.items()},
     }
-    text = strict_json(report)
+    text = strict_json.dumps(report)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(text + "\n", encoding="utf-8")
     print(text if arguments.json else heading(report["machine"]) + "\n\n" + overview(report))

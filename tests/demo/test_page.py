@@ -9,7 +9,7 @@ from rich.console import Console
 from demo.reports import ROOT, committed
 from truenorm.demo import terminal
 from truenorm.demo.report import NamedRow
-from truenorm.verify.wording import number
+from truenorm.tools.text import number
 
 PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
 FLOAT32, FLOAT64 = committed().sweeps

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from truenorm.verify import oracle, suite
-from truenorm.verify.command import CommandRunner
-from truenorm.verify.inputs import Case
-from truenorm.verify.record import OUTPUTS, Call
+from truenorm.verify import suite
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import OUTPUTS
+from truenorm.verify.pages.vectors import write_vectors
+from truenorm.verify.runs.calls import Call
+from truenorm.verify.runs.command import CommandRunner
 from truenorm.verify.subject import Subject
-from truenorm.verify.vectors import write_vectors
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "c"
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O2"]
@@ -101,12 +103,12 @@ def test_the_program_that_answers(built: Path) -> None:
     for case in (suite.case(OFFSET), suite.case("float32-normal-4x3")):
         record = runner.run(case, Call())
         assert record.failure == ""
-        answer = oracle.expected(case)
+        answer = expected(case)
         for output in OUTPUTS:
-            found, expected = record.results[output], answer.values[output]
+            found, right = record.results[output], answer.values[output]
             assert found is not None
-            assert expected is not None
-            error = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+            assert right is not None
+            error = np.abs(found.astype(np.float64) - right.astype(np.float64))
             assert (error <= answer.allowed(output)).all()
 
 

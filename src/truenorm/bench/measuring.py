@@ -13,7 +13,7 @@ from truenorm.bench.report import Figure, Report, figures_of
 from truenorm.bench.stopwatch import take_turns
 from truenorm.ops.arguments import threads_of
 from truenorm.threads import thread_count
-from truenorm.verify.progress import Progress
+from truenorm.tools.progress import Progress
 from truenorm.verify.types import dtype_of
 
 __all__ = ["DEFAULT_ROUNDS", "DEFAULT_SHAPES", "label", "measure", "shape_of"]

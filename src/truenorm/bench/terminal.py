@@ -9,7 +9,7 @@ from rich.text import Text
 from truenorm.bench.contestants import DIRECTIONS, FLOORS
 from truenorm.bench.measuring import label
 from truenorm.bench.report import ARRAYS, FLOPS, Figure, Report
-from truenorm.verify.wording import duration
+from truenorm.tools.text import duration
 
 __all__ = ["rate", "show", "three_digits"]
 

@@ -12,7 +12,7 @@ CANNOT_RUN = 2
 
 def stop(message: str) -> NoReturn:
     """Say on stderr why the command cannot run and what to do next, and exit with 2."""
-    from truenorm.verify.wording import printable  # it loads NumPy, which --help does not need
+    from truenorm.tools.text import printable
 
     # Line by line: what a file of somebody's says must not command the terminal.
     lines = [printable(line) for line in message.strip().splitlines()]

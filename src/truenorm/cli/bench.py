@@ -13,7 +13,7 @@ from truenorm.cli import stop
 from truenorm.cli.files import extra, written
 from truenorm.cli.progress import progress_bar
 from truenorm.cli.verify import Dtype
-from truenorm.verify.json_report import strict_json
+from truenorm.tools import strict_json
 
 __all__ = ["command"]
 
@@ -78,7 +78,7 @@ def command(
     except MemoryError:
         stop("there is not enough memory for this shape: give a smaller one")
     if json:
-        typer.echo(strict_json(report.as_dict()))
+        typer.echo(strict_json.dumps(report.as_dict()))
     else:
         show(report, Console(highlight=False))
     if write is not None:

@@ -20,7 +20,7 @@ from truenorm.cost import (
     measure_flops_rate,
 )
 from truenorm.threads import thread_count
-from truenorm.verify.json_report import strict_json
+from truenorm.tools import strict_json
 
 __all__ = ["command"]
 
@@ -99,7 +99,7 @@ def command(
         stop(str(refused))
     machine = _machine(bandwidth, flops, measure, dtype)
     if json:
-        typer.echo(strict_json(_as_data(costs, machine)))
+        typer.echo(strict_json.dumps(_as_data(costs, machine)))
     else:
         show(costs, steps, machine, Console(highlight=False))
 

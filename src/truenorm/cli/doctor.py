@@ -10,7 +10,7 @@ from truenorm.cli.progress import progress_bar
 from truenorm.doctor import examine
 from truenorm.doctor.terminal import show
 from truenorm.doctor.text import to_text
-from truenorm.verify.json_report import strict_json
+from truenorm.tools import strict_json
 
 __all__ = ["command"]
 
@@ -48,7 +48,7 @@ def command(
     with progress_bar("testing") as progress:
         diagnosis = examine(full=full, progress=progress)
     if json:
-        typer.echo(strict_json(diagnosis.as_dict()))
+        typer.echo(strict_json.dumps(diagnosis.as_dict()))
     elif sys.stdout.isatty():
         show(diagnosis, Console(highlight=False))
     else:

@@ -11,9 +11,9 @@ from truenorm.cli import stop
 from truenorm.gradient_check import GradientCheck, gradcheck
 from truenorm.gradient_check.checker import MethodName
 from truenorm.gradient_check.record import record_of
-from truenorm.verify.json_report import strict_json
-from truenorm.verify.loading import executed, split_target
-from truenorm.verify.wording import printable
+from truenorm.tools import strict_json
+from truenorm.tools.text import printable
+from truenorm.verify.runs.loading import executed, split_target
 
 __all__ = ["command"]
 
@@ -83,7 +83,7 @@ def command(
     except Exception as error:
         stop(_told(error))
     if json:
-        typer.echo(strict_json(record_of(result)))
+        typer.echo(strict_json.dumps(record_of(result)))
     else:
         for line in str(result).splitlines():
             typer.echo(printable(line))

@@ -8,9 +8,9 @@ import typer
 from truenorm.cli import stop
 from truenorm.cli.progress import progress_bar
 from truenorm.cli.verify import Dtype, LevelName
+from truenorm.tools import strict_json
 from truenorm.verify import suite
-from truenorm.verify.json_report import strict_json
-from truenorm.verify.vectors import write_vectors
+from truenorm.verify.pages.vectors import write_vectors
 
 __all__ = ["command"]
 
@@ -59,6 +59,6 @@ def command(
     except (ValueError, OSError) as refused:
         stop(str(refused))
     if json:
-        typer.echo(strict_json(summary))
+        typer.echo(strict_json.dumps(summary))
     else:
         typer.echo("\n".join(f"{key}: {value}" for key, value in summary.items()))

@@ -11,10 +11,11 @@ from rich.console import Console
 from truenorm.cli import stop
 from truenorm.cli.files import extra, written
 from truenorm.cli.progress import progress_bar
-from truenorm.verify.json_report import to_json
-from truenorm.verify.process import START_SECONDS, CannotRunError, verify_target
-from truenorm.verify.report import Report
-from truenorm.verify.terminal import show
+from truenorm.verify.grading.report import Report
+from truenorm.verify.pages.json_report import to_json
+from truenorm.verify.pages.terminal import show
+from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError
+from truenorm.verify.target import verify_target
 
 __all__ = ["Dtype", "GradeName", "LevelName", "command"]
 
@@ -121,7 +122,7 @@ def command(
 def _html_writer(file: Path) -> Callable[[Report], None]:
     """Return what writes the page."""
     with extra("--html"):
-        from truenorm.verify.html_report import to_html
+        from truenorm.verify.pages.html_report import to_html
     write = written("--html", file)
 
     def page(report: Report) -> None:

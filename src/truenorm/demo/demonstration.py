@@ -11,7 +11,7 @@ from truenorm.demo.report import Report
 from truenorm.demo.rows import TRIGGERS
 from truenorm.demo.sweep import EPS, ROWS, offsets, points, sweep_of
 from truenorm.demo.trigger import tried
-from truenorm.verify.progress import Progress
+from truenorm.tools.progress import Progress
 
 __all__ = ["DTYPES", "demonstrate"]
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from truenorm.demo.algorithms import ALGORITHMS
 from truenorm.demo.errors import OUTPUTS
 from truenorm.demo.report import Sweep
-from truenorm.verify.wording import number, power_of_ten
+from truenorm.tools.text import number, power_of_ten
 
 __all__ = ["draw", "draw_one", "write"]
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from truenorm.verify.json_report import strict_json
+from truenorm.tools import strict_json
 
 __all__ = ["Curve", "NamedRow", "Report", "Sweep", "from_json", "to_json"]
 
@@ -94,7 +94,7 @@ class Report:
 
 def to_json(report: Report) -> str:
     """Return a report as strict JSON: numbers that are not finite become strings."""
-    return strict_json(asdict(report))
+    return strict_json.dumps(asdict(report))
 
 
 def from_json(text: str) -> Report:

@@ -11,7 +11,8 @@ import numpy as np
 from truenorm.demo.algorithms import contestants, run
 from truenorm.demo.errors import Error, errors_of
 from truenorm.demo.report import Curve, Sweep
-from truenorm.verify.inputs import Case
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
 from truenorm.verify.types import FORMATS, unit_roundoff
 
 __all__ = ["EPS", "ROWS", "offsets", "points", "slope", "sweep_of"]
@@ -56,7 +57,7 @@ def _case(dtype: str, offset: float, size: int, seed: Sequence[int]) -> Case:
     gamma = 1.0 + 0.5 * random.standard_normal(size)
     beta = random.standard_normal(size)
     x, gamma, beta, dy = (each.astype(dtype) for each in (x, gamma, beta, dy))
-    return Case(f"{dtype}-offset-{offset:g}", dtype, x, gamma, beta, dy, EPS)
+    return layer_norm_case(f"{dtype}-offset-{offset:g}", (x, gamma, beta, dy), EPS)
 
 
 def sweep_of(dtype: str, found: Sequence[Point]) -> Sweep:

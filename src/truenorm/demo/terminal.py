@@ -10,7 +10,7 @@ from rich.text import Text
 
 from truenorm.demo.algorithms import ALGORITHMS, OURS
 from truenorm.demo.report import NamedRow, Report, Sweep
-from truenorm.verify.wording import number
+from truenorm.tools.text import number
 
 __all__ = ["show", "show_at", "show_digits", "show_row"]
 

@@ -8,7 +8,8 @@ import numpy as np
 from truenorm.demo.algorithms import contestants, run
 from truenorm.demo.errors import rounded_answer
 from truenorm.demo.report import NamedRow
-from truenorm.verify.inputs import Case
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
 from truenorm.verify.types import Float64s
 
 __all__ = ["Trigger", "tried"]
@@ -57,7 +58,7 @@ class Trigger:
             for row in (self.x, self.dy or [0.0] * size)
         )
         gamma, beta = np.ones(size, self.dtype), np.zeros(size, self.dtype)
-        return Case(self.name, self.dtype, x, gamma, beta, dy, self.eps, repeats=self.times)
+        return layer_norm_case(self.name, (x, gamma, beta, dy), self.eps, repeats=self.times)
 
 
 def tried(trigger: Trigger) -> NamedRow:

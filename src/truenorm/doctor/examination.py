@@ -9,7 +9,7 @@ from truenorm.doctor.processor import processor
 from truenorm.doctor.report import Diagnosis, Line, Section
 from truenorm.doctor.self_test import self_test
 from truenorm.doctor.versions import versions
-from truenorm.verify.progress import Progress
+from truenorm.tools.progress import Progress
 
 __all__ = ["Progress", "examine"]
 

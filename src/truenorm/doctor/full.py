@@ -11,10 +11,10 @@ from truenorm.doctor.report import Line, Section, without_home
 from truenorm.doctor.self_test import REPORT, without_overrides
 from truenorm.gradient_check import GradientCheck, gradcheck
 from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
+from truenorm.tools.progress import Progress
 from truenorm.verify import Subject, verify
-from truenorm.verify.progress import Progress
+from truenorm.verify.pages.wording import conclusion
 from truenorm.verify.types import FORMATS, dtype_of
-from truenorm.verify.wording import conclusion
 
 __all__ = ["gradients", "judgement"]
 

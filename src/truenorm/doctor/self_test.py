@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from truenorm.doctor.backends import usable_backends
 from truenorm.doctor.report import Line, Section, without_home
 from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
-from truenorm.verify.inputs import Case
-from truenorm.verify.oracle import expected
-from truenorm.verify.progress import Progress
-from truenorm.verify.record import OUTPUTS
+from truenorm.tools.progress import Progress
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import OUTPUTS
 from truenorm.verify.suite import case
 from truenorm.verify.types import FORMATS, dtype_of
 

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from truenorm.doctor.report import Diagnosis, Line, Section
 from truenorm.doctor.text import WIDTH, conclusion, heading
-from truenorm.verify.wording import one_line
+from truenorm.tools.text import one_line
 
 __all__ = ["show"]
 

@@ -1,7 +1,7 @@
 """A diagnosis as plain text, in the fence that keeps its columns in an issue."""
 
 from truenorm.doctor.report import Diagnosis, Section
-from truenorm.verify.wording import duration, one_line
+from truenorm.tools.text import duration, one_line
 
 __all__ = ["conclusion", "heading", "to_text"]
 

@@ -11,13 +11,10 @@
 from truenorm.verify.grading.report import Finding, Grade, Report
 from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import LAYER_NORM
+from truenorm.verify.operations.layer_norm import EXTENSIONS
 from truenorm.verify.runs.loading import load
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import case, cases
-
-EXTENSIONS = LAYER_NORM.extensions
-"""What is judged only where a subject asks for it, by name."""
 
 __all__ = [
     "EXTENSIONS",

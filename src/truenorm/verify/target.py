@@ -4,11 +4,11 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from truenorm.verify.grading.reproducer import Origin
+from truenorm.tools.progress import Progress
 from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import judged
 from truenorm.verify.operations import OPERATIONS
-from truenorm.verify.progress import Progress
 from truenorm.verify.runs.loading import split_target
 from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError, SubjectProcess
 from truenorm.verify.subject import Subject

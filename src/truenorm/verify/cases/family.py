@@ -47,9 +47,7 @@ class Family:
     eps: float = EPS
     repeats: int = 1
 
-    def case(
-        self, operation: Operation, dtype: str, rows: int, size: int, seed: int = 0
-    ) -> Case:
+    def case(self, operation: Operation, dtype: str, rows: int, size: int, seed: int = 0) -> Case:
         """Return the case of a shape; rows counts those that are not repeated."""
         name = f"{dtype}-{self.slug}-{rows * self.repeats}x{size}" + (f"-{seed}" if seed else "")
         x = filled(self.x, dtype, (rows, size), f"{name} x")

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from truenorm.verify.operation import Operation
-from truenorm.verify.operations import LAYER_NORM
 
 __all__ = ["GRADES", "VERDICTS", "CaseResult", "Finding", "Grade", "Report"]
 
@@ -101,7 +100,7 @@ class Report:
     seconds: float = 0.0
     machine: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # by verdict: why it was not judged
-    operation: Operation = field(default=LAYER_NORM, repr=False)
+    operation: Operation = field(kw_only=True, repr=False)
 
     @property
     def passed(self) -> bool:

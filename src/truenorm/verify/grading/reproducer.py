@@ -5,14 +5,13 @@ import textwrap
 from dataclasses import replace
 from typing import NamedTuple
 
+from truenorm.tools.text import one_line
 from truenorm.verify.answers.expected import expected
 from truenorm.verify.grading.guards import Symptom
 from truenorm.verify.grading.large import copies_of
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.runs.calls import PLAIN
 from truenorm.verify.subject import Subject
-from truenorm.verify.pages.wording import one_line
 
 __all__ = ["Origin", "reproducer"]
 
@@ -83,7 +82,8 @@ def _comment(text: str) -> list[str]:
 def _case(symptom: Symptom) -> str:
     """Return what finds the case, and makes it a large one where it was wrong as that alone."""
     case = symptom.case
-    operation = "" if case.operation is LAYER_NORM else ", operation=subject.operation"
+    is_default = case.operation is Subject.operation
+    operation = "" if is_default else ", operation=subject.operation"
     copies = f".tiled({copies_of(case)})" if symptom.guard == "large" else ""
     return f"case = tv.case({case.name!r}{operation}){copies}"
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from truenorm.tools.text import number
 from truenorm.verify.grading.report import CaseResult
-from truenorm.verify.pages.wording import number
 
 __all__ = ["LEVELS", "Cell", "HeatMap", "Level", "by_case", "by_family"]
 

@@ -1,15 +1,16 @@
 """A report as one HTML file that needs nothing else: no script, and nothing from the network."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from truenorm.tools import text
+from truenorm.tools.machine import today
+from truenorm.verify.grading.report import Report
 from truenorm.verify.pages import wording
 from truenorm.verify.pages.heat_map import LEVELS, NOT_FINITE, by_case, by_family
 from truenorm.verify.pages.kappa_plot import MARKERS, KappaPlot, draw
-from truenorm.verify.grading.report import Report
 from truenorm.verify.pages.sources import link
 
 __all__ = ["to_html"]
@@ -27,9 +28,10 @@ def to_html(report: Report) -> str:
     )
     return pages.get_template("report.html.j2").render(
         report=report,
-        date=report.machine.get("date", datetime.now(UTC).date().isoformat()),
-        machine={name: text for name, text in report.machine.items() if name != "date"},
+        date=report.machine.get("date", today()),
+        machine={name: fact for name, fact in report.machine.items() if name != "date"},
         words=wording,
+        text=text,
         link=link,
         plots=_plots(report),
         markers=MARKERS,
@@ -44,7 +46,7 @@ def _shown(value: Any) -> Any:
     """Return a text without control characters but line breaks; what is markup is ours."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    return "\n".join(map(wording.printable, value.split("\n")))
+    return "\n".join(map(text.printable, value.split("\n")))
 
 
 def _plots(report: Report) -> list[KappaPlot]:

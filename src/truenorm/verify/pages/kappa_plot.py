@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from truenorm.tools.text import number, power_of_ten
 from truenorm.verify.grading.report import CaseResult
 from truenorm.verify.types import FORMATS, Float64s
-from truenorm.verify.pages.wording import number, power_of_ten
 
 __all__ = ["MARKERS", "KappaPlot", "draw"]
 

@@ -10,9 +10,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from truenorm.tools.text import counted, duration, number, one_line, printable
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.pages.sources import link
-from truenorm.verify.pages.wording import conclusion, duration, number, one_line, printable, slope
+from truenorm.verify.pages.wording import conclusion, slope
 
 __all__ = ["show"]
 
@@ -51,7 +52,7 @@ def _plain(text: str, style: str = "") -> Text:
 
 
 def _headline(report: Report) -> Text:
-    cases = f"{report.cases} case{'' if report.cases == 1 else 's'}"
+    cases = counted(report.cases, "case")
     what = f"{report.level} level, {cases}, {duration(report.seconds)} in its calls"
     machine = ", ".join(f"{key} {value}" for key, value in report.machine.items())
     text = Text.assemble(_plain(report.subject, "bold"), f": {what}\n", overflow="fold")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.tools.progress import Progress, announced
 from truenorm.verify.answers.expected import expected
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.progress import Progress
 from truenorm.verify.runs.files import (
     MANIFEST,
     fits,
@@ -51,9 +51,13 @@ def _readme(operation: Operation) -> str:
     """Return what a reader of the files has to know."""
 
     def sized(names: Iterable[str]) -> str:
-        return ", ".join(f"{name} ({'rows*D' if operation.is_rows(name) else 'D'})" for name in names)
+        return ", ".join(
+            f"{name} ({'rows*D' if operation.is_rows(name) else 'D'})" for name in names
+        )
 
-    inputs, outputs = ([each.name for each in some] for some in (operation.inputs, operation.outputs))
+    inputs, outputs = (
+        [each.name for each in some] for some in (operation.inputs, operation.outputs)
+    )
     stored = ", ".join([*inputs, "eps", *outputs, *(f"bound_{name}" for name in outputs)])
     archive = textwrap.fill(
         f"the same for Python: numpy.load(file, allow_pickle=False) has {stored} and dtype; "
@@ -97,9 +101,7 @@ def write_vectors(
     listing = manifest(chosen)  # before anything is written: it refuses bad names
     folder.mkdir(parents=True, exist_ok=True)
     size = 0
-    for done, case in enumerate(chosen):
-        if progress is not None:
-            progress(done, len(chosen), case.name)
+    for case in announced(chosen, progress, str):
         size += _write_case(folder, case)
     if chosen:
         size += written(folder / "README.txt", _readme(chosen[0].operation).encode())

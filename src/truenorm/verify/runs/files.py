@@ -27,8 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9.+-]{1,100}")  # scanf("%100s") reads it, and it 
 def fits(case: Case) -> bool:
     """Tell whether the files can hold a case: rows and parameters, all of one type."""
     return case.layout == "rows" and all(
-        array is not None and array.dtype == dtype_of(case.dtype)
-        for array in case.inputs.values()
+        array is not None and array.dtype == dtype_of(case.dtype) for array in case.inputs.values()
     )
 
 
@@ -78,9 +77,7 @@ def _from_little_endian(data: bytes, dtype: str) -> Array:
 
 
 def _bytes_of_inputs(case: Case) -> dict[str, bytes]:
-    return {
-        name: little_endian(array) for name, array in case.inputs.items() if array is not None
-    }
+    return {name: little_endian(array) for name, array in case.inputs.items() if array is not None}
 
 
 def write_input(folder: Path, case: Case) -> int:

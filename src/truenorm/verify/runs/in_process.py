@@ -90,9 +90,7 @@ def _executed(subject: Subject, case: Case, call: Call) -> Record:
             raise  # or the machine's
         failure = f"raised {type(raised).__name__}: {_said(raised)}"
     seconds = time.perf_counter() - start
-    return Record(
-        case.name, call, results, _damaged(asked, arrays), failure, seconds, left_out
-    )
+    return Record(case.name, call, results, _damaged(asked, arrays), failure, seconds, left_out)
 
 
 class _Functions:

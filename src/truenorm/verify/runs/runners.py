@@ -1,7 +1,7 @@
 """Who puts a case to a subject: it depends on what the subject is."""
 
-from truenorm.verify.runs.command import CommandRunner
 from truenorm.verify.runs.calls import Runner
+from truenorm.verify.runs.command import CommandRunner
 from truenorm.verify.runs.in_process import InProcess
 from truenorm.verify.subject import Subject
 

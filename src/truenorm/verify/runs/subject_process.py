@@ -157,7 +157,9 @@ class SubjectProcess:
             raise GaveUpError
         started = time.perf_counter()
         rows, size = case.shape
-        self._limit = RESULT_BYTES + 16 * dtype_of(case.dtype).itemsize * size * max(rows, call.stop)
+        self._limit = RESULT_BYTES + 16 * dtype_of(case.dtype).itemsize * size * max(
+            rows, call.stop
+        )
         message = {
             "case": case.name,
             "dtype": case.dtype,

@@ -43,9 +43,7 @@ def _described(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _case(
-    subject: Subject, message: dict[str, Any], arrays: dict[str, Array | None]
-) -> Case:
+def _case(subject: Subject, message: dict[str, Any], arrays: dict[str, Array | None]) -> Case:
     return Case(
         subject.operation,
         message["case"],

@@ -12,7 +12,20 @@ from truenorm.verify.operations.layer_norm.answers import exact_answers
 from truenorm.verify.operations.layer_norm.scales import LayerNormScales
 from truenorm.verify.types import Array, Float64s
 
-__all__ = ["LAYER_NORM", "LayerNorm", "layer_norm_case"]
+__all__ = ["EXTENSIONS", "LAYER_NORM", "OUTPUTS", "LayerNorm", "layer_norm_case"]
+
+
+EXTENSIONS = {
+    "no-gamma": "gamma is None, and nobody looks at dgamma",
+    "no-beta": "beta is None, and nobody looks at dbeta",
+    "ranks": "x has one axis, or three",
+    "strides": "x and dy are views with gaps along the last axis",
+    "zero-eps": "eps is 0, and no row is constant",
+    "tiny-eps": "eps is a number that float32 does not have",
+    "empty": "x has no rows",
+    "float32-parameters": "gamma and beta are float32 whatever x is",
+}
+"""What is judged only where a subject asks for it, by name."""
 
 
 class LayerNorm(Operation):
@@ -34,16 +47,7 @@ class LayerNorm(Operation):
     )
     condition = "rms(x)/sqrt(var + eps)"
     condition_says = "κ = rms(x)/√(var + ε) says how much of a row is mean."
-    extensions = {
-        "no-gamma": "gamma is None, and nobody looks at dgamma",
-        "no-beta": "beta is None, and nobody looks at dbeta",
-        "ranks": "x has one axis, or three",
-        "strides": "x and dy are views with gaps along the last axis",
-        "zero-eps": "eps is 0, and no row is constant",
-        "tiny-eps": "eps is a number that float32 does not have",
-        "empty": "x has no rows",
-        "float32-parameters": "gamma and beta are float32 whatever x is",
-    }
+    extensions = EXTENSIONS
     not_in_files = frozenset({"no-gamma", "no-beta", "ranks", "strides", "float32-parameters"})
     case_file = "layer_norm/cases.toml"
 
@@ -65,6 +69,7 @@ class LayerNorm(Operation):
 
 
 LAYER_NORM = LayerNorm()
+OUTPUTS = tuple(each.name for each in LAYER_NORM.outputs)
 
 
 def layer_norm_case(

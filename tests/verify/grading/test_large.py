@@ -9,13 +9,14 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify import large, vectors
-from truenorm.verify.command import CommandRunner
-from truenorm.verify.grading import grade
+from truenorm.verify.grading import large
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.large import ELEMENTS, copies_of, large_call
 from truenorm.verify.judge import collect
-from truenorm.verify.large import ELEMENTS, copies_of, large_call
-from truenorm.verify.record import Call, Record
-from truenorm.verify.running import InProcess
+from truenorm.verify.runs import files
+from truenorm.verify.runs.calls import Call, Record
+from truenorm.verify.runs.command import CommandRunner
+from truenorm.verify.runs.in_process import InProcess
 from truenorm.verify.types import FORMATS, Array
 
 CASE = tv.case("float32-large-2x500")
@@ -184,7 +185,7 @@ def test_a_disk_that_is_full_is_not_the_programs_fault(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(vectors, "write_input", full)
+    monkeypatch.setattr(files, "write_input", full)
     runner = CommandRunner(program)
     record = runner.run(CASE, Call("large", 0, ROWS // 64))
     assert not record.failure

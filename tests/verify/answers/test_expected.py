@@ -7,9 +7,9 @@ import pytest
 
 from promise.formats import bits
 from promise.oracle import correct_backward, correct_forward
-from truenorm.verify.inputs import Case
-from truenorm.verify.oracle import expected
-from truenorm.verify.record import OUTPUTS
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import OUTPUTS, layer_norm_case
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS, Array
 
@@ -41,20 +41,17 @@ def test_every_answer_is_rounded_correctly(case: Case) -> None:
             assert (np.abs(found.rests[output]) <= 0.5).all()
 
 
-def _case(x: list[list[float]], **changes: object) -> Case:
+def _case(x: list[list[float]]) -> Case:
     rows = np.array(x, np.float32)
     size = rows.shape[1]
-    plain = Case(
-        "made here", "float32", rows, np.ones(size, np.float32), np.zeros(size, np.float32),
-        np.ones_like(rows), 8.0,
-    )  # fmt: skip
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    ones = np.ones(size, np.float32)
+    return layer_norm_case("made here", (rows, ones, 0 * ones, np.ones_like(rows)), 8.0)
 
 
 def test_what_the_rounding_left_over_is_exact() -> None:
     # xhat = 1/3, gamma = 3 and beta = 2^-24: the tie of docs/error-analysis.md
     gamma, beta = np.full(2, 3, np.float32), np.full(2, 2.0**-24, np.float32)
-    found = expected(_case([[1, -1]], gamma=gamma, beta=beta))
+    found = expected(_case([[1, -1]]).with_inputs(gamma=gamma, beta=beta))
     assert found.wide["y"][0, 0] == 1.0
     assert found.rests["y"][0, 0] == 0.5
     # 1/3 = 0x1.555554p-2 and 2/3 of an ulp below the next number
@@ -64,16 +61,17 @@ def test_what_the_rounding_left_over_is_exact() -> None:
 
 def test_float64_does_not_decide_what_it_cannot_see() -> None:
     """Beside a tie by less than float64 has: rounded twice, both would be even."""
-    found = expected(_case([[1, -1]], gamma=np.full(2, 2.0**-100), beta=np.full(2, 1 + 2.0**-24)))
+    tiny = _case([[1, -1]]).with_inputs(gamma=np.full(2, 2.0**-100))
+    found = expected(tiny.with_inputs(beta=np.full(2, 1 + 2.0**-24)))
     assert found.wide["y"].tolist() == [[1 + 2.0**-23, 1.0]]
-    found = expected(_case([[1, -1]], gamma=np.full(2, 2.0**-100), beta=np.ones(2)))
+    found = expected(tiny.with_inputs(beta=np.ones(2)))
     assert found.rests["y"][0, 0] > 0 > found.rests["y"][0, 1]
 
 
 def test_repeated_rows_are_the_rows_repeated() -> None:
     base = cases("float32")[3]
-    many = replace(base, x=np.tile(base.x, (5, 1)), dy=np.tile(base.dy, (5, 1)))
-    once, plain = expected(replace(many, repeats=5)), expected(many)
+    many = base.tiled(5)
+    once, plain = expected(many), expected(replace(many, repeats=1))
     for output in OUTPUTS:
         assert (once.wide[output] == plain.wide[output]).all()
         assert (once.rests[output] == plain.rests[output]).all()
@@ -81,8 +79,7 @@ def test_repeated_rows_are_the_rows_repeated() -> None:
 
 
 def test_no_rows_give_zeros() -> None:
-    case = _case([[1, 2, 3]])
-    found = expected(replace(case, x=case.x[:0], dy=case.dy[:0]))
+    found = expected(_case([[1, 2, 3]]).part(slice(0, 0)))
     assert found.wide["y"].shape == (0, 3)
     assert (found.wide["dgamma"] == 0).all()
     assert (found.allowed("dbeta") > 0).all()

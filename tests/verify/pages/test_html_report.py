@@ -7,10 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from truenorm.verify import wording
-from truenorm.verify.html_report import to_html
-from truenorm.verify.record import OUTPUTS
-from truenorm.verify.report import GRADES, VERDICTS
+from truenorm.tools.text import number
+from truenorm.verify.grading.report import GRADES, VERDICTS
+from truenorm.verify.operations.layer_norm import OUTPUTS
+from truenorm.verify.pages import wording
+from truenorm.verify.pages.html_report import to_html
 from verify.fake_report import NASTY, failing_report, passing_report
 
 EMPTY = {"meta", "br", "path", "use"}
@@ -136,7 +137,7 @@ def test_grades_verdicts_findings(page: Page) -> None:
     cells = page.of("td")
     for grade in report.grades:
         assert grade.grade in cells
-        assert wording.number(grade.max_ulp) in cells
+        assert number(grade.max_ulp) in cells
     assert page.of("b") == list(VERDICTS)
     assert page.tags.count("article") == len(report.findings)
     assert report.findings[0].reproducer in page.of("pre")

@@ -12,9 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "museum.md"
-CASES = tomllib.loads(
-    (ROOT / "src" / "truenorm" / "verify" / "cases.toml").read_text(encoding="utf-8")
-)
+OPERATIONS = ROOT / "src" / "truenorm" / "verify" / "operations"
+CASES = tomllib.loads((OPERATIONS / "layer_norm" / "cases.toml").read_text(encoding="utf-8"))
 NOBODY: dict[str, Any] = {
     "machine": {"date": "2001-02-03", "cpu": "an abacus"},
     "level": "quick",

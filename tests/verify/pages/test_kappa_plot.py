@@ -7,9 +7,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from truenorm.verify.kappa_plot import VARIABLES, draw
-from truenorm.verify.record import OUTPUTS
-from truenorm.verify.report import CaseResult
+from truenorm.verify.grading.report import CaseResult
+from truenorm.verify.operations.layer_norm import OUTPUTS
+from truenorm.verify.pages.kappa_plot import VARIABLES, draw
 from verify.fake_report import failing_report, sweep
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -4,19 +4,18 @@ import io
 import os
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.loading import NotThereError, load, split_target
-from truenorm.verify.process import CannotRunError, SubjectProcess, verify_target
-from truenorm.verify.record import Call
-from truenorm.verify.running import GaveUpError
+from truenorm.verify.runs.calls import Call, GaveUpError
+from truenorm.verify.runs.loading import NotThereError, load, split_target
+from truenorm.verify.runs.subject_process import CannotRunError, SubjectProcess
+from truenorm.verify.runs.wire import BrokenMessageError, receive, send
 from truenorm.verify.suite import case
-from truenorm.verify.wire import BrokenMessageError, receive, send
+from truenorm.verify.target import verify_target
 
 CASE = case("float32-normal-4x5")
 HEAD = "import os, sys, time, subprocess\nimport numpy as np\nimport truenorm.verify as tv\n"
@@ -52,7 +51,7 @@ def test_results_come_back_as_they_are(tmp_path: Path) -> None:
 
 def test_a_large_result_may_follow_a_small_one(tmp_path: Path) -> None:
     """The limit is that of the case which was sent, not of the one before it."""
-    large = replace(CASE, x=np.zeros((300_000, 2), np.float32), dy=np.zeros((1, 2), np.float32))
+    large = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
     with SubjectProcess(_forward(tmp_path, "pass")) as process:
         assert not process.run(CASE, Call()).failure
         assert not process.run(large, Call()).failure
@@ -79,7 +78,7 @@ def test_a_subject_may_print_and_read(tmp_path: Path) -> None:
 )
 def test_whatever_happens_is_told(tmp_path: Path, line: str, failure: str) -> None:
     target = _forward(tmp_path, f"if x[0, 0] == 0: {line}", seconds=0.5)
-    zero = replace(CASE, x=np.zeros_like(CASE.x))
+    zero = CASE.with_inputs(x=np.zeros_like(CASE.x))
     with SubjectProcess(target) as process:
         assert failure in process.run(zero, Call()).failure
         assert not process.run(CASE, Call()).failure  # and it goes on
@@ -197,7 +196,7 @@ def test_a_broken_message_is_refused_before_anything_is_allocated(line: bytes) -
 def test_a_worker_that_stops_between_calls_is_not_waited_for(tmp_path: Path) -> None:
     """The pipe to it is full, so that sending would wait for ever."""
     line = "import threading; threading.Timer(0.3, os.kill, (os.getpid(), 19)).start()"
-    large = replace(CASE, x=np.zeros((300_000, 2), np.float32), dy=np.zeros((1, 2), np.float32))
+    large = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
     with SubjectProcess(_forward(tmp_path, line, seconds=1.0)) as process:
         assert not process.run(CASE, Call()).failure
         time.sleep(0.6)

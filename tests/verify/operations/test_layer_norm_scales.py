@@ -6,54 +6,47 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from truenorm.verify.bounds import Scales
-from truenorm.verify.inputs import Case
-from truenorm.verify.oracle import expected
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS
 
 
-def _scales(case: Case) -> Scales:
-    return expected(case).scales
-
-
 def _case(x: list[list[float]], dy: list[list[float]], eps: float = 3.0) -> Case:
     rows = np.array(x)
-    return Case(
-        "by hand", "float64", rows, np.full(rows.shape[1], 2.0), np.full(rows.shape[1], 0.5),
-        np.array(dy), eps,
-    )  # fmt: skip
+    parameters = np.full(rows.shape[1], 2.0), np.full(rows.shape[1], 0.5)
+    return layer_norm_case("by hand", (rows, *parameters, np.array(dy)), eps)
 
 
 def test_scales_by_hand() -> None:
     # mean 5, var 1, eps 3: w = 4, r = 1/2, xhat = +-1/2, rho = 1/2, kappa = sqrt(26)/2
     case = _case([[4.0, 6.0]], [[1.0, -3.0]])
-    scales = _scales(case)
-    assert scales.kappa[0, 0] == pytest.approx(math.sqrt(26) / 2)
-    assert scales.of("y") == pytest.approx(np.full((1, 2), 2 * (0.5 + 0.5) + 0.5))
-    assert scales.of("dgamma") == pytest.approx(np.array([1.0, 3.0]))
-    assert scales.of("dbeta") == pytest.approx(np.array([1.0, 3.0]))
+    found = expected(case)
+    assert found.scales.kappa[0, 0] == pytest.approx(math.sqrt(26) / 2)
+    assert found.scale("y") == pytest.approx(np.full((1, 2), 2 * (0.5 + 0.5) + 0.5))
+    assert found.scale("dgamma") == pytest.approx(np.array([1.0, 3.0]))
+    assert found.scale("dbeta") == pytest.approx(np.array([1.0, 3.0]))
     # g = 2, -6: mean|g| = 4, G = sqrt(20), rho(rho + |xhat|) = 1/2
     along = math.sqrt(20) / 2
-    assert scales.of("dx") == pytest.approx(np.array([[2 + 4 + along, 6 + 4 + along]]) / 2)
+    assert found.scale("dx") == pytest.approx(np.array([[2 + 4 + along, 6 + 4 + along]]) / 2)
 
 
 def test_a_power_of_kappa_lets_errors_grow() -> None:
     case = _case([[1e6, 1e6 + 2.0]], [[1.0, -3.0]])
-    scales = _scales(case)
-    kappa = float(scales.kappa[0, 0])
+    found = expected(case)
+    kappa = float(found.scales.kappa[0, 0])
     for output in ("y", "dx", "dgamma"):
-        plain, once, twice = (scales.of(output, power).max() for power in range(3))
+        plain, once, twice = (found.scale(output, power).max() for power in range(3))
         assert once / plain == pytest.approx(kappa, rel=3)
         assert twice / once == pytest.approx(kappa, rel=0.1)
-    assert (scales.of("dbeta", 2) == scales.of("dbeta")).all()
+    assert (found.scale("dbeta", 2) == found.scale("dbeta")).all()
 
 
 def test_a_row_far_below_eps_must_still_be_right() -> None:
     """With |xhat| + 1 for a scale, a result of zeros would pass for a row of 1e-30."""
     case = _case([[1e-30, 2e-30]], [[1.0, 1.0]])
-    case = replace(case, beta=np.zeros(2))
-    found = expected(case)
+    found = expected(case.with_inputs(beta=np.zeros(2)))
     assert (found.allowed("y") < 1e-3 * np.abs(found.wide["y"])).all()
 
 
@@ -66,12 +59,12 @@ def test_a_constant_row_must_be_beta() -> None:
 
 def test_columns_may_be_added_up_one_by_one_from_the_first_power_on() -> None:
     case = _case([[1.0, 2.0]] * 400, [[1.0, 1.0]] * 400)
-    scales = _scales(case)
-    assert scales.factor("dbeta") == 8 + 20 / 4
-    assert scales.factor("dbeta", 1) == 408
-    assert scales.factor("y", 1) == scales.factor("y")
+    found = expected(case)
+    assert found.factor("dbeta") == 8 + 20 / 4
+    assert found.factor("dbeta", 1) == 408
+    assert found.factor("y", 1) == found.factor("y")
     half = replace(case, dtype="float16")
-    assert _scales(half).factor("dbeta", 1) == 2.0**11 / 8
+    assert expected(half).factor("dbeta", 1) == 2.0**11 / 8
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

@@ -9,15 +9,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from truenorm.verify.command import CommandRunner
-from truenorm.verify.inputs import Case
-from truenorm.verify.record import AGAIN, INTERLEAVED, PLAIN, ROWS, Call, Record
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
+from truenorm.verify.runs.calls import AGAIN, INTERLEAVED, PLAIN, ROWS, Call, Record
+from truenorm.verify.runs.command import CommandRunner
 from truenorm.verify.subject import Subject
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
@@ -52,7 +52,7 @@ def case() -> Case:
     random = np.random.default_rng(11)
     x, dy = random.standard_normal((2, 6, 4)).astype(np.float32)
     gamma, beta = random.standard_normal((2, 4)).astype(np.float32)
-    return Case("plain", "float32", x, gamma, beta, dy, eps=0.125)
+    return layer_norm_case("plain", (x, gamma, beta, dy), eps=0.125)
 
 
 def run(case: Case, *command: str, call: Call | None = None, seconds: float = 30.0) -> Record:
@@ -266,7 +266,7 @@ def test_damage_to_inputs_is_seen(case: Case, script: str, damaged: tuple[str, .
 
 
 def test_cases_that_the_files_cannot_hold(case: Case) -> None:
-    record = run(replace(case, gamma=None), sys.executable, "-c", ECHO)
+    record = run(case.with_inputs(gamma=None), sys.executable, "-c", ECHO)
     assert "rows, gamma and beta" in record.failure
 
 

@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import math
 from typing import Any
 
 import pytest
 
-from truenorm.verify.json_report import strict_json, to_json
-from truenorm.verify.report import Report
+from truenorm.verify.grading.report import Report
+from truenorm.verify.pages.json_report import to_json
 from verify.fake_report import ESCAPES, NASTY, failing_report, passing_report
 
 
@@ -19,7 +18,8 @@ def refuse(constant: str) -> Any:
 def test_nothing_is_missing() -> None:
     report = failing_report()
     told = json.loads(to_json(report), parse_constant=refuse)
-    assert set(told) == {"passed", *(field.name for field in dataclasses.fields(Report))}
+    fields = {field.name for field in dataclasses.fields(Report)} - {"operation"}
+    assert set(told) == {"passed", *fields}
     assert len(told["results"]) == len(report.results)
     assert told["findings"][0]["reproducer"] == report.findings[0].reproducer
     assert told["findings"][0]["sources"] == list(report.findings[0].sources)
@@ -37,10 +37,6 @@ def test_numbers_that_are_not_finite_are_strings() -> None:
     told = json.loads(to_json(failing_report()), parse_constant=refuse)
     assert told["grades"][4]["max_ulp"] == "inf"
     assert "nan" in [each["natural"] for each in told["results"]]
-    values = [math.inf, -math.inf, math.nan, 1.5, None, True, 3]
-    assert json.loads(strict_json({"a": (values,)})) == {
-        "a": [["inf", "-inf", "nan", 1.5, None, True, 3]]
-    }
 
 
 def test_text_survives_and_is_ascii() -> None:

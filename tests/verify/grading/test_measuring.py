@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from truenorm.verify.inputs import Case
-from truenorm.verify.measuring import UNEXPLAINED, measure, misplaced
-from truenorm.verify.oracle import Expected, expected
+from truenorm.verify.answers.expected import Expected, expected
+from truenorm.verify.grading.measuring import UNEXPLAINED, measure, misplaced
+from truenorm.verify.operation import Case
 from truenorm.verify.suite import case
 from truenorm.verify.types import Array
 

@@ -6,10 +6,10 @@ import io
 import pytest
 from rich.console import Console
 
-from truenorm.verify.inputs import EXTENSIONS
-from truenorm.verify.report import Report
+from truenorm.verify import EXTENSIONS
+from truenorm.verify.grading.report import Report
+from truenorm.verify.pages.terminal import REPRODUCERS, show
 from truenorm.verify.suite import cases
-from truenorm.verify.terminal import REPRODUCERS, show
 from truenorm.verify.types import FORMATS
 from verify.fake_report import NASTY, failing_report, passing_report
 

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from truenorm.verify import oracle
-from truenorm.verify.inputs import Case
+from truenorm.verify.answers.expected import Expected, expected
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
+from truenorm.verify.pages import vectors
+from truenorm.verify.pages.vectors import write_vectors
+from truenorm.verify.runs.files import _from_little_endian, little_endian, manifest
 from truenorm.verify.types import FORMATS, Array, dtype_of
-from truenorm.verify.vectors import from_little_endian, little_endian, manifest, write_vectors
 
 EPS = float(np.float32(1e-5))
 # As a reader without our code would name them: bfloat16 has no name in NumPy, only its bits.
@@ -23,7 +26,7 @@ def made_case(name: str = "plain", dtype: str = "float32", rows: int = 3, d: int
         random.standard_normal(shape).astype(dtype_of(dtype))
         for shape in ((rows, d), (d,), (d,), (rows, d))
     )
-    return Case(name, dtype, x, gamma, beta, dy, EPS)
+    return layer_norm_case(name, (x, gamma, beta, dy), EPS)
 
 
 def bits(array: Array) -> list[int]:
@@ -45,11 +48,11 @@ def test_files_hold_inputs_results_and_bounds(tmp_path: Path, dtype: str) -> Non
     given = np.fromfile(folder / "plain.in", raw)
     arrays = (case.x, case.gamma, case.beta, case.dy)
     assert bits(given) == [bit for array in arrays if array is not None for bit in bits(array)]
-    answer = oracle.expected(case)
+    answer = expected(case)
     outputs = ("y", "dx", "dgamma", "dbeta")
     values: dict[str, Any] = {output: answer.values[output] for output in outputs}
-    expected = np.fromfile(folder / "plain.expected", raw)
-    assert bits(expected) == [bit for value in values.values() for bit in bits(value)]
+    written = np.fromfile(folder / "plain.expected", raw)
+    assert bits(written) == [bit for value in values.values() for bit in bits(value)]
     bound = np.fromfile(folder / "plain.bound", "<f8")
     assert bound.tolist() == np.concatenate([answer.allowed(o).ravel() for o in outputs]).tolist()
     assert summary["cases"] == 1
@@ -79,7 +82,7 @@ def test_what_is_not_finite_has_no_bound(tmp_path: Path) -> None:
     case = made_case()
     x = case.x.copy()
     x[1, 2] = np.nan
-    write_vectors(tmp_path, [replace(case, x=x)])
+    write_vectors(tmp_path, [case.with_inputs(x=x)])
     expected = np.fromfile(tmp_path / "plain.expected", "<f4")
     bound = np.fromfile(tmp_path / "plain.bound", "<f8")
     finite = np.isfinite(expected)
@@ -90,12 +93,11 @@ def test_what_is_not_finite_has_no_bound(tmp_path: Path) -> None:
 
 def test_cases_of_another_form_are_left_out(tmp_path: Path) -> None:
     case = made_case()
-    assert case.gamma is not None
     others = [
-        replace(case, name="no-gamma", gamma=None),
-        replace(case, name="no-beta", beta=None),
+        replace(case.with_inputs(gamma=None), name="no-gamma"),
+        replace(case.with_inputs(beta=None), name="no-beta"),
         replace(case, name="strided", layout="strided"),
-        replace(case, name="two-types", gamma=case.gamma.astype(np.float64)),
+        replace(case.with_inputs(gamma=case.gamma.astype(np.float64)), name="two-types"),
     ]
     summary = write_vectors(tmp_path, [*others, case])
     assert (summary["cases"], summary["skipped"]) == (1, 4)
@@ -127,14 +129,13 @@ def test_names_that_differ_in_capitals_only_are_refused() -> None:
 
 def test_the_manifest_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the writing breaks off, nobody takes what is there for the whole."""
-    real = oracle.expected
 
-    def breaks_off(case: Case) -> oracle.Expected:
+    def breaks_off(case: Case) -> Expected:
         if case.name == "second":
             raise KeyboardInterrupt
-        return real(case)
+        return expected(case)
 
-    monkeypatch.setattr(oracle, "expected", breaks_off)
+    monkeypatch.setattr(vectors, "expected", breaks_off)
     with pytest.raises(KeyboardInterrupt):
         write_vectors(tmp_path, [made_case("first"), made_case("second")])
     assert (tmp_path / "first.expected").exists()
@@ -150,6 +151,6 @@ def test_progress_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_bytes_there_and_back(dtype: str) -> None:
     numbers = np.array([1.0, -0.0, np.inf, np.nan, 3e-5]).astype(dtype_of(dtype))
-    assert bits(from_little_endian(little_endian(numbers), dtype)) == bits(numbers)
+    assert bits(_from_little_endian(little_endian(numbers), dtype)) == bits(numbers)
     strided = np.stack([numbers, numbers], axis=1)[:, 0]
     assert little_endian(strided) == little_endian(numbers)

@@ -1,4 +1,4 @@
-"""Each recipe does what it says, in every type, the same each time."""
+"""Each pattern does what it says, in every type, the same each time."""
 
 import zlib
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from truenorm.verify.recipes import RECIPES, build, number
+from truenorm.verify.cases.patterns import PATTERNS, filled, number
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -24,7 +24,7 @@ X = np.linspace(-3, 5, 28, dtype=np.float32).reshape(4, 7)
 
 
 def made(name: str, dtype: str = "float64", shape: tuple[int, ...] = (4, 7)) -> Array:
-    return build({"recipe": name, **OPTIONS.get(name, {})}, dtype, shape, "test", x=X)
+    return filled({"pattern": name, **OPTIONS.get(name, {})}, dtype, shape, "test", x=X)
 
 
 def wide(array: Array) -> Float64s:
@@ -33,7 +33,7 @@ def wide(array: Array) -> Float64s:
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", PATTERNS)
 def test_shape_type_and_bits(name: str, dtype: str) -> None:
     array = made(name, dtype)
     assert array.shape == (4, 7)
@@ -43,19 +43,19 @@ def test_shape_type_and_bits(name: str, dtype: str) -> None:
     assert made(name, dtype, (0, 7)).shape == (0, 7) or name == "proportional"
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES.keys() - {"proportional"}))
+@pytest.mark.parametrize("name", sorted(PATTERNS.keys() - {"proportional"}))
 def test_one_axis_is_one_row(name: str) -> None:
     assert made(name, shape=(7,)).shape == (7,)
 
 
 def test_other_seeds_give_other_noise() -> None:
-    arrays = [build("normal", "float32", (2, 3), seed) for seed in ("a", "b", [1, 2], [1, 3])]
+    arrays = [filled("normal", "float32", (2, 3), seed) for seed in ("a", "b", [1, 2], [1, 3])]
     assert len({array.tobytes() for array in arrays}) == 4
 
 
 def test_the_noise_is_pinned() -> None:
     """A case's name says all: the bits must not change with a version of this package."""
-    assert zlib.crc32(build("normal", "float32", (3, 5), "pinned").tobytes()) == 0x15B10AFE
+    assert zlib.crc32(filled("normal", "float32", (3, 5), "pinned").tobytes()) == 0x15B10AFE
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -74,14 +74,14 @@ def test_numbers_by_name(dtype: str) -> None:
 
 
 def test_noise_has_its_mean_and_deviation() -> None:
-    recipe = {"recipe": "normal", "offset": [0, 1000], "scale": [1, "0x1p-3"]}
-    x = build(recipe, "float64", (2, 10_000), "test")
+    pattern = {"pattern": "normal", "offset": [0, 1000], "scale": [1, "0x1p-3"]}
+    x = filled(pattern, "float64", (2, 10_000), "test")
     assert (np.abs(x.mean(axis=1) - [0, 1000]) <= [0.05, 0.01]).all()
     assert (np.abs(x.std(axis=1) / [1, 0.125] - 1) <= 0.05).all()
 
 
 def test_noise_stays_finite() -> None:
-    x = build({"recipe": "normal", "scale": "max"}, "float16", (1, 100), "test")
+    x = filled({"pattern": "normal", "scale": "max"}, "float16", (1, 100), "test")
     assert np.abs(x).max() == 65504
 
 
@@ -96,10 +96,10 @@ def test_multiples_of_one_row() -> None:
 
 def test_values_are_literal() -> None:
     assert (made("values") == [1, -2, 8, 4, 0.5, 6, 7]).all()
-    rows = build({"recipe": "values", "values": [["0x1p+0"], [2]]}, "float32", (3, 1), "test")
+    rows = filled({"pattern": "values", "values": [["0x1p+0"], [2]]}, "float32", (3, 1), "test")
     assert rows.tolist() == [[1], [2], [1]]
     with pytest.raises(ValueError, match="rows of 1 numbers, not 2"):
-        build({"recipe": "values", "values": [1]}, "float32", (1, 2), "test")
+        filled({"pattern": "values", "values": [1]}, "float32", (1, 2), "test")
 
 
 def test_constants() -> None:
@@ -109,7 +109,7 @@ def test_constants() -> None:
 
 
 def test_ramps_climb_by_their_step() -> None:
-    x = build({"recipe": "ramp", "start": [0, 100], "step": 0.5}, "float32", (2, 3), "test")
+    x = filled({"pattern": "ramp", "start": [0, 100], "step": 0.5}, "float32", (2, 3), "test")
     assert x.tolist() == [[0, 0.5, 1], [100, 100.5, 101]]
 
 
@@ -137,12 +137,12 @@ def test_decades_reach_as_far_as_they_say() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 6, 7])
 def test_pairs_cancel(size: int) -> None:
-    rows = build({"recipe": "cancelling", "scale": 1e9}, "float32", (3, size), "test")
+    rows = filled({"pattern": "cancelling", "scale": 1e9}, "float32", (3, size), "test")
     assert [sum(map(int, np.ldexp(wide(row), 100))) for row in rows] == [1 << 100] * 3
 
 
 def test_integers_and_signs() -> None:
-    x = build({"recipe": "integers", "limit": 2}, "float16", (10, 10), "test")
+    x = filled({"pattern": "integers", "limit": 2}, "float16", (10, 10), "test")
     assert sorted(set(x.ravel().tolist())) == [-2, -1, 0, 1, 2]
     assert sorted(set(made("signs").ravel().tolist())) == [-7, 7]
 
@@ -163,7 +163,7 @@ def test_proportional_to_x_by_a_power_of_two() -> None:
     assert (np.frexp(factors)[0] == 0.5).all()
     assert np.abs(made("proportional")).max() <= 1
     with pytest.raises(ValueError, match="needs x"):
-        build("proportional", "float32", (4, 7), "test")
+        filled("proportional", "float32", (4, 7), "test")
 
 
 def test_parameters() -> None:
@@ -185,10 +185,10 @@ def test_tiny_parameters_are_normal_numbers(dtype: str) -> None:
 
 def test_put_comes_last() -> None:
     put = [[0, 1, "nan"], [1, 0, "-inf"], [1, 1, "max"]]
-    x = build({"recipe": "zeros", "put": put}, "float16", (2, 2), "test")
+    x = filled({"pattern": "zeros", "put": put}, "float16", (2, 2), "test")
     assert np.array_equal(x, np.array([[0, np.nan], [-np.inf, 65504]]), equal_nan=True)
 
 
-def test_unknown_recipes_are_refused() -> None:
+def test_unknown_patterns_are_refused() -> None:
     with pytest.raises(ValueError, match="'guess' is unknown; known are normal, "):
-        build("guess", "float32", (1, 2), "test")
+        filled("guess", "float32", (1, 2), "test")

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from truenorm.verify.heat_map import LEVELS, Cell, by_case, by_family
-from truenorm.verify.report import CaseResult
+from truenorm.verify.grading.report import CaseResult
+from truenorm.verify.pages.heat_map import LEVELS, Cell, by_case, by_family
 
 
 def result(

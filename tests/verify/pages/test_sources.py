@@ -5,7 +5,7 @@ import re
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.sources import REPOSITORIES, link
+from truenorm.verify.pages.sources import REPOSITORIES, link
 from truenorm.verify.types import FORMATS
 
 
