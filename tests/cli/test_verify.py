@@ -124,7 +124,7 @@ def test_html_without_the_extra(
 ) -> None:
     asked = judge(failing_report())
     for module in ("html_report", "kappa_plot"):
-        monkeypatch.delitem(sys.modules, f"truenorm.verify.{module}", raising=False)
+        monkeypatch.delitem(sys.modules, f"truenorm.verify.pages.{module}", raising=False)
     monkeypatch.setitem(sys.modules, missing, None)
     done = run("x.py", "--html", str(tmp_path / "report.html"))
     assert done.exit_code == 2

@@ -120,15 +120,5 @@ def passing_report() -> Report:
     results = [ordinary("normal", "float64", "y", 0.0)]
     grade = Grade("float64", "y", "correct", 0.5, 0.0, results[0].case, None)
     verdicts = dict.fromkeys(VERDICTS, "pass")
-    return Report(
-        "good",
-        "full",
-        "correct",
-        (grade,),
-        verdicts,
-        (),
-        tuple(results),
-        1,
-        0.25,
-        operation=LAYER_NORM,
-    )
+    said = ("good", "full", "correct", (grade,), verdicts, (), tuple(results), 1, 0.25)
+    return Report(*said, operation=LAYER_NORM)

@@ -18,6 +18,7 @@ from truenorm.verify.pages.terminal import show
 from truenorm.verify.pages.vectors import write_vectors
 from truenorm.verify.runs.subject_process import CannotRunError
 from truenorm.verify.target import verify_target
+from truenorm.verify.types import Array
 from verify import toy
 
 
@@ -46,7 +47,7 @@ def test_a_wrong_gradient_is_found(report: tv.Report) -> None:
 
 
 def test_a_damaged_input_is_named() -> None:
-    def forward(x: toy.Array) -> tuple[toy.Array, None]:
+    def forward(x: Array) -> tuple[Array, None]:
         y = toy.centred(x)
         x[:] = 0
         return y, None

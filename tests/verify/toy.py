@@ -59,14 +59,15 @@ class CentringScales:
 
     def of(self, output: str, power: int) -> Float64s:
         sizes = self._sizes[output]
-        return (sizes + sizes.mean(axis=1, keepdims=True)) * (1 + self.kappa) ** power
+        scale: Float64s = (sizes + sizes.mean(1, keepdims=True)) * (1 + self.kappa) ** power
+        return scale
 
 
 CENTRING = Centring()
 
 
 def centred(rows: Array) -> Array:
-    wide = rows.astype(np.float64)
+    wide: Float64s = rows.astype(np.float64)
     return (wide - wide.mean(axis=-1, keepdims=True)).astype(rows.dtype)
 
 

@@ -1,6 +1,5 @@
 """A subject in a process of its own, and what it may do there."""
 
-import io
 import os
 import threading
 import time
@@ -11,11 +10,11 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.runs.calls import Call, GaveUpError
-from truenorm.verify.runs.loading import NotThereError, load, split_target
+from truenorm.verify.runs.loading import load
 from truenorm.verify.runs.subject_process import CannotRunError, SubjectProcess
-from truenorm.verify.runs.wire import BrokenMessageError, receive, send
 from truenorm.verify.suite import case
 from truenorm.verify.target import verify_target
+from verify.runs.programs import ends, is_running
 
 CASE = case("float32-normal-4x5")
 HEAD = "import os, sys, time, subprocess\nimport numpy as np\nimport truenorm.verify as tv\n"
@@ -98,10 +97,7 @@ def test_a_hang_takes_its_children_along(tmp_path: Path) -> None:
     with SubjectProcess(target) as process:
         assert "no answer" in process.run(CASE, Call()).failure
     pid = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and _alive(pid):
-        time.sleep(0.05)
-    assert not _alive(pid)
+    assert ends(pid)
 
 
 def test_a_command_that_hangs_is_ended_by_the_worker(tmp_path: Path) -> None:
@@ -109,7 +105,7 @@ def test_a_command_that_hangs_is_ended_by_the_worker(tmp_path: Path) -> None:
     body = f"subject = tv.Subject(command=['sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 60'], "
     with SubjectProcess(_file(tmp_path, body + "seconds=1)\n")) as process:
         assert "no answer within 1 s" in process.run(CASE, Call()).failure
-        assert not _alive(int((tmp_path / "pid").read_text()))
+        assert not is_running(int((tmp_path / "pid").read_text()))
 
 
 def test_a_program_without_gradients_is_judged_by_y(tmp_path: Path) -> None:
@@ -123,15 +119,6 @@ def test_a_program_without_gradients_is_judged_by_y(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"y.* is 0") as raised:
         tv.check(subject, CASE)
     assert "dx" not in str(raised.value)
-
-
-def _alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 @pytest.mark.parametrize(
@@ -151,46 +138,6 @@ def test_what_cannot_run_is_said(tmp_path: Path, body: str, message: str) -> Non
 def test_a_type_that_is_not_claimed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotRunError, match="claims float32, not float16"):
         verify_target(_forward(tmp_path, "pass"), dtypes=["float16"])
-
-
-def test_loading(tmp_path: Path) -> None:
-    (tmp_path / "neighbour_of_given.py").write_text("value = 5\n", encoding="utf-8")
-    body = "from neighbour_of_given import value\nmine = tv.Subject(print, name=str(value))\n"
-    assert load(f"{_file(tmp_path, body)}:mine").name == "5"
-    with pytest.raises(NotThereError, match=r"there is no file .*nothing\.py"):
-        load("nothing.py")
-    assert split_target(r"C:\folder\file.py")[1] == "subject"
-    assert split_target("file.py:mine") == (Path("file.py"), "mine")
-
-
-def test_the_wire_carries_arrays_and_no_objects() -> None:
-    pipe = io.BytesIO()
-    arrays = {"a": np.arange(6, dtype=np.float16).reshape(2, 3)[:, ::2], "b": None}
-    send(pipe, {"text": "<ü\n>"}, arrays)
-    pipe.seek(0)
-    received = receive(pipe, lambda: 100)
-    assert received is not None
-    message, found = received
-    assert message == {"text": "<ü\n>"}
-    assert found["b"] is None
-    assert (np.asarray(found["a"]) == arrays["a"]).all()
-    assert receive(pipe, lambda: 100) is None
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"noise\n",
-        b"[]\n",
-        b'{"arrays": {"a": ["object", [1]]}}\n12345678',
-        b'{"arrays": {"a": ["float32", [-1]]}}\n',
-        b'{"arrays": {"a": ["float64", [1000000000000]]}}\n',
-        b'{"arrays": {"a": ["float64", [2]]}}\n12345678',
-    ],
-)
-def test_a_broken_message_is_refused_before_anything_is_allocated(line: bytes) -> None:
-    with pytest.raises(BrokenMessageError):
-        receive(io.BytesIO(line), lambda: 1000)
 
 
 def test_a_worker_that_stops_between_calls_is_not_waited_for(tmp_path: Path) -> None:
@@ -229,7 +176,7 @@ def test_an_interrupt_of_the_judge_ends_the_program_too(tmp_path: Path) -> None:
         while not (pid.exists() and pid.read_text().strip()):
             time.sleep(0.05)
         process._deaths = 3  # as after an interrupt, no other worker is started
-    assert not _alive(int(pid.read_text()))
+    assert not is_running(int(pid.read_text()))
 
 
 def test_a_fork_that_answers_too_is_noticed(tmp_path: Path) -> None:

@@ -61,11 +61,19 @@ class Line(NamedTuple):
     b: int
     denominator: int
 
+    @classmethod
+    def of(cls, term: Term) -> "Line":
+        """Return a single term of a sum."""
+        return cls(term.root, term.numerator, 0, term.denominator)
+
     def bracket(self) -> tuple[float, float]:
         """Divide integers, which Python rounds once and to nearest."""
-        place = max(0, BITS - self.root.magnitude)
-        below, shift = self.root.scaled(place), self.b << place
-        denominator = self.denominator << place
+        if self.a == 0:
+            place, below = 0, 0
+        else:
+            place = max(0, BITS - self.root.magnitude)
+            below = self.root.scaled(place)
+        shift, denominator = self.b << place, self.denominator << place
         try:
             low = (self.a * below + shift) / denominator
             high = (self.a * (below + 1) + shift) / denominator

@@ -22,7 +22,7 @@ from truenorm.verify.runs.calls import (
     TWICE,
     Record,
 )
-from truenorm.verify.types import FORMATS, Array
+from truenorm.verify.types import FORMATS, Array, same_bits
 
 __all__ = ["GUARDS", "Judged", "Symptom", "judge_case"]
 
@@ -232,5 +232,5 @@ def _different(
 def _same(one: Array, other: Array) -> bool:
     """Compare bits; of a type that is not judged, values, since some bits may mean nothing."""
     if one.dtype.name in FORMATS:
-        return one.tobytes() == other.tobytes()
+        return one.dtype == other.dtype and same_bits(one, other)
     return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))

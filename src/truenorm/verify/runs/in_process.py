@@ -10,7 +10,7 @@ import numpy as np
 from truenorm.verify.operation import Case
 from truenorm.verify.runs.calls import INTERLEAVED, LARGE, LATER, TWICE, Call, Record, given
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import NUMBERS, Array
+from truenorm.verify.types import NUMBERS, Array, same_bits
 
 __all__ = ["InProcess", "execute"]
 
@@ -56,7 +56,7 @@ def _damaged(case: Case, arrays: Arrays) -> tuple[str, ...]:
         if now is None or before is None:
             continue
         laid_out = case.laid_out(before) if name in rows else before
-        if now.tobytes() != laid_out.tobytes():
+        if not same_bits(now, laid_out):
             found.append(name)
     return tuple(found)
 

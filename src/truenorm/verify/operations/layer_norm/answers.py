@@ -104,12 +104,12 @@ class _Answers:
                 yield Known(sum(signed))
                 continue
             ratios = zip(map(float.as_integer_ratio, column), rows, strict=True)
-            yield Sum(
-                [
-                    Term(over * row.centred[j] * self.repeats, under * row.scale, row.root)
-                    for (over, under), row in ratios
-                ]
-            )
+            terms = [
+                Term(over * row.centred[j] * self.repeats, under * row.scale, row.root)
+                for (over, under), row in ratios
+            ]
+            # Of one row, as the wide ones are, it is no sum, and quicker to round.
+            yield Sum(terms) if len(terms) != 1 else Line.of(terms[0])
 
     def dbeta(self) -> Iterator[Number]:
         """Yield the sum of dy over the rows, for each column."""
