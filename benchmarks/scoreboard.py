@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import filled
-from benchmarks.peer.environments import PEERS, ROOT, Peer, python_for
-from benchmarks.peer.process import PeerProcess
+from benchmarks.peer.environments import PEERS, ROOT, Peer
+from benchmarks.peer.process import PeerProcess, python_for
 from benchmarks.scoreboard_page import PAGE, tables
-from benchmarks.timing import heading, machine, progress, table, usable_cores
+from benchmarks.timing import heading, machine
 from truenorm.tools import strict_json
+from truenorm.tools.machine import usable_cores
+from truenorm.tools.progress import status_line
+from truenorm.tools.text import table
 from truenorm.verify import cases
 from truenorm.verify.cases.named import entries
 from truenorm.verify.grading.report import CaseResult, Grade, Report
@@ -91,7 +94,7 @@ def judge(key: str, python: Path, level: str) -> dict[str, Any]:
     judged = SUBJECTS[key]
 
     def show(done: int, of: int, case: str) -> None:
-        progress(f"{key}: {done} of {of}, {case}")
+        status_line(f"{key}: {done} of {of}, {case}")
 
     report = verify_target(
         str(FOLDER / judged.target),
@@ -105,7 +108,7 @@ def judge(key: str, python: Path, level: str) -> dict[str, Any]:
             "TRUENORM_ROUNDING": "",  # it would override the mode that is judged
         },
     )
-    progress()
+    status_line()
     return {"versions": versions(judged, python), **summary(report)}
 
 
@@ -235,9 +238,7 @@ def main(argv: list[str] | None = None) -> int:
         "require": "stable",
         "subjects": {key: judge(key, python, arguments.level) for key, python in pythons.items()},
     }
-    text = strict_json.dumps(report)
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(text + "\n", encoding="utf-8")
+    text = strict_json.write(report, arguments.output)
     print(text if arguments.json else heading(report["machine"]) + "\n\n" + overview(report))
     return 0
 

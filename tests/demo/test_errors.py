@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from exact_row import ExactRow, exact_dgamma, exact_dx, exact_y, fractions
-from truenorm.demo.algorithms import Results, run
-from truenorm.demo.errors import errors_of
+from truenorm.demo.algorithms import run
+from truenorm.demo.errors import Results, errors_of
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.layer_norm import layer_norm_case
 

@@ -1,94 +1,75 @@
-"""The line that tells how far a check is: for people, not for files."""
+"""How far long work is: for a listener, and for people at a terminal, not for files."""
 
 import sys
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
-import truenorm as tn
-from gradient_check.pairs import Array
 from truenorm.tools import progress
-from truenorm.tools.progress import announced, with_progress
+from truenorm.tools.progress import announced, status_line, with_progress
 
-
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "BETWEEN", 0.0)
+HALF = f"\r\x1b[Kx [{'#' * 12}{'.' * 12}] 12/24"
+GONE = "\r\x1b[K"
 
 
 @pytest.fixture
 def terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], None]:
-    """Return what makes a terminal of stderr, to be called where it is in place: in the test."""
+) -> Callable[[float, float], None]:
+    """Return what makes a terminal of stderr, which waits so long for a line and the next."""
     assert capsys is not None
-    return lambda: monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    def make(patience: float, between: float) -> None:
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        monkeypatch.setattr(progress, "PATIENCE", patience)
+        monkeypatch.setattr(progress, "BETWEEN", between)
+
+    return make
 
 
-def forward(x: Array) -> Array:
-    return np.exp(x)
-
-
-def check() -> None:
-    assert tn.gradcheck(forward, lambda dy, x: dy * np.exp(x), np.ones(24), method="complex")
-
-
-@pytest.mark.usefixtures("_impatient")
-def test_on_a_terminal(capsys: pytest.CaptureFixture[str], terminal: Callable[[], None]) -> None:
-    terminal()
-    check()
+def test_a_line_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], terminal: Callable[[float, float], None]
+) -> None:
+    terminal(0.0, 0.0)
+    assert list(with_progress(range(24), 24, "x")) == list(range(24))
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"\r\x1b[Kgradient of x [{'#' * 12}{'.' * 12}] 12/24" in err
-    assert err.endswith("\r\x1b[K")
+    assert HALF in err
+    assert err.endswith(GONE)
     assert "\n" not in err
 
 
-@pytest.mark.usefixtures("_impatient")
-def test_never_to_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    check()
-    assert capsys.readouterr() == ("", "")
-
-
-def test_not_within_the_first_second(
+@pytest.mark.parametrize(("patience", "between", "lines"), [(3600.0, 0.0, 0), (0.0, 3600.0, 1)])
+def test_not_at_once_nor_too_often(
     capsys: pytest.CaptureFixture[str],
-    terminal: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
+    terminal: Callable[[float, float], None],
+    patience: float,
+    between: float,
+    lines: int,
 ) -> None:
-    terminal()
-    monkeypatch.setattr(progress, "PATIENCE", 3600.0)
-    check()
-    assert capsys.readouterr() == ("", "")
+    terminal(patience, between)
+    list(with_progress(range(24), 24, "x"))
+    assert capsys.readouterr().err.count("x [") == lines
 
 
-def test_not_too_often(
-    capsys: pytest.CaptureFixture[str],
-    terminal: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
+def test_never_to_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal()
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "BETWEEN", 3600.0)
-    check()
-    assert capsys.readouterr().err.count("gradient of") == 1
+    assert list(with_progress("abc", 3, "x")) == list("abc")
+    status_line("x")
+    assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.usefixtures("_impatient")
-def test_the_line_is_removed_when_a_check_is_interrupted(
-    capsys: pytest.CaptureFixture[str], terminal: Callable[[], None]
+def test_the_line_is_removed_when_work_is_interrupted(
+    capsys: pytest.CaptureFixture[str], terminal: Callable[[float, float], None]
 ) -> None:
-    terminal()
+    terminal(0.0, 0.0)
     items = with_progress(range(9), 9, "x")
     assert [next(items), next(items)] == [0, 1]
     assert "1/9" in capsys.readouterr().err
     items.close()  # type: ignore[attr-defined]
-    assert capsys.readouterr().err.endswith("\r\x1b[K")
-
-
-def test_all_items_in_order() -> None:
-    assert list(with_progress("abc", 3, "x")) == list("abc")
+    assert capsys.readouterr().err.endswith(GONE)
 
 
 def test_a_listener_is_told_before_each_item() -> None:
@@ -98,7 +79,4 @@ def test_a_listener_is_told_before_each_item() -> None:
     assert told == [(0, 2, "case 5")]
     assert list(items) == [7]
     assert told[1:] == [(1, 2, "case 7")]
-
-
-def test_without_a_listener_all_items_come() -> None:
     assert list(announced([5, 7], None, str)) == [5, 7]

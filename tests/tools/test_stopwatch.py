@@ -1,29 +1,11 @@
 """Turns, with a clock that moves only when a contestant works."""
 
 import time
-from collections.abc import Callable
 
 import pytest
 
+from tools.clock import Clock
 from truenorm.tools.stopwatch import Stopwatch, seconds_of
-
-
-class Clock:
-    """A time that contestants spend; `played` lists who did, in order."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.played: list[str] = []
-
-    def contestant(self, name: str, *seconds: float) -> Callable[[], None]:
-        """Return one whose calls take these times, the last one for ever."""
-        left = list(seconds)
-
-        def call() -> None:
-            self.played.append(name)
-            self.now += left.pop(0) if len(left) > 1 else left[0]
-
-        return call
 
 
 @pytest.fixture

@@ -33,6 +33,12 @@ def test_numbers_that_are_not_finite_are_strings() -> None:
     assert read(strict_json.dumps({"a": (values,)})) == {"a": [said]}
 
 
+def test_there_and_back() -> None:
+    value = {"a": [1.5, "text", None, {"b": math.inf, "c": [-math.inf]}]}
+    assert strict_json.loads(strict_json.dumps(value)) == value
+    assert math.isnan(strict_json.loads(strict_json.dumps(math.nan)))
+
+
 def test_dataclasses_are_objects_wherever_they_are() -> None:
     told = read(strict_json.dumps([Error("y", (0.5, math.inf))]))
     assert told == [{"name": "y", "ulp": [0.5, "inf"]}]

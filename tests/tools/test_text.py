@@ -29,6 +29,13 @@ def test_numbers(value: float, words: str) -> None:
     assert text.number(value) == words
 
 
+@pytest.mark.parametrize(
+    ("value", "words"), [(99.94, "99.9"), (99.96, "100"), (9.996, "10.0"), (1e-4, "0.000100")]
+)
+def test_three_digits(value: float, words: str) -> None:
+    assert text.three_digits(value) == words
+
+
 def test_what_commands_a_terminal_is_spelt_out() -> None:
     assert text.one_line("a\n\t b\x1b[2J\x9b\u202e\ud800") == r"a b\x1b[2J\x9b\u202e\ud800"
     assert text.one_line("µ🙂") == "µ🙂"

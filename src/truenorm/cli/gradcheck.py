@@ -8,6 +8,7 @@ import typer
 
 import truenorm
 from truenorm.cli import stop
+from truenorm.cli.output import json_option
 from truenorm.gradient_check import GradientCheck, gradcheck
 from truenorm.gradient_check.checker import MethodName
 from truenorm.gradient_check.record import record_of
@@ -43,9 +44,7 @@ def command(
     ] = None,
     probes: Annotated[int, typer.Option(help="Random projections of a larger input.")] = 4,
     seed: Annotated[int, typer.Option(help="Of the random dy and projections.")] = 0,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")
-    ] = False,
+    json: Annotated[bool, json_option("the result")] = False,
 ) -> None:
     """Check the gradients of any hand-written backward pass.
 

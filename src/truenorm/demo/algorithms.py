@@ -7,31 +7,20 @@ float16, NumPy takes the mean in float32 and rounds that; sums over rows it take
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from truenorm import textbook, variance_forms
-from truenorm.demo.exact_moments import rounded_means, rounded_variances
+from truenorm.demo.errors import Results, rounded_means, rounded_variances
 from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.textbook import FloatArray
 from truenorm.verify.operation import Case
 
-__all__ = ["ALGORITHMS", "OURS", "Results", "contestants", "run"]
+__all__ = ["ALGORITHMS", "OURS", "contestants", "run"]
 
 TEXTBOOK = "two-pass (textbook)"
 IN_FLOAT64 = "textbook in float64 then cast"
 OURS = "truenorm"
-
-
-class Results(NamedTuple):
-    """What an algorithm returns for a case; truenorm returns no variance."""
-
-    variance: FloatArray | None
-    y: FloatArray
-    dx: FloatArray
-    dgamma: FloatArray
-    dbeta: FloatArray
 
 
 Moments = Callable[[FloatArray], tuple[FloatArray, FloatArray]]

@@ -6,7 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-__all__ = ["dumps", "write"]
+__all__ = ["dumps", "loads", "write"]
+
+NAMES = ("inf", "-inf", "nan")
 
 
 def dumps(value: Any, indent: int | None = 2) -> str:
@@ -18,6 +20,11 @@ def dumps(value: Any, indent: int | None = 2) -> str:
     {"error": [0.5, "inf", "-inf", "nan"]}
     """
     return json.dumps(_strict(value), allow_nan=False, indent=indent)
+
+
+def loads(text: str) -> Any:
+    """Return what `dumps` was given, dataclasses as dictionaries: names of numbers are numbers."""
+    return _numbers(json.loads(text))
 
 
 def write(value: Any, path: Path) -> str:
@@ -39,3 +46,12 @@ def _strict(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_strict(inner) for inner in value]
     return str(float(value)) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _numbers(value: Any) -> Any:
+    """Replace names of numbers that are not finite by the numbers."""
+    if isinstance(value, dict):
+        return {key: _numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_numbers(inner) for inner in value]
+    return float(value) if value in NAMES else value

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from truenorm.demo.algorithms import ALGORITHMS
 from truenorm.demo.errors import OUTPUTS
-from truenorm.demo.report import Sweep
+from truenorm.demo.report import Report, Sweep
+from truenorm.tools.picture import save
 from truenorm.tools.text import number, power_of_ten
 
 __all__ = ["draw", "draw_one", "write"]
@@ -67,13 +66,9 @@ def draw(sweeps: Sequence[Sweep]) -> Figure:
     return figure
 
 
-def write(figure: Figure, file: Path) -> None:
-    """Write a figure as SVG or PNG, by its suffix; the same data gives the same file."""
-    kind = file.suffix.lstrip(".").lower()
-    # Text stays text, and the salt makes the names within the file the same each time.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "truenorm"}):
-        metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+def write(report: Report, file: Path) -> None:
+    """Write the picture of a report."""
+    save(draw(report.sweeps), file)
 
 
 def _panel(axes: Axes, sweep: Sweep, output: str) -> None:
@@ -89,14 +84,12 @@ def _panel(axes: Axes, sweep: Sweep, output: str) -> None:
         end = min(last, (0.7 / sweep.u) ** (1 / power)) if power else last
         axes.plot([1, end], [sweep.u, sweep.u * end**power], ":", color=FAINT, lw=1.2, zorder=1)
         _note(axes, name, end, sweep.u * end**power, (6, -1), va="top" if power else "center")
-    for algorithm in ALGORITHMS:
-        curve = sweep.curve(algorithm, output)
-        if curve is not None:
-            style = {"lw": 1.4, "zorder": 3, **LINES[algorithm]}
-            errors = [error if error < TOP else TOP for error in curve.relative]
-            axes.plot(sweep.offsets, errors, label=algorithm, **style)
-            if errors[-1] == TOP:
-                _note(axes, number(curve.relative[-1]), last, TOP, (8, 0), va="center")
+    for algorithm, curve in sweep.of(output).items():
+        style = {"lw": 1.4, "zorder": 3, **LINES[algorithm]}
+        errors = [error if error < TOP else TOP for error in curve.relative]
+        axes.plot(sweep.offsets, errors, label=algorithm, **style)
+        if errors[-1] == TOP:
+            _note(axes, number(curve.relative[-1]), last, TOP, (8, 0), va="center")
 
 
 def _note(

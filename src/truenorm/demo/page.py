@@ -5,11 +5,12 @@ import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from truenorm.demo.algorithms import ALGORITHMS, OURS
+from truenorm.demo.errors import OUTPUTS
 from truenorm.demo.report import NamedRow, Report, Sweep
+from truenorm.tools.terminal import number_table
 from truenorm.tools.text import number
 
 __all__ = ["show", "show_at", "show_digits", "show_row"]
@@ -44,19 +45,6 @@ def _headline(report: Report) -> str:
     return f"{rows} with standard deviation 1; gamma, beta, dy random; eps {report.eps:g}"
 
 
-def _table(first: str, columns: Sequence[str]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column(first, no_wrap=True)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _algorithms(sweep: Sweep) -> list[str]:
-    present = {curve.algorithm for curve in sweep.curves}
-    return [name for name in ALGORITHMS if name in present]
-
-
 def show_digits(sweep: Sweep, output: str, console: Console) -> None:
     """Print how many decimal digits of an output are left as the offset grows."""
     full = -math.log10(sweep.u)
@@ -64,12 +52,11 @@ def show_digits(sweep: Sweep, output: str, console: Console) -> None:
     console.print(Text(title, style="bold"))
     decades = [k for k, each in enumerate(sweep.offsets) if math.log10(each).is_integer()]
     places = decades[:: math.ceil(len(decades) / COLUMNS)]
-    table = _table("mean/std", [*(_power(sweep.offsets[k]) for k in places), "slope"])
-    for name in _algorithms(sweep):
-        curve = sweep.curve(name, output)
-        if curve is not None:
-            cells = [_digits(curve.relative[k], full) for k in places]
-            table.add_row(name, *cells, f"{curve.slope:.1f}")
+    powers = [_power(sweep.offsets[k]) for k in places]
+    table = number_table(["mean/std", *powers, "slope"])
+    for name, curve in sweep.of(output).items():
+        cells = [_digits(curve.relative[k], full) for k in places]
+        table.add_row(name, *cells, f"{curve.slope:.1f}")
     console.print(table)
     console.print(Text("slope: the power of mean/std with which the error grows", style="dim"))
 
@@ -93,15 +80,13 @@ def show_at(sweep: Sweep, offset: float, console: Console) -> None:
     place = sweep.offsets.index(offset)
     title = f"\n{sweep.dtype}, mean/std = {_power(offset)}: errors, in units of u = {sweep.u:.1e}"
     console.print(Text(title, style="bold"))
-    table = _table("error in u", ["variance", "y", "dx", "dgamma", "y in ulp"])
-    for name in _algorithms(sweep):
-        cells = []
-        for output in ("variance", "y", "dx", "dgamma"):
-            curve = sweep.curve(name, output)
-            cells.append("-" if curve is None else number(curve.relative[place] / sweep.u))
-        y = sweep.curve(name, "y")
-        assert y is not None
-        table.add_row(name, *cells, number(y.ulp[place]))
+    table = number_table(["error in u", *OUTPUTS, "y in ulp"])
+    for name, y in sweep.of("y").items():
+        curves = [sweep.of(output).get(name) for output in OUTPUTS]
+        errors = [
+            "-" if each is None else number(each.relative[place] / sweep.u) for each in curves
+        ]
+        table.add_row(name, *errors, number(y.ulp[place]))
     console.print(table)
     note = "relative to the natural scale of each output; truenorm returns no variance"
     console.print(Text(note, style="dim"))

@@ -1,13 +1,11 @@
 """What is printed: ready to be pasted, and on a terminal."""
 
-import io
-
 import pytest
-from rich.console import Console
 
+from tools.screen import printed
+from truenorm.doctor.page import conclusion, show, to_text
 from truenorm.doctor.report import Diagnosis, Line, Section
-from truenorm.doctor.terminal import show
-from truenorm.doctor.text import conclusion, to_text
+from truenorm.tools import strict_json
 
 WELL = Section("Versions", (Line("numpy", "2.0"),))
 ILL = Section("Self-test", (Line("fused, float32", "WRONG: y\n\x1b[2J", "mend\nit"),), 61.2)
@@ -15,12 +13,6 @@ ILL = Section("Self-test", (Line("fused, float32", "WRONG: y\n\x1b[2J", "mend\ni
 
 def diagnosis(*sections: Section) -> Diagnosis:
     return Diagnosis("2026-01-02", True, sections)
-
-
-def test_healthy_and_not() -> None:
-    assert diagnosis(WELL).healthy
-    assert not diagnosis(WELL, ILL).healthy
-    assert diagnosis(WELL, ILL).problems == list(ILL.lines)
 
 
 def test_text() -> None:
@@ -45,22 +37,28 @@ def test_conclusion() -> None:
     assert conclusion(diagnosis(ILL, ILL)).startswith("PROBLEM: 2 things are wrong")
 
 
-def test_dictionary() -> None:
-    found = diagnosis(WELL, ILL).as_dict()
-    assert found["healthy"] is False
-    assert found["sections"]["Versions"]["lines"] == [
-        {"name": "numpy", "value": "2.0", "remedy": ""}
-    ]
-    assert [line["remedy"] for line in found["problems"]] == ["mend\nit"]
+def test_json() -> None:
+    ill = {"name": "fused, float32", "value": "WRONG: y\n\x1b[2J", "remedy": "mend\nit"}
+    well = {"name": "numpy", "value": "2.0", "remedy": ""}
+    assert strict_json.loads(strict_json.dumps(diagnosis(WELL, ILL).as_dict())) == {
+        "healthy": False,
+        "date": "2026-01-02",
+        "full": True,
+        "problems": [ill],
+        "sections": {
+            "Versions": {"seconds": None, "lines": [well]},
+            "Self-test": {"seconds": 61.2, "lines": [ill]},
+        },
+    }
+    assert diagnosis(WELL).as_dict()["healthy"] is True
 
 
 @pytest.mark.parametrize(("section", "word"), [(WELL, "HEALTHY:"), (ILL, "PROBLEM:")])
 def test_terminal(section: Section, word: str) -> None:
-    file = io.StringIO()
-    show(diagnosis(section), Console(file=file, width=80, highlight=False))
-    lines = file.getvalue().splitlines()
+    text = printed(show, diagnosis(section))
+    lines = text.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.startswith(word) for line in lines)
-    assert "\x1b" not in file.getvalue()
+    assert "\x1b" not in text
     if section is ILL:
         assert any("-> mend it" in line for line in lines)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from truenorm.demo import demonstrate
+from truenorm.demo.demonstration import offsets, slope
 from truenorm.demo.report import Curve, Sweep
-from truenorm.demo.sweep import offsets, slope
 
 ROUNDED = ("two-pass (textbook)", "corrected two-pass", "rounded exact mean")
 FLAT = ("pair mean", "textbook in float64 then cast", "truenorm")
@@ -65,8 +65,7 @@ def test_flat_is_a_few_u(dtype: str) -> None:
 def test_a_mean_in_one_number_costs_u_kappa(dtype: str) -> None:
     """It is off by at most u*mean, and xhat by u*kappa; the natural scale is at least 1."""
     sweep = swept(dtype)
-    curve = sweep.curve("rounded exact mean", "y")
-    assert curve is not None
+    curve = sweep.of("y")["rounded exact mean"]
     for offset, error in zip(sweep.offsets, curve.relative, strict=True):
         assert error <= 2 * sweep.u * (offset + 4)
 
@@ -81,8 +80,7 @@ def test_ours_is_correct_everywhere(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_pass_has_no_digit_left_beyond_the_root_of_u(dtype: str) -> None:
     sweep = swept(dtype)
-    curve = sweep.curve("one-pass", "y")
-    assert curve is not None
+    curve = sweep.of("y")["one-pass"]
     beyond = [
         error
         for offset, error in zip(sweep.offsets, curve.relative, strict=True)
@@ -126,8 +124,7 @@ def test_progress_is_told_what_comes_next() -> None:
 def test_rows_may_turn_out_constant() -> None:
     """At the limit of the type two elements are often the same number: the variance is 0."""
     sweep = demonstrate(["float32"], size=2).sweeps[0]
-    curve = sweep.curve("rounded exact mean", "variance")
-    assert curve is not None
+    curve = sweep.of("variance")["rounded exact mean"]
     assert max(curve.relative) <= sweep.u
 
 

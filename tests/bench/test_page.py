@@ -1,18 +1,14 @@
 """The table: everything in 80 columns, and nothing cut off."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from bench.made_up import report
-from truenorm.bench.terminal import rate, show, three_digits
+from tools.screen import printed
+from truenorm.bench.page import rate, show
 
 
 def shown(width: int = 80, dtype: str = "float32") -> str:
-    file = io.StringIO()
-    show(report(((2, 250), (1, 1)), dtype), Console(file=file, width=width, highlight=False))
-    return file.getvalue()
+    return printed(show, report(((2, 250), (1, 1)), dtype), width=width)
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -20,6 +16,7 @@ def test_it_fits(width: int) -> None:
     text = shown(width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
+    assert "\x1b" not in text  # no colours in a pipe
 
 
 def test_a_line_of_each_contestant() -> None:
@@ -49,17 +46,6 @@ def test_it_says_how_to_read_it() -> None:
         "A note.",
     ):
         assert words in text
-
-
-def test_no_colours_in_a_pipe() -> None:
-    assert "\x1b" not in shown()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(99.94, "99.9"), (99.96, "100"), (9.996, "10.0"), (1e-4, "0.000100")]
-)
-def test_three_digits(value: float, text: str) -> None:
-    assert three_digits(value) == text
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,16 @@
-"""Costs on a terminal: one form step by step, then all forms side by side."""
+"""Costs for people and for programs: one form step by step, and all forms side by side."""
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from truenorm.cost import ITEMSIZES, Cost, Form, PassCost
+from truenorm.cost.model import ITEMSIZES, Cost, Form, PassCost
+from truenorm.tools.terminal import number_table
 
-__all__ = ["Machine", "show"]
+__all__ = ["Machine", "as_data", "show"]
 
 IN_A_CACHE = 32e6
 """Bytes of x below which all of it may be in a cache, which is faster than memory."""
@@ -21,6 +22,27 @@ class Machine(NamedTuple):
     bandwidth: float | None
     flops_rate: float
     source: str
+
+
+def as_data(costs: Sequence[Cost], machine: Machine) -> dict[str, Any]:
+    """Return everything, in bytes, FLOPs and seconds."""
+
+    def numbers(counted: PassCost | Cost, *names: str) -> dict[str, Any]:
+        found = {name: getattr(counted, name) for name in names}
+        if machine.bandwidth is not None:
+            found["seconds"] = counted.seconds(machine.bandwidth, machine.flops_rate)
+        return found
+
+    totals = ("flops", "bytes_moved", "intensity", "peak")
+    forms = []
+    for cost in costs:
+        passes = {
+            name: numbers(counted, *totals, "bytes_read", "bytes_written")
+            | {"steps": [step._asdict() for step in counted.steps]}
+            for name, counted in cost.passes.items()
+        }
+        forms.append(vars(cost) | numbers(cost, *totals) | passes)
+    return {"machine": machine._asdict(), "forms": forms}
 
 
 class Unit(NamedTuple):
@@ -56,69 +78,57 @@ def show(costs: Sequence[Cost], form: Form, machine: Machine, console: Console) 
         console.print(line)
 
 
-def _table(*columns: str) -> Table:
-    """Return a table whose first two columns are words and whose others are numbers."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for place, name in enumerate(columns):
-        table.add_column(name, justify="left" if place < 2 else "right", no_wrap=True)
-    return table
-
-
 def _steps(cost: Cost, unit: Unit) -> Table:
     byte = f"{unit.letter}B"
-    table = _table(
-        "", "", f"{unit.letter}FLOP", f"{byte} read", f"{byte} written", f"{byte} alive"
-    )
-    for name, counted in (("forward", cost.forward), ("backward", cost.backward)):
+    head = ["", "", f"{unit.letter}FLOP", f"{byte} read", f"{byte} written", f"{byte} alive"]
+    table = number_table(head, words=2)
+    for name, counted in cost.passes.items():
         for step in counted.steps:
-            numbers = (step.flops, step.bytes_read, step.bytes_written, step.alive)
-            table.add_row(f"({step.equation})", step.name, *map(unit.text, numbers))
-        numbers = (counted.flops, counted.bytes_read, counted.bytes_written, counted.peak)
-        table.add_row("", f"{name}: sums, and the peak", *map(unit.text, numbers), style="bold")
+            table.add_row(f"({step.equation})", step.name, *map(unit.text, step[2:]))
+        sums = (counted.flops, counted.bytes_read, counted.bytes_written, counted.peak)
+        table.add_row("", f"{name}: sums, and the peak", *map(unit.text, sums), style="bold")
         if name == "forward":
             table.add_row()
     return table
 
 
 def _totals(costs: Sequence[Cost], machine: Machine, unit: Unit) -> Table:
-    table = _table("", "", *(cost.form for cost in costs))
+    def milliseconds(counted: PassCost) -> str:
+        assert machine.bandwidth is not None
+        return f"{counted.seconds(machine.bandwidth, machine.flops_rate) * 1e3:.4g}"
+
+    of_a_pass: dict[str, Callable[[PassCost], str]] = {
+        f"{unit.letter}B moved": lambda counted: unit.text(counted.bytes_moved),
+        f"{unit.letter}FLOP": lambda counted: unit.text(counted.flops),
+        "FLOPs per byte": lambda counted: f"{counted.intensity:.2f}",
+    }
+    if machine.bandwidth is not None:
+        of_a_pass["ms, predicted"] = milliseconds
+    memory = {
+        "B kept for backward": "kept",
+        "B of the caller's kept alive": "referenced",
+        "B at the peak of both": "peak",
+    }
+    table = number_table(["", "", *(cost.form for cost in costs)], words=2)
     table.add_row("", "what is kept", *(cost.keep for cost in costs))
     for name in ("forward", "backward"):
-        passes = [cost.forward if name == "forward" else cost.backward for cost in costs]
-        for place, (label, number) in enumerate(_lines_of_a_pass(machine, unit)):
-            table.add_row(name if not place else "", label, *map(number, passes))
-    memory: list[tuple[str, Callable[[Cost], int]]] = [
-        ("B kept for backward", lambda cost: cost.kept),
-        ("B of the caller's kept alive", lambda cost: cost.referenced),
-        ("B at the peak of both", lambda cost: cost.peak),
-    ]
-    for place, (label, size) in enumerate(memory):
-        cells = [unit.text(size(cost)) for cost in costs]
-        table.add_row("memory" if not place else "", f"{unit.letter}{label}", *cells)
+        for place, (label, text) in enumerate(of_a_pass.items()):
+            cells = [text(cost.passes[name]) for cost in costs]
+            table.add_row("" if place else name, label, *cells)
+    for label, name in memory.items():
+        cells = [unit.text(getattr(cost, name)) for cost in costs]
+        table.add_row("memory" if name == "kept" else "", f"{unit.letter}{label}", *cells)
     return table
-
-
-def _lines_of_a_pass(machine: Machine, unit: Unit) -> list[tuple[str, Callable[[PassCost], str]]]:
-    lines: list[tuple[str, Callable[[PassCost], str]]] = [
-        (f"{unit.letter}B moved", lambda counted: unit.text(counted.bytes_moved)),
-        (f"{unit.letter}FLOP", lambda counted: unit.text(counted.flops)),
-        ("FLOPs per byte", lambda counted: f"{counted.intensity:.2f}"),
-    ]
-    bandwidth = machine.bandwidth
-    if bandwidth is not None:
-        lines.append(
-            (
-                "ms, predicted",
-                lambda counted: f"{counted.seconds(bandwidth, machine.flops_rate) * 1e3:.4g}",
-            )
-        )
-    return lines
 
 
 def _conclusion(costs: Sequence[Cost], machine: Machine) -> list[str]:
     """Say what limits it, and what the prediction rests on."""
-    passes = [each for cost in costs for each in (cost.forward, cost.backward)]
-    most = max(each.intensity for each in passes)
+    intensities = {
+        f"{name} {cost.form}": counted.intensity
+        for cost in costs
+        for name, counted in cost.passes.items()
+    }
+    most = max(intensities.values())
     if machine.bandwidth is None:
         return [
             f"Memory limits every form on a machine that does more than {most:.2f} FLOPs in the "
@@ -127,28 +137,19 @@ def _conclusion(costs: Sequence[Cost], machine: Machine) -> list[str]:
         ]
     said = [f"Bandwidth {machine.bandwidth / 1e9:,.1f} GB/s"]
     balance = machine.flops_rate / machine.bandwidth
+    limited = ", ".join(name for name, each in intensities.items() if each > balance)
     if math.isinf(balance):
         limit = "Memory limits every form: arithmetic is taken to cost nothing without --flops."
     else:
         said.append(f"{machine.flops_rate / 1e9:,.0f} GFLOP/s")
-        who = _limited_by_arithmetic(costs, balance)
         limit = (
             f"Memory limits every form: none does more than {most:.2f} FLOPs a byte, and this "
             f"machine does {balance:.1f} in the time it moves one."
-            if not who
-            else f"Arithmetic limits {who}: this machine does only {balance:.2f} FLOPs in the "
+            if not limited
+            else f"Arithmetic limits {limited}: this machine does only {balance:.2f} FLOPs in the "
             "time it moves a byte."
         )
     lines = [f"{', '.join(said)}, {machine.source}.", limit]
     if math.prod(costs[0].shape) * ITEMSIZES[costs[0].dtype] < IN_A_CACHE:
         lines.append("x may fit in a cache, which is faster: read the times as upper limits.")
     return lines
-
-
-def _limited_by_arithmetic(costs: Sequence[Cost], balance: float) -> str:
-    return ", ".join(
-        f"{name} {cost.form}"
-        for cost in costs
-        for name, counted in (("forward", cost.forward), ("backward", cost.backward))
-        if counted.intensity > balance
-    )
