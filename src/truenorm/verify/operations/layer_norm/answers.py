@@ -99,8 +99,8 @@ class _Answers:
         for j in range(self.size):
             column = [dy[j] for dy in self.dy]
             if not all(map(isfinite, column)):
-                terms = zip(column, self.x, strict=True)
-                signed = [dy * centred_signs(x)[j] for dy, x in terms if not isfinite(dy)]
+                pairs = zip(column, self.x, strict=True)
+                signed = [dy * centred_signs(x)[j] for dy, x in pairs if not isfinite(dy)]
                 yield Known(sum(signed))
                 continue
             ratios = zip(map(float.as_integer_ratio, column), rows, strict=True)
