@@ -25,10 +25,11 @@ from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.tools.text import table
 from truenorm.verify import cases
-from truenorm.verify.named import entries
-from truenorm.verify.process import verify_target
-from truenorm.verify.report import CaseResult, Grade, Report
+from truenorm.verify.cases.named import entries
+from truenorm.verify.grading.report import CaseResult, Grade, Report
+from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.suite import LEVELS
+from truenorm.verify.target import verify_target
 from truenorm.verify.types import FORMATS
 
 FOLDER = ROOT / "benchmarks" / "judged"
@@ -125,7 +126,7 @@ def summary(report: Report) -> dict[str, Any]:
     """Return what the page and the figure need of a report."""
     dtypes = list(dict.fromkeys(grade.dtype for grade in report.grades))
     outputs = list(dict.fromkeys(grade.output for grade in report.grades))
-    named = {f"{kind}-{entry.slug}" for entry in entries() for kind in FORMATS}
+    named = {f"{kind}-{entry.slug}" for entry in entries(LAYER_NORM) for kind in FORMATS}
     mine = [case.name for kind in dtypes for case in cases(kind, report.level)]
     return {
         "name": report.subject,
@@ -180,7 +181,7 @@ def beyond_kappa(results: Iterable[CaseResult], grade: Grade) -> list[str]:
 
 def families(results: Iterable[CaseResult]) -> list[dict[str, Any]]:
     """Return the largest error of each generated family, by type; a named case is none."""
-    alone = {entry.slug for entry in entries()}
+    alone = {entry.slug for entry in entries(LAYER_NORM)}
     largest: dict[tuple[str, str, str], dict[str, float]] = {}
     for each in results:
         if each.family not in alone:

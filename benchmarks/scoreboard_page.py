@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.pages import markdown_table
 from truenorm.tools.text import number
-from truenorm.verify.record import OUTPUTS
+from truenorm.verify.operations.layer_norm import OUTPUTS
 from truenorm.verify.types import FORMATS
 
 __all__ = ["PAGE", "tables"]

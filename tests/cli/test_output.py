@@ -44,7 +44,7 @@ COMMANDS = [
     Command(
         ("verify", "x.py"), "--html", verify, "verify_target", failing_report(), 1, "FAIL",
         "a.html", b"<!doctype html>",
-        ("truenorm.verify.html_report", "truenorm.verify.kappa_plot"),
+        ("truenorm.verify.pages.html_report", "truenorm.verify.pages.kappa_plot"),
     ),
 ]  # fmt: skip
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 from truenorm.cli import verify as command
 from truenorm.cli.app import app
 from truenorm.cli.output import Dtype
-from truenorm.verify.process import CannotRunError
-from truenorm.verify.report import GRADES, Report
+from truenorm.verify.grading.report import GRADES, Report
+from truenorm.verify.runs.subject_process import CannotRunError
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 from verify.fake_report import failing_report, passing_report

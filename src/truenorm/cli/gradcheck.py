@@ -14,7 +14,7 @@ from truenorm.gradient_check.checker import MethodName
 from truenorm.gradient_check.record import record_of
 from truenorm.tools import strict_json
 from truenorm.tools.text import printable
-from truenorm.verify.loading import executed, split_target
+from truenorm.verify.runs.loading import executed, split_target
 
 __all__ = ["command"]
 

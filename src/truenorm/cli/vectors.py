@@ -10,7 +10,7 @@ from truenorm.cli.progress import progress_bar
 from truenorm.cli.verify import LevelName
 from truenorm.tools import strict_json
 from truenorm.verify import suite
-from truenorm.verify.vectors import write_vectors
+from truenorm.verify.pages.vectors import write_vectors
 
 __all__ = ["command"]
 

@@ -8,9 +8,10 @@ from rich.console import Console
 
 from truenorm.cli.output import Dtype, Writer, file_option, json_option, refusing, writer_of
 from truenorm.cli.progress import progress_bar
-from truenorm.verify.json_report import to_json
-from truenorm.verify.process import START_SECONDS, CannotRunError, verify_target
-from truenorm.verify.terminal import show
+from truenorm.verify.pages.json_report import to_json
+from truenorm.verify.pages.terminal import show
+from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError
+from truenorm.verify.target import verify_target
 
 __all__ = ["GradeName", "LevelName", "command"]
 
@@ -94,7 +95,7 @@ def command(
 
 
 def _page() -> Writer:
-    from truenorm.verify.html_report import to_html
+    from truenorm.verify.pages.html_report import to_html
 
     return lambda report, file: file.write_text(
         to_html(report), encoding="utf-8", errors="xmlcharrefreplace"

@@ -14,7 +14,7 @@ from truenorm import textbook, variance_forms
 from truenorm.demo.errors import Results, rounded_means, rounded_variances
 from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.textbook import FloatArray
-from truenorm.verify.inputs import Case
+from truenorm.verify.operation import Case
 
 __all__ = ["ALGORITHMS", "OURS", "contestants", "run"]
 
@@ -82,9 +82,9 @@ def run(name: str, case: Case) -> Results:
     Examples
     --------
     >>> import numpy as np
-    >>> from truenorm.verify.inputs import Case
+    >>> from truenorm.verify.operations.layer_norm import layer_norm_case
     >>> x, dy = np.float32([[1e7, 1e7 + 1, 1e7 + 1]]), np.float32([[1, 0, 0]])
-    >>> case = Case("offset", "float32", x, np.ones(3, "f4"), np.zeros(3, "f4"), dy, 1e-5)
+    >>> case = layer_norm_case("offset", (x, np.ones(3, "f4"), np.zeros(3, "f4"), dy), 1e-5)
     >>> print(run("two-pass (textbook)", case).y, run("pair mean", case).y)
     [[0.        1.2247356 1.2247356]] [[-1.4141817  0.7070908  0.7070908]]
     """

@@ -16,7 +16,8 @@ from truenorm.demo.report import Curve, Report, Sweep
 from truenorm.demo.rows import TRIGGERS, tried
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress, announced
-from truenorm.verify.inputs import Case
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
 from truenorm.verify.types import FORMATS, unit_roundoff
 
 __all__ = ["DTYPES", "SweptType", "demonstrate", "offsets", "slope"]
@@ -98,7 +99,7 @@ def _case(dtype: str, offset: float, size: int, seed: Sequence[int]) -> Case:
     gamma = 1.0 + 0.5 * random.standard_normal(size)
     beta = random.standard_normal(size)
     x, gamma, beta, dy = (each.astype(dtype) for each in (x, gamma, beta, dy))
-    return Case(f"{dtype}-offset-{offset:g}", dtype, x, gamma, beta, dy, EPS)
+    return layer_norm_case(f"{dtype}-offset-{offset:g}", (x, gamma, beta, dy), EPS)
 
 
 def _errors(case: Case) -> Errors:

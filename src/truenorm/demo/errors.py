@@ -10,8 +10,8 @@ import numpy as np
 
 from truenorm.exact import ExactRow, round_ratio, scaled_integers
 from truenorm.textbook import FloatArray
-from truenorm.verify.inputs import Case
-from truenorm.verify.oracle import expected
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
 from truenorm.verify.types import FORMATS, Float64s, ulps_of
 
 __all__ = [
@@ -88,7 +88,7 @@ def errors_of(case: Case, results: Results) -> dict[str, Error]:
     """Return the error of each of `OUTPUTS` that the algorithm returns.
 
     The natural scale of y is |gamma|(|xhat| + rho) + |beta|, with those of dx and dgamma in
-    `truenorm.verify.bounds`. That of a variance is the variance.
+    `truenorm.verify.operations.layer_norm.scales`. That of a variance is the variance.
     """
     found = {}
     if results.variance is not None:
@@ -99,7 +99,7 @@ def errors_of(case: Case, results: Results) -> dict[str, Error]:
         exact, ulps, rests = (each[output] for each in (answers.wide, answers.ulps, answers.rests))
         with np.errstate(all="ignore"):
             in_ulp = np.abs((result - exact) / ulps - rests)
-            relative = in_ulp * ulps / answers.scales.of(output)
+            relative = in_ulp * ulps / answers.scale(output)
         # The maximum of numbers of which one is NaN is NaN.
         found[output] = Error(float(relative.max()), float(in_ulp.max()))
     return found

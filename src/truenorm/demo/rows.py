@@ -11,7 +11,8 @@ import numpy as np
 from truenorm.demo.algorithms import contestants, run
 from truenorm.demo.errors import rounded_answer
 from truenorm.demo.report import Instability, NamedRow
-from truenorm.verify.inputs import Case
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
 from truenorm.verify.types import Float64s
 
 __all__ = ["TRIGGERS", "Trigger", "tried"]
@@ -37,7 +38,7 @@ class Trigger(Instability):
             for row in (self.x, self.dy or [0.0] * size)
         )
         gamma, beta = np.ones(size, self.dtype), np.zeros(size, self.dtype)
-        return Case(self.name, self.dtype, x, gamma, beta, dy, self.eps, repeats=self.times)
+        return layer_norm_case(self.name, (x, gamma, beta, dy), self.eps, repeats=self.times)
 
 
 def tried(trigger: Trigger) -> NamedRow:

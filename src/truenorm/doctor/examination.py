@@ -24,12 +24,12 @@ from truenorm.tools.machine import today
 from truenorm.tools.progress import Progress, announced
 from truenorm.tools.text import without_home
 from truenorm.verify import Subject, verify
-from truenorm.verify.inputs import Case
-from truenorm.verify.oracle import expected
-from truenorm.verify.record import OUTPUTS
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import OUTPUTS
+from truenorm.verify.pages.wording import conclusion
 from truenorm.verify.suite import case
 from truenorm.verify.types import FORMATS, dtype_of
-from truenorm.verify.wording import conclusion
 
 __all__ = ["examine", "gradients", "judgement", "self_test", "without_overrides"]
 
