@@ -10,8 +10,7 @@ from types import ModuleType
 
 import numpy as np
 
-from truenorm import dispatch
-from truenorm import user_cache
+from truenorm import dispatch, user_cache
 from truenorm.doctor.report import Line, Section
 from truenorm.ops.arguments import rounding_of, threads_of
 from truenorm.ops.environment import check_arithmetic
