@@ -20,11 +20,9 @@ where numbers are subnormal, u times a number is not less than the smallest one:
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from truenorm.exact import FLOAT64, ExactRow
 from truenorm.verify.inputs import Case
 from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
 
@@ -53,7 +51,7 @@ def _wide(array: Array | None, size: int, absent: float) -> Float64s:
 
 
 class Scales:
-    """The natural scales of one case.
+    """The natural scales of one case, from r and xhat of its rows, those that are repeated once.
 
     Attributes
     ----------
@@ -61,9 +59,8 @@ class Scales:
         The condition number of each row.
     """
 
-    def __init__(self, case: Case, rows: Sequence[ExactRow | None]) -> None:
-        size = case.x.shape[1]
-        once = len(rows)
+    def __init__(self, case: Case, r: Float64s, xhat: Float64s) -> None:
+        once, size = xhat.shape
         self._repeats = case.repeats
         self._shape = case.x.shape
         self._unit = unit_roundoff(case.dtype)
@@ -71,14 +68,7 @@ class Scales:
         self._least = 2.0 ** FORMATS[case.dtype].quantum / self._unit
         x, self._dy = _wide(case.x[:once], size, 0.0), _wide(case.dy[:once], size, 0.0)
         self._gamma, self._beta = _wide(case.gamma, size, 1.0), _wide(case.beta, size, 0.0)
-        self._xhat, self._r = np.zeros((once, size)), np.zeros((once, 1))
-        for i, row in enumerate(rows):
-            if row is not None:
-                self._r[i] = row.root.round_linear(1, 0, 1, FLOAT64)
-                self._xhat[i] = [
-                    row.root.round_linear(c, 0, row.scale, FLOAT64) for c in row.centred
-                ]
-        self._xhat = np.abs(self._xhat)
+        self._xhat, self._r = np.abs(xhat), r
         self._rho = _root_mean_square(self._xhat) + self._least * self._r
         self.kappa = _root_mean_square(x) * self._r
 

@@ -5,13 +5,14 @@ number of a row (docs/derivation.md, D4), so that `truenorm.exact` rounds every 
 exactly. What it rounds is written out here again, from the definitions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from math import isfinite
 
 import numpy as np
 
 from truenorm.exact import (
+    FLOAT64,
     ExactRow,
     FloatFormat,
     RowGradient,
@@ -19,13 +20,16 @@ from truenorm.exact import (
     centred_signs,
     scaled_integers,
 )
+from truenorm.verify.answers.guesses import LAYER_NORM
+from truenorm.verify.answers.question import Known, Numbers, Question
+from truenorm.verify.answers.store import answer
 from truenorm.verify.bounds import Scales
 from truenorm.verify.inputs import Case
 from truenorm.verify.record import OUTPUTS
 from truenorm.verify.rounded import ONE, Rounded, rounded_line, rounded_sum
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of, unit_roundoff
 
-__all__ = ["Expected", "expected"]
+__all__ = ["Expected", "computed", "expected", "question"]
 
 NOT_A_NUMBER = float("nan")
 
@@ -35,7 +39,7 @@ class Expected:
 
     Attributes
     ----------
-    types : dict of str to str
+    types : mapping of str to str
         The type of each output; an absent parameter has none.
     values : dict of str to ndarray or None
         y and dx as rows, dgamma and dbeta, correctly rounded; None for an absent parameter.
@@ -50,24 +54,22 @@ class Expected:
     """
 
     def __init__(self, case: Case) -> None:
-        wholes = {"y": case.x, "dx": case.x, "dgamma": case.gamma, "dbeta": case.beta}
-        self.types = {
-            name: array.dtype.name for name, array in wholes.items() if array is not None
-        }
-        sought = _Answers(case, self.types)
+        asked = question(case)
+        self.types = asked.types
+        numbers = answer(asked, lambda: computed(asked))
         self.values: dict[str, Array | None] = dict.fromkeys(OUTPUTS)
         self.wide: dict[str, Float64s] = {}
         self.rests: dict[str, Float64s] = {}
         self.ulps: dict[str, Float64s] = {}
         for output, kind in self.types.items():
-            pairs = np.array(sought.of(output), np.float64)
+            pairs = numbers[output]
             if output in ("y", "dx"):
-                pairs = np.tile(pairs.reshape(-1, case.x.shape[1], 2), (case.repeats, 1, 1))
+                pairs = np.tile(pairs, (case.repeats, 1, 1))
             wide, self.rests[output] = pairs[..., 0], pairs[..., 1]
             self.values[output] = wide.astype(dtype_of(kind))
             self.wide[output] = wide
             self.ulps[output] = ulps_of(np.where(np.isfinite(wide), wide, 0.0), kind)
-        self.scales = Scales(case, sought.rows)
+        self.scales = Scales(case, numbers["r"], numbers["xhat"])
         self._allowed: dict[tuple[str, int], Float64s] = {}
 
     def allowed(self, output: str, power: int = 0) -> Float64s:
@@ -92,26 +94,55 @@ def expected(case: Case) -> Expected:
         return Expected(case)
 
 
-def _floats(array: Array | None, size: int, absent: float) -> list[float]:
-    if array is None:
-        return [absent] * size
-    floats: list[float] = array.astype(np.float64).tolist()
-    return floats
+def question(case: Case) -> Question:
+    """Return what is asked for: of rows that are repeated once, and without absent parameters."""
+    once, size = len(case.x) // case.repeats, case.x.shape[1]
+    wholes = {"y": case.x, "dx": case.x, "dgamma": case.gamma, "dbeta": case.beta}
+    types = {name: array.dtype.name for name, array in wholes.items() if array is not None}
+    inputs = {
+        "x": case.x[:once],
+        "dy": case.dy[:once],
+        "gamma": np.ones(size) if case.gamma is None else case.gamma,
+        "beta": np.zeros(size) if case.beta is None else case.beta,
+        "eps": np.asarray(case.eps),
+        "repeats": np.asarray(case.repeats),
+    }
+    given = {name: array.astype(np.float64) for name, array in inputs.items()}
+    absent = set(OUTPUTS) - set(types)
+    guesses = {name: guess for name, guess in LAYER_NORM.items() if name not in absent}
+    return Question(given, types, guesses)
+
+
+def computed(question: Question) -> Numbers:
+    """Return r and xhat of each row, rounded to float64, and the results with what is left over.
+
+    Those of a row that has no result are zero.
+    """
+    sought = _Answers(question.given, question.types)
+    rows, size = question.given["x"].shape
+    numbers = {"r": np.zeros((rows, 1)), "xhat": np.zeros((rows, size))}
+    for i, row in enumerate(sought.rows):
+        if row is not None:
+            numbers["r"][i] = row.root.round_linear(1, 0, 1, FLOAT64)
+            numbers["xhat"][i] = [
+                row.root.round_linear(c, 0, row.scale, FLOAT64) for c in row.centred
+            ]
+    for output in question.types:
+        pairs = np.array(sought.of(output), np.float64)
+        numbers[output] = pairs.reshape(-1, size, 2) if output in ("y", "dx") else pairs
+    return numbers
 
 
 class _Answers:
     """The results of the rows of a case, those that are repeated taken once."""
 
-    def __init__(self, case: Case, types: dict[str, str]) -> None:
-        once = len(case.x) // case.repeats
-        size = case.x.shape[1]
-        self.repeats, self.size = case.repeats, size
+    def __init__(self, given: Known, types: Mapping[str, str]) -> None:
+        self.x, self.dy, self.gamma, self.beta = (
+            given[name].tolist() for name in ("x", "dy", "gamma", "beta")
+        )
+        self.size, self.repeats = len(self.gamma), int(given["repeats"])
         self.formats = {output: FORMATS[kind] for output, kind in types.items()}
-        self.x: list[list[float]] = case.x[:once].astype(np.float64).tolist()
-        self.dy: list[list[float]] = case.dy[:once].astype(np.float64).tolist()
-        self.gamma = _floats(case.gamma, size, 1.0)
-        self.beta = _floats(case.beta, size, 0.0)
-        self.rows = [_row(x, case.eps) for x in self.x]
+        self.rows = [_row(x, float(given["eps"])) for x in self.x]
 
     def of(self, output: str) -> Sequence[object]:
         """Return the rounded values, with what is left over."""

@@ -1,0 +1,1 @@
+"""Exact answers that were computed once, and are kept."""
