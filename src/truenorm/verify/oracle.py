@@ -113,6 +113,7 @@ def question(case: Case) -> Question:
     return Question(given, types, guesses)
 
 
+@np.errstate(all="ignore")
 def computed(question: Question) -> Numbers:
     """Return r and xhat of each row, rounded to float64, and the results with what is left over.
 

@@ -17,6 +17,7 @@ __all__ = ["pack", "unpack"]
 DIGEST = 32
 
 
+@np.errstate(all="ignore")  # a guess may overflow, and an exact number be none
 def pack(question: Question, numbers: Numbers) -> bytes:
     """Return bytes from which `unpack` makes the numbers, to the bit."""
     known, steps = dict(question.given), []
@@ -33,6 +34,7 @@ def pack(question: Question, numbers: Numbers) -> bytes:
     return fingerprint(numbers) + _squeezed(np.concatenate(steps))
 
 
+@np.errstate(all="ignore")
 def unpack(question: Question, content: bytes) -> Numbers | None:
     """Return the numbers, or None if these bytes do not give them."""
     known, numbers = dict(question.given), {}

@@ -96,13 +96,14 @@ def _keep(name: str, content: bytes) -> None:
         if not SOURCES or not (WINDOWS or above.stat().st_uid in {0, os.geteuid()}):
             return
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if _is_ours(place):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        if not _is_ours(place):
+            return
+        folder.mkdir(mode=0o700, exist_ok=True)
         if not _is_ours(folder) or len(list(folder.iterdir())) >= MOST_FILES:
             return
         handle, unnamed = tempfile.mkstemp(dir=folder)
         try:
-            with open(handle, "wb") as file:
+            with os.fdopen(handle, "wb") as file:
                 file.write(content)
             # Another process sees the whole file or none.
             Path(unnamed).replace(folder / name)
