@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -41,35 +42,22 @@ def _usable_cpus() -> int:
 
 
 def _quotas() -> Iterator[int]:
-    """Yield the CPU quotas of this process, rounded up: of its cgroups and of their parents.
+    """Yield the CPU quotas of this process, rounded up: of its cgroup and of the groups above.
 
     In a container the path of a cgroup may be the host's, and not be there. The container's own
-    quota then stands at the root, which is the last parent of every path.
+    quota then stands at the root, which is above every path.
     """
-    lines: list[str] = []
+    inside = PurePosixPath()
     with suppress(OSError, ValueError):
-        lines = MEMBERSHIP.read_text(encoding="utf-8").splitlines()
-    for line in lines:
-        controllers, _, path = line.partition(":")[2].partition(":")
-        if controllers == "":  # version 2; beside version 1 it has a folder of its own
-            mounts = [CGROUPS, CGROUPS / "unified"]
-        elif "cpu" in controllers.split(","):
-            mounts = [CGROUPS / "cpu", CGROUPS / controllers]
-        else:
-            continue
-        inside = PurePosixPath(path.lstrip("/"))
-        for folder in (mount / level for mount in mounts for level in (inside, *inside.parents)):
-            yield from _quota_of(folder)
-
-
-def _quota_of(folder: Path) -> Iterator[int]:
-    for files in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
-        # No quota is no file, the word "max" in version 2, and -1 in version 1.
+        for line in MEMBERSHIP.read_text(encoding="utf-8").splitlines():
+            if line.startswith("0::/"):  # other lines are of cgroups version 1
+                inside = PurePosixPath(line[4:])
+    for level in (inside, *inside.parents):
+        # No quota is no file, or the word "max".
         with suppress(OSError, ValueError, ZeroDivisionError):
-            words = " ".join((folder / name).read_text(encoding="utf-8") for name in files)
-            quota, period = (int(word) for word in words.split())
-            if quota >= 0:
-                yield max(1, -(-quota // period))
+            text = (CGROUPS / level / "cpu.max").read_text(encoding="utf-8")
+            quota, period = map(int, text.split())
+            yield max(1, -(-quota // period))
 
 
 class _Job:
@@ -80,8 +68,8 @@ class _Job:
     """
 
     def __init__(self, work: Work, blocks: Sequence[tuple[int, int]]) -> None:
-        self.lock = threading.Lock()
-        self.todo: Iterator[tuple[Work, tuple[int, int]]] = zip(repeat(work), blocks, strict=False)
+        # A late helper finds it empty, and a job that waits for one keeps no arrays of `work`.
+        self.todo = deque(zip(repeat(work), blocks, strict=False))
         self.helpers: list[threading.Lock] = []  # each is held while its helper works
         self.errors: list[BaseException] = []
         self.finished = False
@@ -94,28 +82,21 @@ class _Job:
             self.run()
 
     def run(self) -> None:
-        """Work on blocks until none is left."""
+        """Work on blocks until none is left, or one fails."""
         try:
             while True:
-                with self.lock:
-                    taken = next(self.todo, None)
-                if taken is None:
+                try:
+                    work, (start, stop) = self.todo.popleft()
+                except IndexError:
                     return
-                work, (start, stop) = taken
                 work(start, stop)
         except BaseException as error:
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        """Hand out no more blocks. Errors are kept in order, behind interrupts."""
-        with self.lock:
-            self.todo = iter(())
-            self.errors.insert(len(self.errors) if isinstance(error, Exception) else 0, error)
+            self.todo.clear()
+            self.errors.append(error)
 
     def finish(self) -> None:
         """Hand out no more blocks, and wait for whoever took one: all are in the list by now."""
-        with self.lock:
-            self.todo = iter(())
+        self.todo.clear()
         for at_work in self.helpers:
             with at_work:
                 pass
@@ -185,14 +166,15 @@ def for_each_block(work: Work, blocks: Sequence[tuple[int, int]], threads: int) 
         job.run()
         job.finish()
     except BaseException as interrupt:
-        job.errors = [interrupt, *job.errors]
-    # Helpers write to the caller's arrays, so interrupts have to wait, however many come. They
-    # arrive at calls and where a loop turns back. A call outside of a try would let one get away.
+        job.errors += [interrupt]
+    # Helpers write to the caller's arrays, so interrupts have to wait. They arrive at calls and
+    # where a loop turns back: a call outside of a try would let one get away.
     while not job.finished:
         try:
             job.finish()
         except BaseException:
             continue  # the first is kept already
     if job.errors:
+        job.errors.sort(key=lambda error: isinstance(error, Exception))  # interrupts come first
         del job.errors[1:]  # the traceback of each leads to the job, and so to itself
         raise job.errors.pop()

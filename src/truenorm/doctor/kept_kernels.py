@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import ModuleType
 
+from truenorm import user_cache
 from truenorm.doctor.report import Line, Section, without_home
 
 __all__ = ["kept_kernels"]
@@ -29,7 +30,7 @@ def _lines() -> list[Line]:
         from truenorm.kernels.fused import compiling
     except Exception as broken:  # whatever it is, the self-test says what to do
         return [Line("kept in", f"unknown: {without_home(f'{type(broken).__name__}: {broken}')}")]
-    place = _first_writable(compiling)
+    place = _writable_place(compiling)
     if place is None:
         return [Line("kept in", "no folder can be written to", REMEDY)]
     files = [path for path in place.rglob("*") if path.is_file()]
@@ -41,16 +42,14 @@ def _lines() -> list[Line]:
     ]
 
 
-def _first_writable(compiling: ModuleType) -> Path | None:
+def _writable_place(compiling: ModuleType) -> Path | None:
     """Return the folder that the kernels themselves would write to: it is they who try."""
     try:
-        for place in compiling._places():
-            if compiling._write(place, PROBE, b""):
-                (place / compiling.IMPORTED / PROBE).unlink(missing_ok=True)
-                return Path(place)
-    except (OSError, RuntimeError):  # no home: the kernels end their search here, too
-        pass
-    return None
+        probe = user_cache.write(compiling._folder(), PROBE, b"")
+    except (OSError, RuntimeError):  # a RuntimeError is a user without a home
+        return None
+    probe.unlink(missing_ok=True)
+    return probe.parents[1]
 
 
 def _amount(files: list[Path]) -> str:

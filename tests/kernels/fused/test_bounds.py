@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 import truenorm as tn
-from kernels.fused.programs import run_python
+from programs import run_python
 from promise.families import DTYPES
 from truenorm.kernels.fused.compiled.narrow import backward as narrow_backward
 from truenorm.kernels.fused.compiled.narrow import forward as narrow_forward

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("numba")
 
 import truenorm as tn
-from kernels.fused.programs import run_python
+from programs import run_python
 from promise.families import DTYPES, Array
 from truenorm import threads
 from truenorm.kernels.fused import correct, correct_backward

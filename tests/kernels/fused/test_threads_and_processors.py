@@ -14,7 +14,7 @@ from llvmlite import binding  # type: ignore[import-untyped]
 
 import truenorm as tn
 from kernels.fused.digests import digest
-from kernels.fused.programs import run_python
+from programs import run_python
 from promise.families import DTYPES, Array
 from truenorm import threads
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("numba")
 
-from kernels.fused.programs import run_python
+from programs import run_python
 
 CODE = "from kernels.fused.uncompiled import main; main()"
 

@@ -1,24 +1,19 @@
 """Kernels that are compiled on their first call, and kept on disk for the next process.
 
-Numba's own cache would not do. It looks at the file of a function alone, and after a change in a
-helper runs the old code; two processes that compile at once can mix up its files; a damaged file
-is an error. Here each compiled function has a file of its own, in a folder that is named after
-all sources in the folder `compiled` and all versions that matter.
+Numba's own cache would not do: after a change in a helper it runs the old code (docs/design).
+Here each compiled function has a file of its own, in a folder that is named after all sources in
+the folder `compiled` and all versions that matter. So a kernel may use what is in that folder,
+NumPy and the standard library; a change elsewhere, of a constant for instance, would not be
+noticed. And drivers may change without compiling anew.
 
-What is kept is pickled, and unpickling runs code: nothing is read that another user can have
+Files are pickles, and unpickling runs code: `user_cache` reads none that another user can have
 written. Where nothing can be kept, kernels are compiled in memory.
-
-So a kernel may use what is in that folder, NumPy and the standard library. A change elsewhere, of
-a constant for instance, would not be noticed. And drivers may change without compiling anew.
 """
 
-import hashlib
 import os
 import pickle
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,16 +23,15 @@ import llvmlite  # type: ignore[import-untyped]
 import numba
 import numpy as np
 
+from truenorm import user_cache
+
 __all__ = ["compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SOURCES = Path(__file__).parent / "compiled"
-FOLDERS_KEPT = 8
 # Any other variable of Numba may change what is compiled, as NUMBA_BOUNDSCHECK does.
 NO_MATTER = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"}
-# There, owner and mode say nothing.
-WINDOWS = sys.platform == "win32"
 
 
 @overload
@@ -79,7 +73,10 @@ def compiled(function: Any = None, **options: Any) -> Any:
 
 
 class _Kept:
-    """Where Numba looks before it compiles a function, and leaves what it compiled."""
+    """Where Numba looks before it compiles a function, and leaves what it compiled.
+
+    Whatever goes wrong, with a file or with our idea of Numba, compiling mends it.
+    """
 
     cache_path = None
 
@@ -91,25 +88,22 @@ class _Kept:
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Return the compiled function for these types, or None."""
-        # Whatever is wrong with a file, or with our idea of Numba, compiling mends it.
         with suppress(Exception):
-            for place in _places():
-                content = _read(place, self._file(signature, context.codegen()))
-                types, reduced = pickle.loads(content) if content else (None, None)
-                if types == signature:
-                    return _rebuilt(context, reduced)
+            name = self._file(signature, context.codegen())
+            types, reduced = pickle.loads(user_cache.read(_folder(), name))
+            if types == signature:
+                return _rebuilt(context, reduced)
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep a compiled function in the first place where that is possible."""
+        """Keep a compiled function, if that is possible."""
         with suppress(Exception):
             from numba.core.serialize import dumps
 
             # Lifted code and addresses are of this process alone.
             if not (result.lifted or result.library.has_dynamic_globals):
-                name = self._file(signature, result.codegen)
                 content = dumps((signature, result._reduce()))  # type: ignore[no-untyped-call]
-                any(_write(place, name, content) for place in _places())
+                user_cache.write(_folder(), self._file(signature, result.codegen), content)
 
     def flush(self) -> None:
         """Do nothing: what is kept is never out of date."""
@@ -119,7 +113,7 @@ class _Kept:
         numbas = {key for key in os.environ if key.startswith("NUMBA_")} - NO_MATTER
         variables = [(key, os.environ[key]) for key in sorted(numbas)]
         key = repr((self._function, signature, codegen.magic_tuple(), variables))
-        return f"{self._function[1]}-{_hash(key.encode()).hex()[:16]}"
+        return f"{self._function[1]}-{_short(key)}"
 
 
 def _rebuilt(context: Any, reduced: Any) -> Any:
@@ -137,96 +131,24 @@ def _rebuilt(context: Any, reduced: Any) -> Any:
     return CompileResult._rebuild(context, *reduced)  # type: ignore[no-untyped-call]
 
 
-def _hash(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest()
+def _short(key: str) -> str:
+    return user_cache.digest(key.encode()).hex()[:16]
 
 
 def _digest() -> str:
     """Return a name for the sources as they are on disk, and for what compiles them."""
+    hashes = {path: user_cache.digest(path.read_bytes()) for path in SOURCES.rglob("*.py")}
+    sources = sorted((str(path.relative_to(SOURCES)), digest) for path, digest in hashes.items())
     versions = sys.version, numba.__version__, llvmlite.__version__, np.__version__
-    with suppress(OSError):
-        paths = sorted(SOURCES.rglob("*.py"))
-        sources = [(str(path.relative_to(SOURCES)), _hash(path.read_bytes())) for path in paths]
-        if sources:
-            return "kernels-" + _hash(repr((versions, sources)).encode()).hex()[:16]
-    return ""
+    return f"kernels-{_short(repr((versions, sources)))}" if sources else ""
 
 
 IMPORTED = _digest()
 
 
-def _places() -> Iterator[Path]:
-    """Yield the folders that compiled code may be kept in, the preferred one first."""
+def _folder() -> str:
+    """Return the name of the folder for what is being compiled."""
     if not IMPORTED or _digest() != IMPORTED:
-        # There are no sources, as in an archive, or they were edited after they were imported:
-        # then nothing says what is being compiled.
-        return
-    if chosen := os.environ.get("TRUENORM_CACHE_DIR"):
-        yield Path(chosen)
-        return
-    yield SOURCES / "__pycache__" / "compiled"
-    # Without a home this is an error, which ends the search.
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    if caches.is_absolute():
-        yield caches / "truenorm"
-
-
-def _read(place: Path, name: str) -> bytes | None:
-    """Return what was kept, if it is whole and nobody else can have written it."""
-    folder = place / IMPORTED
-    with suppress(OSError):
-        if _is_ours(place) and _is_ours(folder):
-            with (folder / name).open("rb") as file:
-                # Of the open file: its folder can be exchanged after it was looked at.
-                content = file.read() if _only_we_write(os.fstat(file.fileno())) else b""
-            if _hash(content[32:]) == content[:32]:
-                with suppress(OSError):
-                    os.utime(folder)  # it is in use
-                return content[32:]
-    return None
-
-
-def _write(place: Path, name: str, content: bytes) -> bool:
-    """Keep this, and tell whether that was possible."""
-    with suppress(OSError):
-        # Root must not make folders in somebody's home, who could not use them.
-        above = next(folder for folder in (place, *place.parents) if folder.exists())
-        if not WINDOWS and above.stat().st_uid not in {0, os.geteuid()}:
-            return False
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_ours(place):
-            return False
-        folder = place / IMPORTED
-        if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
-            _remove_all_but_the_last(place)
-        if not _is_ours(folder):
-            return False
-        handle, unnamed = tempfile.mkstemp(dir=folder)
-        os.close(handle)
-        try:
-            Path(unnamed).write_bytes(_hash(content) + content)
-            # Another process sees the whole file or none.
-            Path(unnamed).replace(folder / name)
-        finally:
-            Path(unnamed).unlink(missing_ok=True)
-        return True
-    return False
-
-
-def _remove_all_but_the_last(place: Path) -> None:
-    """Remove folders of other sources, those unused for longest; who still wants one compiles."""
-    with suppress(OSError):  # another process is doing the same
-        folders = sorted(place.glob("kernels-" + 16 * "?"), key=lambda path: path.stat().st_mtime)
-        for folder in folders[:-FOLDERS_KEPT]:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_ours(place: Path) -> bool:
-    """Tell whether a folder, and the link to it if it is one, is ours and closed to others."""
-    return WINDOWS or (place.lstat().st_uid == os.geteuid() and _only_we_write(place.stat()))
-
-
-def _only_we_write(status: os.stat_result) -> bool:
-    """Tell whether what has this status is ours, and no other user can write to it."""
-    return WINDOWS or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
+        # There are no sources, as in an archive, or they were edited after they were imported.
+        raise OSError("nothing says what is being compiled")
+    return IMPORTED

@@ -9,7 +9,7 @@ from pathlib import Path
 import truenorm as tn
 
 SOURCES = Path(tn.__file__).parents[1]
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parent
 
 
 def run_python(code: str, *arguments: str, seconds: float = 300, **variables: str) -> list[str]:
