@@ -96,9 +96,9 @@ def perf(session: nox.Session) -> None:
 @nox.session
 def peers(session: nox.Session) -> None:
     """Print how fast others are, and how right; each has an environment, made by the commands."""
-    session.run("python", "-m", "benchmarks.peers", *session.posargs)
     install_group(session, "tests")
     session.install("-e", ".[fast]")
+    session.run("python", "-m", "benchmarks.peers", *session.posargs)
     session.run("python", "-m", "benchmarks.scoreboard")
 
 

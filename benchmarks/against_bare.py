@@ -10,7 +10,8 @@ import numpy as np
 
 import truenorm as tn
 from benchmarks.bare import Bare
-from benchmarks.timing import Stopwatch, progress
+from truenorm.tools.progress import status_line
+from truenorm.tools.stopwatch import Stopwatch
 
 __all__ = ["MEGABYTES", "Line", "Setting", "measure", "settings"]
 
@@ -129,14 +130,14 @@ def measure(setting: Setting, bare: Bare, threads: int, seeds: int) -> list[Line
     arrays, watch = Arrays(setting), Stopwatch()
     calls = min(MOST_CALLS, max(1, ELEMENTS_PER_TIME // setting.elements))
     for seed in range(seeds):
-        progress(f"{setting.dtype} {setting.shape}: {seed + 1} of {seeds}")
+        status_line(f"{setting.dtype} {setting.shape}: {seed + 1} of {seeds}")
         arrays.fill(seed)
         contestants: dict[str, Callable[[], object]] = arrays.contestants(bare, threads)
         for contestant in contestants.values():
             contestant()  # the first call compiles
         for _ in range(TURNS):
             watch.go_round(contestants, calls)
-    progress()
+    status_line()
     return [line_of(setting, watch, name) for name in watch.seconds]
 
 

@@ -12,12 +12,13 @@ import zipfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from benchmarks.timing import progress
+from truenorm.tools.progress import status_line
+from truenorm.verify.answers.expected import computed
 from truenorm.verify.answers.packing import pack
-from truenorm.verify.answers.store import IN_THE_PACKAGE, OF_THESE_SOURCES, SOURCES
-from truenorm.verify.inputs import EXTENSIONS, Case
-from truenorm.verify.oracle import computed, question
-from truenorm.verify.suite import cases
+from truenorm.verify.answers.question import Question
+from truenorm.verify.answers.store import QUICK, QUICK_SOURCES, sources
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import LAYER_NORM
 from truenorm.verify.types import FORMATS
 
 __all__ = ["Packed", "packed", "quick_cases"]
@@ -38,14 +39,14 @@ class Packed(NamedTuple):
 
 def quick_cases() -> list[Case]:
     """Return all cases of the quick level, also those that are judged only if asked for."""
-    return [case for dtype in FORMATS for case in cases(dtype, "quick", EXTENSIONS)]
+    return [case for dtype in FORMATS for case in LAYER_NORM.cases(dtype, "quick")]
 
 
 def packed(case: Case) -> Packed:
     """Compute an answer anew."""
-    asked = question(case)
-    content = pack(asked, computed(asked))
-    return Packed(asked.name, content, len(content) / max(1, case.x.size))
+    question = Question.of(case)
+    content = pack(question, case.operation.guesses, computed(case))
+    return Packed(question.name, content, len(content) / max(1, case.x.size))
 
 
 def _chosen(answers: list[Packed]) -> Iterator[Packed]:
@@ -60,17 +61,17 @@ def main() -> int:
     """Write the archive, and what it was made from."""
     answers = []
     for case in quick_cases():
-        progress(case.name)
+        status_line(case.name)
         answers.append(packed(case))
-    progress()
+    status_line()
     chosen = list(_chosen(answers))
-    with zipfile.ZipFile(IN_THE_PACKAGE, "w") as archive:
+    folder = LAYER_NORM.folder
+    with zipfile.ZipFile(folder / QUICK, "w") as archive:
         for each in sorted(chosen):
             # Not compressed again, and with no date of today.
             archive.writestr(zipfile.ZipInfo(each.name, MIDNIGHT), each.content)
-    OF_THESE_SOURCES.write_text(SOURCES + "\n", encoding="utf-8")
-    size = IN_THE_PACKAGE.stat().st_size
-    print(f"{len(chosen)} of {len(answers)} answers, {size:,} bytes")
+    (folder / QUICK_SOURCES).write_text(sources(folder) + "\n", encoding="utf-8")
+    print(f"{len(chosen)} of {len(answers)} answers, {(folder / QUICK).stat().st_size:,} bytes")
     return 0
 
 

@@ -6,13 +6,13 @@ Matplotlib (the dependency group "figures").
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from truenorm.cost import Form, Keep, PassCost, layer_norm_cost
+from truenorm.tools.picture import save
 
 FIGURE = Path(__file__).resolve().parents[1] / "docs" / "figures" / "cost.svg"
 SHAPE = (8, 1024, 4096)
@@ -58,7 +58,7 @@ def draw(axes: Axes, direction: str, floor: float, floor_name: str) -> None:
     labels = []
     for place, (form, keep) in enumerate(FORMS):
         cost = layer_norm_cost(SHAPE, "float32", form, keep)
-        counted = cost.forward if direction == "forward" else cost.backward
+        counted = cost.passes[direction]
         left = 0.0
         for equation, moved in bytes_by_equation(counted).items():
             axes.barh(
@@ -82,15 +82,12 @@ def draw(axes: Axes, direction: str, floor: float, floor_name: str) -> None:
 
 def main() -> int:
     """Draw both passes, one above the other, to the same scale."""
-    # The same file for the same counts, whenever it is drawn.
-    style: dict[Any, Any] = {"svg.hashsalt": "truenorm", "svg.fonttype": "none", "font.size": 10}
-    with mpl.rc_context(style):
+    with mpl.rc_context({"font.size": 10}):
         figure = Figure(figsize=(7.4, 6.8), layout="constrained", facecolor="white")
         forward, backward = figure.subplots(2, 1)
         draw(forward, "forward", 8, "read x, write y")
         draw(backward, "backward", 12, "read dy and x, write dx")
-        FIGURE.parent.mkdir(exist_ok=True)
-        figure.savefig(FIGURE, metadata={"Date": None})
+        save(figure, FIGURE)
     return 0
 
 

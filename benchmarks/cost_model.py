@@ -21,17 +21,13 @@ import numpy as np
 import truenorm as tn
 from benchmarks.peer.process import all_cpu_seconds
 from benchmarks.reference import Inputs, cast_passes, textbook_passes
-from benchmarks.timing import (
-    Stopwatch,
-    asking_for,
-    heading,
-    machine,
-    progress,
-    save,
-    table,
-    usable_cores,
-)
+from benchmarks.timing import asking_for, heading, machine
 from truenorm.cost import Form, layer_norm_cost
+from truenorm.tools import strict_json
+from truenorm.tools.machine import usable_cores
+from truenorm.tools.progress import status_line
+from truenorm.tools.stopwatch import Stopwatch
+from truenorm.tools.text import table
 
 ROUNDS = 9
 SHAPES = ((4096, 4096), (8, 1024, 4096))
@@ -131,10 +127,10 @@ def measure(shape: tuple[int, ...], threads: int, rounds: int) -> Iterator[Line]
         call()  # the first call compiles
     watch, shuffle = Stopwatch(), random.Random(0)
     for turn in range(rounds):
-        progress(f"{shape}: {turn + 1} of {rounds}")
+        status_line(f"{shape}: {turn + 1} of {rounds}")
         # What a contestant leaves in the cache is not always for the same one.
         watch.go_round(dict(shuffle.sample(list(calls.items()), len(calls))))
-    progress()
+    status_line()
     for each in found:
         bandwidth = 2 * given.x.nbytes / watch.p50(each.copy)
         for direction in each.passes:
@@ -208,7 +204,7 @@ def main(argv: list[str] | None = None) -> int:
         "goal": GOAL,
         "lines": [asdict(line) for line in lines],
     }
-    text = save(report, arguments.output)
+    text = strict_json.write(report, arguments.output)
     if arguments.json:
         print(text)
     return 0

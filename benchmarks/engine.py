@@ -3,7 +3,6 @@
 # A command prints its result.
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import asdict
@@ -13,7 +12,10 @@ from typing import Any
 import truenorm as tn
 from benchmarks.against_bare import MEGABYTES, Line, measure, settings
 from benchmarks.bare import Bare
-from benchmarks.timing import asking_for, heading, machine, table, usable_cores
+from benchmarks.timing import asking_for, heading, machine
+from truenorm.tools import strict_json
+from truenorm.tools.machine import usable_cores
+from truenorm.tools.text import table
 
 SEEDS = 20
 SECTIONS = ("large", "types", "small", "families")
@@ -96,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
             "lines": [asdict(line) for line in lines],
             "families": difficult,
         }
-        print(json.dumps(report, allow_nan=False, indent=2))
+        print(strict_json.dumps(report))
     elif difficult:
         from benchmarks import family_cost
 

@@ -3,13 +3,16 @@
 # A command prints its result.
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.timing import Stopwatch, asking_for, heading, machine, progress, table
+from benchmarks.timing import asking_for, heading, machine
+from truenorm.tools import strict_json
+from truenorm.tools.progress import status_line
+from truenorm.tools.stopwatch import Stopwatch
+from truenorm.tools.text import table
 
 os.environ.update(asking_for(threads=1))
 # Only now, since NumPy's libraries look once.
@@ -70,7 +73,7 @@ def cost_of_lines(dtype: np.dtype[Any], backend: str) -> list[dict[str, Any]]:
     normal = {size: ready(Data("normal"), size) for size in WIDTHS}
     records = []
     for line in lines():
-        progress(f"{dtype.name}: {line.name}")
+        status_line(f"{dtype.name}: {line.name}")
         record: dict[str, Any] = {
             "data": line.name,
             "allowed": terms.limit if line.common else terms.goal,
@@ -80,14 +83,14 @@ def cost_of_lines(dtype: np.dtype[Any], backend: str) -> list[dict[str, Any]]:
             record |= {f"{name} {size}": ratio for name, ratio in found.items()}
         record["worst"] = max(record[column] for column in COLUMNS)
         records.append(record)
-    progress()
+    status_line()
     return sorted(records, key=lambda record: -record["worst"])
 
 
 def cost_of_hard_cases(dtype: np.dtype[Any], backend: str) -> Iterator[dict[str, Any]]:
     """Yield, for each output, what its hard cases cost relative to normal data of their shapes."""
     for output in OUTPUTS:
-        progress(f"{dtype.name}: hard cases of {output}")
+        status_line(f"{dtype.name}: hard cases of {output}")
         which = 0 if output == "y" else 1
         hard, spent, normal = 0, 0.0, 0.0
         for case in hard_cases(output, dtype, HARD_ELEMENTS):
@@ -110,7 +113,7 @@ def cost_of_hard_cases(dtype: np.dtype[Any], backend: str) -> Iterator[dict[str,
             normal += watch.p50("normal")
         extra = (spent - normal) / hard * 1e6
         yield {"output": output, "hard": hard, "ratio": spent / normal, "extra_us": extra}
-    progress()
+    status_line()
 
 
 def cost_of_normal_data(dtype: np.dtype[Any], backend: str) -> dict[str, float]:
@@ -175,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
     names = arguments.dtype or ["float32", "float64"]
     if arguments.json:
         report = {name: measure(name, arguments.backend) for name in names}
-        print(json.dumps({"machine": machine(), **report}, allow_nan=False, indent=2))
+        print(strict_json.dumps({"machine": machine(), **report}))
         return 0
     print(heading(machine()), end="\n\n")
     for name in names:

@@ -19,8 +19,9 @@ import numpy as np
 import truenorm as tn
 import truenorm.verify as tv
 from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
-from benchmarks.timing import heading, machine, progress
-from truenorm.verify.oracle import expected
+from benchmarks.timing import heading, machine
+from truenorm.tools.progress import status_line
+from truenorm.verify.answers.expected import expected
 
 # isort: split
 from promise.families import (
@@ -97,14 +98,14 @@ def fingerprint(
         for name, suite in suites(dtype).items():
             for backend in backends:
                 for rounding in ROUNDINGS:
-                    progress(f"{dtype} {name}: {backend}, {rounding}")
+                    status_line(f"{dtype} {name}: {backend}, {rounding}")
                     what = f"{backend} {rounding} {dtype} {name}"
                     forward, backward = _digests(suite(), backend, rounding)
                     yield f"{forward}  {what}: forward"
                     yield f"{backward}  {what}: backward"
-        progress(f"{dtype}: exact answers")
+        status_line(f"{dtype}: exact answers")
         yield f"{_answers(dtype)}  exact {dtype} judge quick"
-    progress()
+    status_line()
 
 
 def _digests(suite: Iterator[Arguments], backend: str, rounding: Any) -> tuple[str, str]:

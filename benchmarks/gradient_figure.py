@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.figure import Figure
 
-mpl.use("svg")
-# isort: split
-from matplotlib import pyplot as plt
+from truenorm.tools.picture import save
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "gradient_methods.json"
@@ -27,9 +26,9 @@ STYLES = {
 def main() -> int:
     """Draw the remainders of the three backward passes."""
     found = json.loads(RESULTS.read_text(encoding="utf-8"))["taylor"]
-    # The same file for the same data, whenever it is drawn.
-    mpl.rcParams.update({"svg.hashsalt": "truenorm", "font.size": 11, "svg.fonttype": "none"})
-    figure, axes = plt.subplots(figsize=(7.2, 4.4), layout="constrained")
+    mpl.rcParams["font.size"] = 11
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axes = figure.add_subplot()
     for name, test in found.items():
         colour, marker = STYLES[name]
         relative = [r / h for r, h in zip(test["remainders"], test["steps"], strict=True)]
@@ -44,8 +43,7 @@ def main() -> int:
     axes.invert_xaxis()
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    FIGURE.parent.mkdir(exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
+    save(figure, FIGURE)
     return 0
 
 

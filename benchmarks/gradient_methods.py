@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import truenorm as tn
-from benchmarks.timing import heading, machine, progress, save, table
+from benchmarks.timing import heading, machine
+from truenorm.tools import strict_json
+from truenorm.tools.progress import status_line
+from truenorm.tools.text import table
 
 RESULTS = Path(__file__).parent / "results" / "gradient_methods.json"
 EPS = 1e-5
@@ -68,7 +71,7 @@ def checks() -> list[dict[str, Any]]:
     for size in SIZES:
         for name, inputs in cases(size):
             for method, form, forward in CONTESTANTS:
-                progress(f"D = {size}, x = {name}: {method}")
+                status_line(f"D = {size}, x = {name}: {method}")
                 result = tn.gradcheck(forward, backward, inputs, method=method)  # type: ignore[arg-type]
                 found.append(
                     {
@@ -137,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
         "checks": checks(),
         "taylor": expansions(),
     }
-    text = save(report, arguments.output)
+    text = strict_json.write(report, arguments.output)
     if arguments.json:
         print(text)
         return 0

@@ -11,7 +11,11 @@ from itertools import product
 from typing import Any
 
 import truenorm as tn
-from benchmarks.timing import asking_for, heading, machine, progress, table, usable_cores
+from benchmarks.timing import asking_for, heading, machine
+from truenorm.tools import strict_json
+from truenorm.tools.machine import usable_cores
+from truenorm.tools.progress import status_line
+from truenorm.tools.text import table
 
 MEGABYTES = 256
 WIDTHS = (1024, 4096, 65536)
@@ -78,13 +82,13 @@ def main(argv: list[str] | None = None) -> int:
     for rounding, direction, width in product(
         ("fast", "correct"), ("forward", "backward"), arguments.widths
     ):
-        progress(f"{rounding} {direction}, D = {width}")
+        status_line(f"{rounding} {direction}, D = {width}")
         records.append(measure(direction, rounding, width, arguments.megabytes, arguments.threads))
-    progress()
+    status_line()
     backend = next(status.name for status in tn.backends() if status.usable)
     where = machine(arguments.threads) | {"backend": backend}
     if arguments.json:
-        print(json.dumps({"machine": where, "cases": records}, allow_nan=False, indent=2))
+        print(strict_json.dumps({"machine": where, "cases": records}))
         return 0
     print(heading(where), report_of(records), sep="\n\n")
     return 0

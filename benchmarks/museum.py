@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from truenorm.tools.text import number
 from truenorm.verify import Case, case
-from truenorm.verify.named import Entry, NotACase, entries, not_cases
-from truenorm.verify.oracle import expected
-from truenorm.verify.sources import link
-from truenorm.verify.wording import number
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.cases.named import Entry, NotACase, entries, not_cases
+from truenorm.verify.operations import LAYER_NORM
+from truenorm.verify.pages.sources import link
 
 __all__ = ["main", "page", "scoreboard"]
 
@@ -26,7 +27,7 @@ SHOWN = "float32"  # the type of an exhibit, if it has it
 Board = Mapping[str, Any]
 
 HEAD = """\
-<!-- Written by python -m benchmarks.museum from src/truenorm/verify/cases.toml: change that. -->
+<!-- Written by python -m benchmarks.museum from layer_norm/cases.toml: change that. -->
 # Museum of failures
 
 Rows that broke somebody's layer norm. Each exhibit is a case of the judge: {reported} of them were
@@ -61,7 +62,7 @@ def scoreboard(file: Path = RESULTS) -> Board | None:
 
 def page(board: Board | None) -> str:
     """Return the page as Markdown."""
-    everything = entries()
+    everything = entries(LAYER_NORM)
     reported = [entry for entry in everything if entry.sources]
     quiet = [entry for entry in everything if not entry.sources]
     example = _shown(reported[0])
@@ -69,7 +70,7 @@ def page(board: Board | None) -> str:
     parts = [head, *([] if board is None else [_today(board)])]
     parts += ["## Reported", *(_exhibit(entry, board) for entry in reported)]
     parts += ["## Not reported", *(_exhibit(entry, board) for entry in quiet)]
-    parts += ["## What no case can show", *map(_missing, not_cases())]
+    parts += ["## What no case can show", *map(_missing, not_cases(LAYER_NORM))]
     return "\n\n".join(parts) + "\n"
 
 

@@ -12,11 +12,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peer.environments import PEERS, ROOT, python_for
+from benchmarks.peer.environments import PEERS, ROOT
 from benchmarks.peer.goals import Figure, Verdict, verdicts
-from benchmarks.peer.process import PeerProcess
+from benchmarks.peer.process import PeerProcess, python_for
 from benchmarks.peer.turns import Turns, label
-from benchmarks.timing import heading, machine, save, table, usable_cores
+from benchmarks.timing import heading, machine
+from truenorm.tools import strict_json
+from truenorm.tools.machine import usable_cores
+from truenorm.tools.text import table
 
 SHAPES = (
     (1, 1, 64),
@@ -158,7 +161,7 @@ def main(argv: list[str] | None = None) -> int:
     """Measure, save and print."""
     arguments = arguments_of(argv)
     report = measure(arguments)
-    text = save(report, arguments.output)
+    text = strict_json.write(report, arguments.output)
     if arguments.json:
         print(text)
         return 0

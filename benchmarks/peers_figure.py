@@ -15,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.pages import filled, markdown_table
+from truenorm.tools.picture import save
+from truenorm.tools.text import three_digits
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "peers.json"
@@ -57,12 +59,6 @@ def times_of(results: dict[str, Any], direction: str) -> Times:
     return found
 
 
-def milliseconds(seconds: float) -> str:
-    """Return three digits, without an exponent."""
-    value = seconds * 1e3
-    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
-
-
 def medians(results: dict[str, Any], direction: str, small: bool) -> str:
     """Return the times of the shapes below 1 MB, or of the others, in ms."""
     megabytes = {
@@ -76,7 +72,7 @@ def medians(results: dict[str, Any], direction: str, small: bool) -> str:
     names = list(dict.fromkeys(name for taken in times.values() for name in taken))
     return markdown_table(
         [f"{direction}, ms", *times],
-        [[name, *(milliseconds(taken[name]) for taken in times.values())] for name in names],
+        [[name, *(three_digits(taken[name] * 1e3) for taken in times.values())] for name in names],
     )
 
 
@@ -175,10 +171,8 @@ def _panel(times: Times, direction: str, axes: Axes) -> None:
 def main() -> int:
     """Draw the picture and fill the page."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    # The same file for the same data, whenever it is drawn.
-    with mpl.rc_context({"svg.hashsalt": "truenorm", "font.size": 10, "svg.fonttype": "none"}):
-        FIGURE.parent.mkdir(exist_ok=True)
-        draw(results).savefig(FIGURE, format="svg", metadata={"Date": None})
+    with mpl.rc_context({"font.size": 10}):
+        save(draw(results), FIGURE)
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables(results)), encoding="utf-8")
     return 0
 

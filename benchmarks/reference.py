@@ -3,14 +3,16 @@
 # A command prints its result.
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
-from benchmarks.timing import Stopwatch, asking_for, heading, machine, table
+from benchmarks.timing import asking_for, heading, machine
+from truenorm.tools import strict_json
+from truenorm.tools.stopwatch import Stopwatch
+from truenorm.tools.text import table
 
 os.environ.update(asking_for(threads=1))
 # Only now, since NumPy's libraries look once.
@@ -189,7 +191,7 @@ def main(argv: list[str] | None = None) -> int:
             "costs": [asdict(cost) for cost in costs],
             "import": imports,
         }
-        print(json.dumps(report, allow_nan=False, indent=2))
+        print(strict_json.dumps(report))
         return 0
     print(heading(where))
     for dtype in ("float32", "float64"):

@@ -16,16 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import filled
-from benchmarks.peer.environments import PEERS, ROOT, Peer, python_for
-from benchmarks.peer.process import PeerProcess
+from benchmarks.peer.environments import PEERS, ROOT, Peer
+from benchmarks.peer.process import PeerProcess, python_for
 from benchmarks.scoreboard_page import PAGE, tables
-from benchmarks.timing import heading, machine, progress, table, usable_cores
+from benchmarks.timing import heading, machine
+from truenorm.tools import strict_json
+from truenorm.tools.machine import usable_cores
+from truenorm.tools.progress import status_line
+from truenorm.tools.text import table
 from truenorm.verify import cases
-from truenorm.verify.json_report import strict_json
-from truenorm.verify.named import entries
-from truenorm.verify.process import verify_target
-from truenorm.verify.report import CaseResult, Grade, Report
+from truenorm.verify.cases.named import entries
+from truenorm.verify.grading.report import CaseResult, Grade, Report
+from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.suite import LEVELS
+from truenorm.verify.target import verify_target
 from truenorm.verify.types import FORMATS
 
 FOLDER = ROOT / "benchmarks" / "judged"
@@ -90,7 +94,7 @@ def judge(key: str, python: Path, level: str) -> dict[str, Any]:
     judged = SUBJECTS[key]
 
     def show(done: int, of: int, case: str) -> None:
-        progress(f"{key}: {done} of {of}, {case}")
+        status_line(f"{key}: {done} of {of}, {case}")
 
     report = verify_target(
         str(FOLDER / judged.target),
@@ -104,7 +108,7 @@ def judge(key: str, python: Path, level: str) -> dict[str, Any]:
             "TRUENORM_ROUNDING": "",  # it would override the mode that is judged
         },
     )
-    progress()
+    status_line()
     return {"versions": versions(judged, python), **summary(report)}
 
 
@@ -122,7 +126,7 @@ def summary(report: Report) -> dict[str, Any]:
     """Return what the page and the figure need of a report."""
     dtypes = list(dict.fromkeys(grade.dtype for grade in report.grades))
     outputs = list(dict.fromkeys(grade.output for grade in report.grades))
-    named = {f"{kind}-{entry.slug}" for entry in entries() for kind in FORMATS}
+    named = {f"{kind}-{entry.slug}" for entry in entries(LAYER_NORM) for kind in FORMATS}
     mine = [case.name for kind in dtypes for case in cases(kind, report.level)]
     return {
         "name": report.subject,
@@ -177,7 +181,7 @@ def beyond_kappa(results: Iterable[CaseResult], grade: Grade) -> list[str]:
 
 def families(results: Iterable[CaseResult]) -> list[dict[str, Any]]:
     """Return the largest error of each generated family, by type; a named case is none."""
-    alone = {entry.slug for entry in entries()}
+    alone = {entry.slug for entry in entries(LAYER_NORM)}
     largest: dict[tuple[str, str, str], dict[str, float]] = {}
     for each in results:
         if each.family not in alone:
@@ -234,9 +238,7 @@ def main(argv: list[str] | None = None) -> int:
         "require": "stable",
         "subjects": {key: judge(key, python, arguments.level) for key, python in pythons.items()},
     }
-    text = strict_json(report)
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(text + "\n", encoding="utf-8")
+    text = strict_json.write(report, arguments.output)
     print(text if arguments.json else heading(report["machine"]) + "\n\n" + overview(report))
     return 0
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-
-mpl.use("svg")
-# isort: split
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
+
+from truenorm.tools.picture import save
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "scoreboard.json"
@@ -69,16 +68,15 @@ def power_of_ten(value: float, _: int | None = None) -> str:
 def main() -> int:
     """Draw y above dx."""
     subjects = json.loads(RESULTS.read_text(encoding="utf-8"))["subjects"]
-    # The same file for the same data, whenever it is drawn.
-    mpl.rcParams.update({"svg.hashsalt": "truenorm", "font.size": 11, "svg.fonttype": "none"})
-    figure, panels = plt.subplots(2, 1, figsize=(7.2, 8.4), sharex=True, layout="constrained")
+    mpl.rcParams["font.size"] = 11
+    figure = Figure(figsize=(7.2, 8.4), layout="constrained")
+    panels = figure.subplots(2, 1, sharex=True)
     for axes, output in zip(panels, ("y", "dx"), strict=True):
         draw(axes, subjects, output)
     panels[1].set_xlabel("condition number κ = rms(x)/sqrt(var + eps)")
     lines = panels[0].get_legend_handles_labels()
     figure.legend(*lines, loc="outside lower center", ncols=2, frameon=False)
-    FIGURE.parent.mkdir(exist_ok=True)
-    figure.savefig(FIGURE, metadata={"Date": None})
+    save(figure, FIGURE)
     return 0
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import markdown_table
-from truenorm.verify.record import OUTPUTS
+from truenorm.tools.text import number
+from truenorm.verify.operations.layer_norm import OUTPUTS
 from truenorm.verify.types import FORMATS
-from truenorm.verify.wording import number
 
 __all__ = ["PAGE", "tables"]
 

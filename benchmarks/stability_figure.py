@@ -7,8 +7,9 @@ It reads what ``truenorm demo --json > benchmarks/results/demo.json`` wrote, and
 import sys
 from pathlib import Path
 
-from truenorm.demo.figure import draw, draw_one, write
+from truenorm.demo.picture import draw, draw_one
 from truenorm.demo.report import from_json
+from truenorm.tools.picture import save
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "demo.json"
@@ -20,9 +21,9 @@ def main() -> int:
     report = from_json(RESULTS.read_text(encoding="utf-8"))
     FIGURES.mkdir(exist_ok=True)
     for sweep in report.sweeps:
-        write(draw([sweep]), FIGURES / f"stability-{sweep.dtype}.svg")
+        save(draw([sweep]), FIGURES / f"stability-{sweep.dtype}.svg")
         if sweep.dtype == "float32":
-            write(draw_one(sweep, "y"), FIGURES / "error-against-offset.svg")
+            save(draw_one(sweep, "y"), FIGURES / "error-against-offset.svg")
     return 0
 
 

@@ -1,20 +1,45 @@
-"""The command's end of a peer's process."""
+"""The command's end of a peer's process, and the environment it runs in."""
 
 import contextlib
 import json
 import os
 import subprocess
+import sys
+import venv
 from pathlib import Path
 from typing import Any
 
 from benchmarks.peer.environments import ROOT, Peer
 from benchmarks.timing import asking_for
+from truenorm.tools.progress import status_line
 
-__all__ = ["PeerProcess", "all_cpu_seconds"]
+__all__ = ["PeerProcess", "all_cpu_seconds", "python_for"]
+
+FOLDER = ROOT / "benchmarks" / "environments"  # git ignores it
 
 # These would make truenorm compute something else than what the table says.
 OVERRIDES = ("TRUENORM_ROUNDING", "PYTHONPATH")
 SECONDS_PER_TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.0
+
+
+def python_for(peer: Peer) -> Path:
+    """Return the interpreter of a peer's environment, which is made if it is not there yet."""
+    home = FOLDER / peer.environment
+    python = home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    # Written last: an installation that was broken off, or is of other versions, is done again.
+    done = home / "installed.txt"
+    wanted = "\n".join(peer.requirements) + "\n"
+    if not done.exists() or done.read_text(encoding="utf-8") != wanted:
+        status_line(f"installing {' '.join(peer.requirements)}")
+        venv.create(home, clear=True, symlinks=os.name != "nt", with_pip=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", *peer.requirements],
+            check=True,
+            stdout=sys.stderr,
+        )
+        done.write_text(wanted, encoding="utf-8")
+        status_line()
+    return python
 
 
 def all_cpu_seconds() -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.peer.goals import MEGABYTE, Figure
 from benchmarks.peer.process import PeerProcess, all_cpu_seconds
-from benchmarks.timing import progress
+from truenorm.tools.progress import status_line
 
 __all__ = ["Turns", "label"]
 
@@ -49,7 +49,7 @@ class Turns:
         entrants = []
         checksums = set()
         for process in processes:
-            progress(f"{label(shape)}: {process.peer.name} prepares")
+            status_line(f"{label(shape)}: {process.peer.name} prepares")
             prepared = process.ask("prepare", shape=shape, seed=self.seed)
             checksums.add(prepared["checksum"])
             entrants += [(process, k, each) for k, each in enumerate(prepared["contestants"])]
@@ -57,13 +57,13 @@ class Turns:
             raise RuntimeError(f"the peers drew different numbers at {label(shape)}")
         answers: list[list[dict[str, float]]] = [[] for _ in entrants]
         for number in range(self.rounds):
-            progress(f"{label(shape)}: round {number + 1} of {self.rounds}")
+            status_line(f"{label(shape)}: round {number + 1} of {self.rounds}")
             # Each round begins with another one, so that nobody always follows the same.
             first = number * len(entrants) // self.rounds
             for k in [*range(first, len(entrants)), *range(first)]:
                 process, which, _ = entrants[k]
                 answers[k].append(self._turn(process, which, processes))
-        progress()
+        status_line()
         for (process, _, described), turns in zip(entrants, answers, strict=True):
             yield _figure(shape, process, described, turns)
 

@@ -1,7 +1,6 @@
 """A report with numbers that can be checked in the head."""
 
-from truenorm.bench.report import Report, figures_of
-from truenorm.bench.stopwatch import Timing
+from truenorm.bench.report import Report, Timing, figures_of
 
 NAMES = ("truenorm correct", "truenorm fast", "textbook", "textbook in float64")
 

@@ -1,19 +1,26 @@
 """A whole run, on little arrays, and what it refuses."""
 
-import os
-import platform
-from pathlib import Path
+import time
 
 import pytest
 
-from truenorm.bench import machine, measure, measuring, shape_of
-from truenorm.bench.measuring import label
+from tools.clock import Clock
+from truenorm.bench import DEFAULT_SHAPES, measure, measuring, shape_of
+from truenorm.bench.measuring import TURN, take_turns
+from truenorm.bench.report import label
 
 
 @pytest.fixture(autouse=True)
 def reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing has to be compiled for these."""
     monkeypatch.setenv("TRUENORM_BACKEND", "reference")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(time, "perf_counter", lambda: made.now)
+    return made
 
 
 def test_every_shape_direction_and_contestant() -> None:
@@ -26,19 +33,40 @@ def test_every_shape_direction_and_contestant() -> None:
         assert figure.first_call > 0
         assert (figure.times_floor == 1) == (figure.contestant in ("copy", "triad"))
     assert (report.backend, report.threads, report.rounds) == ("reference", 1, 2)
-    assert [done for done, _, _ in told] == [0, 1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8]
-    assert {total for _, total, _ in told} == {8}
-    assert (told[0][2], told[-1][2]) == ("3x8 forward", "5 backward")
+    assert list(report.machine)[:3] == ["date", "cpu", "cores"]
+    names = ["3x8 forward", "3x8 backward", "5 forward", "5 backward"]
+    assert told == [(done, 8, names[done // 2]) for done in range(8)]
 
 
-def test_float64_has_no_wider_textbook() -> None:
-    report = measure([(2, 4)], dtype="float64", rounds=1)
-    assert len(report.figures) == 2 * 4
-    assert "itself for this type" in report.notes[0]
+@pytest.mark.parametrize(
+    ("dtype", "contestants", "note"),
+    [("float64", 4, "itself for this type"), ("bfloat16", 5, "widens bfloat16")],
+)
+def test_types_with_a_note(dtype: str, contestants: int, note: str) -> None:
+    report = measure([(2, 4)], dtype=dtype, rounds=1)
+    assert len(report.figures) == 2 * contestants
+    assert note in report.notes[0]
 
 
-def test_bfloat16_says_what_numpy_does() -> None:
-    assert "float32" in measure([(2, 4)], dtype="bfloat16", rounds=1).notes[0]
+class TestTurns:
+    """On a clock that moves only when a contestant works."""
+
+    def test_the_first_call_is_kept_apart(self, clock: Clock) -> None:
+        """Two calls before the turns; one slow turn out of three does not count."""
+        calls = (60.0, 1.0, 2.0, 90.0, 3.0)
+        assert take_turns({"a": clock.contestant("a", *calls)}, range(3))["a"] == (60.0, 3.0, 1)
+
+    def test_short_calls_fill_a_turn(self, clock: Clock) -> None:
+        """First, second, and in the only turn one that is not timed and four of TURN/4."""
+        each = TURN / 4
+        timing = take_turns({"a": clock.contestant("a", 9.0, each, 70.0, each)}, range(1))["a"]
+        assert timing.calls == 4
+        assert timing.median == pytest.approx(each)
+        assert len(clock.played) == 2 + 1 + 4
+
+    def test_a_clock_that_stands_still_is_not_waited_for(self, clock: Clock) -> None:
+        timing = take_turns({"a": clock.contestant("a", 0.0)}, range(1))["a"]
+        assert timing.calls == measuring.MOST_CALLS
 
 
 @pytest.mark.parametrize("text", ["", "x", "3x", "2x-1", "2x0x3", "2*3", "1.5", "2x 3"])
@@ -48,67 +76,39 @@ def test_what_is_no_shape(text: str) -> None:
 
 
 def test_shapes_are_written_as_they_are_read() -> None:
-    for shape in measuring.DEFAULT_SHAPES:
+    for shape in DEFAULT_SHAPES:
         assert shape_of(label(shape)) == shape
     assert shape_of("4X5") == (4, 5)
 
 
-def test_too_large_is_refused_before_it_is_allocated() -> None:
-    with pytest.raises(ValueError, match="1000000x1000000 has 1,000,000,000,000 elements"):
-        measure([(10**6, 10**6)])
+def test_default_shapes_are_those_promised() -> None:
+    assert DEFAULT_SHAPES == (
+        (1, 1, 64), (1, 1, 1024), (1, 1, 4096), (2, 128, 64), (2, 128, 1024), (2, 128, 4096),
+        (4, 512, 1024), (4, 512, 4096),
+    )  # fmt: skip
 
 
-def test_nothing_to_do() -> None:
-    with pytest.raises(ValueError, match="no shape"):
-        measure([])
-    with pytest.raises(ValueError, match="rounds is 0"):
-        measure([(2, 2)], rounds=0)
+@pytest.mark.parametrize(
+    ("shape", "options", "variable", "said"),
+    [
+        ((10**6, 10**6), {}, "", "1000000x1000000 has 1,000,000,000,000 elements"),
+        (None, {}, "", "no shape"),
+        ((2, 2), {"rounds": 0}, "", "rounds is 0"),
+        ((2, 2), {"dtype": "float8"}, "", "float8"),
+        ((2, 2), {}, "ROUNDING=fast", "both modes would be the same: unset it"),
+        ((2, 2), {"threads": 2}, "THREADS=1", "TRUENORM_THREADS is set"),
+    ],
+)
+def test_what_is_refused(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...] | None, options: dict[str, int],
+    variable: str, said: str,
+) -> None:  # fmt: skip
+    name, _, value = variable.partition("=")
+    monkeypatch.setenv(f"TRUENORM_{name}", value)
+    with pytest.raises(ValueError, match=said):
+        measure([] if shape is None else [shape], **options)  # type: ignore[arg-type]
 
 
-def test_unknown_type() -> None:
-    with pytest.raises(ValueError, match="float8"):
-        measure([(2, 2)], dtype="float8")
-
-
-def test_a_variable_that_would_make_both_modes_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRUENORM_ROUNDING", "fast")
-    with pytest.raises(ValueError, match="unset it"):
-        measure([(2, 2)])
-
-
-def test_a_variable_that_overrides_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUENORM_THREADS", "1")
-    with pytest.raises(ValueError, match="TRUENORM_THREADS is set"):
-        measure([(2, 2)], threads=2)
     assert measure([(2, 2)], threads=1, rounds=1).threads == 1
-
-
-def test_where_it_ran() -> None:
-    found = machine.where()
-    assert list(found)[:3] == ["date", "cpu", "cores"]
-    assert found["python"] == platform.python_version()
-    assert all(found.values())
-
-
-def test_a_system_that_says_little(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse(*_: object, **__: object) -> str:
-        raise OSError
-
-    monkeypatch.setattr(machine, "CPUS", tmp_path / "none")
-    monkeypatch.setattr(os, "getloadavg", refuse)
-    monkeypatch.setattr(platform, "processor", lambda: "")
-    found = machine.where()
-    assert found["cpu"] == platform.machine()
-    assert "load" not in found
-
-
-def test_the_name_of_the_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Abacus: 3\nprocessor\t: 1\n")
-    monkeypatch.setattr(machine, "CPUS", tmp_path / "cpuinfo")
-    assert machine.where()["cpu"] == "Abacus: 3"
-
-
-def test_a_core_that_is_not_for_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3}, raising=False)
-    assert machine.where()["cores"] == "2 of 8"

@@ -1,6 +1,8 @@
 """docs/speed.md says what benchmarks/results/peers.json says, and claims no more."""
 
 import json
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -78,41 +80,13 @@ def test_who_writes_to_an_array_that_exists() -> None:
     assert "ONNX Runtime and the lines with out= write to an array that exists" in PAGE
 
 
-def test_beside_the_fastest() -> None:
-    _, *lines = rows("fastest")
-    forward, backward = milliseconds("forward"), milliseconds("backward")
-    assert [line[0] for line in lines] == list(forward)
-    for shape, *cells in lines:
-        for taken, (best, fast, correct) in (
-            (forward[shape], cells[:3]),
-            (backward[shape], cells[3:]),
-        ):
-            others = {name: value for name, value in taken.items() if name not in MODES}
-            assert others[best] == min(others.values())
-            assert fast == f"{taken['truenorm fast, out='] / others[best]:.2f}"
-            assert correct == f"{taken['truenorm correct, out='] / others[best]:.2f}"
-
-
-def test_goals() -> None:
-    _, *lines = rows("goals")
-    total = [0, 0]
-    for name, reached, of in lines[:-1]:
-        judged = [goal["reached"] for goal in RESULTS["goals"] if goal["goal"] == name]
-        assert [int(reached), int(of)] == [judged.count(True), len(judged)]
-        total = [total[0] + int(reached), total[1] + int(of)]
-    assert lines[-1] == ["all", *map(str, total)]
-    assert total[1] == len(RESULTS["goals"])
-
-
-def test_machine_versions_and_date() -> None:
-    text = block("where")
-    machine = RESULTS["machine"]
-    for words in (machine["cpu"], machine["date"], f"Python {machine['python']}"):
-        assert words in text
-    for peer in ("torch", "jax", "onnxruntime", "thinc"):
-        assert f" {RESULTS['versions'][peer][peer]}" in text
-    assert f"{RESULTS['rounds']} rounds" in text
-    assert ("was not quiet" in text) != RESULTS["quiet"]
+def test_tables_are_what_the_command_makes_of_the_results() -> None:
+    sys.path.insert(0, str(ROOT))
+    try:
+        command = import_module("benchmarks.peers_figure")
+    finally:
+        sys.path.remove(str(ROOT))
+    assert command.filled(PAGE, command.tables(RESULTS)) == PAGE
 
 
 def ratios(direction: str, mode: str, rival: str, where: Any) -> list[float]:

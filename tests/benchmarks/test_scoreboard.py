@@ -11,7 +11,7 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm import textbook
-from truenorm.verify.json_report import strict_json
+from truenorm.tools import strict_json
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,7 +41,7 @@ def found(scoreboard: Any) -> Any:
     """Return what the file says of the textbook form in float32."""
     subject = tv.Subject(textbook.forward, textbook.backward, name="textbook")
     told = {"versions": {"python": "3"}, **scoreboard.summary(tv.verify(subject))}
-    return json.loads(strict_json(told))
+    return json.loads(strict_json.dumps(told))
 
 
 def test_the_page_holds_what_the_file_says(scoreboard: Any, published: Any) -> None:

@@ -51,13 +51,6 @@ def test_as_a_module() -> None:
     assert (done.returncode, done.stdout) == (0, f"truenorm {truenorm.__version__}\n")
 
 
-def test_as_a_module_without_the_extra(tmp_path: Path) -> None:
-    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(name='typer')", encoding="utf-8")
-    done = run_python("-m", "truenorm", "--version", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "pip install 'truenorm[verify]'" in done.stderr
-
-
 def test_another_import_error_is_not_blamed_on_the_extra() -> None:
     done = run_main("import sys; sys.modules['truenorm.verify.suite'] = None", "--version")
     assert "pip install" not in done.stderr
@@ -93,14 +86,6 @@ def test_completion(program: list[str], words: str, found: list[str]) -> None:
         COMP_CWORD=str(words.count(" ")),
     )
     assert (done.returncode, done.stdout.split()) == (0, found), done.stderr
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_show_completion(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shellingham.detect_shell", lambda: (shell, f"/bin/{shell}"))
-    done = CliRunner().invoke(app, ["--show-completion"], prog_name="truenorm")
-    assert done.exit_code == 0
-    assert f"_TRUENORM_COMPLETE=complete_{shell}" in done.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -8,16 +8,12 @@ import pytest
 from truenorm.cli.progress import progress_bar
 
 
-def test_no_bar_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar("judging") as update:
-        assert update is None
-    assert capsys.readouterr() == ("", "")
-
-
-def test_no_bar_in_a_pipe_even_where_colours_are_forced(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "UNUSED"])
+def test_no_bar_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
+    """Not even where colours are forced."""
+    monkeypatch.setenv(variable, "1")
     with progress_bar("judging") as update:
         assert update is None
     assert capsys.readouterr() == ("", "")

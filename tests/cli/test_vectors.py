@@ -13,7 +13,8 @@ from typer.testing import CliRunner, Result
 from truenorm.cli import vectors as command
 from truenorm.cli.app import app
 from truenorm.verify import suite
-from truenorm.verify.inputs import Case
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
 
 SUMMARY = {"cases": 2, "folder": "f"}
 
@@ -73,7 +74,7 @@ def test_a_bar_on_a_terminal_and_none_in_a_pipe(
 ) -> None:
     """The real writer, on one small case."""
     ones = np.ones((1, 2), np.float32)
-    small = Case("ones", "float32", ones, ones[0], ones[0], ones, eps=1.0)
+    small = layer_norm_case("ones", (ones, ones[0], ones[0], ones), eps=1.0)
     monkeypatch.setattr(suite, "cases", lambda *_: [small])
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")

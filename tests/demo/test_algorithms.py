@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 import truenorm as tn
 from truenorm.demo.algorithms import ALGORITHMS, contestants, run
-from truenorm.verify.inputs import Case
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
 
 SIZE = 5  # NumPy adds up to eight numbers one after the other, as the loops below do
 Number = Any  # a scalar of one type: its arithmetic rounds to that type
@@ -27,7 +28,7 @@ def case(dtype: str, offset: float = 300.0, eps: float = 1e-5) -> Case:
     x, dy = (offset * k + random.standard_normal((2, SIZE)) for k in (1, 0))
     gamma, beta = random.standard_normal((2, SIZE))
     x, gamma, beta, dy = (each.astype(dtype) for each in (x, gamma, beta, dy))
-    return Case("small", dtype, x, gamma, beta, dy, eps)
+    return layer_norm_case("small", (x, gamma, beta, dy), eps)
 
 
 def mean(values: list[Number]) -> Number:
@@ -124,7 +125,7 @@ def test_the_rounded_exact_mean_is_the_best_single_number() -> None:
     """The mean of [0, 1, 1] + 1e7 is 10000000.67: the float32 next to it is 10000001."""
     x = np.array([[1e7, 1e7 + 1, 1e7 + 1]], np.float32)
     ones = np.ones(3, np.float32)
-    found = run("rounded exact mean", Case("", "float32", x, ones, 0 * ones, x, 0.0))
+    found = run("rounded exact mean", layer_norm_case("", (x, ones, 0 * ones, x), 0.0))
     assert found.y[0, 1:].tolist() == [0, 0]
     assert found.y[0, 0] == pytest.approx(-1 / math.sqrt(2 / 9), rel=2**-22)
 

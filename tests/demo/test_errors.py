@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from exact_row import ExactRow, exact_dgamma, exact_dx, exact_y, fractions
-from truenorm.demo.algorithms import Results, run
-from truenorm.demo.errors import errors_of
-from truenorm.verify.inputs import Case
+from truenorm.demo.algorithms import run
+from truenorm.demo.errors import Results, errors_of
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
 
 EPS = 1e-5
 
@@ -19,7 +20,7 @@ def case(dtype: str, offset: float) -> Case:
     x, dy = (offset * k + random.standard_normal((3, 7)) for k in (1, 0))
     gamma, beta = random.standard_normal((2, 7))
     x, gamma, beta, dy = (each.astype(dtype) for each in (x, gamma, beta, dy))
-    return Case("small", dtype, x, gamma, beta, dy, EPS)
+    return layer_norm_case("small", (x, gamma, beta, dy), EPS)
 
 
 @pytest.mark.parametrize(("dtype", "offset"), [("float32", 1e3), ("float64", 1e9)])
@@ -53,7 +54,7 @@ def test_the_variance_is_measured_relative_to_itself() -> None:
 def test_y_is_measured_relative_to_what_it_is_made_of() -> None:
     """With xhat = -1, 1 and gamma = 3, beta = 5: |gamma|(|xhat| + rho) + |beta| is 11."""
     x, gamma, beta = np.array([[-1.0, 1.0]]), np.full(2, 3.0), np.full(2, 5.0)
-    given = Case("", "float64", x, gamma, beta, x, 0.0)
+    given = layer_norm_case("", (x, gamma, beta, x), 0.0)
     results = run("two-pass (textbook)", given)
     off = results._replace(y=results.y + np.array([0.0, 0.11]))
     assert errors_of(given, off)["y"].relative == pytest.approx(0.01, rel=1e-12)
@@ -85,7 +86,7 @@ def test_one_infinity_is_infinite() -> None:
 
 def test_the_variance_of_a_constant_row_is_right_or_infinitely_wrong() -> None:
     x = np.ones((1, 4), np.float32)
-    given = Case("", "float32", x, x[0], x[0], x, EPS)
+    given = layer_norm_case("", (x, x[0], x[0], x), EPS)
     results = run("two-pass (textbook)", given)
     assert errors_of(given, results)["variance"] == (0.0, 0.0)
     off = results._replace(variance=np.array([2.0**-149], np.float32))

@@ -7,9 +7,8 @@ import pytest
 
 from exact_row import ExactRow, Vector, exact_dgamma, exact_dx, exact_y, fractions
 from truenorm.demo.algorithms import ALGORITHMS, contestants
-from truenorm.demo.rows import TRIGGERS
-from truenorm.demo.trigger import Trigger, tried
-from truenorm.verify.inputs import Case
+from truenorm.demo.rows import TRIGGERS, Trigger, tried
+from truenorm.verify.operation import Case
 
 ONE_PASS = {"one-pass"}
 ONE_NUMBER = {*ONE_PASS, "Welford", "two-pass (textbook)", "corrected two-pass"}

@@ -20,12 +20,16 @@ from ops.test_environment import (
 )
 from truenorm import dispatch
 from truenorm.doctor import examination
-from truenorm.doctor.backends import backends
 from truenorm.doctor.examination import UNTESTED, examine
-from truenorm.doctor.kept_kernels import PROBE, REMEDY, kept_kernels
-from truenorm.doctor.processor import processor
-from truenorm.doctor.report import Section, without_home
-from truenorm.doctor.versions import versions
+from truenorm.doctor.report import Section
+from truenorm.doctor.surroundings import (
+    NOT_KEPT,
+    PROBE,
+    backends,
+    kept_kernels,
+    processor,
+    versions,
+)
 
 ONLY_REFERENCE = [
     dispatch.BackendStatus("fused", False, "needs Numba"),
@@ -66,24 +70,24 @@ class TestBackends:
             how = "usable: " if status.usable else "not usable: "
             assert found[status.name] == how + status.reason
 
-    def test_the_first_that_is_usable(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(dispatch, "backends", lambda: ONLY_REFERENCE)
-        section = backends()
-        assert values(section)["taken"] == "reference, the first that is usable"
-        assert section.problems == []
-
-    def test_the_one_that_a_variable_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("TRUENORM_BACKEND", "reference")
-        section = backends()
-        assert values(section)["taken"] == "reference, by TRUENORM_BACKEND"
-        assert section.problems == []
-
-    @pytest.mark.parametrize("name", ["abacus", "fused"])
-    def test_one_that_cannot_be_used(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    @pytest.mark.parametrize(
+        ("name", "taken", "remedy"),
+        [
+            ("", "reference, the first that is usable", ""),
+            ("reference", "reference, by TRUENORM_BACKEND", ""),
+            ("abacus", "abacus, by TRUENORM_BACKEND", "or set it to reference"),
+            ("fused", "fused, by TRUENORM_BACKEND", "or set it to reference"),
+        ],
+    )
+    def test_which_is_taken(
+        self, monkeypatch: pytest.MonkeyPatch, name: str, taken: str, remedy: str
+    ) -> None:
         monkeypatch.setattr(dispatch, "backends", lambda: ONLY_REFERENCE)
         monkeypatch.setenv("TRUENORM_BACKEND", name)
-        (problem,) = backends().problems
-        assert problem.remedy == "unset TRUENORM_BACKEND, or set it to reference"
+        section = backends()
+        assert values(section)["taken"] == taken
+        said = [line.remedy for line in section.problems]
+        assert said == ([f"unset TRUENORM_BACKEND, {remedy}"] if remedy else [])
 
     @pytest.mark.parametrize(
         ("variables", "text"),
@@ -160,8 +164,9 @@ class TestProcessor:
 
 
 class TestKeptKernels:
-    def test_without_a_compiler(self) -> None:
-        section = kept_kernels(False)
+    def test_without_a_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dispatch, "backends", lambda: ONLY_REFERENCE)
+        section = kept_kernels()
         assert "no backend that compiles" in values(section)["kept in"]
         assert section.problems == []
 
@@ -174,7 +179,7 @@ class TestKeptKernels:
         place.chmod(0o700)
         monkeypatch.setenv("TRUENORM_CACHE_DIR", str(place))
         monkeypatch.setenv("HOME", str(tmp_path))
-        section = kept_kernels(True)
+        section = kept_kernels()
         assert section.problems == []
         assert values(section) == {
             "kept in": f"~{os.sep}cache (writable)",
@@ -190,22 +195,7 @@ class TestKeptKernels:
         pytest.importorskip("numba")
         tmp_path.chmod(0o777)
         monkeypatch.setenv("TRUENORM_CACHE_DIR", str(tmp_path))
-        (problem,) = kept_kernels(True).problems
+        (problem,) = kept_kernels().problems
         assert problem.value == "no folder can be written to"
-        assert problem.remedy == REMEDY
+        assert problem.remedy == NOT_KEPT
         assert list(tmp_path.iterdir()) == []
-
-
-def test_home_is_nobody_s_business(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/people/jane")
-    monkeypatch.setenv("USERPROFILE", "/people/jane")
-    text = f"no /people/jane{os.sep}x nor /people/janet{os.sep}x"
-    assert without_home(text) == f"no ~{os.sep}x nor /people/janet{os.sep}x"
-
-
-def test_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", none)
-    assert without_home("/people/jane/x") == "/people/jane/x"

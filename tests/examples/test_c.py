@@ -3,18 +3,19 @@
 import importlib.util
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from truenorm.verify import oracle, suite
-from truenorm.verify.command import CommandRunner
-from truenorm.verify.inputs import Case
-from truenorm.verify.record import OUTPUTS, Call
+from truenorm.verify import suite
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import OUTPUTS
+from truenorm.verify.pages.vectors import write_vectors
+from truenorm.verify.runs.calls import Call
+from truenorm.verify.runs.command import CommandRunner
 from truenorm.verify.subject import Subject
-from truenorm.verify.vectors import write_vectors
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "c"
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O2"]
@@ -101,12 +102,12 @@ def test_the_program_that_answers(built: Path) -> None:
     for case in (suite.case(OFFSET), suite.case("float32-normal-4x3")):
         record = runner.run(case, Call())
         assert record.failure == ""
-        answer = oracle.expected(case)
+        answer = expected(case)
         for output in OUTPUTS:
-            found, expected = record.results[output], answer.values[output]
+            found, right = record.results[output], answer.values[output]
             assert found is not None
-            assert expected is not None
-            error = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+            assert right is not None
+            error = np.abs(found.astype(np.float64) - right.astype(np.float64))
             assert (error <= answer.allowed(output)).all()
 
 
@@ -146,13 +147,12 @@ def test_what_is_not_finite_is_compared(built: Path, copied: Path, number: float
 def test_results_that_are_not_finite(built: Path, tmp_path: Path) -> None:
     """NaN in x: NaN all over its row; infinity in beta: the same one in its column, no other."""
     case = suite.case("float32-normal-4x3")
-    assert case.beta is not None
     x, beta = case.x.copy(), case.beta.copy()
     x[1, 1], beta[2] = np.nan, -np.inf
-    write_vectors(tmp_path / "special", [replace(case, x=x, beta=beta)])
-    expected = np.fromfile(tmp_path / "special" / f"{case.name}.expected", "<f4")
-    assert expected[2] == -np.inf
-    assert np.isnan(expected[3:5]).all()
+    write_vectors(tmp_path / "special", [case.with_inputs(x=x, beta=beta)])
+    written = np.fromfile(tmp_path / "special" / f"{case.name}.expected", "<f4")
+    assert written[2] == -np.inf
+    assert np.isnan(written[3:5]).all()
     assert run(built / "check_stable", tmp_path / "special").returncode == 0
     change(tmp_path / "special" / f"{case.name}.expected", 2, np.inf)
     assert (

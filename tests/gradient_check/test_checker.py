@@ -9,6 +9,7 @@ import pytest
 import truenorm as tn
 from gradient_check.pairs import PAIRS, Array, data, linear
 from truenorm.gradient_check import Verdict
+from truenorm.tools import progress
 
 MethodName = Literal["jet", "complex", "central"]
 
@@ -230,3 +231,18 @@ class TestProjections:
         assert (result.inputs[0].checked, result.inputs[0].size) == (0, 600)
         assert calls < 1200  # element by element, it would be some hundred for each of 600
         assert tn.gradcheck(forward, wrong, inputs, method=method).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("probes", [1, 4])
+def test_a_long_check_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, probes: int
+) -> None:
+    """Element by element, and projection by projection."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "BETWEEN", 0.0)
+    check = tn.gradcheck if probes == 1 else tn.dot_test
+    assert check(lambda x: np.tanh(x), tanh_backward, np.ones(24), method="complex", probes=probes)
+    assert f"gradient of x [{'#' * 12}{'.' * 12}] {12 if probes == 1 else 2}/" in (
+        capsys.readouterr().err
+    )

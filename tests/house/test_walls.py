@@ -36,16 +36,36 @@ def test_the_house_as_it_is(copied_house: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "room", ["verify/answers/expected", "gradient_check/extra", "exact/row", "cost/model"]
+)
+def test_every_room_may_use_the_tools(copied_house: Path, room: str) -> None:
+    with (copied_house / "src" / "truenorm" / f"{room}.py").open("a") as file:
+        file.write("\nimport truenorm.tools.text\n")
+    code, report = check_imports(copied_house)
+    assert code == 0, report
+
+
+@pytest.mark.parametrize(
     ("module", "imported", "wall"),
     [
         ("textbook", "torch", "Derivatives are derived by hand"),
         ("kernels/reference", "jax.numpy", "Derivatives are derived by hand"),
         ("gradient_check/extra", "truenorm.kernels", "The judge imports neither"),
         ("gradient_check/extra", "truenorm.ops", "The judge imports neither"),
-        ("verify/oracle", "truenorm.kernels", "The judge imports neither"),
-        ("verify/oracle", "truenorm.ops", "The judge imports neither"),
-        ("verify/oracle", "truenorm.textbook", "verify imports only exact"),
+        ("verify/answers/expected", "truenorm.kernels", "The judge imports neither"),
+        ("verify/answers/expected", "truenorm.ops", "The judge imports neither"),
+        (
+            "verify/answers/expected",
+            "truenorm.textbook",
+            "verify imports only exact, tools and user_cache",
+        ),
+        ("verify/cases/family", "truenorm.verify.answers", "none imports one above it"),
+        ("verify/runs/files", "truenorm.verify.grading.report", "none imports one above it"),
+        ("verify/grading/guards", "truenorm.verify.pages", "none imports one above it"),
+        ("verify/unplanned", "math", "none imports one above it"),
+        ("verify/pages/vectors", "truenorm.verify.operations", "know no operation but by"),
         ("exact/row", "truenorm.kernels", "Floors"),
+        ("tools/text", "truenorm.exact", "Floors"),
         ("kernels/reference", "truenorm.ops", "Floors"),
         ("ops/extra", "truenorm.verify", "Floors"),
         ("ops/extra", "truenorm.cli", "Floors"),

@@ -2,8 +2,8 @@
 
 import math
 
-from truenorm.verify.record import OUTPUTS
-from truenorm.verify.report import VERDICTS, CaseResult, Finding, Grade, Report
+from truenorm.verify.grading.report import VERDICTS, CaseResult, Finding, Grade, Report
+from truenorm.verify.operations.layer_norm import LAYER_NORM, OUTPUTS
 
 NASTY = "<script>alert('x')</script> [bold]no[/bold] [/] {{ 7*7 }} \"q\" & µ🙂 $x_"
 """Markup of HTML, Rich, Jinja, and Matplotlib, and characters beyond ASCII."""
@@ -111,6 +111,7 @@ def failing_report() -> Report:
         cases=len({result.case for result in results}),
         seconds=272.4,
         machine={"date": "2025-01-31", "python": "3.11.9", "numpy": "2.4.6"},
+        operation=LAYER_NORM,
     )
 
 
@@ -119,4 +120,5 @@ def passing_report() -> Report:
     results = [ordinary("normal", "float64", "y", 0.0)]
     grade = Grade("float64", "y", "correct", 0.5, 0.0, results[0].case, None)
     verdicts = dict.fromkeys(VERDICTS, "pass")
-    return Report("good", "full", "correct", (grade,), verdicts, (), tuple(results), 1, 0.25)
+    said = ("good", "full", "correct", (grade,), verdicts, (), tuple(results), 1, 0.25)
+    return Report(*said, operation=LAYER_NORM)

@@ -2,16 +2,28 @@
 
 from functools import cache
 
-from truenorm.verify.grading import grade
-from truenorm.verify.guards import GUARDS
-from truenorm.verify.inputs import Case
+import numpy as np
+
+from truenorm import textbook
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.guards import GUARDS
+from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import collect, scope
-from truenorm.verify.record import Record
-from truenorm.verify.report import Report
-from truenorm.verify.running import InProcess
+from truenorm.verify.operation import Case
+from truenorm.verify.runs.calls import Record
+from truenorm.verify.runs.in_process import InProcess
 from truenorm.verify.subject import Subject
+from truenorm.verify.types import Array
 from verify.planted.registry import PLANTED, RIGHT
 
+
+def in_float64(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    wide = [each.astype(np.float64) for each in (x, gamma, beta)]
+    return textbook.forward(wide[0], wide[1], wide[2], eps)[0].astype(x.dtype)
+
+
+RIGHT_FORWARD = Subject(in_float64, name="in float64")
+"""Right for float32, and without a backward pass."""
 SLOW = "the base for float64"
 """Right, and 15 s long in a call of 2^24 elements: it is not asked for one."""
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from truenorm.verify.guards import GUARDS
-from truenorm.verify.process import verify_target
-from truenorm.verify.report import VERDICTS
+from truenorm.verify.grading.guards import GUARDS
+from truenorm.verify.grading.report import VERDICTS
+from truenorm.verify.target import verify_target
 from verify.planted.registry import FATAL, PLANTED, RIGHT, TARGETS
 from verify.recorded import SLOW, graded
 

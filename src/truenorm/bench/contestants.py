@@ -15,11 +15,11 @@ from truenorm import textbook
 from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.ops.saved import Saved
 
-__all__ = ["DIRECTIONS", "FLOORS", "MODES", "Contest"]
+__all__ = ["DIRECTIONS", "FLOORS", "MODES", "TEXTBOOK", "Contest"]
 
-DIRECTIONS = ("forward", "backward")
 FLOORS = {"forward": "copy", "backward": "triad"}
 """What moves the same bytes and does nothing else: NumPy on one thread."""
+DIRECTIONS = tuple(FLOORS)
 MODES = ("correct", "fast")
 TEXTBOOK, WIDENED = "textbook", "textbook in float64"
 
@@ -35,62 +35,45 @@ class Contest:
         self.x, self.dy = (random.standard_normal(shape).astype(dtype) for _ in range(2))
         self.gamma, self.beta = random.standard_normal((2, shape[-1])).astype(dtype)
         self.out = np.empty_like(self.x)
-        self.threads = threads
+        self.how: dict[str, Any] = {"out": self.out, "threads": threads}
         self.saved: dict[str, Saved] = {}
 
     def of(self, direction: str) -> Contestants:
         """Return them by name, the floor first."""
-        return self._forward() if direction == "forward" else self._backward()
+        found = self._forward() if direction == "forward" else self._backward()
+        if self.x.dtype == np.float64:
+            del found[WIDENED]  # it is the textbook itself
+        return found
 
     def _forward(self) -> Contestants:
         given = (self.x, self.gamma, self.beta)
         return {
             FLOORS["forward"]: partial(np.copyto, self.out, self.x),
             **{f"truenorm {mode}": partial(self._truenorm, mode) for mode in MODES},
-            **self._textbooks(
-                partial(textbook.forward, *given), lambda: self._widened_forward()[0]
-            ),
+            TEXTBOOK: partial(textbook.forward, *given),
+            WIDENED: lambda: self._widened_forward()[0],
         }
 
     def _backward(self) -> Contestants:
         """Each has what its own forward kept, untimed."""
-        for mode in MODES:
-            _, self.saved[mode] = self._truenorm(mode)
+        self.saved = {mode: self._truenorm(mode)[1] for mode in MODES}
         _, kept = textbook.forward(self.x, self.gamma, self.beta)
-        wide = self._widened_forward()[1]
+        _, wide = self._widened_forward()
+        # Of bits: sums of float16 would wait for conversions.
+        bits = np.dtype(f"u{self.x.itemsize}")
+        x, dy, out = (array.view(bits) for array in (self.x, self.dy, self.out))
         return {
-            FLOORS["backward"]: self._triad(),
+            FLOORS["backward"]: partial(np.bitwise_or, x, dy, out=out),
             **{
-                f"truenorm {mode}": partial(
-                    layer_norm_backward,
-                    self.dy,
-                    self.saved[mode],
-                    out=self.out,
-                    threads=self.threads,
-                )
-                for mode in MODES
+                f"truenorm {mode}": partial(layer_norm_backward, self.dy, saved, **self.how)
+                for mode, saved in self.saved.items()
             },
-            **self._textbooks(
-                partial(textbook.backward, self.dy, kept), lambda: self._widened_backward(wide)
-            ),
+            TEXTBOOK: partial(textbook.backward, self.dy, kept),
+            WIDENED: lambda: self._widened_backward(wide),
         }
 
     def _truenorm(self, mode: str) -> tuple[Array, Saved]:
-        return layer_norm_forward(
-            self.x, self.gamma, self.beta, rounding=mode, out=self.out, threads=self.threads
-        )
-
-    def _triad(self) -> Callable[[], Any]:
-        """Return two reads and one write, of bits: sums of float16 would wait for conversions."""
-        bits = np.dtype(f"u{self.x.itemsize}")
-        x, dy, out = (array.view(bits) for array in (self.x, self.dy, self.out))
-        return lambda: np.bitwise_or(x, dy, out=out)
-
-    def _textbooks(self, plain: Callable[[], Any], widened: Callable[[], Any]) -> Contestants:
-        """Return both forms; of float64 data they are the same one."""
-        if self.x.dtype == np.float64:
-            return {TEXTBOOK: plain}
-        return {TEXTBOOK: plain, WIDENED: widened}
+        return layer_norm_forward(self.x, self.gamma, self.beta, rounding=mode, **self.how)
 
     def _widened_forward(self) -> tuple[Array, textbook.Saved]:
         """Widen, compute and cast; all three are what this form costs."""

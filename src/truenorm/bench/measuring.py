@@ -1,53 +1,43 @@
 """The run: every shape, forward and backward, contestants taking turns."""
 
+import math
 import os
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from truenorm.bench.contestants import DIRECTIONS, TEXTBOOK, Contest
-from truenorm.bench.machine import where
-from truenorm.bench.report import Figure, Report, figures_of
-from truenorm.bench.stopwatch import take_turns
+from truenorm.bench.report import Figure, Report, Timing, figures_of, label
 from truenorm.ops.arguments import threads_of
 from truenorm.threads import thread_count
-from truenorm.verify.progress import Progress
+from truenorm.tools.machine import describe
+from truenorm.tools.progress import Progress, announced
+from truenorm.tools.stopwatch import Contestants, Stopwatch, seconds_of
 from truenorm.verify.types import dtype_of
 
-__all__ = ["DEFAULT_ROUNDS", "DEFAULT_SHAPES", "label", "measure", "shape_of"]
+__all__ = ["DEFAULT_ROUNDS", "DEFAULT_SHAPES", "measure", "shape_of", "take_turns"]
 
 DEFAULT_SHAPES = (
-    (1, 1, 64),
-    (1, 1, 1024),
-    (1, 1, 4096),
-    (2, 128, 64),
-    (2, 128, 1024),
-    (2, 128, 4096),
-    (4, 512, 1024),
-    (4, 512, 4096),
+    *((1, 1, 64), (1, 1, 1024), (1, 1, 4096)),
+    *((2, 128, 64), (2, 128, 1024), (2, 128, 4096)),
+    *((4, 512, 1024), (4, 512, 4096)),
 )
 DEFAULT_ROUNDS = 15
 LARGEST = 2**27
 """Elements of x. The textbook in float64 holds some ten times as many bytes as float32 data."""
+TURN = 0.005
+"""Seconds that a turn lasts at least: the clock and the scheduler are coarser than short calls."""
+MOST_CALLS = 1000
+MACHINE = ("date", "cpu", "cores", "load", "system", "python", "numpy", "numba", "truenorm")
 
 
 def shape_of(text: str) -> tuple[int, ...]:
-    """Read a shape.
-
-    Parameters
-    ----------
-    text : str
-        Lengths with an x between them; the last one is D.
-
-    Returns
-    -------
-    tuple of int
+    """Read a shape: lengths with an x between them, of which the last one is D.
 
     Examples
     --------
-    >>> from truenorm.bench import shape_of
     >>> shape_of("2x128x1024")
     (2, 128, 1024)
     """
@@ -55,11 +45,6 @@ def shape_of(text: str) -> tuple[int, ...]:
     if not all(length.isdecimal() and int(length) > 0 for length in lengths):
         raise ValueError(f"{text!r} is no shape: give whole numbers above 0, such as 2x128x1024")
     return tuple(map(int, lengths))
-
-
-def label(shape: tuple[int, ...]) -> str:
-    """Return a shape as `shape_of` reads it."""
-    return "x".join(map(str, shape))
 
 
 def measure(
@@ -99,19 +84,35 @@ def measure(
     """
     kind = dtype_of(dtype)
     _check(shapes, threads, rounds)
-    machine = where()
-    steps = _Steps(len(shapes) * len(DIRECTIONS) * rounds, progress)
+    machine = describe(*MACHINE)
+    names = [f"{label(shape)} {direction}" for shape in shapes for direction in DIRECTIONS]
+    turns = announced([name for name in names for _ in range(rounds)], progress, str)
     figures: list[Figure] = []
     for shape in shapes:
         contest = Contest(shape, kind, threads)
         for direction in DIRECTIONS:
-            steps.name = f"{label(shape)} {direction}"
-            steps.show()
-            timings = take_turns(contest.of(direction), rounds, steps.advance)
+            timings = take_turns(contest.of(direction), islice(turns, rounds))
             figures += figures_of(shape, kind.itemsize, direction, timings)
     backend = contest.saved["correct"].settings.backend
     used = thread_count(threads_of(threads)) if backend == "fused" else 1
     return Report(machine, backend, used, dtype, rounds, tuple(figures), _notes(kind))
+
+
+def take_turns(contestants: Contestants, turns: Iterable[object]) -> dict[str, Timing]:
+    """Time every contestant once a turn; of short calls, as many in a row as fill `TURN`."""
+    watch = Stopwatch()
+    first: dict[str, float] = {}
+    calls: dict[str, int] = {}
+    for _ in turns:
+        if not first:
+            first = {name: seconds_of(call) for name, call in contestants.items()}
+            calls = {name: _in_a_turn(seconds_of(call)) for name, call in contestants.items()}
+        watch.go_round(contestants, calls)
+    return {name: Timing(first[name], watch.p50(name), calls[name]) for name in contestants}
+
+
+def _in_a_turn(seconds: float) -> int:
+    return MOST_CALLS if seconds <= 0 else min(MOST_CALLS, math.ceil(TURN / seconds))
 
 
 def _check(shapes: Sequence[tuple[int, ...]], threads: int | None, rounds: int) -> None:
@@ -119,10 +120,10 @@ def _check(shapes: Sequence[tuple[int, ...]], threads: int | None, rounds: int) 
     if not shapes:
         raise ValueError("there is no shape to measure")
     for shape in shapes:
-        if prod(shape) > LARGEST:
+        if math.prod(shape) > LARGEST:
             raise ValueError(
-                f"{label(shape)} has {prod(shape):,} elements, which may need more memory than "
-                f"there is: give shapes of at most {LARGEST:,}"
+                f"{label(shape)} has {math.prod(shape):,} elements, which may need more memory "
+                f"than there is: give shapes of at most {LARGEST:,}"
             )
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}: at least one is needed")
@@ -132,22 +133,6 @@ def _check(shapes: Sequence[tuple[int, ...]], threads: int | None, rounds: int) 
         )
     if threads is not None and threads_of(threads) != threads:
         raise ValueError("TRUENORM_THREADS is set and overrides the number of threads: unset it")
-
-
-class _Steps:
-    """Counts rounds, and passes them on."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self.done, self.total, self.name = 0, total, ""
-        self._progress = progress
-
-    def show(self) -> None:
-        if self._progress is not None:
-            self._progress(self.done, self.total, self.name)
-
-    def advance(self) -> None:
-        self.done += 1
-        self.show()
 
 
 def _notes(kind: np.dtype[Any]) -> tuple[str, ...]:

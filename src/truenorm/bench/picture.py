@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from truenorm.bench.contestants import DIRECTIONS, FLOORS
-from truenorm.bench.measuring import label
-from truenorm.bench.report import Report
+from truenorm.bench.report import Report, label
+from truenorm.tools.text import counted
 
 __all__ = ["draw"]
 
@@ -33,10 +33,9 @@ def draw(report: Report, file: Path) -> None:
     names = [f"{name} (the same bytes moved)" if "|" in name else name for name in names]
     canvas.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
     machine = report.machine
-    threads = f"{report.threads} thread{'' if report.threads == 1 else 's'}"
     canvas.suptitle(
         f"Layer norm in {report.dtype}, medians of {report.rounds} rounds: backend "
-        f"{report.backend}, {threads}\n"
+        f"{report.backend}, {counted(report.threads, 'thread')}\n"
         f"{machine['cpu']}, {machine['cores']} cores, NumPy {machine['numpy']}, "
         f"{machine['date']}",
         fontsize=10,

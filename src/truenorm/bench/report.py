@@ -1,13 +1,12 @@
 """What was measured, and what follows from it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from truenorm.bench.contestants import DIRECTIONS, FLOORS
-from truenorm.bench.stopwatch import Timing
 
-__all__ = ["ARRAYS", "FLOPS", "Figure", "Report", "figures_of"]
+__all__ = ["ARRAYS", "FLOPS", "Figure", "Report", "Timing", "figures_of", "label"]
 
 ARRAYS = {"forward": 2, "backward": 3}
 """Arrays of the size of x that must move: x and y; x, dy and dx."""
@@ -15,67 +14,40 @@ FLOPS = {"forward": 7, "backward": 11}
 """Operations for each element in the textbook formula: docs/time-and-memory.md counts them."""
 
 
+class Timing(NamedTuple):
+    """What a call took, in seconds: the first one, and the median of the turns."""
+
+    first: float
+    median: float
+    calls: int  # in a turn
+
+
 @dataclass(frozen=True)
 class Figure:
-    """One contestant at one shape, in one direction.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    direction : str
-        ``forward`` or ``backward``.
-    contestant : str
-    seconds : float
-        A call: the median over the rounds.
-    first_call : float
-        Seconds of the first call, in which kernels are compiled or loaded.
-    calls : int
-        How many were made in a turn; its time is their mean.
-    bytes_per_second : float
-        Bytes of `ARRAYS`, and no others.
-    flops_per_second : float
-        Operations of `FLOPS`, whoever computes in whatever way; zero for the bare machine.
-    times_floor : float
-        `seconds`, divided by those of the copy (forward) or the triad (backward).
-    """
+    """One contestant at one shape, in one direction."""
 
     shape: tuple[int, ...]
-    direction: str
+    direction: str  # forward or backward
     contestant: str
-    seconds: float
-    first_call: float
-    calls: int
-    bytes_per_second: float
-    flops_per_second: float
-    times_floor: float
+    seconds: float  # of a call: the median over the rounds
+    first_call: float  # its seconds: kernels are compiled or loaded in it
+    calls: int  # made in a turn, whose time is their mean
+    bytes_per_second: float  # of ARRAYS, and no others
+    flops_per_second: float  # of FLOPS, whoever computes in whatever way; 0 for the bare machine
+    times_floor: float  # seconds, divided by those of the copy (forward) or the triad (backward)
 
 
 @dataclass(frozen=True)
 class Report:
-    """All figures of a run, and where it ran.
+    """All figures of a run, and where it ran."""
 
-    Attributes
-    ----------
-    machine : dict of str to str
-        Date, processor, cores, load and versions.
-    backend : str
-        Which backend of truenorm computed.
-    threads : int
-        How many threads it could use.
-    dtype : str
-    rounds : int
-    figures : tuple of Figure
-    notes : tuple of str
-        What else has to be said beside the figures.
-    """
-
-    machine: dict[str, str]
-    backend: str
-    threads: int
+    machine: dict[str, str]  # date, processor, cores, load and versions
+    backend: str  # of truenorm
+    threads: int  # that truenorm could use
     dtype: str
     rounds: int
     figures: tuple[Figure, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what else has to be said beside the figures
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -84,14 +56,11 @@ class Report:
 
     def of(self, shape: tuple[int, ...]) -> dict[str, dict[str, Figure]]:
         """Return the figures of a shape by direction and contestant."""
-        return {
-            direction: {
-                figure.contestant: figure
-                for figure in self.figures
-                if (figure.shape, figure.direction) == (shape, direction)
-            }
-            for direction in DIRECTIONS
-        }
+        found: dict[str, dict[str, Figure]] = {direction: {} for direction in DIRECTIONS}
+        for figure in self.figures:
+            if figure.shape == shape:
+                found[figure.direction][figure.contestant] = figure
+        return found
 
     def first_calls(self) -> dict[str, float]:
         """Return how many seconds truenorm's first calls took beyond the later ones."""
@@ -106,14 +75,19 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
         counted = {"arrays_moved": ARRAYS, "flops_per_element": FLOPS}
-        return {**asdict(self), **counted, "first_calls": self.first_calls()}
+        return {**vars(self), **counted, "first_calls": self.first_calls()}
+
+
+def label(shape: tuple[int, ...]) -> str:
+    """Return a shape as the command takes it: 2x128x1024."""
+    return "x".join(map(str, shape))
 
 
 def figures_of(
     shape: tuple[int, ...], itemsize: int, direction: str, timings: dict[str, Timing]
 ) -> list[Figure]:
     """Return what follows from the times of one shape and direction."""
-    elements = prod(shape)
+    moved, flops = (prod(shape) * each[direction] for each in (ARRAYS, FLOPS))
     floor = FLOORS[direction]
     return [
         Figure(
@@ -123,8 +97,8 @@ def figures_of(
             timing.median,
             timing.first,
             timing.calls,
-            elements * itemsize * ARRAYS[direction] / timing.median,
-            0.0 if name == floor else elements * FLOPS[direction] / timing.median,
+            moved * itemsize / timing.median,
+            0.0 if name == floor else flops / timing.median,
             timing.median / timings[floor].median,
         )
         for name, timing in timings.items()

@@ -4,6 +4,8 @@ import sys
 import traceback
 from typing import NoReturn
 
+from truenorm.tools.text import printable
+
 __all__ = ["main", "stop"]
 
 NEEDED = ("typer", "rich")
@@ -12,8 +14,6 @@ CANNOT_RUN = 2
 
 def stop(message: str) -> NoReturn:
     """Say on stderr why the command cannot run and what to do next, and exit with 2."""
-    from truenorm.verify.wording import printable  # it loads NumPy, which --help does not need
-
     # Line by line: what a file of somebody's says must not command the terminal.
     lines = [printable(line) for line in message.strip().splitlines()]
     sys.stderr.write("truenorm: " + "\n".join(lines) + "\n")

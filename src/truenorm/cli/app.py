@@ -1,7 +1,7 @@
 """The commands, by name.
 
 To add one, write a file beside this one with a function ``command``, whose docstring is the help,
-and name it in `COMMANDS`.
+and name it in `COMMANDS`; docs/design has the whole list.
 """
 
 from collections.abc import Callable

@@ -1,19 +1,23 @@
 """``truenorm bench``: time the operation on this machine."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from truenorm.bench import DEFAULT_ROUNDS, DEFAULT_SHAPES, Report, measure, shape_of
-from truenorm.bench.terminal import show
+from truenorm.bench import DEFAULT_ROUNDS, DEFAULT_SHAPES, measure, shape_of
+from truenorm.bench.page import show
 from truenorm.cli import stop
-from truenorm.cli.files import extra, written
+from truenorm.cli.output import (
+    Dtype,
+    Writer,
+    file_option,
+    json_option,
+    present,
+    refusing,
+    writer_of,
+)
 from truenorm.cli.progress import progress_bar
-from truenorm.cli.verify import Dtype
-from truenorm.verify.json_report import strict_json
 
 __all__ = ["command"]
 
@@ -38,13 +42,8 @@ def command(
     rounds: Annotated[
         int, typer.Option(min=1, help="How often each contestant is timed.")
     ] = DEFAULT_ROUNDS,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as JSON, and nothing else.")
-    ] = False,
-    png: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also draw the times.", show_default=False),
-    ] = None,
+    json: Annotated[bool, json_option("the figures")] = False,
+    png: Annotated[Path | None, file_option("Also draw the times.")] = None,
 ) -> None:
     """Time layer norm on this machine, forward and backward.
 
@@ -66,28 +65,20 @@ def command(
         0  measured
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    write = None if png is None else _png_writer(png)
+    write = writer_of("--png", png, _picture)
     try:
-        chosen = [shape_of(text) for text in shapes] if shapes else DEFAULT_SHAPES
-        with progress_bar("measuring") as progress:
+        with refusing(ValueError), progress_bar("measuring") as progress:
+            chosen = [shape_of(text) for text in shapes] if shapes else DEFAULT_SHAPES
             report = measure(
                 chosen, dtype=dtype, threads=threads, rounds=rounds, progress=progress
             )
-    except ValueError as refused:
-        stop(str(refused))
     except MemoryError:
         stop("there is not enough memory for this shape: give a smaller one")
-    if json:
-        typer.echo(strict_json(report.as_dict()))
-    else:
-        show(report, Console(highlight=False))
-    if write is not None:
-        write(report)
+    present(report.as_dict(), json=json, show=lambda console: show(report, console))
+    write(report)
 
 
-def _png_writer(file: Path) -> Callable[[Report], None]:
-    """Return what draws the times."""
-    with extra("--png"):
-        from truenorm.bench.picture import draw
-    into_file = written("--png", file)
-    return lambda report: into_file(lambda: draw(report, file))
+def _picture() -> Writer:
+    from truenorm.bench.picture import draw
+
+    return draw

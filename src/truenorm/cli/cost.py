@@ -1,30 +1,18 @@
 """``truenorm cost``: what the operation costs, counted."""
 
-import dataclasses
 import math
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, get_args
 
 import typer
-from rich.console import Console
 
 from truenorm.cli import stop
-from truenorm.cli.cost_report import Machine, show
-from truenorm.cli.verify import Dtype
-from truenorm.cost import (
-    Cost,
-    Form,
-    Keep,
-    PassCost,
-    layer_norm_cost,
-    measure_bandwidth,
-    measure_flops_rate,
-)
+from truenorm.cli.output import Dtype, json_option, present, refusing
+from truenorm.cost import Form, Keep, layer_norm_cost, measure_bandwidth, measure_flops_rate
+from truenorm.cost.page import Machine, as_data, show
 from truenorm.threads import thread_count
-from truenorm.verify.json_report import strict_json
 
 __all__ = ["command"]
 
-FORMS: tuple[Form, ...] = get_args(Form)
 NATURAL: dict[Form, Keep] = {"textbook": "xhat", "blocked": "x", "fused": "x"}
 """What each form keeps if it is not asked: truenorm.textbook has xhat."""
 
@@ -42,12 +30,9 @@ def command(
         Dtype,
         typer.Option(metavar="TYPE", help="float16, bfloat16, float32 or float64."),
     ] = Dtype.float32,
-    steps: Annotated[
-        Literal["textbook", "blocked", "fused"],
-        typer.Option(help="Which form to show step by step."),
-    ] = "textbook",
+    steps: Annotated[Form, typer.Option(help="Which form to show step by step.")] = "textbook",
     keep: Annotated[
-        Literal["x", "xhat"] | None,
+        Keep | None,
         typer.Option(
             help="What forward keeps for backward.", show_default="xhat in the textbook, else x"
         ),
@@ -72,9 +57,7 @@ def command(
             "--measure", help="Predict times for this machine: a copy, a matrix product."
         ),
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print all numbers as JSON, and nothing else.")
-    ] = False,
+    json: Annotated[bool, json_option("all numbers")] = False,
 ) -> None:
     """Count what layer norm costs: FLOPs, bytes, memory.
 
@@ -93,15 +76,16 @@ def command(
         0  counted
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    try:
-        costs = [layer_norm_cost(shape, dtype, form, keep or NATURAL[form]) for form in FORMS]
-    except ValueError as refused:
-        stop(str(refused))
+    with refusing(ValueError):
+        costs = [
+            layer_norm_cost(shape, dtype, form, keep or NATURAL[form]) for form in get_args(Form)
+        ]
     machine = _machine(bandwidth, flops, measure, dtype)
-    if json:
-        typer.echo(strict_json(_as_data(costs, machine)))
-    else:
-        show(costs, steps, machine, Console(highlight=False))
+    present(
+        as_data(costs, machine),
+        json=json,
+        show=lambda console: show(costs, steps, machine, console),
+    )
 
 
 def _machine(bandwidth: float | None, flops: float | None, measure: bool, dtype: str) -> Machine:
@@ -120,28 +104,3 @@ def _machine(bandwidth: float | None, flops: float | None, measure: bool, dtype:
     if bandwidth is None:
         return Machine(None, math.inf, "")
     return Machine(bandwidth * 1e9, math.inf if flops is None else flops * 1e9, "as given")
-
-
-def _as_data(costs: list[Cost], machine: Machine) -> dict[str, Any]:
-    """Return everything, in bytes, FLOPs and seconds."""
-
-    def numbers(counted: PassCost | Cost) -> dict[str, Any]:
-        names = ("flops", "bytes_moved", "intensity", "peak")
-        found = {name: getattr(counted, name) for name in names}
-        if machine.bandwidth is not None:
-            found["seconds"] = counted.seconds(machine.bandwidth, machine.flops_rate)
-        return found
-
-    def one_pass(counted: PassCost) -> dict[str, Any]:
-        moved = {name: getattr(counted, name) for name in ("bytes_read", "bytes_written")}
-        return {**numbers(counted), **moved, "steps": [step._asdict() for step in counted.steps]}
-
-    return {
-        "machine": machine._asdict(),
-        "forms": [
-            dataclasses.asdict(cost)
-            | numbers(cost)
-            | {"forward": one_pass(cost.forward), "backward": one_pass(cost.backward)}
-            for cost in costs
-        ],
-    }

@@ -1,21 +1,17 @@
 """``truenorm demo``: show which ways to normalize a row lose their digits, and where."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
-from truenorm.cli.files import extra, written
+from truenorm.cli.output import Writer, file_option, json_option, present, writer_of
 from truenorm.cli.progress import progress_bar
-from truenorm.demo.demonstration import DTYPES, demonstrate
-from truenorm.demo.report import Report, to_json
-from truenorm.demo.terminal import show
+from truenorm.demo.demonstration import DTYPES, SweptType, demonstrate
+from truenorm.demo.page import show
 
-__all__ = ["OutputName", "SweptType", "command"]
+__all__ = ["OutputName", "command"]
 
-SweptType = Literal["float32", "float64"]
 OutputName = Literal["y", "dx", "dgamma", "variance"]
 
 
@@ -31,13 +27,8 @@ def command(
         int, typer.Option(metavar="D", min=2, help="Elements of a row; the time grows with it.")
     ] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of the noise in the rows.")] = 0,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print all errors as JSON, and nothing else.")
-    ] = False,
-    png: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also draw all errors.", show_default=False),
-    ] = None,
+    json: Annotated[bool, json_option("all errors")] = False,
+    png: Annotated[Path | None, file_option("Also draw all errors.")] = None,
 ) -> None:
     """Show where layer normalization loses its digits.
 
@@ -57,21 +48,15 @@ def command(
         0  shown
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    write = None if png is None else _png_writer(png)
+    write = writer_of("--png", png, _picture, ".png")
     with progress_bar("measuring") as progress:
         dtypes = DTYPES if dtype is None else (dtype,)
         report = demonstrate(dtypes, size=size, seed=seed, progress=progress)
-    if json:
-        typer.echo(to_json(report))
-    else:
-        show(report, Console(highlight=False), output)
-    if write is not None:
-        write(report)
+    present(report, json=json, show=lambda console: show(report, console, output))
+    write(report)
 
 
-def _png_writer(file: Path) -> Callable[[Report], None]:
-    """Return what draws the errors."""
-    with extra("--png"):
-        from truenorm.demo.figure import draw, write
-    into_file = written("--png", file, ".png")
-    return lambda report: into_file(lambda: write(draw(report.sweeps), file))
+def _picture() -> Writer:
+    from truenorm.demo.picture import write
+
+    return write

@@ -4,13 +4,11 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from truenorm.cli.output import json_option, present
 from truenorm.cli.progress import progress_bar
 from truenorm.doctor import examine
-from truenorm.doctor.terminal import show
-from truenorm.doctor.text import to_text
-from truenorm.verify.json_report import strict_json
+from truenorm.doctor.page import show, to_text
 
 __all__ = ["command"]
 
@@ -22,9 +20,7 @@ def command(
             "--full", help="Also check the gradients and judge truenorm itself: about a minute."
         ),
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print what was found as JSON, and nothing else.")
-    ] = False,
+    json: Annotated[bool, json_option("what was found")] = False,
 ) -> None:
     """Look at this installation, test it, and say what is wrong.
 
@@ -47,10 +43,8 @@ def command(
     """  # noqa: D301  (the backspace keeps lines as they are)
     with progress_bar("testing") as progress:
         diagnosis = examine(full=full, progress=progress)
-    if json:
-        typer.echo(strict_json(diagnosis.as_dict()))
-    elif sys.stdout.isatty():
-        show(diagnosis, Console(highlight=False))
+    if sys.stdout.isatty() or json:
+        present(diagnosis.as_dict(), json=json, show=lambda console: show(diagnosis, console))
     else:
         typer.echo(to_text(diagnosis))
     raise typer.Exit(0 if diagnosis.healthy else 1)

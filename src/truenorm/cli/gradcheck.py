@@ -8,12 +8,13 @@ import typer
 
 import truenorm
 from truenorm.cli import stop
+from truenorm.cli.output import json_option
 from truenorm.gradient_check import GradientCheck, gradcheck
 from truenorm.gradient_check.checker import MethodName
 from truenorm.gradient_check.record import record_of
-from truenorm.verify.json_report import strict_json
-from truenorm.verify.loading import executed, split_target
-from truenorm.verify.wording import printable
+from truenorm.tools import strict_json
+from truenorm.tools.text import printable
+from truenorm.verify.runs.loading import executed, split_target
 
 __all__ = ["command"]
 
@@ -43,9 +44,7 @@ def command(
     ] = None,
     probes: Annotated[int, typer.Option(help="Random projections of a larger input.")] = 4,
     seed: Annotated[int, typer.Option(help="Of the random dy and projections.")] = 0,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")
-    ] = False,
+    json: Annotated[bool, json_option("the result")] = False,
 ) -> None:
     """Check the gradients of any hand-written backward pass.
 
@@ -83,7 +82,7 @@ def command(
     except Exception as error:
         stop(_told(error))
     if json:
-        typer.echo(strict_json(record_of(result)))
+        typer.echo(strict_json.dumps(record_of(result)))
     else:
         for line in str(result).splitlines():
             typer.echo(printable(line))

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from rich import progress
 from rich.console import Console
 
-from truenorm.verify.progress import Progress
-from truenorm.verify.wording import one_line
+from truenorm.tools.progress import Progress
+from truenorm.tools.text import one_line
 
 __all__ = ["progress_bar"]
 

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from truenorm.cli import stop
+from truenorm.cli.output import Dtype, json_option, refusing
 from truenorm.cli.progress import progress_bar
-from truenorm.cli.verify import Dtype, LevelName
+from truenorm.cli.verify import LevelName
+from truenorm.tools import strict_json
 from truenorm.verify import suite
-from truenorm.verify.json_report import strict_json
-from truenorm.verify.vectors import write_vectors
+from truenorm.verify.pages.vectors import write_vectors
 
 __all__ = ["command"]
 
@@ -31,9 +31,7 @@ def command(
             show_default="float32",
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print what was written as JSON, and nothing else.")
-    ] = False,
+    json: Annotated[bool, json_option("what was written")] = False,
 ) -> None:
     """Write hard inputs and their exact answers as files.
 
@@ -52,13 +50,10 @@ def command(
         0  written
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    try:
+    with refusing(ValueError, OSError), progress_bar("writing") as progress:
         cases = [case for name in dtype or [Dtype.float32] for case in suite.cases(name, level)]
-        with progress_bar("writing") as progress:
-            summary = write_vectors(folder, cases, progress)
-    except (ValueError, OSError) as refused:
-        stop(str(refused))
+        summary = write_vectors(folder, cases, progress)
     if json:
-        typer.echo(strict_json(summary))
+        typer.echo(strict_json.dumps(summary))
     else:
         typer.echo("\n".join(f"{key}: {value}" for key, value in summary.items()))

@@ -1,32 +1,19 @@
 """``truenorm verify``: judge an implementation."""
 
-from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from truenorm.cli import stop
-from truenorm.cli.files import extra, written
+from truenorm.cli.output import Dtype, Writer, file_option, json_option, refusing, writer_of
 from truenorm.cli.progress import progress_bar
-from truenorm.verify.json_report import to_json
-from truenorm.verify.process import START_SECONDS, CannotRunError, verify_target
-from truenorm.verify.report import Report
-from truenorm.verify.terminal import show
+from truenorm.verify.pages.json_report import to_json
+from truenorm.verify.pages.terminal import show
+from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError
+from truenorm.verify.target import verify_target
 
-__all__ = ["Dtype", "GradeName", "LevelName", "command"]
-
-
-class Dtype(StrEnum):
-    """The types by name: a list of a Literal is beyond Typer."""
-
-    float16 = "float16"
-    bfloat16 = "bfloat16"
-    float32 = "float32"
-    float64 = "float64"
-
+__all__ = ["GradeName", "LevelName", "command"]
 
 LevelName = Literal["quick", "full"]
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
@@ -58,16 +45,9 @@ def command(
     start_seconds: Annotated[
         float, typer.Option(help="How long the file may take to import, or to compile.")
     ] = START_SECONDS,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the report as JSON, and nothing else.")
-    ] = False,
+    json: Annotated[bool, json_option("the report")] = False,
     html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also write the report, with plots, to one HTML file.",
-            show_default=False,
-        ),
+        Path | None, file_option("Also write the report, with plots, to one HTML file.")
     ] = None,
 ) -> None:
     """Find the bugs in a layer norm, and grade its accuracy.
@@ -96,36 +76,27 @@ def command(
         1  there are findings, or a grade is below --require
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    write = None if html is None else _html_writer(html)
-    try:
-        with progress_bar("judging") as progress:
-            report = verify_target(
-                target,
-                level=level,
-                require=require,
-                dtypes=dtype,
-                progress=progress,
-                start_seconds=start_seconds,
-            )
-    except CannotRunError as why:
-        stop(str(why))
+    write = writer_of("--html", html, _page)
+    with refusing(CannotRunError), progress_bar("judging") as progress:
+        report = verify_target(
+            target,
+            level=level,
+            require=require,
+            dtypes=dtype,
+            progress=progress,
+            start_seconds=start_seconds,
+        )
     if json:
         typer.echo(to_json(report))
     else:
         show(report, Console(highlight=False))
-    if write is not None:
-        write(report)
+    write(report)
     raise typer.Exit(0 if report.passed else 1)
 
 
-def _html_writer(file: Path) -> Callable[[Report], None]:
-    """Return what writes the page."""
-    with extra("--html"):
-        from truenorm.verify.html_report import to_html
-    write = written("--html", file)
+def _page() -> Writer:
+    from truenorm.verify.pages.html_report import to_html
 
-    def page(report: Report) -> None:
-        text = to_html(report)
-        write(lambda: file.write_text(text, encoding="utf-8", errors="xmlcharrefreplace"))
-
-    return page
+    return lambda report, file: file.write_text(
+        to_html(report), encoding="utf-8", errors="xmlcharrefreplace"
+    )

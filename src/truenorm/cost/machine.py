@@ -1,10 +1,11 @@
 """What this machine can do: bytes by a copy, FLOPs by a matrix product."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+
+from truenorm.tools.stopwatch import seconds_of
 
 __all__ = ["measure_bandwidth", "measure_flops_rate"]
 
@@ -70,9 +71,4 @@ def measure_flops_rate(dtype: str = "float32") -> float:
 
 def _best(work: Callable[[], object]) -> float:
     """Return the shortest of several times, in seconds."""
-    taken = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+    return min(seconds_of(work) for _ in range(ROUNDS))

@@ -30,21 +30,10 @@ FEWEST_ROWS, MOST_SHARES = 16, 1024
 there are as long as rows are few. It depends on the number of rows alone, and so do the bits."""
 
 
-@dataclass(frozen=True)
-class PassCost:
-    """What one pass costs.
-
-    Attributes
-    ----------
-    steps : tuple of Step
-        In the order in which they are done.
-    one_sweep : bool
-        Whether all steps are done while the data are on the chip, so that only the slower of
-        memory and arithmetic takes time. If not, that holds for each step by itself.
-    """
+class _Counted:
+    """What follows from steps, of one pass or of both."""
 
     steps: tuple[Step, ...]
-    one_sweep: bool
 
     @property
     def flops(self) -> int:
@@ -67,14 +56,31 @@ class PassCost:
         return self.bytes_read + self.bytes_written
 
     @property
-    def peak(self) -> int:
-        """The most bytes that exist at once beyond the arguments of the pass, results included."""
-        return max(step.alive for step in self.steps)
-
-    @property
     def intensity(self) -> float:
         """FLOPs for each byte that is moved."""
         return self.flops / self.bytes_moved
+
+
+@dataclass(frozen=True)
+class PassCost(_Counted):
+    """What one pass costs.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+        In the order in which they are done.
+    one_sweep : bool
+        Whether all steps are done while the data are on the chip, so that only the slower of
+        memory and arithmetic takes time. If not, that holds for each step by itself.
+    """
+
+    steps: tuple[Step, ...]
+    one_sweep: bool
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that exist at once beyond the arguments of the pass, results included."""
+        return max(step.alive for step in self.steps)
 
     def seconds(self, bandwidth: float, flops_rate: float = math.inf) -> float:
         """Return the time by the roofline model, for bytes and FLOPs per second."""
@@ -85,7 +91,7 @@ class PassCost:
 
 
 @dataclass(frozen=True)
-class Cost:
+class Cost(_Counted):
     """What forward and backward cost together.
 
     Attributes
@@ -112,29 +118,19 @@ class Cost:
     referenced: int
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[Step, ...]:  # type: ignore[override]
         """The steps of both passes."""
         return self.forward.steps + self.backward.steps
 
     @property
-    def flops(self) -> int:
-        """Floating-point operations of both passes."""
-        return self.forward.flops + self.backward.flops
-
-    @property
-    def bytes_moved(self) -> int:
-        """Bytes that both passes read and write."""
-        return self.forward.bytes_moved + self.backward.bytes_moved
+    def passes(self) -> dict[str, PassCost]:
+        """Both passes by name."""
+        return {"forward": self.forward, "backward": self.backward}
 
     @property
     def peak(self) -> int:
         """The most bytes that exist at once in either pass beyond the caller's arrays."""
         return max(self.forward.peak, self.kept + self.backward.peak)
-
-    @property
-    def intensity(self) -> float:
-        """FLOPs for each byte that is moved."""
-        return self.flops / self.bytes_moved
 
     def seconds(self, bandwidth: float, flops_rate: float = math.inf) -> float:
         """Return the time of both passes by the roofline model.

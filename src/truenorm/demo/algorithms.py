@@ -7,31 +7,20 @@ float16, NumPy takes the mean in float32 and rounds that; sums over rows it take
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from truenorm import textbook, variance_forms
-from truenorm.demo.exact_moments import rounded_means, rounded_variances
+from truenorm.demo.errors import Results, rounded_means, rounded_variances
 from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.textbook import FloatArray
-from truenorm.verify.inputs import Case
+from truenorm.verify.operation import Case
 
-__all__ = ["ALGORITHMS", "OURS", "Results", "contestants", "run"]
+__all__ = ["ALGORITHMS", "OURS", "contestants", "run"]
 
 TEXTBOOK = "two-pass (textbook)"
 IN_FLOAT64 = "textbook in float64 then cast"
 OURS = "truenorm"
-
-
-class Results(NamedTuple):
-    """What an algorithm returns for a case; truenorm returns no variance."""
-
-    variance: FloatArray | None
-    y: FloatArray
-    dx: FloatArray
-    dgamma: FloatArray
-    dbeta: FloatArray
 
 
 Moments = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -93,9 +82,9 @@ def run(name: str, case: Case) -> Results:
     Examples
     --------
     >>> import numpy as np
-    >>> from truenorm.verify.inputs import Case
+    >>> from truenorm.verify.operations.layer_norm import layer_norm_case
     >>> x, dy = np.float32([[1e7, 1e7 + 1, 1e7 + 1]]), np.float32([[1, 0, 0]])
-    >>> case = Case("offset", "float32", x, np.ones(3, "f4"), np.zeros(3, "f4"), dy, 1e-5)
+    >>> case = layer_norm_case("offset", (x, np.ones(3, "f4"), np.zeros(3, "f4"), dy), 1e-5)
     >>> print(run("two-pass (textbook)", case).y, run("pair mean", case).y)
     [[0.        1.2247356 1.2247356]] [[-1.4141817  0.7070908  0.7070908]]
     """

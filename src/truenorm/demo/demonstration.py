@@ -1,22 +1,37 @@
-"""The whole demonstration: sweeps over the offset, and named rows."""
+"""The whole demonstration: rows whose mean outgrows their spread, and named rows.
 
-import platform
+Swept rows have standard deviation 1, so that their mean, the offset, is their condition number
+kappa.
+"""
+
+import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from typing import Literal, get_args
 
 import numpy as np
 
-from truenorm import __version__
-from truenorm.demo.report import Report
-from truenorm.demo.rows import TRIGGERS
-from truenorm.demo.sweep import EPS, ROWS, offsets, points, sweep_of
-from truenorm.demo.trigger import tried
-from truenorm.verify.progress import Progress
+from truenorm.demo.algorithms import contestants, run
+from truenorm.demo.errors import Error, errors_of
+from truenorm.demo.report import Curve, Report, Sweep
+from truenorm.demo.rows import TRIGGERS, tried
+from truenorm.tools.machine import describe
+from truenorm.tools.progress import Progress, announced
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import layer_norm_case
+from truenorm.verify.types import FORMATS, unit_roundoff
 
-__all__ = ["DTYPES", "demonstrate"]
+__all__ = ["DTYPES", "SweptType", "demonstrate", "offsets", "slope"]
 
-DTYPES = ("float32", "float64")
+SweptType = Literal["float32", "float64"]
+DTYPES: tuple[SweptType, ...] = get_args(SweptType)
 """The types that are swept. Named rows are there for float16 as well."""
+ROWS = 6
+EPS = 1e-5
+DIGITS = 4
+"""Significant digits of an error that are kept."""
+
+Errors = dict[tuple[str, str], Error]
+"""By algorithm and output."""
 
 
 def demonstrate(
@@ -51,31 +66,83 @@ def demonstrate(
     """
     if size < 2:
         raise ValueError(f"size is {size}: rows of fewer than 2 elements have no spread")
-    total = sum(len(offsets(dtype)) for dtype in dtypes)
-    done = 0
-    sweeps = []
-    for dtype in dtypes:
-        found = []
-        places = points(dtype, size, seed)
-        for offset in offsets(dtype):
-            if progress is not None:
-                progress(done, total, f"{dtype}, offset {offset:g}")
-            found.append(next(places))
-            done += 1
-        sweeps.append(sweep_of(dtype, found))
+    jobs = [(dtype, *each) for dtype in dtypes for each in enumerate(offsets(dtype))]
+    found: dict[str, list[Errors]] = {dtype: [] for dtype in dtypes}
+    for dtype, place, offset in announced(
+        jobs, progress, lambda job: f"{job[0]}, offset {job[2]:g}"
+    ):
+        found[dtype].append(_errors(_case(dtype, offset, size, [seed, place])))
     if progress is not None:
-        progress(done, total, "named rows")
+        progress(len(jobs), len(jobs), "named rows")
     every = set(dtypes) == set(DTYPES)
     named = [tried(each) for each in TRIGGERS if every or each.dtype in dtypes]
-    return Report(_machine(), size, ROWS, EPS, seed, sweeps, named)
+    sweeps = [_sweep(dtype, errors) for dtype, errors in found.items()]
+    machine = describe("truenorm", "numpy", "python", "machine", "date")
+    return Report(machine, size, ROWS, EPS, seed, sweeps, named)
 
 
-def _machine() -> dict[str, str]:
-    """Say where, with what and when: no figure means anything without it."""
+def offsets(dtype: str) -> list[float]:
+    """Return half-decades from 1 on, until neighbouring numbers of the type are 1 apart.
+
+    Examples
+    --------
+    >>> offsets("float32")[-3:]
+    [1000000.0, 3160000.0, 10000000.0]
+    """
+    last = int(2 * FORMATS[dtype].precision * math.log10(2))
+    return [float(f"{10 ** (half / 2):.3g}") for half in range(last + 1)]
+
+
+def _case(dtype: str, offset: float, size: int, seed: Sequence[int]) -> Case:
+    """Return rows of standard deviation 1 around the offset; no parameter is special."""
+    random = np.random.default_rng(seed)
+    x = offset + random.standard_normal((ROWS, size))
+    dy = 0.5 + random.standard_normal((ROWS, size))
+    gamma = 1.0 + 0.5 * random.standard_normal(size)
+    beta = random.standard_normal(size)
+    x, gamma, beta, dy = (each.astype(dtype) for each in (x, gamma, beta, dy))
+    return layer_norm_case(f"{dtype}-offset-{offset:g}", (x, gamma, beta, dy), EPS)
+
+
+def _errors(case: Case) -> Errors:
     return {
-        "truenorm": __version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "date": datetime.now(UTC).date().isoformat(),
+        (name, output): error
+        for name in contestants(case.dtype)
+        for output, error in errors_of(case, run(name, case)).items()
     }
+
+
+def _sweep(dtype: str, found: Sequence[Errors]) -> Sweep:
+    """Arrange the errors at each offset as curves."""
+    kappas, u = offsets(dtype), unit_roundoff(dtype)
+    curves = []
+    for name, output in found[0]:
+        errors = [each[name, output] for each in found]
+        relative, ulp = (
+            [_short(value) for value in values] for values in zip(*errors, strict=True)
+        )
+        curves.append(Curve(name, output, relative, ulp, slope(kappas, relative, u)))
+    return Sweep(dtype, u, kappas, curves)
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def slope(kappas: Sequence[float], relative: Sequence[float], u: float) -> float:
+    """Fit the power of kappa: over errors that are above 16 u and still below 1/8, if they grow.
+
+    Examples
+    --------
+    >>> slope([1, 10, 100, 1000], [1e-7, 1e-5, 1e-3, 1e-1], 6e-8)
+    2.0
+    """
+    within = [
+        (math.log10(kappa), math.log10(error))
+        for kappa, error in zip(kappas, relative, strict=True)
+        if 16 * u < error < 0.125
+    ]
+    if len(within) < 3:
+        return 0.0
+    x, y = np.array(within).T
+    return round(float(np.polyfit(x, y, 1)[0]), 2)

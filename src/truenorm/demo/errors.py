@@ -1,22 +1,40 @@
 """How far the results of an algorithm are from the exact ones, which are computed in integers."""
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.demo.algorithms import Results
-from truenorm.demo.exact_moments import exact_variances, rounded_variances
+from truenorm.exact import ExactRow, round_ratio, scaled_integers
 from truenorm.textbook import FloatArray
-from truenorm.verify.inputs import Case
-from truenorm.verify.oracle import expected
-from truenorm.verify.types import Float64s, ulps_of
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
+from truenorm.verify.types import FORMATS, Float64s, ulps_of
 
-__all__ = ["OUTPUTS", "Error", "errors_of", "rounded_answer"]
+__all__ = [
+    "OUTPUTS",
+    "Error",
+    "Results",
+    "errors_of",
+    "rounded_answer",
+    "rounded_means",
+    "rounded_variances",
+]
 
 OUTPUTS = ("variance", "y", "dx", "dgamma")
+
+
+class Results(NamedTuple):
+    """What an algorithm returns for a case; truenorm returns no variance."""
+
+    variance: FloatArray | None
+    y: FloatArray
+    dx: FloatArray
+    dgamma: FloatArray
+    dbeta: FloatArray
 
 
 class Error(NamedTuple):
@@ -26,11 +44,51 @@ class Error(NamedTuple):
     ulp: float
 
 
+def rounded_means(x: FloatArray) -> FloatArray:
+    """Return the mean of each row (D1), correctly rounded to the type of x."""
+    rows = [scaled_integers(row) for row in x.astype(np.float64).tolist()]
+    return _rounded((Fraction(sum(each), len(each) << k) for each, k in rows), x)
+
+
+def exact_variances(x: FloatArray) -> list[Fraction]:
+    """Return the variance of each row (D3): w of (D4) without eps."""
+    roots = [ExactRow(row, 0.0).root for row in x.astype(np.float64).tolist()]
+    return [Fraction(root.numerator, root.denominator) for root in roots]
+
+
+def rounded_variances(x: FloatArray) -> FloatArray:
+    """Return the variance of each row, correctly rounded to the type of x.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.float32([[1e7, 1e7 + 1, 1e7 + 1]])
+    >>> rounded_means(x).tolist(), rounded_variances(x).tolist() == [np.float32(2 / 9)]
+    ([10000001.0], True)
+    """
+    return _rounded(exact_variances(x), x)
+
+
+def _rounded(exact: Iterable[Fraction], x: FloatArray) -> FloatArray:
+    target = FORMATS[x.dtype.name]
+    return np.array([round_ratio(*each.as_integer_ratio(), target) for each in exact]).astype(
+        x.dtype
+    )
+
+
+def rounded_answer(case: Case, output: str) -> Float64s:
+    """Return the exact answer, rounded once to the type of the case."""
+    if output == "variance":
+        variances: Float64s = rounded_variances(case.x).astype(np.float64)
+        return variances
+    return expected(case).wide[output]
+
+
 def errors_of(case: Case, results: Results) -> dict[str, Error]:
     """Return the error of each of `OUTPUTS` that the algorithm returns.
 
     The natural scale of y is |gamma|(|xhat| + rho) + |beta|, with those of dx and dgamma in
-    `truenorm.verify.bounds`. That of a variance is the variance.
+    `truenorm.verify.operations.layer_norm.scales`. That of a variance is the variance.
     """
     found = {}
     if results.variance is not None:
@@ -41,18 +99,10 @@ def errors_of(case: Case, results: Results) -> dict[str, Error]:
         exact, ulps, rests = (each[output] for each in (answers.wide, answers.ulps, answers.rests))
         with np.errstate(all="ignore"):
             in_ulp = np.abs((result - exact) / ulps - rests)
-            relative = in_ulp * ulps / answers.scales.of(output)
+            relative = in_ulp * ulps / answers.scale(output)
         # The maximum of numbers of which one is NaN is NaN.
         found[output] = Error(float(relative.max()), float(in_ulp.max()))
     return found
-
-
-def rounded_answer(case: Case, output: str) -> Float64s:
-    """Return the exact answer, rounded once to the type of the case."""
-    if output == "variance":
-        variances: Float64s = rounded_variances(case.x).astype(np.float64)
-        return variances
-    return expected(case).wide[output]
 
 
 @cache

@@ -1,34 +1,21 @@
-"""What a demonstration found, and how it is kept: as JSON, and back."""
+"""What a demonstration found: plain data, as JSON and back."""
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from truenorm.verify.json_report import strict_json
+from truenorm.tools import strict_json
 
-__all__ = ["Curve", "NamedRow", "Report", "Sweep", "from_json", "to_json"]
+__all__ = ["Curve", "Instability", "NamedRow", "Report", "Sweep", "from_json"]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The error of one output of one algorithm, at each offset of a sweep.
-
-    Attributes
-    ----------
-    algorithm, output : str
-    relative : list of float
-        Over the natural scale of the output; NaN where the result has a NaN.
-    ulp : list of float
-        In units in the last place of the exact answer.
-    slope : float
-        The power of the condition number with which it grows, or 0 where it does not.
-    """
+    """The error of one output of one algorithm, at each offset of a sweep."""
 
     algorithm: str
     output: str
-    relative: list[float]
-    ulp: list[float]
-    slope: float
+    relative: list[float]  # over the natural scale of the output; NaN where the result has a NaN
+    ulp: list[float]  # in units in the last place of the exact answer
+    slope: float  # the power of the condition number with which it grows; 0 where it does not
 
 
 @dataclass(frozen=True)
@@ -40,43 +27,30 @@ class Sweep:
     offsets: list[float]
     curves: list[Curve]
 
-    def curve(self, algorithm: str, output: str) -> Curve | None:
-        """Return a curve, or None where an algorithm has no such output."""
-        for curve in self.curves:
-            if (curve.algorithm, curve.output) == (algorithm, output):
-                return curve
-        return None
+    def of(self, output: str) -> dict[str, Curve]:
+        """Return the curves of an output by algorithm; not every algorithm has every output."""
+        return {curve.algorithm: curve for curve in self.curves if curve.output == output}
 
 
 @dataclass(frozen=True)
-class NamedRow:
-    """An instability, and what each algorithm returns for the row that triggers it.
-
-    Attributes
-    ----------
-    name : str
-    dtype : str
-    row : str
-        The row, as a person writes it.
-    output : str
-    digits : int
-        As many as are worth looking at.
-    why, remedy : str
-    exact : list of float
-        The exact answer, rounded once; the first few elements of it.
-    returned : dict of str to list of float
-        By algorithm.
-    """
+class Instability:
+    """What goes wrong, on which row, and why."""
 
     name: str
     dtype: str
-    row: str
-    output: str
-    digits: int
+    row: str  # as a person writes it
     why: str
     remedy: str
-    exact: list[float]
-    returned: dict[str, list[float]]
+    output: str = "y"  # where it is seen
+    digits: int = 4  # as many as are worth looking at
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedRow(Instability):
+    """An instability, and what each algorithm returns for the row that triggers it."""
+
+    exact: list[float]  # the exact answer, rounded once; the first few elements of it
+    returned: dict[str, list[float]]  # by algorithm
 
 
 @dataclass(frozen=True)
@@ -92,37 +66,11 @@ class Report:
     named: list[NamedRow]
 
 
-def to_json(report: Report) -> str:
-    """Return a report as strict JSON: numbers that are not finite become strings."""
-    return strict_json(asdict(report))
-
-
 def from_json(text: str) -> Report:
-    """Return the report that `to_json` wrote."""
-    found = json.loads(text)
-    sweeps = [_sweep(each) for each in found.pop("sweeps")]
-    named = [_named_row(each) for each in found.pop("named")]
-    return Report(**found, sweeps=sweeps, named=named)
-
-
-def _numbers(values: list[float | str]) -> list[float]:
-    return [float(value) for value in values]
-
-
-def _sweep(found: dict[str, Any]) -> Sweep:
-    curves = [
-        Curve(
-            **{
-                **each,
-                "relative": _numbers(each["relative"]),
-                "ulp": _numbers(each["ulp"]),
-            }
-        )
-        for each in found["curves"]
-    ]
-    return Sweep(**{**found, "curves": curves})
-
-
-def _named_row(found: dict[str, Any]) -> NamedRow:
-    returned = {name: _numbers(values) for name, values in found["returned"].items()}
-    return NamedRow(**{**found, "exact": _numbers(found["exact"]), "returned": returned})
+    """Return the report that was written as strict JSON."""
+    found = strict_json.loads(text)
+    for sweep in found["sweeps"]:
+        sweep["curves"] = [Curve(**curve) for curve in sweep["curves"]]
+    found["sweeps"] = [Sweep(**sweep) for sweep in found["sweeps"]]
+    found["named"] = [NamedRow(**row) for row in found["named"]]
+    return Report(**found)

@@ -1,19 +1,46 @@
-"""The examination: everything that is looked at, in order."""
+"""The examination: what is around, and whether truenorm computes what it promises."""
 
-from datetime import UTC, datetime
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from truenorm.doctor.backends import backends, usable_backends
-from truenorm.doctor.full import gradients, judgement
-from truenorm.doctor.kept_kernels import kept_kernels
-from truenorm.doctor.processor import processor
+import numpy as np
+
+from truenorm import textbook
 from truenorm.doctor.report import Diagnosis, Line, Section
-from truenorm.doctor.self_test import self_test
-from truenorm.doctor.versions import versions
-from truenorm.verify.progress import Progress
+from truenorm.doctor.surroundings import (
+    backends,
+    error_text,
+    kept_kernels,
+    processor,
+    usable_backends,
+    versions,
+)
+from truenorm.gradient_check import GradientCheck, gradcheck
+from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
+from truenorm.tools.machine import today
+from truenorm.tools.progress import Progress, announced
+from truenorm.tools.text import without_home
+from truenorm.verify import Subject, verify
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import OUTPUTS
+from truenorm.verify.pages.wording import conclusion
+from truenorm.verify.suite import case
+from truenorm.verify.types import FORMATS, dtype_of
 
-__all__ = ["Progress", "examine"]
+__all__ = ["examine", "gradients", "judgement", "self_test", "without_overrides"]
 
+CASES = ("normal-4x67", "offset-100-4x67", "exact-tie", "one-ulp-off", "two-elements", "nan-in-x")
+"""Of the judge: ordinary rows, cancellation, a tie, and numbers that are none."""
+OVERRIDES = ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS")
+REPORT = "please report this with all lines above"
+REINSTALL = "reinstall Numba (pip install -U 'truenorm[fast]'), or set TRUENORM_BACKEND=reference"
 UNTESTED = Section("Self-test", (Line("not run", "the arithmetic of this process is not IEEE's"),))
+
+Array = np.ndarray[Any, Any]
 
 
 def examine(*, full: bool = False, progress: Progress | None = None) -> Diagnosis:
@@ -38,13 +65,121 @@ def examine(*, full: bool = False, progress: Progress | None = None) -> Diagnosi
     ['Versions', 'Backends']
     """
     found = [versions(), backends(), processor()]
-    today = datetime.now(UTC).date().isoformat()
     if found[-1].problems:
         # Then the operation refuses to compute, and more complaints would only hide why.
-        return Diagnosis(today, full, (*found, UNTESTED))
+        return Diagnosis(today(), full, (*found, UNTESTED))
     # Before the folder of kernels is looked at: the test fills it.
     tested = self_test(progress)
-    found += [kept_kernels("fused" in usable_backends()), tested]
+    found += [kept_kernels(), tested]
     if full:
         found += [gradients(), judgement(progress)]
-    return Diagnosis(today, full, tuple(found))
+    return Diagnosis(today(), full, tuple(found))
+
+
+@contextmanager
+def without_overrides() -> Iterator[None]:
+    """Let the arguments of a call decide while the block runs, and no variable."""
+    taken = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(taken)
+
+
+def _tested(title: str, lines: Iterable[Line]) -> Section:
+    """Make the lines of a test, whatever variables are set, and note how long that takes."""
+    started = time.perf_counter()
+    with without_overrides():
+        made = tuple(lines)
+    return Section(title, made, time.perf_counter() - started)
+
+
+def _missing(dtype: str) -> str:
+    """Return why there is no such type here, or nothing."""
+    try:
+        dtype_of(dtype)
+    except ValueError as missing:
+        return str(missing)
+    return ""
+
+
+def self_test(progress: Progress | None = None) -> Section:
+    """Compare a few results of each backend and type with the exact answer, to the bit."""
+
+    def what(job: tuple[str, str]) -> str:
+        return ", ".join(job) + (", compiled the first time" if job[0] == "fused" else "")
+
+    jobs = [(backend, dtype) for backend in usable_backends() for dtype in FORMATS]
+    return _tested("Self-test", (_compared(*job) for job in announced(jobs, progress, what)))
+
+
+def _compared(backend: str, dtype: str) -> Line:
+    name = f"{backend}, {dtype}"
+    if missing := _missing(dtype):
+        return Line(name, f"not tested: {missing}")
+    try:
+        chosen = [case(f"{dtype}-{each}") for each in CASES]
+        wrong = [found for each in chosen for found in _wrong(each, backend)]
+    except Exception as broken:  # an installation can fail in any way
+        remedy = REINSTALL if backend == "fused" else REPORT
+        return Line(name, f"FAILED: {error_text(broken)}", remedy)
+    if wrong:
+        return Line(name, f"WRONG: {'; '.join(wrong)}", REPORT)
+    return Line(name, f"correct to the bit ({len(chosen)} cases, forward and backward)")
+
+
+def _wrong(given: Case, backend: str) -> list[str]:
+    """Return the results whose bits are not those of the exact answer."""
+    y, saved = layer_norm_forward(given.x, given.gamma, given.beta, eps=given.eps, backend=backend)
+    results = (y, *layer_norm_backward(given.dy, saved, backend=backend))
+    answers = [expected(given).values[name] for name in OUTPUTS]
+    return [
+        f"{name} of {given.name}"
+        for name, result, answer in zip(OUTPUTS, results, answers, strict=True)
+        if result is None or answer is None or result.tobytes() != answer.tobytes()
+    ]
+
+
+def gradients() -> Section:
+    """Check both backward passes against derivatives of the formula they belong to."""
+    passes: dict[str, Callable[..., Any]] = {
+        "textbook": lambda dy, *given: textbook.backward(dy, textbook.forward(*given)[1]),
+        "truenorm": lambda dy, *given: layer_norm_backward(dy, layer_norm_forward(*given)[1]),
+    }
+    return _tested("Gradient check", (_checked(*each) for each in passes.items()))
+
+
+def _formula(x: Array, gamma: Array, beta: Array) -> Array:
+    """Return y by the textbook: the operation itself takes no numbers that carry derivatives."""
+    return textbook.forward(x, gamma, beta)[0]
+
+
+def _checked(name: str, backward: Callable[..., Any]) -> Line:
+    random = np.random.default_rng(0)
+    inputs = [random.standard_normal((4, 17)), *random.standard_normal((2, 17))]
+    try:
+        found: GradientCheck = gradcheck(_formula, backward, inputs)
+    except Exception as broken:
+        return Line(name, f"FAILED: {error_text(broken)}", REPORT)
+    value = f"{found.verdict}, by {found.method}: error {found.error:.1e} of {found.tol:.0e}"
+    return Line(name, value, "" if found else REPORT)
+
+
+def judgement(progress: Progress | None = None) -> Section:
+    """Let the judge look at truenorm, as at anyone else's: every grade must be ``correct``."""
+    return _tested("Judge, quick level", (_judged(dtype, progress) for dtype in FORMATS))
+
+
+def _judged(dtype: str, progress: Progress | None) -> Line:
+    if missing := _missing(dtype):
+        return Line(dtype, f"not judged: {missing}")
+    subject = Subject(_forward, layer_norm_backward, name=f"truenorm, {dtype}", dtypes=[dtype])
+    report = verify(subject, require="correct", progress=progress)
+    if report.passed:
+        return Line(dtype, f"correct: y, dx, dgamma and dbeta of {report.cases} cases")
+    symptoms = "; ".join(f"{each.symptom} ({each.case})" for each in report.findings[:3])
+    return Line(dtype, without_home(f"WRONG: {conclusion(report)} {symptoms}"), REPORT)
+
+
+def _forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Any, Any]:
+    return layer_norm_forward(x, gamma, beta, eps=eps)

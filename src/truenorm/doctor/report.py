@@ -1,11 +1,9 @@
 """What an examination found."""
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-__all__ = ["Diagnosis", "Line", "Section", "without_home"]
+__all__ = ["Diagnosis", "Line", "Section"]
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that was looked at.
-
-    Attributes
-    ----------
-    date : str
-    full : bool
-        Whether the long checks were made too.
-    sections : tuple of Section
-    """
+    """All that was looked at, on a date; `full` tells whether the long checks were made too."""
 
     date: str
     full: bool
@@ -59,25 +49,8 @@ class Diagnosis:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
-        return {
-            "healthy": self.healthy,
-            "date": self.date,
-            "full": self.full,
-            "problems": [vars(line) for line in self.problems],
-            "sections": {
-                section.title: {
-                    "seconds": section.seconds,
-                    "lines": [vars(line) for line in section.lines],
-                }
-                for section in self.sections
-            },
+        sections = {
+            each.title: {"seconds": each.seconds, "lines": each.lines} for each in self.sections
         }
-
-
-def without_home(text: str) -> str:
-    """Return a text with ``~`` for the home folder, whose name is nobody's business."""
-    try:
-        home = str(Path.home())
-    except RuntimeError:  # there is none
-        return text
-    return text.replace(home + os.sep, "~" + os.sep) if len(home) > 1 else text
+        found = {"healthy": self.healthy, "date": self.date, "full": self.full}
+        return {**found, "problems": self.problems, "sections": sections}

@@ -29,7 +29,7 @@ class InverseRoot:
             self._brackets[bits] = math.isqrt(quotient)
         return self._brackets[bits]
 
-    @property
+    @cached_property
     def magnitude(self) -> int:
         """The exponent of r, to within one."""
         return (self.denominator.bit_length() - self.numerator.bit_length()) // 2

@@ -1,10 +1,8 @@
 """``python -m truenorm.gradient_check``: check the textbook layer normalization."""
 
 import argparse
-import json
-import math
 import sys
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from truenorm.gradient_check import GradientCheck, gradcheck
 from truenorm.gradient_check.checker import MethodName
 from truenorm.gradient_check.record import record_of
 from truenorm.textbook import FloatArray
+from truenorm.tools import strict_json
 
 
 def layer_norm_check(arguments: argparse.Namespace) -> GradientCheck:
@@ -77,19 +76,12 @@ def main(argv: list[str] | None = None) -> int:
         described.error(str(refused))
     names = ("dx", "dgamma", "dbeta")
     if arguments.json:
-        print(json.dumps(_strict(record_of(result, names)), allow_nan=False))
+        print(strict_json.dumps(record_of(result, names), indent=None))
     else:
         for name, check in zip(names, result.inputs, strict=True):
             print(f"{name:7s}{check}")
         print(f"{result.verdict}\n{result.why}")
     return 0 if result else 1
-
-
-def _strict(value: Any) -> Any:
-    """Replace what JSON cannot say, non-finite numbers, by their names."""
-    if isinstance(value, dict):
-        return {key: _strict(inner) for key, inner in value.items()}
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from truenorm.gradient_check.directions import along_element, projection
 from truenorm.gradient_check.method import Estimate, Method
 from truenorm.gradient_check.problem import Array
-from truenorm.gradient_check.progress import with_progress
 from truenorm.gradient_check.result import InputCheck
+from truenorm.tools.progress import with_progress
 
 __all__ = ["compare", "compare_elements", "compare_projections"]
 

@@ -8,10 +8,11 @@
 (False, 'wrong')
 """
 
-from truenorm.verify.inputs import EXTENSIONS, Case
+from truenorm.verify.grading.report import Finding, Grade, Report
 from truenorm.verify.judge import check, verify
-from truenorm.verify.loading import load
-from truenorm.verify.report import Finding, Grade, Report
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.layer_norm import EXTENSIONS
+from truenorm.verify.runs.loading import load
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import case, cases
 

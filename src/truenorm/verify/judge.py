@@ -1,23 +1,19 @@
 """Judge a subject: put every case to it, then grade what came back."""
 
-import platform
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
-import numpy as np
-
-from truenorm.verify.grading import grade
-from truenorm.verify.inputs import Case
-from truenorm.verify.large import large_call
-from truenorm.verify.oracle import expected
-from truenorm.verify.progress import Progress
-from truenorm.verify.record import Record
-from truenorm.verify.report import Report
-from truenorm.verify.reproducer import Origin
-from truenorm.verify.runners import runner_for
-from truenorm.verify.running import GaveUpError, Runner, calls_of
+from truenorm.tools.machine import describe
+from truenorm.tools.progress import Progress
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.large import large_call
+from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.reproducer import Origin
+from truenorm.verify.operation import Case
+from truenorm.verify.runs.calls import GaveUpError, Record, Runner, calls_of
+from truenorm.verify.runs.runners import runner_for
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
@@ -26,7 +22,11 @@ __all__ = ["check", "collect", "judged", "scope", "verify"]
 
 def scope(subject: Subject, level: str) -> list[Case]:
     """Return the cases that a subject has to pass."""
-    return [case for dtype in subject.dtypes for case in cases(dtype, level, subject.also)]
+    return [
+        case
+        for dtype in subject.dtypes
+        for case in cases(dtype, level, subject.also, operation=subject.operation)
+    ]
 
 
 def collect(
@@ -96,16 +96,7 @@ def judged(
         level=level,
         origin=origin,
     )
-    return replace(report, machine=_machine())
-
-
-def _machine() -> dict[str, str]:
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "machine": f"{platform.system()} {platform.machine()}",
-    }
+    return replace(report, machine=describe("date", "python", "numpy", "machine"))
 
 
 def verify(

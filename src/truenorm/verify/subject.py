@@ -5,13 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from truenorm.verify.inputs import EXTENSIONS
+from truenorm.verify.operation import Operation
+from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.types import FORMATS
 
 __all__ = ["Subject"]
-
-NOT_IN_FILES = {"no-gamma", "no-beta", "ranks", "strides", "float32-parameters"}
-"""Extensions that a command cannot be asked for: its files hold plain rows and parameters."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,8 @@ class Subject:
         there and writes its results beside them, as "Verify your kernel" describes.
     seconds : float
         How long one call may take before it counts as hanging, where that can be stopped.
+    operation : Operation
+        What it computes: layer normalization. Another one has other arguments and results.
 
     Examples
     --------
@@ -54,6 +54,7 @@ class Subject:
     also: Sequence[str] = ()
     command: Sequence[str] | None = None
     seconds: float = 60.0
+    operation: Operation = LAYER_NORM
 
     def __post_init__(self) -> None:
         """Refuse what cannot be judged, and say why."""
@@ -66,14 +67,15 @@ class Subject:
             )
         for given, known, what in (
             (self.dtypes, FORMATS, "dtypes"),
-            (self.also, EXTENSIONS, "also"),
+            (self.also, self.operation.extensions, "also"),
         ):
             if isinstance(given, str) or not set(given) <= set(known):
                 raise ValueError(f"{what} is {given!r}; it is a list of {', '.join(known)}")
-        if self.command is not None and set(self.also) & NOT_IN_FILES:
+        not_in_files = self.operation.not_in_files
+        if self.command is not None and set(self.also) & not_in_files:
             raise ValueError(
                 f"also is {self.also!r}; the files of a command cannot hold "
-                f"{', '.join(sorted(NOT_IN_FILES))}"
+                f"{', '.join(sorted(not_in_files))}"
             )
         if not 0 < self.seconds < math.inf:
             raise ValueError(f"seconds is {self.seconds}; give a number above zero")
@@ -87,6 +89,7 @@ class Subject:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The results it has."""
+        forward = self.operation.outputs_of(backward=False)
         if self.command is None and self.backward is None:
-            return ("y",)
-        return ("y", "dx", "dgamma", "dbeta")
+            return tuple(forward)
+        return (*forward, *self.operation.outputs_of(backward=True))

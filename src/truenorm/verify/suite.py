@@ -1,11 +1,10 @@
-"""All the cases of a type: the named ones of `cases.toml` and the generated families."""
+"""All the cases of a type, of one operation."""
 
 from collections.abc import Collection
 from functools import cache
 
-from truenorm.verify.families import extensions, hard, ordinary, sweeps
-from truenorm.verify.inputs import EXTENSIONS, Case
-from truenorm.verify.named import named_cases
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.types import FORMATS
 
 __all__ = ["LEVELS", "case", "cases"]
@@ -13,7 +12,13 @@ __all__ = ["LEVELS", "case", "cases"]
 LEVELS = ("quick", "full")
 
 
-def cases(dtype: str, level: str = "quick", also: Collection[str] = ()) -> list[Case]:
+def cases(
+    dtype: str,
+    level: str = "quick",
+    also: Collection[str] = (),
+    *,
+    operation: Operation = LAYER_NORM,
+) -> list[Case]:
     """Return the cases of a type, the same ones each time.
 
     Parameters
@@ -24,6 +29,8 @@ def cases(dtype: str, level: str = "quick", also: Collection[str] = ()) -> list[
         ``quick``, or ``full``: more widths, more seeds, longer rows.
     also : collection of str
         The extensions to the default scope, by name.
+    operation : Operation
+        Layer normalization, unless another is given.
 
     Examples
     --------
@@ -35,13 +42,13 @@ def cases(dtype: str, level: str = "quick", also: Collection[str] = ()) -> list[
         raise ValueError(f"dtype is {dtype!r}; it is one of {', '.join(FORMATS)}")
     if level not in LEVELS:
         raise ValueError(f"level is {level!r}; it is one of {', '.join(LEVELS)}")
-    unknown = set(also) - set(EXTENSIONS)
-    if unknown:
-        raise ValueError(f"also has {sorted(unknown)}; known are {', '.join(EXTENSIONS)}")
-    return [each for each in _all(dtype, level) if each.needs <= set(also)]
+    known = operation.extensions
+    if unknown := set(also) - set(known):
+        raise ValueError(f"also has {sorted(unknown)}; known are {', '.join(known)}")
+    return [each for each in _all(operation, dtype, level) if each.needs <= set(also)]
 
 
-def case(name: str) -> Case:
+def case(name: str, *, operation: Operation = LAYER_NORM) -> Case:
     """Return a case by its name.
 
     Examples
@@ -53,18 +60,12 @@ def case(name: str) -> Case:
     dtype = name.partition("-")[0]
     if dtype in FORMATS:
         for level in LEVELS:
-            for each in _all(dtype, level):
+            for each in _all(operation, dtype, level):
                 if each.name == name:
                     return each
     raise ValueError(f"there is no case {name!r}; truenorm.verify.cases(dtype) lists them")
 
 
 @cache
-def _all(dtype: str, level: str) -> tuple[Case, ...]:
-    return (
-        *ordinary(dtype, level),
-        *sweeps(dtype, level),
-        *hard(dtype, level),
-        *named_cases(dtype),
-        *extensions(dtype),
-    )
+def _all(operation: Operation, dtype: str, level: str) -> tuple[Case, ...]:
+    return tuple(operation.cases(dtype, level))

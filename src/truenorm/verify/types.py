@@ -7,7 +7,16 @@ from numpy.typing import NDArray
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat
 
-__all__ = ["FORMATS", "NUMBERS", "Array", "Float64s", "dtype_of", "ulps_of", "unit_roundoff"]
+__all__ = [
+    "FORMATS",
+    "NUMBERS",
+    "Array",
+    "Float64s",
+    "dtype_of",
+    "same_bits",
+    "ulps_of",
+    "unit_roundoff",
+]
 
 Array = NDArray[Any]
 Float64s = NDArray[np.float64]
@@ -42,6 +51,12 @@ def dtype_of(name: str) -> np.dtype[Any]:
         ) from missing
     found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
     return found
+
+
+def same_bits(one: Array, other: Array) -> bool:
+    """Tell whether two arrays of one shape and type have the same bits, without a copy of them."""
+    bits = f"u{one.dtype.itemsize}"
+    return np.array_equal(one.view(bits), other.view(bits))
 
 
 def unit_roundoff(name: str) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 
 import truenorm as tn
 from truenorm import textbook
-from truenorm.verify.inputs import EXTENSIONS
+from truenorm.verify import EXTENSIONS
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS, Array
 from verify.planted import exact_subject

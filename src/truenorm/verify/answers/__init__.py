@@ -1,1 +1,1 @@
-"""Exact answers that were computed once, and are kept."""
+"""Exact answers: the one place that is asked for them, how they are rounded, and kept."""

@@ -4,51 +4,70 @@ A result is kept as its rounding to float64, from which its value in the type an
 over follow nearly always (`_split`); where they do not, as for a tie, the difference is kept too.
 """
 
+import json
 import zlib
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.verify.answers.question import Numbers, Question, fingerprint
+from truenorm.verify.answers.question import Arrays, Question, fingerprint
+from truenorm.verify.operation import Guess
 from truenorm.verify.types import Float64s, ulps_of
 
 __all__ = ["pack", "unpack"]
 
 DIGEST = 32
+Guesses = Mapping[str, Guess]
 
 
 @np.errstate(all="ignore")  # a guess may overflow, and an exact number be none
-def pack(question: Question, numbers: Numbers) -> bytes:
-    """Return bytes from which `unpack` makes the numbers, to the bit."""
-    known, steps = dict(question.given), []
-    for name, guess in question.guesses.items():
-        exact, start = numbers[name], _finite(guess(known))
-        known[name] = exact
-        pairs = [(exact, start)]
-        if name in question.types:
-            value, rest = exact[..., 0], exact[..., 1]
-            kind = question.types[name]
+def pack(question: Question, guesses: Guesses, exact: Arrays) -> bytes:
+    """Return bytes from which `unpack` makes the exact numbers, to the bit.
+
+    Those of a result have one axis more: its value, and what the rounding left over.
+    """
+    order = sorted(exact, key=lambda name: ([*guesses, name].index(name), name))
+    known, steps, shapes = dict(question.given), [], {}
+    for name in order:
+        kind, numbers = question.types.get(name), exact[name]
+        shapes[name] = numbers.shape[:-1] if kind else numbers.shape
+        start = _start(name, shapes[name], guesses, known)
+        pairs = [(numbers, start)]
+        if kind:
+            value, rest = numbers[..., 0], numbers[..., 1]
             wide = value + np.where(np.isfinite(value), rest * _ulps(value, kind), 0.0)
             pairs = [(wide, start), *zip((value, rest), _split(wide, kind), strict=True)]
+        known[name] = numbers
         steps += [_bits(to) - _bits(origin) for to, origin in pairs]
-    return fingerprint(numbers) + _squeezed(np.concatenate(steps))
+    heading = json.dumps(shapes).encode() + b"\n"
+    return fingerprint(exact) + zlib.compress(heading + _squeezed(np.concatenate(steps)), 9)
 
 
 @np.errstate(all="ignore")
-def unpack(question: Question, content: bytes) -> Numbers | None:
-    """Return the numbers, or None if these bytes do not give them."""
-    known, numbers = dict(question.given), {}
+def unpack(question: Question, guesses: Guesses, content: bytes) -> Arrays | None:
+    """Return the exact numbers, or None if these bytes do not give them."""
     try:
-        steps = _Steps(_unsqueezed(content[DIGEST:]))
+        heading, _, planes = zlib.decompress(content[DIGEST:]).partition(b"\n")
+        shapes, steps = json.loads(heading), _Steps(_unsqueezed(planes))
     except (zlib.error, ValueError):
         return None
-    for name, guess in question.guesses.items():
-        found = steps.from_here(_finite(guess(known)))
+    known, exact = dict(question.given), {}
+    for name, shape in shapes.items():
+        found = steps.from_here(_start(name, shape, guesses, known))
         if name in question.types:
             split = _split(found, question.types[name])
             found = np.stack([steps.from_here(origin) for origin in split], axis=-1)
-        known[name] = numbers[name] = found
-    return numbers if fingerprint(numbers) == content[:DIGEST] else None
+        known[name] = exact[name] = found
+    return exact if fingerprint(exact) == content[:DIGEST] else None
+
+
+def _start(name: str, shape: tuple[int, ...], guesses: Guesses, known: Arrays) -> Float64s:
+    """Guess; 0 for what is not finite, since which NaN it is depends on the processor."""
+    if name not in guesses:
+        return np.zeros(shape)
+    guessed = guesses[name](known)
+    return np.where(np.isfinite(guessed), guessed, 0.0)
 
 
 class _Steps:
@@ -64,11 +83,6 @@ class _Steps:
         bits = _bits(origin)
         bits[: some.size] += some
         return bits.view(np.float64).reshape(origin.shape)
-
-
-def _finite(guessed: Float64s) -> Float64s:
-    """Return 0 for what is not finite: which NaN it is depends on the processor."""
-    return np.where(np.isfinite(guessed), guessed, 0.0)
 
 
 def _ulps(values: Float64s, kind: str) -> Float64s:
@@ -90,14 +104,14 @@ def _bits(numbers: Float64s) -> NDArray[np.uint64]:
 
 
 def _squeezed(steps: NDArray[np.uint64]) -> bytes:
-    """Compress differences, which are small with either sign."""
+    """Return differences, small ones of either sign, as bytes that compress well."""
     signs = (steps >> 63) * np.uint64(2**64 - 1)
     zigzag = (steps << 1) ^ signs
     planes = zigzag.astype("<u8").view(np.uint8).reshape(-1, 8).T
-    return zlib.compress(planes.tobytes(), 9)
+    return planes.tobytes()
 
 
 def _unsqueezed(content: bytes) -> NDArray[np.uint64]:
-    planes = np.frombuffer(zlib.decompress(content), np.uint8).reshape(8, -1)
+    planes = np.frombuffer(content, np.uint8).reshape(8, -1)
     zigzag = np.ascontiguousarray(planes.T).view("<u8").ravel().astype(np.uint64)
     return (zigzag >> 1) ^ ((zigzag & 1) * np.uint64(2**64 - 1))

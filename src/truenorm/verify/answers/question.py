@@ -1,48 +1,53 @@
-"""What is asked for: exact numbers by name, from inputs by name."""
+"""What is asked for: the exact numbers of a case, whatever its name and its layout."""
 
-from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
+import numpy as np
+
+from truenorm.verify.operation import Case
 from truenorm.verify.types import Float64s
 
-__all__ = ["Guess", "Known", "Numbers", "Question", "fingerprint"]
+__all__ = ["Arrays", "Question", "fingerprint"]
 
-Known = Mapping[str, Float64s]
-Guess = Callable[[Known], Float64s]
-Numbers = dict[str, Float64s]
-"""By name. Those of a result have one axis more: its value, and what the rounding left over."""
+Arrays = dict[str, Float64s]
 
 
 class Question(NamedTuple):
-    """The inputs of a case, and what is to be found.
+    """The inputs of a case, and the types of its results.
 
     Attributes
     ----------
-    given : mapping of str to ndarray
-        The inputs, in float64.
-    types : mapping of str to str
-        The results, and the type of each.
-    guesses : mapping of str to callable
-        For every number to be found, in this order, a number near it; from the inputs, and from
-        the exact numbers that come before.
+    given : dict of str to ndarray
+        In float64: the inputs that are there, rows that are repeated once; eps; and repeats.
+    types : dict of str to str
+        Of each result that is there.
     """
 
-    given: Known
-    types: Mapping[str, str]
-    guesses: Mapping[str, Guess]
+    given: Arrays
+    types: dict[str, str]
+
+    @classmethod
+    def of(cls, case: Case) -> "Question":
+        """Return the question that a case is."""
+        once = case.shape[0] // case.repeats
+        parts = case.inputs | {name: rows[:once] for name, rows in case.rows.items()}
+        parts |= {"eps": np.asarray(case.eps), "repeats": np.asarray(case.repeats)}
+        given = {name: part.astype(np.float64) for name, part in parts.items() if part is not None}
+        likes = {each.name: case.inputs[each.like] for each in case.operation.outputs}
+        types = {name: like.dtype.name for name, like in likes.items() if like is not None}
+        return cls(given, types)
 
     @property
     def name(self) -> str:
         """A name that no other question has: it depends on all bits, shapes and types."""
-        asked = repr((sorted(self.types.items()), list(self.guesses))).encode()
-        return sha256(asked + fingerprint(self.given)).hexdigest()[:32]
+        return sha256(repr(self.types).encode() + fingerprint(self.given)).hexdigest()[:32]
 
 
-def fingerprint(arrays: Known) -> bytes:
+def fingerprint(arrays: Arrays) -> bytes:
     """Return a hash of the names, shapes and bits of arrays."""
     content = sha256()
-    for name, array in arrays.items():
+    for name, array in sorted(arrays.items()):
         content.update(f"{name} {array.shape} ".encode())
         content.update(array.astype("<f8").tobytes())
     return content.digest()

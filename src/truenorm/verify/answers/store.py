@@ -1,13 +1,9 @@
-"""Where exact answers are kept: some in the package, others in a folder of the user's.
+"""Where exact answers are kept: those of the quick level beside the operation, others by the user.
 
-Each is kept under a hash of its question, which is the bits, shapes and types of the inputs; and
-only as long as the sources that compute it are the same. Nothing that is read is run. Where
-nothing can be kept, answers are computed.
+Each is kept under a hash of its question, and only as long as the sources that compute it are the
+same. Nothing that is read is run. Where nothing can be kept, answers are computed.
 """
 
-import os
-import sys
-import tempfile
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,106 +12,69 @@ from hashlib import sha256
 from pathlib import Path
 
 import truenorm.exact
+from truenorm import user_cache
+from truenorm.verify import types
 from truenorm.verify.answers.packing import pack, unpack
-from truenorm.verify.answers.question import Numbers, Question
+from truenorm.verify.answers.question import Arrays, Question
+from truenorm.verify.operation import Case
 
-__all__ = ["IN_THE_PACKAGE", "OF_THESE_SOURCES", "SOURCES", "answer"]
+__all__ = ["QUICK", "QUICK_SOURCES", "kept", "sources"]
 
-ROOM = Path(__file__).parent
-IN_THE_PACKAGE = ROOM / "quick.zip"
-"""The answers to the cases of the quick level; `python -m benchmarks.answers` makes it."""
-OF_THESE_SOURCES = ROOM / "quick.sources"
-"""The `SOURCES` that its answers were computed with."""
+QUICK, QUICK_SOURCES = "quick.zip", "quick.sources"
+"""In the folder of an operation: answers, and the `sources` that they were computed with.
+
+They are made by ``python -m benchmarks.answers``.
+"""
 WORTH_KEEPING = 256
-"""Elements of x: what has fewer is computed in the time that it takes to find a file."""
-MOST_FILES = 5000
-"""The full level of all types has 2,600 cases."""
-WINDOWS = sys.platform == "win32"  # there, owner and mode say nothing
+"""Elements of a case: with fewer, it is computed in the time that it takes to find a file."""
 
 
-def _digest_of_sources() -> str:
-    """Return a name for everything that decides what an answer is; without sources, none."""
-    paths = [*Path(truenorm.exact.__file__).parent.glob("*.py"), *ROOM.glob("*.py")]
-    paths += [ROOM.parent / name for name in ("oracle.py", "rounded.py", "types.py")]
-    with suppress(OSError):
-        texts = [(path.name, path.read_text(encoding="utf-8")) for path in paths]
-        return sha256(repr(sorted(texts)).encode()).hexdigest()[:16]
-    return ""
+def kept(case: Case, compute: Callable[[Case], Arrays]) -> Arrays:
+    """Return the exact numbers of a case; they are computed if nobody kept them."""
+    operation = case.operation
+    if operation.folder is None or not sources(operation.folder):
+        return compute(case)
+    question = Question.of(case)
+    place = f"answers-{sources(operation.folder)}", question.name
+    for content in (_quick(operation.folder).get(question.name), _read(*place)):
+        exact = unpack(question, operation.guesses, content) if content else None
+        if exact is not None:
+            return exact
+    exact = compute(case)
+    if question.given[operation.inputs[0].name].size >= WORTH_KEEPING:
+        with suppress(OSError, RuntimeError):  # there is no place, or no home
+            user_cache.write(*place, pack(question, operation.guesses, exact))
+    return exact
 
 
-SOURCES = _digest_of_sources()
-
-
-def answer(question: Question, compute: Callable[[], Numbers]) -> Numbers:
-    """Return the exact numbers that are asked for; they are computed if nobody kept them."""
-    name = question.name
-    for look in (_package().get, _from_the_folder):
-        content = look(name)
-        numbers = unpack(question, content) if content else None
-        if numbers is not None:
-            return numbers
-    numbers = compute()
-    if question.given["x"].size >= WORTH_KEEPING:
-        _keep(name, pack(question, numbers))
-    return numbers
-
-
-@cache
-def _package() -> dict[str, bytes]:
-    """Return what came with the package, if it belongs to these sources."""
-    with suppress(OSError, zipfile.BadZipFile):
-        if SOURCES and OF_THESE_SOURCES.read_text(encoding="utf-8").strip() == SOURCES:
-            with zipfile.ZipFile(IN_THE_PACKAGE) as archive:
-                return {name: archive.read(name) for name in archive.namelist()}
-    return {}
-
-
-def _places() -> tuple[Path, Path]:
-    """Return the folder of the user's, and the one in it for these sources."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    place = Path(os.environ.get("TRUENORM_CACHE_DIR") or Path(caches) / "truenorm")
-    return place, place / f"answers-{SOURCES}"
-
-
-def _from_the_folder(name: str) -> bytes | None:
-    """Return what was kept, if nobody else can have written it."""
-    with suppress(OSError, RuntimeError):  # there is no file; there is no home
-        if SOURCES and all(map(_is_ours, _places())):
-            with (_places()[1] / name).open("rb") as file:
-                # Of the open file: its folder can be exchanged after it was looked at.
-                return file.read() if _only_we_write(os.fstat(file.fileno())) else None
+def _read(folder: str, name: str) -> bytes | None:
+    with suppress(OSError, RuntimeError):
+        return user_cache.read(folder, name)
     return None
 
 
-def _keep(name: str, content: bytes) -> None:
-    """Keep this in the folder, if that is possible."""
-    with suppress(OSError, RuntimeError):
-        place, folder = _places()
-        # Root must not make folders in somebody's home, who could not use them.
-        above = next(each for each in (place, *place.parents) if each.exists())
-        if not SOURCES or not (WINDOWS or above.stat().st_uid in {0, os.geteuid()}):
-            return
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_ours(place):
-            return
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if not _is_ours(folder) or len(list(folder.iterdir())) >= MOST_FILES:
-            return
-        handle, unnamed = tempfile.mkstemp(dir=folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            # Another process sees the whole file or none.
-            Path(unnamed).replace(folder / name)
-        finally:
-            Path(unnamed).unlink(missing_ok=True)
+@cache
+def sources(folder: Path) -> str:
+    """Return a name for everything that decides what the answers of an operation are.
+
+    There is none where sources cannot be read, as in an archive.
+    """
+    paths = [Path(types.__file__)]
+    for part in (Path(truenorm.exact.__file__).parent, Path(__file__).parent, folder):
+        paths += sorted(part.glob("*.py"))
+    with suppress(OSError):
+        # As text: ends of lines depend on the system.
+        content = [(path.name, path.read_text(encoding="utf-8")) for path in paths]
+        return sha256(repr(content).encode()).hexdigest()[:16]
+    return ""
 
 
-def _is_ours(place: Path) -> bool:
-    """Tell whether a folder, and the link to it if it is one, is ours and closed to others."""
-    return WINDOWS or (place.lstat().st_uid == os.geteuid() and _only_we_write(place.stat()))
-
-
-def _only_we_write(status: os.stat_result) -> bool:
-    """Tell whether what has this status is ours, and no other user can write to it."""
-    return WINDOWS or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
+@cache
+def _quick(folder: Path) -> dict[str, bytes]:
+    """Return the answers that come with the package, if they belong to these sources."""
+    with suppress(OSError, zipfile.BadZipFile):
+        made_with = (folder / QUICK_SOURCES).read_text(encoding="utf-8").strip()
+        if made_with == sources(folder):
+            with zipfile.ZipFile(folder / QUICK) as archive:
+                return {name: archive.read(name) for name in archive.namelist()}
+    return {}

@@ -1,0 +1,84 @@
+"""What commands have in common: options, and what becomes of a report."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from truenorm.cli import stop
+from truenorm.tools import strict_json
+
+__all__ = ["Dtype", "file_option", "json_option", "present", "refusing", "writer_of"]
+
+Writer = Callable[[Any, Path], object]
+"""Writes a report to a file."""
+
+
+class Dtype(StrEnum):
+    """The types by name: a list of a Literal is beyond Typer."""
+
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+    float32 = "float32"
+    float64 = "float64"
+
+
+def json_option(what: str) -> Any:
+    """Return the option that every command has."""
+    return typer.Option("--json", help=f"Print {what} as JSON, and nothing else.")
+
+
+def file_option(purpose: str) -> Any:
+    """Return the option for a page or a picture beside what is printed."""
+    return typer.Option(metavar="FILE", help=purpose, show_default=False)
+
+
+@contextmanager
+def refusing(*errors: type[Exception]) -> Iterator[None]:
+    """Turn errors that say what to do into the message of a command that cannot run."""
+    try:
+        yield
+    except errors as refused:
+        stop(str(refused))
+
+
+def present(report: object, *, json: bool, show: Callable[[Console], None]) -> None:
+    """Print a report: as JSON, or for people."""
+    if json:
+        typer.echo(strict_json.dumps(report))
+    else:
+        show(Console(highlight=False))
+
+
+def writer_of(
+    option: str, file: Path | None, load: Callable[[], Writer], *endings: str
+) -> Callable[[Any], None]:
+    """Return what writes a report to the file that an option names, if it names one.
+
+    What would prevent it is said now, since a long run comes in between: a package that is not
+    installed, which `load` imports, or a place where no file can be.
+    """
+    if file is None:
+        return lambda _: None
+    try:
+        write = load()
+    except ImportError as missing:
+        stop(f"{option} needs the package {missing.name}: pip install 'truenorm[verify]'")
+    if file.is_dir() or not file.parent.is_dir():
+        stop(f"cannot write {file}: give {option} a file in a folder that exists")
+    if endings and file.suffix.lower() not in endings:
+        stop(f"cannot write {file}: give {option} a file that ends in {' or '.join(endings)}")
+
+    def into_file(report: Any) -> None:
+        try:
+            write(report, file)
+        except OSError as refused:
+            stop(f"cannot write {file}: {refused.strerror}; give {option} another file")
+        sys.stderr.write(f"wrote {file}\n")
+
+    return into_file

@@ -1,0 +1,191 @@
+"""What truenorm finds around it: packages, backends, the processor, a folder for kernels."""
+
+import os
+import platform
+import struct
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from truenorm import dispatch, user_cache
+from truenorm.doctor.report import Line, Section
+from truenorm.ops.arguments import rounding_of, threads_of
+from truenorm.ops.environment import check_arithmetic
+from truenorm.threads import thread_count
+from truenorm.tools.machine import describe, package_version
+from truenorm.tools.text import without_home
+
+__all__ = ["backends", "error_text", "kept_kernels", "processor", "usable_backends", "versions"]
+
+PACKAGES = {
+    "numpy": ("numpy", "everything", ""),
+    "numba": ("numba", "compiled kernels", "fast"),
+    "llvmlite": ("llvmlite", "compiled kernels", "fast"),
+    "ml_dtypes": ("ml_dtypes", "bfloat16", "verify"),
+    "python-flint": ("flint", "proofs of gradients", "verify"),
+    "typer": ("typer", "this command", "verify"),
+    "rich": ("rich", "this command", "verify"),
+    "matplotlib": ("matplotlib", "--png and --html", "verify"),
+    "jinja2": ("jinja2", "--html", "verify"),
+}
+"""What a package is imported as, what it is for, and the extra of truenorm that installs it."""
+NOT_KEPT = (
+    "every process compiles the kernels again, which takes about half a minute for each type: set "
+    "TRUENORM_CACHE_DIR to the absolute path of a folder that is yours and that nobody else can "
+    "write to"
+)
+PROBE = "doctor-was-here"
+# Kept in a list, so that the interpreter computes with them now and not when it compiles.
+_ONE, _LARGE, _HALF_ULP = [1.0, 2.0**1000, 2.0**-53]
+_SMALLEST_NORMAL, _SMALLEST = [2.0**-1022, 5e-324]
+
+
+def error_text(error: Exception) -> str:
+    """Return what an error says, and nothing about whose machine it is."""
+    return without_home(f"{type(error).__name__}: {error}")
+
+
+def versions() -> Section:
+    """Return the versions of everything that truenorm uses or can use."""
+    here = describe("truenorm", "python", "system")
+    here["python"] = f"{platform.python_implementation()} {here['python']}"
+    found = here | {name: _version(name, *how) for name, how in PACKAGES.items()}
+    return Section("Versions", tuple(Line(*each) for each in found.items()))
+
+
+def _version(name: str, module: str, purpose: str, extra: str) -> str:
+    if find_spec(module) is None:
+        return f"not installed; it is for {purpose}: pip install 'truenorm[{extra}]'"
+    version = package_version(name)
+    return "installed, of unknown version" if version == "not installed" else version
+
+
+def usable_backends() -> list[str]:
+    """Return the names of the backends that can be used here."""
+    return [status.name for status in dispatch.backends() if status.usable]
+
+
+def backends() -> Section:
+    """Return all backends, and what a call without arguments gets."""
+    found = [
+        Line(status.name, ("usable: " if status.usable else "not usable: ") + status.reason)
+        for status in dispatch.backends()
+    ]
+    return Section("Backends", (*found, _taken(), _threads(), _rounding()))
+
+
+def _taken() -> Line:
+    wanted, usable = os.environ.get("TRUENORM_BACKEND"), usable_backends()
+    if not wanted:
+        return Line("taken", f"{usable[0]}, the first that is usable")
+    remedy = f"unset TRUENORM_BACKEND, or set it to {' or '.join(usable)}"
+    return Line("taken", f"{wanted}, by TRUENORM_BACKEND", "" if wanted in usable else remedy)
+
+
+def _threads() -> Line:
+    asked = os.environ.get("TRUENORM_THREADS")
+    try:
+        count = thread_count(threads_of(None))
+    except ValueError:
+        remedy = "unset TRUENORM_THREADS, or set it to a whole number of at least 1"
+        return Line("threads", f"TRUENORM_THREADS is {asked!r}", remedy)
+    omp = os.environ.get("OMP_NUM_THREADS", "").strip()
+    why = "one for each core that this process may use"
+    if asked:
+        why = "by TRUENORM_THREADS"
+    elif omp and omp.partition(",")[0].strip() == str(count):
+        why = "by OMP_NUM_THREADS"
+    return Line("threads", f"{count}, {why}; of {os.cpu_count()} cores")
+
+
+def _rounding() -> Line:
+    given = os.environ.get("TRUENORM_ROUNDING")
+    if not given:
+        return Line("rounding", "correct, unless a call asks for fast")
+    try:
+        return Line("rounding", f"{rounding_of('correct')} in every call, by TRUENORM_ROUNDING")
+    except ValueError:
+        remedy = "unset TRUENORM_ROUNDING, or set it to correct or fast"
+        return Line("rounding", f"TRUENORM_ROUNDING is {given!r}", remedy)
+
+
+def processor() -> Section:
+    """Return the vector instructions that NumPy found, and how this process rounds."""
+    remedy = ""
+    try:
+        check_arithmetic()
+    except RuntimeError as refused:  # the operation itself says what is wrong
+        remedy = str(refused)
+    simd = np.show_config(mode="dicts").get("SIMD Extensions", {})
+    features = ", ".join([*simd.get("baseline", []), *simd.get("found", [])])
+    missing = ", ".join(simd.get("not found", []))
+    # A comparison would take a subnormal operand as zero, too: the bits of the result tell.
+    results = "kept" if any(struct.pack("d", _SMALLEST_NORMAL / 2)) else "flushed to zero"
+    operands = "kept" if _SMALLEST * _LARGE != 0 else "taken as zero"
+    lines = [
+        Line("features", features + (f"; not {missing}" if missing else "")),
+        *_compiled_for(),
+        Line("subnormal results", results, remedy if results != "kept" else ""),
+        Line("subnormal operands", operands, remedy if operands != "kept" else ""),
+        Line("rounding mode", _mode(), remedy if _mode() != "to nearest" else ""),
+    ]
+    return Section("Processor", tuple(lines))
+
+
+def _compiled_for() -> list[Line]:
+    """Return the processor that compiled kernels are made for."""
+    try:
+        from llvmlite import binding  # type: ignore[import-untyped]
+    except ImportError:
+        return []
+    return [Line("kernels are for", binding.get_host_cpu_name())]
+
+
+def _mode() -> str:
+    """Return the direction in which sums are rounded."""
+    up, down = _ONE + _HALF_ULP > _ONE, -_ONE - _HALF_ULP < -_ONE
+    if up or down:
+        return "up" if up else "down"
+    # 1 + 3/2 ulp is above the middle only if the sum is not cut off.
+    return "to nearest" if _ONE + 3 * _HALF_ULP > _ONE + 2 * _HALF_ULP else "toward zero"
+
+
+def kept_kernels() -> Section:
+    """Return the folder of compiled kernels, whether it can be written to, and its size."""
+    return Section("Compiled kernels", tuple(_kept()))
+
+
+def _kept() -> list[Line]:
+    if "fused" not in usable_backends():
+        return [Line("kept in", "no folder: there is no backend that compiles")]
+    try:
+        from truenorm.kernels.fused import compiling
+    except Exception as broken:  # whatever it is, the self-test says what to do
+        return [Line("kept in", f"unknown: {error_text(broken)}")]
+    place = _writable_place(compiling)
+    if place is None:
+        return [Line("kept in", "no folder can be written to", NOT_KEPT)]
+    files = [path for path in place.rglob("*") if path.is_file()]
+    current = [path for path in files if path.parent.name == compiling.IMPORTED]
+    return [
+        Line("kept in", f"{without_home(str(place))} (writable)"),
+        Line("for this version", _amount(current)),
+        Line("for all versions", _amount(files)),
+    ]
+
+
+def _writable_place(compiling: ModuleType) -> Path | None:
+    """Return the folder that the kernels themselves would write to: it is they who try."""
+    try:
+        probe = user_cache.write(compiling._folder(), PROBE, b"")
+    except (OSError, RuntimeError):  # a RuntimeError is a user without a home
+        return None
+    probe.unlink(missing_ok=True)
+    return probe.parents[1]
+
+
+def _amount(files: list[Path]) -> str:
+    size = sum(path.stat().st_size for path in files)
+    return f"{len(files)} functions, {size / 1e6:.1f} MB"

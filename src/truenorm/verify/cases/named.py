@@ -1,0 +1,136 @@
+"""Named cases: rows that broke somebody, read from the file of an operation with their sources."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from truenorm.verify.cases.patterns import filled
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.types import FORMATS, Array
+
+__all__ = ["Entry", "NotACase", "entries", "named_cases", "not_cases"]
+
+TEXTS = {"name", "title", "failed", "shows", "sources", "dtypes"}
+SETTINGS = {"eps", "rows", "size", "repeats", "kind", "family", "layout", "also"}
+"""What an entry may say: for a reader, and, beside the inputs, for building its cases. The latter
+may be said again for one type, in a table that is called after it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A named case, as a reader wants to know it.
+
+    Attributes
+    ----------
+    slug : str
+        Its name without the type.
+    title : str
+    failed : str
+        What was seen, where; empty if nobody reported such a failure.
+    shows : str
+        What the case tests.
+    sources : tuple of str
+        Where it was reported, such as ``pytorch#51102``.
+    dtypes : tuple of str
+        The types in which there is such a case.
+    also : tuple of str
+        The extensions that it needs.
+    """
+
+    slug: str
+    title: str
+    failed: str
+    shows: str
+    sources: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    also: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NotACase:
+    """A failure that no forward and backward pass on a small machine can show, and why."""
+
+    title: str
+    sources: tuple[str, ...]
+    reason: str
+
+
+@cache
+def _file(operation: Operation) -> dict[str, Any]:
+    file = files("truenorm.verify.operations").joinpath(operation.case_file)
+    read = tomllib.loads(file.read_text("utf-8"))
+    read["case"] = [read["defaults"] | each for each in read["case"]]
+    settings = SETTINGS | {each.name for each in operation.inputs}
+    for each in read["case"]:
+        unknown = each.keys() - TEXTS - settings - FORMATS.keys()
+        unknown |= {key for kind in FORMATS for key in each.get(kind, {}).keys() - settings}
+        if unknown:
+            raise ValueError(
+                f"{operation.case_file}: {each['name']} has {', '.join(sorted(unknown))}"
+            )
+    return read
+
+
+def entries(operation: Operation) -> list[Entry]:
+    """Return what there is to read about each named case, in the order of the file."""
+    return [
+        Entry(
+            each["name"],
+            each["title"],
+            each["failed"],
+            each["shows"],
+            tuple(each["sources"]),
+            tuple(each["dtypes"]),
+            tuple(each["also"]),
+        )
+        for each in _file(operation)["case"]
+    ]
+
+
+def not_cases(operation: Operation) -> list[NotACase]:
+    """Return the failures that are known and are not judged, each with the reason."""
+    return [
+        NotACase(each["title"], tuple(each["sources"]), each["reason"])
+        for each in _file(operation)["not_a_case"]
+    ]
+
+
+def named_cases(operation: Operation, dtype: str) -> list[Case]:
+    """Return the named cases of a type, in the order of the file."""
+    return [
+        _case(operation, dtype, each | each.get(dtype, {}))
+        for each in _file(operation)["case"]
+        if dtype in each["dtypes"]
+    ]
+
+
+def _case(operation: Operation, dtype: str, said: Mapping[str, Any]) -> Case:
+    name = f"{dtype}-{said['name']}"
+    shape = (said["rows"], said["size"])
+    of_parameters = "float32" if "float32-parameters" in said["also"] else dtype
+    inputs: dict[str, Array | None] = {}
+    for each in operation.inputs:
+        pattern, seed = said[each.name], f"{name} {each.name}"
+        if each.role != "parameter":
+            inputs[each.name] = filled(pattern, dtype, shape, seed, x=inputs.get("x"))
+        elif pattern == "none":
+            inputs[each.name] = None
+        else:
+            inputs[each.name] = filled(pattern, of_parameters, shape[1:], seed)
+    case = Case(
+        operation,
+        name,
+        dtype,
+        inputs,
+        float.fromhex(said["eps"]),
+        kind=said["kind"],
+        family=said.get("family", said["name"]),
+        why=said["shows"],
+        sources=tuple(said["sources"]),
+        layout=said["layout"],
+        needs=frozenset(said["also"]),
+    )
+    return case.tiled(said["repeats"])

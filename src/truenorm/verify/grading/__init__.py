@@ -1,0 +1,1 @@
+"""Grading: what came back is held against the exact answers, and becomes a report."""

@@ -1,0 +1,103 @@
+"""From symptoms to findings: what follows from another is left out, what is alike is one."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
+from truenorm.verify.grading.measuring import UNEXPLAINED
+from truenorm.verify.grading.report import Finding, Grade
+from truenorm.verify.grading.reproducer import Origin, reproducer
+from truenorm.verify.runs.calls import PLAIN
+
+__all__ = ["explained_once", "findings_of", "unrounded"]
+
+
+def explained_once(symptoms: Sequence[Symptom]) -> list[Symptom]:
+    """Leave out what follows from something plainer.
+
+    Where the same call has other bits each time, so has another call; where an input is damaged,
+    the next call with it differs; and what is wrong on ordinary input is wrong on every other.
+    """
+    found = defaultdict(set)
+    for each in symptoms:
+        found[each.guard].add((each.case.dtype, each.output))
+
+    def follows(each: Symptom) -> bool:
+        place = (each.case.dtype, each.output)
+        if each.guard in ("stale", "batch", "overwritten"):
+            return place in found["repeat"]
+        if each.guard == "spent":
+            return place in found["repeat"] or (each.case.dtype, "") in found["inputs"]
+        off = each.natural > 0 and each.guard in ("growth", "special", "subnormal", "large")
+        return off and place in found["ordinary"]
+
+    return [each for each in symptoms if not follows(each)]
+
+
+def unrounded(
+    judged: Iterable[Judged],
+    below: Collection[tuple[str, str]],
+    explained: Collection[tuple[str, str]],
+) -> list[Symptom]:
+    """Where more than `stable` is required, say which result is not rounded well enough."""
+    found = []
+    for one in judged:
+        place = (one.case.dtype, one.output)
+        if place in below and place not in explained and not one.error.correct:
+            text = f"{one.output} is off by {one.error.ulp:.3g} ulp"
+            found.append(
+                Symptom("rounding", one.case, one.record, one.output, text, (), one.error.ulp)
+            )
+    return found
+
+
+def _plainness(symptom: Symptom) -> tuple[float, bool, float, int]:
+    """Return what puts the plainest example of a symptom first: the worst, or the smallest."""
+    grows = symptom.guard == "growth"
+    return (
+        -symptom.severity,
+        symptom.record.call.kind != PLAIN or (grows and symptom.case.kind == "ordinary"),
+        -symptom.natural if grows else 0.0,
+        int(np.prod(symptom.case.shape)),
+    )
+
+
+def findings_of(
+    symptoms: Sequence[Symptom], grades: Sequence[Grade], origin: Origin, not_run: int
+) -> tuple[Finding, ...]:
+    """Return one finding for each kind of symptom, with the case that shows it most simply.
+
+    `not_run` is the number of cases that were given up.
+    """
+    groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
+    for symptom in symptoms:
+        groups[symptom.guard, symptom.case.dtype, symptom.output].append(symptom)
+    slopes = {(each.dtype, each.output): each.slope for each in grades}
+    found = []
+    for (guard, dtype, output), group in groups.items():
+        shown = min(group, key=_plainness)
+        text = shown.text
+        rate = slopes.get((dtype, output))
+        if guard == "growth" and rate is not None and shown.severity < UNEXPLAINED:
+            condition = shown.case.operation.condition
+            text += f"; the error grows with kappa = {condition}, slope {rate:.1f}"
+        if guard == "raised" and not_run:
+            text += f"; after that it was given up, {not_run} cases were not run"
+        found.append(
+            Finding(
+                guard,
+                GUARDS.get(guard, "accuracy"),
+                dtype,
+                output,
+                shown.case.name,
+                shown.case.why,
+                text,
+                shown.case.sources,
+                len({each.case.name for each in group}) - 1,
+                reproducer(shown, origin),
+            )
+        )
+    order = [*GUARDS, "rounding"]
+    return tuple(sorted(found, key=lambda each: order.index(each.guard)))

@@ -1,0 +1,236 @@
+"""The checks of the judge, one by one: each looks at records and says what is wrong with them.
+
+Each guard can be switched off, which the tests use to show that none of them is dead.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from truenorm.verify.answers.expected import Expected, expected
+from truenorm.verify.grading.large import copies_of
+from truenorm.verify.grading.measuring import UNEXPLAINED, Error, measure, misplaced
+from truenorm.verify.operation import Case
+from truenorm.verify.runs.calls import (
+    AGAIN,
+    INTERLEAVED,
+    LARGE,
+    LATER,
+    PLAIN,
+    ROWS,
+    TWICE,
+    Record,
+)
+from truenorm.verify.types import FORMATS, Array, same_bits
+
+__all__ = ["GUARDS", "Judged", "Symptom", "judge_case"]
+
+GUARDS = {
+    "raised": "runs",
+    "shape": "runs",
+    "type": "runs",
+    "ordinary": "accuracy",
+    "finite": "accuracy",
+    "growth": "accuracy",
+    "special": "special values",
+    "subnormal": "subnormals kept",
+    "repeat": "repeatable",
+    "batch": "batch-invariant",
+    "large": "large calls",
+    "inputs": "inputs kept",
+    "overwritten": "results kept",
+    "stale": "own state",
+    "spent": "saved kept",
+}
+"""Each guard, and the verdict that it decides; the plainest symptoms first."""
+
+
+OTHER_BITS = {
+    AGAIN: ("repeat", "has other bits when the same call is made again"),
+    LATER: ("overwritten", "is overwritten when more calls follow"),
+    INTERLEAVED: ("stale", "changes if another forward pass comes before backward"),
+    TWICE: ("spent", "changes if backward is called a second time with what forward saved"),
+}
+"""Calls whose results must have the bits of the plain one; the guard, and what it says if not."""
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """Something that is wrong with one output of one case."""
+
+    guard: str
+    case: Case
+    record: Record
+    output: str
+    text: str
+    at: tuple[int, ...] = ()
+    severity: float = 0.0
+    natural: float = 0.0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A result that could be measured."""
+
+    case: Case
+    record: Record
+    output: str
+    result: Array  # as the case has it, whatever the layout
+    error: Error
+
+
+def judge_case(
+    case: Case, records: Collection[Record], outputs: Collection[str], *, finite: bool = True
+) -> tuple[list[Symptom], list[Judged]]:
+    """Hold all records of a case against its exact answers and against each other.
+
+    Without `finite`, results that are not finite are passed over.
+    """
+    exact = expected(case)
+    symptoms: list[Symptom] = []
+    judged: list[Judged] = []
+    for record in records:
+        symptoms += _conduct(case, record)
+        if record.call.kind == PLAIN:
+            for output, result in _comparable(case, exact, record, outputs, symptoms).items():
+                error = measure(exact, output, result, finite=finite)
+                one = Judged(case, record, output, result, error)
+                symptoms += _accuracy(one, exact)
+                judged.append(one)
+        elif record.call.kind == LARGE:
+            symptoms += _far_out(case, record, outputs, finite=finite)
+    symptoms += _comparisons(case, records, outputs)
+    return symptoms, judged
+
+
+def _conduct(case: Case, record: Record) -> Iterator[Symptom]:
+    """Say whether the call returned, and left its inputs alone."""
+    if record.failure:
+        yield Symptom("raised", case, record, "", record.failure)
+    if record.damaged:
+        text = f"{' and '.join(record.damaged)} changed during the call"
+        yield Symptom("inputs", case, record, "", text)
+
+
+def _comparable(
+    case: Case,
+    exact: Expected,
+    record: Record,
+    outputs: Collection[str],
+    symptoms: list[Symptom],
+) -> dict[str, Array]:
+    """Return the results of the right shape, as rows; note what is wrong with the others."""
+    found: dict[str, Array] = {}
+    for output in outputs:
+        value = exact.values[output]
+        result = record.results.get(output)
+        if value is None or (result is None and record.failure):
+            continue
+        shape = np.shape(case.laid_out(value)) if case.operation.is_rows(output) else value.shape
+        if result is None or result.shape != shape:
+            came = "None" if result is None else f"shape {result.shape}"
+            text = f"{output} is {came}; it should have the shape {shape}"
+            symptoms.append(Symptom("shape", case, record, output, text))
+            continue
+        if result.dtype != value.dtype:
+            text = f"{output} is {result.dtype.name}; it should be {value.dtype.name}"
+            symptoms.append(Symptom("type", case, record, output, text))
+        found[output] = result.reshape(value.shape)
+    return found
+
+
+def _accuracy(one: Judged, exact: Expected) -> Iterator[Symptom]:
+    """Say whether a result is near enough to the exact answer, and NaN where it must be."""
+    output, error, case = one.output, one.error, one.case
+    value = exact.values[output]
+    if value is None:
+        return
+    if (spot := misplaced(exact, output, one.result)) is not None:
+        text = f"{output}{list(spot)} is {one.result[spot]}; it should be {value[spot]}"
+        yield Symptom("special", case, one.record, output, text, spot)
+    if not error.needs:
+        return
+    got, right = one.result[error.at], value[error.at]
+    where = f"{output}{list(error.at)}"
+    if error.not_finite:
+        text = f"{where} is {got}, the exact answer {right}"
+    elif got == 0:
+        text = f"{where} is 0, the exact answer {right}"
+    else:
+        text = f"{where} is {got}, the exact answer {right}: off by {error.ulp_there:.3g} ulp"
+    if case.kind in ("special", "subnormal"):
+        guard = case.kind
+    elif error.not_finite:
+        guard = "finite"
+    else:
+        # What the condition of a row explains is no mistake, even if the row is an ordinary one.
+        wrong = case.kind == "ordinary" and error.needs == UNEXPLAINED
+        guard = "ordinary" if wrong else "growth"
+    yield Symptom(guard, case, one.record, output, text, error.at, error.needs, error.natural)
+
+
+def _far_out(
+    case: Case, record: Record, outputs: Collection[str], *, finite: bool
+) -> Iterator[Symptom]:
+    """Say whether the worst rows of a large call are what no rounding explains."""
+    exact = expected(case)
+    for output, result in record.results.items():
+        value = exact.values[output]
+        if result is None or value is None or output not in outputs:
+            continue
+        error = measure(exact, output, result, finite=finite)
+        if error.needs == UNEXPLAINED:
+            spot = (record.call.start + error.at[0], *error.at[1:])
+            text = (
+                f"{output}{list(spot)} is {result[error.at]}, the exact answer {value[error.at]}, "
+                f"in one call with {copies_of(case) * case.shape[0] * case.shape[1]:,} elements"
+            )
+            yield Symptom("large", case, record, output, text, spot, error.needs, error.natural)
+
+
+def _comparisons(
+    case: Case, records: Collection[Record], outputs: Collection[str]
+) -> Iterator[Symptom]:
+    """Say whether other calls gave the bits of the plain one."""
+    of_kind: Mapping[str, list[Record]] = {
+        kind: [record for record in records if record.call.kind == kind and not record.failure]
+        for kind in (PLAIN, *OTHER_BITS, ROWS)
+    }
+    if not of_kind[PLAIN]:
+        return
+    plain = of_kind[PLAIN][0]
+    for kind, (guard, what) in OTHER_BITS.items():
+        for record in of_kind[kind]:
+            for output in _different(plain, record, outputs):
+                yield Symptom(guard, case, record, output, f"{output} {what}")
+    by_rows = [each for each in outputs if case.operation.is_rows(each)]
+    for record in of_kind[ROWS]:
+        rows = slice(record.call.start, record.call.stop)
+        for output in _different(plain, record, by_rows, rows):
+            text = (
+                f"{output} of rows {rows.start} to {rows.stop - 1} has other bits "
+                f"than in the batch of {case.shape[0]}"
+            )
+            yield Symptom("batch", case, record, output, text)
+
+
+def _different(
+    first: Record, second: Record, outputs: Collection[str], rows: slice | None = None
+) -> Iterator[str]:
+    """Yield the outputs whose bits differ; of the first record, these rows alone are looked at."""
+    for output in outputs:
+        one, other = first.results.get(output), second.results.get(output)
+        if one is None or other is None:
+            continue
+        if rows is not None:
+            one = one[rows]
+        if one.shape == other.shape and not _same(one, other):
+            yield output
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Compare bits; of a type that is not judged, values, since some bits may mean nothing."""
+    if one.dtype.name in FORMATS:
+        return one.dtype == other.dtype and same_bits(one, other)
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))

@@ -1,0 +1,98 @@
+"""How far a result is from the exact answer: in ulp, and in natural units. NaN is never near."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.verify.answers.expected import Expected
+from truenorm.verify.types import Array, Float64s, unit_roundoff
+
+__all__ = ["UNEXPLAINED", "Error", "measure", "misplaced"]
+
+UNEXPLAINED = 3
+"""What stands for the power of kappa where none up to 2 explains an error."""
+
+
+@dataclass(frozen=True)
+class Error:
+    """The error of one output of one case.
+
+    Attributes
+    ----------
+    ulp, natural : float
+        The largest error.
+    needs : int
+        The smallest power of kappa that explains every element, or `UNEXPLAINED`.
+    correct : bool
+        Whether each is the exact answer rounded once, ties to even.
+    at : tuple of int
+        The element that exceeds what is allowed by most.
+    ulp_there : float
+        Its error.
+    not_finite : bool
+        Whether that element should have been finite, and was not.
+    """
+
+    ulp: float
+    natural: float
+    needs: int
+    correct: bool
+    at: tuple[int, ...]
+    ulp_there: float
+    not_finite: bool
+
+
+def measure(expected: Expected, output: str, got: Array, *, finite: bool = True) -> Error:
+    """Measure the elements whose exact answer is finite.
+
+    Without `finite`, elements that are not finite are passed over: what a judge does that compares
+    by ``abs(error) > tolerance``.
+    """
+    exact, ulps, rest = (found[output] for found in (expected.wide, expected.ulps, expected.rests))
+    with np.errstate(all="ignore"):
+        result = got.astype(np.float64)
+        judged = np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(result)
+        error = _away(np.abs((result - exact) - rest * ulps), judged)
+        in_ulp = _away(np.abs((result - exact) / ulps - rest), judged)
+        # Beyond an ulp, which nobody is blamed for.
+        natural = (error - ulps).clip(0) / (
+            unit_roundoff(expected.types[output]) * expected.scale(output)
+        )
+        excess = error / expected.allowed(output).clip(ulps)
+    if error.size == 0:
+        return Error(0.0, 0.0, 0, True, (), 0.0, False)
+    at = tuple(map(int, np.unravel_index(int(np.argmax(excess)), excess.shape)))
+    return Error(
+        float(in_ulp.max()),
+        float(np.nan_to_num(natural, nan=0.0, posinf=np.inf).max()),
+        _power(expected, output, error),
+        bool(((result == exact) | ~judged).all()),
+        at,
+        float(in_ulp[at]),
+        not np.isfinite(result[at]),
+    )
+
+
+def _away(error: Float64s, judged: NDArray[np.bool_]) -> Float64s:
+    """Return the errors, infinite where a result is NaN and 0 where nothing is judged."""
+    return np.where(judged, np.where(np.isnan(error), np.inf, error), 0.0)
+
+
+def _power(expected: Expected, output: str, error: Float64s) -> int:
+    for power in range(UNEXPLAINED):
+        if (error <= expected.allowed(output, power)).all():
+            return power
+    return UNEXPLAINED
+
+
+def misplaced(expected: Expected, output: str, got: Array) -> tuple[int, ...] | None:
+    """Return an element that should have been NaN or infinite and is not, or None.
+
+    Anything that is not finite will do, since infinity times a number that an algorithm rounds to
+    zero is NaN; but an infinity must not have the other sign.
+    """
+    with np.errstate(all="ignore"):
+        exact, result = expected.wide[output], got.astype(np.float64)
+    wrong = ~np.isfinite(exact) & np.isfinite(result) | np.isinf(exact) & (result == -exact)
+    return tuple(map(int, np.argwhere(wrong)[0])) if wrong.any() else None

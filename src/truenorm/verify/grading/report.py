@@ -1,0 +1,115 @@
+"""What the judge has to say: grades, verdicts and findings. Plain data, for every kind of page."""
+
+from dataclasses import dataclass, field
+
+from truenorm.verify.operation import Operation
+
+__all__ = ["GRADES", "VERDICTS", "CaseResult", "Finding", "Grade", "Report"]
+
+GRADES = ("wrong", "unstable", "conditional", "stable", "faithful", "correct")
+"""From the worst to the best."""
+
+VERDICTS = {
+    "runs": "every call returns, with results of the right shape and type",
+    "repeatable": "the same bits when called twice",
+    "batch-invariant": "the same bits for a row whatever rows stand beside it",
+    "large calls": "rows beyond element 2^24 of a call are as right as the first",
+    "inputs kept": "{inputs} are left as they were",
+    "results kept": "what was returned stays as it was when more calls follow",
+    "own state": "backward uses what its own forward saved",
+    "saved kept": "backward, called again with what forward saved, gives the same bits",
+    "special values": "NaN and infinity go where they must, and nowhere else",
+    "subnormals kept": "numbers below the normal range are not flushed to zero",
+}
+"""What is said beside the grades: pass, fail, or not judged."""
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """How far one output of one case was off.
+
+    `ulp` is the largest error in units in the last place, `natural` the largest in units of the
+    unit roundoff times the natural scale of the output; both are infinite where something that
+    is not finite came and should not have. `allowed` is what `natural` may be for `stable`.
+    `needs` is the smallest power of kappa that explains the error: 0, 1, 2, or 3 for none.
+    `correct` tells whether every element is the exact answer rounded once, ties to even.
+    """
+
+    case: str
+    dtype: str
+    family: str
+    kind: str
+    output: str
+    ulp: float
+    natural: float
+    allowed: float
+    needs: int
+    correct: bool
+    kappa: float
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The grade of one output in one type, and what it rests on."""
+
+    dtype: str
+    output: str
+    grade: str
+    max_ulp: float
+    max_natural: float
+    worst_case: str
+    slope: float | None  # of log(error) against log(kappa); None where nothing grows
+
+    def reaches(self, least: str) -> bool:
+        """Whether it is at least so good."""
+        return GRADES.index(self.grade) >= GRADES.index(least)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A symptom, the case that showed it, and ten lines that show it again.
+
+    `guard` is the check that found it; `verdict` the line of `VERDICTS` it belongs to, or
+    ``accuracy``.
+    """
+
+    guard: str
+    verdict: str
+    dtype: str
+    output: str  # empty where all are meant
+    case: str
+    why: str  # what the case is there to show
+    symptom: str
+    sources: tuple[str, ...] = ()
+    also_in: int = 0  # other cases with the same symptom
+    reproducer: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything about one subject."""
+
+    subject: str
+    level: str
+    require: str
+    grades: tuple[Grade, ...]
+    verdicts: dict[str, str]  # pass, fail or not judged
+    findings: tuple[Finding, ...]
+    results: tuple[CaseResult, ...] = field(repr=False)
+    cases: int = 0
+    seconds: float = 0.0
+    machine: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)  # by verdict: why it was not judged
+    operation: Operation = field(kw_only=True, repr=False)
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was graded, nothing was found, and no grade is below the required."""
+        enough = all(each.reaches(self.require) for each in self.grades)
+        return bool(self.grades) and enough and not self.findings
+
+    def explained(self, verdict: str) -> str:
+        """Return why a verdict was not judged, or what it says."""
+        *others, last = (each.name for each in self.operation.inputs)
+        inputs = f"{', '.join(others)} and {last}"
+        return self.notes.get(verdict) or VERDICTS.get(verdict, "").format(inputs=inputs)

@@ -1,0 +1,197 @@
+"""Ten lines that show a finding again, on their own."""
+
+import math
+import textwrap
+from dataclasses import replace
+from typing import NamedTuple
+
+from truenorm.tools.text import one_line
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.grading.guards import Symptom
+from truenorm.verify.grading.large import copies_of
+from truenorm.verify.operation import Case
+from truenorm.verify.runs.calls import PLAIN
+from truenorm.verify.subject import Subject
+
+__all__ = ["Origin", "reproducer"]
+
+WIDTH = 80
+"""Columns of the comment; code is as wide as it must be to be copied and run."""
+OTHER_ROWS = "-2*case.{}[::-1]"
+"""An input of the same shape, none of whose results has the same bits."""
+
+
+class Origin(NamedTuple):
+    """Where a subject comes from, and how it is called.
+
+    `file` and `name` tell where it is defined; without them a line is left to be filled in.
+    """
+
+    file: str = ""
+    name: str = "subject"
+    callable: bool = True
+    backward: bool = True
+
+    @classmethod
+    def of(cls, subject: Subject, file: str = "", name: str = "subject") -> "Origin":
+        """Return the origin of a subject that was found in a file."""
+        return cls(file, name, subject.forward is not None, subject.backward is not None)
+
+
+def reproducer(symptom: Symptom, origin: Origin) -> str:
+    """Return a script that ends with an AssertionError, or as the subject itself ends."""
+    lines = [
+        *_comment(f"{symptom.case}: {symptom.text}"),
+        "import truenorm.verify as tv",
+        f"subject = tv.load({f'{origin.file}:{origin.name}'!r})"
+        if origin.file
+        else "subject = ...  # your truenorm.verify.Subject",
+        _case(symptom),
+    ]
+    another_way = symptom.guard == "raised" and symptom.record.call.kind != PLAIN
+    in_a_word = symptom.guard in ("shape", "type", "inputs", "rounding")
+    if not origin.callable or another_way or in_a_word:
+        required = ", require='correct'" if symptom.guard == "rounding" else ""
+        lines.append(f"tv.check(subject, case{required})")
+    elif symptom.guard in ("repeat", "batch"):
+        lines += _compared_with_another_call(symptom, origin)
+    elif symptom.guard == "overwritten":
+        lines += _compared_with_itself_later(symptom, origin)
+    elif symptom.guard in ("stale", "spent"):
+        lines += _compared_with_another_backward(symptom)
+    else:
+        lines += _passes(symptom, origin)
+        if symptom.at:
+            lines += _compared_with_the_exact_answer(symptom)
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> list[str]:
+    """Return two lines at most; a case's name, full of hyphens, stays in one piece."""
+    return textwrap.wrap(
+        one_line(text),
+        WIDTH,
+        initial_indent="# ",
+        subsequent_indent="# ",
+        break_on_hyphens=False,
+        max_lines=2,
+        placeholder=" …",
+    )
+
+
+def _case(symptom: Symptom) -> str:
+    """Return what finds the case, and makes it a large one where it was wrong as that alone."""
+    case = symptom.case
+    is_default = case.operation is Subject.operation
+    operation = "" if is_default else ", operation=subject.operation"
+    copies = f".tiled({copies_of(case)})" if symptom.guard == "large" else ""
+    return f"case = tv.case({case.name!r}{operation}){copies}"
+
+
+def _plain_rows(case: Case) -> str:
+    """Return how the rows of a case are written, as the subject gets them."""
+    return "case.{}" if case.layout == "rows" else "case.laid_out(case.{})"
+
+
+def _forward(case: Case, rows: str) -> str:
+    """Return a call of forward; `rows` says how its rows are written, given their name."""
+    operation = case.operation
+    given = [
+        rows.format(name) if operation.is_rows(name) else f"case.{name}"
+        for name in operation.inputs_of("data", "parameter")
+    ]
+    return f"subject.forward({', '.join([*given, *['case.eps'][: operation.takes_eps]])})"
+
+
+def _backward(case: Case, rows: str, saved: str = "saved") -> str:
+    given = [rows.format(name) for name in case.operation.inputs_of("gradient")]
+    return f"subject.backward({', '.join([*given, saved])})"
+
+
+def _passes(symptom: Symptom, origin: Origin) -> list[str]:
+    """Return the calls, as far as they are needed."""
+    case, operation = symptom.case, symptom.case.operation
+    rows = _plain_rows(case)
+    of_forward = operation.outputs_of(backward=False)
+    (y,) = of_forward
+    if not origin.backward:
+        return [f"{y} = {_forward(case, rows)}"]
+    forward = f"{y}, saved = {_forward(case, rows)}"
+    gradients = ", ".join(operation.outputs_of(backward=True))
+    backward = f"{gradients} = {_backward(case, rows)}"
+    return [forward] if symptom.output in of_forward else [forward, backward]
+
+
+def _compared_with_the_exact_answer(symptom: Symptom) -> list[str]:
+    exact = expected(symptom.case)
+    value = exact.values[symptom.output]
+    if value is None:
+        raise ValueError(f"{symptom.case} has no {symptom.output}")
+    # The rows of a large call are those of the case, over and over.
+    at = tuple(place % size for place, size in zip(symptom.at, value.shape, strict=True))
+    right = float(value[at])
+    relaid = value.ndim == 2 and symptom.case.layout != "rows"
+    rows = ".reshape(case.shape)" if relaid else ""
+    got = f"got = float({symptom.output}{rows}{list(symptom.at)})"
+    if math.isfinite(right):
+        allowed = float(exact.allowed(symptom.output)[at])
+        return [
+            got,
+            f"exact = {right!r}  # {right.hex()}",
+            f"assert abs(got - exact) <= {allowed:.4g}, f'got {{got}}, exact {{exact}}'",
+        ]
+    test = "not abs(got) < float('inf')" if math.isnan(right) else f"got == float('{right}')"
+    return [got, f"assert {test}, f'got {{got}}, exact {right}'"]
+
+
+def _compared_with_another_call(symptom: Symptom, origin: Origin) -> list[str]:
+    output, call = symptom.output, symptom.record.call
+    body = [line.replace("case.", "given.") for line in _passes(symptom, origin)]
+    rows = f"{call.start}:{call.stop}"
+    second = "run(case)" if symptom.guard == "repeat" else f"run(case)[{rows}]"
+    other = (
+        "run(case)"
+        if symptom.guard == "repeat"
+        else f"run(case.part(slice({call.start}, {call.stop})))"
+    )
+    return [
+        "def run(given):",
+        *(f"    {line}" for line in body),
+        f"    return {output}.copy()",
+        f"assert {other}.tobytes() == {second}.tobytes(), {symptom.text!r}",
+    ]
+
+
+def _compared_with_itself_later(symptom: Symptom, origin: Origin) -> list[str]:
+    case = symptom.case
+    other = _forward(case, OTHER_ROWS)
+    passes = _passes(replace(symptom, output=""), origin)
+    # A result of forward is looked at before its own backward pass, which may overwrite it.
+    of_forward = symptom.output in case.operation.outputs_of(backward=False)
+    passes.insert(1 if of_forward else 2, f"before = {symptom.output}.tobytes()")
+    return [
+        *passes,
+        *(
+            [f"_, other = {other}", _backward(case, OTHER_ROWS, "other")]
+            if origin.backward
+            else [other]
+        ),
+        f"assert {symptom.output}.tobytes() == before, {symptom.text!r}",
+    ]
+
+
+def _compared_with_another_backward(symptom: Symptom) -> list[str]:
+    case = symptom.case
+    gradients = case.operation.outputs_of(backward=True)
+    (y,) = case.operation.outputs_of(backward=False)
+    forward = f"{y}, saved = {_forward(case, 'case.{}')}"
+    which = f"[{gradients.index(symptom.output)}]" if len(gradients) > 1 else ""
+    backward = _backward(case, "case.{}") + which
+    between = [forward, _forward(case, OTHER_ROWS)] if symptom.guard == "stale" else []
+    return [
+        forward,
+        f"first = {backward}.copy()",
+        *between,
+        f"second = {backward}",
+        f"assert first.tobytes() == second.tobytes(), {symptom.text!r}",
+    ]

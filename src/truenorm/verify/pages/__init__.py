@@ -1,0 +1,1 @@
+"""Pages: a report for people and for programs, and cases as files."""

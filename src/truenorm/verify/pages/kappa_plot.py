@@ -1,0 +1,179 @@
+"""Error against condition number, drawn as SVG that lies within a page.
+
+Colours are those of the page, light or dark: what is drawn here in a placeholder becomes a CSS
+variable. Text stays text, in the font of the page.
+"""
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from truenorm.tools.text import number, power_of_ten
+from truenorm.verify.grading.report import CaseResult
+from truenorm.verify.types import FORMATS, Float64s
+
+__all__ = ["MARKERS", "KappaPlot", "draw"]
+
+VARIABLES = {
+    "#010101": "ink",
+    "#020202": "faint",
+    "#030303": "stable",
+    "#040401": "float16",
+    "#040402": "bfloat16",
+    "#040403": "float32",
+    "#040404": "float64",
+}
+PLACEHOLDERS = {name: colour for colour, name in VARIABLES.items()}
+MARKERS = dict(zip(FORMATS, ("s", "D", "o", "P"), strict=True))
+FLOOR = 1e-2
+"""Errors below are drawn here: most are 0, which has no logarithm."""
+CEILING = 1e40
+"""Errors above are drawn as infinite ones are, or the others would not be told apart."""
+
+
+class KappaPlot(NamedTuple):
+    """The plot of one output; so many of its errors are `beyond`, drawn at the top edge."""
+
+    output: str
+    svg: str
+    dtypes: list[str]
+    beyond: int
+
+
+class _Frame(NamedTuple):
+    """What the axes show: kappa from left to right, error from FLOOR to top."""
+
+    left: float
+    right: float
+    top: float
+
+
+def draw(results: Sequence[CaseResult]) -> list[KappaPlot]:
+    """Draw the errors over the sweeps, for each output that has some, in the same frame."""
+    points = [each for each in results if each.kind == "sweep"]
+    return [
+        _draw_output(output, [each for each in points if each.output == output], _frame(points))
+        for output in dict.fromkeys(each.output for each in points)
+    ]
+
+
+def _draw_output(output: str, points: Sequence[CaseResult], frame: _Frame) -> KappaPlot:
+    dtypes = [name for name in FORMATS if any(each.dtype == name for each in points)]
+    # The salt gives the same file for the same data, whenever it is drawn.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "truenorm", "font.size": 9}):
+        figure = Figure(figsize=(5.0, 3.3), layout="constrained")
+        axes = figure.add_subplot()
+        _prepare(axes, frame)
+        _draw_guides(axes, frame, [each.allowed for each in points])
+        for name in dtypes:
+            _draw_points(axes, frame, name, [each for each in points if each.dtype == name])
+        svg = _inline(figure, output)
+    return KappaPlot(output, svg, dtypes, sum(map(_beyond, points)))
+
+
+def _beyond(point: CaseResult) -> bool:
+    return not point.natural <= CEILING
+
+
+def _frame(points: Sequence[CaseResult]) -> _Frame:
+    """Return round limits that hold every point but those beyond, and what is allowed."""
+    kappas = [each.kappa for each in points if 1 / CEILING < each.kappa < CEILING] or [1.0]
+    errors = [each.natural for each in points if not _beyond(each)]
+    errors += [each.allowed for each in points]
+    return _Frame(
+        10.0 ** (np.floor(np.log10(min(kappas))) - 0.2),
+        10.0 ** (np.ceil(np.log10(max(kappas))) + 0.2),
+        10.0 ** (np.ceil(np.log10(max(errors) + FLOOR)) + 1),
+    )
+
+
+def _prepare(axes: Axes, frame: _Frame) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(frame.left, frame.right)
+    axes.set_ylim(FLOOR, frame.top)
+    axes.set_xlabel("condition number κ", color=PLACEHOLDERS["ink"])
+    label = "error / (u · natural scale)"
+    axes.set_title(label, loc="left", fontsize=9, pad=10, color=PLACEHOLDERS["ink"])
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(_tick))
+    axes.tick_params(color=PLACEHOLDERS["faint"], labelcolor=PLACEHOLDERS["ink"])
+    axes.grid(color=PLACEHOLDERS["faint"], linewidth=0.5, alpha=0.35)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(PLACEHOLDERS["faint"])
+
+
+def _tick(value: float, _: int | None = None) -> str:
+    return f"≤ {power_of_ten(value)}" if value <= FLOOR else power_of_ten(value)
+
+
+def _draw_guides(axes: Axes, frame: _Frame, allowed: Sequence[float]) -> None:
+    """Draw what `stable` allows, and from there what grows like kappa and like its square."""
+    low, high = min(allowed), max(allowed)
+    if low < high:
+        axes.axhspan(max(low, FLOOR), high, color=PLACEHOLDERS["stable"], alpha=0.15, linewidth=0)
+    axes.axhline(high, color=PLACEHOLDERS["stable"], linewidth=1.2)
+    words = number(low) if number(low) == number(high) else f"{number(low)} to {number(high)}"
+    axes.annotate(
+        f"stable allows {words}",
+        (1.0, high),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2, 3),
+        textcoords="offset points",
+        horizontalalignment="right",
+        color=PLACEHOLDERS["stable"],
+        fontsize=8,
+    )
+    for power, name in ((1, "κ"), (2, "κ²")):
+        ends = np.array([max(frame.left, 1.0), frame.right])
+        axes.plot(ends, high * ends**power, ":", color=PLACEHOLDERS["ink"], linewidth=1, alpha=0.6)
+        # The name stands to the right of the line, a little below where it leaves the frame.
+        height = min(high * frame.right**power, frame.top) / 10**0.6
+        axes.annotate(
+            name,
+            ((height / high) ** (1 / power), height),
+            xytext=(7, -7),
+            textcoords="offset points",
+            verticalalignment="center",
+            color=PLACEHOLDERS["ink"],
+            fontsize=9,
+        )
+
+
+def _draw_points(axes: Axes, frame: _Frame, dtype: str, points: Sequence[CaseResult]) -> None:
+    style: dict[str, Any] = {"color": PLACEHOLDERS[dtype], "linewidths": 0, "zorder": 3}
+    style["clip_on"] = False  # half of a marker at the edge is outside
+    kappas = _within([each.kappa for each in points], frame.left, frame.right)
+    errors = _within([each.natural for each in points], FLOOR, frame.top)
+    beyond = np.array(list(map(_beyond, points)))
+    within = ~beyond
+    axes.scatter(kappas[within], errors[within], 16, marker=MARKERS[dtype], alpha=0.75, **style)
+    axes.scatter(kappas[beyond], errors[beyond], 34, marker="^", **style)
+
+
+def _within(values: Sequence[float], low: float, high: float) -> Float64s:
+    return np.clip(np.nan_to_num(np.array(values, np.float64), nan=high), low, high)
+
+
+def _inline(figure: Figure, output: str) -> str:
+    """Return the SVG element alone: with the page's colours, names of its own, and no size."""
+    stream = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
+    svg = stream.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'((?:xlink:)?href="#|url\(#|\bid=")', rf"\g<1>{output}-", svg)
+    for colour, name in VARIABLES.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    label = f"error of {output} against the condition number"
+    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

@@ -1,0 +1,40 @@
+"""What the pages of a report have in common: what grades mean, and how a report ends."""
+
+from truenorm.tools.text import counted
+from truenorm.verify.grading.report import Grade, Report
+
+__all__ = ["MEANINGS", "below", "conclusion", "slope"]
+
+MEANINGS = {
+    "correct": "the exact answer rounded once, everywhere",
+    "faithful": "less than 1 ulp everywhere",
+    "stable": "a small multiple of u times the natural scale of the result, whatever kappa is",
+    "conditional": "grows like kappa: a mean that is rounded once, Welford",
+    "unstable": "grows like kappa squared, or is NaN, infinite or zero where the answer is finite",
+    "wrong": "fails on ordinary input",
+}
+"""What each grade says about the error, from the best to the worst."""
+
+
+def slope(grade: Grade) -> str:
+    """Return the power of kappa with which errors grow; a dash where nothing does."""
+    return "-" if grade.slope is None else f"{grade.slope:.1f}"
+
+
+def below(report: Report) -> list[Grade]:
+    """Return the grades that are lower than required."""
+    return [grade for grade in report.grades if not grade.reaches(report.require)]
+
+
+def conclusion(report: Report) -> str:
+    """Return what the verdict rests on, in one sentence."""
+    if report.passed:
+        return f"No finding, and every grade is at least {report.require}."
+    said = [counted(len(report.findings), "finding")] if report.findings else []
+    low: dict[str, list[str]] = {}
+    for grade in below(report):
+        low.setdefault(grade.dtype, []).append(grade.output)
+    if low:
+        which = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in low.items())
+        said.append(f"below {report.require}: {which}")
+    return "; ".join(said) + "."

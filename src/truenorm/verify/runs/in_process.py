@@ -1,0 +1,190 @@
+"""Put a case to a subject and note what comes back; whatever it does, grading comes later."""
+
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from truenorm.verify.operation import Case
+from truenorm.verify.runs.calls import INTERLEAVED, LARGE, LATER, TWICE, Call, Record, given
+from truenorm.verify.subject import Subject
+from truenorm.verify.types import NUMBERS, Array, same_bits
+
+__all__ = ["InProcess", "execute"]
+
+MESSAGE = 2000  # characters that are kept of an exception
+Arrays = Mapping[str, Array | None]
+
+
+class RefusedError(Exception):
+    """Backward does not let itself be called a second time, and says so."""
+
+
+class InProcess:
+    """Runs Python functions where they are: a crash of theirs is a crash of ours."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.seconds = subject.seconds
+
+    def run(self, case: Case, call: Call) -> Record:
+        """Call the subject."""
+        return execute(self.subject, case, call)
+
+
+def _copies(case: Case) -> dict[str, Array | None]:
+    """Return the arrays of a case as a subject gets them, which it may damage."""
+    rows = case.rows
+    return {
+        name: case.laid_out(rows[name].copy())
+        if name in rows
+        else None
+        if array is None
+        else array.copy()
+        for name, array in case.inputs.items()
+    }
+
+
+def _damaged(case: Case, arrays: Arrays) -> tuple[str, ...]:
+    """Return the names of those whose bits have changed."""
+    rows = case.rows
+    found = []
+    for name, now in arrays.items():
+        before = case.inputs[name]
+        if now is None or before is None:
+            continue
+        laid_out = case.laid_out(before) if name in rows else before
+        if not same_bits(now, laid_out):
+            found.append(name)
+    return tuple(found)
+
+
+def execute(subject: Subject, case: Case, call: Call) -> Record:
+    """Call the functions of a subject; an exception becomes a failure of the record."""
+    try:
+        return _executed(subject, case, call)
+    except MemoryError as lack:
+        if call.kind != LARGE:
+            raise
+        rows = f"{call.stop:,} rows of {case.shape[1]}"
+        reason = f"there was not enough memory for {rows}: {_said(lack)}"
+        return Record(case.name, call, left_out=reason)
+
+
+def _executed(subject: Subject, case: Case, call: Call) -> Record:
+    asked = given(case, call)
+    arrays = _copies(asked)
+    results: dict[str, Array | None] = {}
+    failure = left_out = ""
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            _passes(_Functions(subject, asked.eps), asked, arrays, call, results)
+    except RefusedError as refused:
+        left_out = str(refused)
+    except Exception as raised:  # whatever it is, it is the subject's
+        if call.kind == LARGE and isinstance(raised, MemoryError):
+            raise  # or the machine's
+        failure = f"raised {type(raised).__name__}: {_said(raised)}"
+    seconds = time.perf_counter() - start
+    return Record(case.name, call, results, _damaged(asked, arrays), failure, seconds, left_out)
+
+
+class _Functions:
+    """Forward and backward of a subject, with arguments and results by name."""
+
+    def __init__(self, subject: Subject, eps: float) -> None:
+        self._subject = subject
+        self._settings = [eps] if subject.operation.takes_eps else []
+
+    def forward(self, arrays: Arrays) -> tuple[dict[str, Any], Any]:
+        """Return the result of forward, and what it saved if there is a backward pass."""
+        if self._subject.forward is None:
+            raise TypeError("a command is not run in this process")
+        names = self._subject.operation.inputs_of("data", "parameter")
+        returned = self._subject.forward(*(arrays[name] for name in names), *self._settings)
+        (output,) = self._subject.operation.outputs_of(backward=False)
+        if self._subject.backward is None:
+            return {output: returned}, None
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            kind = type(returned).__name__
+            raise TypeError(f"forward returned {kind}, not the pair ({output}, saved)")
+        return {output: returned[0]}, returned[1]
+
+    def backward(self, arrays: Arrays, saved: Any) -> dict[str, Any]:
+        """Return the results of backward; nothing if there is none."""
+        if self._subject.backward is None:
+            return {}
+        names = self._subject.operation.inputs_of("gradient")
+        found = self._subject.backward(*(arrays[name] for name in names), saved)
+        outputs = self._subject.operation.outputs_of(backward=True)
+        gradients = (found,) if len(outputs) == 1 else tuple(found)
+        if len(gradients) != len(outputs):
+            wanted = f"{', '.join(outputs[:-1])} and {outputs[-1]}"
+            raise TypeError(f"backward returned {len(gradients)} results, not {wanted}")
+        return dict(zip(outputs, gradients, strict=True))
+
+    def second_backward(self, arrays: Arrays, saved: Any) -> dict[str, Any]:
+        """Call backward again; one that says no is honest, and is not blamed."""
+        try:
+            return self.backward(arrays, saved)
+        except Exception as refused:
+            said = f"{type(refused).__name__}: {_said(refused)}"
+            raise RefusedError(f"a second backward pass is refused: {said}") from refused
+
+
+def _passes(
+    functions: _Functions,
+    case: Case,
+    arrays: Arrays,
+    call: Call,
+    results: dict[str, Array | None],
+) -> None:
+    """Do one forward and one backward pass, and fill in the results as they come."""
+    found, saved = functions.forward(arrays)
+    if call.kind != LATER:
+        results |= _kept(found)
+    if call.kind == INTERLEAVED:
+        functions.forward({**arrays, **_others(case)})
+    gradients = functions.backward(arrays, saved)
+    if call.kind == TWICE and gradients:
+        gradients = functions.second_backward(_copies(case), saved)
+    if call.kind == LATER:
+        others = {**arrays, **_others(case)}
+        functions.backward(others, functions.forward(others)[1])
+        results |= _kept(found)
+    results |= _kept(gradients)
+
+
+def _others(case: Case) -> dict[str, Array]:
+    """Return other rows of the same shape: no result of theirs has the same bits."""
+    return {
+        name: case.laid_out((rows[::-1] * rows.dtype.type(-2)).copy())
+        for name, rows in case.rows.items()
+    }
+
+
+def _said(raised: Exception) -> str:
+    """Return what an exception says, which may be a dump of megabytes, or fail itself."""
+    try:
+        return str(raised)[:MESSAGE]
+    except Exception:
+        return "(it cannot be printed)"
+
+
+def _kept(results: Mapping[str, Any]) -> dict[str, Array | None]:
+    """Return copies, which a later call cannot overwrite."""
+    return {output: _copied(result) for output, result in results.items()}
+
+
+def _copied(result: Any) -> Array | None:
+    """Return a copy in the byte order of this machine."""
+    if result is None:
+        return None
+    copy: Array = np.array(result)
+    if copy.dtype.name not in NUMBERS:
+        raise TypeError(f"the result is an array of {copy.dtype.name}, which are no numbers")
+    return copy.astype(copy.dtype.newbyteorder("="), copy=False)

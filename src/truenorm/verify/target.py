@@ -1,0 +1,60 @@
+"""Judge the subject of ``file.py:name``, in a process of its own."""
+
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from truenorm.tools.progress import Progress
+from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.reproducer import Origin
+from truenorm.verify.judge import judged
+from truenorm.verify.operations import OPERATIONS
+from truenorm.verify.runs.loading import split_target
+from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError, SubjectProcess
+from truenorm.verify.subject import Subject
+
+__all__ = ["verify_target"]
+
+
+def verify_target(
+    target: str,
+    *,
+    level: str = "quick",
+    require: str = "stable",
+    dtypes: Collection[str] | None = None,
+    progress: Progress | None = None,
+    python: str = sys.executable,
+    environment: Mapping[str, str] | None = None,
+    start_seconds: float = START_SECONDS,
+) -> Report:
+    """Judge the subject of ``file.py:name``, which is executed in a process of its own.
+
+    With `python`, by the interpreter of another environment, which can import truenorm.
+    """
+    file, name = split_target(target)
+    with SubjectProcess(
+        target, python=python, environment=environment, start_seconds=start_seconds
+    ) as process:
+        told = process.description
+        if told["operation"] not in OPERATIONS:
+            raise CannotRunError(f"the operation {told['operation']!r} is known in its file alone")
+        claimed = Subject(
+            forward=_elsewhere,
+            backward=_elsewhere if told["backward"] else None,
+            name=told["name"],
+            dtypes=told["dtypes"],
+            also=told["also"],
+            operation=OPERATIONS[told["operation"]],
+        )
+        if dtypes:
+            if not set(dtypes) <= set(claimed.dtypes):
+                raise CannotRunError(
+                    f"{claimed.name} claims {', '.join(claimed.dtypes)}, not {', '.join(dtypes)}"
+                )
+            claimed = replace(claimed, dtypes=tuple(dtypes))
+        origin = Origin(str(file.resolve()), name, told["callable"], told["backward"])
+        return judged(claimed, process, origin, level=level, require=require, progress=progress)
+
+
+def _elsewhere(*_: object) -> None:
+    raise TypeError("this subject runs in another process")

@@ -1,0 +1,114 @@
+"""The page "Museum of failures" is what its command writes, and leaves nothing out."""
+
+import copy
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "museum.md"
+OPERATIONS = ROOT / "src" / "truenorm" / "verify" / "operations"
+CASES = tomllib.loads((OPERATIONS / "layer_norm" / "cases.toml").read_text(encoding="utf-8"))
+NOBODY: dict[str, Any] = {
+    "machine": {"date": "2001-02-03", "cpu": "an abacus"},
+    "level": "quick",
+    "subjects": {
+        key: {
+            "name": f"{key} [1]",
+            "versions": {"python": "3.11", key: "1.0"},
+            "failing": {"y": [], "dx": []},
+            "verdicts": {"special values": "pass", "batch-invariant": "pass"},
+        }
+        for key in ("first", "second")
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def museum() -> ModuleType:
+    sys.path.insert(0, str(ROOT))
+    try:
+        from benchmarks import museum
+    finally:
+        sys.path.remove(str(ROOT))
+    return museum
+
+
+def exhibits(page: str) -> dict[str, str]:
+    """Return the text below each heading, by the name of its case."""
+    parts = re.split(r"^### ", page, flags=re.MULTILINE)[1:]
+    return {name[0]: part for part in parts if (name := re.findall(r"Case:\*\* `([^`]+)`", part))}
+
+
+def test_the_committed_page_is_what_the_command_writes(museum: ModuleType) -> None:
+    again = "run python -m benchmarks.museum"
+    assert PAGE.read_text(encoding="utf-8") == museum.page(museum.scoreboard()), again
+
+
+def test_nothing_is_left_out(museum: ModuleType) -> None:
+    page = museum.page(None)
+    # What Markdown would take for its own has a backslash before it.
+    said = re.sub(r"\\([^\w\s])", r"\1", page)
+    for entry in [*CASES["case"], *CASES["not_a_case"]]:
+        for text in ("title", "failed", "reason"):
+            assert entry.get(text, "") in said, entry["title"]
+        for source in entry.get("sources", []):
+            number = source.partition("#")[2]
+            assert re.search(rf"\[{re.escape(source)}\]\(https://github.com/\S+/{number}\)", page)
+    assert len(exhibits(page)) == len(CASES["case"])
+
+
+def test_signs_of_markdown_are_text(museum: ModuleType) -> None:
+    """Two stars in a line would set what is between them in italics."""
+    (part,) = (text for name, text in exhibits(museum.page(None)).items() if "two-equal" in name)
+    assert r"x\*scale" in part
+
+
+def test_without_a_scoreboard_nobody_is_said_to_fail(museum: ModuleType, tmp_path: Path) -> None:
+    assert museum.scoreboard(tmp_path / "none.json") is None
+    assert "today" not in museum.page(None)
+
+
+def test_who_fails_is_what_the_scoreboard_says(museum: ModuleType) -> None:
+    board = copy.deepcopy(NOBODY)
+    board["subjects"]["second"]["failing"] = {
+        "y": ["float32-mean-2000"],
+        "dx": ["float32-mean-2000", "float16-half-sum-of-squares", "float64-zeros"],
+    }
+    found = exhibits(museum.page(board))
+    assert "- **Fail in float32 today:** second \\[1\\] (y, dx)" in found["float32-mean-2000"]
+    only_half = found["float16-half-sum-of-squares"]
+    assert "- **Fail in float16 today:** second \\[1\\] (dx)" in only_half
+    assert "- **Fail in float32 today:** nobody" in found["float32-zeros"]
+    assert sum("second" in part for part in found.values()) == 2
+
+
+def test_what_is_no_matter_of_accuracy_has_its_verdict(museum: ModuleType) -> None:
+    """That y of a row is accurate does not say that its bits do not depend on the batch."""
+    board = copy.deepcopy(NOBODY)
+    board["subjects"]["first"]["verdicts"]["batch-invariant"] = "fail"
+    board["subjects"]["second"]["verdicts"]["special values"] = "fail"
+    found = exhibits(museum.page(board))
+    place = "today, in at least one type:**"
+    batch = found["float32-block-size-by-batch"]
+    assert f"- **Fail “batch-invariant” {place} first \\[1\\]" in batch
+    assert f"- **Fail “special values” {place} second \\[1\\]" in found["float32-nan-in-x"]
+
+
+def test_nobody_is_said_to_pass_what_he_was_not_asked(museum: ModuleType) -> None:
+    extended = {f"float32-{case['name']}" for case in CASES["case"] if case.get("also")}
+    found = exhibits(museum.page(NOBODY))
+    assert extended
+    assert {name for name, part in found.items() if "today" not in part} == extended
+
+
+def test_date_and_versions_are_at_the_top(museum: ModuleType) -> None:
+    top = museum.page(NOBODY).partition("## ")[0]
+    assert "found on 2001-02-03" in top
+    assert "an abacus, python 3.11." in top
+    assert "| second \\[1\\] | second 1.0 |" in top

@@ -1,0 +1,173 @@
+"""The tests of an installation pass where all is well, and see what is not."""
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from truenorm.doctor import examination
+from truenorm.doctor.examination import (
+    CASES,
+    REINSTALL,
+    REPORT,
+    examine,
+    gradients,
+    judgement,
+    self_test,
+    without_overrides,
+)
+from truenorm.doctor.report import Line, Section
+from truenorm.verify.types import FORMATS
+from verify.fake_report import failing_report, passing_report
+
+USABLE = [status.name for status in tn.backends() if status.usable]
+
+
+@pytest.fixture
+def reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "usable_backends", lambda: ["reference"])
+
+
+def values(section: Section) -> dict[str, str]:
+    return {line.name: line.value for line in section.lines}
+
+
+class TestSelfTest:
+    @pytest.mark.parametrize("backend", USABLE)
+    def test_healthy(self, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+        monkeypatch.setattr(examination, "usable_backends", lambda: [backend])
+        told: list[tuple[int, int, str]] = []
+        section = self_test(lambda *step: told.append(step))
+        assert values(section) == {
+            f"{backend}, {dtype}": f"correct to the bit ({len(CASES)} cases, forward and backward)"
+            for dtype in FORMATS
+        }
+        assert section.problems == []
+        assert section.seconds
+        assert [done for done, _, _ in told] == [0, 1, 2, 3]
+        assert ("compiled the first time" in told[0][2]) == (backend == "fused")
+
+    @pytest.mark.usefixtures("reference")
+    @pytest.mark.parametrize("missing", [False, True])
+    @pytest.mark.parametrize("output", ["y", "dx", "dgamma", "dbeta"])
+    def test_one_wrong_bit_or_no_result_is_seen(
+        self, monkeypatch: pytest.MonkeyPatch, output: str, missing: bool
+    ) -> None:
+        def spoilt(array: Any) -> Any:
+            changed = array.copy()
+            changed.reshape(-1).view(np.uint8)[0] ^= 1
+            return None if missing else changed
+
+        def forward(*given: Any, **options: Any) -> Any:
+            y, saved = tn.layer_norm_forward(*given, **options)
+            return spoilt(y) if output == "y" else y, saved
+
+        def backward(*given: Any, **options: Any) -> Any:
+            found = tn.layer_norm_backward(*given, **options)
+            if output == "y":
+                return found
+            return found._replace(**{output: spoilt(getattr(found, output))})
+
+        monkeypatch.setattr(examination, "layer_norm_forward", forward)
+        monkeypatch.setattr(examination, "layer_norm_backward", backward)
+        section = self_test()
+        assert [line.remedy for line in section.problems] == [REPORT] * len(FORMATS)
+        wrong = "; ".join(f"{output} of float32-{name}" for name in CASES)
+        assert values(section)["reference, float32"] == f"WRONG: {wrong}"
+
+    @pytest.mark.parametrize(("backend", "remedy"), [("fused", REINSTALL), ("reference", REPORT)])
+    def test_a_crash_is_a_problem(
+        self, monkeypatch: pytest.MonkeyPatch, backend: str, remedy: str
+    ) -> None:
+        def broken(*_: Any, **__: Any) -> Any:
+            raise OSError("cannot load libllvm")
+
+        monkeypatch.setattr(examination, "usable_backends", lambda: [backend])
+        monkeypatch.setattr(examination, "layer_norm_forward", broken)
+        section = self_test()
+        assert [line.remedy for line in section.problems] == [remedy] * len(FORMATS)
+        assert section.lines[0].value == "FAILED: OSError: cannot load libllvm"
+
+    @pytest.mark.usefixtures("reference")
+    def test_variables_do_not_decide_what_is_tested(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each of these would make it fail, or test something else; all come back."""
+        variables = {"BACKEND": "abacus", "ROUNDING": "up", "THREADS": "some"}
+        for name, value in variables.items():
+            monkeypatch.setenv(f"TRUENORM_{name}", value)
+        assert self_test().problems == []
+        assert {name: os.environ[f"TRUENORM_{name}"] for name in variables} == variables
+
+
+def test_variables_come_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRUENORM_THREADS", "3")
+
+    def fail() -> None:
+        with without_overrides():
+            assert "TRUENORM_THREADS" not in os.environ
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert os.environ["TRUENORM_THREADS"] == "3"
+
+
+class TestGradients:
+    def test_healthy(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A variable that asks for fewer digits is not obeyed."""
+        monkeypatch.setenv("TRUENORM_ROUNDING", "fast")
+        section = gradients()
+        assert section.problems == []
+        assert [line.name for line in section.lines] == ["textbook", "truenorm"]
+        assert all(line.value.startswith("PASS, by jet: error ") for line in section.lines)
+
+    @pytest.mark.parametrize("crash", [False, True])
+    def test_what_is_wrong_is_seen(self, monkeypatch: pytest.MonkeyPatch, crash: bool) -> None:
+        def backward(*given: Any) -> Any:
+            if crash:
+                raise OSError("no")
+            found: Any = tn.layer_norm_backward(*given)
+            return found._replace(dgamma=found.dgamma * (1 + 1e-9))
+
+        monkeypatch.setattr(examination, "layer_norm_backward", backward)
+        (problem,) = gradients().problems
+        assert (problem.name, problem.remedy) == ("truenorm", REPORT)
+        assert problem.value.startswith("FAILED: OSError: no" if crash else "FAIL, by ")
+
+
+class TestJudgement:
+    def test_it_is_asked_for_correct_rounding(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[tuple[Any, dict[str, Any]]] = []
+
+        def verify(subject: Any, **options: Any) -> Any:
+            asked.append((subject, options))
+            return passing_report() if len(asked) > 1 else failing_report()
+
+        monkeypatch.setattr(examination, "verify", verify)
+        section = judgement()
+        assert [line.name for line in section.lines] == list(FORMATS)
+        assert [(list(subject.dtypes), options) for subject, options in asked] == [
+            ([dtype], {"require": "correct", "progress": None}) for dtype in FORMATS
+        ]
+        assert asked[0][0].outputs == ("y", "dx", "dgamma", "dbeta")
+        (problem,) = section.problems
+        assert problem.name == "float16"
+        assert problem.value.startswith("WRONG: ")
+        assert failing_report().findings[0].case in problem.value
+
+    @pytest.mark.slow
+    def test_truenorm_is_judged_correct(self) -> None:
+        section = judgement()
+        assert section.problems == []
+        right = "correct: y, dx, dgamma and dbeta"
+        assert all(line.value.startswith(right) for line in section.lines)
+
+
+def test_full_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Section("Made up", (Line("a", "b"),))
+    for name in ("self_test", "gradients", "judgement"):
+        monkeypatch.setattr(examination, name, lambda *_: made)
+    short, long = examine(), examine(full=True)
+    assert len(long.sections) == len(short.sections) + 2
+    assert (short.full, long.full) == (False, True)

@@ -1,0 +1,64 @@
+"""What is printed: ready to be pasted, and on a terminal."""
+
+import pytest
+
+from tools.screen import printed
+from truenorm.doctor.page import conclusion, show, to_text
+from truenorm.doctor.report import Diagnosis, Line, Section
+from truenorm.tools import strict_json
+
+WELL = Section("Versions", (Line("numpy", "2.0"),))
+ILL = Section("Self-test", (Line("fused, float32", "WRONG: y\n\x1b[2J", "mend\nit"),), 61.2)
+
+
+def diagnosis(*sections: Section) -> Diagnosis:
+    return Diagnosis("2026-01-02", True, sections)
+
+
+def test_text() -> None:
+    assert to_text(diagnosis(WELL, ILL)).splitlines() == [
+        "```text",
+        "truenorm doctor --full, 2026-01-02",
+        "",
+        "Versions",
+        "  numpy               2.0",
+        "",
+        "Self-test (1 min 1 s)",
+        r"  fused, float32      WRONG: y \x1b[2J",
+        "                      -> mend it",
+        "",
+        "PROBLEM: 1 thing is wrong (fused, float32); the lines with -> say what to do.",
+        "```",
+    ]
+
+
+def test_conclusion() -> None:
+    assert conclusion(diagnosis(WELL)) == "HEALTHY: nothing is wrong."
+    assert conclusion(diagnosis(ILL, ILL)).startswith("PROBLEM: 2 things are wrong")
+
+
+def test_json() -> None:
+    ill = {"name": "fused, float32", "value": "WRONG: y\n\x1b[2J", "remedy": "mend\nit"}
+    well = {"name": "numpy", "value": "2.0", "remedy": ""}
+    assert strict_json.loads(strict_json.dumps(diagnosis(WELL, ILL).as_dict())) == {
+        "healthy": False,
+        "date": "2026-01-02",
+        "full": True,
+        "problems": [ill],
+        "sections": {
+            "Versions": {"seconds": None, "lines": [well]},
+            "Self-test": {"seconds": 61.2, "lines": [ill]},
+        },
+    }
+    assert diagnosis(WELL).as_dict()["healthy"] is True
+
+
+@pytest.mark.parametrize(("section", "word"), [(WELL, "HEALTHY:"), (ILL, "PROBLEM:")])
+def test_terminal(section: Section, word: str) -> None:
+    text = printed(show, diagnosis(section))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith(word) for line in lines)
+    assert "\x1b" not in text
+    if section is ILL:
+        assert any("-> mend it" in line for line in lines)

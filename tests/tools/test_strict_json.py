@@ -1,0 +1,58 @@
+"""JSON for any parser, whatever the numbers are."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from truenorm.tools import strict_json
+
+
+def refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def read(text: str) -> Any:
+    return json.loads(text, parse_constant=refuse)
+
+
+@dataclasses.dataclass
+class Error:
+    """Something a report holds."""
+
+    name: str
+    ulp: tuple[float, ...]
+
+
+def test_numbers_that_are_not_finite_are_strings() -> None:
+    values = [math.inf, -math.inf, math.nan, np.float64("nan"), 1.5, None, True, 3]
+    said = ["inf", "-inf", "nan", "nan", 1.5, None, True, 3]
+    assert read(strict_json.dumps({"a": (values,)})) == {"a": [said]}
+
+
+def test_there_and_back() -> None:
+    value = {"a": [1.5, "text", None, {"b": math.inf, "c": [-math.inf]}]}
+    assert strict_json.loads(strict_json.dumps(value)) == value
+    assert math.isnan(strict_json.loads(strict_json.dumps(math.nan)))
+
+
+def test_dataclasses_are_objects_wherever_they_are() -> None:
+    told = read(strict_json.dumps([Error("y", (0.5, math.inf))]))
+    assert told == [{"name": "y", "ulp": [0.5, "inf"]}]
+
+
+def test_text_survives_and_is_ascii() -> None:
+    """Whatever the encoding of the terminal is, it can be printed."""
+    text = strict_json.dumps("µ\x1b🙂")
+    assert text.isascii()
+    assert read(text) == "µ\x1b🙂"
+
+
+def test_a_file_in_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "found.json"
+    text = strict_json.write({"a": math.nan}, path)
+    assert path.read_text(encoding="utf-8") == text + "\n"
+    assert read(text) == {"a": "nan"}

@@ -1,0 +1,194 @@
+"""Each pattern does what it says, in every type, the same each time."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from truenorm.verify.cases.patterns import PATTERNS, filled, number
+from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "alternating": {"high": 5, "ripple": 0.1},
+    "cancelling": {"scale": 100},
+    "constant": {"value": 3},
+    "decades": {"reach": 6},
+    "integers": {"limit": 9},
+    "one-ulp-off": {"value": 1234},
+    "outlier": {"outlier": 50},
+    "signs": {"value": 7},
+    "values": {"values": [1, -2, "0x1p+3", 4, 0.5, 6, 7]},
+}
+X = np.linspace(-3, 5, 28, dtype=np.float32).reshape(4, 7)
+
+
+def made(name: str, dtype: str = "float64", shape: tuple[int, ...] = (4, 7)) -> Array:
+    return filled({"pattern": name, **OPTIONS.get(name, {})}, dtype, shape, "test", x=X)
+
+
+def wide(array: Array) -> Float64s:
+    result: Float64s = array.astype(np.float64)
+    return result
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("name", PATTERNS)
+def test_shape_type_and_bits(name: str, dtype: str) -> None:
+    array = made(name, dtype)
+    assert array.shape == (4, 7)
+    assert array.dtype == dtype_of(dtype)
+    assert np.isfinite(wide(array)).all()
+    assert array.tobytes() == made(name, dtype).tobytes()
+    assert made(name, dtype, (0, 7)).shape == (0, 7) or name == "proportional"
+
+
+@pytest.mark.parametrize("name", sorted(PATTERNS.keys() - {"proportional"}))
+def test_one_axis_is_one_row(name: str) -> None:
+    assert made(name, shape=(7,)).shape == (7,)
+
+
+def test_other_seeds_give_other_noise() -> None:
+    arrays = [filled("normal", "float32", (2, 3), seed) for seed in ("a", "b", [1, 2], [1, 3])]
+    assert len({array.tobytes() for array in arrays}) == 4
+
+
+def test_the_noise_is_pinned() -> None:
+    """A case's name says all: the bits must not change with a version of this package."""
+    assert zlib.crc32(filled("normal", "float32", (3, 5), "pinned").tobytes()) == 0x15B10AFE
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_numbers_by_name(dtype: str) -> None:
+    kind = dtype_of(dtype)
+    largest = np.array(number("max", dtype), kind)
+    assert np.isfinite(wide(largest))
+    with np.errstate(over="ignore"):
+        assert np.isinf(np.nextafter(largest, np.array(np.inf, kind)))
+    assert number("smallest", dtype) == ulps_of(np.zeros(()), dtype)
+    least = np.array(number("smallest-normal", dtype))
+    assert ulps_of(least, dtype) == number("smallest", dtype)
+    assert ulps_of(2 * least, dtype) == 2 * number("smallest", dtype)
+    assert number("-0x1p-3", dtype) == -0.125
+    assert number("-inf", dtype) == -np.inf
+
+
+def test_noise_has_its_mean_and_deviation() -> None:
+    pattern = {"pattern": "normal", "offset": [0, 1000], "scale": [1, "0x1p-3"]}
+    x = filled(pattern, "float64", (2, 10_000), "test")
+    assert (np.abs(x.mean(axis=1) - [0, 1000]) <= [0.05, 0.01]).all()
+    assert (np.abs(x.std(axis=1) / [1, 0.125] - 1) <= 0.05).all()
+
+
+def test_noise_stays_finite() -> None:
+    x = filled({"pattern": "normal", "scale": "max"}, "float16", (1, 100), "test")
+    assert np.abs(x).max() == 65504
+
+
+def test_sorted_rows_ascend() -> None:
+    assert (np.diff(made("sorted"), axis=1) >= 0).all()
+
+
+def test_multiples_of_one_row() -> None:
+    rows = made("multiples")
+    assert (rows[1:] == rows[0] * np.array([[-1], [2], [1]])).all()
+
+
+def test_values_are_literal() -> None:
+    assert (made("values") == [1, -2, 8, 4, 0.5, 6, 7]).all()
+    rows = filled({"pattern": "values", "values": [["0x1p+0"], [2]]}, "float32", (3, 1), "test")
+    assert rows.tolist() == [[1], [2], [1]]
+    with pytest.raises(ValueError, match="rows of 1 numbers, not 2"):
+        filled({"pattern": "values", "values": [1]}, "float32", (1, 2), "test")
+
+
+def test_constants() -> None:
+    assert (made("constant") == 3).all()
+    assert (made("ones") == 1).all()
+    assert (made("zeros") == 0).all()
+
+
+def test_ramps_climb_by_their_step() -> None:
+    x = filled({"pattern": "ramp", "start": [0, 100], "step": 0.5}, "float32", (2, 3), "test")
+    assert x.tolist() == [[0, 0.5, 1], [100, 100.5, 101]]
+
+
+def test_one_outlier_in_each_row() -> None:
+    assert ((made("outlier") == 50).sum(axis=1) == 1).all()
+
+
+def test_alternating_signs() -> None:
+    expected = np.where(np.arange(7) % 2, -1, 1)
+    assert (np.sign(made("alternating")) == expected).all()
+    assert (made("alternating-signs") == expected).all()
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_one_element_is_one_ulp_off(dtype: str) -> None:
+    x = wide(made("one-ulp-off", dtype))
+    steps = (x - x.min()) / ulps_of(np.array(x.min()), dtype)
+    assert (np.sort(steps, axis=1) == [0, 0, 0, 0, 0, 0, 1]).all()
+
+
+def test_decades_reach_as_far_as_they_say() -> None:
+    powers = np.sort(np.log10(np.abs(made("decades"))), axis=1)
+    assert np.abs(powers - [-3, -2, -1, 0, 1, 2, 3]).max() <= 1.5 * np.log10(2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 6, 7])
+def test_pairs_cancel(size: int) -> None:
+    rows = filled({"pattern": "cancelling", "scale": 1e9}, "float32", (3, size), "test")
+    assert [sum(map(int, np.ldexp(wide(row), 100))) for row in rows] == [1 << 100] * 3
+
+
+def test_integers_and_signs() -> None:
+    x = filled({"pattern": "integers", "limit": 2}, "float16", (10, 10), "test")
+    assert sorted(set(x.ravel().tolist())) == [-2, -1, 0, 1, 2]
+    assert sorted(set(made("signs").ravel().tolist())) == [-7, 7]
+
+
+def test_one_hot_rows() -> None:
+    rows = made("one-hot")
+    assert (np.sort(rows, axis=1) == [0, 0, 0, 0, 0, 0, 1]).all()
+
+
+def test_positive_numbers() -> None:
+    values = made("positive", shape=(10, 10))
+    assert ((values >= 0.5) & (values < 1)).all()
+
+
+def test_proportional_to_x_by_a_power_of_two() -> None:
+    factors = made("proportional") / X
+    assert (factors == factors[:, :1]).all()
+    assert (np.frexp(factors)[0] == 0.5).all()
+    assert np.abs(made("proportional")).max() <= 1
+    with pytest.raises(ValueError, match="needs x"):
+        filled("proportional", "float32", (4, 7), "test")
+
+
+def test_parameters() -> None:
+    random = made("random", shape=(1000,))
+    assert (random < 0).any()
+    assert (np.abs(random) > 1).any()
+    zero = made("one-zero", shape=(20,))
+    assert zero[0] == 0
+    assert (zero[1:] != 0).all()
+    assert np.abs(made("large", shape=(1000,))).mean() > 500
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_tiny_parameters_are_normal_numbers(dtype: str) -> None:
+    tiny = np.abs(wide(made("tiny", dtype)))
+    assert (tiny >= number("smallest-normal", dtype)).all()
+    assert tiny.max() < 0.1
+
+
+def test_put_comes_last() -> None:
+    put = [[0, 1, "nan"], [1, 0, "-inf"], [1, 1, "max"]]
+    x = filled({"pattern": "zeros", "put": put}, "float16", (2, 2), "test")
+    assert np.array_equal(x, np.array([[0, np.nan], [-np.inf, 65504]]), equal_nan=True)
+
+
+def test_unknown_patterns_are_refused() -> None:
+    with pytest.raises(ValueError, match="'guess' is unknown; known are normal, "):
+        filled("guess", "float32", (1, 2), "test")

@@ -1,0 +1,67 @@
+"""The cases of a type: their names, and what there is among them."""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.cases.ordinary import DRAWN, WIDTHS, drawn_widths
+from truenorm.verify.suite import LEVELS
+from truenorm.verify.types import FORMATS
+
+
+@pytest.mark.parametrize("level", ["quick", "full"])
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_names_are_unique_and_lead_back_to_the_case(dtype: str, level: str) -> None:
+    also = list(tv.EXTENSIONS)
+    found = tv.cases(dtype, level, also)
+    assert max(Counter(map(str, found)).values()) == 1
+    assert {need for each in found for need in each.needs} <= set(also)
+    assert all(not each.needs for each in tv.cases(dtype, level))
+    for each in found[:: len(found) // 7]:
+        again = tv.case(each.name)
+        assert again.x.tobytes() == each.x.tobytes()
+        assert again.eps == each.eps
+    assert all(each.why for each in found)
+
+
+def test_the_default_scope_has_an_eps_that_float32_has() -> None:
+    for dtype in FORMATS:
+        for each in tv.cases(dtype, "full"):
+            assert each.eps == float(np.float32(each.eps)) > 0
+            assert each.gamma is not None
+            assert each.beta is not None
+
+
+def test_ordinary_input_hides_nothing() -> None:
+    """Neither gamma nor dy is constant, and no width is a power of two alone."""
+    ordinary = [each for each in tv.cases("float32") if each.kind == "ordinary"]
+    assert {2, 3, 67, 1025} < {each.x.shape[1] for each in ordinary}
+    assert max(len(each.x) for each in ordinary) > 65_536
+    for each in ordinary:
+        assert each.gamma is not None
+        assert np.ptp(each.gamma) > 0
+        assert np.ptp(each.dy) > 0
+        assert abs(float(each.dy.mean())) > 0.05
+
+
+def test_widths_are_drawn_from_the_seed() -> None:
+    """The same each time, other ones for each seed and type, and none that the list has."""
+    for dtype in FORMATS:
+        assert list(drawn_widths(dtype, 0)) == list(drawn_widths(dtype, 0))
+    drawn = [set(drawn_widths(dtype, seed)) for dtype in FORMATS for seed in range(3)]
+    assert all(len(each) == len(DRAWN) for each in drawn)
+    assert all(one != other for one, other in itertools.combinations(drawn, 2))
+    listed = {width for each in WIDTHS.values() for width in each}
+    assert all(each.isdisjoint(listed) for each in drawn)
+    quick, full = ({each.x.shape[1] for each in tv.cases("float32", k)} for k in LEVELS)
+    assert drawn[2 * 3] <= quick
+    assert drawn[2 * 3] | drawn[2 * 3 + 1] | drawn[2 * 3 + 2] <= full
+
+
+def test_a_sweep_reaches_the_limit_of_the_type() -> None:
+    for dtype, top in {"float16": 1e3, "bfloat16": 1e2, "float32": 1e7, "float64": 1e15}.items():
+        offsets = [abs(float(c.x.mean())) for c in tv.cases(dtype) if c.kind == "sweep"]
+        assert max(offsets) > 0.9 * top

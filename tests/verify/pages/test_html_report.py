@@ -1,0 +1,185 @@
+"""The page: complete, escaped, and in need of nothing else."""
+
+import dataclasses
+import re
+import unicodedata
+from html.parser import HTMLParser
+
+import pytest
+
+from truenorm.tools.text import number
+from truenorm.verify.grading.report import GRADES, VERDICTS
+from truenorm.verify.operations.layer_norm import OUTPUTS
+from truenorm.verify.pages import wording
+from truenorm.verify.pages.html_report import to_html
+from verify.fake_report import NASTY, failing_report, passing_report
+
+EMPTY = {"meta", "br", "path", "use"}
+
+
+class Page(HTMLParser):
+    """The tags, the attributes and the text of a page; tags must close in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.said: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in EMPTY:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in EMPTY:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.said.setdefault(self.open[-1], []).append(data)
+
+    def of(self, tag: str) -> list[str]:
+        return self.said.get(tag, [])
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, each, value in self.attributes if each == name]
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(to_html(failing_report()))
+
+
+def test_tags_are_balanced(page: Page) -> None:
+    assert page.open == []
+    assert Page(to_html(passing_report())).open == []
+
+
+def test_foreign_text_is_text(page: Page) -> None:
+    assert "script" not in page.tags
+    assert "<script" not in to_html(failing_report())
+    assert any(NASTY in text for text in page.of("h1"))
+    assert any(NASTY in text for text in page.of("h3"))
+    assert any(NASTY in text for text in page.of("pre"))
+    assert any(NASTY in text for text in page.of("th"))
+    assert any(NASTY in value for value in page.values("title"))
+    assert NASTY in page.of("title")[0]
+
+
+def test_control_characters_do_not_reach_the_page() -> None:
+    """A browser shows nothing of them; a terminal in which somebody looks at the file obeys."""
+    text = to_html(failing_report())
+    kinds = {unicodedata.category(each) for each in text if each != "\n"}
+    assert kinds.isdisjoint({"Cc", "Cf"})
+    shown = Page(text)
+    assert r"\x1b[31mred\x07\u202e" in shown.of("h1")[0]
+    assert any(r"\x1b[31mred\x07\u202e" in each for each in shown.of("h3"))
+    assert any(each.count("\n") > 2 for each in shown.of("pre")), "a reproducer has lines"
+
+
+def test_no_attribute_runs_anything(page: Page) -> None:
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    policy = [value for _, name, value in page.attributes if name == "content"]
+    assert "default-src 'none'; style-src 'unsafe-inline'" in policy
+
+
+def test_nothing_comes_from_elsewhere(page: Page) -> None:
+    assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    assert page.values("src") == []
+    assert {tag for tag, name, value in page.attributes if name == "href"} <= {"a", "use"}
+    assert all(value.startswith("#") for value in page.values("xlink:href"))
+    style = "".join(page.of("style"))
+    assert "@import" not in style
+    assert "url(" not in style
+
+
+def test_sources_are_links(page: Page) -> None:
+    links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
+    assert links == [
+        "https://github.com/pytorch/pytorch/issues/51102",
+        "https://github.com/microsoft/onnxruntime/issues/28463",
+    ]
+    assert page.of("a") == ["pytorch#51102", "onnxruntime#28463"]
+    assert any("a talk" in text for text in page.of("dd"))
+
+
+def test_headline(page: Page) -> None:
+    report = failing_report()
+    facts = dict(zip(page.of("dt"), page.of("dd"), strict=False))
+    assert facts["level"] == "quick"
+    assert facts["required"] == "stable"
+    assert facts["date"] == "2025-01-31"
+    assert facts["numpy"] == "2.4.6"
+    assert "FAIL" in page.of("span")
+    assert wording.conclusion(report) in "".join(page.of("p"))
+    good = Page(to_html(passing_report()))
+    assert "PASS" in good.of("span")
+    assert "FAIL" not in good.of("span")
+
+
+def test_without_a_date_it_is_that_of_today() -> None:
+    found = [text for text in Page(to_html(passing_report())).of("dd") if text.count("-") == 2]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found[0])
+
+
+def test_grades_verdicts_findings(page: Page) -> None:
+    report = failing_report()
+    cells = page.of("td")
+    for grade in report.grades:
+        assert grade.grade in cells
+        assert number(grade.max_ulp) in cells
+    assert page.of("b") == list(VERDICTS)
+    assert page.tags.count("article") == len(report.findings)
+    assert report.findings[0].reproducer in page.of("pre")
+    assert len(page.of("pre")) == sum(bool(each.reproducer) for each in report.findings)
+    assert set(GRADES) <= set(page.of("dt"))
+
+
+def test_types_stay_in_their_order() -> None:
+    report = failing_report()
+    turned = dataclasses.replace(report, grades=report.grades[::-1])
+    rows = [text for text in Page(to_html(turned)).of("th") if text.startswith("float")]
+    assert rows[:2] == ["float32", "float16"]
+
+
+def test_plots_and_what_they_do_not_show(page: Page) -> None:
+    assert page.tags.count("svg") == len(OUTPUTS)
+    said = " ".join(page.of("figcaption"))
+    assert "3 infinite or too large to draw: at the top edge" in said
+    keys = [text for text in page.of("span") if text.startswith("float")]
+    assert "float32: unstable, slope 2.0" in keys
+    without = Page(to_html(passing_report()))
+    assert "svg" not in without.tags
+    assert "No sweep over κ was run." in without.of("p")
+
+
+def test_heat_map_has_a_row_for_each_family_and_case(page: Page) -> None:
+    rows = page.of("th")
+    for result in failing_report().results:
+        assert result.family in rows
+        assert result.case in rows
+    assert "none" in page.values("class")
+    assert "not judged" in page.of("li")
+
+
+def test_a_report_on_nothing() -> None:
+    report = dataclasses.replace(passing_report(), results=(), grades=())
+    assert "No result was measured." in Page(to_html(report)).of("p")
+
+
+def test_every_colour_is_defined_for_light_and_dark() -> None:
+    text = to_html(failing_report())
+    light, dark = text.split("@media (prefers-color-scheme: dark)", 1)
+    defined = set(re.findall(r"--([\w-]+):", light))
+    assert set(re.findall(r"var\(--([\w-]+)\)", text)) <= defined | {"tone"}
+    assert defined == set(re.findall(r"--([\w-]+):", dark.split("* { box", 1)[0]))

@@ -1,0 +1,136 @@
+"""What a terminal, a pipe and an old encoding get to see."""
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from truenorm.verify import EXTENSIONS
+from truenorm.verify.grading.report import Report
+from truenorm.verify.pages.terminal import REPRODUCERS, show
+from truenorm.verify.suite import cases
+from truenorm.verify.types import FORMATS
+from verify.fake_report import NASTY, failing_report, passing_report
+
+
+def shown(report: Report, *, width: int = 200, terminal: bool = False) -> str:
+    stream = io.StringIO()
+    show(report, Console(file=stream, width=width, force_terminal=terminal, highlight=False))
+    return stream.getvalue()
+
+
+def line_with(text: str, start: str) -> str:
+    return next(line for line in text.splitlines() if line.strip().startswith(start))
+
+
+def test_a_row_for_each_type_and_output() -> None:
+    lines = shown(failing_report()).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("type"))
+    rows = [line.split() for line in lines[start + 1 : start + 9]]
+    assert rows[0] == ["float16", "y", "conditional", "6144", "2048", "1.0", rows[0][-1]]
+    assert rows[1][:2] == ["dx", "stable"]
+    assert rows[4] == ["float32", "y", "unstable", "inf", "inf", "2.0", "float32-offset-1e8-4x67"]
+    assert rows[7] == ["dbeta", "stable", "3.6", "1.2", "-", "float32-offset-1e8-4x67"]
+
+
+def test_verdicts_in_signs_and_words() -> None:
+    text = shown(failing_report())
+    assert line_with(text, "✗").split()[:3] == ["✗", "fail", "runs"]
+    assert line_with(text, "✓").split()[:3] == ["✓", "pass", "repeatable"]
+    assert line_with(text, "-  not").split()[:5] == ["-", "not", "judged", "own", "state"]
+    assert "the same bits when called twice" in text
+
+
+def test_findings_are_numbered_and_complete() -> None:
+    text = shown(failing_report())
+    assert line_with(text, "1  ") == "   1  y[2, 5] is NaN, the answer is 0.7310586".ljust(
+        len(line_with(text, "1  "))
+    )
+    assert "case  float32-offset-1e4-4x67 (and 11 more)" in text
+    assert "why  standard deviation 1, mean 10000" in text
+    assert "seen  pytorch#51102 https://github.com/pytorch/pytorch/issues/51102" in text
+    assert "onnxruntime#28463 https://github.com/microsoft/onnxruntime/issues/28463" in text
+    assert line_with(text, "5  ").split()[:3] == ["5", "dbeta", "of"]
+
+
+def test_the_first_reproducers_can_be_copied_from_a_narrow_terminal() -> None:
+    report = failing_report()
+    text = shown(report, width=60)
+    assert report.findings[0].reproducer in text
+    for place, finding in enumerate(report.findings, 1):
+        if finding.reproducer:
+            assert (finding.reproducer in text) == (place <= REPRODUCERS)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_foreign_text_is_neither_markup_nor_a_command(terminal: bool) -> None:
+    text = shown(failing_report(), terminal=terminal)
+    assert text.count(NASTY) == 4  # subject, case, symptom and reproducer
+    assert "\x1b[31mred\x07" not in text
+    assert r"\x1b[31mred\x07\u202e" in text
+    assert "\u202e" not in text
+
+
+def test_colours_on_a_terminal_only() -> None:
+    assert "\x1b[" in shown(failing_report(), terminal=True)
+    assert "\x1b[" not in shown(failing_report())
+
+
+def test_the_last_line_says_what_to_do() -> None:
+    last = shown(failing_report()).rstrip().splitlines()[-1]
+    assert last.startswith("FAIL  5 findings; below stable: y in float16")
+    assert "Run the reproducer of finding 1" in last
+    assert "--html FILE" in last
+    last = shown(passing_report()).rstrip().splitlines()[-1]
+    assert last == "PASS  No finding, and every grade is at least correct."
+    below = dataclasses.replace(failing_report(), findings=())
+    last = shown(below).rstrip().splitlines()[-1]
+    assert "Look at the worst cases" in last
+    assert "reproducer" not in last
+
+
+def test_old_encodings_get_other_signs() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace")
+    show(failing_report(), Console(file=stream, width=200, highlight=False))
+    stream.flush()
+    text = raw.getvalue().decode("ascii")
+    assert line_with(text, "x ").split()[:3] == ["x", "fail", "runs"]
+    assert line_with(text, "+").split()[:3] == ["+", "pass", "repeatable"]
+
+
+def longest_name() -> str:
+    names = [str(case) for dtype in FORMATS for case in cases(dtype, "full", EXTENSIONS)]
+    return max(names, key=len)
+
+
+def test_no_row_of_the_grades_is_broken_at_80_columns() -> None:
+    report, name = failing_report(), longest_name()
+    grades = tuple(dataclasses.replace(each, worst_case=name) for each in report.grades)
+    lines = shown(dataclasses.replace(report, grades=grades), width=80).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("type"))
+    numbers = [line.split() for line in lines[start + 1 : start + 9]]
+    assert numbers[0] == ["float16", "y", "conditional", "6144", "2048", "1.0"]
+    assert numbers[7] == ["dbeta", "stable", "3.6", "1.2", "-"]
+    assert lines[start + 9].strip() == ""
+    worst = [line.split() for line in lines[start + 10 : start + 19]]
+    assert worst[0] == ["type", "output", "worst", "case"]
+    assert worst[1] == ["float16", "y", name]
+    assert worst[8] == ["dbeta", name]
+
+
+def test_nothing_but_code_is_wider_than_the_terminal() -> None:
+    report, name = failing_report(), longest_name()
+    findings = tuple(
+        dataclasses.replace(each, case=name, also_in=1000, reproducer="")
+        for each in report.findings
+    )
+    text = shown(dataclasses.replace(report, findings=findings), width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count(f"case  {name} (and 1000 more)") == len(findings)
+
+
+def test_the_worst_case_stands_beside_its_grade_where_there_is_room() -> None:
+    assert shown(failing_report(), width=80).count("worst case") == 1
+    assert line_with(shown(failing_report(), width=80), "type").endswith("worst case             ")

@@ -1,0 +1,211 @@
+"""A subject in a process of its own, and what it may do there."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.runs.calls import Call, GaveUpError
+from truenorm.verify.runs.loading import load
+from truenorm.verify.runs.subject_process import CannotRunError, SubjectProcess
+from truenorm.verify.suite import case
+from truenorm.verify.target import verify_target
+from verify.runs.programs import ends, is_running
+
+CASE = case("float32-normal-4x5")
+HEAD = "import os, sys, time, subprocess\nimport numpy as np\nimport truenorm.verify as tv\n"
+
+
+def _file(folder: Path, body: str) -> str:
+    path = folder / "given.py"
+    path.write_text(HEAD + body, encoding="utf-8")
+    return str(path)
+
+
+def _forward(folder: Path, line: str, **options: object) -> str:
+    said = "".join(f", {key}={value!r}" for key, value in options.items())
+    return _file(
+        folder,
+        f"def forward(x, gamma, beta, eps):\n    {line}\n    return x\n"
+        f"subject = tv.Subject(forward{said})\n",
+    )
+
+
+def test_results_come_back_as_they_are(tmp_path: Path) -> None:
+    target = _forward(tmp_path, "x = 2 * x")
+    with SubjectProcess(target) as process:
+        record = process.run(CASE, Call())
+        part = process.run(CASE, Call("rows", 1, 3))
+    y = record.results["y"]
+    assert y is not None
+    assert (y == 2 * CASE.x).all()
+    assert y.dtype == np.float32
+    assert (np.asarray(part.results["y"]) == 2 * CASE.x[1:3]).all()
+    assert not record.failure
+
+
+def test_a_large_result_may_follow_a_small_one(tmp_path: Path) -> None:
+    """The limit is that of the case which was sent, not of the one before it."""
+    large = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
+    with SubjectProcess(_forward(tmp_path, "pass")) as process:
+        assert not process.run(CASE, Call()).failure
+        assert not process.run(large, Call()).failure
+
+
+def test_a_subject_may_print_and_read(tmp_path: Path) -> None:
+    line = "print('noise' * 100_000); os.write(1, b'noise'); assert sys.stdin.read() == ''"
+    with SubjectProcess(_forward(tmp_path, line)) as process:
+        assert not process.run(CASE, Call()).failure
+
+
+@pytest.mark.parametrize(
+    ("line", "failure"),
+    [
+        ("raise ValueError('no')", "raised ValueError: no"),
+        ("os.kill(os.getpid(), 11)", "crashed: SIGSEGV"),
+        ("os._exit(0)", "ended with exit code 0"),
+        ("sys.exit(3)", "ended with exit code 3"),
+        ("time.sleep(60)", "gave no answer within 0.5 s"),
+        ("return np.array(['a'])", "which are no numbers"),
+        ("os.close(0); os.closerange(3, 99); time.sleep(60)", "closed its pipes and went on"),
+        ("return np.zeros(10**7)", "above"),
+    ],
+)
+def test_whatever_happens_is_told(tmp_path: Path, line: str, failure: str) -> None:
+    target = _forward(tmp_path, f"if x[0, 0] == 0: {line}", seconds=0.5)
+    zero = CASE.with_inputs(x=np.zeros_like(CASE.x))
+    with SubjectProcess(target) as process:
+        assert failure in process.run(zero, Call()).failure
+        assert not process.run(CASE, Call()).failure  # and it goes on
+
+
+def test_after_three_deaths_it_gives_up(tmp_path: Path) -> None:
+    with SubjectProcess(_forward(tmp_path, "os._exit(1)")) as process:
+        for _ in range(3):
+            assert process.run(CASE, Call()).failure == "ended with exit code 1"
+        with pytest.raises(GaveUpError):
+            process.run(CASE, Call())
+
+
+def test_a_hang_takes_its_children_along(tmp_path: Path) -> None:
+    line = "open('child', 'w').write(str(subprocess.Popen(['sleep', '60']).pid)); time.sleep(60)"
+    target = _forward(tmp_path, line.replace("'child'", repr(str(tmp_path / "child"))), seconds=1)
+    with SubjectProcess(target) as process:
+        assert "no answer" in process.run(CASE, Call()).failure
+    pid = int((tmp_path / "child").read_text())
+    assert ends(pid)
+
+
+def test_a_command_that_hangs_is_ended_by_the_worker(tmp_path: Path) -> None:
+    """Which alone knows its processes and its folder: the judge must wait for it."""
+    body = f"subject = tv.Subject(command=['sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 60'], "
+    with SubjectProcess(_file(tmp_path, body + "seconds=1)\n")) as process:
+        assert "no answer within 1 s" in process.run(CASE, Call()).failure
+        assert not is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_a_program_without_gradients_is_judged_by_y(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys; f = pathlib.Path(sys.argv[1]); "
+        "n, _, rows, size, _ = (f / 'manifest.txt').read_text().splitlines()[1].split(); "
+        "(f / (n + '.out')).write_bytes(bytes(4 * int(rows) * int(size)))"
+    )
+    body = f"subject = tv.Subject(command=[sys.executable, '-c', {program!r}])\n"
+    subject = load(_file(tmp_path, body))
+    with pytest.raises(AssertionError, match=r"y.* is 0") as raised:
+        tv.check(subject, CASE)
+    assert "dx" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("x = undefined\n", "name 'undefined' is not defined"),
+        ("other = tv.Subject(print)\n", "it has other"),
+        ("", "it defines none"),
+        ("os._exit(7)\n", "ended with exit code 7"),
+    ],
+)
+def test_what_cannot_run_is_said(tmp_path: Path, body: str, message: str) -> None:
+    with pytest.raises(CannotRunError, match=message):
+        verify_target(_file(tmp_path, body))
+
+
+def test_a_type_that_is_not_claimed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CannotRunError, match="claims float32, not float16"):
+        verify_target(_forward(tmp_path, "pass"), dtypes=["float16"])
+
+
+def test_a_worker_that_stops_between_calls_is_not_waited_for(tmp_path: Path) -> None:
+    """The pipe to it is full, so that sending would wait for ever."""
+    line = "import threading; threading.Timer(0.3, os.kill, (os.getpid(), 19)).start()"
+    large = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
+    with SubjectProcess(_forward(tmp_path, line, seconds=1.0)) as process:
+        assert not process.run(CASE, Call()).failure
+        time.sleep(0.6)
+        assert "no answer within 1 s" in process.run(large, Call()).failure
+
+
+def test_what_cannot_be_started_again_is_still_a_finding(tmp_path: Path) -> None:
+    mark = tmp_path / "crashed"
+    body = (
+        f"import pathlib\nmark = pathlib.Path({str(mark)!r})\n"
+        "if mark.exists():\n    raise RuntimeError('the device is gone')\n"
+        "def forward(x, gamma, beta, eps):\n    mark.touch()\n    os.abort()\n"
+        "subject = tv.Subject(forward)\n"
+    )
+    report = verify_target(_file(tmp_path, body))
+    assert not report.passed
+    symptom = report.findings[0].symptom
+    assert "crashed: SIGABRT; and it could not be started again" in symptom
+    assert "the device is gone" in symptom
+    assert "cases were not run" in symptom
+    assert report.cases == 1
+
+
+def test_an_interrupt_of_the_judge_ends_the_program_too(tmp_path: Path) -> None:
+    body = f"subject = tv.Subject(command=['sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 60'])\n"
+    pid = tmp_path / "pid"
+    with SubjectProcess(_file(tmp_path, body)) as process:
+        thread = threading.Thread(target=process.run, args=(CASE, Call()), daemon=True)
+        thread.start()
+        while not (pid.exists() and pid.read_text().strip()):
+            time.sleep(0.05)
+        process._deaths = 3  # as after an interrupt, no other worker is started
+    assert not is_running(int(pid.read_text()))
+
+
+def test_a_fork_that_answers_too_is_noticed(tmp_path: Path) -> None:
+    line = "if x.shape[1] == 5: os.fork()"
+    with SubjectProcess(_forward(tmp_path, line)) as process:
+        assert not process.run(CASE, Call()).failure
+        time.sleep(1)  # for the other one to answer as well
+        failure = process.run(case("float32-normal-4x3"), Call()).failure
+    assert "answered twice" in failure
+
+
+def test_a_stray_file_of_the_current_folder_is_not_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stray = tmp_path / "stray"
+    stray.mkdir()
+    (stray / "numpy.py").write_text("raise SystemExit('stray')", encoding="utf-8")
+    monkeypatch.chdir(stray)
+    with SubjectProcess(_forward(tmp_path, "pass")) as process:
+        assert not process.run(CASE, Call()).failure
+
+
+def test_a_slow_import_is_told_how_to_get_longer(tmp_path: Path) -> None:
+    with pytest.raises(CannotRunError, match="no answer within 1 s; --start-seconds gives it"):
+        SubjectProcess(_file(tmp_path, "time.sleep(60)\n"), start_seconds=1.0)
+
+
+def test_the_process_has_a_session_of_its_own(tmp_path: Path) -> None:
+    """Else Ctrl-C would end the subject first, and that would be a finding."""
+    line = f"assert os.getpgid(0) != {os.getpgid(0)}"
+    with SubjectProcess(_forward(tmp_path, line)) as process:
+        assert not process.run(CASE, Call()).failure
