@@ -114,7 +114,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """Build wheel and sdist, then use the wheel as a newcomer would: bare, then with the extras."""
+    """Build wheel and sdist, then use the wheel as a newcomer would: bare, then with extras."""
     session.env.update(KEPT)
     install(session, "package")
     wheel = built_wheel(session)
