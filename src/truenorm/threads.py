@@ -17,7 +17,7 @@ Work = Callable[[int, int], None]
 
 MEMBERSHIP = Path("/proc/self/cgroup")
 CGROUPS = Path("/sys/fs/cgroup")
-# So many calls wait for a worker only if all are busy for long: further ones do without.
+# If so many invitations wait for a thread, all are busy: further calls invite nobody.
 CROWDED = 1000
 
 
@@ -68,7 +68,7 @@ class _Job:
     """
 
     def __init__(self, work: Work, blocks: Sequence[tuple[int, int]]) -> None:
-        # A late helper finds it empty, and a job that waits for one keeps no arrays of `work`.
+        # Emptied when the call is over: a job that still waits for a helper keeps no arrays alive.
         self.todo = deque(zip(repeat(work), blocks, strict=False))
         self.helpers: list[threading.Lock] = []  # each is held while its helper works
         self.errors: list[BaseException] = []
@@ -107,8 +107,8 @@ class _Pool:
     """Threads that wait for jobs.
 
     Not a `ThreadPoolExecutor`: an interrupt in the middle of its `submit` can leave a thread that
-    nobody ends, and the interpreter then hangs when it exits. Daemons cannot keep it from that,
-    and are safe here because they work only while somebody waits for them.
+    nobody ends, and the interpreter then hangs when it exits. It never waits for daemon threads,
+    and they are safe here because they work only while a caller waits for them.
     """
 
     def __init__(self) -> None:

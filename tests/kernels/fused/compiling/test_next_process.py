@@ -1,0 +1,109 @@
+"""The next process finds what was compiled, unless a source has changed."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba")
+
+from programs import run_python
+
+OURS = "from truenorm.kernels.fused.compiling import compiled"
+NUMBA = (
+    "from functools import partial; from numba import njit; compiled = partial(njit, cache=True)"
+)
+HELPER = """
+@compiled
+def scaled(x):
+    return {} * x
+"""
+# It inlines a helper, has an intrinsic, allocates and raises.
+KERNEL = """
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+from helper import compiled, scaled
+
+@intrinsic
+def fma(typing, x, y, z):
+    def code(context, builder, signature, args):
+        return builder.fma(*args)
+    return types.float64(types.float64, types.float64, types.float64), code
+
+@compiled(_nrt=True)
+def lost(x):
+    if not x.size:
+        raise ValueError("nothing")
+    result = np.empty_like(x)
+    for i in range(x.size):
+        result[i] = fma(scaled(x[i]), x[i], -(scaled(x[i]) * x[i])) * 2.0**60
+    return result
+"""
+IMPORTS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+import numpy as np
+from truenorm.kernels.fused import compiling
+sys.path.insert(0, sys.argv[1])
+compiling.SOURCES = Path(sys.argv[1])
+compiling.IMPORTED = compiling._digest()
+from kernel import lost
+"""
+# 2 (1 + 2**-30)**2 loses 2 * 2**-60 when it is rounded.
+CALL = """
+try:
+    lost(np.zeros(0))
+except ValueError:
+    print(lost(np.array([1 + 2.0**-30])), sum(lost.stats.cache_hits.values()))
+"""
+CALLS_AT_ONCE = """
+with ThreadPoolExecutor(4) as pool:
+    data = [np.array([1 + 2.0**-30], dtype) for dtype in 2 * ("f4", "f8")]
+    print(*pool.map(lost, data))
+"""
+
+
+def write(root: Path, decorator: str, factor: float) -> None:
+    (root / "sources").mkdir(exist_ok=True)
+    (root / "sources" / "kernel.py").write_text(KERNEL, encoding="utf-8")
+    helper = decorator + HELPER.format(factor)
+    (root / "sources" / "helper.py").write_text(helper, encoding="utf-8")
+
+
+def run(root: Path, code: str = CALL) -> str:
+    (printed,) = run_python(
+        IMPORTS + code,
+        str(root / "sources"),
+        TRUENORM_CACHE_DIR=str(root / "kept"),
+        PYTHONDONTWRITEBYTECODE="1",  # of files that change within a second
+    )
+    return printed
+
+
+def test_it_finds_what_was_compiled(tmp_path: Path) -> None:
+    write(tmp_path, OURS, 2.0)
+    assert [run(tmp_path), run(tmp_path)] == ["[2.] 0", "[2.] 1"]
+    write(tmp_path, OURS, 3.0)
+    assert run(tmp_path) == "[3.] 0"
+
+
+def test_numba_would_not_notice(tmp_path: Path) -> None:
+    """When this fails, Numba's own cache may do."""
+    write(tmp_path, NUMBA, 2.0)
+    assert run(tmp_path) == "[2.] 0"
+    write(tmp_path, NUMBA, 3.0)
+    assert run(tmp_path) == "[2.] 1"
+
+
+def test_several_at_once(tmp_path: Path) -> None:
+    """Processes of several threads that compile for two types."""
+    write(tmp_path, OURS, 2.0)
+    with ThreadPoolExecutor(2) as pool:
+        printed = {*pool.map(run, [tmp_path] * 2, [CALLS_AT_ONCE] * 2)}
+    assert printed == {"[0.] [2.] [0.] [2.]"}
+    (kept,) = (tmp_path / "kept").iterdir()
+    # One file for each function and type, and nothing half-written.
+    names = sorted(path.name.split("-")[0] for path in kept.iterdir())
+    assert names == 2 * ["lost"] + 2 * ["scaled"]
