@@ -128,11 +128,6 @@ def test_rows_may_turn_out_constant() -> None:
     assert max(curve.relative) <= sweep.u
 
 
-def test_a_row_of_one_has_no_spread() -> None:
-    with pytest.raises(ValueError, match="size is 1: rows of fewer than 2"):
-        demonstrate(["float32"], size=1)
-
-
 def test_named_rows_of_a_type() -> None:
     both = demonstrate(size=2)
     assert {row.dtype for row in both.named} == {"float16", "float32", "float64"}

@@ -5,9 +5,10 @@ from functools import cache
 import numpy as np
 
 from truenorm import textbook
-from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.grades import NOWHERE, grade
 from truenorm.verify.grading.guards import GUARDS
 from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import collect, scope
 from truenorm.verify.operation import Case
 from truenorm.verify.runs.calls import Record
@@ -48,7 +49,13 @@ def records_of(name: str, level: str = "quick") -> tuple[Record, ...]:
     return tuple(collect(InProcess(subject), asked(name, level)))
 
 
-def graded(name: str, level: str = "quick", without: str = "", require: str = "stable") -> Report:
+def graded(
+    name: str,
+    level: str = "quick",
+    without: str = "",
+    require: str = "stable",
+    origin: Origin = NOWHERE,
+) -> Report:
     """Grade what a subject returned, with all guards but one."""
     subject = subject_named(name)
     return grade(
@@ -58,4 +65,5 @@ def graded(name: str, level: str = "quick", without: str = "", require: str = "s
         outputs=subject.outputs,
         guards=[guard for guard in GUARDS if guard != without],
         require=require,
+        origin=origin,
     )

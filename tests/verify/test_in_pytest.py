@@ -45,7 +45,7 @@ def test_a_failing_case_shows_no_source_of_ours(tmp_path: Path, style: str) -> N
     assert str(SOURCES) not in done.stdout
     ours = {
         line.strip()
-        for file in SOURCES.glob("*.py")
+        for file in SOURCES.rglob("*.py")
         for line in file.read_text(encoding="utf-8").splitlines()
         if len(line.strip()) > 20
     }

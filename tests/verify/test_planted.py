@@ -8,28 +8,11 @@ import pytest
 
 from truenorm.verify.grading.guards import GUARDS
 from truenorm.verify.grading.report import VERDICTS
+from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.target import verify_target
+from verify import only_by
 from verify.planted.registry import FATAL, PLANTED, RIGHT, TARGETS
 from verify.recorded import SLOW, graded
-
-ONLY_BY = {
-    "raised": "an error at D = 1",
-    "shape": "dgamma without the sum over one batch axis",
-    "type": "float64 returned for float32",
-    "ordinary": "last partial block of 1024 dropped",
-    "finite": "negative variance of a constant row",
-    "growth": "float32 mean only",
-    "special": "NaN swallowed",
-    "subnormal": "subnormal inputs flushed",
-    "repeat": "dgamma depending on threads",
-    "batch": "a row depending on its batch",
-    "large": "elements beyond 2^24 left out",
-    "inputs": "in-place damage to x",
-    "overwritten": "y in a buffer that is used again",
-    "stale": "gradients of a stale forward pass",
-    "spent": "backward spends what was saved",
-}
-"""For each guard, a bug that no other guard sees."""
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -77,12 +60,12 @@ def test_truenorm_is_correct_and_its_fast_mode_stable() -> None:
 
 
 def test_each_guard_is_looked_at() -> None:
-    assert list(ONLY_BY) == list(GUARDS)
+    assert list(only_by.ONLY_BY) == list(GUARDS)
 
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_a_bug_slips_through(guard: str) -> None:
-    name = ONLY_BY[guard]
+    name = only_by.ONLY_BY[guard]
     assert {finding.guard for finding in graded(name).findings} == {guard}
     assert graded(name, without=guard).passed
 
@@ -121,96 +104,12 @@ def test_a_crash_or_a_hang_is_a_finding(name: str) -> None:
     assert expected.get(name.split()[0], "no answer within 3 s") in symptoms
 
 
-MISTAKES = """
-import numpy as np
-from truenorm import textbook
-import truenorm.verify as tv
-
-latest = []
-
-def forward(x, gamma, beta, eps):
-    y, saved = textbook.forward(x.astype(float), gamma.astype(float), beta.astype(float), eps)
-    latest[:] = [saved]
-    return y.astype(x.dtype), saved
-
-def right(dy, saved):
-    return [each.astype(dy.dtype) for each in textbook.backward(dy.astype(float), saved)]
-
-def stale(dy, saved):
-    return right(dy, latest[0])
-
-def unsteady(dy, saved):
-    dx, dgamma, dbeta = right(dy, saved)
-    return dx, dgamma + np.float32(np.random.default_rng().normal() * 1e-6), dbeta
-
-def batched(x, gamma, beta, eps):
-    y, saved = forward(x, gamma, beta, eps)
-    return y * np.float32(1 + 2.0**-23 * (len(x) > 256)), saved
-
-def one_pass(x, gamma, beta, eps):
-    mean = x.mean(-1, keepdims=True)
-    var = (x * x).mean(-1, keepdims=True) - mean * mean
-    return gamma * (x - mean) / np.sqrt(var + np.float32(eps)) + beta
-
-def swallowed(x, gamma, beta, eps):
-    return np.nan_to_num(forward(x, gamma, beta, eps)[0])
-
-def damaging(x, gamma, beta, eps):
-    y = forward(x, gamma, beta, eps)
-    x[:] = 0
-    return y
-
-def wide(x, gamma, beta, eps):
-    return forward(x, gamma, beta, eps)[0].astype(float)
-
-buffer = {}
-
-def overwriting(x, gamma, beta, eps):
-    y, saved = forward(x, gamma, beta, eps)
-    buffer.setdefault(y.shape, y)[:] = y
-    return buffer[y.shape], saved
-
-def spending(dy, saved):
-    results = right(dy, saved)
-    for each in saved:
-        if isinstance(each, np.ndarray):
-            each *= 2
-    return results
-
-def short(x, gamma, beta, eps):
-    y, saved = forward(x, gamma, beta, eps)
-    y.reshape(-1)[2**24:] = 0
-    return y, saved
-
-def refusing(x, gamma, beta, eps):
-    if x.shape[1] == 1:
-        raise ValueError("D = 1 is beneath me")
-    return forward(x, gamma, beta, eps)[0]
-
-subjects = {
-    "stale": tv.Subject(forward, stale), "repeat": tv.Subject(forward, unsteady),
-    "batch": tv.Subject(batched, right), "growth": tv.Subject(one_pass),
-    "special": tv.Subject(swallowed), "inputs": tv.Subject(damaging, right),
-    "type": tv.Subject(wide), "raised": tv.Subject(refusing),
-    "overwritten": tv.Subject(overwriting, right), "spent": tv.Subject(forward, spending),
-    "large": tv.Subject(short, right),
-}
-globals().update(subjects)
-"""
-
-
-@pytest.mark.parametrize(
-    "guard",
-    [
-        *("stale", "repeat", "batch", "growth", "special", "inputs", "type", "raised"),
-        *("overwritten", "spent", "large"),
-    ],
-)
+@pytest.mark.parametrize("guard", GUARDS)
 def test_a_reproducer_reproduces(guard: str, tmp_path: Path) -> None:
     """In a process of its own, in ten lines, and it says what it saw."""
-    (tmp_path / "mistakes.py").write_text(MISTAKES, encoding="utf-8")
-    report = verify_target(f"{tmp_path / 'mistakes.py'}:{guard}")
-    finding = next(each for each in report.findings if each.guard == guard)
+    origin = Origin(str(Path(only_by.__file__).resolve()), guard)
+    (finding, *_) = graded(only_by.ONLY_BY[guard], origin=origin).findings
+    assert finding.guard == guard
     assert len(finding.reproducer.splitlines()) <= 11
     script = tmp_path / "again.py"
     script.write_text(finding.reproducer, encoding="utf-8")
@@ -218,4 +117,5 @@ def test_a_reproducer_reproduces(guard: str, tmp_path: Path) -> None:
         [sys.executable, "-W", "ignore", script], capture_output=True, text=True, check=False
     )
     assert run.returncode == 1
-    assert ("beneath me" if guard == "raised" else "AssertionError") in run.stderr
+    own_words = finding.symptom.partition(": ")[2].partition(";")[0]
+    assert (own_words if guard == "raised" else "AssertionError") in run.stderr

@@ -67,8 +67,8 @@ CENTRING = Centring()
 
 
 def centred(rows: Array) -> Array:
-    wide: Float64s = rows.astype(np.float64)
-    return (wide - wide.mean(axis=-1, keepdims=True)).astype(rows.dtype)
+    wide = rows.astype(np.float64)
+    return np.asarray(wide - wide.mean(axis=-1, keepdims=True), rows.dtype)
 
 
 def subject_of(forward: Any, backward: Any, name: str) -> tv.Subject:

@@ -60,13 +60,13 @@ def measure(
     Parameters
     ----------
     shapes : sequence of tuple of int
-        Of x; the last axis is normalized.
+        Of x, at least one; the last axis is normalized.
     dtype : str
         float16, bfloat16, float32 or float64.
     threads : int, optional
         The most threads truenorm may use. The other contestants are NumPy on one.
     rounds : int
-        Turns of each contestant.
+        Turns of each contestant, at least one.
     progress : callable, optional
         Called with the number of rounds done, the number of all, and the shape.
 
@@ -83,7 +83,7 @@ def measure(
     ['copy', 'truenorm correct', 'truenorm fast']
     """
     kind = dtype_of(dtype)
-    _check(shapes, threads, rounds)
+    _check(shapes, threads)
     machine = describe(*MACHINE)
     names = [f"{label(shape)} {direction}" for shape in shapes for direction in DIRECTIONS]
     turns = announced([name for name in names for _ in range(rounds)], progress, str)
@@ -115,18 +115,14 @@ def _in_a_turn(seconds: float) -> int:
     return MOST_CALLS if seconds <= 0 else min(MOST_CALLS, math.ceil(TURN / seconds))
 
 
-def _check(shapes: Sequence[tuple[int, ...]], threads: int | None, rounds: int) -> None:
+def _check(shapes: Sequence[tuple[int, ...]], threads: int | None) -> None:
     """Refuse what cannot be measured, or would not be what it is called."""
-    if not shapes:
-        raise ValueError("there is no shape to measure")
     for shape in shapes:
         if math.prod(shape) > LARGEST:
             raise ValueError(
                 f"{label(shape)} has {math.prod(shape):,} elements, which may need more memory "
                 f"than there is: give shapes of at most {LARGEST:,}"
             )
-    if rounds < 1:
-        raise ValueError(f"rounds is {rounds}: at least one is needed")
     if os.environ.get("TRUENORM_ROUNDING"):
         raise ValueError(
             "TRUENORM_ROUNDING is set, so that both modes would be the same: unset it"

@@ -64,8 +64,6 @@ def demonstrate(
     >>> report.sweeps[0].offsets[-1]
     10000000.0
     """
-    if size < 2:
-        raise ValueError(f"size is {size}: rows of fewer than 2 elements have no spread")
     jobs = [(dtype, *each) for dtype in dtypes for each in enumerate(offsets(dtype))]
     found: dict[str, list[Errors]] = {dtype: [] for dtype in dtypes}
     for dtype, place, offset in announced(

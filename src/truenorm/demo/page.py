@@ -27,7 +27,8 @@ NO_DIGITS, HALF = 0.5, 0.6
 
 def show(report: Report, console: Console, output: str = "y") -> None:
     """Print a report: one output against the offset, all outputs at one offset, named rows."""
-    console.print(Text("\n" + _headline(report)))
+    rows = f"{report.rows} rows of D = {report.size} with standard deviation 1"
+    console.print(Text(f"\n{rows}; gamma, beta, dy random; eps {report.eps:g}"))
     console.print(Text(", ".join(f"{name} {text}" for name, text in report.machine.items())))
     for sweep in report.sweeps:
         show_digits(sweep, output, console)
@@ -38,11 +39,6 @@ def show(report: Report, console: Console, output: str = "y") -> None:
     console.print(
         "\n--output shows another result, --png FILE draws all of them, --json is for programs."
     )
-
-
-def _headline(report: Report) -> str:
-    rows = f"{report.rows} rows of D = {report.size}"
-    return f"{rows} with standard deviation 1; gamma, beta, dy random; eps {report.eps:g}"
 
 
 def show_digits(sweep: Sweep, output: str, console: Console) -> None:

@@ -3,6 +3,7 @@
 import os
 import platform
 import struct
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -73,7 +74,9 @@ def backends() -> Section:
         Line(status.name, ("usable: " if status.usable else "not usable: ") + status.reason)
         for status in dispatch.backends()
     ]
-    return Section("Backends", (*found, _taken(), _threads(), _rounding()))
+    threads = _setting("threads", _threads, "a whole number of at least 1")
+    rounding = _setting("rounding", _rounding, "correct or fast")
+    return Section("Backends", (*found, _taken(), threads, rounding))
 
 
 def _taken() -> Line:
@@ -84,31 +87,31 @@ def _taken() -> Line:
     return Line("taken", f"{wanted}, by TRUENORM_BACKEND", "" if wanted in usable else remedy)
 
 
-def _threads() -> Line:
-    asked = os.environ.get("TRUENORM_THREADS")
+def _setting(name: str, value: Callable[[], str], accepted: str) -> Line:
+    """Return what is in force; a variable that means nothing is a problem."""
+    variable = f"TRUENORM_{name.upper()}"
     try:
-        count = thread_count(threads_of(None))
+        return Line(name, value())
     except ValueError:
-        remedy = "unset TRUENORM_THREADS, or set it to a whole number of at least 1"
-        return Line("threads", f"TRUENORM_THREADS is {asked!r}", remedy)
-    omp = os.environ.get("OMP_NUM_THREADS", "").strip()
+        remedy = f"unset {variable}, or set it to {accepted}"
+        return Line(name, f"{variable} is {os.environ[variable]!r}", remedy)
+
+
+def _threads() -> str:
+    count = thread_count(threads_of(None))
+    omp = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     why = "one for each core that this process may use"
-    if asked:
+    if os.environ.get("TRUENORM_THREADS"):
         why = "by TRUENORM_THREADS"
-    elif omp and omp.partition(",")[0].strip() == str(count):
+    elif omp == str(count):
         why = "by OMP_NUM_THREADS"
-    return Line("threads", f"{count}, {why}; of {os.cpu_count()} cores")
+    return f"{count}, {why}; of {os.cpu_count()} cores"
 
 
-def _rounding() -> Line:
-    given = os.environ.get("TRUENORM_ROUNDING")
-    if not given:
-        return Line("rounding", "correct, unless a call asks for fast")
-    try:
-        return Line("rounding", f"{rounding_of('correct')} in every call, by TRUENORM_ROUNDING")
-    except ValueError:
-        remedy = "unset TRUENORM_ROUNDING, or set it to correct or fast"
-        return Line("rounding", f"TRUENORM_ROUNDING is {given!r}", remedy)
+def _rounding() -> str:
+    if not os.environ.get("TRUENORM_ROUNDING"):
+        return "correct, unless a call asks for fast"
+    return f"{rounding_of('correct')} in every call, by TRUENORM_ROUNDING"
 
 
 def processor() -> Section:

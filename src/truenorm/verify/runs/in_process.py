@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -34,31 +35,26 @@ class InProcess:
         return execute(self.subject, case, call)
 
 
-def _copies(case: Case) -> dict[str, Array | None]:
-    """Return the arrays of a case as a subject gets them, which it may damage."""
-    rows = case.rows
+def _laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
+    """Return inputs as a subject gets them."""
     return {
-        name: case.laid_out(rows[name].copy())
-        if name in rows
-        else None
-        if array is None
-        else array.copy()
-        for name, array in case.inputs.items()
+        name: case.laid_out(array) if array is not None and name in case.rows else array
+        for name, array in inputs.items()
     }
+
+
+def _copies(case: Case) -> dict[str, Array | None]:
+    """Return what a subject is given, which it may damage."""
+    return _laid_out(case, {name: copy(array) for name, array in case.inputs.items()})
 
 
 def _damaged(case: Case, arrays: Arrays) -> tuple[str, ...]:
     """Return the names of those whose bits have changed."""
-    rows = case.rows
-    found = []
-    for name, now in arrays.items():
-        before = case.inputs[name]
-        if now is None or before is None:
-            continue
-        laid_out = case.laid_out(before) if name in rows else before
-        if not same_bits(now, laid_out):
-            found.append(name)
-    return tuple(found)
+    return tuple(
+        name
+        for name, before in _laid_out(case, case.inputs).items()
+        if before is not None and (now := arrays[name]) is not None and not same_bits(now, before)
+    )
 
 
 def execute(subject: Subject, case: Case, call: Call) -> Record:
@@ -184,7 +180,7 @@ def _copied(result: Any) -> Array | None:
     """Return a copy in the byte order of this machine."""
     if result is None:
         return None
-    copy: Array = np.array(result)
-    if copy.dtype.name not in NUMBERS:
-        raise TypeError(f"the result is an array of {copy.dtype.name}, which are no numbers")
-    return copy.astype(copy.dtype.newbyteorder("="), copy=False)
+    found: Array = np.array(result)
+    if found.dtype.name not in NUMBERS:
+        raise TypeError(f"the result is an array of {found.dtype.name}, which are no numbers")
+    return found.astype(found.dtype.newbyteorder("="), copy=False)

@@ -64,7 +64,7 @@ class LayerNorm(Operation):
         yield from extensions(self, dtype)
 
     def exact(self, case: Case) -> dict[str, Float64s]:
-        """Return the results, and of each row xhat and rstd."""
+        """Return the results, and of each row r and xhat."""
         return exact_answers(case)
 
     def scales(self, case: Case, exact: Mapping[str, Float64s]) -> LayerNormScales:

@@ -22,10 +22,10 @@ BITS = 96  # of a root, for scales: more than float64 has
 
 
 def exact_answers(case: Case) -> dict[str, Float64s]:
-    """Return y, dx, dgamma and dbeta rounded once, and |xhat| and rstd of each row."""
+    """Return r and xhat of each row, and y, dx, dgamma and dbeta rounded once."""
     answers = _Answers(case)
     size = case.shape[1]
-    found = {}
+    found = answers.statistics()
     for output, numbers in (
         ("y", answers.y()),
         ("dx", answers.dx()),
@@ -37,7 +37,7 @@ def exact_answers(case: Case) -> dict[str, Float64s]:
             shape = (-1, size, 2) if case.operation.is_rows(output) else (size, 2)
             pairs = rounded(list(numbers), FORMATS[like.dtype.name])
             found[output] = pairs.reshape(shape)
-    return found | answers.statistics()
+    return found
 
 
 def _floats(array: Array | None, size: int, absent: float) -> list[float]:
@@ -99,8 +99,8 @@ class _Answers:
         for j in range(self.size):
             column = [dy[j] for dy in self.dy]
             if not all(map(isfinite, column)):
-                terms = zip(column, self.x, strict=True)
-                signed = [dy * centred_signs(x)[j] for dy, x in terms if not isfinite(dy)]
+                pairs = zip(column, self.x, strict=True)
+                signed = [dy * centred_signs(x)[j] for dy, x in pairs if not isfinite(dy)]
                 yield Known(sum(signed))
                 continue
             ratios = zip(map(float.as_integer_ratio, column), rows, strict=True)
@@ -123,16 +123,15 @@ class _Answers:
             yield Line(ONE, 0, sum(integers) * self.repeats, 1 << k)
 
     def statistics(self) -> dict[str, Float64s]:
-        """Return |xhat| and rstd in float64; zeros for a row whose results are NaN."""
-        xhat, rstd = np.zeros((len(self.rows), self.size)), np.zeros((len(self.rows), 1))
+        """Return r and xhat in float64; zeros for a row whose results are NaN."""
+        found = {"r": np.zeros((len(self.rows), 1)), "xhat": np.zeros((len(self.rows), self.size))}
         for i, row in enumerate(self.rows):
             if row is not None:
                 place = max(0, BITS - row.root.magnitude)
-                r = row.root.scaled(place)
-                rstd[i] = r / (1 << place)
-                under = row.scale << place
-                xhat[i] = [abs(c) * r / under for c in row.centred]
-        return {"xhat": xhat, "rstd": rstd}
+                r, under = row.root.scaled(place), row.scale << place
+                found["r"][i] = r / (1 << place)
+                found["xhat"][i] = [c * r / under for c in row.centred]
+        return found
 
 
 def _row(x: list[float], eps: float) -> ExactRow | None:

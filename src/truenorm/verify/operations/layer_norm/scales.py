@@ -47,7 +47,7 @@ class LayerNormScales:
     """The natural scales of one case: see `truenorm.verify.operation.Scales`."""
 
     def __init__(self, case: Case, exact: Mapping[str, Float64s]) -> None:
-        self._xhat, self._r = exact["xhat"], exact["rstd"]
+        self._xhat, self._r = np.abs(exact["xhat"]), exact["r"]
         rows, size = self._shape = case.shape
         once = rows // case.repeats
         # A rounding error of the smallest number, as if it were one of relative size u.

@@ -1,0 +1,30 @@
+"""For each guard a subject that no other guard sees; reproducers load it from this file."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from verify.planted.registry import PLANTED
+
+__all__ = ["ONLY_BY"]
+
+ONLY_BY = {
+    "raised": "an error at D = 1",
+    "shape": "dgamma without the sum over one batch axis",
+    "type": "float64 returned for float32",
+    "ordinary": "last partial block of 1024 dropped",
+    "finite": "negative variance of a constant row",
+    "growth": "float32 mean only",
+    "special": "NaN swallowed",
+    "subnormal": "subnormal inputs flushed",
+    "repeat": "dgamma depending on threads",
+    "batch": "a row depending on its batch",
+    "large": "elements beyond 2^24 left out",
+    "inputs": "in-place damage to x",
+    "overwritten": "y in a buffer that is used again",
+    "stale": "gradients of a stale forward pass",
+    "spent": "backward spends what was saved",
+}
+"""The name of the bug."""
+globals().update({guard: PLANTED[name].subject for guard, name in ONLY_BY.items()})
