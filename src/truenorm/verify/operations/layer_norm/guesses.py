@@ -34,15 +34,10 @@ def _centred(known: Arrays) -> Float64s:
     return known["x"] - _mean(known["x"])
 
 
-def _rstd(known: Arrays) -> Float64s:
+def _r(known: Arrays) -> Float64s:
     c = _centred(known)
-    rstd: Float64s = 1 / np.sqrt(_mean(c * c) + known["eps"])
-    return rstd
-
-
-def _xhat(known: Arrays) -> Float64s:
-    """Return xhat with its sign, once its size is known."""
-    return np.copysign(known["xhat"], _centred(known))
+    r: Float64s = 1 / np.sqrt(_mean(c * c) + known["eps"])
+    return r
 
 
 def _gamma(known: Arrays) -> Float64s:
@@ -50,20 +45,20 @@ def _gamma(known: Arrays) -> Float64s:
 
 
 def _y(known: Arrays) -> Float64s:
-    scaled = _gamma(known) * _xhat(known)
+    scaled = _gamma(known) * known["xhat"]
     return scaled + known["beta"] if "beta" in known else scaled
 
 
 def _dx(known: Arrays) -> Float64s:
-    g, xhat = _gamma(known) * known["dy"], _xhat(known)
-    return known["rstd"] * (g - _mean(g) - xhat * _mean(g * xhat))
+    g, xhat = _gamma(known) * known["dy"], known["xhat"]
+    return known["r"] * (g - _mean(g) - xhat * _mean(g * xhat))
 
 
 GUESSES: Mapping[str, Guess] = {
-    "rstd": _rstd,
-    "xhat": lambda known: np.abs(_centred(known)) * known["rstd"],
+    "r": _r,
+    "xhat": lambda known: _centred(known) * known["r"],
     "y": _y,
     "dx": _dx,
-    "dgamma": lambda known: known["repeats"] * _sum(known["dy"] * _xhat(known)),
+    "dgamma": lambda known: known["repeats"] * _sum(known["dy"] * known["xhat"]),
     "dbeta": lambda known: known["repeats"] * _sum(known["dy"]),
 }
