@@ -77,11 +77,11 @@ def keep(output: str, dtype: np.dtype[Any]) -> Path:
             }
         )
     path = _file(output, dtype)
-    np.savez_compressed(
-        path,
-        about=np.frombuffer(json.dumps(about).encode(), np.uint8),
-        **{name: _planes(np.concatenate(some)) for name, some in arrays.items()},
-    )
+    entries: dict[str, Any] = {
+        name: _planes(np.concatenate(some)) for name, some in arrays.items()
+    }
+    entries["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez_compressed(path, **entries)
     return path
 
 
@@ -103,7 +103,7 @@ def kept_cases(output: str, dtype: np.dtype[Any]) -> Iterator[Kept]:
         left = {name: _numbers(file[name], TYPES[name]) for name in file.files if name in TYPES}
     for each in about:
         rows, size = each["shape"]
-        inputs: dict[str, Array | None] = {
+        inputs: dict[str, Any] = {
             "x": np.resize(np.arange(5), (rows, size)).astype(dtype),
             "gamma": np.ones(size, dtype) if output == "dgamma" else None,
             "beta": np.ones(size, dtype) if output == "dbeta" else None,

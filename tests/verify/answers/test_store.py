@@ -149,7 +149,7 @@ def test_every_part_of_a_question_counts() -> None:
     plain = case(ROW)
     changed = plain.x.copy()
     changed[3, 5] = np.nextafter(changed[3, 5], np.float32(9))
-    tall = {name: plain.inputs[name].reshape(67, 4) for name in ("x", "dy")}
+    tall = {name: rows.reshape(67, 4) for name, rows in plain.rows.items()}
     others = [
         plain.with_inputs(x=changed),
         plain.with_inputs(dy=-plain.dy),

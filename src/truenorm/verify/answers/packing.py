@@ -18,6 +18,7 @@ from truenorm.verify.types import Float64s, ulps_of
 __all__ = ["pack", "unpack"]
 
 DIGEST = 32
+ALL_ONES = np.uint64(2**64 - 1)
 Guesses = Mapping[str, Guess]
 
 
@@ -105,8 +106,8 @@ def _bits(numbers: Float64s) -> NDArray[np.uint64]:
 
 def _squeezed(steps: NDArray[np.uint64]) -> bytes:
     """Return differences, small ones of either sign, as bytes that compress well."""
-    signs = (steps >> 63) * np.uint64(2**64 - 1)
-    zigzag = (steps << 1) ^ signs
+    signs = (steps >> np.uint64(63)) * ALL_ONES
+    zigzag = (steps << np.uint64(1)) ^ signs
     planes = zigzag.astype("<u8").view(np.uint8).reshape(-1, 8).T
     return planes.tobytes()
 
@@ -114,4 +115,5 @@ def _squeezed(steps: NDArray[np.uint64]) -> bytes:
 def _unsqueezed(content: bytes) -> NDArray[np.uint64]:
     planes = np.frombuffer(content, np.uint8).reshape(8, -1)
     zigzag = np.ascontiguousarray(planes.T).view("<u8").ravel().astype(np.uint64)
-    return (zigzag >> 1) ^ ((zigzag & 1) * np.uint64(2**64 - 1))
+    steps: NDArray[np.uint64] = (zigzag >> np.uint64(1)) ^ ((zigzag & np.uint64(1)) * ALL_ONES)
+    return steps

@@ -31,8 +31,9 @@ class Question(NamedTuple):
     def of(cls, case: Case) -> "Question":
         """Return the question that a case is."""
         once = case.shape[0] // case.repeats
-        parts = case.inputs | {name: rows[:once] for name, rows in case.rows.items()}
-        parts |= {"eps": np.asarray(case.eps), "repeats": np.asarray(case.repeats)}
+        rows = {name: array[:once] for name, array in case.rows.items()}
+        others = {"eps": np.asarray(case.eps), "repeats": np.asarray(case.repeats)}
+        parts = {**case.inputs, **rows, **others}
         given = {name: part.astype(np.float64) for name, part in parts.items() if part is not None}
         likes = {each.name: case.inputs[each.like] for each in case.operation.outputs}
         types = {name: like.dtype.name for name, like in likes.items() if like is not None}

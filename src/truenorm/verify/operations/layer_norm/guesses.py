@@ -27,7 +27,8 @@ def _sum(terms: Float64s) -> Float64s:
 
 def _mean(rows: Float64s) -> Float64s:
     """Return the mean of each row, as a column."""
-    return _sum(rows.T)[:, np.newaxis] / rows.shape[1]
+    means: Float64s = _sum(rows.T)[:, np.newaxis] / rows.shape[1]
+    return means
 
 
 def _centred(known: Arrays) -> Float64s:
