@@ -9,24 +9,28 @@ import nox
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "types", "tests", "docs", "package"]
 nox.options.error_on_external_run = True
+nox.options.allow_parallel = True
 
 GROUPS = nox.project.load_toml("pyproject.toml")
 OLDEST_NUMPY = "numpy==2.0.*"
 LOADED_FROM_ELSEWHERE = re.compile(
     r'<(script|link|img|iframe)\b[^>]*(src|href)="(https?:)?//[^>]*>'
 )
+# Compiled kernels and exact answers: what one session has made, the others use.
+KEPT = {"TRUENORM_CACHE_DIR": str(Path(".nox/kept").resolve())}
 BUGGY = str(Path("examples/verify/numpy_check.py").resolve())
 PAIR = str(Path("examples/pair.py").resolve())
 
 
-def install_group(session: nox.Session, group: str) -> None:
-    session.install(*nox.project.dependency_groups(GROUPS, group))
+def install(session: nox.Session, group: str, *others: str) -> None:
+    """Install a group of pyproject.toml, and others, at once: each call of pip takes seconds."""
+    session.install(*nox.project.dependency_groups(GROUPS, group), *others)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Run every hook of .pre-commit-config.yaml on every file."""
-    install_group(session, "lint")
+    install(session, "lint")
     session.install("--no-deps", "-e", ".")
     session.run("pre-commit", "run", "--all-files", "--show-diff-on-failure", external=True)
 
@@ -34,8 +38,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types of the package, the tests and this file."""
-    install_group(session, "types")
-    session.install("-e", ".")
+    install(session, "types", "-e", ".")
     session.run("mypy")
 
 
@@ -47,13 +50,12 @@ def tests(session: nox.Session, numpy: str) -> None:
     With the newest NumPy, which is the newest that Numba takes, for all backends; with the oldest
     for the bare install, which has no Numba.
     """
+    session.env.update(KEPT)
     options: list[str] = []
     if numpy == "newest":
-        install_group(session, "tests")
-        session.install("-e", ".[fast]")
+        install(session, "tests", "-e", ".[fast]")
     else:
-        install_group(session, "tests-bare")
-        session.install("-e", ".", OLDEST_NUMPY)
+        install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
         # pytest would import the first two to look for examples, and they import Numba. The others
         # take minutes, and the examples of the judge, which run, show whether NumPy will do.
         left_out = [
@@ -70,17 +72,15 @@ def tests(session: nox.Session, numpy: str) -> None:
 @nox.session
 def slow(session: nox.Session) -> None:
     """Run the tests that take minutes, and Hypothesis for long."""
-    install_group(session, "tests")
-    session.install("-e", ".[fast]")
-    environment = {"HYPOTHESIS_PROFILE": "slow"}
-    session.run("pytest", "-m", "slow or not slow", "-n", "2", *session.posargs, env=environment)
+    install(session, "tests", "-e", ".[fast]")
+    session.env.update(KEPT, HYPOTHESIS_PROFILE="slow")
+    session.run("pytest", "-m", "slow or not slow", "-n", "2", *session.posargs)
 
 
 @nox.session
 def perf(session: nox.Session) -> None:
     """Print what everything costs; nothing here passes or fails."""
-    install_group(session, "tests")
-    session.install("-e", ".[fast]")
+    install(session, "tests", "-e", ".[fast]")
     commands = [
         ["benchmarks.reference"],
         ["benchmarks.engine", "--only", "large", "types", "small"],
@@ -96,8 +96,7 @@ def perf(session: nox.Session) -> None:
 @nox.session
 def peers(session: nox.Session) -> None:
     """Print how fast others are, and how right; each has an environment, made by the commands."""
-    install_group(session, "tests")
-    session.install("-e", ".[fast]")
+    install(session, "tests", "-e", ".[fast]")
     session.run("python", "-m", "benchmarks.peers", *session.posargs)
     session.run("python", "-m", "benchmarks.scoreboard")
 
@@ -105,8 +104,7 @@ def peers(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the pages; a warning is an error, and so is what they would load from elsewhere."""
-    install_group(session, "docs")
-    session.install("-e", ".")
+    install(session, "docs", "-e", ".")
     pages = Path("docs/_build/html")
     session.run("sphinx-build", "-W", "--keep-going", "-n", "docs", str(pages))
     for page in pages.rglob("*.html"):
@@ -116,25 +114,26 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """Build wheel and sdist, then use the wheel as a newcomer would: bare, and with each extra."""
-    install_group(session, "package")
+    """Build wheel and sdist, then use the wheel as a newcomer would: bare, then with extras."""
+    session.env.update(KEPT)
+    install(session, "package")
     wheel = built_wheel(session)
-    bare = fresh_environment(session, "bare", wheel)
-    follow_readme(session, bare)
+    fresh = fresh_environment(session, "package", wheel)
+    follow_readme(session, fresh)
     # Without its extra, the command says what to install.
-    run_in(session, bare, "truenorm", "--help", success_codes=[2])
-    run_in(session, bare, "python", "-m", "truenorm", "--help", success_codes=[2])
+    run_in(session, fresh, "truenorm", "--help", success_codes=[2])
+    run_in(session, fresh, "python", "-m", "truenorm", "--help", success_codes=[2])
+    install_in(session, fresh, f"{wheel}[fast]")
     # Asked for by name: without Numba this fails, where an automatic choice would go unnoticed.
-    fast = fresh_environment(session, "fast", f"{wheel}[fast]")
-    follow_readme(session, fast, TRUENORM_BACKEND="fused")
-    judge = fresh_environment(session, "verify", f"{wheel}[verify]")
-    run_in(session, judge, "truenorm", "verify", BUGGY, success_codes=[1])
+    follow_readme(session, fresh, TRUENORM_BACKEND="fused")
+    install_in(session, fresh, f"{wheel}[verify]")
+    run_in(session, fresh, "truenorm", "verify", BUGGY, success_codes=[1])
 
 
 @nox.session
 def newcomer(session: nox.Session) -> None:
     """From nothing: the wheel with all extras, the README, and every command once."""
-    install_group(session, "package")
+    install(session, "package")
     fresh = fresh_environment(session, "newcomer", f"{built_wheel(session)}[fast,verify]")
     follow_readme(session, fresh)
     folder = Path(session.create_tmp()).resolve() / "vectors"
@@ -168,8 +167,13 @@ def fresh_environment(session: nox.Session, name: str, requirement: str) -> Path
     fresh = Path(session.create_tmp()).resolve() / name
     session.run("python", "-m", "venv", "--clear", str(fresh))
     programs = fresh / ("Scripts" if sys.platform == "win32" else "bin")
-    session.run(str(programs / "python"), "-m", "pip", "install", requirement, external=True)
+    install_in(session, programs, requirement)
     return programs
+
+
+def install_in(session: nox.Session, programs: Path, requirement: str) -> None:
+    """Install a requirement, and what it needs, in an environment."""
+    session.run(str(programs / "python"), "-m", "pip", "install", requirement, external=True)
 
 
 def run_in(

@@ -8,13 +8,20 @@ to files without a change elsewhere.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from truenorm.verify.types import Array, Float64s
 
-__all__ = ["KINDS", "LAYOUTS", "Case", "Input", "Operation", "Output", "Scales"]
+__all__ = ["KINDS", "LAYOUTS", "Case", "Guess", "Input", "Operation", "Output", "Scales"]
+
+Guess = Callable[[Mapping[str, Float64s]], Float64s]
+"""Returns an array near an exact one, from the inputs in float64 and from what was found before.
+
+It computes with single operations of IEEE 754, whose bits are the same everywhere.
+"""
 
 KINDS = ("ordinary", "sweep", "hard", "special", "subnormal")
 """Ordinary input must simply be right. A sweep raises the condition number step by step; hard
@@ -82,6 +89,12 @@ class Operation(ABC):
         Those that a command cannot be asked for: its files hold plain rows and parameters.
     case_file : str
         The file of named cases, if it has one: a path below ``verify/operations``.
+    folder : Path, optional
+        Where the sources that compute its exact answers are. Without it answers are not kept: a
+        change of sources elsewhere would not be noticed.
+    guesses : mapping of str to callable
+        For names of `exact`, in the order in which they are found: with a good guess an answer is
+        kept in a few bits a number.
     """
 
     name: str
@@ -94,6 +107,8 @@ class Operation(ABC):
     extensions: Mapping[str, str] = {}
     not_in_files: frozenset[str] = frozenset()
     case_file: str = ""
+    folder: Path | None = None
+    guesses: Mapping[str, Guess] = {}
 
     @abstractmethod
     def cases(self, dtype: str, level: str) -> "Iterable[Case]":

@@ -1,1 +1,1 @@
-"""Exact answers: the one place that is asked for them, and how a number is rounded once."""
+"""Exact answers: the one place that is asked for them, how they are rounded, and kept."""

@@ -1,7 +1,7 @@
 """What a case must give. Whoever wants an exact answer asks `expected`, and nobody else computes.
 
-That is the place for a store: `computed` depends on nothing but the case and the sources of
-`exact` and `verify`, and what it returns are plain arrays.
+`computed` depends on nothing but the case and the sources of `exact`, of this wing and of the
+operation, and what it returns are plain arrays: so they are kept.
 """
 
 import math
@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from truenorm.verify.answers.store import kept
 from truenorm.verify.operation import Case
 from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of, unit_roundoff
 
@@ -27,8 +28,8 @@ def computed(case: Case) -> dict[str, Float64s]:
 
 @cache
 def expected(case: Case) -> "Expected":
-    """Return the answers to a case, computed once."""
-    return Expected(case, computed(case))
+    """Return the answers to a case, computed once, if ever."""
+    return Expected(case, kept(case, computed))
 
 
 class Expected:

@@ -1,6 +1,7 @@
 """Layer normalization, as the judge sees it."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from truenorm.verify.cases.extensions import extensions
@@ -9,6 +10,7 @@ from truenorm.verify.cases.named import named_cases
 from truenorm.verify.cases.ordinary import ordinary
 from truenorm.verify.operation import Case, Input, Operation, Output
 from truenorm.verify.operations.layer_norm.answers import exact_answers
+from truenorm.verify.operations.layer_norm.guesses import GUESSES
 from truenorm.verify.operations.layer_norm.scales import LayerNormScales
 from truenorm.verify.types import Array, Float64s
 
@@ -50,6 +52,8 @@ class LayerNorm(Operation):
     extensions = EXTENSIONS
     not_in_files = frozenset({"no-gamma", "no-beta", "ranks", "strides", "float32-parameters"})
     case_file = "layer_norm/cases.toml"
+    folder = Path(__file__).parent
+    guesses = GUESSES
 
     def cases(self, dtype: str, level: str) -> Iterator[Case]:
         """Yield families, named cases, and what is judged only where it is asked for."""

@@ -1,17 +1,15 @@
 """Hard elements of y, one in each row.
 
 Where one element of a row is refused, a backend may do the others again too, and so mend what a
-wrong bound let pass: `hard_cases` has rows of nothing but hard elements of y, of which one is
+wrong bound let pass: hard cases have rows of nothing but hard elements of y, of which one is
 always refused.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from promise.families import Case
-from promise.hard_cases import hard_cases
 
 __all__ = ["lonely_cases"]
 
@@ -30,16 +28,17 @@ def _apart(case: Case) -> Case:
     return Case(name, rows, case.gamma, case.beta, dy, case.eps, tuple(chosen))
 
 
-def lonely_cases(dtype: Any, elements: int, seed: int = 0) -> Iterator[Case]:
-    """Yield cases with at least so many hard elements in all.
+def lonely_cases(hard: Iterable[Case], elements: int) -> Iterator[Case]:
+    """Yield cases with at least so many hard elements in all, from hard cases of y.
 
     The i-th row is hard in the i-th of the columns to look at.
     """
     made = 0
-    for case in hard_cases("y", dtype, 2**62, seed):
+    for case in hard:
         if " near " in case.name and case.columns:
             apart = _apart(case)
             made += len(apart.x)
             yield apart
             if made >= elements:
                 return
+    raise ValueError(f"{made} hard elements are too few: {elements} were asked for")

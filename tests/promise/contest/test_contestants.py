@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from promise.contestants import CAST, Tally, by_family, by_output, contest, main
+from promise.contest.contestants import CAST, Tally, by_family, by_output, contest, main
 from promise.families import Case, Choice
 from promise.hard_cases import hard_cases
 from promise.judging import OUTPUTS
@@ -72,7 +72,7 @@ def test_in_float64_there_is_nothing_to_cast() -> None:
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     case = offset_case(FLOAT32)
     for suite in ("mixed_cases", "each_family_alike", "hard"):
-        monkeypatch.setattr(f"promise.contestants.{suite}", lambda _: [(case, OUTPUTS)])
+        monkeypatch.setattr(f"promise.contest.contestants.{suite}", lambda _: [(case, OUTPUTS)])
     assert main(["--dtype", "float32"]) == 0
     assert capsys.readouterr().out.startswith("### float32\n")
     assert main(["--dtype", "float32", "--json"]) == 0

@@ -22,7 +22,7 @@ from truenorm.kernels.reference import columns, narrow, pairs
 
 ELEMENTS = 2000
 SOURCES = Path(tn.__file__).parent
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 
 class TestOfTheReference:
@@ -63,12 +63,12 @@ import sys
 import truenorm
 from promise.hard_cases import hard_cases
 from promise.judging import judge
-from promise.lonely_cases import lonely_cases
+from promise.hard_cases.lonely import lonely_cases
 
 print(truenorm.__file__)
 dtype = sys.argv[1]
 cases = {{output: hard_cases(output, dtype, {ELEMENTS}) for output in ("dx", "dgamma")}}
-cases["y"] = lonely_cases(dtype, {ELEMENTS // 4})
+cases["y"] = lonely_cases(hard_cases("y", dtype, 2**62), {ELEMENTS // 4})
 for output, some in cases.items():
     # Parameters of another type would only be compiled for.
     found = [

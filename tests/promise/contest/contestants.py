@@ -1,4 +1,4 @@
-"""``PYTHONPATH=tests python -m promise.contestants``: who rounds correctly, and where not.
+"""``PYTHONPATH=tests python -m promise.contest.contestants``: who rounds correctly, and where not.
 
 The suite that truenorm has to pass, pointed at the textbook form and at truenorm's fast mode too.
 It prints Markdown. "Wrong" means: not the exact answer rounded once, be it by one bit or by all.
@@ -202,7 +202,8 @@ def record(tallies: Tallies) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> int:
     described = argparse.ArgumentParser(
-        prog="python -m promise.contestants", description="Count what each contestant gets wrong."
+        prog="python -m promise.contest.contestants",
+        description="Count what each contestant gets wrong.",
     )
     described.add_argument("--json", action="store_true", help="print one JSON object")
     described.add_argument(

@@ -1,0 +1,54 @@
+"""What is asked for: the exact numbers of a case, whatever its name and its layout."""
+
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+
+from truenorm.verify.operation import Case
+from truenorm.verify.types import Float64s
+
+__all__ = ["Arrays", "Question", "fingerprint"]
+
+Arrays = dict[str, Float64s]
+
+
+class Question(NamedTuple):
+    """The inputs of a case, and the types of its results.
+
+    Attributes
+    ----------
+    given : dict of str to ndarray
+        In float64: the inputs that are there, rows that are repeated once; eps; and repeats.
+    types : dict of str to str
+        Of each result that is there.
+    """
+
+    given: Arrays
+    types: dict[str, str]
+
+    @classmethod
+    def of(cls, case: Case) -> "Question":
+        """Return the question that a case is."""
+        once = case.shape[0] // case.repeats
+        rows = {name: array[:once] for name, array in case.rows.items()}
+        others = {"eps": np.asarray(case.eps), "repeats": np.asarray(case.repeats)}
+        parts = {**case.inputs, **rows, **others}
+        given = {name: part.astype(np.float64) for name, part in parts.items() if part is not None}
+        likes = {each.name: case.inputs[each.like] for each in case.operation.outputs}
+        types = {name: like.dtype.name for name, like in likes.items() if like is not None}
+        return cls(given, types)
+
+    @property
+    def name(self) -> str:
+        """A name that no other question has: it depends on all bits, shapes and types."""
+        return sha256(repr(self.types).encode() + fingerprint(self.given)).hexdigest()[:32]
+
+
+def fingerprint(arrays: Arrays) -> bytes:
+    """Return a hash of the names, shapes and bits of arrays."""
+    content = sha256()
+    for name, array in sorted(arrays.items()):
+        content.update(f"{name} {array.shape} ".encode())
+        content.update(array.astype("<f8").tobytes())
+    return content.digest()

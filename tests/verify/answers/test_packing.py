@@ -1,0 +1,88 @@
+"""What is kept of an answer gives it again to the bit, in little room, or is not believed."""
+
+import numpy as np
+import pytest
+
+from truenorm.verify.answers.expected import computed
+from truenorm.verify.answers.packing import pack, unpack
+from truenorm.verify.answers.question import Arrays, Question, fingerprint
+from truenorm.verify.operation import Case
+from truenorm.verify.suite import case
+from truenorm.verify.types import FORMATS
+
+# Ties and zeros; what is not finite; guesses that overflow; results that underflow.
+NAMES = ["exact-tie", "zeros", "nan-in-gamma", "infinity-in-x", "largest-numbers", "subnormal-x"]
+PLAIN = "float32-normal-4x17"
+
+
+def packed(some: Case) -> bytes:
+    return pack(Question.of(some), some.operation.guesses, computed(some))
+
+
+def unpacked(some: Case, content: bytes) -> Arrays | None:
+    return unpack(Question.of(some), some.operation.guesses, content)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_every_bit_comes_back(dtype: str, name: str) -> None:
+    some = case(f"{dtype}-{name}")
+    found = unpacked(some, packed(some))
+    assert found is not None
+    assert fingerprint(found) == fingerprint(computed(some))
+
+
+@pytest.mark.parametrize("absent", ["gamma", "beta"])
+def test_without_parameters(absent: str) -> None:
+    some = case(PLAIN).with_inputs(**{absent: None})
+    found = unpacked(some, packed(some))
+    assert found is not None
+    assert f"d{absent}" not in found
+    assert fingerprint(found) == fingerprint(computed(some))
+
+
+def test_it_is_small() -> None:
+    """Of narrow types a few bits a number; of float64 what the rounding left over, too."""
+    for dtype, share in (("float32", 1 / 16), ("float64", 1 / 2)):
+        some = case(f"{dtype}-normal-4x256")
+        size = sum(array.nbytes for array in computed(some).values())
+        assert len(packed(some)) < share * size
+
+
+def test_numbers_of_any_kind_come_back() -> None:
+    """Also those that no rounding gives, and those that nobody guesses."""
+    question = Question.of(case(PLAIN))
+    random = np.random.default_rng(0)
+    exact = {
+        name: random.integers(0, 2**64, array.shape, np.uint64).view(np.float64)
+        for name, array in (computed(case(PLAIN)) | {"other": np.zeros((2, 3, 5))}).items()
+    }
+    for guesses in (case(PLAIN).operation.guesses, {}):
+        found = unpack(question, guesses, pack(question, guesses, exact))
+        assert found is not None
+        assert fingerprint(found) == fingerprint(exact)
+
+
+def test_what_is_damaged_is_not_believed() -> None:
+    some = case(PLAIN)
+    content, right = packed(some), fingerprint(computed(some))
+    damaged = [b"", content[:20], content[:-1], content[:40], content[:32] + b"nothing"]
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        damaged.append(bytes(changed))
+    for each in damaged:
+        found = unpacked(some, each)
+        assert found is None or fingerprint(found) == right
+
+
+def test_the_answer_to_another_question_is_not_believed() -> None:
+    for name in ("float32-normal-4x12", "float32-offset-1-4x67"):
+        assert unpacked(case(name), packed(case(PLAIN))) is None
+
+
+def test_another_guess_is_noticed() -> None:
+    """As on a processor that computes otherwise."""
+    some = case(PLAIN)
+    others = {**some.operation.guesses, "y": lambda known: np.nextafter(known["x"], 9)}
+    assert unpack(Question.of(some), others, packed(some)) is None
