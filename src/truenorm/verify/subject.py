@@ -37,7 +37,7 @@ class Subject:
     seconds : float
         How long one call may take before it counts as hanging, where that can be stopped.
     operation : Operation
-        What it computes: layer normalization. Another one has other arguments and results.
+        What it computes: layer normalization, of which the arguments above are.
 
     Examples
     --------

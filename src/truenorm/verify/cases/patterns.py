@@ -27,7 +27,7 @@ All have ``put``, a list such as ``[[2, 5, "nan"]]``: values put there in the en
 class _Place:
     """What is to be filled, and the noise to fill it with."""
 
-    random: np.random.Generator
+    random: "np.random.Generator"  # in quotes: who runs subjects draws nothing, and loads less
     shape: tuple[int, ...]
     dtype: str
     x: Array | None

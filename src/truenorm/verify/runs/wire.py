@@ -65,7 +65,11 @@ def _array(pipe: IO[bytes], kind: str, shape: list[int], limit: int) -> Array:
     size = prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size > limit:
         raise BrokenMessageError(f"an array of shape {shape}, above {limit} bytes")
-    content = pipe.read(size)
-    if len(content) < size:
+    # Read to where it stays: of a large array one copy more is felt.
+    content = np.empty(size, np.uint8)
+    read = 0
+    while read < size and (more := pipe.readinto(content[read:].data)):  # type: ignore[attr-defined]
+        read += more
+    if read < size:
         raise BrokenMessageError("an array that ends too early")
-    return np.frombuffer(content, dtype).reshape(shape).copy()
+    return content.view(dtype).reshape(shape)
