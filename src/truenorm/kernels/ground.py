@@ -3,6 +3,8 @@
 With the folder of compiled code, this is the file whose text decides what is compiled.
 """
 
+from typing import Any
+
 __all__ = [
     "BETA",
     "CHANGED",
@@ -23,9 +25,51 @@ __all__ = [
     "TINY",
     "UNDEFINED",
     "WEIGHT",
+    "Array",
+    "Centred",
+    "Coded",
+    "Columns",
+    "Element",
+    "Flags",
+    "Integers",
+    "Numbers",
+    "Pair",
+    "Singles",
+    "States",
     "U",
     "W",
 ]
+
+Element = Any
+"""A number of one of the four types, coded: see `Coded`."""
+
+Coded = Any
+"""Elements as compiled kernels take them: float16 as int16, bfloat16 as uint16, by their bits."""
+
+Numbers = Any
+"""An array of float64 numbers; `Singles` of float32."""
+
+Singles = Any
+Integers = Any
+"""An array of int64 numbers."""
+
+Columns = Any
+"""An array of indices of columns."""
+
+Array = Any
+"""An array of any of these."""
+
+Flags = Any
+"""An array of bool, one for each element: whether it is refused."""
+
+States = Any
+"""An array of uint8, one for each row: what became of it."""
+
+Pair = Any
+"""Two float64 numbers that stand for their sum."""
+
+Centred = Any
+"""True or None: whether rows are centred. A branch on it is decided when a kernel is compiled."""
 
 GROUP = 8
 """Rows that are taken at a time, so that parameters in the nearest cache serve all of them."""

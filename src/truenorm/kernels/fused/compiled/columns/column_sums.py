@@ -16,6 +16,9 @@ from truenorm.kernels.ground import (
     DGAMMA_BOUND,
     DGAMMA_HIGH,
     DGAMMA_LOW,
+    Array,
+    Element,
+    Numbers,
     U,
 )
 
@@ -23,7 +26,7 @@ __all__ = ["add_to_dbeta", "add_to_dgamma", "is_exact_group", "merge_dbeta", "me
 
 
 @compiled
-def add_to_dgamma(sums: Any, shares: Any) -> None:
+def add_to_dgamma(sums: Numbers, shares: Numbers) -> None:
     """Add a group's terms to the pairs, and to the bound theirs and that of the low part (E13)."""
     prefer_wide_vectors()
     high, low, bound = sums[DGAMMA_HIGH], sums[DGAMMA_LOW], sums[DGAMMA_BOUND]
@@ -37,7 +40,7 @@ def add_to_dgamma(sums: Any, shares: Any) -> None:
 
 
 @compiled
-def add_to_dbeta(sums: Any, terms: Any) -> None:
+def add_to_dbeta(sums: Numbers, terms: Array) -> None:
     """Add numbers to the pairs."""
     prefer_wide_vectors()
     high, low = sums[DBETA_HIGH], sums[DBETA_LOW]
@@ -50,13 +53,13 @@ def add_to_dbeta(sums: Any, terms: Any) -> None:
 
 
 @compiled
-def _last_place(size: Any, mantissa: Any, bias: Any) -> Any:
+def _last_place(size: int, mantissa: int, bias: int) -> Any:
     """Return the exponent of the last place of a number, of which the magnitude is given."""
     return max(size >> mantissa, 1) - bias - mantissa
 
 
 @compiled
-def is_exact_group(smallest: Any, largest: Any, mantissa: Any, bias: Any) -> Any:
+def is_exact_group(smallest: Element, largest: Element, mantissa: int, bias: int) -> Any:
     """Return whether GROUP numbers of such magnitudes add up without error in float64.
 
     All are multiples of the last place of the smallest, `smallest` + 1, and the sum of eight is
@@ -69,7 +72,7 @@ def is_exact_group(smallest: Any, largest: Any, mantissa: Any, bias: Any) -> Any
 
 
 @compiled
-def merge_dgamma(sums: Any, others: Any) -> None:
+def merge_dgamma(sums: Numbers, others: Numbers) -> None:
     """Add dgamma over other rows."""
     for j in range(sums.shape[1]):
         s, e = two_sum(sums[DGAMMA_HIGH, j], others[DGAMMA_HIGH, j])
@@ -81,7 +84,7 @@ def merge_dgamma(sums: Any, others: Any) -> None:
 
 
 @compiled
-def merge_dbeta(sums: Any, others: Any) -> None:
+def merge_dbeta(sums: Numbers, others: Numbers) -> None:
     """Add dbeta over other rows."""
     for j in range(sums.shape[1]):
         s, e = two_sum(sums[DBETA_HIGH, j], others[DBETA_HIGH, j])

@@ -4,13 +4,12 @@ A float64 is cut into digits of 32 bits at fixed places, and each place is summe
 Integer addition is associative: neither the order of the rows nor who adds them can matter.
 """
 
-from typing import Any
-
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Coded, Columns, Integers, Numbers
 
 __all__ = ["add_digits", "as_pairs"]
 
@@ -20,7 +19,7 @@ LOWEST = -1074
 
 
 @compiled
-def add_digits(dy: Any, columns: Any, first: Any, digits: Any) -> None:
+def add_digits(dy: Coded, columns: Columns, first: int, digits: Integers) -> None:
     """Add some columns of at most 2**31 rows to digits[place - first, number of the column].
 
     What is not finite is left out.
@@ -47,7 +46,9 @@ def add_digits(dy: Any, columns: Any, first: Any, digits: Any) -> None:
 
 
 @compiled
-def as_pairs(first: Any, digits: Any, high: Any, low: Any, exponents: Any) -> None:
+def as_pairs(
+    first: int, digits: Integers, high: Numbers, low: Numbers, exponents: Integers
+) -> None:
     """Write the sums as pairs times a power of two, which round as the sums do.
 
     A pair holds three digits. What is below them matters by its sign only, which is put at the

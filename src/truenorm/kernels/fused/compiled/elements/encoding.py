@@ -12,6 +12,7 @@ from numba import types
 from numba.extending import overload
 
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Element
 
 __all__ = [
     "as_bits",
@@ -29,7 +30,7 @@ BRAIN_MANTISSA, BRAIN_BIAS = 7, 127
 
 
 @compiled
-def _half_to_float64(bits: Any) -> Any:
+def _half_to_float64(bits: Element) -> Any:
     magnitude = np.uint32(np.uint16(bits) & np.uint16(0x7FFF)) << np.uint32(13)
     # The exponent of float16 read as one of float32 is 112 too small; subnormals come out right.
     value = np.float64(np.uint32(magnitude).view(np.float32)) * 2.0**112
@@ -39,12 +40,12 @@ def _half_to_float64(bits: Any) -> Any:
 
 
 @compiled
-def _brain_to_float64(bits: Any) -> Any:
+def _brain_to_float64(bits: Element) -> Any:
     return np.float64(np.uint32(np.uint32(bits) << np.uint32(16)).view(np.float32))
 
 
 @compiled
-def _to_sixteen_bits(value: Any, mantissa: Any, bias: Any) -> Any:
+def _to_sixteen_bits(value: Element, mantissa: int, bias: int) -> Any:
     """Round a float64 once, to nearest, ties to even; infinity where it overflows."""
     bits = np.float64(value).view(np.int64)
     size = bits & np.int64(0x7FFFFFFFFFFFFFFF)
@@ -59,7 +60,7 @@ def _to_sixteen_bits(value: Any, mantissa: Any, bias: Any) -> Any:
     return min(result, infinity) | ((bits >> 63) & np.int64(0x8000))
 
 
-def decode(value: Any) -> Any:
+def decode(value: Element) -> Any:
     """Return an element of an array as float64, exactly."""
     if isinstance(value, np.int16):
         return _half_to_float64(value)
@@ -75,7 +76,7 @@ def _decode(value: Any) -> Any:
     return lambda value: np.float64(value)
 
 
-def decode_single(value: Any) -> Any:
+def decode_single(value: Element) -> Any:
     """Return an element of at most float32 as that, exactly."""
     return np.float32(decode(value))
 
@@ -87,7 +88,7 @@ def _decode_single(value: Any) -> Any:
     return lambda value: np.float32(decode(value))
 
 
-def decode_as(value: Any, like: Any) -> Any:
+def decode_as(value: Element, like: Element) -> Any:
     """Return an element in the type of `like`: float64, or float32 if that can hold it."""
     return decode_single(value) if isinstance(like, np.float32) else decode(value)
 
@@ -99,7 +100,7 @@ def _decode_as(value: Any, like: Any) -> Any:
     return lambda value, like: decode(value)
 
 
-def encode(value: Any, like: Any) -> Any:
+def encode(value: Element, like: Element) -> Any:
     """Round a float64 that is not NaN to the type of the element `like`, once."""
     if isinstance(like, np.int16):
         return np.uint16(_to_sixteen_bits(value, HALF_MANTISSA, HALF_BIAS)).view(np.int16)
@@ -119,7 +120,7 @@ def _encode(value: Any, like: Any) -> Any:
     return lambda value, like: np.float64(value)
 
 
-def encode_single(value: Any, like: Any) -> Any:
+def encode_single(value: Element, like: Element) -> Any:
     """Round a float32 that is not NaN to the type of the element `like`."""
     return encode(np.float64(value), like)
 
@@ -131,7 +132,7 @@ def _encode_single(value: Any, like: Any) -> Any:
     return lambda value, like: encode(np.float64(value), like)
 
 
-def as_bits(value: Any) -> Any:
+def as_bits(value: Element) -> Any:
     """Return an element as the integer of its bits: +0 is not -0."""
     if isinstance(value, np.float32):
         return value.view(np.int32)
@@ -149,7 +150,7 @@ def _as_bits(value: Any) -> Any:
     return lambda value: np.int32(value)
 
 
-def magnitude(value: Any) -> Any:
+def magnitude(value: Element) -> Any:
     """Return the bits of |element| as an int32: in order of size, infinity and NaN on top."""
     mask = np.int32(0x7FFFFFFF if isinstance(value, np.float32) else 0x7FFF)
     return as_bits(value) & mask
@@ -162,7 +163,7 @@ def _magnitude(value: Any) -> Any:
     return lambda value: np.int32(np.int32(value) & np.int32(0x7FFF))
 
 
-def layout(like: Any) -> Any:
+def layout(like: Element) -> Any:
     """Return how many bits of mantissa an array's narrow type stores, and its bias."""
     if like.dtype == np.int16:
         return HALF_MANTISSA, HALF_BIAS

@@ -41,6 +41,10 @@ from truenorm.kernels.ground import (
     SHARES,
     SLACK,
     UNDEFINED,
+    Centred,
+    Coded,
+    Numbers,
+    States,
     U,
 )
 
@@ -62,7 +66,14 @@ NUMBERS = 10
 
 @compiled
 def row_numbers(
-    x: Any, dy: Any, gamma: Any, kept: Any, eps: Any, centred: Any, partial: Any, row: Any
+    x: Coded,
+    dy: Coded,
+    gamma: Numbers,
+    kept: Numbers,
+    eps: float,
+    centred: Centred,
+    partial: Numbers,
+    row: Numbers,
 ) -> Any:
     """Find what the elements of a row need, and return whether x has changed."""
     size = x.shape[0]
@@ -94,7 +105,7 @@ def row_numbers(
 
 
 @compiled(fastmath={"contract"})
-def write_dx(x: Any, dy: Any, gamma: Any, row: Any, dx: Any, shares: Any) -> Any:
+def write_dx(x: Coded, dy: Coded, gamma: Numbers, row: Numbers, dx: Coded, shares: Numbers) -> Any:
     """Write dx of some columns, add to their sums, and return whether an element was refused."""
     prefer_wide_vectors()
     near, low, r, a, q = row[NEAR], row[LOW], row[R], row[A], row[Q]
@@ -120,7 +131,7 @@ def write_dx(x: Any, dy: Any, gamma: Any, row: Any, dx: Any, shares: Any) -> Any
 
 
 @compiled
-def _extent(dy: Any) -> Any:
+def _extent(dy: Coded) -> Any:
     """Return the magnitudes of the smallest element but zero, less one, and of the largest."""
     smallest, largest = np.uint32(0xFFFFFFFF), np.int32(0)
     for j in range(dy.shape[0]):
@@ -132,16 +143,16 @@ def _extent(dy: Any) -> Any:
 
 @compiled
 def backward(
-    dy: Any,
-    x: Any,
-    kept: Any,
-    gamma: Any,
-    eps: Any,
-    centred: Any,
-    dx: Any,
-    sums: Any,
-    status: Any,
-    scratch: Any,
+    dy: Coded,
+    x: Coded,
+    kept: Numbers,
+    gamma: Numbers,
+    eps: float,
+    centred: Centred,
+    dx: Coded,
+    sums: Numbers,
+    status: States,
+    scratch: Numbers,
 ) -> Any:
     """Write dx and what became of each row, and add to the sums of columns.
 
@@ -206,7 +217,13 @@ def backward(
 
 @compiled
 def _finish_row(
-    dy: Any, gamma: Any, kept: Any, eps: Any, centred: Any, dx: Any, status: Any
+    dy: Coded,
+    gamma: Numbers,
+    kept: Numbers,
+    eps: float,
+    centred: Centred,
+    dx: Coded,
+    status: States,
 ) -> Any:
     """Put in place what structure says of a row; return whether something is left to do."""
     if status[0] != CHANGED and status[0] != UNDEFINED:

@@ -28,6 +28,11 @@ from truenorm.kernels.ground import (
     SLACK,
     UNDEFINED,
     WEIGHT,
+    Centred,
+    Coded,
+    Flags,
+    Numbers,
+    States,
     U,
 )
 
@@ -35,7 +40,7 @@ __all__ = ["forward", "prepare", "refused_y", "statistics", "write_y"]
 
 
 @compiled
-def prepare(gamma: Any, beta: Any, columns: Any, constant: Any) -> None:
+def prepare(gamma: Numbers, beta: Numbers, columns: Numbers, constant: Coded) -> None:
     """Write gamma, beta and the weight of each column, and y of a constant row.
 
     The weight of a column is what (E15) adds to |z|: (E7), or (E14), is at most K*(|z| + |beta| +
@@ -58,7 +63,15 @@ def prepare(gamma: Any, beta: Any, columns: Any, constant: Any) -> None:
 
 @compiled(fastmath={"contract"})
 def write_y(
-    x: Any, near: Any, low: Any, r: Any, k: Any, gamma: Any, beta: Any, weight: Any, y: Any
+    x: Coded,
+    near: float,
+    low: float,
+    r: float,
+    k: float,
+    gamma: Numbers,
+    beta: Numbers,
+    weight: Numbers,
+    y: Coded,
 ) -> Any:
     """Write y of some columns of a row, and return whether an element was refused."""
     prefer_wide_vectors()
@@ -76,7 +89,9 @@ def write_y(
 
 
 @compiled(fastmath={"contract"})
-def refused_y(x: Any, kept: Any, columns: Any, eps: Any, y: Any, refused: Any) -> None:
+def refused_y(
+    x: Coded, kept: Numbers, columns: Numbers, eps: float, y: Coded, refused: Flags
+) -> None:
     """Write y of a row once more, and note which elements the rounding test refuses."""
     near, low, v = kept[0], kept[1], kept[2]
     gamma, beta, weight = columns[GAMMA], columns[BETA], columns[WEIGHT]
@@ -92,7 +107,7 @@ def refused_y(x: Any, kept: Any, columns: Any, eps: Any, y: Any, refused: Any) -
 
 
 @compiled
-def _scale_of(low: Any, v: Any, eps: Any, depth: Any) -> Any:
+def _scale_of(low: float, v: float, eps: float, depth: int) -> Any:
     """Return r, and K of (E15)."""
     w = v + eps
     return 1 / np.sqrt(w), SLACK * (error_of_r(error_of_w(low, v, w, depth)) + 6 * U)
@@ -100,15 +115,15 @@ def _scale_of(low: Any, v: Any, eps: Any, depth: Any) -> Any:
 
 @compiled
 def forward(
-    x: Any,
-    columns: Any,
-    constant: Any,
-    eps: Any,
-    centred: Any,
-    y: Any,
-    kept: Any,
-    status: Any,
-    scratch: Any,
+    x: Coded,
+    columns: Numbers,
+    constant: Coded,
+    eps: float,
+    centred: Centred,
+    y: Coded,
+    kept: Numbers,
+    status: States,
+    scratch: Numbers,
 ) -> Any:
     """Write y, what is kept and what became of each row; return how many are not done.
 
@@ -153,7 +168,7 @@ def forward(
 
 
 @compiled
-def statistics(x: Any, centred: Any, kept: Any, scratch: Any) -> Any:
+def statistics(x: Coded, centred: Centred, kept: Numbers, scratch: Numbers) -> Any:
     """Find anew what forward keeps; return how many rows do not have the mean that was kept.
 
     Where rows are not centred, not the mean square.

@@ -8,13 +8,13 @@ from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, e
 from truenorm.kernels.fused.compiled.rows.statistics import error_of_r, error_of_w
 from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import SLACK, U
+from truenorm.kernels.ground import SLACK, Centred, Coded, Numbers, U
 
 __all__ = ["is_constant", "write_two"]
 
 
 @compiled
-def write_two(dy: Any, gamma: Any, kept: Any, eps: Any, dx: Any) -> Any:
+def write_two(dy: Coded, gamma: Numbers, kept: Numbers, eps: float, dx: Coded) -> Any:
     """Write dx of a row of two elements (D24), and return whether one was refused."""
     low, v = kept[1], kept[2]
     w = v + eps
@@ -31,7 +31,7 @@ def write_two(dy: Any, gamma: Any, kept: Any, eps: Any, dx: Any) -> Any:
 
 
 @compiled
-def is_constant(dy: Any, gamma: Any, centred: Any) -> Any:
+def is_constant(dy: Coded, gamma: Numbers, centred: Centred) -> Any:
     """Return whether g is the same all along a row: then dx is zero (D21).
 
     Where rows are not centred, whether it is zero.

@@ -13,6 +13,7 @@ from numba import types
 from numba.extending import intrinsic, overload
 
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Pair
 
 __all__ = [
     "add",
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 
-def product_error(a: Any, b: Any, product: Any) -> Any:
+def product_error(a: float, b: float, product: float) -> Any:
     """Return a*b - product, rounded once."""
     if not math.isfinite(product):
         return -product
@@ -52,7 +53,7 @@ def _product_error(a: Any, b: Any, product: Any) -> Any:
 
 
 @compiled(inline="always")
-def two_sum(a: Any, b: Any) -> Any:
+def two_sum(a: float, b: float) -> Any:
     """Return a + b exactly (Knuth)."""
     s = a + b
     t = s - a
@@ -60,21 +61,21 @@ def two_sum(a: Any, b: Any) -> Any:
 
 
 @compiled(inline="always")
-def fast_two_sum(a: Any, b: Any) -> Any:
+def fast_two_sum(a: float, b: float) -> Any:
     """Return a + b exactly where |a| >= |b| (Dekker)."""
     s = a + b
     return s, b - (s - a)
 
 
 @compiled(inline="always")
-def two_product(a: Any, b: Any) -> Any:
+def two_product(a: float, b: float) -> Any:
     """Return a*b exactly, where nothing underflows."""
     p = a * b
     return p, product_error(a, b, p)
 
 
 @compiled(inline="always")
-def add(a: Any, b: Any) -> Any:
+def add(a: Pair, b: Pair) -> Any:
     """Return the sum of two pairs: 3 W."""
     s, e = two_sum(a[0], b[0])
     t, f = two_sum(a[1], b[1])
@@ -83,28 +84,28 @@ def add(a: Any, b: Any) -> Any:
 
 
 @compiled(inline="always")
-def add_float(a: Any, b: Any) -> Any:
+def add_float(a: Pair, b: float) -> Any:
     """Return the sum of a pair and a float64: 2 W."""
     s, e = two_sum(a[0], b)
     return fast_two_sum(s, a[1] + e)
 
 
 @compiled(inline="always")
-def multiply(a: Any, b: Any) -> Any:
+def multiply(a: Pair, b: Pair) -> Any:
     """Return the product of two pairs: 7 W."""
     p, e = two_product(a[0], b[0])
     return fast_two_sum(p, e + (a[0] * b[1] + a[1] * b[0]))
 
 
 @compiled(inline="always")
-def multiply_float(a: Any, b: Any) -> Any:
+def multiply_float(a: Pair, b: float) -> Any:
     """Return the product of a pair and a float64: 3 W."""
     p, e = two_product(a[0], b)
     return fast_two_sum(p, e + a[1] * b)
 
 
 @compiled(inline="always")
-def divide_float(a: Any, b: Any) -> Any:
+def divide_float(a: Pair, b: float) -> Any:
     """Return the quotient of a pair and a float64: 4 W."""
     q = a[0] / b
     p, e = two_product(q, b)
@@ -112,7 +113,7 @@ def divide_float(a: Any, b: Any) -> Any:
 
 
 @compiled(inline="always")
-def divide(a: Any, b: Any) -> Any:
+def divide(a: Pair, b: Pair) -> Any:
     """Return the quotient of two pairs: 15 W."""
     q = a[0] / b[0]
     p = multiply_float(b, q)
@@ -120,7 +121,7 @@ def divide(a: Any, b: Any) -> Any:
 
 
 @compiled(inline="always")
-def inverse_root(a: Any) -> Any:
+def inverse_root(a: Pair) -> Any:
     """Return 1/sqrt of a positive pair: 32 W, by Newton's step from that of its high part."""
     r = 1 / np.sqrt(a[0])
     product = multiply(two_product(r, r), a)
@@ -129,13 +130,13 @@ def inverse_root(a: Any) -> Any:
 
 
 @compiled(inline="always")
-def power_of_two(exponent: Any) -> Any:
+def power_of_two(exponent: int) -> Any:
     """Return 2**exponent; 0 or infinity where float64 ends."""
     return np.ldexp(1.0, min(max(exponent, -2200), 2200))
 
 
 @compiled(inline="always")
-def rounded_to_odd(high: Any, low: Any) -> Any:
+def rounded_to_odd(high: float, low: float) -> Any:
     """Return high + low as a float64 from which one more rounding, to fewer bits, is the only one.
 
     If the sum is not a float64, the one beside it whose last bit is 1.

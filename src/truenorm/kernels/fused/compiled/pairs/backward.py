@@ -24,18 +24,19 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     WORK,
     Z_HIGH,
     Z_LOW,
+    PairRow,
     centre,
     describe,
 )
-from truenorm.kernels.fused.compiled.pairs.slopes import sum_slopes
+from truenorm.kernels.fused.compiled.pairs.slopes import Slopes, sum_slopes
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import SLACK, TINY, W
+from truenorm.kernels.ground import SLACK, TINY, Array, Centred, Coded, Flags, Numbers, W
 
 __all__ = ["largest_exponent", "row_gradient", "settle_dx"]
 
 
 @compiled
-def largest_exponent(values: Any) -> Any:
+def largest_exponent(values: Array) -> Any:
     """Return e with |v| < 2**e for all, as small as can be; 0 for zeros."""
     largest = 0.0
     for j in range(values.shape[0]):
@@ -45,15 +46,15 @@ def largest_exponent(values: Any) -> Any:
 
 @compiled
 def settle_dx(
-    dy: Any,
-    x: Any,
-    gamma: Any,
-    gamma_exponent: Any,
-    eps: Any,
-    centred: Any,
-    dx: Any,
-    refused: Any,
-    scratch: Any,
+    dy: Coded,
+    x: Coded,
+    gamma: Numbers,
+    gamma_exponent: int,
+    eps: float,
+    centred: Centred,
+    dx: Coded,
+    refused: Flags,
+    scratch: Numbers,
 ) -> None:
     """Write dx of some rows, and which elements are refused.
 
@@ -67,14 +68,14 @@ def settle_dx(
 
 @compiled
 def row_gradient(
-    dy: Any,
-    found: Any,
-    gamma: Any,
-    gamma_exponent: Any,
-    centred: Any,
-    dx: Any,
-    refused: Any,
-    scratch: Any,
+    dy: Coded,
+    found: PairRow,
+    gamma: Numbers,
+    gamma_exponent: int,
+    centred: Centred,
+    dx: Coded,
+    refused: Flags,
+    scratch: Numbers,
 ) -> Any:
     """Write dx of a row, and return how many elements are refused.
 
@@ -115,7 +116,7 @@ def row_gradient(
 
 
 @compiled
-def _write_far(work: Any, exponent: Any, dx: Any, refused: Any) -> Any:
+def _write_far(work: Numbers, exponent: int, dx: Coded, refused: Flags) -> Any:
     """Round the results of a chunk that need a power of two; return how many are refused."""
     left = 0
     for j in range(dx.shape[0]):
@@ -128,7 +129,7 @@ def _write_far(work: Any, exponent: Any, dx: Any, refused: Any) -> Any:
 
 
 @compiled
-def _is_constant(slopes: Any, gamma: Any, centred: Any) -> Any:
+def _is_constant(slopes: Numbers, gamma: Numbers, centred: Centred) -> Any:
     """Return whether g is the same all along a row: then dx is zero (D21).
 
     Where rows are not centred, whether it is zero.
@@ -145,7 +146,7 @@ def _is_constant(slopes: Any, gamma: Any, centred: Any) -> Any:
 
 
 @compiled
-def _is_zero(values: Any) -> Any:
+def _is_zero(values: Numbers) -> Any:
     for j in range(values.shape[0]):
         if values[j] != 0:
             return False
@@ -153,7 +154,7 @@ def _is_zero(values: Any) -> Any:
 
 
 @compiled
-def _centre_slopes(slopes: Any, gamma: Any, sums: Any, work: Any) -> None:
+def _centre_slopes(slopes: Numbers, gamma: Numbers, sums: Slopes, work: Numbers) -> None:
     """Write g - mean(g) to the work space."""
     a = (-sums.a_high, -sums.a_low)
     for j in range(slopes.shape[0]):
@@ -163,7 +164,7 @@ def _centre_slopes(slopes: Any, gamma: Any, sums: Any, work: Any) -> None:
 
 
 @compiled
-def _results(count: Any, found: Any, sums: Any, scale: Any, work: Any) -> None:
+def _results(count: int, found: PairRow, sums: Slopes, scale: float, work: Numbers) -> None:
     """Write dx, times a power of two, and its bound (F8)."""
     q, r = (sums.q_high, sums.q_low), (found.r_high, found.r_low)
     common = SLACK * r[0] * scale * (sums.a_error + abs(q[0]) * found.centring)
@@ -181,7 +182,9 @@ def _results(count: Any, found: Any, sums: Any, scale: Any, work: Any) -> None:
 
 
 @compiled
-def _write_two(found: Any, slopes: Any, gamma: Any, exponent: Any, dx: Any, refused: Any) -> Any:
+def _write_two(
+    found: PairRow, slopes: Numbers, gamma: Numbers, exponent: int, dx: Coded, refused: Flags
+) -> Any:
     """Write dx of a row of two elements (D24), with its bound (F9).
 
     Returns how many are refused.

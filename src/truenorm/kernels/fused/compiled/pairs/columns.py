@@ -23,6 +23,7 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     WORK,
     Z_HIGH,
     Z_LOW,
+    PairRow,
     centre,
     describe,
     kept_of,
@@ -39,6 +40,13 @@ from truenorm.kernels.ground import (
     SLACK,
     TINY,
     UNDEFINED,
+    Centred,
+    Coded,
+    Columns,
+    Flags,
+    Integers,
+    Numbers,
+    States,
     U,
     W,
 )
@@ -48,16 +56,16 @@ __all__ = ["backward", "largest_exponent_of_rows", "round_columns", "sum_columns
 
 @compiled
 def backward(
-    dy: Any,
-    x: Any,
-    kept: Any,
-    gamma: Any,
-    numbers: Any,
-    centred: Any,
-    dx: Any,
-    sums: Any,
-    status: Any,
-    scratch: Any,
+    dy: Coded,
+    x: Coded,
+    kept: Numbers,
+    gamma: Numbers,
+    numbers: Numbers,
+    centred: Centred,
+    dx: Coded,
+    sums: Numbers,
+    status: States,
+    scratch: Numbers,
 ) -> None:
     """Write dx and what became of each row, and add to dgamma.
 
@@ -88,7 +96,7 @@ def backward(
 
 
 @compiled
-def _is_finite(values: Any) -> Any:
+def _is_finite(values: Coded) -> Any:
     for j in range(values.shape[0]):
         if not abs(decode(values[j])) < np.inf:
             return False
@@ -96,7 +104,7 @@ def _is_finite(values: Any) -> Any:
 
 
 @compiled
-def largest_exponent_of_rows(dy: Any) -> Any:
+def largest_exponent_of_rows(dy: Coded) -> Any:
     """Return e with |dy| < 2**e for all that are finite, as small as can be."""
     largest = 0.0
     for i in range(dy.shape[0]):
@@ -108,7 +116,7 @@ def largest_exponent_of_rows(dy: Any) -> Any:
 
 
 @compiled
-def _has_changed(kept: Any, found: Any, centred: Any) -> Any:
+def _has_changed(kept: Numbers, found: PairRow, centred: Centred) -> Any:
     """Return whether a row has another mean, or w, than was kept, beyond what rounding does."""
     high, low, exponent = kept_of(found, centred)
     if centred is not None:
@@ -117,7 +125,7 @@ def _has_changed(kept: Any, found: Any, centred: Any) -> Any:
 
 
 @compiled
-def _scaled(dy: Any, exponent: Any, slopes: Any) -> None:
+def _scaled(dy: Coded, exponent: int, slopes: Numbers) -> None:
     """Scale a row of dy; what is too small for that stays there as the smallest number."""
     first = power_of_two(-exponent // 2)
     second = power_of_two(-exponent - -exponent // 2)
@@ -129,15 +137,15 @@ def _scaled(dy: Any, exponent: Any, slopes: Any) -> None:
 
 @compiled
 def sum_columns(
-    dy: Any,
-    x: Any,
-    columns: Any,
-    dy_exponent: Any,
-    eps: Any,
-    centred: Any,
-    sums: Any,
-    chosen: Any,
-    scratch: Any,
+    dy: Coded,
+    x: Coded,
+    columns: Columns,
+    dy_exponent: int,
+    eps: float,
+    centred: Centred,
+    sums: Numbers,
+    chosen: Numbers,
+    scratch: Numbers,
 ) -> None:
     """Add the terms of some columns of dgamma, in which every dy is finite.
 
@@ -156,7 +164,9 @@ def sum_columns(
 
 
 @compiled
-def _add_terms(row: Any, found: Any, slopes: Any, work: Any, sums: Any) -> None:
+def _add_terms(
+    row: Numbers, found: PairRow, slopes: Numbers, work: Numbers, sums: Numbers
+) -> None:
     """Add dy*xhat to the pairs of dgamma, and its error to the bound (F10)."""
     if found.constant:
         return
@@ -168,7 +178,7 @@ def _add_terms(row: Any, found: Any, slopes: Any, work: Any, sums: Any) -> None:
 
 
 @compiled
-def _terms(slopes: Any, found: Any, work: Any) -> None:
+def _terms(slopes: Numbers, found: PairRow, work: Numbers) -> None:
     """Write dy*xhat and its bound."""
     r = (found.r_high, found.r_low)
     relative = SLACK * (found.of_r + 16 * W)
@@ -184,7 +194,7 @@ def _terms(slopes: Any, found: Any, work: Any) -> None:
 
 
 @compiled
-def _add_chunk(work: Any, sums: Any) -> None:
+def _add_chunk(work: Numbers, sums: Numbers) -> None:
     """Add the terms of a row to the pairs, and to the bound what the low part loses."""
     high, low, bound = sums[DGAMMA_HIGH], sums[DGAMMA_LOW], sums[DGAMMA_BOUND]
     for j in range(high.shape[0]):
@@ -196,7 +206,9 @@ def _add_chunk(work: Any, sums: Any) -> None:
 
 
 @compiled
-def round_columns(high: Any, low: Any, bound: Any, exponents: Any, out: Any, refused: Any) -> Any:
+def round_columns(
+    high: Numbers, low: Numbers, bound: Numbers, exponents: Integers, out: Coded, refused: Flags
+) -> Any:
     """Round sums of columns where the bound allows it; return how many are refused, and which."""
     like = out[0]
     for j in range(out.shape[0]):  # nearly all, in vectors: the sum as one float64 (E13)

@@ -25,29 +25,45 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     WORK,
     Z_HIGH,
     Z_LOW,
+    PairRow,
     centre,
     describe,
     kept_of,
 )
 from truenorm.kernels.fused.compiled.rows.structure import accept_beta_at_mean
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import BETA, DONE, GAMMA, REFUSED, SLACK, TINY, UNDEFINED, W
+from truenorm.kernels.ground import (
+    BETA,
+    DONE,
+    GAMMA,
+    REFUSED,
+    SLACK,
+    TINY,
+    UNDEFINED,
+    Centred,
+    Coded,
+    Flags,
+    Numbers,
+    Pair,
+    States,
+    W,
+)
 
 __all__ = ["forward", "settle_y"]
 
 
 @compiled
 def forward(
-    x: Any,
-    columns: Any,
-    constant: Any,
-    eps: Any,
-    centred: Any,
-    y: Any,
-    kept: Any,
-    status: Any,
-    refused: Any,
-    scratch: Any,
+    x: Coded,
+    columns: Numbers,
+    constant: Coded,
+    eps: float,
+    centred: Centred,
+    y: Coded,
+    kept: Numbers,
+    status: States,
+    refused: Flags,
+    scratch: Numbers,
 ) -> None:
     """Write y, what is kept and what became of each row, and which elements are refused."""
     rows, size = x.shape
@@ -65,7 +81,7 @@ def forward(
 
 
 @compiled
-def _has_no_result(x: Any, eps: Any, centred: Any) -> Any:
+def _has_no_result(x: Coded, eps: float, centred: Centred) -> Any:
     """Return whether a row is not finite, or constant (not centred: zero) while eps is 0."""
     first = decode(x[0])
     if centred is None:
@@ -81,15 +97,15 @@ def _has_no_result(x: Any, eps: Any, centred: Any) -> Any:
 
 @compiled
 def settle_y(
-    x: Any,
-    kept: Any,
-    columns: Any,
-    constant: Any,
-    eps: Any,
-    centred: Any,
-    y: Any,
-    refused: Any,
-    scratch: Any,
+    x: Coded,
+    kept: Numbers,
+    columns: Numbers,
+    constant: Coded,
+    eps: float,
+    centred: Centred,
+    y: Coded,
+    refused: Flags,
+    scratch: Numbers,
 ) -> None:
     """Settle rows that level 1 refused, and write which elements are refused once more."""
     size = x.shape[1]
@@ -103,15 +119,15 @@ def settle_y(
 
 @compiled
 def _write_row(
-    x: Any,
-    row: Any,
-    found: Any,
-    columns: Any,
-    constant: Any,
-    centred: Any,
-    y: Any,
-    work: Any,
-    refused: Any,
+    x: Coded,
+    row: Numbers,
+    found: PairRow,
+    columns: Numbers,
+    constant: Coded,
+    centred: Centred,
+    y: Coded,
+    work: Numbers,
+    refused: Flags,
 ) -> Any:
     """Write y of a row by structure and in pairs, and return how many elements are refused."""
     gamma, beta = columns[GAMMA], columns[BETA]
@@ -147,14 +163,20 @@ def _write_row(
 
 
 @compiled
-def _is_far(scale: Any, beta: Any) -> Any:
+def _is_far(scale: float, beta: float) -> Any:
     """Return whether pairs need powers of two of their own to hold t or beta."""
     return (abs(scale) <= 2.0**-900) | (abs(scale) >= 2.0**900) | (abs(beta) >= 2.0**1000)
 
 
 @compiled
 def _results(
-    gamma: Any, beta: Any, factor: Any, r: Any, relative: Any, centring: Any, work: Any
+    gamma: Numbers,
+    beta: Numbers,
+    factor: float,
+    r: Pair,
+    relative: float,
+    centring: float,
+    work: Numbers,
 ) -> None:
     """Write z = gamma*c*r + beta and its bound (F5): none where numbers are too far out."""
     for j in range(gamma.shape[0]):
@@ -169,7 +191,9 @@ def _results(
 
 
 @compiled
-def _write_scaled(x: Any, found: Any, gamma: Any, beta: Any, y: Any, refused: Any) -> None:
+def _write_scaled(
+    x: float, found: PairRow, gamma: float, beta: float, y: Coded, refused: Flags
+) -> None:
     """Write y of one element, with powers of two kept apart."""
     c = add(two_sum(x, -found.near), (-found.low_high, -found.low_low))
     gamma_part, gamma_exponent = math.frexp(gamma)

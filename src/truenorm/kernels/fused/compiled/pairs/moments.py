@@ -5,6 +5,7 @@ from typing import Any
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.pairs.arithmetic import add, divide_float, multiply, two_sum
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Numbers
 
 __all__ = ["PAIR_BLOCK", "PAIR_LANES", "fold_pairs", "middle", "moments", "pair_depth"]
 
@@ -14,14 +15,14 @@ PAIR_BLOCK = 64 * PAIR_LANES
 
 
 @compiled
-def pair_depth(size: Any) -> Any:
+def pair_depth(size: int) -> Any:
     """Return H of (F1): the error of a sum along a row is at most H*W*sum|terms|."""
     in_lanes = min(size, PAIR_BLOCK) // PAIR_LANES + 8
     return 2.0 * (in_lanes + 1) ** 2 + 3 * (size // PAIR_BLOCK + 1)
 
 
 @compiled
-def middle(row: Any, lanes: Any) -> Any:
+def middle(row: Numbers, lanes: Numbers) -> Any:
     """Return a float64 near the mean."""
     sums = lanes[:PAIR_LANES]
     fill(sums, 0.0)
@@ -36,7 +37,7 @@ def middle(row: Any, lanes: Any) -> Any:
 
 
 @compiled
-def moments(row: Any, near: Any, lanes: Any) -> Any:
+def moments(row: Numbers, near: float, lanes: Numbers) -> Any:
     """Return the means of d = x - near and of its square."""
     size = row.shape[0]
     first, second = (0.0, 0.0), (0.0, 0.0)
@@ -51,7 +52,7 @@ def moments(row: Any, near: Any, lanes: Any) -> Any:
 
 
 @compiled
-def _add_moments(x: Any, near: Any, lanes: Any) -> None:
+def _add_moments(x: Numbers, near: float, lanes: Numbers) -> None:
     """Add d and its square to the lanes: high and low parts of the one, then of the other."""
     for k in range(x.shape[0]):
         d, e = two_sum(x[k], -near)
@@ -65,7 +66,7 @@ def _add_moments(x: Any, near: Any, lanes: Any) -> None:
 
 
 @compiled
-def fold_pairs(lanes: Any, start: Any) -> Any:
+def fold_pairs(lanes: Numbers, start: int) -> Any:
     """Return the sum of the lanes that begin at `start`: high parts, then low parts."""
     high = lanes[start : start + PAIR_LANES]
     low = lanes[start + PAIR_LANES : start + 2 * PAIR_LANES]

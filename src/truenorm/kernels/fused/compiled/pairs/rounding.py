@@ -11,11 +11,12 @@ from truenorm.kernels.fused.compiled.elements.encoding import as_bits, encode
 from truenorm.kernels.fused.compiled.pairs.arithmetic import rounded_to_odd, two_sum
 from truenorm.kernels.fused.compiled.pairs.rows import ERROR, Z_HIGH, Z_LOW
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Coded, Element, Flags, Numbers, Pair
 
 __all__ = ["ends", "scaled_ends", "write_rounded"]
 
 
-def ends(high: Any, low: Any, bound: Any, like: Any) -> Any:
+def ends(high: float, low: float, bound: float, like: Element) -> Any:
     """Return both ends of the bracket of a pair, rounded; |bound| is far below |high| or E > |z|.
 
     For float64 results that are in its normal range.
@@ -33,7 +34,7 @@ def _ends(high: Any, low: Any, bound: Any, like: Any) -> Any:
 
 
 @compiled
-def _narrow_ends(high: Any, low: Any, bound: Any, like: Any) -> Any:
+def _narrow_ends(high: float, low: float, bound: float, like: Element) -> Any:
     return (
         encode(rounded_to_odd(high, low - bound), like),
         encode(rounded_to_odd(high, low + bound), like),
@@ -41,7 +42,7 @@ def _narrow_ends(high: Any, low: Any, bound: Any, like: Any) -> Any:
 
 
 @compiled
-def write_rounded(work: Any, out: Any, refused: Any) -> Any:
+def write_rounded(work: Numbers, out: Coded, refused: Flags) -> Any:
     """Round the results of a chunk; return how many are refused, and which."""
     like = out[0]
     for j in range(out.shape[0]):
@@ -55,7 +56,7 @@ def write_rounded(work: Any, out: Any, refused: Any) -> Any:
 
 
 @compiled
-def scaled_ends(high: Any, low: Any, bound: Any, exponent: Any, like: Any) -> Any:
+def scaled_ends(high: float, low: float, bound: float, exponent: int, like: Element) -> Any:
     """Return both ends of the bracket of a pair times 2**exponent, rounded, whatever its size."""
     return (
         _round_scaled(two_sum(high, low - bound), exponent, like),
@@ -63,7 +64,7 @@ def scaled_ends(high: Any, low: Any, bound: Any, exponent: Any, like: Any) -> An
     )
 
 
-def _round_scaled(pair: Any, exponent: Any, like: Any) -> Any:
+def _round_scaled(pair: Pair, exponent: int, like: Element) -> Any:
     """Round a normalized pair times 2**exponent."""
     if isinstance(like, np.float64):
         return _round_to_float64(pair, exponent)
@@ -78,13 +79,13 @@ def _round_scaled_compiled(pair: Any, exponent: Any, like: Any) -> Any:
 
 
 @compiled
-def _round_to_narrow(pair: Any, exponent: Any, like: Any) -> Any:
+def _round_to_narrow(pair: Pair, exponent: int, like: Element) -> Any:
     """Round to at most float32: what float64 cannot hold is beyond its ends, too."""
     return encode(np.ldexp(rounded_to_odd(pair[0], pair[1]), _clipped(exponent)), like)
 
 
 @compiled
-def _round_to_float64(pair: Any, exponent: Any) -> Any:
+def _round_to_float64(pair: Pair, exponent: int) -> Any:
     """Round to a multiple of the last place that a number of this size has.
 
     In units of that place, whether the remainder is below, at or above one half is decided
@@ -113,6 +114,6 @@ def _round_to_float64(pair: Any, exponent: Any) -> Any:
 
 
 @compiled
-def _clipped(exponent: Any) -> Any:
+def _clipped(exponent: int) -> Any:
     """Return the exponent as ldexp takes it; beyond these limits all results are the same."""
     return int(min(max(exponent, -2200), 2200))

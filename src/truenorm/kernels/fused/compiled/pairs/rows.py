@@ -21,7 +21,7 @@ from truenorm.kernels.fused.compiled.pairs.arithmetic import (
 )
 from truenorm.kernels.fused.compiled.pairs.moments import PAIR_LANES, middle, moments, pair_depth
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import SLACK, W
+from truenorm.kernels.ground import SLACK, Centred, Coded, Numbers, Pair, W
 
 __all__ = [
     "CHUNK",
@@ -79,7 +79,7 @@ class PairRow(NamedTuple):
 
 
 @compiled
-def describe(x: Any, eps: Any, centred: Any, row: Any, lanes: Any) -> Any:
+def describe(x: Coded, eps: float, centred: Centred, row: Numbers, lanes: Numbers) -> Any:
     """Write the scaled row, and return what is known of it."""
     size = row.shape[0]
     largest, constant = _load(x, row)
@@ -129,7 +129,7 @@ def describe(x: Any, eps: Any, centred: Any, row: Any, lanes: Any) -> Any:
 
 
 @compiled
-def kept_of(found: Any, centred: Any) -> Any:
+def kept_of(found: PairRow, centred: Centred) -> Any:
     """Return what is kept of a row: its mean as a pair, and a power of two; w if not centred."""
     if centred is None:
         part, exponent = math.frexp(found.w_high)
@@ -139,7 +139,7 @@ def kept_of(found: Any, centred: Any) -> Any:
 
 
 @compiled
-def _moments_of(row: Any, centred: Any, lanes: Any) -> Any:
+def _moments_of(row: Numbers, centred: Centred, lanes: Numbers) -> Any:
     """Return a float64 near the mean, the rest of the mean, the mean of (x - near)**2, and v."""
     if centred is None:
         _, square = moments(row, 0.0, lanes)
@@ -155,7 +155,7 @@ def _moments_of(row: Any, centred: Any, lanes: Any) -> Any:
 
 
 @compiled
-def _load(x: Any, row: Any) -> Any:
+def _load(x: Coded, row: Numbers) -> Any:
     """Write x as float64, and return its largest magnitude and whether it is constant."""
     first = decode(x[0])
     largest, differs = np.int64(0), False
@@ -169,7 +169,7 @@ def _load(x: Any, row: Any) -> Any:
 
 
 @compiled
-def _scale(row: Any, exponent: Any) -> None:
+def _scale(row: Numbers, exponent: int) -> None:
     """Multiply a row by a power of two that float64 may not have: by two, one after the other."""
     first = power_of_two(exponent // 2)
     second = power_of_two(exponent - exponent // 2)
@@ -178,12 +178,12 @@ def _scale(row: Any, exponent: Any) -> None:
 
 
 @compiled
-def _negative(a: Any) -> Any:
+def _negative(a: Pair) -> Any:
     return -a[0], -a[1]
 
 
 @compiled
-def centre(row: Any, near: Any, low: Any, work: Any) -> None:
+def centre(row: Numbers, near: float, low: Pair, work: Numbers) -> None:
     """Write c of some elements as pairs to the work space."""
     for j in range(row.shape[0]):
         c = add(two_sum(row[j], -near), (-low[0], -low[1]))

@@ -27,10 +27,11 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     G_LOW,
     Z_HIGH,
     Z_LOW,
+    PairRow,
     centre,
 )
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import SLACK, W
+from truenorm.kernels.ground import SLACK, Centred, Numbers, W
 
 __all__ = ["Slopes", "sum_slopes"]
 
@@ -49,7 +50,13 @@ class Slopes(NamedTuple):
 
 @compiled
 def sum_slopes(
-    row: Any, found: Any, slopes: Any, gamma: Any, centred: Any, lanes: Any, work: Any
+    row: Numbers,
+    found: PairRow,
+    slopes: Numbers,
+    gamma: Numbers,
+    centred: Centred,
+    lanes: Numbers,
+    work: Numbers,
 ) -> Any:
     """Return mean(g), or 0 if not centred, q = mean(g*c)/w with its bound, and rms(g)."""
     size = row.shape[0]
@@ -80,7 +87,7 @@ def sum_slopes(
 
 
 @compiled
-def _products(slopes: Any, gamma: Any, work: Any) -> None:
+def _products(slopes: Numbers, gamma: Numbers, work: Numbers) -> None:
     """Write g and g*c to the work space."""
     for j in range(slopes.shape[0]):
         g = two_product(slopes[j], gamma[j])
@@ -92,7 +99,7 @@ def _products(slopes: Any, gamma: Any, work: Any) -> None:
 
 
 @compiled
-def _add_products(start: Any, count: Any, work: Any, lanes: Any) -> Any:
+def _add_products(start: int, count: int, work: Numbers, lanes: Numbers) -> Any:
     """Add some g and g*c to the lanes, and return the sum of g*g."""
     part = work[start:]
     for k in range(count):

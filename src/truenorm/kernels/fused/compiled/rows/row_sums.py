@@ -7,6 +7,7 @@ from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.rows.sums import LANES, SEGMENT, fold, pairwise, segments_of
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Centred, Coded, Element, Numbers
 
 __all__ = ["WIDTH", "row_sums"]
 
@@ -15,7 +16,15 @@ WIDTH = 4 * LANES
 
 
 @compiled(fastmath={"contract"})
-def row_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, centred: Any, partial: Any) -> Any:
+def row_sums(
+    x: Coded,
+    dy: Coded,
+    gamma: Numbers,
+    near: Element,
+    low: Element,
+    centred: Centred,
+    partial: Numbers,
+) -> Any:
     """Return the means of c, g, g*c and g*g along a row; not of c but of c*c if not centred.
 
     The type of gamma, near and low is the one in which terms and their runs are computed.
@@ -64,7 +73,14 @@ def row_sums(x: Any, dy: Any, gamma: Any, near: Any, low: Any, centred: Any, par
 
 @compiled
 def _last_sums(
-    x: Any, dy: Any, gamma: Any, near: Any, low: Any, centred: Any, sums: Any, rest: Any
+    x: Coded,
+    dy: Coded,
+    gamma: Numbers,
+    near: Element,
+    low: Element,
+    centred: Centred,
+    sums: Numbers,
+    rest: Numbers,
 ) -> None:
     """Fill up the last segment with zeros, and add up its runs."""
     fill(rest, 0.0)
@@ -84,7 +100,16 @@ def _last_sums(
 
 @compiled(fastmath={"contract"})
 def _put_squares(
-    sums: Any, k: Any, c0: Any, c1: Any, c2: Any, c3: Any, c4: Any, c5: Any, c6: Any, c7: Any
+    sums: Numbers,
+    k: int,
+    c0: float,
+    c1: float,
+    c2: float,
+    c3: float,
+    c4: float,
+    c5: float,
+    c6: float,
+    c7: float,
 ) -> None:
     """Store the sum of the squares of a run in the place of its sum."""
     sums[k] = pairwise(c0 * c0, c1 * c1, c2 * c2, c3 * c3, c4 * c4, c5 * c5, c6 * c6, c7 * c7)
@@ -92,24 +117,24 @@ def _put_squares(
 
 @compiled(fastmath={"contract"})
 def _put_sums(
-    sums: Any,
-    k: Any,
-    c0: Any,
-    c1: Any,
-    c2: Any,
-    c3: Any,
-    c4: Any,
-    c5: Any,
-    c6: Any,
-    c7: Any,
-    g0: Any,
-    g1: Any,
-    g2: Any,
-    g3: Any,
-    g4: Any,
-    g5: Any,
-    g6: Any,
-    g7: Any,
+    sums: Numbers,
+    k: int,
+    c0: float,
+    c1: float,
+    c2: float,
+    c3: float,
+    c4: float,
+    c5: float,
+    c6: float,
+    c7: float,
+    g0: float,
+    g1: float,
+    g2: float,
+    g3: float,
+    g4: float,
+    g5: float,
+    g6: float,
+    g7: float,
 ) -> None:
     """Store the sums of a run."""
     sums[k] = pairwise(c0, c1, c2, c3, c4, c5, c6, c7)

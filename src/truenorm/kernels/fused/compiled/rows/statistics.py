@@ -14,7 +14,7 @@ from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.rows.sums import LANES, SEGMENT, fold, pairwise, segments_of
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import U
+from truenorm.kernels.ground import Centred, Coded, Numbers, U
 
 __all__ = ["WIDTH", "error_of_mean", "error_of_r", "error_of_w", "row_statistics"]
 
@@ -26,7 +26,7 @@ SAMPLE = 64
 
 
 @compiled
-def row_statistics(x: Any, centred: Any, partial: Any) -> Any:
+def row_statistics(x: Coded, centred: Centred, partial: Numbers) -> Any:
     """Return the mean of a row as a pair, and its variance; NaN for a row that is not finite.
 
     The variance is 0 for constant rows only. Of a row that is not centred, zeros for the mean, and
@@ -48,7 +48,7 @@ def row_statistics(x: Any, centred: Any, partial: Any) -> Any:
 
 
 @compiled
-def _near(x: Any) -> Any:
+def _near(x: Coded) -> Any:
     """Return the mean of the first elements, to float32: in four sums, since one has to wait."""
     sample = min(x.shape[0], SAMPLE)
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
@@ -63,7 +63,7 @@ def _near(x: Any) -> Any:
 
 
 @compiled(fastmath={"contract"})
-def _moments(x: Any, near: Any, partial: Any) -> Any:
+def _moments(x: Coded, near: float, partial: Numbers) -> Any:
     """Return the means of d = x - near (E1) and of its square (E2)."""
     prefer_wide_vectors()
     size = x.shape[0]
@@ -88,7 +88,7 @@ def _moments(x: Any, near: Any, partial: Any) -> Any:
 
 
 @compiled
-def _last_moments(x: Any, near: Any, sums: Any, d: Any) -> None:
+def _last_moments(x: Coded, near: float, sums: Numbers, d: Numbers) -> None:
     """Fill up the last segment with zeros, and add up its runs."""
     fill(d, 0.0)
     for j in range(x.shape[0]):
@@ -101,7 +101,16 @@ def _last_moments(x: Any, near: Any, sums: Any, d: Any) -> None:
 
 @compiled(fastmath={"contract"})
 def _put_moments(
-    sums: Any, k: Any, d0: Any, d1: Any, d2: Any, d3: Any, d4: Any, d5: Any, d6: Any, d7: Any
+    sums: Numbers,
+    k: int,
+    d0: float,
+    d1: float,
+    d2: float,
+    d3: float,
+    d4: float,
+    d5: float,
+    d6: float,
+    d7: float,
 ) -> None:
     """Store the sums of a run and of its squares."""
     sums[k] = pairwise(d0, d1, d2, d3, d4, d5, d6, d7)
@@ -111,13 +120,13 @@ def _put_moments(
 
 
 @compiled
-def error_of_mean(low: Any, v: Any, depth: Any) -> Any:
+def error_of_mean(low: float, v: float, depth: int) -> Any:
     """Bound the error of the mean, near + low (E3)."""
     return (depth + 2) * U * np.sqrt(v + low * low)
 
 
 @compiled
-def error_of_w(low: Any, v: Any, w: Any, depth: Any) -> Any:
+def error_of_w(low: float, v: float, w: float, depth: int) -> Any:
     """Bound the relative error of w = v + eps (E4)."""
     square = v + low * low
     variance = (depth + 6) * U * square + 2 * abs(low) * error_of_mean(low, v, depth)
@@ -125,6 +134,6 @@ def error_of_w(low: Any, v: Any, w: Any, depth: Any) -> Any:
 
 
 @compiled
-def error_of_r(of_w: Any) -> Any:
+def error_of_r(of_w: float) -> Any:
     """Bound the relative error of r = 1/sqrt(w) (E5)."""
     return of_w / 2 + 2 * U

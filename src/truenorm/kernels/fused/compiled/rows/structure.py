@@ -8,12 +8,13 @@ import numpy as np
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.pairs.arithmetic import two_product
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Centred, Coded, Flags
 
 __all__ = ["accept_beta_at_mean"]
 
 
 @compiled
-def _accept_beta_at_zero(x: Any, constant: Any, y: Any, refused: Any) -> Any:
+def _accept_beta_at_zero(x: Coded, constant: Coded, y: Coded, refused: Flags) -> Any:
     """Where a refused element of a row that is not centred is zero, y is beta rounded."""
     left = 0
     for j in range(x.shape[0]):
@@ -25,7 +26,9 @@ def _accept_beta_at_zero(x: Any, constant: Any, y: Any, refused: Any) -> Any:
 
 
 @compiled
-def accept_beta_at_mean(x: Any, centred: Any, constant: Any, y: Any, refused: Any) -> Any:
+def accept_beta_at_mean(
+    x: Coded, centred: Centred, constant: Coded, y: Coded, refused: Flags
+) -> Any:
     """Where a refused element equals the mean of its row, y is beta rounded.
 
     Returns how many elements are still refused. An element equals the mean if D*x = sum(x). If all

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Numbers
 
 __all__ = [
     "LANES",
@@ -30,31 +31,33 @@ SEGMENT = LANES * RUN
 
 
 @compiled
-def segments_of(size: Any) -> Any:
+def segments_of(size: int) -> Any:
     """Return into how many segments a row is cut."""
     return (size + SEGMENT - 1) // SEGMENT
 
 
 @compiled
-def space_of_sums(size: Any, width: Any) -> Any:
+def space_of_sums(size: int, width: int) -> Any:
     """Return how many numbers of scratch the sums of a row take: partial ones, a last segment."""
     return segments_of(size) * width + 2 * SEGMENT
 
 
 @compiled
-def depth_of_sum(size: Any) -> Any:
+def depth_of_sum(size: int) -> Any:
     """Return the depth of a sum over a row: in a run 3, in its lanes 4, and over its segments."""
     return np.ceil(np.log2(min(size, SEGMENT))) + np.ceil(np.log2(segments_of(size)))
 
 
 @compiled
-def pairwise(t0: Any, t1: Any, t2: Any, t3: Any, t4: Any, t5: Any, t6: Any, t7: Any) -> Any:
+def pairwise(
+    t0: float, t1: float, t2: float, t3: float, t4: float, t5: float, t6: float, t7: float
+) -> Any:
     """Return the sum of a run. It is spelt out since no loop over a run makes good vectors."""
     return ((t0 + t1) + (t2 + t3)) + ((t4 + t5) + (t6 + t7))
 
 
 @compiled
-def fold(partial: Any, segments: Any, width: Any) -> None:
+def fold(partial: Numbers, segments: int, width: int) -> None:
     """Add up segments of some width, a multiple of LANES; each sum ends in its first lane."""
     while segments > 1:
         half = (segments + 1) // 2

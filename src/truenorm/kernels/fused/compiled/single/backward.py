@@ -43,6 +43,11 @@ from truenorm.kernels.ground import (
     NOT_FINITE,
     SHARES,
     UNDEFINED,
+    Centred,
+    Coded,
+    Numbers,
+    Singles,
+    States,
 )
 
 __all__ = ["backward"]
@@ -52,7 +57,14 @@ FOUR = 4
 
 @compiled
 def _single_numbers(
-    x: Any, dy: Any, gamma: Any, kept: Any, eps: Any, centred: Any, partial: Any, row: Any
+    x: Coded,
+    dy: Coded,
+    gamma: Numbers,
+    kept: Numbers,
+    eps: float,
+    centred: Centred,
+    partial: Numbers,
+    row: Numbers,
 ) -> Any:
     """Find the numbers of a row in float32, if they can be had, and return the mean of c over s.
 
@@ -77,7 +89,7 @@ def _single_numbers(
 
 
 @compiled
-def _largest(values: Any) -> Any:
+def _largest(values: Singles) -> Any:
     largest = np.float32(0)
     for j in range(values.shape[0]):
         largest = max(largest, abs(values[j]))
@@ -85,7 +97,7 @@ def _largest(values: Any) -> Any:
 
 
 @compiled
-def _is_finite(dy: Any) -> Any:
+def _is_finite(dy: Coded) -> Any:
     for j in range(dy.shape[0]):
         if not abs(decode(dy[j])) < np.inf:
             return False
@@ -94,15 +106,15 @@ def _is_finite(dy: Any) -> Any:
 
 @compiled
 def _do_in_float64(
-    dy: Any,
-    x: Any,
-    kept: Any,
-    gamma: Any,
-    eps: Any,
-    centred: Any,
-    scratch: Any,
-    dx: Any,
-    sums: Any,
+    dy: Coded,
+    x: Coded,
+    kept: Numbers,
+    gamma: Numbers,
+    eps: float,
+    centred: Centred,
+    scratch: Numbers,
+    dx: Coded,
+    sums: Numbers,
 ) -> Any:
     """Do a row by the kernel of level 1 without its test, and return what became of it."""
     if not _is_finite(dy):
@@ -129,16 +141,16 @@ def _do_in_float64(
 
 @compiled
 def backward(
-    dy: Any,
-    x: Any,
-    kept: Any,
-    gamma: Any,
-    eps: Any,
-    centred: Any,
-    dx: Any,
-    sums: Any,
-    status: Any,
-    scratch: Any,
+    dy: Coded,
+    x: Coded,
+    kept: Numbers,
+    gamma: Numbers,
+    eps: float,
+    centred: Centred,
+    dx: Coded,
+    sums: Numbers,
+    status: States,
+    scratch: Numbers,
 ) -> Any:
     """Write dx and what became of each row, and add to dgamma and dbeta.
 

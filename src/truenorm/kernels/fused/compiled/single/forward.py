@@ -15,7 +15,19 @@ from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.narrow.forward import write_y
 from truenorm.kernels.fused.compiled.rows.statistics import row_statistics
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import BETA, DONE, GAMMA, UNDEFINED, WEIGHT
+from truenorm.kernels.ground import (
+    BETA,
+    DONE,
+    GAMMA,
+    UNDEFINED,
+    WEIGHT,
+    Centred,
+    Coded,
+    Element,
+    Numbers,
+    Singles,
+    States,
+)
 
 __all__ = ["LARGEST", "forward", "is_easy"]
 
@@ -24,13 +36,15 @@ LARGEST = 2.0**60
 
 
 @compiled
-def is_easy(v: Any, eps: Any) -> Any:
+def is_easy(v: float, eps: float) -> Any:
     """Return whether nothing that float32 computes of a row comes near the ends of its range."""
     return 2.0**-60 < v < 2.0**60 and 2.0**-60 < v + eps < 2.0**80
 
 
 @compiled(fastmath={"contract"})
-def _write_single(x: Any, high: Any, low: Any, r: Any, gamma: Any, beta: Any, y: Any) -> Any:
+def _write_single(
+    x: Coded, high: Element, low: Element, r: Element, gamma: Singles, beta: Singles, y: Coded
+) -> Any:
     """Write y of a row, and return whether a zero is among it."""
     prefer_wide_vectors()
     like = y[0]
@@ -45,16 +59,16 @@ def _write_single(x: Any, high: Any, low: Any, r: Any, gamma: Any, beta: Any, y:
 
 @compiled
 def forward(
-    x: Any,
-    columns: Any,
-    constant: Any,
-    single: Any,
-    eps: Any,
-    centred: Any,
-    y: Any,
-    kept: Any,
-    status: Any,
-    scratch: Any,
+    x: Coded,
+    columns: Numbers,
+    constant: Coded,
+    single: Numbers,
+    eps: float,
+    centred: Centred,
+    y: Coded,
+    kept: Numbers,
+    status: States,
+    scratch: Numbers,
 ) -> None:
     """Write y, what is kept and what became of each row.
 

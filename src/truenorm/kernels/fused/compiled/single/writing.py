@@ -7,6 +7,7 @@ import numpy as np
 from truenorm.kernels.fused.compiled.elements.encoding import decode_single, encode_single
 from truenorm.kernels.fused.compiled.elements.vectors import arrays_are_apart, prefer_wide_vectors
 from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Coded, Numbers
 
 __all__ = ["HIGH", "LOW", "SINGLE", "SINGLES", "A", "Q", "R", "write_four", "write_single"]
 
@@ -17,7 +18,7 @@ SINGLES = 8
 
 
 @compiled(inline="always")
-def _singles(rows: Any, k: Any) -> Any:
+def _singles(rows: Numbers, k: int) -> Any:
     """Return the numbers of a row in float32."""
     row = rows[k * SINGLES :]
     high, low, r = np.float32(row[HIGH]), np.float32(row[LOW]), np.float32(row[R])
@@ -25,7 +26,9 @@ def _singles(rows: Any, k: Any) -> Any:
 
 
 @compiled
-def write_single(x: Any, dy: Any, gamma: Any, row: Any, dx: Any, dgamma: Any, dbeta: Any) -> None:
+def write_single(
+    x: Coded, dy: Coded, gamma: Numbers, row: Numbers, dx: Coded, dgamma: Numbers, dbeta: Numbers
+) -> None:
     """Write dx of a row, and add to the sums of its columns."""
     prefer_wide_vectors()
     arrays_are_apart()
@@ -42,22 +45,22 @@ def write_single(x: Any, dy: Any, gamma: Any, row: Any, dx: Any, dgamma: Any, db
 
 @compiled
 def write_four(
-    x0: Any,
-    x1: Any,
-    x2: Any,
-    x3: Any,
-    dy0: Any,
-    dy1: Any,
-    dy2: Any,
-    dy3: Any,
-    gamma: Any,
-    rows: Any,
-    dx0: Any,
-    dx1: Any,
-    dx2: Any,
-    dx3: Any,
-    dgamma: Any,
-    dbeta: Any,
+    x0: Coded,
+    x1: Coded,
+    x2: Coded,
+    x3: Coded,
+    dy0: Coded,
+    dy1: Coded,
+    dy2: Coded,
+    dy3: Coded,
+    gamma: Numbers,
+    rows: Numbers,
+    dx0: Coded,
+    dx1: Coded,
+    dx2: Coded,
+    dx3: Coded,
+    dgamma: Numbers,
+    dbeta: Numbers,
 ) -> None:
     """Do the same for four rows at once: gamma and the sums are loaded and stored once.
 
