@@ -1,9 +1,10 @@
 """Rooms stay small enough to find one's way: folders, files and lists of parameters."""
 
+import tomllib
 from collections import Counter
 from pathlib import PurePosixPath
 
-from benchmarks.rooms import on_disk, parameters
+from benchmarks.rooms import ROOT, on_disk, parameters
 
 SOURCES = on_disk()
 FILES, LINES, PARAMETERS = 12, 250, 10
@@ -34,3 +35,15 @@ def test_no_function_takes_many_parameters() -> None:
 def test_parameters_are_counted() -> None:
     source = "class A:\n    def f(self, a, /, b, *c, d, **e): ...\ndef g(): ..."
     assert dict(parameters(source)) == {"f": 3, "g": 0}
+
+
+def test_the_drawing_shows_every_room() -> None:
+    """`python -m benchmarks.rooms_figure` draws it from the contracts, and text stays text."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    drawn = (ROOT / "docs" / "figures" / "rooms.svg").read_text(encoding="utf-8")
+    for contract in contracts:
+        if contract["id"] in ("floors", "backends", "wings"):
+            rooms = (room.strip() for layer in contract["layers"] for room in layer.split("|"))
+            for room in rooms:
+                assert room.startswith("(") or f">{room}</text>" in drawn, room
