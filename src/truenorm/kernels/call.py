@@ -84,8 +84,9 @@ class Call:
 
 
 def finite_part(values: Float64) -> Float64:
-    """Return the values with zero in place of what is not finite."""
-    return np.where(np.isfinite(values), values, 0.0)
+    """Return the values with zero in place of what is not finite; themselves if all is."""
+    finite = np.isfinite(values)
+    return values if finite.all() else np.where(finite, values, 0.0)
 
 
 def _level(rounding: Rounding, *types: FloatFormat | None) -> Level:

@@ -46,20 +46,16 @@ def backward(
     dx: Rows,
 ) -> ColumnGradients:
     """Write dx, and return dgamma and dbeta."""
-    call = Call.of(settings, x, gamma, beta, ~np.isfinite(gamma.values))
+    without_dx = ~np.isfinite(gamma.values)
+    call = Call.of(settings, x, gamma, beta, without_dx)
     slopes, source = Source(dy), Source(x)
     level = backend.backward(call, slopes)
     if settings.backend != backend.name:
         kept = _adopted(level, source, kept)
-    has_dx = bool(np.isfinite(gamma.values).all())
-    run = _Run(call, level, slopes, source, kept, Target(dx), has_dx)
+    run = _Run(call, level, slopes, source, kept, Target(dx), has_dx=not without_dx.any())
     shares = [_Share(level.sums()) for _ in level.parts]
     in_parts(lambda k: run.part(level.parts[k], shares[k]), len(shares), level.threads)
-    special = SpecialColumns(call)
-    left_out = sorted(row for share in shares for row in share.left_out)
-    run.add_left_out(np.array(left_out, np.intp), shares[-1], special)
-    if any(share.undefined for share in shares):
-        special.dgamma.spoil()
+    special = run.add_left_out(shares)
     sums = merged([share.sums for share in shares])
     return ColumnGradients(
         round_dgamma(call, level, sums, special, dy, x),
@@ -132,14 +128,22 @@ class _Run:
             integers.settle_dx(tested, slopes, values, call)
             dx[left] = tested.values
 
-    def add_left_out(
-        self, indices: NDArray[np.intp], share: _Share, special: SpecialColumns
-    ) -> None:
-        """Add rows whose dy is not finite: by rule what is not, and by arithmetic what is."""
-        for start, stop in blocks_of((0, len(indices)), self.level.rows_at_once):
-            rows = indices[start:stop]
+    def add_left_out(self, shares: list[_Share]) -> SpecialColumns | None:
+        """Add rows whose dy is not finite to the last share; return what is not by arithmetic.
+
+        That are sums of what is not finite, and all of dgamma if a row has no result.
+        """
+        left_out = sorted(row for share in shares for row in share.left_out)
+        if not left_out and not any(share.undefined for share in shares):
+            return None
+        special = SpecialColumns(self.call)
+        for start, stop in blocks_of((0, len(left_out)), self.level.rows_at_once):
+            rows = np.array(left_out[start:stop])
             dy, x = self.dy.copy(rows), self.x.copy(rows)
             slopes = widen(dy, self.call.target)
             special.add(slopes, finite_part(widen(x, self.call.target)))
             dy[~np.isfinite(slopes)] = 0
-            self._look(dy, x, self.kept[rows], np.empty_like(x), share)
+            self._look(dy, x, self.kept[rows], np.empty_like(x), shares[-1])
+        if any(share.undefined for share in shares):
+            special.dgamma.spoil()
+        return special

@@ -35,25 +35,37 @@ class SpecialColumns:
 
 
 def round_dgamma(
-    call: Call, level: Backward[Any], sums: RowSums, special: SpecialColumns, dy: Rows, x: Rows
+    call: Call,
+    level: Backward[Any],
+    sums: RowSums,
+    special: SpecialColumns | None,
+    dy: Rows,
+    x: Rows,
 ) -> Float64 | None:
     """Round dgamma; None if there is no gamma. Undecided columns end in integers."""
     target = call.of_gamma
     if target is None:
         return None
     tested = sums.dgamma.rounded(target)
-    tested.refused[~special.dgamma.none] = False
+    if special is not None:
+        tested.refused[~special.dgamma.none] = False
     _look_again(tested, level.dgamma_again, dy, x, target)
     dgamma = widen(tested.values, target)
     left = np.flatnonzero(tested.refused)
     if len(left):
         dgamma[left] = integers.column_sums(dy, x, left, call, target)
-    special.dgamma.apply(dgamma)
+    if special is not None:
+        special.dgamma.apply(dgamma)
     return dgamma
 
 
 def round_dbeta(
-    call: Call, level: Backward[Any], sums: RowSums, special: SpecialColumns, dy: Rows, x: Rows
+    call: Call,
+    level: Backward[Any],
+    sums: RowSums,
+    special: SpecialColumns | None,
+    dy: Rows,
+    x: Rows,
 ) -> Float64 | None:
     """Round dbeta; None if there is no beta. A second look at it is exact."""
     target = call.of_beta
@@ -62,7 +74,8 @@ def round_dbeta(
     tested = sums.dbeta.rounded(target)
     _look_again(tested, level.dbeta_again, dy, x, target)
     dbeta = widen(tested.values, target)
-    special.dbeta.apply(dbeta)
+    if special is not None:
+        special.dbeta.apply(dbeta)
     return dbeta
 
 

@@ -28,10 +28,8 @@ class Parameters(NamedTuple):
         columns = aligned(3 * call.size).reshape(3, -1)
         stored = np.empty(call.size, canonical_nan(call.target).dtype)
         constant = coded(stored, call.target)
-        prepare(
-            np.where(call.special, 0.0, call.gamma),
-            np.where(call.special, 0.0, call.beta),
-            columns,
-            constant,
-        )
+        gamma, beta = call.gamma, call.beta
+        if call.special.any():
+            gamma, beta = (np.where(call.special, 0.0, each) for each in (gamma, beta))
+        prepare(gamma, beta, columns, constant)
         return cls(columns, constant)
