@@ -93,7 +93,7 @@ class TestArguments:
 
         x = np.ones(size)
         demand(PASS, lambda x: 0 * x, zero, x, method=method)
-        demand(FAIL, lambda x: 2 * x, zero, x, method=method)
+        assert demand(FAIL, lambda x: 2 * x, zero, x, method=method).error <= 1
         assert not tn.gradcheck(lambda x: 0 * x, lambda dy, _: dy, x, method=method)  # type: ignore[arg-type]
 
     def test_dy_is_not_what_the_caller_drew_from_the_same_seed(self) -> None:
