@@ -133,7 +133,7 @@ def _checked_outputs(found: Any) -> list[Array]:
     """Return the outputs, or say which of them is no array of floating-point numbers."""
     for position, y in enumerate(found if isinstance(found, tuple) else (found,)):
         kind = getattr(y, "dtype", np.asarray(y).dtype)
-        if y is None or not np.issubdtype(kind, np.floating):
+        if not np.issubdtype(kind, np.floating):
             where = f"a tuple whose element {position} is " if isinstance(found, tuple) else ""
             raise TypeError(
                 f"forward returned {where}{_described(y)}: return y, or a tuple of such results, "
