@@ -1,4 +1,6 @@
-"""The methods that a check can use."""
+"""The methods that a check can use, and how one is taken away."""
+
+import sys
 
 import pytest
 
@@ -10,3 +12,9 @@ def method(request: pytest.FixtureRequest) -> str:
     if name == "jet":
         pytest.importorskip("flint")
     return name
+
+
+@pytest.fixture
+def no_flint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make python-flint look as if it were not installed."""
+    monkeypatch.setitem(sys.modules, "flint", None)

@@ -18,6 +18,7 @@ __all__ = [
     "data",
     "last",
     "layer_norm",
+    "tanh_backward",
     "with_mistake",
 ]
 
@@ -78,6 +79,10 @@ def with_mistake(pair: Pair, name: str, which: int) -> Callable[..., Gradients]:
 
 def last(array: Array) -> tuple[int, ...]:
     return tuple(length - 1 for length in array.shape)
+
+
+def tanh_backward(dy: Array, x: Array) -> Array:
+    return np.asarray(dy * (1 - np.tanh(x) ** 2))
 
 
 def softmax(x: Array) -> Any:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import truenorm as tn
+from ops.corners.passes import Passes
 from ops.judged import DTYPES, MODES
-from ops.passes import Passes
 from ops.refusals import Forward
 
 

@@ -119,10 +119,9 @@ class TestOutRefused:
         for call in self.calls(backend):
             for shape, kind in (((3, 2), "float32"), ((1, 2, 3), "float32"), ((2, 3), "float64")):
                 words = (
-                    rf"out has shape \({', '.join(map(str, shape))}\) and type {kind} but the "
-                    r"result has shape \(2, 3\) and type float32"
+                    f"out has shape {shape} and type {kind} but the result has shape (2, 3) and"
                 )
-                with pytest.raises(ValueError, match=words):
+                with pytest.raises(ValueError, match=says(f"{words} type float32")):
                     call(np.empty(shape, kind))
 
     def test_read_only(self, backend: str) -> None:
@@ -150,12 +149,8 @@ class TestOutRefused:
                 tn.layer_norm_forward(x, out=out, **options)
         _, saved = tn.layer_norm_forward(x, **options)
         dy = memory[6:].reshape(2, 3)
-        for name, out in (
-            ("x", x),
-            ("dy", dy),
-            ("x", memory[3:9].reshape(2, 3)),
-            ("dy", dy[::-1]),
-        ):
+        across = memory[3:9].reshape(2, 3)
+        for name, out in (("x", x), ("dy", dy), ("x", across), ("dy", dy[::-1])):
             with pytest.raises(ValueError, match=words.format(name)):
                 tn.layer_norm_backward(dy, saved, out=out, backend=backend)
         assert (memory == before).all()

@@ -11,7 +11,7 @@ from truenorm.cli import stop
 from truenorm.cli.output import json_option
 from truenorm.gradient_check import GradientCheck, gradcheck
 from truenorm.gradient_check.checker import MethodName
-from truenorm.gradient_check.record import record_of
+from truenorm.gradient_check.result import record_of
 from truenorm.tools import strict_json
 from truenorm.tools.text import printable
 from truenorm.verify.runs.loading import executed, split_target

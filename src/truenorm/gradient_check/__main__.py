@@ -9,7 +9,7 @@ import numpy as np
 from truenorm import textbook
 from truenorm.gradient_check import GradientCheck, gradcheck
 from truenorm.gradient_check.checker import MethodName
-from truenorm.gradient_check.record import record_of
+from truenorm.gradient_check.result import record_of
 from truenorm.textbook import FloatArray
 from truenorm.tools import strict_json
 

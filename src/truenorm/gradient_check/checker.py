@@ -1,15 +1,15 @@
 """The check itself: which method, which directions, and how it compares with backward."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from truenorm.gradient_check.central_differences import Central
 from truenorm.gradient_check.comparing import compare_elements, compare_projections
-from truenorm.gradient_check.complex_step import ComplexStep
-from truenorm.gradient_check.jet_method import JetMethod
-from truenorm.gradient_check.method import Method, RefusedError
+from truenorm.gradient_check.methods.central import Central
+from truenorm.gradient_check.methods.complex_step import ComplexStep
+from truenorm.gradient_check.methods.jet import JetMethod
+from truenorm.gradient_check.methods.method import Method, RefusedError
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, pose
 from truenorm.gradient_check.result import GradientCheck, InputCheck, Verdict
 
@@ -82,10 +82,8 @@ def gradcheck(
     PASS True
     """
     __tracebackhide__ = True  # pytest is to show the line of the caller
-    result = _checked(forward, backward, inputs, method, tol, probes, seed, projections=False)
-    if raise_exception and not result:
-        raise AssertionError(str(result))
-    return result
+    how = _Asked(method, tol, probes, seed, projections=False)
+    return _checked(forward, backward, inputs, how, raise_exception=raise_exception)
 
 
 def dot_test(
@@ -127,74 +125,79 @@ def dot_test(
     True
     """
     __tracebackhide__ = True  # pytest is to show the line of the caller
-    result = _checked(forward, backward, inputs, method, tol, probes, seed, projections=True)
-    if raise_exception and not result:
-        raise AssertionError(str(result))
-    return result
+    how = _Asked(method, tol, probes, seed, projections=True)
+    return _checked(forward, backward, inputs, how, raise_exception=raise_exception)
+
+
+class _Asked(NamedTuple):
+    """How to check; `projections` says whether by projections alone."""
+
+    method: str
+    tol: float | None
+    probes: int
+    seed: int
+    projections: bool
 
 
 def _checked(
     forward: Forward,
     backward: Backward,
     inputs: Sequence[Array] | Array,
-    method: str,
-    tol: float | None,
-    probes: int,
-    seed: int,
+    asked: _Asked,
     *,
-    projections: bool,
+    raise_exception: bool,
 ) -> GradientCheck:
-    if method not in get_args(MethodName):
-        raise ValueError(f"method is {method!r}: choose one of {', '.join(get_args(MethodName))}")
-    if probes < 1:
-        raise ValueError(f"probes is {probes}: at least one is needed")
-    if tol is not None and not tol > 0:
-        raise ValueError(f"tol is {tol}: pass a positive number")
-    problem = pose(forward, backward, inputs, np.random.default_rng([*b"gradcheck", seed]))
-    inconclusive: list[GradientCheck] = []
+    """Take the first method that works and is not inconclusive."""
+    __tracebackhide__ = True
+    names = get_args(MethodName)
+    if asked.method not in names:
+        raise ValueError(f"method is {asked.method!r}: choose one of {', '.join(names)}")
+    if asked.probes < 1:
+        raise ValueError(f"probes is {asked.probes}: at least one is needed")
+    if asked.tol is not None and not asked.tol > 0:
+        raise ValueError(f"tol is {asked.tol}: pass a positive number")
+    problem = pose(forward, backward, inputs, np.random.default_rng([*b"gradcheck", asked.seed]))
+    result: GradientCheck | None = None
     reasons: list[str] = []
     for kind in METHODS:
-        if method not in ("auto", kind.name):
+        if asked.method not in ("auto", kind.name):
             continue
         try:
             chosen = kind(problem)
         except RefusedError as refused:
             reasons.append(f"not {kind.name}, since {refused}")
             continue
-        found = _compared(problem, chosen, tol, probes, seed, projections=projections)
-        result = GradientCheck(found, kind.name, "; ".join([kind.reason, *reasons]))
-        if result.verdict is not Verdict.INCONCLUSIVE:
-            return result
-        inconclusive.append(result)
-        reasons.append(f"not {kind.name}, which was inconclusive (floor {result.floor:.1e})")
-    if inconclusive:
-        return inconclusive[0]
-    raise ValueError(f"{'; '.join(reasons)}. Pass method='auto' for one that works")
+        why = "; ".join([kind.reason, *reasons])
+        found = GradientCheck(_compared(problem, chosen, asked), kind.name, why)
+        if found.verdict is not Verdict.INCONCLUSIVE:
+            result = found
+            break
+        result = found if result is None else result  # the first, if none has an answer
+        reasons.append(f"not {kind.name}, which was inconclusive (floor {found.floor:.1e})")
+    if result is None:
+        raise ValueError(f"{'; '.join(reasons)}. Pass method='auto' for one that works")
+    if raise_exception and not result:
+        raise AssertionError(str(result))
+    return result
 
 
-def _compared(
-    problem: Problem,
-    method: Method,
-    tol: float | None,
-    probes: int,
-    seed: int,
-    *,
-    projections: bool,
-) -> tuple[InputCheck | None, ...]:
+def _compared(problem: Problem, method: Method, asked: _Asked) -> tuple[InputCheck | None, ...]:
     """Compare each gradient that backward returned with derivatives by one method."""
-    random = np.random.default_rng([*b"projections", seed])
+    random = np.random.default_rng([*b"projections", asked.seed])
     found: list[InputCheck | None] = []
     for which, (name, gradient) in enumerate(zip(problem.names, problem.gradients, strict=True)):
         if gradient is None:
             found.append(None)
             continue
-        asked = InputCheck(name, tol or _default_tolerance(method, gradient), size=gradient.size)
+        tol = asked.tol or _default_tolerance(method, gradient)
+        check = InputCheck(name, tol, size=gradient.size)
         if gradient.size == 0:
-            found.append(asked)
-        elif projections or gradient.size > method.most_elements:
-            found.append(compare_projections(asked, method, which, gradient, probes, random))
+            compared = check
+        elif asked.projections or gradient.size > method.most_elements:
+            compared = compare_projections(check, method, which, gradient, asked.probes, random)
         else:
-            found.append(compare_elements(asked, method, which, gradient))
+            compared = compare_elements(check, method, which, gradient)
+        found.append(compared)
     return tuple(found)
 
 

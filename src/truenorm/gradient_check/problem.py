@@ -1,18 +1,20 @@
 """What is being checked: forward, inputs, a random dy, and the gradients of backward."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Backward", "Forward", "Problem", "as_inputs", "pose"]
+__all__ = ["Array", "Backward", "Forward", "Problem", "Shares", "pose"]
 
 Array = NDArray[Any]
 Forward = Callable[..., Any]
 Backward = Callable[..., Any]
+Shares = list[NDArray[np.float64]]
+"""What each element of each output adds to the loss, or to a derivative of it."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Problem:
     forward: Forward
     names: list[str]
     inputs: list[Array]
-    dys: list[NDArray[np.float64]]
+    dys: Shares
     gradients: list[Array | None]
 
     def outputs(self, arguments: Sequence[Array]) -> list[Array]:
@@ -43,8 +45,12 @@ class Problem:
         with np.errstate(all="ignore"):
             return _as_list(self.forward(*(array.copy() for array in arguments)))
 
+    def weighted(self, outputs: Iterable[Array]) -> Shares:
+        """Return each output, or change of one, times its dy."""
+        return [dy * y for dy, y in zip(self.dys, outputs, strict=True)]
 
-def as_inputs(inputs: Any) -> list[Any]:
+
+def _as_inputs(inputs: Any) -> list[Any]:
     """Return the inputs as a list; an array is one input."""
     if isinstance(inputs, np.ndarray | np.generic):
         return [inputs]
@@ -60,7 +66,7 @@ def pose(
     forward: Forward, backward: Backward, inputs: Any, random: np.random.Generator
 ) -> Problem:
     """Draw dy, run backward once, and say what is wrong with its answer if it is no gradient."""
-    given = as_inputs(inputs)
+    given = _as_inputs(inputs)
     names = _names(forward, len(given))
     copies = [_checked_copy(*pair) for pair in zip(names, given, strict=True)]
     _refuse_wrong_number(
@@ -85,28 +91,33 @@ def pose(
 def _names(forward: Forward, count: int) -> list[str]:
     """Return what forward calls its inputs, or numbers where it has no names for them."""
     numbered = [f"input {position}" for position in range(count)]
-    try:
-        parameters = inspect.signature(forward).parameters.values()
-    except (TypeError, ValueError):  # of a compiled function, perhaps
+    signature = _signature(forward)
+    if signature is None:
         return numbered
     positional = [
         parameter.name
-        for parameter in parameters
+        for parameter in signature.parameters.values()
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     return positional[:count] if len(positional) >= count else numbered
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Return what a function takes; None where it does not tell, as a compiled one may not."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
 
 
 def _refuse_wrong_number(
     function: Callable[..., Any], name: str, arguments: Sequence[Any], way_out: str
 ) -> None:
     """Say that a function does not take what it is called with, before it says so in its words."""
+    signature = _signature(function)
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of a compiled function, perhaps
-        return
-    try:
-        signature.bind(*arguments)
+        if signature is not None:
+            signature.bind(*arguments)
     except TypeError:
         raise TypeError(
             f"{name} takes {signature} but is called with {len(arguments)} arguments: {way_out}"
@@ -122,7 +133,7 @@ def _checked_outputs(found: Any) -> list[Array]:
     """Return the outputs, or say which of them is no array of floating-point numbers."""
     for position, y in enumerate(found if isinstance(found, tuple) else (found,)):
         kind = getattr(y, "dtype", np.asarray(y).dtype)
-        if y is None or not np.issubdtype(kind, np.floating):
+        if not np.issubdtype(kind, np.floating):
             where = f"a tuple whose element {position} is " if isinstance(found, tuple) else ""
             raise TypeError(
                 f"forward returned {where}{_described(y)}: return y, or a tuple of such results, "
@@ -139,18 +150,16 @@ def _described(value: Any) -> str:
 
 def _one_each(answer: Any, inputs: Sequence[Array]) -> list[Any]:
     """Return the gradients that backward returned, as many as there are inputs."""
+    wanted = (
+        f"where a tuple of {len(inputs)} was expected: return one gradient for each input, None "
+        "where there is none"
+    )
     if isinstance(answer, np.ndarray | np.generic):
         if len(inputs) == 1:
             return [answer]
-        raise ValueError(
-            f"backward returned an array where a tuple of {len(inputs)} was expected: return one "
-            "gradient for each input, None where there is none"
-        )
+        raise ValueError(f"backward returned an array {wanted}")
     if not isinstance(answer, Sequence) or isinstance(answer, str):
-        raise TypeError(
-            f"backward returned {_described(answer)} where a tuple of {len(inputs)} was "
-            "expected: return one gradient for each input, None where there is none"
-        )
+        raise TypeError(f"backward returned {_described(answer)} {wanted}")
     if len(answer) != len(inputs):
         raise ValueError(
             f"backward returned {len(answer)} gradients for {len(inputs)} inputs: "

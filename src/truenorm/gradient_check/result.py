@@ -1,10 +1,18 @@
 """What a gradient check found."""
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-__all__ = ["GradientCheck", "InputCheck", "Verdict"]
+__all__ = ["GradientCheck", "InputCheck", "Verdict", "record_of"]
+
+NOISY = (
+    "The floor is above the tolerance: forward itself is too noisy here for this method. Try "
+    "method='jet', or a forward that loses fewer digits."
+)
 
 
 class Verdict(StrEnum):
@@ -13,6 +21,9 @@ class Verdict(StrEnum):
     PASS = "PASS"
     FAIL = "FAIL"
     INCONCLUSIVE = "INCONCLUSIVE"
+
+
+SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,10 @@ class InputCheck:
         return f"backward {self.analytic:.12g}, forward {self.numeric:.12g}"
 
 
+UNCHECKED = InputCheck("", tol=math.nan, error=math.nan)
+"""Of a backward that returned no gradient at all."""
+
+
 @dataclass(frozen=True, repr=False)
 class GradientCheck:
     """The outcome of `truenorm.gradcheck`; true for the verdict PASS only.
@@ -114,11 +129,8 @@ class GradientCheck:
     @property
     def verdict(self) -> Verdict:
         """PASS if every gradient is within its tolerance and the method could see that."""
-        found = {check.verdict for check in self._checks}
-        for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS):
-            if verdict in found:
-                return verdict
-        return Verdict.INCONCLUSIVE  # backward returned no gradient at all
+        found = (check.verdict for check in self.inputs if check is not None)
+        return max(found, key=SEVERITY.index, default=Verdict.INCONCLUSIVE)
 
     @property
     def worst_input(self) -> int | None:
@@ -129,30 +141,27 @@ class GradientCheck:
     @property
     def error(self) -> float:
         """The error of the worst input."""
-        return math.nan if self._worst_check is None else self._worst_check.error
+        return self._worst_check.error
 
     @property
     def tol(self) -> float:
         """The tolerance of the worst input: each has its own, by the type of its gradient."""
-        return math.nan if self._worst_check is None else self._worst_check.tol
+        return self._worst_check.tol
 
     @property
     def floor(self) -> float:
         """The method's own noise, where it is largest."""
-        return max((check.floor for check in self._checks), default=math.inf)
+        return max((check.floor for check in self.inputs if check is not None), default=math.inf)
 
     @property
     def worst(self) -> tuple[int, ...] | None:
         """The index of the worst element within `worst_input`; None for projections."""
-        return None if self._worst_check is None else self._worst_check.worst
+        return self._worst_check.worst
 
     @property
-    def _checks(self) -> list[InputCheck]:
-        return [check for check in self.inputs if check is not None]
-
-    @property
-    def _worst_check(self) -> InputCheck | None:
-        return None if self.worst_input is None else self.inputs[self.worst_input]
+    def _worst_check(self) -> InputCheck:
+        found = None if self.worst_input is None else self.inputs[self.worst_input]
+        return UNCHECKED if found is None else found
 
     def __bool__(self) -> bool:
         """Return whether the verdict is PASS, so that a test can assert the result itself."""
@@ -160,8 +169,9 @@ class GradientCheck:
 
     def __repr__(self) -> str:
         """Return the worst of it in one line."""
-        worst = self._worst_check
-        found = f"{self.verdict}: backward returned None alone" if worst is None else worst.summary
+        found = self._worst_check.summary
+        if self.worst_input is None:
+            found = f"{self.verdict}: backward returned None alone"
         return f"<GradientCheck by {self.method}, {found}>"
 
     def __str__(self) -> str:
@@ -180,14 +190,22 @@ class GradientCheck:
         return "\n".join(lines)
 
 
-NOISY = (
-    "The floor is above the tolerance: forward itself is too noisy here for this method. Try "
-    "method='jet', or a forward that loses fewer digits."
-)
-SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)
-
-
 def _rank(check: InputCheck) -> tuple[int, bool, float]:
     """Return what sorts checks by how bad they are."""
     relative = check.error / check.tol
     return SEVERITY.index(check.verdict), math.isnan(relative), relative
+
+
+def record_of(result: GradientCheck, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return a result as plain values: of each gradient by the name of its input, or another."""
+    found: dict[str, Any] = {}
+    for position, check in enumerate(result.inputs):
+        name = f"input {position}" if check is None else check.name
+        values = check and {**dataclasses.asdict(check), "verdict": str(check.verdict)}
+        found[names[position] if names else name] = values
+    return {
+        "verdict": str(result.verdict),
+        "method": result.method,
+        "why": result.why,
+        "gradients": found,
+    }

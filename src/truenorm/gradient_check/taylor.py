@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from truenorm.gradient_check.jet_method import JetMethod
-from truenorm.gradient_check.method import RefusedError
-from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, pose
-from truenorm.gradient_check.steps import spread_of
+from truenorm.gradient_check.methods.jet import JetMethod
+from truenorm.gradient_check.methods.method import RefusedError
+from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, Shares, pose
+from truenorm.gradient_check.sight.steps import spread_of
 
 __all__ = ["TaylorTest", "taylor_test"]
 
 STEPS = tuple(2.0**-k for k in range(4, 61, 4))
-NOTHING = 2.0**-50
+ROUNDING = 2.0**-50
+"""A remainder that is less is none."""
 CURVED = 1.9
 """An order above this is called two: the gradient is right as far as steps go."""
 
@@ -50,7 +50,7 @@ class TaylorTest:
     @property
     def order(self) -> float:
         """The order at the largest steps; infinite where there is no remainder but rounding."""
-        return self.orders[0] if self.remainders[0] > NOTHING else math.inf
+        return self.orders[0] if self.remainders[0] > ROUNDING else math.inf
 
     @property
     def level(self) -> float:
@@ -107,30 +107,22 @@ def taylor_test(
     """
     random = np.random.default_rng([*b"taylor", seed])
     problem = pose(forward, backward, inputs, random)
-    directions = [
-        np.zeros(value.shape)
-        if gradient is None or not value.size
-        else spread_of(value) * random.standard_normal(value.shape)
-        for value, gradient in zip(problem.inputs, problem.gradients, strict=True)
-    ]
-    gradients = [
-        np.zeros(value.shape) if gradient is None else gradient.astype(np.float64)
-        for value, gradient in zip(problem.inputs, problem.gradients, strict=True)
-    ]
-    terms = [
-        float(g) * float(v)
-        for gradient, direction in zip(gradients, directions, strict=True)
-        for g, v in zip(gradient.flat, direction.flat, strict=True)
-    ]
+    directions, terms = [], []
+    for value, gradient in zip(problem.inputs, problem.gradients, strict=True):
+        direction = np.zeros(value.shape)
+        if gradient is not None and value.size:
+            direction = spread_of(value) * np.asarray(random.standard_normal(value.shape))
+            pairs = zip(gradient.flat, direction.flat, strict=True)
+            terms += [float(g) * float(v) for g, v in pairs]
+        directions.append(direction)
     size = math.fsum(map(abs, terms)) or 1.0
-    change, exact = _change_of_loss(problem, directions)
     slope = math.fsum(terms)
-    remainders = tuple(abs(change(h, h * slope)) / size for h in STEPS)
-    return TaylorTest(STEPS, remainders, exact)
+    change, exact = _change_of_loss(problem, directions)
+    return TaylorTest(STEPS, tuple(abs(change(h, h * slope)) / size for h in STEPS), exact)
 
 
 def _change_of_loss(
-    problem: Problem, directions: list[NDArray[np.float64]]
+    problem: Problem, directions: Shares
 ) -> tuple[Callable[[float, float], float], bool]:
     """Return a function for loss(x + h*v) - loss(x) - expected, and whether it is exact."""
     try:
@@ -143,11 +135,11 @@ def _change_of_loss(
         moved = [
             x + (h * v).astype(x.dtype) for x, v in zip(problem.inputs, directions, strict=True)
         ]
-        outputs = problem.outputs(moved)
-        shares = [
-            float((dy * (y.astype(np.float64) - y0.astype(np.float64))).sum())
-            for dy, y, y0 in zip(problem.dys, outputs, start, strict=True)
+        changes = [
+            y.astype(np.float64) - y0.astype(np.float64)
+            for y, y0 in zip(problem.outputs(moved), start, strict=True)
         ]
+        shares = (float(share.sum()) for share in problem.weighted(changes))
         return math.fsum([*shares, -expected])
 
     return change, False

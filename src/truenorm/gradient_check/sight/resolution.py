@@ -3,13 +3,12 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.problem import Array, Problem
-from truenorm.gradient_check.steps import CLOSE, spread_of
+from truenorm.gradient_check.problem import Array, Problem, Shares
+from truenorm.gradient_check.sight.steps import CLOSE, spread_of
 
 __all__ = ["last_places", "norm_of"]
 
@@ -18,21 +17,18 @@ PRECISIONS = (8, 11, 24, 53)
 LEAST = 2.0**-1074
 
 
-def last_places(problem: Problem, inputs: Sequence[Array]) -> list[NDArray[np.float64]]:
+def last_places(problem: Problem, inputs: Sequence[Array]) -> Shares:
     """Return what a unit in the last place of each output is in the loss, sum(dy*y).
 
     Where forward is flat in its type, all differences are zero, and so is their noise: what there
     is to see is then a unit in the last place, and no less.
     """
-    here, *near = (problem.outputs(point) for point in (inputs, *_near(inputs)))
-    bits = [_bits_used(outputs) for outputs in zip(here, *near, strict=True)]
-    return [
-        np.abs(dy) * _last_place(y, each)
-        for dy, y, each in zip(problem.dys, here, bits, strict=True)
-    ]
+    points = (problem.outputs(point) for point in (inputs, *_near(inputs)))
+    units = (_last_place(outputs[0], _bits_used(outputs)) for outputs in zip(*points, strict=True))
+    return [np.abs(share) for share in problem.weighted(units)]
 
 
-def norm_of(units: Sequence[NDArray[np.float64]]) -> float:
+def norm_of(units: Shares) -> float:
     """Add up units as independent ones, which they are since dy is random."""
     largest = max((float(each.max()) for each in units if each.size), default=0.0)
     if not largest:
@@ -53,14 +49,14 @@ def _near(inputs: Sequence[Array]) -> Iterator[list[Array]]:
         ]
 
 
-def _last_place(y: NDArray[Any], bits: int) -> NDArray[np.float64]:
+def _last_place(y: Array, bits: int) -> NDArray[np.float64]:
     """Return the unit in the last place of each number, and 0 of a zero."""
     _, exponent = np.frexp(y.astype(np.float64))
     unit = np.maximum(np.ldexp(1.0, exponent - bits), LEAST)
     return np.where((y == 0) | ~np.isfinite(y), 0.0, unit)
 
 
-def _bits_used(outputs: Iterable[NDArray[Any]]) -> int:
+def _bits_used(outputs: Iterable[Array]) -> int:
     """Return the precision that numbers have, which may be less than that of their type.
 
     A forward may round to a narrower type inside. Its results show that: none has more bits.

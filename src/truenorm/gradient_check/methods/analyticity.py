@@ -1,18 +1,15 @@
 """What a complex step cannot see: kinks at the point, and parts that are not analytic."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from truenorm.gradient_check.method import added
-from truenorm.gradient_check.problem import Array
-from truenorm.gradient_check.resolution import norm_of
+from truenorm.gradient_check.methods.method import added
+from truenorm.gradient_check.problem import Array, Problem, Shares
+from truenorm.gradient_check.sight.resolution import norm_of
 
 __all__ = ["REACHES", "SIDES", "Interval", "jump_at", "not_excluded"]
-
-Shares = list[NDArray[np.float64]]
 
 SIDES = tuple(2.0**-k for k in (16, 24, 32, 40, 48))
 """How far to the left and right to look for a kink, beside the spread."""
@@ -27,24 +24,26 @@ class Interval:
 
     Parameters
     ----------
+    problem : Problem
+        Whose loss it is.
     outputs, shares : callable
         Of how far to move; shares are those of a complex step.
-    dys, last_places : list of ndarray
-        One for each output: see `Problem` and `last_places`.
+    last_places : list of ndarray
+        One for each output: see `last_places`.
     unit : float
         The spread of the input.
     """
 
     def __init__(
         self,
+        problem: Problem,
         outputs: Callable[[float], list[Array]],
         shares: Callable[[float], Shares],
-        dys: Sequence[NDArray[np.float64]],
-        last_places: Sequence[NDArray[np.float64]],
+        last_places: Shares,
         unit: float,
     ) -> None:
-        self.outputs, self.shares = outputs, shares
-        self.dys, self.last_places, self.unit = dys, last_places, unit
+        self.problem, self.outputs, self.shares = problem, outputs, shares
+        self.last_places, self.unit = last_places, unit
         self.shares_here = shares(0.0)
         self._here = outputs(0.0)
         self._slopes: dict[float, float] = {}
@@ -63,15 +62,15 @@ class Interval:
         nodes = np.linspace(0, reach, NEWTON_COTES.size)
         shares = [self.shares_here, *(self.shares(float(node)) for node in nodes[1:])]
         there = self.outputs(reach)
+        moves = self.problem.weighted(y - y0 for y, y0 in zip(there, self._here, strict=True))
         misses, rounding = [], []
-        for position, dy in enumerate(self.dys):
-            predicted = np.tensordot(NEWTON_COTES, [each[position] for each in shares], axes=1)
-            change = dy * (there[position] - self._here[position]) / reach
+        for moved, last_place, *slopes in zip(moves, self.last_places, *shares, strict=True):
+            predicted = np.tensordot(NEWTON_COTES, slopes, axes=1)
+            change = moved / reach
             misses.append(predicted - change)
-            moves = (change != 0) | (predicted != 0)
-            rounding.append(np.where(moves, self.last_places[position], 0.0))
+            rounding.append(np.where((change != 0) | (predicted != 0), last_place, 0.0))
         if not any(each.any() for each in rounding):  # nothing moves: all of it may be flat
-            rounding = list(self.last_places)
+            rounding = self.last_places
         return abs(added(misses)[0]), norm_of(rounding) / abs(reach)
 
 

@@ -1,14 +1,12 @@
 """What every method offers: derivatives of the loss, and how far to trust them."""
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from truenorm.gradient_check.directions import Direction
-from truenorm.gradient_check.problem import Problem
+from truenorm.gradient_check.problem import Problem, Shares
 
 __all__ = ["SURE", "Estimate", "Method", "RefusedError", "added"]
 
@@ -36,7 +34,7 @@ class Estimate(NamedTuple):
     why: str = ""
 
 
-def added(shares: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+def added(shares: Shares) -> tuple[float, float]:
     """Return the sum of each output's shares in a derivative, and its scale."""
     value = math.fsum(share.sum() for share in shares)
     return value, math.fsum(np.abs(share).sum() for share in shares)

@@ -1,15 +1,13 @@
 """Right pairs pass and wrong ones fail, by every method that applies."""
 
 from importlib.util import find_spec
-from typing import Literal
 
 import pytest
 
 import truenorm as tn
+from gradient_check.checking import FAIL, PASS, demand
 from gradient_check.pairs import ELEMENT, GROSS, PAIRS, Array, last, with_mistake
-from truenorm.gradient_check import Verdict
 
-MethodName = Literal["auto", "jet", "complex", "central"]
 EVERYWHERE = [(name, k) for name, pair in PAIRS.items() for k in range(len(pair.inputs))]
 GROSS_MISTAKES = [
     (name, which, mistake)
@@ -19,9 +17,9 @@ GROSS_MISTAKES = [
 ]
 
 
-def methods_for(name: str) -> list[MethodName]:
+def methods_for(name: str) -> list[str]:
     """Return those that take a pair, of those that are installed."""
-    jets: list[MethodName] = ["jet"] if find_spec("flint") else []
+    jets = ["jet"] if find_spec("flint") else []
     return [*jets, "complex", "central"] if PAIRS[name].analytic else [*jets, "central"]
 
 
@@ -30,8 +28,7 @@ def test_right_pairs_pass(name: str) -> None:
     pair = PAIRS[name]
     for method in methods_for(name):
         tol = None if method == "central" else 1e-12
-        result = tn.gradcheck(pair.forward, pair.backward, pair.inputs, method=method, tol=tol)
-        assert result.verdict is Verdict.PASS, str(result)
+        result = demand(PASS, pair.forward, pair.backward, pair.inputs, method=method, tol=tol)
         assert [found and found.checked for found in result.inputs] == [
             value.size for value in pair.inputs
         ]
@@ -49,11 +46,9 @@ def test_gross_mistakes_fail_in_the_right_input(name: str, which: int, mistake: 
 
     for method in methods_for(name):
         backward = alone if method == "central" else wrong
-        result = tn.gradcheck(pair.forward, backward, pair.inputs, method=method)
-        assert result.verdict is Verdict.FAIL, str(result)
+        result = demand(FAIL, pair.forward, backward, pair.inputs, method=method)
         assert result.worst_input == which
-        verdicts = [found and found.verdict for found in result.inputs]
-        assert verdicts.count(Verdict.FAIL) == 1
+        assert [found and found.verdict for found in result.inputs].count(FAIL) == 1
 
 
 @pytest.mark.parametrize(("name", "which"), EVERYWHERE)
@@ -62,8 +57,7 @@ def test_one_element_off_by_1e_10_is_named(name: str, which: int) -> None:
     pair = PAIRS[name]
     wrong = with_mistake(pair, ELEMENT, which)
     for method in methods_for(name)[:-1]:
-        result = tn.gradcheck(pair.forward, wrong, pair.inputs, method=method)
-        assert result.verdict is Verdict.FAIL, str(result)
+        result = demand(FAIL, pair.forward, wrong, pair.inputs, method=method)
         assert (result.worst_input, result.worst) == (which, last(pair.inputs[which]))
         found = result.inputs[which]
         assert found is not None

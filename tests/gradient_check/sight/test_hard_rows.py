@@ -4,16 +4,15 @@ The textbook's mean is a float64 near 1e8, and those lie 1.5e-8 apart: xhat is o
 computed from that forward in float64 can neither clear nor convict a backward.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 
 import truenorm as tn
+from gradient_check.checking import FAIL, INCONCLUSIVE, PASS, demand
 from gradient_check.pairs import EPS, PAIRS, Array, data, layer_norm
-from truenorm.gradient_check import Verdict
 
-MethodName = Literal["jet", "complex", "central"]
 backward = PAIRS["layer norm"].backward
 
 
@@ -35,9 +34,8 @@ DRAWN = [((1, 16), 0), ((1, 16), 1), ((2, 16), 2), ((1, 1024), 0), ((1, 1024), 1
 
 @pytest.mark.parametrize(("shape", "seed"), DRAWN)
 @pytest.mark.parametrize("method", ["complex", "central"], indirect=True)
-def test_float64_does_not_judge(shape: tuple[int, ...], seed: int, method: MethodName) -> None:
-    result = tn.gradcheck(layer_norm, backward, rows(shape, seed), method=method)
-    assert result.verdict is Verdict.INCONCLUSIVE, str(result)
+def test_float64_does_not_judge(shape: tuple[int, ...], seed: int, method: str) -> None:
+    result = demand(INCONCLUSIVE, layer_norm, backward, rows(shape, seed), method=method)
     assert result.floor > result.tol
     assert "The floor is above the tolerance" in str(result)
 
@@ -46,22 +44,19 @@ def test_one_hard_row_among_easy_ones() -> None:
     """No step suits both, and far from a row the function is flat: no derivative of zero."""
     inputs = rows((2, 16))
     inputs[0][0] = data((16,), seed=2)[0]
-    result = tn.gradcheck(layer_norm, backward, inputs, method="central")
-    assert result.verdict is Verdict.INCONCLUSIVE, str(result)
+    demand(INCONCLUSIVE, layer_norm, backward, inputs, method="central")
 
 
 @pytest.mark.parametrize(("shape", "seed"), DRAWN)
 def test_a_forward_that_keeps_its_digits_judges(shape: tuple[int, ...], seed: int) -> None:
-    result = tn.gradcheck(recentred, backward, rows(shape, seed), method="complex")
-    assert result.verdict is Verdict.PASS, str(result)
+    result = demand(PASS, recentred, backward, rows(shape, seed), method="complex")
     assert result.error <= 1e-14
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_jets_judge_the_textbook(shape: tuple[int, ...]) -> None:
     pytest.importorskip("flint")
-    result = tn.gradcheck(layer_norm, backward, rows(shape), method="jet")
-    assert result.verdict is Verdict.PASS, str(result)
+    result = demand(PASS, layer_norm, backward, rows(shape), method="jet")
     assert result.error <= 1e-14
     assert result.floor <= 1e-16
 
@@ -73,14 +68,11 @@ def test_jets_convict_the_textbook_backward() -> None:
     def textbook(dy: Array, x: Array, gamma: Array, beta: Array) -> tuple[Array, ...]:
         return tn.textbook.backward(dy, tn.textbook.forward(x, gamma, beta)[1])
 
-    result = tn.gradcheck(layer_norm, textbook, rows((4, 17)), method="jet")
-    assert result.verdict is Verdict.FAIL
+    result = demand(FAIL, layer_norm, textbook, rows((4, 17)), method="jet")
     assert 1e-9 < result.error < 16 * np.spacing(1e8) / 1e-3
 
 
 @pytest.mark.parametrize("shape", [(1, 16), (1, 1024)])
 @pytest.mark.parametrize("forward", [layer_norm, recentred])
-def test_on_easy_rows_all_agree(shape: tuple[int, ...], forward: Any, method: MethodName) -> None:
-    inputs = data(shape, shape[-1:], shape[-1:])
-    result = tn.gradcheck(forward, backward, inputs, method=method)
-    assert result.verdict is Verdict.PASS, str(result)
+def test_on_easy_rows_all_agree(shape: tuple[int, ...], forward: Any, method: str) -> None:
+    demand(PASS, forward, backward, data(shape, shape[-1:], shape[-1:]), method=method)

@@ -7,7 +7,7 @@ errors and with NumPy raising at every flag.
 import numpy as np
 import pytest
 
-from ops.passes import Passes
+from ops.corners.passes import Passes
 from promise.formats import bits
 
 INF, NAN = np.inf, np.nan

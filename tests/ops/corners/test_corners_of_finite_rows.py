@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ops.corners.passes import NAN_BITS, Passes
 from ops.judged import Array, Inputs, both_passes
-from ops.passes import NAN_BITS, Passes
 from promise.formats import FORMATS, bits
 
 INF, NAN = np.inf, np.nan

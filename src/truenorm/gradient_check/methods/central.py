@@ -6,40 +6,31 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from truenorm.gradient_check.directions import Direction, moved
-from truenorm.gradient_check.method import SURE, Estimate, added
-from truenorm.gradient_check.noise import noise_among
+from truenorm.gradient_check.methods.method import SURE, Estimate, added
 from truenorm.gradient_check.problem import Array, Problem
-from truenorm.gradient_check.resolution import last_places, norm_of
-from truenorm.gradient_check.steps import (
-    Neighbours,
-    least_step,
-    spread_of,
-    surroundings_of,
-    weight_bits,
-)
+from truenorm.gradient_check.sight.noise import Surroundings
+from truenorm.gradient_check.sight.resolution import last_places, norm_of
+from truenorm.gradient_check.sight.steps import least_step, spread_of, weight_bits
 
 __all__ = ["Central"]
-
-Outputs = list[NDArray[np.float64]]
 
 LEVELS = 9
 RESTARTS = 4
 MARGIN = 8.0
 """Steps are so many times what an element can move by at least: then steps in between exist."""
-SMOOTH = 2.0**-30
+NEGLIGIBLE = 2.0**-30
 """Noise that is less beside the derivative needs no closer look."""
 STEPPED = 0.01
 """How smooth a function must look, beside its slope, if it is to be one of small steps."""
 SMALLEST = 2.0 ** (-LEVELS * RESTARTS - 1) / MARGIN
 """The smallest step beside the spread."""
-KINK = (
+NEAR_KINK = (
     "left and right of it the derivative differs by {jump:.2g}: a kink nearer than the smallest "
     "step, where there may be no derivative"
 )
-FLAT = (
+FLAT_IN_TYPE = (
     "forward does not move there: in its type it is flat, and a derivative below {floor:.2g} "
     "would not be seen"
 )
@@ -79,8 +70,8 @@ class Central:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._inputs = _widened(problem)
-        self._surroundings = surroundings_of(self._inputs)
-        self._here = [y.astype(np.float64) for y in problem.outputs(self._inputs)]
+        self._surroundings = Surroundings(self._inputs)
+        self._here = self._outputs(self._inputs)
         self._resolution = norm_of(last_places(problem, self._inputs))
 
     def weight_bits(self, which: int) -> int:
@@ -96,9 +87,9 @@ class Central:
         (value, floor, scale, jump, _), contradiction = _best(found[::-1])
         why = ""
         if 2 * jump > floor:
-            why = KINK.format(jump=jump)
+            why = NEAR_KINK.format(jump=jump)
         elif not scale:
-            why = FLAT.format(floor=floor)
+            why = FLAT_IN_TYPE.format(floor=floor)
         leeway = max((SURE - 1) * floor, contradiction)
         return Estimate(value, floor, scale, leeway, why)
 
@@ -120,26 +111,26 @@ class Central:
                 return
 
     def _sample(self, direction: Direction, step: float) -> Sample:
-        above = self._outputs(direction, step)
-        below = self._outputs(direction, -step)
-        bends = [
-            dy * ((a - y) - (y - b)) / step
-            for dy, a, y, b in zip(self._problem.dys, above, self._here, below, strict=True)
-        ]
-        return Sample(step, *self._difference(above, below, step), added(bends)[0])
+        above, below = self._two_sides(self._inputs, direction, step)
+        bends = ((a - y) - (y - b) for a, y, b in zip(above, self._here, below, strict=True))
+        slope, scale = self._slope(above, below, 2 * step)
+        jump, _ = added([share / step for share in self._problem.weighted(bends)])
+        return Sample(step, slope, scale, jump)
 
-    def _difference(self, above: Outputs, below: Outputs, step: float) -> tuple[float, float]:
-        """Return the central difference and its scale."""
+    def _slope(self, above: list[Array], below: list[Array], apart: float) -> tuple[float, float]:
+        """Return the difference quotient and its scale."""
         # Subtracted before they are summed: outputs that did not move cancel exactly.
-        dys = self._problem.dys
-        return added(
-            [dy * (a - b) / (2 * step) for dy, a, b in zip(dys, above, below, strict=True)]
-        )
+        changes = (a - b for a, b in zip(above, below, strict=True))
+        return added([share / apart for share in self._problem.weighted(changes)])
 
-    def _outputs(
-        self, direction: Direction, step: float, near: list[Array] | None = None
-    ) -> Outputs:
-        arguments = moved(self._inputs if near is None else near, direction, step)
+    def _two_sides(
+        self, start: list[Array], direction: Direction, step: float
+    ) -> tuple[list[Array], list[Array]]:
+        """Return the outputs a step above and a step below a start."""
+        above, below = (self._outputs(moved(start, direction, by)) for by in (step, -step))
+        return above, below
+
+    def _outputs(self, arguments: list[Array]) -> list[Array]:
         return [y.astype(np.float64) for y in self._problem.outputs(arguments)]
 
     def _noises(
@@ -161,12 +152,10 @@ class Central:
             multiple = 1.37 * step / least
             step = least * round(multiple) if multiple < 2**53 else 1.37 * step
 
-            def slope(points: Neighbours, line: int, point: int) -> float:
-                near = points.at(line, point, self._inputs)
-                above, below = (self._outputs(direction, side, near) for side in (step, -step))
-                return self._difference(above, below, step)[0]
+            def slope(near: list[Array]) -> float:
+                return self._slope(*self._two_sides(near, direction, step), 2 * step)[0]
 
-            return step * noise_among(self._surroundings, slope, negligible=SMOOTH * scale)
+            return step * self._surroundings.noise(slope, self._inputs, NEGLIGIBLE * scale)
 
         fine = max(noise(least), noise(columns[1][0].step) if columns[1:] else 0.0)
         fine = max(fine, self._resolution)

@@ -12,8 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
-__all__ = ["Jet", "UndecidedError"]
+from truenorm.gradient_check.problem import Array
+
+__all__ = ["Jet", "UndecidedError", "jets_of"]
 
 
 class UndecidedError(ArithmeticError):
@@ -105,11 +108,7 @@ class Jet:
     def __gt__(self, other: Any) -> bool:
         return self._order(other) > 0
 
-    def __le__(self, other: Any) -> bool:
-        return self._order(other) < 0
-
-    def __ge__(self, other: Any) -> bool:
-        return self._order(other) > 0
+    __le__, __ge__ = __lt__, __gt__  # what may be equal is undecided
 
     def __eq__(self, other: object) -> bool:
         return self is other or (self._order(other) == 0)
@@ -139,10 +138,7 @@ class Jet:
         """Return the number itself: it is real. NumPy's var asks for it."""
         return self
 
-    @property
-    def real(self) -> "Jet":
-        """The number itself."""
-        return self
+    real = property(conjugate)
 
     def sqrt(self) -> "Jet":
         root = self.value.sqrt()
@@ -174,6 +170,14 @@ class Jet:
     def erf(self) -> "Jet":
         density = 2 * (-self.value * self.value).exp() / arb.pi().sqrt()
         return Jet(self.value.erf(), self.slope * density)
+
+
+def jets_of(values: Array, slopes: NDArray[np.float64]) -> NDArray[Any]:
+    """Return an array of jets: exact values, and how fast each of them moves."""
+    jets = np.empty(values.shape, dtype=object)
+    for position, (value, slope) in enumerate(zip(values.flat, slopes.flat, strict=True)):
+        jets.flat[position] = Jet(arb(float(value)), arb(float(slope)))
+    return jets
 
 
 def _number(other: Any) -> Any:

@@ -3,22 +3,21 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from truenorm.gradient_check.analyticity import (
+from truenorm.gradient_check.directions import Direction, moved, projection
+from truenorm.gradient_check.methods.analyticity import (
     REACHES,
     SIDES,
     Interval,
     jump_at,
     not_excluded,
 )
-from truenorm.gradient_check.central_differences import Central
-from truenorm.gradient_check.directions import Direction, moved, projection
-from truenorm.gradient_check.method import SURE, Estimate, RefusedError, added
-from truenorm.gradient_check.noise import noise_among
-from truenorm.gradient_check.problem import Array, Problem
-from truenorm.gradient_check.resolution import last_places
-from truenorm.gradient_check.steps import spread_of, surroundings_of, weight_bits
+from truenorm.gradient_check.methods.central import Central
+from truenorm.gradient_check.methods.method import SURE, Estimate, RefusedError, added
+from truenorm.gradient_check.problem import Array, Problem, Shares
+from truenorm.gradient_check.sight.noise import Surroundings
+from truenorm.gradient_check.sight.resolution import last_places
+from truenorm.gradient_check.sight.steps import spread_of, weight_bits
 
 __all__ = ["ComplexStep"]
 
@@ -26,9 +25,9 @@ STEP = 2.0**-100
 ALIKE = 0.01
 ROUGHLY = 1e-10
 """How closely mirror images, and derivatives that central differences see well, must agree."""
-SMOOTH = 2.0**-44
+NEGLIGIBLE = 2.0**-44
 """What is less beside the derivative needs no closer look: a tenth of the tolerance."""
-KINK = "left and right of it the derivative differs by {jump:.2g}: there may be none at a kink"
+JUMP = "left and right of it the derivative differs by {jump:.2g}: there may be none at a kink"
 UNSEEN = (
     "along the real axis forward changes by what the complex step predicts, but no nearer than "
     "that: a part that is not analytic (abs, a conjugate or the like) could be as large"
@@ -52,7 +51,7 @@ class ComplexStep:
             2.0 ** math.floor(math.log2(spread_of(value))) if value.size else 1.0
             for value in problem.inputs
         ]
-        self._surroundings = surroundings_of(self._real)
+        self._surroundings = Surroundings(self._real)
         try:
             outputs = problem.outputs(self._inputs)
             self._refuse_if_not_real()
@@ -93,7 +92,7 @@ class ComplexStep:
                 continue
             bits = central.weight_bits(which)
             direction = projection(which, value.shape, bits, random)
-            seen, scale = added(self._slopes(direction))
+            seen, scale = added(self._slopes(direction, self._inputs))
             other = central.derivative(direction)
             if abs(seen - other.value) > SURE * other.floor + ROUGHLY * max(scale, other.scale):
                 raise RefusedError(
@@ -108,35 +107,29 @@ class ComplexStep:
         the floor.
         """
         interval = Interval(
+            self._problem,
             lambda by: self._problem.outputs(moved(self._real, direction, by)),
-            lambda by: self._slopes(direction, by=by),
-            self._problem.dys,
+            lambda by: self._slopes(direction, self._inputs, by),
             self._last_places,
             self._units[direction.which],
         )
         value, scale = added(interval.shares_here)
-        noise = noise_among(
-            self._surroundings,
-            lambda points, *at: added(self._slopes(direction, points.at(*at, self._inputs)))[0],
-            negligible=SMOOTH * scale,
+        noise = 2.0**-50 * scale + self._surroundings.noise(
+            lambda near: added(self._slopes(direction, near))[0], self._inputs, NEGLIGIBLE * scale
         )
-        noise += 2.0**-50 * scale
         jump = jump_at(interval, enough=noise)
         share = scale / math.sqrt(np.count_nonzero(direction.step))
-        unseen = not_excluded(interval, enough=max(noise, SMOOTH * share))
+        unseen = not_excluded(interval, enough=max(noise, NEGLIGIBLE * share))
         # A step of h leaves h**2 of the curvature, as of x**3 at 0.
         left_over = STEP * max(abs(interval.slope(side)) for side in (SIDES[0], -SIDES[0]))
         floor = noise + jump + unseen + left_over
         why = UNSEEN if unseen > noise else ""
         if jump > noise:
-            why = KINK.format(jump=jump)
+            why = JUMP.format(jump=jump)
         return Estimate(value, floor, scale, (SURE - 1) * floor, why)
 
-    def _slopes(
-        self, direction: Direction, arguments: list[Array] | None = None, by: float = 0.0
-    ) -> list[NDArray[np.float64]]:
-        """Return each output's share in the derivative, elsewhere or along the direction."""
+    def _slopes(self, direction: Direction, start: list[Array], by: float = 0.0) -> Shares:
+        """Return each output's share in the derivative, so far from a start along a direction."""
         step = STEP * self._units[direction.which]
-        start = self._inputs if arguments is None else arguments
         outputs = self._problem.outputs(moved(start, direction, by + 1j * step))
-        return [dy * (y.imag / step) for dy, y in zip(self._problem.dys, outputs, strict=True)]
+        return self._problem.weighted(y.imag / step for y in outputs)

@@ -1,0 +1,1 @@
+"""How derivatives of forward are found: by jets, a complex step or central differences."""

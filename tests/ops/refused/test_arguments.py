@@ -1,0 +1,139 @@
+"""What is refused, and the words in which it is."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from ops.judged import BFLOAT16, DTYPES, MODES, assert_same_bits
+from ops.refusals import ROW, Forward, X, says
+
+Refusal = tuple[type[Exception], dict[str, Any], str]
+
+
+def of_each(error: type[Exception], name: str, words: str, values: Iterable[Any]) -> list[Refusal]:
+    """Return a refusal of each of an argument's values, in words that quote it."""
+    return [(error, {name: value}, words.format(value)) for value in values]
+
+
+NO_AXES: list[Any] = [
+    1.0, None, True, (0, True), {1}, frozenset({1}), {1: 2}, "", "1", b"\x01", [[1]],
+    np.array([True]), np.array(1.0), np.True_,
+]  # fmt: skip
+NO_NUMBERS: list[Any] = [
+    "1e-5", b"1e-5", bytearray(b"1"), np.str_("1"), np.bytes_(b"1"), np.array("1"), True, np.True_,
+    np.array(True), None, [1.0, 2.0], np.array([1.0]), 1j, np.complex64(1),
+]  # fmt: skip
+TOO_SMALL = "eps is {}: it is added to a variance, pass a finite number >= 0"
+BEYOND = "axis is {} but x has 2 dimensions: choose from -2 to 1"
+TWICE = "axis is {}, which names an axis of x twice: name it once"
+NO_AXIS = "axis is -1 but x has 0 dimensions: pass an array with at least one axis"
+OTHER_SHAPE = "{} has shape {} but axis=-1 of x has length 3"
+OTHER_ORDER = "gamma has shape (3, 2) but axes (1, 0) of x have lengths (2, 3)"
+NO_ELEMENT = "{} of x {}: a row needs at least one element"
+REFUSALS: list[Refusal] = [
+    *[
+        (ValueError, {name: np.ones(shape)}, OTHER_SHAPE.format(name, shape))
+        for name in ("gamma", "beta")
+        for shape in [(), (1,), (4,), (1, 3), (2, 3)]
+    ],
+    (ValueError, {"gamma": np.ones((3, 2)), "axis": (1, 0)}, OTHER_ORDER),
+    (ValueError, {"x": np.empty((3, 0))}, NO_ELEMENT.format("axis=-1", "has length 0")),
+    (ValueError, {"x": np.empty((0, 0)), "axis": 0}, NO_ELEMENT.format("axis=0", "has length 0")),
+    (
+        ValueError,
+        {"x": np.empty((2, 3, 0)), "axis": (0, 2)},
+        NO_ELEMENT.format("axes (0, 2)", "have lengths (2, 0)"),
+    ),
+    (np.exceptions.AxisError, {"x": np.float32(1)}, NO_AXIS),
+    *of_each(np.exceptions.AxisError, "axis", BEYOND, [2, -3, (0, 2), 10**30, (0, -(10**30))]),
+    *of_each(ValueError, "axis", TWICE, [(0, 0), (1, -1)]),
+    *of_each(ValueError, "axis", "axis is {}: name at least one axis", [()]),
+    *of_each(TypeError, "axis", "axis is {!r}: pass an int or a tuple of ints", NO_AXES),
+    *of_each(ValueError, "eps", TOO_SMALL, [-1e-5, -5e-324, np.nan, np.inf, -np.inf]),
+    (ValueError, {"x": X[:0], "eps": -1.0}, "eps is -1.0"),  # even where there are no rows
+    (ValueError, {"eps": 10**400}, "eps is inf"),
+    *of_each(TypeError, "eps", "eps is {!r}: pass a number >= 0", NO_NUMBERS),
+    *of_each(
+        ValueError,
+        "rounding",
+        "rounding is {!r}: choose 'correct' or 'fast'",
+        ["nearest", "", "Correct", None],
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "given", "words"), REFUSALS)
+def test_refused(
+    forward: Forward, error: type[Exception], given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(error, match=says(words)):
+        forward(**{"x": X, **given})
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "many"])
+def test_threads(forward: Forward, threads: Any) -> None:
+    words = f"threads is {threads}: pass a whole number of at least 1"
+    with pytest.raises(ValueError, match=says(words)):
+        forward(X, threads=threads)
+    with pytest.raises(ValueError, match=says(words)):
+        tn.layer_norm_backward(X, tn.layer_norm_forward(X)[1], threads=threads)
+
+
+@pytest.mark.parametrize("dy", [X.T, ROW])
+def test_dy_of_another_shape(dy: Any) -> None:
+    words = f"dy has shape {dy.shape} but y has shape (2, 3)"
+    with pytest.raises(ValueError, match=says(words)):
+        tn.layer_norm_backward(dy, tn.layer_norm_forward(X)[1])
+
+
+def test_dy_has_the_type_of_x() -> None:
+    for dtype in DTYPES:
+        saved = tn.layer_norm_forward(X.astype(dtype))[1]
+        for other in set(DTYPES) - {dtype}:
+            words = f"dy is of type {other} but x is of type {dtype}: pass dy.astype(x.dtype)"
+            with pytest.raises(TypeError, match=says(words)):
+                tn.layer_norm_backward(X.astype(other), saved)
+
+
+@pytest.mark.parametrize("saved", [None, X, (X, X)], ids=["None", "array", "tuple"])
+def test_saved(saved: Any) -> None:
+    words = f"saved is a {type(saved).__name__}: pass what layer_norm_forward returned beside"
+    with pytest.raises(TypeError, match=says(words)):
+        tn.layer_norm_backward(X, saved)
+
+
+REALS: list[Any] = [
+    1, np.float32(1), np.int8(1), np.float64(1), BFLOAT16.type(1), np.array(1.0),
+    np.array(1, BFLOAT16), np.longdouble(1), Fraction(1), Decimal(1),
+]  # fmt: skip
+SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    *[
+        ({"axis": axis}, {"axis": (0, 1)})
+        for axis in ([0, 1], range(2), np.array([0, 1]), (np.int8(-1), -2))
+    ],
+    *[({"axis": axis}, {"axis": 0}) for axis in (np.int64(0), np.array(0))],
+    *[({"eps": eps}, {"eps": 1.0}) for eps in REALS],
+]
+
+
+@pytest.mark.parametrize(("given", "plain"), SAME, ids=repr)
+def test_integers_and_numbers_of_any_type(given: dict[str, Any], plain: dict[str, Any]) -> None:
+    assert_same_bits((tn.layer_norm(X, **given),), (tn.layer_norm(X, **plain),))
+
+
+def test_the_number_of_threads_changes_nothing(backend: str) -> None:
+    for rounding in MODES:
+        y, saved = tn.layer_norm_forward(X, ROW, ROW, rounding=rounding, backend=backend)
+        right = (y, *tn.layer_norm_backward(X, saved, backend=backend))
+        threads: Any
+        for threads in (1, 2, 7, np.int64(3)):
+            y, saved = tn.layer_norm_forward(
+                X, ROW, ROW, rounding=rounding, backend=backend, threads=threads
+            )
+            gradients = tn.layer_norm_backward(X, saved, backend=backend, threads=threads)
+            assert_same_bits((y, *gradients), right)
