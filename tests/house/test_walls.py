@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def copied_house(tmp_path: Path) -> Path:
-    shutil.copytree(ROOT / "src", tmp_path / "src")
+    sources = shutil.ignore_patterns("__pycache__", "*.zip")
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=sources)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -35,12 +36,10 @@ def test_the_house_as_it_is(copied_house: Path) -> None:
     assert code == 0, report
 
 
-@pytest.mark.parametrize(
-    "room", ["verify/answers/expected", "gradient_check/extra", "exact/row", "cost/model"]
-)
-def test_every_room_may_use_the_tools(copied_house: Path, room: str) -> None:
-    with (copied_house / "src" / "truenorm" / f"{room}.py").open("a") as file:
-        file.write("\nimport truenorm.tools.text\n")
+def test_every_room_may_use_the_tools(copied_house: Path) -> None:
+    for room in ("verify/answers/expected", "gradient_check/extra", "exact/row", "cost/model"):
+        with (copied_house / "src" / "truenorm" / f"{room}.py").open("a") as file:
+            file.write("\nimport truenorm.tools.text\n")
     code, report = check_imports(copied_house)
     assert code == 0, report
 
@@ -75,12 +74,7 @@ def test_every_room_may_use_the_tools(copied_house: Path, room: str) -> None:
     ],
 )
 def test_violation_is_found(copied_house: Path, module: str, imported: str, wall: str) -> None:
-    package = copied_house / "src" / "truenorm"
-    for room in ("kernels", "ops", "verify", "exact", "cli"):
-        (package / room).mkdir(exist_ok=True)
-        (package / room / "__init__.py").touch()
-    assert check_imports(copied_house)[0] == 0
-    with (package / f"{module}.py").open("a") as file:
+    with (copied_house / "src" / "truenorm" / f"{module}.py").open("a") as file:
         file.write(f"\nimport {imported}\n")
     code, report = check_imports(copied_house)
     assert code == 1
