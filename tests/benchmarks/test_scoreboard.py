@@ -75,14 +75,11 @@ def test_a_case_without_a_result_fails() -> None:
     assert scoreboard.failing([], "y", ["float32-mean-2000"]) == ["float32-mean-2000"]
 
 
-def test_summary_groups_by_family(found: Any) -> None:
+def test_summary_groups_by_family_and_orders_by_kappa(found: Any) -> None:
     families = {each["family"]: each for each in found["families"]}
     assert families["offset"]["kind"] == "sweep"
     assert set(families["offset"]["max_ulp"]) == {"y", "dx", "dgamma", "dbeta"}
     assert "four-consecutive-numbers" not in families  # a named case
-
-
-def test_errors_are_ordered_by_kappa(found: Any) -> None:
     curve = found["against_kappa"]["y"]
     assert curve["kappa"] == sorted(curve["kappa"])
     assert len(curve["kappa"]) == len(curve["natural"]) > 10

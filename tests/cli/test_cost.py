@@ -30,28 +30,6 @@ def test_pages_show_what_the_command_prints(page: str) -> None:
         assert shown.strip("\n").splitlines() == "\n".join(printed).strip("\n").splitlines()
 
 
-def test_forms_side_by_side() -> None:
-    done = run(*SHAPE)
-    assert (done.exit_code, done.stderr) == (0, "")
-    costs = [
-        layer_norm_cost((8, 1024, 4096), form=form, keep=keep)  # type: ignore[arg-type]
-        for form, keep in (("textbook", "xhat"), ("blocked", "x"), ("fused", "x"))
-    ]
-    assert line_with(done.stdout, "textbook  ") == ["textbook", "blocked", "fused"]
-    assert line_with(done.stdout, "what is kept")[-3:] == ["xhat", "x", "x"]
-    for words, numbers in (
-        ("forward   MB moved", [cost.forward.bytes_moved for cost in costs]),
-        ("backward  MB moved", [cost.backward.bytes_moved for cost in costs]),
-        ("MB kept for backward", [cost.kept for cost in costs]),
-        ("MB of the caller's", [cost.referenced for cost in costs]),
-        ("MB at the peak of both", [cost.peak for cost in costs]),
-    ):
-        shown = [f"{number / 1e6:,.1f}" for number in numbers]
-        assert line_with(done.stdout, words)[-3:] == shown
-    assert "ms, predicted" not in done.stdout
-    assert "\x1b" not in done.stdout
-
-
 def test_predicted_times() -> None:
     """At 1 GB/s a million bytes are a millisecond; with few FLOPs a second these decide."""
     moved = layer_norm_cost((8, 1024, 4096)).forward.bytes_moved

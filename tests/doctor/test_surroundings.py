@@ -87,38 +87,39 @@ class TestBackends:
         assert said == ([f"unset TRUENORM_BACKEND, {remedy}"] if remedy else [])
 
     @pytest.mark.parametrize(
-        ("variables", "text"),
+        ("variables", "name", "text"),
         [
-            ({"TRUENORM_THREADS": "3"}, "3, by TRUENORM_THREADS"),
-            ({"OMP_NUM_THREADS": "5,2"}, "5, by OMP_NUM_THREADS"),
-            ({"TRUENORM_THREADS": "3", "OMP_NUM_THREADS": "5"}, "3, by TRUENORM_THREADS"),
-            ({"OMP_NUM_THREADS": "zero"}, "one for each core"),
-            ({}, "one for each core"),
+            ("THREADS=3", "threads", "3, by TRUENORM_THREADS"),
+            ("OMP=5,2", "threads", "5, by OMP_NUM_THREADS"),
+            ("THREADS=3 OMP=5", "threads", "3, by TRUENORM_THREADS"),
+            ("OMP=zero", "threads", "one for each core"),
+            ("", "threads", "one for each core"),
+            ("", "rounding", "correct, unless a call asks for fast"),
+            ("ROUNDING=fast", "rounding", "fast in every call, by TRUENORM_ROUNDING"),
         ],
     )
-    def test_threads(
-        self, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], text: str
+    def test_settings(
+        self, monkeypatch: pytest.MonkeyPatch, variables: str, name: str, text: str
     ) -> None:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        assert text in values(backends())["threads"]
+        for variable, _, value in (each.partition("=") for each in variables.split()):
+            full = "OMP_NUM_THREADS" if variable == "OMP" else f"TRUENORM_{variable}"
+            monkeypatch.setenv(full, value)
+        assert text in values(backends())[name]
 
     @pytest.mark.parametrize(
-        ("name", "value", "remedy"),
-        [("THREADS", "some", "whole number of at least 1"), ("ROUNDING", "up", "correct or fast")],
+        ("name", "value", "accepted"),
+        [
+            ("THREADS", "some", "a whole number of at least 1"),
+            ("ROUNDING", "up", "correct or fast"),
+        ],
     )
     def test_a_variable_that_means_nothing(
-        self, monkeypatch: pytest.MonkeyPatch, name: str, value: str, remedy: str
+        self, monkeypatch: pytest.MonkeyPatch, name: str, value: str, accepted: str
     ) -> None:
         monkeypatch.setenv(f"TRUENORM_{name}", value)
         (problem,) = backends().problems
         assert problem.value == f"TRUENORM_{name} is {value!r}"
-        assert problem.remedy.startswith(f"unset TRUENORM_{name}")
-        assert remedy in problem.remedy
-
-    def test_a_mode_for_every_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("TRUENORM_ROUNDING", "fast")
-        assert values(backends())["rounding"] == "fast in every call, by TRUENORM_ROUNDING"
+        assert problem.remedy == f"unset TRUENORM_{name}, or set it to {accepted}"
 
 
 def test_a_processor_as_it_should_be() -> None:
