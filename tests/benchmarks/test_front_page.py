@@ -1,12 +1,13 @@
 """The table of the README is what the commands measured."""
 
 from benchmarks import front_page
+from benchmarks.pages import filled
 
 
 def test_the_readme_holds_what_the_files_say() -> None:
     page = front_page.PAGE.read_text(encoding="utf-8")
     made = front_page.front(front_page.results("peers"), front_page.results("scoreboard"))
-    assert front_page.filled(page, {"front": made}) == page
+    assert filled(page, {"front": made}) == page
 
 
 def test_a_time_is_divided_by_that_of_pytorch() -> None:

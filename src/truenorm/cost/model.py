@@ -190,8 +190,8 @@ def layer_norm_cost(
         program = FUSED
         rows_of_a_share = max(FEWEST_ROWS, -(-rows // MOST_SHARES))
         sizes = sizes._replace(wide=max(4, itemsize), shares=-(-rows // rows_of_a_share))
-    kept, backward = ("xhat", "rstd"), program.backward
-    referenced = ["gamma"]
+    kept: tuple[str, ...] = ("xhat", "rstd")
+    backward, referenced = program.backward, ["gamma"]
     if keep == "x":
         kept, backward = program.statistics, program.rebuild + program.backward
         referenced = ["gamma", "x"]
