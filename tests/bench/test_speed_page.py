@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import peers_figure
+from benchmarks.pages import filled
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
@@ -41,7 +42,7 @@ def test_who_writes_to_an_array_that_exists() -> None:
 
 
 def test_tables_are_what_the_command_makes_of_the_results() -> None:
-    assert peers_figure.filled(PAGE, peers_figure.tables(RESULTS)) == PAGE
+    assert filled(PAGE, peers_figure.tables(RESULTS)) == PAGE
 
 
 def ratios(direction: str, mode: str, rival: str, where: Any) -> list[float]:

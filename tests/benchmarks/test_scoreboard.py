@@ -8,6 +8,7 @@ import pytest
 
 import truenorm.verify as tv
 from benchmarks import scoreboard, scoreboard_page
+from benchmarks.pages import filled
 from truenorm import textbook
 from truenorm.tools import strict_json
 
@@ -23,8 +24,8 @@ def found() -> Any:
 
 
 def test_the_page_holds_what_the_file_says() -> None:
-    page = scoreboard.PAGE.read_text(encoding="utf-8")
-    assert scoreboard.filled(page, scoreboard.tables(PUBLISHED)) == page
+    page = scoreboard_page.PAGE.read_text(encoding="utf-8")
+    assert filled(page, scoreboard_page.tables(PUBLISHED)) == page
 
 
 def test_everybody_is_in_the_file() -> None:
@@ -105,7 +106,7 @@ def test_an_output_that_is_missing_is_a_dash(found: Any) -> None:
 
 def test_a_page_without_a_place_is_refused() -> None:
     with pytest.raises(ValueError, match="no place for 'where'"):
-        scoreboard.filled("# Scoreboard", scoreboard.tables(PUBLISHED))
+        filled("# Scoreboard", scoreboard_page.tables(PUBLISHED))
 
 
 def test_numbers_are_shortened() -> None:

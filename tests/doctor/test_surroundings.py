@@ -163,7 +163,8 @@ class TestKeptKernels:
     def test_a_folder_of_ours(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         compiling = pytest.importorskip("truenorm.kernels.fused.compiling")
         place = tmp_path / "cache"
-        for version, size in ((compiling.IMPORTED, 1_000_000), ("kernels-0123456789abcdef", 5000)):
+        sizes = {compiling.IMPORTED: 1_000_000, "kernels-0123456789abcdef": 5000, "answers-01": 9}
+        for version, size in sizes.items():
             (place / version).mkdir(parents=True, mode=0o700)
             (place / version / "kernel").write_bytes(bytes(size))
         place.chmod(0o700)

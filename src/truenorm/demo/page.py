@@ -100,9 +100,9 @@ def show_row(row: NamedRow, console: Console) -> None:
     table = Table.grid(padding=(0, 2))
     for justify in ("left", *("right" for _ in right), "left"):
         table.add_column(justify=justify, no_wrap=justify == "right")  # type: ignore[arg-type]
-    for values, names in groups.items():
-        mark, style = ("exact", "green") if values == right else ("", "red")
-        table.add_row(mark, *(Text(value, style=style) for value in values), _listed(names))
+    for texts, names in groups.items():
+        mark, style = ("exact", "green") if texts == right else ("", "red")
+        table.add_row(mark, *(Text(text, style=style) for text in texts), _listed(names))
     console.print(
         Text.assemble(f"\n{row.dtype}  ", (row.name, "bold"), f": {row.output} of {row.row}")
     )

@@ -146,7 +146,8 @@ def _kept() -> list[Line]:
         return [Line("kept in", "no folder can be written to", NOT_KEPT)]
     probe.unlink(missing_ok=True)
     place = probe.parents[1]
-    files = [path for path in place.rglob("*") if path.is_file()]
+    # The judge keeps its answers beside them.
+    files = [path for path in place.glob("kernels-*/*") if path.is_file()]
     current = [path for path in files if path.parent.name == compiling.IMPORTED]
     return [
         Line("kept in", f"{without_home(str(place))} (writable)"),
