@@ -7,7 +7,7 @@ It reads what ``truenorm demo --json > benchmarks/results/demo.json`` wrote, and
 import sys
 from pathlib import Path
 
-from truenorm.demo.picture import draw, draw_one
+from truenorm.demo.picture import draw
 from truenorm.demo.report import from_json
 from truenorm.tools.picture import save
 
@@ -23,7 +23,7 @@ def main() -> int:
     for sweep in report.sweeps:
         save(draw([sweep]), FIGURES / f"stability-{sweep.dtype}.svg")
         if sweep.dtype == "float32":
-            save(draw_one(sweep, "y"), FIGURES / "error-against-offset.svg")
+            save(draw([sweep], ["y"]), FIGURES / "error-against-offset.svg")
     return 0
 
 

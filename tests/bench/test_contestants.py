@@ -42,22 +42,18 @@ def test_they_agree_with_float64(dtype: Any, tolerance: float) -> None:
                 assert np.abs(result.astype(float) - answer).max() <= tolerance * scale, name
 
 
-def test_order_and_names() -> None:
-    contest = Contest(SHAPE, np.dtype(np.float32), None)
+def test_names_modes_threads_and_where_they_write() -> None:
+    contest = Contest(SHAPE, np.dtype(np.float32), 3)
+    forward, backward = contest.of("forward"), contest.of("backward")
     others = ["truenorm correct", "truenorm fast", "textbook", "textbook in float64"]
-    assert list(contest.of("forward")) == ["copy", *others]
-    assert list(contest.of("backward")) == ["triad", *others]
+    assert list(forward) == ["copy", *others]
+    assert list(backward) == ["triad", *others]
+    for mode, saved in contest.saved.items():
+        assert (saved.settings.rounding, saved.settings.threads) == (mode, 3)
+        assert forward[f"truenorm {mode}"]()[0] is contest.out
+        assert backward[f"truenorm {mode}"]().dx is contest.out
     wide = Contest(SHAPE, np.dtype(np.float64), None)
     assert list(wide.of("forward")) == ["copy", *others[:3]]
-
-
-def test_modes_are_what_they_are_called() -> None:
-    contest = Contest(SHAPE, np.dtype(np.float32), None)
-    contest.of("backward")
-    assert {name: saved.settings.rounding for name, saved in contest.saved.items()} == {
-        "correct": "correct",
-        "fast": "fast",
-    }
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -68,15 +64,3 @@ def test_floors_read_and_write_whole_arrays(dtype: str) -> None:
     contest.of("backward")["triad"]()
     pairs = zip(contest.x.tobytes(), contest.dy.tobytes(), strict=True)
     assert contest.out.tobytes() == bytes(one | other for one, other in pairs)
-
-
-def test_threads_are_passed_on() -> None:
-    contest = Contest(SHAPE, np.dtype(np.float32), 3)
-    contest.of("backward")
-    assert contest.saved["fast"].settings.threads == 3
-
-
-def test_truenorm_and_the_floors_write_to_one_array() -> None:
-    contest = Contest(SHAPE, np.dtype(np.float32), None)
-    assert contest.of("forward")["truenorm fast"]()[0] is contest.out
-    assert contest.of("backward")["truenorm correct"]().dx is contest.out

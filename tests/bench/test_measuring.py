@@ -81,13 +81,6 @@ def test_shapes_are_written_as_they_are_read() -> None:
     assert shape_of("4X5") == (4, 5)
 
 
-def test_default_shapes_are_those_promised() -> None:
-    assert DEFAULT_SHAPES == (
-        (1, 1, 64), (1, 1, 1024), (1, 1, 4096), (2, 128, 64), (2, 128, 1024), (2, 128, 4096),
-        (4, 512, 1024), (4, 512, 4096),
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("shape", "options", "variable", "said"),
     [

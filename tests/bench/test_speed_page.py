@@ -1,12 +1,14 @@
 """docs/speed.md says what benchmarks/results/peers.json says, and claims no more."""
 
 import json
-import sys
-from importlib import import_module
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from benchmarks import peers_figure
+from benchmarks.pages import filled
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
@@ -15,18 +17,6 @@ RESULTS: dict[str, Any] = json.loads(
 )
 MODES = ("truenorm correct, out=", "truenorm correct", "truenorm fast, out=", "truenorm fast")
 TEXTBOOKS = ("textbook NumPy", "textbook in float64, then cast")
-
-
-def block(name: str) -> str:
-    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    assert PAGE.count(begin) == PAGE.count(end) == 1
-    return PAGE.split(begin)[1].split(end)[0].strip()
-
-
-def rows(name: str) -> list[list[str]]:
-    """Return the cells of a table, the head first."""
-    lines = [line.strip("|").split("|") for line in block(name).splitlines()]
-    return [[cell.strip() for cell in line] for line in (lines[0], *lines[2:])]
 
 
 def milliseconds(direction: str) -> dict[str, dict[str, float]]:
@@ -40,36 +30,7 @@ def milliseconds(direction: str) -> dict[str, dict[str, float]]:
 
 
 def megabytes(shape: str) -> float:
-    product = 4e-6
-    for length in shape.split("x"):
-        product *= int(length)
-    return product
-
-
-def as_printed(value: float, cell: str) -> bool:
-    """Tell whether a cell is the value, rounded to three digits or to a whole number."""
-    _, _, decimals = cell.partition(".")
-    return (
-        float(cell) == round(value, len(decimals)) and len(cell.lstrip("0.").replace(".", "")) >= 3
-    )
-
-
-@pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_every_time_is_there_once(direction: str) -> None:
-    left = {
-        (shape, name): value
-        for shape, taken in milliseconds(direction).items()
-        for name, value in taken.items()
-    }
-    for size in ("small", "large"):
-        head, *lines = rows(f"{direction} {size}")
-        assert head[0] == f"{direction}, ms"
-        for shape in head[1:]:
-            assert (megabytes(shape) < 1) == (size == "small")
-        for name, *cells in lines:
-            for shape, cell in zip(head[1:], cells, strict=True):
-                assert as_printed(left.pop((shape, name)), cell)
-    assert left == {}
+    return 4e-6 * math.prod(map(int, shape.split("x")))
 
 
 def test_who_writes_to_an_array_that_exists() -> None:
@@ -81,12 +42,7 @@ def test_who_writes_to_an_array_that_exists() -> None:
 
 
 def test_tables_are_what_the_command_makes_of_the_results() -> None:
-    sys.path.insert(0, str(ROOT))
-    try:
-        command = import_module("benchmarks.peers_figure")
-    finally:
-        sys.path.remove(str(ROOT))
-    assert command.filled(PAGE, command.tables(RESULTS)) == PAGE
+    assert filled(PAGE, peers_figure.tables(RESULTS)) == PAGE
 
 
 def ratios(direction: str, mode: str, rival: str, where: Any) -> list[float]:

@@ -1,32 +1,16 @@
 """The table of the README is what the commands measured."""
 
-import sys
-from importlib import import_module
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-ROOT = Path(__file__).parents[2]
+from benchmarks import front_page
+from benchmarks.pages import filled
 
 
-@pytest.fixture(scope="module")
-def front_page() -> Any:
-    """Return the command, which is no part of the package."""
-    sys.path.insert(0, str(ROOT))
-    try:
-        return import_module("benchmarks.front_page")
-    finally:
-        sys.path.remove(str(ROOT))
-
-
-def test_the_readme_holds_what_the_files_say(front_page: Any) -> None:
+def test_the_readme_holds_what_the_files_say() -> None:
     page = front_page.PAGE.read_text(encoding="utf-8")
     made = front_page.front(front_page.results("peers"), front_page.results("scoreboard"))
-    assert front_page.filled(page, {"front": made}) == page
+    assert filled(page, {"front": made}) == page
 
 
-def test_a_time_is_divided_by_that_of_pytorch(front_page: Any) -> None:
+def test_a_time_is_divided_by_that_of_pytorch() -> None:
     shape = front_page.SHAPE
     figures = [
         {"shape": shape, "direction": direction, "contestant": name, "p50": 2.0 if ours else 4.0}

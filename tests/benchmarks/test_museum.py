@@ -2,13 +2,11 @@
 
 import copy
 import re
-import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import pytest
+from benchmarks import museum
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "museum.md"
@@ -29,28 +27,18 @@ NOBODY: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def museum() -> ModuleType:
-    sys.path.insert(0, str(ROOT))
-    try:
-        from benchmarks import museum
-    finally:
-        sys.path.remove(str(ROOT))
-    return museum
-
-
 def exhibits(page: str) -> dict[str, str]:
     """Return the text below each heading, by the name of its case."""
     parts = re.split(r"^### ", page, flags=re.MULTILINE)[1:]
     return {name[0]: part for part in parts if (name := re.findall(r"Case:\*\* `([^`]+)`", part))}
 
 
-def test_the_committed_page_is_what_the_command_writes(museum: ModuleType) -> None:
+def test_the_committed_page_is_what_the_command_writes() -> None:
     again = "run python -m benchmarks.museum"
     assert PAGE.read_text(encoding="utf-8") == museum.page(museum.scoreboard()), again
 
 
-def test_nothing_is_left_out(museum: ModuleType) -> None:
+def test_nothing_is_left_out() -> None:
     page = museum.page(None)
     # What Markdown would take for its own has a backslash before it.
     said = re.sub(r"\\([^\w\s])", r"\1", page)
@@ -63,18 +51,18 @@ def test_nothing_is_left_out(museum: ModuleType) -> None:
     assert len(exhibits(page)) == len(CASES["case"])
 
 
-def test_signs_of_markdown_are_text(museum: ModuleType) -> None:
+def test_signs_of_markdown_are_text() -> None:
     """Two stars in a line would set what is between them in italics."""
     (part,) = (text for name, text in exhibits(museum.page(None)).items() if "two-equal" in name)
     assert r"x\*scale" in part
 
 
-def test_without_a_scoreboard_nobody_is_said_to_fail(museum: ModuleType, tmp_path: Path) -> None:
+def test_without_a_scoreboard_nobody_is_said_to_fail(tmp_path: Path) -> None:
     assert museum.scoreboard(tmp_path / "none.json") is None
     assert "today" not in museum.page(None)
 
 
-def test_who_fails_is_what_the_scoreboard_says(museum: ModuleType) -> None:
+def test_who_fails_is_what_the_scoreboard_says() -> None:
     board = copy.deepcopy(NOBODY)
     board["subjects"]["second"]["failing"] = {
         "y": ["float32-mean-2000"],
@@ -88,7 +76,7 @@ def test_who_fails_is_what_the_scoreboard_says(museum: ModuleType) -> None:
     assert sum("second" in part for part in found.values()) == 2
 
 
-def test_what_is_no_matter_of_accuracy_has_its_verdict(museum: ModuleType) -> None:
+def test_what_is_no_matter_of_accuracy_has_its_verdict() -> None:
     """That y of a row is accurate does not say that its bits do not depend on the batch."""
     board = copy.deepcopy(NOBODY)
     board["subjects"]["first"]["verdicts"]["batch-invariant"] = "fail"
@@ -100,14 +88,14 @@ def test_what_is_no_matter_of_accuracy_has_its_verdict(museum: ModuleType) -> No
     assert f"- **Fail “special values” {place} second \\[1\\]" in found["float32-nan-in-x"]
 
 
-def test_nobody_is_said_to_pass_what_he_was_not_asked(museum: ModuleType) -> None:
+def test_nobody_is_said_to_pass_what_he_was_not_asked() -> None:
     extended = {f"float32-{case['name']}" for case in CASES["case"] if case.get("also")}
     found = exhibits(museum.page(NOBODY))
     assert extended
     assert {name for name, part in found.items() if "today" not in part} == extended
 
 
-def test_date_and_versions_are_at_the_top(museum: ModuleType) -> None:
+def test_date_and_versions_are_at_the_top() -> None:
     top = museum.page(NOBODY).partition("## ")[0]
     assert "found on 2001-02-03" in top
     assert "an abacus, python 3.11." in top

@@ -2,60 +2,39 @@
 
 import json
 import math
-import sys
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import truenorm.verify as tv
+from benchmarks import scoreboard, scoreboard_page
+from benchmarks.pages import filled
 from truenorm import textbook
 from truenorm.tools import strict_json
 
-ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = json.loads(scoreboard.RESULTS.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def scoreboard() -> Any:
-    """Return the command, which is no part of the package."""
-    sys.path.insert(0, str(ROOT))
-    try:
-        return import_module("benchmarks.scoreboard")
-    finally:
-        sys.path.remove(str(ROOT))
-
-
-@pytest.fixture(scope="module")
-def tables(scoreboard: Any) -> Any:
-    return sys.modules[scoreboard.tables.__module__]
-
-
-@pytest.fixture(scope="module")
-def published(scoreboard: Any) -> Any:
-    return json.loads(scoreboard.RESULTS.read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def found(scoreboard: Any) -> Any:
+def found() -> Any:
     """Return what the file says of the textbook form in float32."""
     subject = tv.Subject(textbook.forward, textbook.backward, name="textbook")
     told = {"versions": {"python": "3"}, **scoreboard.summary(tv.verify(subject))}
     return json.loads(strict_json.dumps(told))
 
 
-def test_the_page_holds_what_the_file_says(scoreboard: Any, published: Any) -> None:
-    page = scoreboard.PAGE.read_text(encoding="utf-8")
-    assert scoreboard.filled(page, scoreboard.tables(published)) == page
+def test_the_page_holds_what_the_file_says() -> None:
+    page = scoreboard_page.PAGE.read_text(encoding="utf-8")
+    assert filled(page, scoreboard_page.tables(PUBLISHED)) == page
 
 
-def test_everybody_is_in_the_file(scoreboard: Any, published: Any) -> None:
-    assert list(published["subjects"]) == list(scoreboard.SUBJECTS)
-    assert published["level"] == "quick"
+def test_everybody_is_in_the_file() -> None:
+    assert list(PUBLISHED["subjects"]) == list(scoreboard.SUBJECTS)
+    assert PUBLISHED["level"] == "quick"
 
 
-def test_truenorm_is_correct_and_fast_mode_stable(published: Any) -> None:
-    subjects = published["subjects"]
+def test_truenorm_is_correct_and_fast_mode_stable() -> None:
+    subjects = PUBLISHED["subjects"]
     correct = [grade["grade"] for grade in subjects["truenorm"]["grades"]]
     assert correct == ["correct"] * 16
     fast = {grade["grade"] for grade in subjects["truenorm-fast"]["grades"]}
@@ -65,7 +44,7 @@ def test_truenorm_is_correct_and_fast_mode_stable(published: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["textbook", "torch", "onnxruntime"])
-def test_float32_is_unstable_only_where_squares_overflow(published: Any, key: str) -> None:
+def test_float32_is_unstable_only_where_squares_overflow(key: str) -> None:
     overflow = {
         "float32-large-scale-4x67",
         "float32-root-of-large-4x67",
@@ -73,13 +52,13 @@ def test_float32_is_unstable_only_where_squares_overflow(published: Any, key: st
         "float32-inputs-near-1e30",
         "float32-one-outlier",
     }  # as the page says
-    for grade in published["subjects"][key]["grades"]:
+    for grade in PUBLISHED["subjects"][key]["grades"]:
         if grade["dtype"] == "float32" and grade["output"] != "dbeta":
             assert grade["grade"] == "unstable"
             assert set(grade["beyond_kappa"]) == overflow
 
 
-def test_each_subject_has_its_file(scoreboard: Any) -> None:
+def test_each_subject_has_its_file() -> None:
     for judged in scoreboard.SUBJECTS.values():
         file, _, name = judged.target.partition(":")
         text = (scoreboard.FOLDER / file).read_text(encoding="utf-8")
@@ -93,47 +72,44 @@ def test_summary_counts_named_cases(found: Any) -> None:
     assert len(found["failing"]["y"]) < found["named"] < found["cases"]
 
 
-def test_a_case_without_a_result_fails(scoreboard: Any) -> None:
+def test_a_case_without_a_result_fails() -> None:
     assert scoreboard.failing([], "y", ["float32-mean-2000"]) == ["float32-mean-2000"]
 
 
-def test_summary_groups_by_family(found: Any) -> None:
+def test_summary_groups_by_family_and_orders_by_kappa(found: Any) -> None:
     families = {each["family"]: each for each in found["families"]}
     assert families["offset"]["kind"] == "sweep"
     assert set(families["offset"]["max_ulp"]) == {"y", "dx", "dgamma", "dbeta"}
     assert "four-consecutive-numbers" not in families  # a named case
-
-
-def test_errors_are_ordered_by_kappa(found: Any) -> None:
     curve = found["against_kappa"]["y"]
     assert curve["kappa"] == sorted(curve["kappa"])
     assert len(curve["kappa"]) == len(curve["natural"]) > 10
     assert float(curve["natural"][-1]) > 1e4
 
 
-def test_tables_of_one_subject(tables: Any, found: Any) -> None:
+def test_tables_of_one_subject(found: Any) -> None:
     report = {"machine": {"python": "3"}, "level": "quick", "subjects": {"textbook": found}}
-    made = tables.tables(report)
+    made = scoreboard_page.tables(report)
     assert "| textbook | float32 | unstable (0.9) |" in made["grades"]
     assert "| textbook | yes | yes |" in made["verdicts"]
     assert "| y | NumPy |" in made["y per family"]
     assert all("nan" not in table for table in made.values())
 
 
-def test_an_output_that_is_missing_is_a_dash(tables: Any, found: Any) -> None:
+def test_an_output_that_is_missing_is_a_dash(found: Any) -> None:
     grades = [grade for grade in found["grades"] if grade["output"] == "y"]
     forward_only = {**found, "grades": grades, "failing": {"y": []}}
     subjects = {"onnx": forward_only}
-    assert "| - | - | - |" in tables.grades(subjects)
-    assert "| 0 | - | - | - |" in tables.named_cases(subjects)
+    assert "| - | - | - |" in scoreboard_page.grades(subjects)
+    assert "| 0 | - | - | - |" in scoreboard_page.named_cases(subjects)
 
 
-def test_a_page_without_a_place_is_refused(scoreboard: Any, published: Any) -> None:
+def test_a_page_without_a_place_is_refused() -> None:
     with pytest.raises(ValueError, match="no place for 'where'"):
-        scoreboard.filled("# Scoreboard", scoreboard.tables(published))
+        filled("# Scoreboard", scoreboard_page.tables(PUBLISHED))
 
 
-def test_numbers_are_shortened(scoreboard: Any) -> None:
+def test_numbers_are_shortened() -> None:
     assert scoreboard.rounded({"ulp": 0.123456789, "case": "x", "slope": None}) == {
         "ulp": 0.123457,
         "case": "x",

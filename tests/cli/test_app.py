@@ -16,17 +16,9 @@ from truenorm.cli.app import COMMANDS, app
 TESTS = Path(__file__).parents[1]
 
 
-def run_main(before: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, after some lines of Python."""
-    script = f"{before}\nfrom truenorm.cli import main\nmain()"
-    return run_python("-c", script, *arguments, folder=TESTS, **environment)
-
-
-def run_python(
-    *arguments: str, folder: Path = TESTS, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run Python in a process of its own, which can import what is in the folder."""
-    folders = [str(folder), os.environ.get("PYTHONPATH", "")]
+def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own, which can import what is in the folder of tests."""
+    folders = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     return subprocess.run(
         [sys.executable, "-W", "error", *arguments],
         capture_output=True,
@@ -34,6 +26,12 @@ def run_python(
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders)), **environment},
     )
+
+
+def run_main(before: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command, after some lines of Python."""
+    script = f"{before}\nfrom truenorm.cli import main\nmain()"
+    return run_python("-c", script, *arguments, **environment)
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
@@ -44,11 +42,6 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
     assert done.stderr == (
         "the truenorm command needs typer and rich: pip install 'truenorm[verify]'\n"
     )
-
-
-def test_as_a_module() -> None:
-    done = run_python("-m", "truenorm", "--version")
-    assert (done.returncode, done.stdout) == (0, f"truenorm {truenorm.__version__}\n")
 
 
 def test_another_import_error_is_not_blamed_on_the_extra() -> None:

@@ -5,19 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from cli.recording import run
 from truenorm.cli import cost as command
-from truenorm.cli.app import app
 from truenorm.cost import layer_norm_cost
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("time-and-memory.md", "gpu-kernel.md")
-SHAPE = ("8", "1024", "4096")
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["cost", *arguments], env={"COLUMNS": "80"})
+SHAPE = ("cost", "8", "1024", "4096")
 
 
 def line_with(text: str, words: str) -> list[str]:
@@ -31,30 +26,8 @@ def test_pages_show_what_the_command_prints(page: str) -> None:
     blocks = re.findall(r"```console\n\$ truenorm cost (.*?)\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
     for arguments, shown in blocks:
-        printed = [line.rstrip() for line in run(*arguments.split()).stdout.splitlines()]
+        printed = [line.rstrip() for line in run("cost", *arguments.split()).stdout.splitlines()]
         assert shown.strip("\n").splitlines() == "\n".join(printed).strip("\n").splitlines()
-
-
-def test_forms_side_by_side() -> None:
-    done = run(*SHAPE)
-    assert (done.exit_code, done.stderr) == (0, "")
-    costs = [
-        layer_norm_cost((8, 1024, 4096), form=form, keep=keep)  # type: ignore[arg-type]
-        for form, keep in (("textbook", "xhat"), ("blocked", "x"), ("fused", "x"))
-    ]
-    assert line_with(done.stdout, "textbook  ") == ["textbook", "blocked", "fused"]
-    assert line_with(done.stdout, "what is kept")[-3:] == ["xhat", "x", "x"]
-    for words, numbers in (
-        ("forward   MB moved", [cost.forward.bytes_moved for cost in costs]),
-        ("backward  MB moved", [cost.backward.bytes_moved for cost in costs]),
-        ("MB kept for backward", [cost.kept for cost in costs]),
-        ("MB of the caller's", [cost.referenced for cost in costs]),
-        ("MB at the peak of both", [cost.peak for cost in costs]),
-    ):
-        shown = [f"{number / 1e6:,.1f}" for number in numbers]
-        assert line_with(done.stdout, words)[-3:] == shown
-    assert "ms, predicted" not in done.stdout
-    assert "\x1b" not in done.stdout
 
 
 def test_predicted_times() -> None:
@@ -82,7 +55,7 @@ def test_predicted_times() -> None:
 )
 def test_it_says_what_limits(arguments: list[str], said: str) -> None:
     assert said in " ".join(run(*SHAPE, *arguments).stdout.split())
-    small = run("64", "64", "--keep", "xhat", *arguments).stdout
+    small = run("cost", "64", "64", "--keep", "xhat", *arguments).stdout
     assert ("may fit in a cache" in small) == bool(arguments)
     assert "may fit in a cache" not in run(*SHAPE, *arguments).stdout
     assert "step by step, xhat kept" in small
@@ -98,7 +71,7 @@ def test_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json() -> None:
-    found = json.loads(run("6", "8", "--json", "--bandwidth", "2", "--keep", "x").stdout)
+    found = json.loads(run("cost", "6", "8", "--json", "--bandwidth", "2", "--keep", "x").stdout)
     assert found["machine"] == {"bandwidth": 2e9, "flops_rate": "inf", "source": "as given"}
     assert [each["form"] for each in found["forms"]] == ["textbook", "blocked", "fused"]
     for each in found["forms"]:
@@ -109,7 +82,7 @@ def test_json() -> None:
         assert each["forward"]["seconds"] == cost.forward.seconds(2e9)
         assert each["backward"]["bytes_written"] == cost.backward.bytes_written
         assert each["backward"]["steps"] == [step._asdict() for step in cost.backward.steps]
-    assert "seconds" not in json.loads(run("6", "8", "--json").stdout)["forms"][0]
+    assert "seconds" not in json.loads(run("cost", "6", "8", "--json").stdout)["forms"][0]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +100,6 @@ def test_json() -> None:
     ],
 )
 def test_refusals_are_exit_code_2(arguments: list[str], said: str) -> None:
-    done = run(*arguments)
+    done = run("cost", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.replace("│", " ").split())

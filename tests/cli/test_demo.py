@@ -1,43 +1,26 @@
 """``truenorm demo``: what it asks for, and how it refuses."""
 
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from cli.recording import recorded, run
+from demo.reports import committed
 from truenorm.cli import demo as command
-from truenorm.cli.app import app
-from truenorm.demo.demonstration import DTYPES, demonstrate
+from truenorm.demo.demonstration import DTYPES
 from truenorm.demo.errors import OUTPUTS
 
-SMALL = demonstrate(["float32"], size=3)
 
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return what is asked for; the answer is the same each time."""
-    calls: list[dict[str, Any]] = []
-
-    def answer(dtypes: tuple[str, ...], **options: Any) -> object:
-        calls.append({"dtypes": tuple(dtypes), **options})
-        return SMALL
-
-    monkeypatch.setattr(command, "demonstrate", answer)
-    return calls
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["demo", *arguments])
-
-
-def test_options_reach_the_demonstration(asked: list[dict[str, Any]]) -> None:
-    assert "float32, y: correct digits" in run().stdout
-    done = run("--dtype", "float64", "--size", "7", "--seed", "3", "--output", "dgamma")
+def test_options_reach_the_demonstration(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = recorded(monkeypatch, command, "demonstrate", committed())
+    assert "float32, y: correct digits" in run("demo").stdout
+    options = ("--dtype", "float64", "--size", 7, "--seed", 3, "--output", "dgamma")
+    done = run("demo", *options)
     assert "float32, dgamma: correct digits" in done.stdout
     assert "float32, y: correct digits" not in done.stdout
     assert asked == [
-        {"dtypes": DTYPES, "size": 100, "seed": 0, "progress": None},
-        {"dtypes": ("float64",), "size": 7, "seed": 3, "progress": None},
+        ((DTYPES,), {"size": 100, "seed": 0, "progress": None}),
+        ((("float64",),), {"size": 7, "seed": 3, "progress": None}),
     ]
 
 
@@ -56,7 +39,8 @@ def test_choices_are_the_outputs() -> None:
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(
-    asked: list[dict[str, Any]], wrong: list[str]
+    monkeypatch: pytest.MonkeyPatch, wrong: list[str]
 ) -> None:
-    assert run(*wrong).exit_code == 2
+    asked = recorded(monkeypatch, command, "demonstrate", committed())
+    assert run("demo", *wrong).exit_code == 2
     assert asked == []

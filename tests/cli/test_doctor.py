@@ -5,40 +5,28 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
+from cli.recording import recorded, run
 from truenorm.cli import doctor as command
-from truenorm.cli.app import app
 from truenorm.doctor import Diagnosis, Line, Section
 
 WELL = Diagnosis("2026-01-02", False, (Section("A", (Line("b", "c"),)),))
 ILL = Diagnosis("2026-01-02", False, (Section("A", (Line("b", "c", "mend it"),)),))
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["doctor", *arguments])
-
-
 @pytest.mark.parametrize(("diagnosis", "code"), [(WELL, 0), (ILL, 1)])
 def test_exit_code(monkeypatch: pytest.MonkeyPatch, diagnosis: Diagnosis, code: int) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def examine(**how: Any) -> Diagnosis:
-        asked.append(how)
-        return diagnosis
-
-    monkeypatch.setattr(command, "examine", examine)
-    done = run()
+    asked = recorded(monkeypatch, command, "examine", diagnosis)
+    done = run("doctor")
     assert (done.exit_code, done.stderr) == (code, "")
     assert done.stdout.startswith("```text\n")
     assert done.stdout.endswith("\n```\n")
-    done = run("--full", "--json")
+    done = run("doctor", "--full", "--json")
     assert (done.exit_code, done.stderr) == (code, "")
     assert json.loads(done.stdout)["healthy"] is (code == 0)
-    assert asked == [{"full": False, "progress": None}, {"full": True, "progress": None}]
+    assert asked == [((), {"full": full, "progress": None}) for full in (False, True)]
 
 
 def run_without(

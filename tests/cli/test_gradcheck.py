@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from truenorm.cli.app import app
+from cli.recording import run
 
 FILE = """
 import numpy as np
@@ -33,28 +32,26 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def run(target: object, *options: str) -> Result:
-    return CliRunner().invoke(app, ["gradcheck", str(target), *options])
-
-
 @pytest.mark.parametrize(
     ("name", "code", "verdict"),
     [("", 0, "PASS"), (":pair", 0, "PASS"), (":wrong", 1, "FAIL"), (":flat", 1, "INCONCLUSIVE")],
 )
 def test_verdict_and_exit_code(file: Path, name: str, code: int, verdict: str) -> None:
-    done = run(f"{file}{name}", "--method", "central")
+    done = run("gradcheck", f"{file}{name}", "--method", "central")
     assert done.exit_code == code, done.output
     assert done.stdout.startswith(f"{verdict}: gradient check by central")
 
 
 def test_options_reach_the_check(file: Path) -> None:
-    done = run(file, "--method", "complex", "--tol", "1e-300", "--json")
+    done = run("gradcheck", file, "--method", "complex", "--tol", "1e-300", "--json")
     report = json.loads(done.stdout)
     assert (done.exit_code, report["method"]) == (1, "complex")
     assert report["gradients"]["weight"]["tol"] == 1e-300
     assert report["gradients"]["weight"]["verdict"] == report["verdict"]
     first, second = (
-        json.loads(run(file, "--seed", seed, "--json").stdout)["gradients"]["x"]["analytic"]
+        json.loads(run("gradcheck", file, "--seed", seed, "--json").stdout)["gradients"]["x"][
+            "analytic"
+        ]
         for seed in ("1", "2")
     )
     assert first != second
@@ -70,16 +67,19 @@ def test_options_reach_the_check(file: Path) -> None:
     ],
 )
 def test_what_cannot_run_is_exit_code_2(file: Path, name: str, words: str) -> None:
-    done = run(f"{file}{name}")
+    done = run("gradcheck", f"{file}{name}")
     assert (done.exit_code, done.stdout) == (2, "")
     assert words in done.stderr
     assert "gradient_check" not in done.stderr  # none of our own lines
 
 
 def test_no_file_and_no_pair(tmp_path: Path) -> None:
-    assert "there is no file" in run(tmp_path / "none.py").stderr
+    assert "there is no file" in run("gradcheck", tmp_path / "none.py").stderr
     (tmp_path / "empty.py").write_text("", encoding="utf-8")
-    assert "write pair = forward, backward, [input, ...]" in run(tmp_path / "empty.py").stderr
+    assert (
+        "write pair = forward, backward, [input, ...]"
+        in run("gradcheck", tmp_path / "empty.py").stderr
+    )
     (tmp_path / "bad.py").write_text("1 / 0", encoding="utf-8")
-    done = run(tmp_path / "bad.py")
+    done = run("gradcheck", tmp_path / "bad.py")
     assert (done.exit_code, "ZeroDivisionError" in done.stderr) == (2, True)

@@ -2,16 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from bench.made_up import report as bench_report
+from cli.recording import Calls, recorded, run
 from truenorm.cli import bench, demo, verify
-from truenorm.cli.app import app
 from truenorm.cli.output import writer_of
 from truenorm.demo import demonstrate
 from verify.fake_report import failing_report
@@ -29,22 +27,22 @@ class Command(NamedTuple):
     shown: str
     file: str
     start: bytes
-    drawn_by: tuple[str, ...]
+    drawn_by: str
 
 
 COMMANDS = [
     Command(
         ("bench",), "--png", bench, "measure", bench_report(), 0, "truenorm correct", "a.png",
-        b"\x89PNG", ("truenorm.bench.picture",),
+        b"\x89PNG", "truenorm.bench.picture",
     ),
     Command(
         ("demo",), "--png", demo, "demonstrate", demonstrate(["float32"], size=3), 0,
-        "correct digits", "a.png", b"\x89PNG", ("truenorm.demo.picture", "truenorm.tools.picture"),
+        "correct digits", "a.png", b"\x89PNG", "truenorm.demo.picture",
     ),
     Command(
         ("verify", "x.py"), "--html", verify, "verify_target", failing_report(), 1, "FAIL",
         "a.html", b"<!doctype html>",
-        ("truenorm.verify.pages.html_report", "truenorm.verify.pages.kappa_plot"),
+        "truenorm.verify.pages.html_report",
     ),
 ]  # fmt: skip
 
@@ -56,25 +54,14 @@ def command(request: pytest.FixtureRequest) -> Command:
 
 
 @pytest.fixture
-def runs(command: Command, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def runs(command: Command, monkeypatch: pytest.MonkeyPatch) -> Calls:
     """Return the arguments of every run; there is an answer at once."""
-    asked: list[object] = []
-
-    def answer(*given: object, **_: object) -> object:
-        asked.append(given)
-        return command.answer
-
-    monkeypatch.setattr(command.module, command.function, answer)
-    return asked
-
-
-def run(command: Command, *arguments: object) -> Result:
-    return CliRunner().invoke(app, [*command.words, *map(str, arguments)])
+    return recorded(monkeypatch, command.module, command.function, command.answer)
 
 
 @pytest.mark.usefixtures("runs")
 def test_for_people(command: Command) -> None:
-    done = run(command)
+    done = run(*command.words)
     assert (done.exit_code, done.stderr) == (command.code, "")
     assert command.shown in done.stdout
     assert "\x1b" not in done.stdout
@@ -83,7 +70,7 @@ def test_for_people(command: Command) -> None:
 @pytest.mark.usefixtures("runs")
 def test_json_is_alone_on_stdout_beside_a_file(command: Command, tmp_path: Path) -> None:
     file = tmp_path / command.file
-    done = run(command, "--json", command.option, file)
+    done = run(*command.words, "--json", command.option, file)
     assert done.exit_code == command.code
     assert isinstance(json.loads(done.stdout), dict)
     assert done.stderr == f"wrote {file}\n"
@@ -92,23 +79,23 @@ def test_json_is_alone_on_stdout_beside_a_file(command: Command, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["", "missing/"])
 def test_where_no_file_can_be_is_said_before_the_run(
-    command: Command, runs: list[object], tmp_path: Path, name: str
+    command: Command, runs: Calls, tmp_path: Path, name: str
 ) -> None:
     where = tmp_path / name / command.file if name else tmp_path
-    done = run(command, command.option, where)
+    done = run(*command.words, command.option, where)
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"give {command.option} a file in a folder that exists" in done.stderr
     assert runs == []
 
 
 def test_a_package_that_is_missing_is_named_before_the_run(
-    command: Command, runs: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, runs: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in command.drawn_by:
+    for module in (command.drawn_by, "truenorm.tools.picture", "truenorm.verify.pages.kappa_plot"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     for module in ("matplotlib", "matplotlib.axes"):
         monkeypatch.setitem(sys.modules, module, None)
-    done = run(command, command.option, tmp_path / command.file)
+    done = run(*command.words, command.option, tmp_path / command.file)
     assert done.exit_code == 2
     assert f"{command.option} needs the package matplotlib" in done.stderr
     assert "pip install 'truenorm[verify]'" in done.stderr
@@ -123,25 +110,21 @@ def test_a_file_that_cannot_be_written_does_not_cost_the_report(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", refuse)
-    done = run(command, command.option, tmp_path / command.file)
+    done = run(*command.words, command.option, tmp_path / command.file)
     assert done.exit_code == 2
     assert command.shown in done.stdout
     assert f"No space left on device; give {command.option} another file" in done.stderr
 
 
-def test_endings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where a picture is of one kind, another is refused."""
-    load: Callable[[], Any] = lambda: lambda _, file: file.touch()  # noqa: E731
-    writer_of("--png", tmp_path / "a.PNG", load, ".png")("report")
-    assert capsys.readouterr().err == f"wrote {tmp_path / 'a.PNG'}\n"
-    for name in ("a.jpg", "a"):
-        with pytest.raises(SystemExit):
-            writer_of("--png", tmp_path / name, load, ".png")
-        assert "give --png a file that ends in .png" in capsys.readouterr().err
+@pytest.mark.parametrize("name", ["a.jpg", "a"])
+def test_where_a_picture_is_of_one_kind_another_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    writer_of("--png", tmp_path / "a.PNG", "truenorm.demo.picture", ".png")
+    with pytest.raises(SystemExit):
+        writer_of("--png", tmp_path / name, "truenorm.demo.picture", ".png")
+    assert "give --png a file that ends in .png" in capsys.readouterr().err
 
 
 def test_without_the_option_nothing_is_loaded_or_written() -> None:
-    def load() -> Any:
-        raise AssertionError
-
-    writer_of("--png", None, load)("report")
+    writer_of("--png", None, "no.such.module")("report")

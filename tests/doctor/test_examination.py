@@ -1,12 +1,15 @@
 """The tests of an installation pass where all is well, and see what is not."""
 
 import os
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import truenorm as tn
+from cli.recording import recorded
 from truenorm.doctor import examination
 from truenorm.doctor.examination import (
     CASES,
@@ -16,9 +19,10 @@ from truenorm.doctor.examination import (
     gradients,
     judgement,
     self_test,
-    without_overrides,
 )
 from truenorm.doctor.report import Line, Section
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.operation import Case
 from truenorm.verify.types import FORMATS
 from verify.fake_report import failing_report, passing_report
 
@@ -50,67 +54,51 @@ class TestSelfTest:
         assert ("compiled the first time" in told[0][2]) == (backend == "fused")
 
     @pytest.mark.usefixtures("reference")
-    @pytest.mark.parametrize("missing", [False, True])
     @pytest.mark.parametrize("output", ["y", "dx", "dgamma", "dbeta"])
-    def test_one_wrong_bit_or_no_result_is_seen(
-        self, monkeypatch: pytest.MonkeyPatch, output: str, missing: bool
-    ) -> None:
-        def spoilt(array: Any) -> Any:
-            changed = array.copy()
-            changed.reshape(-1).view(np.uint8)[0] ^= 1
-            return None if missing else changed
+    def test_one_wrong_bit_is_seen(self, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+        def spoilt(case: Case) -> Any:
+            right: dict[str, Any] = {**expected(case).values}
+            right[output] = right[output].copy()
+            right[output].reshape(-1).view(np.uint8)[0] ^= 1
+            return SimpleNamespace(values=right)
 
-        def forward(*given: Any, **options: Any) -> Any:
-            y, saved = tn.layer_norm_forward(*given, **options)
-            return spoilt(y) if output == "y" else y, saved
-
-        def backward(*given: Any, **options: Any) -> Any:
-            found = tn.layer_norm_backward(*given, **options)
-            if output == "y":
-                return found
-            return found._replace(**{output: spoilt(getattr(found, output))})
-
-        monkeypatch.setattr(examination, "layer_norm_forward", forward)
-        monkeypatch.setattr(examination, "layer_norm_backward", backward)
+        monkeypatch.setattr(examination, "expected", spoilt)
         section = self_test()
         assert [line.remedy for line in section.problems] == [REPORT] * len(FORMATS)
         wrong = "; ".join(f"{output} of float32-{name}" for name in CASES)
         assert values(section)["reference, float32"] == f"WRONG: {wrong}"
 
+    @pytest.mark.usefixtures("reference")
+    def test_no_result_is_seen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        recorded(monkeypatch, examination, "layer_norm_backward", (None, None, None))
+        first = self_test().lines[0]
+        assert first.value.startswith("WRONG: dx of float16-normal-4x67; dgamma of ")
+        assert first.remedy == REPORT
+
     @pytest.mark.parametrize(("backend", "remedy"), [("fused", REINSTALL), ("reference", REPORT)])
     def test_a_crash_is_a_problem(
         self, monkeypatch: pytest.MonkeyPatch, backend: str, remedy: str
     ) -> None:
-        def broken(*_: Any, **__: Any) -> Any:
-            raise OSError("cannot load libllvm")
-
         monkeypatch.setattr(examination, "usable_backends", lambda: [backend])
-        monkeypatch.setattr(examination, "layer_norm_forward", broken)
+        recorded(monkeypatch, examination, "layer_norm_forward", OSError("cannot load libllvm"))
         section = self_test()
         assert [line.remedy for line in section.problems] == [remedy] * len(FORMATS)
         assert section.lines[0].value == "FAILED: OSError: cannot load libllvm"
 
     @pytest.mark.usefixtures("reference")
-    def test_variables_do_not_decide_what_is_tested(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("interrupted", [False, True])
+    def test_variables_do_not_decide_what_is_tested(
+        self, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+    ) -> None:
         """Each of these would make it fail, or test something else; all come back."""
         variables = {"BACKEND": "abacus", "ROUNDING": "up", "THREADS": "some"}
         for name, value in variables.items():
             monkeypatch.setenv(f"TRUENORM_{name}", value)
-        assert self_test().problems == []
+        if interrupted:
+            monkeypatch.delattr(examination, "_compared")
+        with pytest.raises(NameError) if interrupted else nullcontext():
+            assert self_test().problems == []
         assert {name: os.environ[f"TRUENORM_{name}"] for name in variables} == variables
-
-
-def test_variables_come_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRUENORM_THREADS", "3")
-
-    def fail() -> None:
-        with without_overrides():
-            assert "TRUENORM_THREADS" not in os.environ
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert os.environ["TRUENORM_THREADS"] == "3"
 
 
 class TestGradients:
@@ -138,19 +126,13 @@ class TestGradients:
 
 class TestJudgement:
     def test_it_is_asked_for_correct_rounding(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked: list[tuple[Any, dict[str, Any]]] = []
-
-        def verify(subject: Any, **options: Any) -> Any:
-            asked.append((subject, options))
-            return passing_report() if len(asked) > 1 else failing_report()
-
-        monkeypatch.setattr(examination, "verify", verify)
+        asked = recorded(monkeypatch, examination, "verify", failing_report(), passing_report())
         section = judgement()
         assert [line.name for line in section.lines] == list(FORMATS)
-        assert [(list(subject.dtypes), options) for subject, options in asked] == [
+        assert [(list(subject.dtypes), options) for (subject,), options in asked] == [
             ([dtype], {"require": "correct", "progress": None}) for dtype in FORMATS
         ]
-        assert asked[0][0].outputs == ("y", "dx", "dgamma", "dbeta")
+        assert asked[0][0][0].outputs == ("y", "dx", "dgamma", "dbeta")
         (problem,) = section.problems
         assert problem.name == "float16"
         assert problem.value.startswith("WRONG: ")

@@ -59,9 +59,7 @@ def vectors(small: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture
 def copied(vectors: Path, tmp_path: Path) -> Path:
     """Return a folder that may be damaged."""
-    folder = tmp_path / "copied"
-    shutil.copytree(vectors, folder)
-    return folder
+    return shutil.copytree(vectors, tmp_path / "copied")
 
 
 def run(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -197,9 +195,3 @@ def test_the_makefile(tmp_path: Path) -> None:
         assert all((folder / f"{program}{suffix}").is_file() for program in ("check", "answer"))
     subprocess.run(["make", "clean"], cwd=folder, check=True, capture_output=True, timeout=120)
     assert {path.name for path in folder.iterdir()} == {path.name for path in EXAMPLE.iterdir()}
-
-
-def test_lines_are_short() -> None:
-    for path in EXAMPLE.iterdir():
-        if path.suffix in (".c", ".h", ".md"):
-            assert max(map(len, path.read_text().splitlines())) <= 99, path.name

@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from truenorm.cli.app import app
+from cli.recording import run
 
 PAIR = Path(__file__).resolve().parents[2] / "examples" / "pair.py"
 
 
 def test_it_passes() -> None:
-    done = CliRunner().invoke(app, ["gradcheck", str(PAIR)])
+    done = run("gradcheck", PAIR)
     assert (done.exit_code, done.stdout[:5]) == (0, "PASS:"), done.output
     assert "  x: PASS" in done.stdout

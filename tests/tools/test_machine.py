@@ -37,14 +37,16 @@ def test_the_name_of_the_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert machine.describe("cpu") == {"cpu": "Abacus: 3"}
 
 
-def test_a_core_that_is_not_for_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3}, raising=False)
-    assert machine.describe("cores") == {"cores": "2 of 8"}
-    assert machine.usable_cores() == 2
-
-
-def test_a_system_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert machine.describe("cores") == {"cores": "1"}
+@pytest.mark.parametrize(
+    ("there", "usable", "said"), [(8, {0, 3}, "2 of 8"), (2, {0, 1}, "2"), (None, None, "1")]
+)
+def test_cores(
+    monkeypatch: pytest.MonkeyPatch, there: int | None, usable: set[int] | None, said: str
+) -> None:
+    """Some are not for us; and some systems do not say which."""
+    monkeypatch.setattr(os, "cpu_count", lambda: there)
+    if usable is None:
+        monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    else:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: usable, raising=False)
+    assert machine.describe("cores") == {"cores": said}

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from truenorm.tools import strict_json
 
 
-def refuse(constant: str) -> Any:
-    raise ValueError(constant)
-
-
 def read(text: str) -> Any:
-    return json.loads(text, parse_constant=refuse)
+    return json.loads(text, parse_constant=pytest.fail)
 
 
 @dataclasses.dataclass
@@ -24,24 +21,19 @@ class Error:
     """Something a report holds."""
 
     name: str
-    ulp: tuple[float, ...]
+    ulp: tuple[object, ...]
 
 
-def test_numbers_that_are_not_finite_are_strings() -> None:
-    values = [math.inf, -math.inf, math.nan, np.float64("nan"), 1.5, None, True, 3]
+def test_numbers_that_are_not_finite_are_strings_and_dataclasses_objects() -> None:
+    values = (math.inf, -math.inf, math.nan, np.float64("nan"), 1.5, None, True, 3)
     said = ["inf", "-inf", "nan", "nan", 1.5, None, True, 3]
-    assert read(strict_json.dumps({"a": (values,)})) == {"a": [said]}
+    assert read(strict_json.dumps([Error("y", values)])) == [{"name": "y", "ulp": said}]
 
 
 def test_there_and_back() -> None:
     value = {"a": [1.5, "text", None, {"b": math.inf, "c": [-math.inf]}]}
     assert strict_json.loads(strict_json.dumps(value)) == value
     assert math.isnan(strict_json.loads(strict_json.dumps(math.nan)))
-
-
-def test_dataclasses_are_objects_wherever_they_are() -> None:
-    told = read(strict_json.dumps([Error("y", (0.5, math.inf))]))
-    assert told == [{"name": "y", "ulp": [0.5, "inf"]}]
 
 
 def test_text_survives_and_is_ascii() -> None:

@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truenorm.bench.contestants import DIRECTIONS, FLOORS
-from truenorm.bench.report import ARRAYS, FLOPS, Figure, Report, label
+from truenorm.bench.report import ARRAYS, FLOPS, Report, label
 from truenorm.tools.terminal import number_table
 from truenorm.tools.text import counted, duration, three_digits
 
@@ -13,6 +13,10 @@ __all__ = ["rate", "show"]
 
 FLOOR = " | ".join(FLOORS.values())
 """The floors of both directions share a line."""
+COMPILED = (
+    " Kernels are compiled when they are first needed, kept on disk, and loaded by the next "
+    "process."
+)
 HOW_TO_READ = (
     "Contestants take turns. Timings on a busy machine wander: trust ratios, of one run.",
     "copy: np.copyto, what forward must move at least; triad: two reads and one write, as "
@@ -47,7 +51,13 @@ def show(report: Report, console: Console) -> None:
         f"NumPy on one; medians of {counted(report.rounds, 'round')}\n",
         (machine, "dim"),
     )
-    for part in (heading, *(_block(report, shape) for shape in report.shapes), _first(report)):
+    calls = ", ".join(f"{name} {duration(lost)}" for name, lost in report.first_calls().items())
+    first = Text.assemble(
+        ("first calls", "bold"),
+        f" took longer than the times above, by: {calls}.",
+        COMPILED if report.backend == "fused" else "",
+    )
+    for part in (heading, *(_block(report, shape) for shape in report.shapes), first):
         console.print()
         console.print(part)
     console.print()
@@ -64,30 +74,15 @@ def _block(report: Report, shape: tuple[int, ...]) -> Table:
     for figures in by_line:
         name = figures[0].contestant
         title = FLOOR if name in FLOORS.values() else name
+        cells = []
+        for each in figures:
+            flops = each.flops_per_second
+            cells += [
+                three_digits(each.seconds * 1e3),
+                rate(each.bytes_per_second / 1e9),
+                rate(flops / 1e9) if flops else "-",
+                rate(each.times_floor),
+            ]
         style = "bold" if name.startswith("truenorm") else ""
-        cells = [cell for each in figures for cell in _cells(each)]
         table.add_row(Text(title, style=style), *cells)
     return table
-
-
-def _cells(figure: Figure) -> list[str]:
-    flops = figure.flops_per_second
-    return [
-        three_digits(figure.seconds * 1e3),
-        rate(figure.bytes_per_second / 1e9),
-        rate(flops / 1e9) if flops else "-",
-        rate(figure.times_floor),
-    ]
-
-
-def _first(report: Report) -> Text:
-    calls = ", ".join(f"{name} {duration(lost)}" for name, lost in report.first_calls().items())
-    why = (
-        " Kernels are compiled when they are first needed, kept on disk, and loaded by the next "
-        "process."
-    )
-    return Text.assemble(
-        ("first calls", "bold"),
-        f" took longer than the times above, by: {calls}.",
-        why if report.backend == "fused" else "",
-    )

@@ -1,37 +1,40 @@
 """A report as a picture: time over shape, one panel for each direction."""
 
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from truenorm.bench.contestants import DIRECTIONS, FLOORS
 from truenorm.bench.report import Report, label
+from truenorm.tools.picture import save
 from truenorm.tools.text import counted
 
-__all__ = ["draw"]
+__all__ = ["draw", "write"]
 
+FLOOR: dict[str, Any] = {"color": "#555555", "marker": "_", "ms": 26, "mew": 2}
 # Colours that people with any kind of colour vision tell apart (Okabe and Ito), and markers.
-STYLES = {
-    "truenorm correct": ("#0072b2", "o"),
-    "truenorm fast": ("#56b4e9", "D"),
-    "textbook": ("#d55e00", "s"),
-    "textbook in float64": ("#cc79a7", "^"),
+STYLES: dict[str, dict[str, Any]] = {
+    "truenorm correct": {"color": "#0072b2", "marker": "o"},
+    "truenorm fast": {"color": "#56b4e9", "marker": "D"},
+    "textbook": {"color": "#d55e00", "marker": "s"},
+    "textbook in float64": {"color": "#cc79a7", "marker": "^"},
 }
-FLOOR_COLOUR = "#555555"
 
 
-def draw(report: Report, file: Path) -> None:
-    """Write a PNG."""
+def draw(report: Report) -> Canvas:
+    """Draw both directions beside each other."""
     width = max(11.0, 1.15 * len(report.shapes) + 3.0)
-    canvas = Canvas(figsize=(width, 5.2), dpi=150, facecolor="white", layout="constrained")
-    panels = canvas.subplots(1, len(DIRECTIONS), sharey=True)
+    canvas = Canvas(figsize=(width, 5.2), facecolor="white", layout="constrained")
+    look = {"facecolor": "white"}
+    panels = canvas.subplots(1, len(DIRECTIONS), sharey=True, subplot_kw=look)
     for direction, axes in zip(DIRECTIONS, panels, strict=True):
         _panel(report, direction, axes)
     panels[0].set_ylabel("time of a call, ms")
-    handles, names = panels[0].get_legend_handles_labels()
-    names = [f"{name} (the same bytes moved)" if "|" in name else name for name in names]
-    canvas.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False)
+    marks, names = panels[0].get_legend_handles_labels()
+    names[0] = f"{' | '.join(FLOORS.values())} (the same bytes moved)"
+    canvas.legend(marks, names, loc="outside lower center", ncols=len(names), frameon=False)
     machine = report.machine
     canvas.suptitle(
         f"Layer norm in {report.dtype}, medians of {report.rounds} rounds: backend "
@@ -40,37 +43,27 @@ def draw(report: Report, file: Path) -> None:
         f"{machine['date']}",
         fontsize=10,
     )
-    canvas.savefig(file, format="png")
+    return canvas
+
+
+def write(report: Report, file: Path) -> None:
+    """Write the picture of a report."""
+    save(draw(report), file)
 
 
 def _panel(report: Report, direction: str, axes: Axes) -> None:
     """Draw one direction: a mark for each contestant and shape, side by side."""
-    axes.set_facecolor("white")
-    places = range(len(report.shapes))
     by_shape = [report.of(shape)[direction] for shape in report.shapes]
-    names = [name for name in by_shape[0] if name != FLOORS[direction]]
-    floors = [figures[FLOORS[direction]].seconds * 1e3 for figures in by_shape]
-    axes.hlines(
-        floors, *_ends(places, 0.4), color=FLOOR_COLOUR, lw=2, label=" | ".join(FLOORS.values())
-    )
-    for number, name in enumerate(names):
-        colour, marker = STYLES[name]
-        shift = (number - (len(names) - 1) / 2) * 0.18
+    for number, name in enumerate(by_shape[0]):
+        # The floor is below all of them, in the middle.
+        shift = (number - len(by_shape[0]) / 2) * 0.18 if number else 0
+        places = [place + shift for place in range(len(by_shape))]
         times = [figures[name].seconds * 1e3 for figures in by_shape]
-        where = [place + shift for place in places]
-        axes.plot(where, times, color=colour, marker=marker, ms=6, ls="", label=name)
-    for place in places[::2]:
+        axes.plot(places, times, ls="", label=name, **STYLES.get(name, FLOOR))
+    for place in range(0, len(by_shape), 2):
         axes.axvspan(place - 0.5, place + 0.5, color="#f3f3f3", zorder=0)
-    axes.set_yscale("log")
+    axes.set(title=direction, xlabel="shape of x", yscale="log", xlim=(-0.5, len(by_shape) - 0.5))
+    axes.set_xticks(range(len(by_shape)), map(label, report.shapes), rotation=40, ha="right")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xticks(places, [label(shape) for shape in report.shapes], rotation=40, ha="right")
-    axes.set_xlim(-0.5, len(places) - 0.5)
-    axes.set_xlabel("shape of x")
-    axes.set_title(direction, fontsize=11)
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _ends(places: range, reach: float) -> tuple[list[float], list[float]]:
-    """Return where short lines around these places begin and end."""
-    return [place - reach for place in places], [place + reach for place in places]

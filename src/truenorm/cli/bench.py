@@ -8,15 +8,7 @@ import typer
 from truenorm.bench import DEFAULT_ROUNDS, DEFAULT_SHAPES, measure, shape_of
 from truenorm.bench.page import show
 from truenorm.cli import stop
-from truenorm.cli.output import (
-    Dtype,
-    Writer,
-    file_option,
-    json_option,
-    present,
-    refusing,
-    writer_of,
-)
+from truenorm.cli.output import Dtype, file_option, json_option, present, refusing, writer_of
 from truenorm.cli.progress import progress_bar
 
 __all__ = ["command"]
@@ -65,7 +57,7 @@ def command(
         0  measured
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    write = writer_of("--png", png, _picture)
+    write = writer_of("--png", png, "truenorm.bench.picture")
     try:
         with refusing(ValueError), progress_bar("measuring") as progress:
             chosen = [shape_of(text) for text in shapes] if shapes else DEFAULT_SHAPES
@@ -76,9 +68,3 @@ def command(
         stop("there is not enough memory for this shape: give a smaller one")
     present(report.as_dict(), json=json, show=lambda console: show(report, console))
     write(report)
-
-
-def _picture() -> Writer:
-    from truenorm.bench.picture import draw
-
-    return draw

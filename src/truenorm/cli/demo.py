@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from truenorm.cli.output import Writer, file_option, json_option, present, writer_of
+from truenorm.cli.output import file_option, json_option, present, writer_of
 from truenorm.cli.progress import progress_bar
 from truenorm.demo.demonstration import DTYPES, SweptType, demonstrate
 from truenorm.demo.page import show
@@ -48,15 +48,9 @@ def command(
         0  shown
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    write = writer_of("--png", png, _picture, ".png")
+    write = writer_of("--png", png, "truenorm.demo.picture", ".png")
     with progress_bar("measuring") as progress:
         dtypes = DTYPES if dtype is None else (dtype,)
         report = demonstrate(dtypes, size=size, seed=seed, progress=progress)
     present(report, json=json, show=lambda console: show(report, console, output))
     write(report)
-
-
-def _picture() -> Writer:
-    from truenorm.demo.picture import write
-
-    return write

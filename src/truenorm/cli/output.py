@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,6 @@ from truenorm.cli import stop
 from truenorm.tools import strict_json
 
 __all__ = ["Dtype", "file_option", "json_option", "present", "refusing", "writer_of"]
-
-Writer = Callable[[Any, Path], object]
-"""Writes a report to a file."""
 
 
 class Dtype(StrEnum):
@@ -56,17 +54,17 @@ def present(report: object, *, json: bool, show: Callable[[Console], None]) -> N
 
 
 def writer_of(
-    option: str, file: Path | None, load: Callable[[], Writer], *endings: str
-) -> Callable[[Any], None]:
-    """Return what writes a report to the file that an option names, if it names one.
+    option: str, file: Path | None, module: str, *endings: str
+) -> Callable[[object], None]:
+    """Return what writes a report to the file that an option names, by `write` of the module.
 
     What would prevent it is said now, since a long run comes in between: a package that is not
-    installed, which `load` imports, or a place where no file can be.
+    installed, which the module imports, or a place where no file can be.
     """
     if file is None:
         return lambda _: None
     try:
-        write = load()
+        write = import_module(module).write
     except ImportError as missing:
         stop(f"{option} needs the package {missing.name}: pip install 'truenorm[verify]'")
     if file.is_dir() or not file.parent.is_dir():
@@ -74,7 +72,7 @@ def writer_of(
     if endings and file.suffix.lower() not in endings:
         stop(f"cannot write {file}: give {option} a file that ends in {' or '.join(endings)}")
 
-    def into_file(report: Any) -> None:
+    def into_file(report: object) -> None:
         try:
             write(report, file)
         except OSError as refused:

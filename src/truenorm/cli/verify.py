@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from truenorm.cli.output import Dtype, Writer, file_option, json_option, refusing, writer_of
+from truenorm.cli.output import Dtype, file_option, json_option, refusing, writer_of
 from truenorm.cli.progress import progress_bar
 from truenorm.verify.pages.json_report import to_json
 from truenorm.verify.pages.terminal import show
@@ -76,7 +76,7 @@ def command(
         1  there are findings, or a grade is below --require
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    write = writer_of("--html", html, _page)
+    write = writer_of("--html", html, "truenorm.verify.pages.html_report")
     with refusing(CannotRunError), progress_bar("judging") as progress:
         report = verify_target(
             target,
@@ -92,11 +92,3 @@ def command(
         show(report, Console(highlight=False))
     write(report)
     raise typer.Exit(0 if report.passed else 1)
-
-
-def _page() -> Writer:
-    from truenorm.verify.pages.html_report import to_html
-
-    return lambda report, file: file.write_text(
-        to_html(report), encoding="utf-8", errors="xmlcharrefreplace"
-    )

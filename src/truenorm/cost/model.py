@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from truenorm.cost.counting import Sizes, Step, on_chip, through_memory
-from truenorm.cost.program import (
-    FORWARD,
-    FUSED_FORWARD,
-    KEPT,
-    Keep,
-    Operation,
-    backward_from,
-    fused_backward_from,
-)
+from truenorm.cost.program import FUSED, TEXTBOOK, Keep, Operation
 
 __all__ = ["ITEMSIZES", "Cost", "Form", "PassCost", "layer_norm_cost"]
 
@@ -193,23 +185,25 @@ def layer_norm_cost(
     """
     _check(shape, dtype, form, keep)
     rows, width, itemsize = math.prod(shape[:-1]), shape[-1], ITEMSIZES[dtype]
-    sizes = Sizes(rows, width, itemsize, itemsize)
-    forward, backward = FORWARD, backward_from(keep)
-    kept = KEPT[keep]["textbook"]
+    sizes, program = Sizes(rows, width, itemsize, itemsize), TEXTBOOK
     if form == "fused":
-        forward, backward = FUSED_FORWARD, fused_backward_from(keep)
-        kept = KEPT[keep]["fused"]
+        program = FUSED
         rows_of_a_share = max(FEWEST_ROWS, -(-rows // MOST_SHARES))
         sizes = sizes._replace(wide=max(4, itemsize), shares=-(-rows // rows_of_a_share))
+    kept: tuple[str, ...] = ("xhat", "rstd")
+    backward, referenced = program.backward, ["gamma"]
+    if keep == "x":
+        kept, backward = program.statistics, program.rebuild + program.backward
+        referenced = ["gamma", "x"]
     return Cost(
         tuple(shape),
         dtype,
         form,
         keep,
-        _pass(form, forward, sizes, results=["y", *kept]),
+        _pass(form, program.forward, sizes, results=["y", *kept]),
         _pass(form, backward, sizes, results=["dx", "dgamma", "dbeta"]),
         kept=sizes.total(kept),
-        referenced=sizes.total(["gamma", "x"] if keep == "x" else ["gamma"]),
+        referenced=sizes.total(referenced),
     )
 
 

@@ -1,7 +1,7 @@
 """Costs for people and for programs: one form step by step, and all forms side by side."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -23,25 +23,28 @@ class Machine(NamedTuple):
     flops_rate: float
     source: str
 
+    def seconds(self, counted: PassCost | Cost) -> float:
+        """Return the time that is predicted, if the bandwidth is known."""
+        assert self.bandwidth is not None
+        return counted.seconds(self.bandwidth, self.flops_rate)
+
 
 def as_data(costs: Sequence[Cost], machine: Machine) -> dict[str, Any]:
     """Return everything, in bytes, FLOPs and seconds."""
 
-    def numbers(counted: PassCost | Cost, *names: str) -> dict[str, Any]:
+    def numbers(counted: PassCost | Cost, *more: str) -> dict[str, Any]:
+        names = ("flops", "bytes_moved", "intensity", "peak", *more)
         found = {name: getattr(counted, name) for name in names}
-        if machine.bandwidth is not None:
-            found["seconds"] = counted.seconds(machine.bandwidth, machine.flops_rate)
-        return found
+        return found | ({"seconds": machine.seconds(counted)} if machine.bandwidth else {})
 
-    totals = ("flops", "bytes_moved", "intensity", "peak")
     forms = []
     for cost in costs:
         passes = {
-            name: numbers(counted, *totals, "bytes_read", "bytes_written")
+            name: numbers(counted, "bytes_read", "bytes_written")
             | {"steps": [step._asdict() for step in counted.steps]}
             for name, counted in cost.passes.items()
         }
-        forms.append(vars(cost) | numbers(cost, *totals) | passes)
+        forms.append(vars(cost) | numbers(cost) | passes)
     return {"machine": machine._asdict(), "forms": forms}
 
 
@@ -50,12 +53,6 @@ class Unit(NamedTuple):
 
     size: float
     letter: str
-
-    @classmethod
-    def of(cls, elements: int) -> "Unit":
-        """Return the one in which so many elements are a number of at most three digits."""
-        power = min((len(str(elements)) - 1) // 3, 4)
-        return cls(1000.0**power, ("", "k", "M", "G", "T")[power])
 
     def text(self, value: float) -> str:
         """Return a number in this unit, and nothing for none at all."""
@@ -66,7 +63,8 @@ def show(costs: Sequence[Cost], form: Form, machine: Machine, console: Console) 
     """Print what the forms cost, and one of them in detail."""
     (cost,) = (each for each in costs if each.form == form)
     elements = math.prod(cost.shape)
-    unit = Unit.of(elements)
+    power = min((len(str(elements)) - 1) // 3, 4)
+    unit = Unit(1000.0**power, ("", "k", "M", "G", "T")[power])
     shape = ", ".join(map(str, cost.shape))
     console.print(f"\n[bold]layer norm of ({shape}), {cost.dtype}[/]: {elements:,} elements")
     console.print(f"\nThe {form} form step by step, {cost.keep} kept\n")
@@ -93,31 +91,24 @@ def _steps(cost: Cost, unit: Unit) -> Table:
 
 
 def _totals(costs: Sequence[Cost], machine: Machine, unit: Unit) -> Table:
-    def milliseconds(counted: PassCost) -> str:
-        assert machine.bandwidth is not None
-        return f"{counted.seconds(machine.bandwidth, machine.flops_rate) * 1e3:.4g}"
-
-    of_a_pass: dict[str, Callable[[PassCost], str]] = {
-        f"{unit.letter}B moved": lambda counted: unit.text(counted.bytes_moved),
-        f"{unit.letter}FLOP": lambda counted: unit.text(counted.flops),
-        "FLOPs per byte": lambda counted: f"{counted.intensity:.2f}",
-    }
-    if machine.bandwidth is not None:
-        of_a_pass["ms, predicted"] = milliseconds
-    memory = {
-        "B kept for backward": "kept",
-        "B of the caller's kept alive": "referenced",
-        "B at the peak of both": "peak",
-    }
     table = number_table(["", "", *(cost.form for cost in costs)], words=2)
     table.add_row("", "what is kept", *(cost.keep for cost in costs))
     for name in ("forward", "backward"):
-        for place, (label, text) in enumerate(of_a_pass.items()):
-            cells = [text(cost.passes[name]) for cost in costs]
-            table.add_row("" if place else name, label, *cells)
-    for label, name in memory.items():
+        passes = [cost.passes[name] for cost in costs]
+        moved = [unit.text(each.bytes_moved) for each in passes]
+        table.add_row(name, f"{unit.letter}B moved", *moved)
+        table.add_row("", f"{unit.letter}FLOP", *(unit.text(each.flops) for each in passes))
+        table.add_row("", "FLOPs per byte", *(f"{each.intensity:.2f}" for each in passes))
+        if machine.bandwidth is not None:
+            times = [f"{machine.seconds(each) * 1e3:.4g}" for each in passes]
+            table.add_row("", "ms, predicted", *times)
+    for group, label, name in (
+        ("memory", "kept for backward", "kept"),
+        ("", "of the caller's kept alive", "referenced"),
+        ("", "at the peak of both", "peak"),
+    ):
         cells = [unit.text(getattr(cost, name)) for cost in costs]
-        table.add_row("memory" if name == "kept" else "", f"{unit.letter}{label}", *cells)
+        table.add_row(group, f"{unit.letter}B {label}", *cells)
     return table
 
 
@@ -135,21 +126,22 @@ def _conclusion(costs: Sequence[Cost], machine: Machine) -> list[str]:
             "time it moves a byte.",
             "For a prediction of times add --bandwidth GB/s or --measure.",
         ]
-    said = [f"Bandwidth {machine.bandwidth / 1e9:,.1f} GB/s"]
+    rates = f"Bandwidth {machine.bandwidth / 1e9:,.1f} GB/s"
     balance = machine.flops_rate / machine.bandwidth
-    limited = ", ".join(name for name, each in intensities.items() if each > balance)
+    limit = (
+        f"Memory limits every form: none does more than {most:.2f} FLOPs a byte, and this machine "
+        f"does {balance:.1f} in the time it moves one."
+    )
     if math.isinf(balance):
         limit = "Memory limits every form: arithmetic is taken to cost nothing without --flops."
     else:
-        said.append(f"{machine.flops_rate / 1e9:,.0f} GFLOP/s")
+        rates += f", {machine.flops_rate / 1e9:,.0f} GFLOP/s"
+    if limited := ", ".join(name for name, each in intensities.items() if each > balance):
         limit = (
-            f"Memory limits every form: none does more than {most:.2f} FLOPs a byte, and this "
-            f"machine does {balance:.1f} in the time it moves one."
-            if not limited
-            else f"Arithmetic limits {limited}: this machine does only {balance:.2f} FLOPs in the "
-            "time it moves a byte."
+            f"Arithmetic limits {limited}: this machine does only {balance:.2f} FLOPs in the time "
+            "it moves a byte."
         )
-    lines = [f"{', '.join(said)}, {machine.source}.", limit]
+    lines = [f"{rates}, {machine.source}.", limit]
     if math.prod(costs[0].shape) * ITEMSIZES[costs[0].dtype] < IN_A_CACHE:
         lines.append("x may fit in a cache, which is faster: read the times as upper limits.")
     return lines

@@ -6,16 +6,7 @@ local variables and stay until the pass returns. Equations are those of docs/der
 
 from typing import Literal, NamedTuple
 
-__all__ = [
-    "BACKWARD",
-    "FORWARD",
-    "FUSED_FORWARD",
-    "KEPT",
-    "Keep",
-    "Operation",
-    "backward_from",
-    "fused_backward_from",
-]
+__all__ = ["FUSED", "TEXTBOOK", "Keep", "Operation", "Program"]
 
 Keep = Literal["x", "xhat"]
 
@@ -85,35 +76,26 @@ FUSED_FORWARD: Operations = (
 )
 """A kernel that has the row in registers, so that two more sweeps cost no traffic."""
 
-KEPT: dict[Keep, dict[str, tuple[str, ...]]] = {
-    "x": {"textbook": ("mean", "rstd"), "fused": ("hi", "lo", "rstd")},
-    "xhat": {"textbook": ("xhat", "rstd"), "fused": ("xhat", "rstd")},
-}
-"""What forward allocates for backward; x and gamma are the caller's."""
+FUSED_BACKWARD: Operations = (
+    Operation("D7", "dbeta_shares = dy.sum(rows)", ("dy",), "dbeta_shares", "sum"),
+    BACKWARD[1],
+    Operation("D8", "dgamma_shares = (...).sum(rows)", ("(terms)",), "dgamma_shares", "sum"),
+    *BACKWARD[3:],
+    Operation("D8", "dgamma = dgamma_shares.sum()", ("dgamma_shares",), "dgamma", "sum"),
+    Operation("D7", "dbeta = dbeta_shares.sum()", ("dbeta_shares",), "dbeta", "sum"),
+)
+"""Each block of rows has a share of dgamma and dbeta. The shares are added in a fixed order at the
+end, so that bits do not depend on who was first."""
 
 
-def backward_from(keep: Keep) -> Operations:
-    """Return the textbook's backward; where x is what was kept, xhat is computed again."""
-    return BACKWARD if keep == "xhat" else REBUILD + BACKWARD
+class Program(NamedTuple):
+    """Both passes, and what they have if x is kept: statistics of rows, and xhat from them."""
+
+    forward: Operations
+    backward: Operations
+    statistics: tuple[str, ...]
+    rebuild: Operations
 
 
-def fused_backward_from(keep: Keep) -> Operations:
-    """Return backward in one kernel: each block of rows has a share of dgamma and dbeta.
-
-    The shares are added in a fixed order at the end, so that bits do not depend on who was first.
-    """
-    rebuild = (*CENTRE_BY_PAIR, REBUILD[1]) if keep == "x" else ()
-    totals = {"dgamma": "D8", "dbeta": "D7"}
-    shares = (_into_shares(each) if each.writes in totals else each for each in BACKWARD)
-    added = (
-        Operation(equation, f"{name} = {name}_shares.sum()", (f"{name}_shares",), name, "sum")
-        for name, equation in totals.items()
-    )
-    return (*rebuild, *shares, *added)
-
-
-def _into_shares(total: Operation) -> Operation:
-    """Return the sum over all rows as one over the rows of each block."""
-    name = f"{total.writes}_shares"
-    terms = total.code.partition(" = ")[2].removesuffix("(axis=rows)")
-    return total._replace(writes=name, code=f"{name} = {terms}(rows)")
+TEXTBOOK = Program(FORWARD, BACKWARD, ("mean", "rstd"), REBUILD)
+FUSED = Program(FUSED_FORWARD, FUSED_BACKWARD, ("hi", "lo", "rstd"), (*CENTRE_BY_PAIR, REBUILD[1]))

@@ -27,11 +27,9 @@ DTYPES: tuple[SweptType, ...] = get_args(SweptType)
 """The types that are swept. Named rows are there for float16 as well."""
 ROWS = 6
 EPS = 1e-5
-DIGITS = 4
-"""Significant digits of an error that are kept."""
 
-Errors = dict[tuple[str, str], Error]
-"""By algorithm and output."""
+Errors = dict[tuple[str, str], list[Error]]
+"""At each offset, by algorithm and output."""
 
 
 def demonstrate(
@@ -65,11 +63,14 @@ def demonstrate(
     10000000.0
     """
     jobs = [(dtype, *each) for dtype in dtypes for each in enumerate(offsets(dtype))]
-    found: dict[str, list[Errors]] = {dtype: [] for dtype in dtypes}
+    found: dict[str, Errors] = {dtype: {} for dtype in dtypes}
     for dtype, place, offset in announced(
         jobs, progress, lambda job: f"{job[0]}, offset {job[2]:g}"
     ):
-        found[dtype].append(_errors(_case(dtype, offset, size, [seed, place])))
+        case = _case(dtype, offset, size, [seed, place])
+        for name in contestants(dtype):
+            for output, error in errors_of(case, run(name, case)).items():
+                found[dtype].setdefault((name, output), []).append(error)
     if progress is not None:
         progress(len(jobs), len(jobs), "named rows")
     every = set(dtypes) == set(DTYPES)
@@ -102,29 +103,16 @@ def _case(dtype: str, offset: float, size: int, seed: Sequence[int]) -> Case:
     return layer_norm_case(f"{dtype}-offset-{offset:g}", (x, gamma, beta, dy), EPS)
 
 
-def _errors(case: Case) -> Errors:
-    return {
-        (name, output): error
-        for name in contestants(case.dtype)
-        for output, error in errors_of(case, run(name, case)).items()
-    }
-
-
-def _sweep(dtype: str, found: Sequence[Errors]) -> Sweep:
-    """Arrange the errors at each offset as curves."""
+def _sweep(dtype: str, found: Errors) -> Sweep:
+    """Arrange the errors as curves, of four digits."""
     kappas, u = offsets(dtype), unit_roundoff(dtype)
     curves = []
-    for name, output in found[0]:
-        errors = [each[name, output] for each in found]
+    for (name, output), errors in found.items():
         relative, ulp = (
-            [_short(value) for value in values] for values in zip(*errors, strict=True)
+            [float(f"{value:.4g}") for value in values] for values in zip(*errors, strict=True)
         )
         curves.append(Curve(name, output, relative, ulp, slope(kappas, relative, u)))
     return Sweep(dtype, u, kappas, curves)
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
 
 
 def slope(kappas: Sequence[float], relative: Sequence[float], u: float) -> float:

@@ -50,14 +50,8 @@ def rounded_means(x: FloatArray) -> FloatArray:
     return _rounded((Fraction(sum(each), len(each) << k) for each, k in rows), x)
 
 
-def exact_variances(x: FloatArray) -> list[Fraction]:
-    """Return the variance of each row (D3): w of (D4) without eps."""
-    roots = [ExactRow(row, 0.0).root for row in x.astype(np.float64).tolist()]
-    return [Fraction(root.numerator, root.denominator) for root in roots]
-
-
 def rounded_variances(x: FloatArray) -> FloatArray:
-    """Return the variance of each row, correctly rounded to the type of x.
+    """Return the variance of each row (D3), correctly rounded to the type of x.
 
     Examples
     --------
@@ -66,7 +60,7 @@ def rounded_variances(x: FloatArray) -> FloatArray:
     >>> rounded_means(x).tolist(), rounded_variances(x).tolist() == [np.float32(2 / 9)]
     ([10000001.0], True)
     """
-    return _rounded(exact_variances(x), x)
+    return _rounded(_variances(x), x)
 
 
 def _rounded(exact: Iterable[Fraction], x: FloatArray) -> FloatArray:
@@ -78,10 +72,10 @@ def _rounded(exact: Iterable[Fraction], x: FloatArray) -> FloatArray:
 
 def rounded_answer(case: Case, output: str) -> Float64s:
     """Return the exact answer, rounded once to the type of the case."""
-    if output == "variance":
-        variances: Float64s = rounded_variances(case.x).astype(np.float64)
-        return variances
-    return expected(case).wide[output]
+    if output != "variance":
+        return expected(case).wide[output]
+    variances: Float64s = rounded_variances(case.x).astype(np.float64)
+    return variances
 
 
 def errors_of(case: Case, results: Results) -> dict[str, Error]:
@@ -105,19 +99,25 @@ def errors_of(case: Case, results: Results) -> dict[str, Error]:
     return found
 
 
-@cache
-def _variances(case: Case) -> list[Fraction]:
-    """Return the exact variances of a case, computed once."""
-    return exact_variances(case.x)
+def _variances(x: FloatArray) -> list[Fraction]:
+    """Return the exact variance of each row: w of (D4) without eps."""
+    roots = [ExactRow(row, 0.0).root for row in x.astype(np.float64).tolist()]
+    return [Fraction(root.numerator, root.denominator) for root in roots]
 
 
 def _variance_error(case: Case, variance: FloatArray) -> Error:
-    ulps = ulps_of(rounded_answer(case, "variance"), case.dtype).tolist()
-    relative, in_ulp = [0.0], [0.0]
-    for value, exact, ulp in zip(variance.tolist(), _variances(case), ulps, strict=True):
-        if not math.isfinite(value):
-            return Error(abs(value), abs(value))
+    if not np.isfinite(variance).all():
+        worst = float(np.abs(variance).max())
+        return Error(worst, worst)
+    relative, in_ulp = [], []
+    for value, exact, ulp in zip(variance.tolist(), *_variances_and_ulps(case), strict=True):
         error = abs(Fraction(value) - exact)
         relative.append(float(error / exact) if exact else math.inf if error else 0.0)
-        in_ulp.append(float(error / Fraction(ulp)))
+        in_ulp.append(float(error / ulp))
     return Error(max(relative), max(in_ulp))
+
+
+@cache
+def _variances_and_ulps(case: Case) -> tuple[list[Fraction], list[Fraction]]:
+    ulps = ulps_of(rounded_answer(case, "variance"), case.dtype)
+    return _variances(case.x), [Fraction(each) for each in ulps.tolist()]

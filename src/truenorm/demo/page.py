@@ -1,10 +1,11 @@
 """A demonstration on a terminal: how many digits are left, and what goes wrong on named rows."""
 
 import math
-import textwrap
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from truenorm.demo.algorithms import ALGORITHMS, OURS
@@ -19,8 +20,6 @@ COLUMNS = 8
 """More offsets do not fit beside each other."""
 MIDDLE = {"float32": 1e4, "float64": 1e8}
 """The offset at which all outputs are shown beside each other: half of the digits."""
-LEAST = 24
-"""Names and reasons get so many columns, however narrow the terminal is."""
 NO_DIGITS, HALF = 0.5, 0.6
 """Fewer digits left than the first are none; a smaller part than the second is a loss."""
 
@@ -90,37 +89,25 @@ def show_at(sweep: Sweep, offset: float, console: Console) -> None:
 
 def show_row(row: NamedRow, console: Console) -> None:
     """Print what a row returns: algorithms that agree to the digits shown are together."""
-    every = [row.exact, *row.returned.values()]
-    width = max(len(_written(value, row.digits)) for values in every for value in values)
 
-    def line(values: Sequence[float]) -> str:
-        return "  ".join(_written(value, row.digits).rjust(width) for value in values)
+    def written(values: Sequence[float]) -> tuple[str, ...]:
+        return tuple(f"{value + 0.0:.{row.digits}g}" for value in values)
 
-    right = line(row.exact)
-    groups: dict[str, list[str]] = {right: []}
+    right = written(row.exact)
+    groups: dict[tuple[str, ...], list[str]] = {right: []}
     for name, values in row.returned.items():
-        groups.setdefault(line(values), []).append(name)
-    title = f": {row.output} of {row.row}"
-    console.print(Text.assemble(f"\n{row.dtype}  ", (row.name, "bold"), title))
-    for text, names in groups.items():
-        mark, style = ("exact", "green") if text == right else ("", "red")
-        start = f"  {mark:5s}  {text}  "
-        lines = _wrapped(_listed(names), len(start), console.width)
-        found = Text.assemble((start[:9], "dim"), (start[9:], style), "\n".join(lines))
-        console.print(found, soft_wrap=True)
-    for words in (row.why, f"remedy: {row.remedy}"):
-        lines = _wrapped(words, 2, console.width)
-        console.print(Text("  " + "\n".join(lines), style="dim"), soft_wrap=True)
-
-
-def _wrapped(text: str, indent: int, width: int) -> list[str]:
-    """Break what begins at a column into lines that begin there, too."""
-    lines = textwrap.wrap(text, max(width - indent, LEAST))
-    return [" " * indent * (place > 0) + line for place, line in enumerate(lines)]
-
-
-def _written(value: float, digits: int) -> str:
-    return f"{value + 0.0:.{digits}g}"
+        groups.setdefault(written(values), []).append(name)
+    table = Table.grid(padding=(0, 2))
+    for justify in ("left", *("right" for _ in right), "left"):
+        table.add_column(justify=justify, no_wrap=justify == "right")  # type: ignore[arg-type]
+    for texts, names in groups.items():
+        mark, style = ("exact", "green") if texts == right else ("", "red")
+        table.add_row(mark, *(Text(text, style=style) for text in texts), _listed(names))
+    console.print(
+        Text.assemble(f"\n{row.dtype}  ", (row.name, "bold"), f": {row.output} of {row.row}")
+    )
+    for part in (table, Text(row.why, "dim"), Text(f"remedy: {row.remedy}", "dim")):
+        console.print(Padding.indent(part, 2))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,8 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from truenorm.verify.pages.wording import conclusion
 from truenorm.verify.suite import case
 from truenorm.verify.types import FORMATS, dtype_of
 
-__all__ = ["examine", "gradients", "judgement", "self_test", "without_overrides"]
+__all__ = ["examine", "gradients", "judgement", "self_test"]
 
 CASES = ("normal-4x67", "offset-100-4x67", "exact-tie", "one-ulp-off", "two-elements", "nan-in-x")
 """Of the judge: ordinary rows, cancellation, a tie, and numbers that are none."""
@@ -76,21 +75,14 @@ def examine(*, full: bool = False, progress: Progress | None = None) -> Diagnosi
     return Diagnosis(today(), full, tuple(found))
 
 
-@contextmanager
-def without_overrides() -> Iterator[None]:
-    """Let the arguments of a call decide while the block runs, and no variable."""
-    taken = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
-    try:
-        yield
-    finally:
-        os.environ.update(taken)
-
-
 def _tested(title: str, lines: Iterable[Line]) -> Section:
     """Make the lines of a test, whatever variables are set, and note how long that takes."""
     started = time.perf_counter()
-    with without_overrides():
+    overrides = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
+    try:
         made = tuple(lines)
+    finally:
+        os.environ.update(overrides)
     return Section(title, made, time.perf_counter() - started)
 
 

@@ -1,10 +1,11 @@
 """A diagnosis for people: plain text that an issue keeps as it is, or colours on a terminal."""
 
+from collections.abc import Iterator
+
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from truenorm.doctor.report import Diagnosis, Line, Section
+from truenorm.doctor.report import Diagnosis
 from truenorm.tools.text import duration, one_line
 
 __all__ = ["conclusion", "show", "to_text"]
@@ -17,32 +18,29 @@ TESTED = ("correct to the bit", "correct:", "PASS")
 
 def to_text(diagnosis: Diagnosis) -> str:
     """Return everything, ready to be pasted."""
-    lines = ["```text", f"truenorm doctor{' --full' if diagnosis.full else ''}, {diagnosis.date}"]
-    for section in diagnosis.sections:
-        lines += ["", _heading(section)]
-        for line in section.lines:
-            lines.append(f"  {line.name:{WIDTH}s}{one_line(line.value)}")
-            if line.remedy:
-                lines.append(f"  {'':{WIDTH}s}-> {one_line(line.remedy)}")
-    return "\n".join([*lines, "", conclusion(diagnosis), "```"])
+    title = f"truenorm doctor{' --full' if diagnosis.full else ''}, {diagnosis.date}"
+    return "\n".join(["```text", title, *(text for text, _ in _lines(diagnosis)), "```"])
 
 
 def show(diagnosis: Diagnosis, console: Console) -> None:
     """Print a diagnosis on a terminal."""
-    for section in diagnosis.sections:
-        grid = Table.grid(padding=(0, 1))
-        grid.add_column(no_wrap=True, min_width=WIDTH + 1)
-        grid.add_column(overflow="fold")
-        for line in section.lines:
-            grid.add_row(Text(f"  {line.name}", style="dim"), _value(line))
-        console.print()
-        console.print(Text(_heading(section), style="bold"))
-        console.print(grid)
-    word, _, rest = conclusion(diagnosis).partition(":")
-    style = "bold green" if diagnosis.healthy else "bold red"
-    console.print()
-    console.print(Text.assemble((word, style), f":{rest}"))
+    for text, style in _lines(diagnosis):
+        console.print(Text(text, style=style), soft_wrap=True)
     console.print(Text("To paste it into an issue: truenorm doctor > report.txt", style="dim"))
+
+
+def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
+    """Yield each line and the style that it has on a terminal."""
+    for section in diagnosis.sections:
+        took = "" if section.seconds is None else f" ({duration(section.seconds)})"
+        yield f"\n{section.title}{took}", "bold"
+        for line in section.lines:
+            value = one_line(line.value)
+            good = "green" if value.startswith(TESTED) else ""
+            yield f"  {line.name:{WIDTH}s}{value}", "bold red" if line.remedy else good
+            if line.remedy:
+                yield f"  {'':{WIDTH}s}-> {one_line(line.remedy)}", ""
+    yield f"\n{conclusion(diagnosis)}", "bold green" if diagnosis.healthy else "bold red"
 
 
 def conclusion(diagnosis: Diagnosis) -> str:
@@ -53,15 +51,3 @@ def conclusion(diagnosis: Diagnosis) -> str:
     names = ", ".join(line.name for line in diagnosis.problems)
     things = "1 thing is" if count == 1 else f"{count} things are"
     return f"PROBLEM: {things} wrong ({names}); the lines with -> say what to do."
-
-
-def _heading(section: Section) -> str:
-    took = "" if section.seconds is None else f" ({duration(section.seconds)})"
-    return section.title + took
-
-
-def _value(line: Line) -> Text:
-    value = one_line(line.value)
-    if line.remedy:
-        return Text.assemble((value, "bold red"), "\n-> ", one_line(line.remedy))
-    return Text(value, style="green" if value.startswith(TESTED) else "")

@@ -1,5 +1,6 @@
 """A report as one HTML file that needs nothing else: no script, and nothing from the network."""
 
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,7 +14,7 @@ from truenorm.verify.pages.heat_map import LEVELS, NOT_FINITE, by_case, by_famil
 from truenorm.verify.pages.kappa_plot import MARKERS, KappaPlot, draw
 from truenorm.verify.pages.sources import link
 
-__all__ = ["to_html"]
+__all__ = ["to_html", "write"]
 
 
 def to_html(report: Report) -> str:
@@ -40,6 +41,11 @@ def to_html(report: Report) -> str:
         cases=by_case(report.results),
         levels=(*LEVELS, NOT_FINITE),
     )
+
+
+def write(report: Report, file: Path) -> None:
+    """Write the page to a file."""
+    file.write_text(to_html(report), encoding="utf-8", errors="xmlcharrefreplace")
 
 
 def _shown(value: Any) -> Any:
