@@ -153,10 +153,9 @@ def _forward(
     y = output_for(x, out, {"x": x, "gamma": gamma_array} if keep else {})
     if out is not None and out is not x and np.may_share_memory(out, x):
         x = x.copy()  # as ufuncs do; not x itself, which each block reads before it writes
-    rows, results = Rows(x, axes, target), Rows(y, axes, target)
-    kept = forward(chosen, settings, rows, gamma_rows, beta_rows, results)
-    beta_dtype = None if beta_array is None else beta_array.dtype
-    return y, Saved(x, gamma_array, beta_dtype, axes, settings, kept)
+    rows = [Rows(array, axes, target) for array in (x, y)]
+    kept = forward(chosen, settings, rows[0], gamma_rows, beta_rows, rows[1])
+    return y, Saved(x, gamma_array, getattr(beta_array, "dtype", None), axes, settings, kept)
 
 
 def layer_norm_backward(
@@ -235,18 +234,18 @@ def _backward(
     dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})
     dy_rows, x_rows, dx_rows = (Rows(array, saved.axes, target) for array in (slopes, x, dx))
     dgamma, dbeta = backward(chosen, settings, dy_rows, x_rows, saved.kept, gamma, beta, dx_rows)
+    gamma_dtype = getattr(saved.gamma, "dtype", None)
     return Gradients(
         dx,
-        None if saved.gamma is None else _as_parameter(dgamma, saved.gamma.dtype, lengths),
-        None if saved.beta_dtype is None else _as_parameter(dbeta, saved.beta_dtype, lengths),
+        _as_parameter(dgamma, gamma_dtype, lengths),
+        _as_parameter(dbeta, saved.beta_dtype, lengths),
     )
 
 
 def _as_parameter(
-    values: NDArray[np.float64] | None, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> NDArray[Any]:
+    values: NDArray[np.float64] | None, dtype: np.dtype[Any] | None, shape: tuple[int, ...]
+) -> NDArray[Any] | None:
     """Give a parameter's gradient its type and shape; the values are of that type already."""
-    target = format_of(dtype)
-    assert values is not None
-    assert target is not None
+    if values is None or dtype is None or (target := format_of(dtype)) is None:
+        return None
     return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)
