@@ -234,10 +234,9 @@ def _backward(
     dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})
     dy_rows, x_rows, dx_rows = (Rows(array, saved.axes, target) for array in (slopes, x, dx))
     dgamma, dbeta = backward(chosen, settings, dy_rows, x_rows, saved.kept, gamma, beta, dx_rows)
-    gamma_dtype = getattr(saved.gamma, "dtype", None)
     return Gradients(
         dx,
-        _as_parameter(dgamma, gamma_dtype, lengths),
+        _as_parameter(dgamma, getattr(saved.gamma, "dtype", None), lengths),
         _as_parameter(dbeta, saved.beta_dtype, lengths),
     )
 
