@@ -49,11 +49,9 @@ class FastBounds:
 
     def _fill(self, case: Case) -> None:
         rows, size = case.x.shape
-        ones, zeros = np.ones(size), np.zeros(size)
-        gamma = (ones if case.gamma is None else case.gamma.astype(np.float64)).tolist()
-        beta = (zeros if case.beta is None else case.beta.astype(np.float64)).tolist()
+        gamma, beta = (values.astype(np.float64).tolist() for values in case.parameters)
         dgamma, dbeta = [arb(0)] * size, [arb(0)] * size
-        weights, plain = zeros.copy(), zeros.copy()
+        weights, plain = np.zeros(size), np.zeros(size)
         ku = self._k * self._u
         for i in range(rows):
             x, dy = case.x[i].astype(np.float64).tolist(), case.dy[i].astype(np.float64).tolist()

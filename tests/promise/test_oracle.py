@@ -11,10 +11,11 @@ from flint import arb
 
 from exact_row import ExactRow, fractions
 from promise import oracle
-from promise.families import DTYPES, Array, Case, cases
+from promise.families import DTYPES, Array, Case
 from promise.formats import FORMATS, bits
 from promise.oracle import correct_backward, correct_forward
 from promise.rows import rational
+from promise.suites import cases
 
 HALF, BRAIN, SINGLE, DOUBLE = np.float16, ml_dtypes.bfloat16, np.float32, np.float64
 INF, NAN = float("inf"), float("nan")

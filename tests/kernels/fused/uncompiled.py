@@ -4,16 +4,17 @@
 
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import truenorm as tn
-from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, cases
+from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, usual_case
 from promise.fast_bounds import FastBounds
 from promise.hard_cases import hard_cases
-from promise.judging import OUTPUTS, Results, compare, truenorm_correct
-from promise.not_finite import not_finite_cases
+from promise.judging import OUTPUTS, both_passes, compare
+from promise.suites import cases, not_finite_cases
 from truenorm.kernels.fused import blocks
 
 SMALL = 300
@@ -23,8 +24,7 @@ SMALL = 300
 def _finite(dtype: np.dtype[Any]) -> Iterator[Case]:
     yield from (case for case in cases(dtype, 0) if case.x.size <= SMALL)
     for k, family in enumerate(X_FAMILIES):
-        usual = ("random", dtype)
-        yield Choice(family, 1 + k % 9, 9 + k, 1e-5, "random", usual, usual).build(dtype, k)
+        yield usual_case(family, 1 + k % 9, 9 + k, dtype, k)
     # More than a segment of a sum, than the columns of a sweep, than the lanes of a pair.
     for rows, size in ((9, 130), (1, 1100)):
         mixed = ("random", DTYPES[0]), ("random", DTYPES[3])
@@ -35,30 +35,19 @@ def _finite(dtype: np.dtype[Any]) -> Iterator[Case]:
 def _refused(dtype: np.dtype[Any]) -> Iterator[Case]:
     for output in OUTPUTS:
         for case in hard_cases(output, dtype, 400):
-            rows = slice(12 if output in ("y", "dx") else None)
-            x, dy = case.x[rows, :SMALL], case.dy[rows, :SMALL]
-            gamma, beta = (None if p is None else p[:SMALL] for p in (case.gamma, case.beta))
             if case.x.shape[1] <= SMALL:
-                yield Case(case.name, x, gamma, beta, dy, case.eps)
-
-
-def _fast(case: Case) -> Results:
-    y, saved = tn.layer_norm_forward(
-        case.x, case.gamma, case.beta, eps=case.eps, rounding="fast", backend="fused"
-    )
-    return (y, *tn.layer_norm_backward(case.dy, saved, backend="fused"))
+                some = case.rows(slice(12 if output in ("y", "dx") else None))
+                yield replace(some, columns=None)
 
 
 def _wrong(case: Case, *, finite: bool) -> list[Any]:
-    expected = truenorm_correct(case, "reference")
-    _, wrong = compare(case, truenorm_correct(case, "fused"), expected, OUTPUTS, "fused")
+    expected = both_passes(case, "reference")
+    _, wrong = compare(case, both_passes(case, "fused"), expected, OUTPUTS, "fused")
     types = {array.dtype for array in (case.x, case.gamma, case.beta) if array is not None}
     if np.dtype(np.float64) in types:  # fast mode is correct mode
         return wrong
-    fast = _fast(case)
-    rows = case.x.astype(np.float64)
-    undefined = case.eps == 0 and (rows.max(axis=1) == rows.min(axis=1)).any()
-    if not finite or undefined or case.x.size > 60:
+    fast = both_passes(case, "fused", "fast")
+    if not finite or case.has_undefined_rows or case.x.size > 60:
         # Both modes agree on what is not a number.
         pairs = zip(fast, expected, strict=True)
         return [*wrong, *("NaN" for one, other in pairs if not _same_nans(one, other))]
@@ -73,14 +62,13 @@ def _same_nans(one: Array | None, other: Array | None) -> bool:
 
 def _layouts(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield rows that do not lie one after the other, and rows of integers around their mean."""
-    usual = ("random", dtype)
-    case = Choice("normal", 17, 6, 1e-5, "random", usual, usual).build(dtype, 0)
+    case = usual_case("normal", 17, 6, dtype)
     x, dy = np.asfortranarray(case.x), case.dy[::-1, ::-1]
-    yield Case("Fortran", x, case.gamma, case.beta, dy, case.eps)
+    yield replace(case, name="Fortran", x=x, dy=dy)
     swapped = x.astype(x.dtype.newbyteorder("S")) if dtype.name != "bfloat16" else x[:, ::-1]
-    yield Case("swapped", swapped, case.gamma, case.beta, case.dy, case.eps)
+    yield replace(case, name="swapped", x=swapped)
     balanced = np.array([[1, 2, 3, 4, 5], [-7, 0, 0, 0, 7]], dtype)
-    yield Case("balanced", balanced, case.gamma[:5], None, dy[:2, :5], 1e-5)  # type: ignore[index]
+    yield Case("balanced", balanced, case.parameters[0][:5], None, dy[:2, :5], 1e-5)
 
 
 def _foreign_and_changed(dtype: np.dtype[Any], rounding: str) -> list[str]:

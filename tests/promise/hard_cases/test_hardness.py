@@ -19,9 +19,7 @@ DOUBLE = np.float64
 
 def _balls(case: Case, output: str) -> list[arb]:
     columns = range(case.x.shape[1]) if case.columns is None else case.columns
-    ones, zeros = np.ones(case.x.shape[1]), np.zeros(case.x.shape[1])
-    gamma = (ones if case.gamma is None else case.gamma.astype(DOUBLE)).tolist()
-    beta = (zeros if case.beta is None else case.beta.astype(DOUBLE)).tolist()
+    gamma, beta = (values.astype(DOUBLE).tolist() for values in case.parameters)
     rows = [BallRow(row, case.eps) for row in case.x.astype(DOUBLE).tolist()]
     dys = case.dy.astype(DOUBLE).tolist()
     if output == "y":
@@ -69,11 +67,9 @@ def check_distances(output: str, dtype: np.dtype[Any], elements: int, part: int)
         made += hard_elements(case, output)
         for one in (case.x, case.gamma, case.beta, case.dy):
             assert one is None or np.isfinite(one.astype(DOUBLE)).all(), str(case)
-        rows = slice(part) if output in ("y", "dx") else slice(None)
-        some = replace(
-            case, x=case.x[rows], dy=case.dy[rows], columns=case.columns and case.columns[:part]
-        )
-        distances = _distances(some, output)
+        some = case.rows(slice(part if output in ("y", "dx") else None))
+        columns = case.columns and case.columns[:part]
+        distances = _distances(replace(some, columns=columns), output)
         if "tie" in case.name and output != "dbeta":
             assert max(distances) <= -50, str(case)
         else:
@@ -105,8 +101,7 @@ def test_lonely_cases_have_one_hard_element_in_a_row(dtype: np.dtype[Any]) -> No
         assert case.columns is not None
         assert len(case.columns) == len(case.x)
         made += len(case.x)
-        some = Case(case.name, case.x[:5], case.gamma, case.beta, case.dy, case.eps, case.columns)
-        distances = np.array(_distances(some, "y")).reshape(-1, len(case.columns))
+        distances = np.array(_distances(case.rows(slice(5)), "y")).reshape(-1, len(case.columns))
         near += np.diagonal(distances).tolist()
         others += distances[~np.eye(*distances.shape, dtype=bool)].tolist()
     assert made >= 300
