@@ -49,6 +49,7 @@ def textbook_in_the_type_of_x(case: Case) -> Results:
 
 
 def textbook_in_float64(case: Case) -> Results:
+    """Run it in float64, and cast at the end."""
     x, gamma, beta, dy = (a.astype(np.float64) for a in (case.x, *case.parameters, case.dy))
     with np.errstate(all="ignore"):
         y, saved = textbook.forward(x, gamma, beta, case.eps)
@@ -72,13 +73,16 @@ class Score:
     compared: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, name: str, wrong: int, compared: int) -> None:
+        """Count for an output or a family."""
         self.wrong[name] += wrong
         self.compared[name] += compared
 
     def __getitem__(self, name: str) -> str:
+        """Return a cell of a table."""
         return f"{self.wrong[name]:,} of {self.compared[name]:,}"
 
     def share(self, name: str) -> float:
+        """Return how much is wrong, of one."""
         return self.wrong[name] / self.compared[name]
 
 
@@ -91,6 +95,7 @@ class Tally:
     other_zeros: int = 0  # right but for the sign of a zero
 
     def add(self, case: Case, results: Results, expected: Results, outputs: Sequence[str]) -> None:
+        """Compare what one case gave in these outputs."""
         for output, result, right in zip(OUTPUTS, results, expected, strict=True):
             if output not in outputs or result is None or right is None:
                 continue
@@ -121,6 +126,7 @@ def contest(dtype: np.dtype[Any], suite: Suite) -> dict[str, Tally | None]:
 
 
 def hard(dtype: np.dtype[Any]) -> Iterator[tuple[Case, Sequence[str]]]:
+    """Yield hard cases, each with the output that is hard."""
     for output in OUTPUTS:
         for case in hard_cases(output, dtype, HARD_ELEMENTS):
             yield case, [output]
@@ -151,6 +157,7 @@ def by_family(title: str, tallies: Tallies) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Print the tables of each type."""
     described = argparse.ArgumentParser(
         prog="python -m benchmarks.contest",
         description="Count what each contestant gets wrong.",
@@ -162,12 +169,11 @@ def main(argv: list[str] | None = None) -> int:
     for dtype in [np.dtype(name) for name in arguments.dtype or ("float32", "float64")]:
         mixed = contest(dtype, ((case, OUTPUTS) for case in cases(dtype, BUDGET)))
         alike = contest(dtype, ((case, OUTPUTS) for case in each_family_alike(dtype)))
+        beside = contest(dtype, hard(dtype))
         rows, size = SHAPE
         print(f"### {dtype.name}\n")
         print(by_output("The families, mixed with every eps and width", mixed))
-        print(
-            by_output("Cases built to lie beside a rounding boundary", contest(dtype, hard(dtype)))
-        )
+        print(by_output("Cases built to lie beside a rounding boundary", beside))
         print(by_family(f"Each family at {rows}x{size}, eps 1e-5", alike))
     return 0
 

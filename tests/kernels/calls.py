@@ -1,26 +1,52 @@
-"""Calls as backends are told of them, for tests of one level."""
+"""Calls as drivers and backends are told of them, and rows to call them with."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from promise.families import Array
+from promise.families import EPSILONS, X_FAMILIES, Array, Case, Choice
 from truenorm.exact import FLOAT32, FloatFormat
-from truenorm.kernels.call import Call
-from truenorm.kernels.norm import LAYER_NORM, Norm
+from truenorm.kernels.call import Call, Parameter
+from truenorm.kernels.norm import LAYER_NORM
+from truenorm.kernels.rows import Rows
+from truenorm.kernels.storage import format_of
 
-__all__ = ["call_for"]
+__all__ = ["call_for", "each_family", "format_for", "parameter_for", "rows_for"]
+
+KINDS = ("random", "proportional", "one_hot")
+
+
+def each_family(dtype: Any, rows: int, *widths: int) -> Iterator[Case]:
+    """Yield every family with three kinds of dy; widths and eps go round."""
+    kind = np.dtype(dtype)
+    parameter = ("random", kind)
+    for seed, family in enumerate(X_FAMILIES):
+        size, eps = widths[seed % len(widths)], EPSILONS[seed % len(EPSILONS)]
+        for dy in KINDS:
+            yield Choice(family, rows, size, eps, dy, parameter, parameter).build(kind, seed)
+
+
+def format_for(array: Array) -> FloatFormat:
+    target = format_of(array.dtype)
+    assert target is not None
+    return target
+
+
+def rows_for(array: Array) -> Rows:
+    return Rows(array, (1,), format_for(array))
+
+
+def parameter_for(values: Array) -> Parameter:
+    return Parameter(values.astype(np.float64), format_for(values))
 
 
 def call_for(
-    x: Array,
-    gamma: Array,
-    beta: Array,
-    eps: float,
-    target: FloatFormat = FLOAT32,
-    norm: Norm = LAYER_NORM,
+    x: Array, gamma: Array, beta: Array, eps: float, target: FloatFormat = FLOAT32
 ) -> Call:
     """Return the call of correct mode for rows and parameters in float64."""
     return Call(
-        norm=norm,
+        norm=LAYER_NORM,
         eps=eps,
         level="narrow",
         count=x.shape[0],

@@ -43,9 +43,13 @@ class Case:
         )
 
     @property
-    def has_undefined_rows(self) -> bool:
+    def has_constant_rows(self) -> bool:
         rows = self.x.astype(np.float64)
-        return self.eps == 0 and bool((rows.max(axis=1) == rows.min(axis=1)).any())
+        return bool((rows.max(axis=1) == rows.min(axis=1)).any())
+
+    @property
+    def has_undefined_rows(self) -> bool:
+        return self.eps == 0 and self.has_constant_rows
 
     def rows(self, part: Any) -> "Case":
         """Return the case with only those rows that an index selects."""

@@ -85,14 +85,15 @@ def difficult(dtype: np.dtype[Any]) -> Array:
     some = every(dtype) if dtype in SIXTEEN_BITS else sampled(dtype)
     with np.errstate(invalid="ignore"):
         numbers = some.astype(np.float64)
-    numbers = np.sort(numbers[np.isfinite(numbers)])
+    numbers = np.sort(numbers[np.isfinite(numbers) & ~np.signbit(numbers)])
     top = np.array([numbers[-1] + (numbers[-1] - numbers[-2]) / 2])  # there infinity begins
-    midpoints = np.concatenate([(numbers[1:] + numbers[:-1]) / 2, top, -top])
+    midpoints = np.concatenate([(numbers[1:] + numbers[:-1]) / 2, top])
     beside = [np.nextafter(midpoints, side) for side in (-np.inf, np.inf)]
     random = np.random.default_rng(0)
     anywhere = np.ldexp(random.standard_normal(5000), random.integers(-1060, 1000, 5000))
     special = np.array([0.0, -0.0, 5e-324, -5e-324, 1.7e308, -1.7e308, np.inf, -np.inf])
-    return np.concatenate([numbers, midpoints, *beside, anywhere, special])
+    chosen = np.concatenate([numbers, midpoints, *beside, -top])
+    return np.concatenate([chosen * random.choice([1, -1], chosen.size), anywhere, special])
 
 
 def sampled(dtype: np.dtype[Any]) -> Array:
