@@ -38,13 +38,6 @@ def test_backends_say_whether_and_why() -> None:
     assert dict(zip(names, statuses, strict=True))["reference"].usable
 
 
-def test_by_name() -> None:
-    for status in tn.backends():
-        if status.usable:
-            assert dispatch.backend_named(status.name).name == status.name
-            tn.layer_norm(X, backend=status.name)
-
-
 def test_an_unknown_one_is_refused() -> None:
     words = r"backend is 'abacus': choose one of \[.*'reference'.*\]"
     with pytest.raises(ValueError, match=words):

@@ -1,7 +1,6 @@
 """The textbook operation: identities, edges, what it keeps, what it refuses."""
 
 import gc
-import inspect
 from fractions import Fraction
 
 import numpy as np
@@ -108,13 +107,6 @@ class TestEdges:
         assert np.abs(saved.xhat.mean(axis=-1)).max() <= tolerance
         assert np.abs((saved.xhat**2).mean(axis=-1) - v / (v + 1e-5)).max() <= tolerance
 
-    def test_large_rows(self) -> None:
-        x, gamma, beta, dy = layer_norm_inputs(2, 2**20 + 1)
-        _, saved = textbook.forward(x, gamma, beta)
-        dx, _, _ = textbook.backward(dy, saved)
-        assert np.abs((saved.xhat**2).mean(axis=-1) - 1).max() <= 2e-5  # v/w is 1 - 1e-5
-        assert np.abs(dx.sum(axis=-1)).max() <= 64 * U * np.abs(dx).sum(axis=-1).max()
-
     @pytest.mark.parametrize("shape", [(0, 4, 8), (4, 0, 8), (0, 8)])
     def test_no_rows(self, shape: tuple[int, ...]) -> None:
         x, gamma, beta, dy = layer_norm_inputs(*shape)
@@ -136,19 +128,8 @@ class TestSaved:
         assert saved.rstd.shape == (2, 3, 1)
         assert saved.gamma is gamma
 
-    def test_backward_needs_nothing_else(self) -> None:
-        """Neither x nor y nor beta: they may change or vanish before backward."""
-        x, gamma, beta, dy = layer_norm_inputs(2, 3, 4)
-        expected = textbook.backward(dy, textbook.forward(x, gamma, beta)[1])
-        x, beta = x.copy(), beta.copy()
-        y, saved = textbook.forward(x, gamma, beta)
-        for array in (x, y, beta):
-            array.fill(np.nan)
-        for result, wanted in zip(textbook.backward(dy, saved), expected, strict=True):
-            np.testing.assert_array_equal(result, wanted)
-        assert list(inspect.signature(textbook.backward).parameters) == ["dy", "saved"]
-
     def test_results_share_no_memory_with_inputs(self) -> None:
+        """So x and beta may change or vanish before backward."""
         x, gamma, beta, dy = layer_norm_inputs(4)
         y, saved = textbook.forward(x, gamma, beta)
         for result in (y, saved.xhat, *textbook.backward(dy, saved)):

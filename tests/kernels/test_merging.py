@@ -88,16 +88,3 @@ def test_fast_mode_decides_everything(backend: str) -> None:
     for edges in PARTS:
         for tested in swept.parted(*edges).values():
             assert not tested.refused.any()
-
-
-def test_parts_are_added_in_halves() -> None:
-    """Always in the same order, which fast mode's bits depend on."""
-
-    class Said:
-        def __init__(self, what: str) -> None:
-            self.what = what
-
-        def merge(self, other: "Said") -> None:
-            self.what = f"({self.what}+{other.what})"
-
-    assert merged([Said(str(k)) for k in range(5)]).what == "(((0+3)+2)+(1+4))"
