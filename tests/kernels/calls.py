@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from promise.families import EPSILONS, X_FAMILIES, Array, Case, Choice
-from truenorm.exact import FLOAT32, FloatFormat
-from truenorm.kernels.call import Call, Parameter
+from truenorm.exact import FloatFormat
+from truenorm.kernels.call import Call, Parameter, Settings
 from truenorm.kernels.norm import LAYER_NORM
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
@@ -41,21 +41,8 @@ def parameter_for(values: Array) -> Parameter:
     return Parameter(values.astype(np.float64), format_for(values))
 
 
-def call_for(
-    x: Array, gamma: Array, beta: Array, eps: float, target: FloatFormat = FLOAT32
-) -> Call:
-    """Return the call of correct mode for rows and parameters in float64."""
-    return Call(
-        norm=LAYER_NORM,
-        eps=eps,
-        level="narrow",
-        count=x.shape[0],
-        size=x.shape[1],
-        target=target,
-        gamma=gamma,
-        beta=beta,
-        special=np.zeros(x.shape[1], bool),
-        of_gamma=target,
-        of_beta=target,
-        threads=None,
-    )
+def call_for(case: Case) -> Call:
+    """Return the call of correct mode, as the reference is told of it."""
+    settings = Settings(LAYER_NORM, case.eps, "correct", "reference")
+    parameters = (parameter_for(values) for values in case.parameters)
+    return Call.of(settings, rows_for(case.x), *parameters, np.zeros(case.x.shape[1], bool))

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from promise.formats import FORMATS, Array
+from promise.formats import FORMATS
 
+Array = NDArray[Any]
 Float64s = NDArray[np.float64]
 
 DTYPES = tuple(FORMATS)

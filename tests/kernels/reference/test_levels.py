@@ -9,7 +9,7 @@ import pytest
 import truenorm as tn
 from exact_row import exact_dx, exact_y
 from kernels.calls import call_for, each_family
-from promise.families import Array
+from promise.families import Array, usual_case
 from truenorm.kernels import integers
 from truenorm.kernels.reference import narrow, pairs, structure
 from truenorm.kernels.reference.scratch import Scratch
@@ -39,7 +39,7 @@ def test_the_bounds_of_level_1_hold_with_room(brackets: list[tuple[Array, Array]
         x, gamma, beta, dy = (array.astype(np.float64) for array in arrays)
         brackets.clear()
         with np.errstate(all="ignore"):
-            call = call_for(x, gamma, beta, case.eps)
+            call = call_for(case)
             _, found = narrow.forward(x, call, Scratch())
             narrow.backward(dy, x, found, call, Scratch())
         right = {"y": exact_y(x, gamma, beta, case.eps), "dx": exact_dx(x, gamma, dy, case.eps)}
@@ -104,10 +104,9 @@ class TestStructureSavesWork:
 
 def test_few_rows_of_normal_data_are_refused() -> None:
     """promise.md measured 0.2 % forward and 1.4 % backward at D = 4096 with its lanes."""
-    random = np.random.default_rng(0)
-    x, dy = random.standard_normal((2, 256, 4096)).astype(np.float32).astype(np.float64)
-    gamma, beta = random.standard_normal((2, 4096)).astype(np.float32).astype(np.float64)
-    call = call_for(x, gamma, beta, 1e-5)
+    case = usual_case("normal", 256, 4096, np.float32)
+    x, dy = case.x.astype(np.float64), case.dy.astype(np.float64)
+    call = call_for(case)
     y, found = narrow.forward(x, call, Scratch())
     gradient = narrow.backward(dy, x, found, call, Scratch())
     assert y.refused.any(axis=1).mean() <= 0.02
