@@ -38,13 +38,18 @@ def elementwise(operation: Any) -> Callable[..., Pair]:
         for k in range(high.size):
             high[k], low[k] = operation((a[0, k], a[1, k]))
 
-    loops = {(1, 1): over_floats, (2, 1): over_pairs_and_floats, (2, 2): over_pairs}
-    loops[(2,)] = over_one_pair
+    loops: dict[tuple[int, ...], Any] = {
+        (1, 1): over_floats,
+        (2, 1): over_pairs_and_floats,
+        (2, 2): over_pairs,
+        (2,): over_one_pair,
+    }
 
     def called(*operands: Any) -> Pair:
         arrays = [np.array(operand) for operand in operands]
         high, low = np.empty((2, arrays[0].shape[-1]))
-        numba.njit(loops[tuple(array.ndim for array in arrays)])(*arrays, high, low)
+        loop: Any = numba.njit(loops[tuple(array.ndim for array in arrays)])
+        loop(*arrays, high, low)
         return high, low
 
     return called
@@ -57,7 +62,7 @@ Operation = Callable[[str], Callable[..., Pair]]
 def operation(request: pytest.FixtureRequest) -> Operation:
     """Return what gives the operation of a name, of one backend."""
     if request.param == "reference":
-        return lambda name: getattr(double_double, name)  # type: ignore[no-any-return]
+        return lambda name: getattr(double_double, name)
     return lambda name: elementwise(getattr(arithmetic, name))
 
 

@@ -81,7 +81,7 @@ def test_round_pair(target: FloatFormat) -> None:
 def test_scaled_ends(target: FloatFormat) -> None:
     """Each end is rounded once, whatever its power of two."""
 
-    @numba.njit  # type: ignore[untyped-decorator]
+    @numba.njit
     def scaled(pairs: Any, bound: Any, exponents: Any, lower: Any, upper: Any) -> None:
         for k in range(lower.size):
             lower[k], upper[k] = scaled_ends(
@@ -108,8 +108,8 @@ def test_rounding_to_odd_leaves_one_rounding(target: FloatFormat) -> None:
     high = random.integers(digits // 2, digits, 3000) * random.choice([-1.0, 1.0], 3000)
     low = random.choice([0.0, 1.0, -1.0, 2.0**-30, -(2.0**-30), 2.0**-300], 3000) * 2.0**-60
     for pair in zip(high.tolist(), low.tolist(), strict=True):
-        odd = rounded_to_odd(*pair)
-        once = round_ratio(*odd.as_integer_ratio(), target)
+        odd = Fraction(rounded_to_odd(*pair))
+        once = round_ratio(odd.numerator, odd.denominator, target)
         assert_rounded(exactly(*pair, 0), once, target)
 
 
