@@ -31,14 +31,13 @@ from promise.families import (
     PARAMETER_KINDS,
     X_FAMILIES,
     Case,
-    cases,
     dy_of,
     parameter_of,
     x_of,
 )
 from promise.hard_cases import OUTPUTS, hard_cases
 from promise.judging import BACKENDS
-from promise.not_finite import not_finite_cases
+from promise.suites import cases, not_finite_cases
 
 __all__ = ["fingerprint"]
 

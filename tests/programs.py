@@ -15,10 +15,15 @@ TESTS = Path(__file__).parent
 def run_python(code: str, *arguments: str, seconds: float = 300, **variables: str) -> list[str]:
     """Return the lines that a program prints which ends well, in time and without complaints.
 
-    It sees this package and the tests, and of Numba's and our variables only those given.
+    It sees this package and the tests, and of Numba's and our variables only those given, and
+    where compiled code is kept: else it would compile again what this process has compiled.
     """
     ours = ("NUMBA_", "TRUENORM_", "OMP_")
-    environment = {key: v for key, v in os.environ.items() if not key.startswith(ours)}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key == "TRUENORM_CACHE_DIR" or not key.startswith(ours)
+    }
     environment["PYTHONPATH"] = os.pathsep.join([str(SOURCES), str(TESTS)])
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *arguments],

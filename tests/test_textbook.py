@@ -1,7 +1,6 @@
 """The textbook operation: identities, edges, what it keeps, what it refuses."""
 
 import gc
-import inspect
 from fractions import Fraction
 
 import numpy as np
@@ -52,44 +51,6 @@ class TestAgainstExactFractions:
         assert np.abs(dgamma - exact_dgamma).max() <= 64 * U * np.abs(exact_dgamma).max()
         exact_dbeta = [float(sum(fractions(column))) for column in dy.reshape(-1, 17).T]
         assert np.abs(dbeta - exact_dbeta).max() <= 64 * U * np.abs(dbeta).max()
-
-
-class TestIdentities:
-    """The symmetries of (D21) and (D23), as the float64 code keeps them."""
-
-    def test_dx_sums_to_zero(self) -> None:
-        x, gamma, beta, dy = layer_norm_inputs(4, 8, 67)
-        _, saved = textbook.forward(x, gamma, beta)
-        dx, _, _ = textbook.backward(dy, saved)
-        scale = np.abs(gamma * dy).sum(axis=-1) * saved.rstd[..., 0]
-        assert (np.abs(dx.sum(axis=-1)) <= 64 * U * scale).all()
-
-    def test_shift_by_an_exact_constant(self) -> None:
-        """Integers stay integers under the shift, and 64 of them have an exact mean."""
-        x = np.random.default_rng(0).integers(-100, 100, (5, 64)).astype(np.float64)
-        y, _ = textbook.forward(x, np.ones(64), np.zeros(64))
-        shifted, _ = textbook.forward(x + 2.0**40, np.ones(64), np.zeros(64))
-        np.testing.assert_array_equal(shifted, y)
-
-    @pytest.mark.parametrize("exponent", [-60, -1, 1, 60])
-    def test_scale_with_eps_zero(self, exponent: int) -> None:
-        """A power of two commutes with every rounding, so these hold to the bit."""
-        x, gamma, beta, dy = layer_norm_inputs(3, 67)
-        scale = 2.0**exponent
-        y, saved = textbook.forward(x, gamma, beta, eps=0.0)
-        y_scaled, saved_scaled = textbook.forward(scale * x, gamma, beta, eps=0.0)
-        dx, _, _ = textbook.backward(dy, saved)
-        dx_scaled, _, _ = textbook.backward(dy, saved_scaled)
-        np.testing.assert_array_equal(y_scaled, y)
-        np.testing.assert_array_equal(dx_scaled, dx / scale)
-
-    def test_norm_of_dx_is_inverse_to_any_scale(self) -> None:
-        x, gamma, beta, dy = layer_norm_inputs(1, 67)
-        norms = []
-        for scale in (1e-3, 1.0, 7.3, 1e6):
-            _, saved = textbook.forward(scale * x, gamma, beta, eps=0.0)
-            norms.append(scale * np.linalg.norm(textbook.backward(dy, saved)[0]))
-        assert np.ptp(norms) <= 64 * U * max(norms)
 
 
 class TestEdges:
@@ -146,13 +107,6 @@ class TestEdges:
         assert np.abs(saved.xhat.mean(axis=-1)).max() <= tolerance
         assert np.abs((saved.xhat**2).mean(axis=-1) - v / (v + 1e-5)).max() <= tolerance
 
-    def test_large_rows(self) -> None:
-        x, gamma, beta, dy = layer_norm_inputs(2, 2**20 + 1)
-        _, saved = textbook.forward(x, gamma, beta)
-        dx, _, _ = textbook.backward(dy, saved)
-        assert np.abs((saved.xhat**2).mean(axis=-1) - 1).max() <= 2e-5  # v/w is 1 - 1e-5
-        assert np.abs(dx.sum(axis=-1)).max() <= 64 * U * np.abs(dx).sum(axis=-1).max()
-
     @pytest.mark.parametrize("shape", [(0, 4, 8), (4, 0, 8), (0, 8)])
     def test_no_rows(self, shape: tuple[int, ...]) -> None:
         x, gamma, beta, dy = layer_norm_inputs(*shape)
@@ -174,44 +128,32 @@ class TestSaved:
         assert saved.rstd.shape == (2, 3, 1)
         assert saved.gamma is gamma
 
-    def test_backward_needs_nothing_else(self) -> None:
-        """Neither x nor y nor beta: they may change or vanish before backward."""
-        x, gamma, beta, dy = layer_norm_inputs(2, 3, 4)
-        expected = textbook.backward(dy, textbook.forward(x, gamma, beta)[1])
-        x, beta = x.copy(), beta.copy()
-        y, saved = textbook.forward(x, gamma, beta)
-        for array in (x, y, beta):
-            array.fill(np.nan)
-        for result, wanted in zip(textbook.backward(dy, saved), expected, strict=True):
-            np.testing.assert_array_equal(result, wanted)
-        assert list(inspect.signature(textbook.backward).parameters) == ["dy", "saved"]
-
     def test_results_share_no_memory_with_inputs(self) -> None:
+        """So x and beta may change or vanish before backward."""
         x, gamma, beta, dy = layer_norm_inputs(4)
         y, saved = textbook.forward(x, gamma, beta)
         for result in (y, saved.xhat, *textbook.backward(dy, saved)):
             assert not any(np.shares_memory(result, given) for given in (x, gamma, beta, dy))
 
 
-class TestRefused:
-    """Broadcasting would take these and return a gradient of another shape."""
+@pytest.mark.parametrize(
+    ("x", "gamma", "beta", "said"),
+    [
+        ((2, 4), (1,), (4,), r"gamma has shape \(1,\) but the last axis .* 4"),
+        ((2, 4), (4,), (2, 4), r"beta has shape \(2, 4\) .* pass beta of shape \(4,\)"),
+        ((), (), (), "its last axis needs at least one element"),
+        ((3, 0), (0,), (0,), "its last axis needs at least one element"),
+    ],
+)
+def test_refused_by_forward(
+    x: tuple[int, ...], gamma: tuple[int, ...], beta: tuple[int, ...], said: str
+) -> None:
+    """Broadcasting would take most of these and return a gradient of another shape."""
+    with pytest.raises(ValueError, match=said):
+        textbook.forward(np.ones(x), np.ones(gamma), np.ones(beta))
 
-    def test_gamma(self) -> None:
-        with pytest.raises(ValueError, match=r"gamma has shape \(1,\) but the last axis .* 4"):
-            textbook.forward(np.ones((2, 4)), np.ones(1), np.ones(4))
 
-    def test_beta(self) -> None:
-        with pytest.raises(
-            ValueError, match=r"beta has shape \(2, 4\) .* pass beta of shape \(4,\)"
-        ):
-            textbook.forward(np.ones((2, 4)), np.ones(4), np.ones((2, 4)))
-
-    @pytest.mark.parametrize("shape", [(), (3, 0)])
-    def test_rows_of_nothing(self, shape: tuple[int, ...]) -> None:
-        with pytest.raises(ValueError, match="its last axis needs at least one element"):
-            textbook.forward(np.ones(shape), np.ones(shape[-1:]), np.ones(shape[-1:]))
-
-    def test_dy(self) -> None:
-        _, saved = textbook.forward(np.ones((2, 4)), np.ones(4), np.ones(4))
-        with pytest.raises(ValueError, match=r"dy has shape \(4,\) but y has shape \(2, 4\)"):
-            textbook.backward(np.ones(4), saved)
+def test_refused_by_backward() -> None:
+    _, saved = textbook.forward(np.ones((2, 4)), np.ones(4), np.ones(4))
+    with pytest.raises(ValueError, match=r"dy has shape \(4,\) but y has shape \(2, 4\)"):
+        textbook.backward(np.ones(4), saved)

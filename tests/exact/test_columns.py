@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 
 from truenorm.exact import FLOAT32, FLOAT64, Term, round_sum_of_roots
-from truenorm.exact.columns import _add_classes
 from truenorm.exact.roots import InverseRoot
 
 
@@ -45,16 +44,6 @@ def test_order_does_not_matter() -> None:
     terms = [term(Fraction(k, 7), w) for k, w in [(3, 2), (-5, 3), (2, 8), (1, 12), (-1, 1)]]
     results = {round_sum_of_roots(order, FLOAT64) for order in itertools.permutations(terms)}
     assert len(results) == 1
-
-
-def test_classes_are_added_up() -> None:
-    rational, left = _add_classes([term(1, 2), term(1, 18), term(5, 3), term(1, 4)])
-    assert rational == Fraction(1, 2)
-    # 1/sqrt(18) = 1/(3*sqrt(2))
-    assert sorted(Fraction(part.numerator, part.denominator) for part in left) == [
-        Fraction(4, 3),
-        Fraction(5),
-    ]
 
 
 def test_fingerprints_agree_within_a_class() -> None:

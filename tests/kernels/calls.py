@@ -1,35 +1,48 @@
-"""Calls as backends are told of them, for tests of one level."""
+"""Calls as drivers and backends are told of them, and rows to call them with."""
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from promise.families import Array
-from truenorm.exact import FLOAT32, FloatFormat
-from truenorm.kernels.call import Call
-from truenorm.kernels.norm import LAYER_NORM, Norm
+from promise.families import EPSILONS, X_FAMILIES, Array, Case, Choice
+from truenorm.exact import FloatFormat
+from truenorm.kernels.call import Call, Parameter, Settings
+from truenorm.kernels.norm import LAYER_NORM
+from truenorm.kernels.rows import Rows
+from truenorm.kernels.storage import format_of
 
-__all__ = ["call_for"]
+__all__ = ["call_for", "each_family", "format_for", "parameter_for", "rows_for"]
+
+KINDS = ("random", "proportional", "one_hot")
 
 
-def call_for(
-    x: Array,
-    gamma: Array,
-    beta: Array,
-    eps: float,
-    target: FloatFormat = FLOAT32,
-    norm: Norm = LAYER_NORM,
-) -> Call:
-    """Return the call of correct mode for rows and parameters in float64."""
-    return Call(
-        norm=norm,
-        eps=eps,
-        level="narrow",
-        count=x.shape[0],
-        size=x.shape[1],
-        target=target,
-        gamma=gamma,
-        beta=beta,
-        special=np.zeros(x.shape[1], bool),
-        of_gamma=target,
-        of_beta=target,
-        threads=None,
-    )
+def each_family(dtype: Any, rows: int, *widths: int) -> Iterator[Case]:
+    """Yield every family with three kinds of dy; widths and eps go round."""
+    kind = np.dtype(dtype)
+    parameter = ("random", kind)
+    for seed, family in enumerate(X_FAMILIES):
+        size, eps = widths[seed % len(widths)], EPSILONS[seed % len(EPSILONS)]
+        for dy in KINDS:
+            yield Choice(family, rows, size, eps, dy, parameter, parameter).build(kind, seed)
+
+
+def format_for(array: Array) -> FloatFormat:
+    target = format_of(array.dtype)
+    assert target is not None
+    return target
+
+
+def rows_for(array: Array) -> Rows:
+    return Rows(array, (1,), format_for(array))
+
+
+def parameter_for(values: Array) -> Parameter:
+    return Parameter(values.astype(np.float64), format_for(values))
+
+
+def call_for(case: Case) -> Call:
+    """Return the call of correct mode, as the reference is told of it."""
+    settings = Settings(LAYER_NORM, case.eps, "correct", "reference")
+    gamma, beta = (parameter_for(values) for values in case.parameters)
+    return Call.of(settings, rows_for(case.x), gamma, beta, np.zeros(case.x.shape[1], bool))

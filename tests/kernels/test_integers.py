@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kernels.calls import call_for
+from kernels.calls import call_for, rows_for
+from promise.families import Case
 from truenorm.exact import FLOAT64
 from truenorm.kernels import integers
-from truenorm.kernels.rows import Rows
 
 Float64 = NDArray[np.float64]
 
 
 def column_sums(dy: Float64, x: Float64) -> list[float]:
-    slopes, values = (Rows(array, (1,), FLOAT64) for array in (dy, x))
-    ones = np.ones(x.shape[1])
-    call = call_for(x, ones, ones, 1e-5, FLOAT64)
-    return integers.column_sums(slopes, values, np.arange(x.shape[1]), call, FLOAT64)
+    call = call_for(Case("columns", x, None, None, dy, 1e-5))
+    columns = np.arange(x.shape[1])
+    return integers.column_sums(rows_for(dy), rows_for(x), columns, call, FLOAT64)
 
 
 def in_all_columns(dy: list[float]) -> Float64:

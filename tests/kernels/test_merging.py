@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from promise.families import DTYPES, Array
+from kernels.calls import format_for, parameter_for, rows_for
+from promise.families import DTYPES
 from promise.judging import BACKENDS
 from truenorm.dispatch import backend_named
-from truenorm.exact import FloatFormat
 from truenorm.kernels import rounding
 from truenorm.kernels.backend import Backward, RowSums
-from truenorm.kernels.call import Call, Parameter, Settings
+from truenorm.kernels.call import Call, Settings
 from truenorm.kernels.drive.forward import forward
 from truenorm.kernels.norm import LAYER_NORM
-from truenorm.kernels.rows import Rows, Source
-from truenorm.kernels.storage import format_of, stored_view
+from truenorm.kernels.rows import Source
+from truenorm.kernels.storage import stored_view
 from truenorm.kernels.sweeping import merged
 
 ROWS, SIZE = 60, 33
@@ -29,27 +29,19 @@ class Swept:
 
     def __init__(self, backend: str, dtype: np.dtype[Any], mode: Any) -> None:
         random = np.random.default_rng(0)
-        target = format_of(dtype)
-        assert target is not None
-        self.target: FloatFormat = target
         self.x, self.dy = random.standard_normal((2, ROWS, SIZE)).astype(dtype)
         self.dy[::7] *= dtype.type(2**-12)
-        parameter = Parameter(np.ones(SIZE), self.target)
+        self.target = format_for(self.x)
+        ones = parameter_for(np.ones(SIZE, dtype))
         settings = Settings(LAYER_NORM, 1e-5, mode, backend, 1)
-        rows = Rows(self.x, (1,), self.target)
-        chosen = backend_named(backend)
-        output = Rows(np.empty_like(self.x), (1,), self.target)
-        self.kept = forward(chosen, settings, rows, parameter, parameter, output)
-        call = Call.of(settings, rows, parameter, parameter, np.zeros(SIZE, bool))
-        source = Source(Rows(self.dy, (1,), self.target))
-        self.level: Backward[Any] = chosen.backward(call, source)
-
-    def stored(self, array: Array) -> Array:
-        return stored_view(array, self.target)
+        rows, chosen = rows_for(self.x), backend_named(backend)
+        self.kept = forward(chosen, settings, rows, ones, ones, rows_for(np.empty_like(self.x)))
+        call = Call.of(settings, rows, ones, ones, np.zeros(SIZE, bool))
+        self.level: Backward[Any] = chosen.backward(call, Source(rows_for(self.dy)))
 
     def sums(self, start: int, stop: int) -> RowSums:
         sums: RowSums = self.level.sums()
-        dy, x = self.stored(self.dy[start:stop]), self.stored(self.x[start:stop])
+        dy, x = (stored_view(array[start:stop], self.target) for array in (self.dy, self.x))
         states = np.empty(stop - start, np.uint8)
         self.level.look(dy, x, self.kept[start:stop], np.empty_like(x), sums, states)
         return sums
@@ -96,16 +88,3 @@ def test_fast_mode_decides_everything(backend: str) -> None:
     for edges in PARTS:
         for tested in swept.parted(*edges).values():
             assert not tested.refused.any()
-
-
-def test_parts_are_added_in_halves() -> None:
-    """Always in the same order, which fast mode's bits depend on."""
-
-    class Said:
-        def __init__(self, what: str) -> None:
-            self.what = what
-
-        def merge(self, other: "Said") -> None:
-            self.what = f"({self.what}+{other.what})"
-
-    assert merged([Said(str(k)) for k in range(5)]).what == "(((0+3)+2)+(1+4))"

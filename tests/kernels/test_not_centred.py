@@ -6,6 +6,7 @@ fractions, with 1/sqrt(w) exactly where it is rational, and else to 800 digits.
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import product
 from math import isqrt
 from typing import Any
 
@@ -14,43 +15,32 @@ import pytest
 from flint import fmpq
 
 from exact_row import Vector, dot, fractions, mean
-from promise.families import EPSILONS, X_FAMILIES, Array, dy_of, x_of
+from kernels.calls import each_family, parameter_for, rows_for
+from promise.families import Array, usual_case
 from promise.formats import FORMATS
 from promise.judging import BACKENDS
 from truenorm.dispatch import backend_named
 from truenorm.kernels.backend import ColumnGradients
-from truenorm.kernels.call import Parameter, Settings
+from truenorm.kernels.call import Settings
 from truenorm.kernels.drive.backward import backward
 from truenorm.kernels.drive.forward import forward
 from truenorm.kernels.norm import Norm
-from truenorm.kernels.rows import Rows
-from truenorm.kernels.storage import format_of
 
 NOT_CENTRED = Norm(centred=False)
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-
-
-def rows_of(array: Array) -> Rows:
-    target = format_of(array.dtype)
-    assert target is not None
-    return Rows(array, (1,), target)
-
-
-def parameter(values: Array) -> Parameter:
-    return Parameter(values.astype(np.float64), format_of(values.dtype))
 
 
 class Call:
     """Forward, and then backward as often as one likes."""
 
     def __init__(self, x: Array, gamma: Array, beta: Array, eps: float, **options: Any) -> None:
-        self.x, self.parameters = x, (parameter(gamma), parameter(beta))
+        self.x, self.parameters = x, (parameter_for(gamma), parameter_for(beta))
         name = options.get("backend", "reference")
         self.settings = Settings(NOT_CENTRED, eps, options.get("rounding", "correct"), name)
         self.y = np.empty_like(x)
         with np.errstate(all="ignore"):
             self.kept = forward(
-                backend_named(name), self.settings, rows_of(x), *self.parameters, rows_of(self.y)
+                backend_named(name), self.settings, rows_for(x), *self.parameters, rows_for(self.y)
             )
 
     def backward(self, dy: Array, name: str) -> tuple[Array, ColumnGradients]:
@@ -59,11 +49,11 @@ class Call:
             sums = backward(
                 backend_named(name),
                 self.settings,
-                rows_of(dy),
-                rows_of(self.x),
+                rows_for(dy),
+                rows_for(self.x),
                 self.kept,
                 *self.parameters,
-                rows_of(dx),
+                rows_for(dx),
             )
         return dx, sums
 
@@ -101,75 +91,52 @@ def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
     return np.array(patterns, form.storage).view(dtype)
 
 
-def inputs(family: str, dtype: np.dtype[Any], size: int, seed: int) -> tuple[Array, ...]:
-    random = np.random.default_rng(seed)
-    x = x_of(family, dtype, 3, size, seed)
-    gamma, beta = random.standard_normal((2, size)).astype(dtype)
-    kind = ("random", "proportional", "one_hot")[seed % 3]
-    return x, gamma, beta, dy_of(kind, x, seed)
-
-
 @pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_correctly_rounded(backend: str, dtype: np.dtype[Any]) -> None:
     checked = 0
-    for seed, family in enumerate(X_FAMILIES):
-        size = (1, 2, 5, 67)[seed % 4]
-        x, gamma, beta, dy = inputs(family, dtype, size, seed)
-        eps = EPSILONS[seed % len(EPSILONS)]
-        if eps == 0 and not x.any(axis=1).all():
+    for k, case in enumerate(each_family(dtype, 3, 1, 2, 5, 67)):
+        # One kind of dy for each family, in turn.
+        if k % 3 != k // 3 % 3 or (case.eps == 0 and not case.x.any(axis=1).all()):
             continue
-        call = Call(x, gamma, beta, eps, backend=backend)
-        dx, (dgamma, dbeta) = call.backward(dy, backend)
+        call = Call(case.x, *case.parameters, case.eps, backend=backend)
+        dx, (dgamma, dbeta) = call.backward(case.dy, backend)
         assert dgamma is not None
         assert dbeta is not None
-        y_exact, dx_exact, dgamma_exact = exact(x, gamma, beta, dy, eps)
+        y_exact, dx_exact, dgamma_exact = exact(case.x, *case.parameters, case.dy, case.eps)
         for found, expected in (
             (call.y, rounded(y_exact, dtype)),
             (dx, rounded(dx_exact, dtype)),
             (dgamma[np.newaxis], rounded([dgamma_exact], dtype).astype(np.float64)),
         ):
-            assert np.array_equal(found, expected), (family, eps, size)
+            assert np.array_equal(found, expected), str(case)
             checked += found.size
     assert checked > 2500
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_fast_mode(backend: str) -> None:
-    random = np.random.default_rng(0)
-    x, dy = random.standard_normal((2, 40, 129)).astype(np.float32)
-    gamma, beta = random.standard_normal((2, 129)).astype(np.float32)
-    call = Call(x, gamma, beta, 1e-5, backend=backend, rounding="fast")
-    dx, (dgamma, _) = call.backward(dy, backend)
-    right = Call(x, gamma, beta, 1e-5, backend="reference")
-    right_dx, (right_dgamma, _) = right.backward(dy, "reference")
+    case = usual_case("normal", 40, 129, FLOAT32)
+    call = Call(case.x, *case.parameters, 1e-5, backend=backend, rounding="fast")
+    dx, (dgamma, _) = call.backward(case.dy, backend)
+    right = Call(case.x, *case.parameters, 1e-5, backend="reference")
+    right_dx, (right_dgamma, _) = right.backward(case.dy, "reference")
     for found, expected in ((call.y, right.y), (dx, right_dx), (dgamma, right_dgamma)):
         assert np.abs(found - expected).max() <= 2.0**-19 * np.abs(expected).max()  # type: ignore[operator, arg-type]
 
 
 @pytest.mark.parametrize("rounding", ["correct", "fast"])
 @pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
-class TestBetweenBackends:
+@pytest.mark.parametrize(("here", "there"), [*product(BACKENDS, BACKENDS)])
+def test_between_backends(dtype: np.dtype[Any], rounding: str, here: str, there: str) -> None:
     """What one keeps serves another; and the mean square says whether x is still the same."""
-
-    def call(self, dtype: np.dtype[Any], rounding: str, backend: str) -> tuple[Call, Array]:
-        x, gamma, beta, dy = inputs("normal", dtype, 67, 0)
-        return Call(x.copy(), gamma, beta, 1e-5, backend=backend, rounding=rounding), dy
-
-    @pytest.mark.parametrize("there", BACKENDS)
-    @pytest.mark.parametrize("here", BACKENDS)
-    def test_unchanged(self, dtype: np.dtype[Any], rounding: str, here: str, there: str) -> None:
-        call, dy = self.call(dtype, rounding, here)
-        dx, _ = call.backward(dy, there)
-        assert np.isfinite(dx).all()
-
-    @pytest.mark.parametrize("there", BACKENDS)
-    @pytest.mark.parametrize("here", BACKENDS)
-    def test_changed(self, dtype: np.dtype[Any], rounding: str, here: str, there: str) -> None:
-        call, dy = self.call(dtype, rounding, here)
-        call.x[1, 3] += 1
-        with pytest.raises(RuntimeError, match="x changed"):
-            call.backward(dy, there)
+    case = usual_case("normal", 3, 67, dtype)
+    call = Call(case.x.copy(), *case.parameters, 1e-5, backend=here, rounding=rounding)
+    dx, _ = call.backward(case.dy, there)
+    assert np.isfinite(dx).all()
+    call.x[1, 3] += 1
+    with pytest.raises(RuntimeError, match="x changed"):
+        call.backward(case.dy, there)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

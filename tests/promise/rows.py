@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import isfinite
 
+import numpy as np
 from flint import arb, ctx, fmpq, fmpz
 
+from promise.families import Case
 from promise.formats import Format
 
 Columns = Sequence[int]
@@ -75,6 +77,20 @@ class BallRow:
         mean_g = sum(g, arb(0)) / len(g)
         slope = sum((a * b for a, b in zip(g, xhat, strict=True)), arb(0)) / len(g)
         return [r * (g[j] - mean_g - xhat[j] * slope) for j in columns]
+
+
+def ball_results(case: Case, rows: Sequence[BallRow], output: str) -> list[arb]:
+    """Return an output where it is to be looked at, from the rows of x in balls."""
+    columns = range(case.x.shape[1]) if case.columns is None else case.columns
+    gamma, beta, dys = (array.astype(np.float64).tolist() for array in (*case.parameters, case.dy))
+    if output == "y":
+        return [value for row in rows for value in row.y(gamma, beta, columns)]
+    pairs = list(zip(rows, dys, strict=True))
+    if output == "dx":
+        return [value for row, dy in pairs for value in row.dx(gamma, dy, columns)]
+    if output == "dbeta":
+        return [sum((arb(dy[j]) for dy in dys), arb(0)) for j in columns]
+    return [sum((arb(dy[j]) * row.c[j] * row.r for row, dy in pairs), arb(0)) for j in columns]
 
 
 class ExactRow:

@@ -6,48 +6,33 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.families import DTYPES, Array
+from promise.families import DTYPES, Case, usual_case
+from promise.judging import both_passes, bytes_of
 from truenorm.kernels.reference import narrow
 
 
-def bits_of(*arrays: Array | None) -> list[bytes]:
-    return [b"" if array is None else np.ascontiguousarray(array).tobytes() for array in arrays]
-
-
-def both_passes(
-    x: Array, gamma: Array, beta: Array, dy: Array, backend: str, rounding: str = "correct"
-) -> tuple[Array, Array, Array | None, Array | None]:
-    y, saved = tn.layer_norm_forward(x, gamma, beta, rounding=rounding, backend=backend)
-    return (y, *tn.layer_norm_backward(dy, saved, backend=backend))
-
-
 @pytest.fixture(params=DTYPES, ids=str)
-def inputs(request: pytest.FixtureRequest) -> tuple[Array, ...]:
+def case(request: pytest.FixtureRequest) -> Case:
     """Rows that kernels take eight at a time, and four more."""
-    random = np.random.default_rng(0)
-    x, dy = random.standard_normal((2, 12, 67)).astype(request.param)
-    gamma, beta = random.standard_normal((2, 67)).astype(request.param)
-    return x, gamma, beta, dy
+    return usual_case("normal", 12, 67, request.param)
 
 
 @pytest.mark.parametrize("rounding", ["correct", "fast"])
-def test_rows_alone_and_together(inputs: tuple[Array, ...], rounding: str, backend: str) -> None:
-    x, gamma, beta, dy = inputs
-    y, dx, _, _ = both_passes(x, gamma, beta, dy, backend, rounding)
+def test_rows_alone_and_together(case: Case, rounding: str, backend: str) -> None:
+    y, dx, _, _ = both_passes(case, backend, rounding)
     for cut in range(1, 12):
         for part in (slice(0, cut), slice(cut, None)):
-            y_part, dx_part, _, _ = both_passes(x[part], gamma, beta, dy[part], backend, rounding)
-            assert bits_of(y_part, dx_part) == bits_of(y[part], dx[part])
+            found = both_passes(case.rows(part), backend, rounding)
+            assert bytes_of(*found[:2]) == bytes_of(y[part], dx[part])
 
 
-def test_order_of_the_rows(inputs: tuple[Array, ...], backend: str) -> None:
+def test_order_of_the_rows(case: Case, backend: str) -> None:
     """Dgamma and dbeta too: a correctly rounded sum has no order."""
-    x, gamma, beta, dy = inputs
-    y, dx, dgamma, dbeta = both_passes(x, gamma, beta, dy, backend)
+    y, dx, *sums = both_passes(case, backend)
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(12)
-        expected = bits_of(y[order], dx[order], dgamma, dbeta)
-        assert bits_of(*both_passes(x[order], gamma, beta, dy[order], backend)) == expected
+        found = both_passes(case.rows(order), backend)
+        assert bytes_of(*found) == bytes_of(y[order], dx[order], *sums)
 
 
 class TestBlocksOfTheReference:
@@ -74,7 +59,7 @@ class TestBlocksOfTheReference:
         x[2:] *= 1e150
         dy = np.random.default_rng(1).standard_normal((4, 5))
         dy[:2] *= 1e-200
-        together = both_passes(x, np.ones(5), np.ones(5), dy, "reference")
+        case = Case("far apart", x, np.ones(5), np.ones(5), dy, 1e-5)
+        together = both_passes(case, "reference")
         monkeypatch.setattr("truenorm.kernels.reference.sweep.PAIR_BLOCK", 5)
-        apart = both_passes(x, np.ones(5), np.ones(5), dy, "reference")
-        assert bits_of(*together) == bits_of(*apart)
+        assert bytes_of(*together) == bytes_of(*both_passes(case, "reference"))

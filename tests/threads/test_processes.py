@@ -70,30 +70,6 @@ class TestInterrupts:
         printed = run(code, str(at_work), str(waiting), failing)
         assert printed == ["helper", "interrupt", "2"]
 
-    def test_while_helpers_are_invited(self) -> None:
-        """One has begun already."""
-        code = """
-            began = threading.Event()
-
-            def work(start, stop):
-                began.set()
-                time.sleep(0.2)
-                print("helper", flush=True)
-
-            class Pool(threads._Pool):
-                def invite(self, job, helpers):
-                    super().invite(job, helpers)
-                    began.wait()
-                    raise KeyboardInterrupt
-
-            threads._pool = Pool()
-            try:
-                for_each_block(work, three, 2)
-            except KeyboardInterrupt:
-                print("interrupt")
-        """
-        assert run(code) == ["helper", "interrupt"]
-
     def test_at_any_time(self) -> None:
         """Two within microseconds: more than a user, or a user and a launcher, can send."""
         code = """

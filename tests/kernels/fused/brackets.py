@@ -7,7 +7,7 @@ their arguments.
 # It prints how much of each bound was needed.
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -15,7 +15,8 @@ import numpy as np
 
 import truenorm as tn
 from exact_row import exact_dgamma, exact_dx, exact_y
-from promise.families import EPSILONS, X_FAMILIES, Array, dy_of, x_of
+from kernels.calls import each_family
+from promise.families import Case
 from truenorm.kernels.fused.compiled.narrow import backward as narrow_backward
 from truenorm.kernels.fused.compiled.narrow import forward as narrow_forward
 from truenorm.kernels.fused.compiled.pairs import backward as pair_backward
@@ -25,8 +26,6 @@ from truenorm.kernels.fused.compiled.pairs import rounding as pair_rounding
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 PAIR_MODULES = (pair_rounding, pair_backward, pair_columns, pair_forward)
-WIDTHS = (3, 67, 140)
-ROWS = 3
 
 
 class Bracket(NamedTuple):
@@ -86,33 +85,20 @@ def of_pairs(values: list[list[float]]) -> list[Bracket]:
     return found
 
 
-def cases(dtype: np.dtype[Any]) -> Iterator[tuple[str, Array, Array, Array, Array, float]]:
-    for seed, family in enumerate(X_FAMILIES):
-        size = WIDTHS[seed % len(WIDTHS)]
-        x = x_of(family, dtype, ROWS, size, seed)
-        if (x.max(axis=1) == x.min(axis=1)).any():
-            continue
-        random = np.random.default_rng(seed)
-        gamma, beta = random.standard_normal((2, size)).astype(dtype)
-        for kind in ("random", "proportional", "one_hot"):
-            eps = EPSILONS[seed % len(EPSILONS)]
-            yield f"{family} {size} {kind}", x, gamma, beta, dy_of(kind, x, seed), eps
-
-
-def brackets(seen: Seen, case: Any) -> dict[str, list[Bracket]]:
+def brackets(seen: Seen, case: Case) -> dict[str, list[Bracket]]:
     """Do both passes, and return what the first tests of y, dx and dgamma were given."""
-    x, gamma, beta, dy, eps = case
+    x, eps = case.x, case.eps
     count, size = x.size, x.shape[1]
     seen.clear()
-    tn.layer_norm(x, gamma, beta, eps=eps, backend="fused")
+    tn.layer_norm(x, case.gamma, case.beta, eps=eps, backend="fused")
     if x.dtype == FLOAT32:  # at first the parameters are rounded
         found = {"y": of_level_1(seen["narrow_forward"][size : size + 2 * count])}
     else:
         # Where some elements need a power of two, they are tested again.
         found = {"y": of_pairs(seen["pairs"] if len(seen["pairs"]) == count else [])}
-    _, saved = tn.layer_norm_forward(x, gamma, None, eps=eps, backend="fused")
+    _, saved = tn.layer_norm_forward(x, case.gamma, None, eps=eps, backend="fused")
     seen.clear()
-    tn.layer_norm_backward(dy, saved, backend="fused")
+    tn.layer_norm_backward(case.dy, saved, backend="fused")
     tested = of_pairs(seen["pairs"])
     if x.dtype == FLOAT32:  # what is refused comes later
         return found | {
@@ -126,26 +112,27 @@ def flat(rows: Iterable[Iterable[Fraction]]) -> list[Fraction]:
     return [value for row in rows for value in row]
 
 
-def main() -> None:
-    """Print type, output and the largest share of a bound that was needed."""
-    seen = record()
-    for dtype in (FLOAT32, FLOAT64):
-        worst: dict[str, tuple[float, str]] = {}
-        checked: dict[str, int] = defaultdict(int)
-        for name, x, gamma, beta, dy, eps in cases(dtype):
-            found = brackets(seen, (x, gamma, beta, dy, eps))
-            exact = {
-                "y": flat(exact_y(x, gamma, beta, eps)),
-                "dx": flat(exact_dx(x, gamma, dy, eps)),
-                "dgamma": exact_dgamma(x, dy, eps),
-            }
-            for output, values in exact.items():
-                if len(found[output]) != len(values):
-                    continue  # some other test came between
-                for bracket, value in zip(found[output], values, strict=True):
-                    worst[output] = max(
-                        worst.get(output, (0.0, "")), (bracket.needed(value), name)
-                    )
-                    checked[output] += 1
-        for output, (share, name) in worst.items():
-            print(dtype.name, output, checked[output], share, name)
+def main(name: str) -> None:
+    """Print output, elements and the largest share of a bound that was needed, for a type."""
+    seen, dtype = record(), np.dtype(name)
+    worst: dict[str, tuple[float, str]] = {}
+    checked: dict[str, int] = defaultdict(int)
+    for case in each_family(dtype, 3, 3, 67, 140):
+        if case.has_constant_rows:
+            continue
+        found = brackets(seen, case)
+        gamma, beta = case.parameters
+        exact = {
+            "y": flat(exact_y(case.x, gamma, beta, case.eps)),
+            "dx": flat(exact_dx(case.x, gamma, case.dy, case.eps)),
+            "dgamma": exact_dgamma(case.x, case.dy, case.eps),
+        }
+        for output, values in exact.items():
+            if len(found[output]) != len(values):
+                continue  # some other test came between
+            for bracket, value in zip(found[output], values, strict=True):
+                needed = bracket.needed(value), str(case)
+                worst[output] = max(worst.get(output, (0.0, "")), needed)
+                checked[output] += 1
+    for output, (share, name) in worst.items():
+        print(output, checked[output], share, name)

@@ -1,7 +1,10 @@
 """The same bits on any number of threads, and in correct mode on any processor."""
 
+import hashlib
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import ml_dtypes
@@ -12,10 +15,11 @@ pytest.importorskip("numba")
 
 from llvmlite import binding  # type: ignore[import-untyped]
 
-import truenorm as tn
-from kernels.fused.digests import digest
 from programs import run_python
-from promise.families import DTYPES, Array
+from promise.families import DTYPES, Array, Case, usual_case
+from promise.hard_cases import hard_cases
+from promise.judging import both_passes, bytes_of
+from promise.suites import cases
 from truenorm import threads
 
 SECONDS = 60
@@ -42,6 +46,14 @@ class Crew:
 
         return original_job(together, blocks)
 
+    def check(self, case: Case, rounding: str) -> None:
+        """Hold the bits of several threads against those of one."""
+        expected = bytes_of(*both_passes(case, "fused", rounding, threads=1))
+        for count in (2, 3, 8):
+            self.threads = count
+            found = bytes_of(*both_passes(case, "fused", rounding, threads=count))
+            assert found == expected, count
+
 
 original_job = threads._Job
 
@@ -54,18 +66,6 @@ def crew(monkeypatch: pytest.MonkeyPatch) -> Crew:
     return made
 
 
-def both_passes(
-    x: Array, gamma: Array, beta: Array, dy: Array, rounding: str, count: int
-) -> dict[str, bytes]:
-    chosen: dict[str, Any] = {"backend": "fused", "threads": count}
-    y, saved = tn.layer_norm_forward(x, gamma, beta, rounding=rounding, **chosen)
-    results = (y, *tn.layer_norm_backward(dy, saved, **chosen))
-    return {
-        name: np.asarray(result).tobytes()
-        for name, result in zip(("y", "dx", "dgamma", "dbeta"), results, strict=True)
-    }
-
-
 @pytest.mark.parametrize("rounding", ["correct", "fast"])
 @pytest.mark.parametrize(
     ("rows", "size"), [(2000, 513), (9, 130_000), (130_001, 8)], ids=["usual", "long", "short"]
@@ -75,16 +75,9 @@ def test_the_number_of_threads_does_not_matter(
     crew: Crew, dtype: np.dtype[Any], rows: int, size: int, rounding: str
 ) -> None:
     """Where magnitudes differ from row to row, so that the order of a sum would be seen."""
-    random = np.random.default_rng(0)
-    x, dy = random.standard_normal((2, rows, size))
-    dy *= 10.0 ** random.uniform(-3, 3, (rows, 1))
-    gamma, beta = random.standard_normal((2, size))
-    arrays = [array.astype(dtype) for array in (x, gamma, beta, dy)]
-    expected = both_passes(arrays[0], arrays[1], arrays[2], arrays[3], rounding, 1)
-    for count in (2, 3, 8):
-        crew.threads = count
-        found = both_passes(arrays[0], arrays[1], arrays[2], arrays[3], rounding, count)
-        assert found == expected, count
+    case = usual_case("normal", rows, size, dtype)
+    factors = 10.0 ** np.random.default_rng(0).uniform(-3, 3, (rows, 1))
+    crew.check(replace(case, dy=(case.dy * factors).astype(dtype)), rounding)
     assert crew.most >= (5 if rows == 9 else 8)  # nine such rows are five blocks
 
 
@@ -116,36 +109,43 @@ def test_what_threads_find_out_is_put_together(
     dy *= np.float32(10.0) ** random.uniform(-10, 10, (1500, 1)).astype(np.float32)
     gamma, beta = random.standard_normal((2, 257)).astype(ml_dtypes.bfloat16)
     spoil(x, dy)
-    expected = both_passes(x, gamma, beta, dy, rounding, 1)
-    for count in (2, 3, 8):
-        crew.threads = count
-        assert both_passes(x, gamma, beta, dy, rounding, count) == expected, count
+    crew.check(Case("spoilt", x, gamma, beta, dy, 1e-5), rounding)
     assert crew.most > 1
 
 
-@pytest.mark.parametrize(
-    ("rows", "asked", "started"), [(3, 8, 1), (1200, 3, 3), (1200, 1, 1), (1200, 0, 2)]
-)
-def test_threads_and_numba_are_started_when_needed(rows: int, asked: int, started: int) -> None:
+def test_threads_and_numba_are_started_when_needed() -> None:
     """By no import, by no small call, and never more threads than asked for."""
     code = """
         import sys, threading
         import numpy as np
         import truenorm as tn
         print("numba" in sys.modules, threading.active_count())
-        rows, asked = int(sys.argv[1]), int(sys.argv[2]) or None
-        x = np.arange(257.0 * rows, dtype=np.float32).reshape(rows, 257)
-        _, saved = tn.layer_norm_forward(x, x[0], x[1], backend="fused", threads=asked)
-        tn.layer_norm_backward(x, saved, backend="fused", threads=asked)
-        print("numba" in sys.modules, threading.active_count())
+        for rows, asked in (3, 8), (1200, 1), (1200, None), (1200, 3):
+            x = np.arange(257.0 * rows, dtype=np.float32).reshape(rows, 257)
+            _, saved = tn.layer_norm_forward(x, x[0], x[1], backend="fused", threads=asked)
+            tn.layer_norm_backward(x, saved, backend="fused", threads=asked)
+            print("numba" in sys.modules, threading.active_count())
     """
-    printed = run_python(code, str(rows), str(asked), OMP_NUM_THREADS="2")
-    assert printed == ["False 1", f"True {started}"]
+    printed = run_python(code, OMP_NUM_THREADS="2")
+    assert printed == ["False 1", "True 1", "True 1", "True 2", "True 3"]
+
+
+def digest(dtype: Any, backend: str) -> str:
+    """Return the bits of families and hard cases in a few letters."""
+    kind = np.dtype(dtype)
+    hard = (hard_cases(output, kind, 200) for output in ("y", "dx", "dgamma"))
+    seen = hashlib.sha256()
+    for case in chain(cases(kind, 14_000), *hard):
+        # For parameters of other types there are other kernels.
+        if all(array is None or array.dtype == kind for array in (case.gamma, case.beta)):
+            for part in bytes_of(*both_passes(case, backend)):
+                seen.update(part)
+    return seen.hexdigest()[:16]
 
 
 DIGEST = """
     import sys
-    from kernels.fused.digests import digest
+    from kernels.fused.test_threads_and_processors import digest
     for dtype in sys.argv[1:]:
         print(digest(dtype, "fused"))
 """
@@ -157,18 +157,13 @@ def without_avx512() -> dict[str, str]:
     return {"NUMBA_CPU_FEATURES": ",".join(f"{'-+'[on]}{name}" for name, on in some.items())}
 
 
-PROCESSORS: dict[str, Callable[[], dict[str, str]]] = {
-    "generic": lambda: {"NUMBA_CPU_NAME": "generic"},  # it has no fused multiply-add
-    "without AVX-512": without_avx512,
-}
-
-
-def check_processor(name: str, dtypes: list[str], **variables: str) -> None:
-    found = run_python(DIGEST, *dtypes, seconds=600, **PROCESSORS[name](), **variables)
-    assert found == [digest(dtype, "reference") for dtype in dtypes]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROCESSORS)
-def test_every_processor_and_type(name: str) -> None:
-    check_processor(name, [dtype.name for dtype in DTYPES])
+@pytest.mark.parametrize(
+    "variables",
+    [lambda: {"NUMBA_CPU_NAME": "generic"}, without_avx512],  # the first has no multiply-add
+    ids=["generic", "without AVX-512"],
+)
+def test_every_processor_and_type(variables: Callable[[], dict[str, str]]) -> None:
+    names = [dtype.name for dtype in DTYPES]
+    found = run_python(DIGEST, *names, seconds=600, **variables())
+    assert found == [digest(name, "reference") for name in names]

@@ -4,16 +4,21 @@ So a debugger and the measuring of coverage see inside; and where what is compil
 Python, the two are held against each other.
 """
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 pytest.importorskip("numba")
 
 from programs import run_python
+from promise.families import DTYPES
 
-CODE = "from kernels.fused.uncompiled import main; main()"
+CODE = "import sys; from kernels.fused.uncompiled import main; main(sys.argv[1])"
 
 
-def test_in_python() -> None:
-    *wrong, count = run_python(CODE, NUMBA_DISABLE_JIT="1", TRUENORM_THREADS="2")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_in_python(dtype: np.dtype[Any]) -> None:
+    *wrong, count = run_python(CODE, dtype.name, NUMBA_DISABLE_JIT="1", TRUENORM_THREADS="2")
     assert not wrong, "\n".join(wrong[:10])
-    assert int(count) > 300
+    assert int(count) > 75

@@ -25,15 +25,8 @@ def test_error_is_within_the_depth(count: int) -> None:
 
 
 def test_depth_is_logarithmic() -> None:
-    assert [depth_of_sum(count) for count in (1, 2, 3, 64, 1024, 4096, 2**20)] == [
-        0,
-        1,
-        2,
-        11,
-        15,
-        17,
-        25,
-    ]
+    depths = [depth_of_sum(count) for count in (1, 2, 3, 64, 1024, 4096, 2**20)]
+    assert depths == [0, 1, 2, 11, 15, 17, 25]
 
 
 def test_terms_are_left_alone() -> None:

@@ -7,21 +7,10 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.families import DTYPES, Case, cases
+from promise.families import DTYPES
 from promise.fast_bounds import SINGLE_U, FastBounds
-from promise.judging import BACKENDS, OUTPUTS, Results
-
-
-def truenorm_fast(case: Case, forward: str, backward: str) -> Results:
-    y, saved = tn.layer_norm_forward(
-        case.x, case.gamma, case.beta, eps=case.eps, rounding="fast", backend=forward
-    )
-    return (y, *tn.layer_norm_backward(case.dy, saved, backend=backward))
-
-
-def has_undefined_rows(case: Case) -> bool:
-    rows = case.x.astype(np.float64)
-    return case.eps == 0 and bool((rows.max(axis=1) == rows.min(axis=1)).any())
+from promise.judging import BACKENDS, OUTPUTS, both_passes
+from promise.suites import cases
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -29,12 +18,12 @@ def test_bounds(dtype: np.dtype[Any]) -> None:
     """Of every backend, also where another one did forward: backward may not believe it."""
     checked = 0
     for case in cases(dtype, 14_000):
-        if case.x.size > 2000 or has_undefined_rows(case):
+        if case.x.size > 2000 or case.has_undefined_rows:
             continue
         bounds = FastBounds(case)
         for forward in BACKENDS:
             for backward in BACKENDS:
-                wrong = bounds.violations(truenorm_fast(case, forward, backward))
+                wrong = bounds.violations(both_passes(case, forward, "fast", backward=backward))
                 assert not wrong, (str(case), forward, backward, wrong[:5])
         checked += 1
     assert checked >= 25
@@ -44,7 +33,7 @@ def test_bounds(dtype: np.dtype[Any]) -> None:
 def test_twice_the_bound_is_seen(output: str) -> None:
     case = next(cases(np.float64, 0))  # where half an ulp is far below the bound
     bounds = FastBounds(case)
-    results = [np.array(array) for array in truenorm_fast(case, *2 * ("reference",))]
+    results = [np.array(array) for array in both_passes(case, "reference", "fast")]
     assert bounds.violations(results) == []
     changed = results[OUTPUTS.index(output)]
     k = int(np.argmax(bounds.allowed[output]))

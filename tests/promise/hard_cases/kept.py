@@ -19,7 +19,7 @@ import numpy as np
 
 from promise.families import DTYPES, Array, Case
 from promise.formats import FORMATS, bits
-from promise.hard_cases.making import OUTPUTS, hard_cases
+from promise.hard_cases.making import OUTPUTS, hard_cases, hard_elements
 from promise.judging import expected_results
 
 ELEMENTS = 10_000
@@ -121,6 +121,16 @@ def kept_cases(output: str, dtype: np.dtype[Any]) -> Iterator[Kept]:
             **inputs,
         )
         yield Kept(case, each["digest"])
+
+
+def some_kept(output: str, dtype: Any, elements: int) -> Iterator[Case]:
+    """Yield the first of them, with at least so many hard elements in all."""
+    for case, _ in kept_cases(output, np.dtype(dtype)):
+        if elements <= 0:
+            return
+        elements -= hard_elements(case, output)
+        yield case
+    assert elements <= 0, "so many are not kept"
 
 
 def main() -> int:

@@ -9,32 +9,12 @@ from flint import arb, ctx
 
 from promise.families import DTYPES, Case
 from promise.formats import FORMATS
-from promise.hard_cases import OUTPUTS, hard_elements
-from promise.hard_cases.kept import kept_cases
+from promise.hard_cases import OUTPUTS
+from promise.hard_cases.kept import some_kept
 from promise.hard_cases.lonely import lonely_cases
-from promise.rows import BallRow
+from promise.rows import BallRow, ball_results
 
 DOUBLE = np.float64
-
-
-def _balls(case: Case, output: str) -> list[arb]:
-    columns = range(case.x.shape[1]) if case.columns is None else case.columns
-    ones, zeros = np.ones(case.x.shape[1]), np.zeros(case.x.shape[1])
-    gamma = (ones if case.gamma is None else case.gamma.astype(DOUBLE)).tolist()
-    beta = (zeros if case.beta is None else case.beta.astype(DOUBLE)).tolist()
-    rows = [BallRow(row, case.eps) for row in case.x.astype(DOUBLE).tolist()]
-    dys = case.dy.astype(DOUBLE).tolist()
-    if output == "y":
-        return [value for row in rows for value in row.y(gamma, beta, columns)]
-    if output == "dx":
-        pairs = zip(rows, dys, strict=True)
-        return [value for row, dy in pairs for value in row.dx(gamma, dy, columns)]
-    if output == "dbeta":
-        return [sum((arb(dy[j]) for dy in dys), arb(0)) for j in columns]
-    return [
-        sum((arb(dy[j]) * row.c[j] * row.r for row, dy in zip(rows, dys, strict=True)), arb(0))
-        for j in columns
-    ]
 
 
 TIE = -10_000
@@ -51,10 +31,19 @@ def _log2_distance_to_midpoint(value: arb, precision: int) -> int:
 def _distances(case: Case, output: str) -> list[int]:
     precision = FORMATS[case.x.dtype].precision
     with ctx.workprec(1500):
-        return [_log2_distance_to_midpoint(value, precision) for value in _balls(case, output)]
+        rows = [BallRow(row, case.eps) for row in case.x.astype(DOUBLE).tolist()]
+        found = ball_results(case, rows, output)
+        return [_log2_distance_to_midpoint(value, precision) for value in found]
 
 
-def check_distances(output: str, dtype: np.dtype[Any], elements: int, part: int) -> None:
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize(
+    ("elements", "part"), [(2000, 40), pytest.param(10_000, 10_000, marks=pytest.mark.slow)]
+)
+def test_they_are_as_near_as_claimed(
+    output: str, dtype: np.dtype[Any], elements: int, part: int
+) -> None:
     """Look at cases until so many elements are done; at most so many rows and columns of each."""
     furthest, typical = (-98, -105) if dtype == DOUBLE else (-48, -54)
     if output == "dbeta":
@@ -62,38 +51,18 @@ def check_distances(output: str, dtype: np.dtype[Any], elements: int, part: int)
         furthest = FORMATS[dtype].quantum - FORMATS[dtype].precision + 4
         typical = -dtype.itemsize * 8
     near: list[int] = []
-    made = 0
-    for case, _ in kept_cases(output, dtype):
-        if made >= elements:
-            break
-        made += hard_elements(case, output)
+    for case in some_kept(output, dtype, elements):
         for one in (case.x, case.gamma, case.beta, case.dy):
             assert one is None or np.isfinite(one.astype(DOUBLE)).all(), str(case)
-        rows = slice(part) if output in ("y", "dx") else slice(None)
-        some = replace(
-            case, x=case.x[rows], dy=case.dy[rows], columns=case.columns and case.columns[:part]
-        )
-        distances = _distances(some, output)
+        some = case.rows(slice(part if output in ("y", "dx") else None))
+        columns = case.columns and case.columns[:part]
+        distances = _distances(replace(some, columns=columns), output)
         if "tie" in case.name and output != "dbeta":
             assert max(distances) <= -50, str(case)
         else:
             near += distances
-    assert made >= elements
     assert max(near) <= furthest
     assert np.median(near) <= typical
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("output", OUTPUTS)
-def test_some_are_as_near_as_claimed(output: str, dtype: np.dtype[Any]) -> None:
-    check_distances(output, dtype, 2000, 40)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("output", OUTPUTS)
-def test_all_are_as_near_as_claimed(output: str, dtype: np.dtype[Any]) -> None:
-    check_distances(output, dtype, 10_000, 10_000)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -101,12 +70,11 @@ def test_lonely_cases_have_one_hard_element_in_a_row(dtype: np.dtype[Any]) -> No
     """As near as those of `hard_cases`; another one in the same row is there by chance."""
     furthest, typical = (-98, -105) if dtype == DOUBLE else (-48, -54)
     near, others, made = [], [], 0
-    for case in lonely_cases((case for case, _ in kept_cases("y", dtype)), 300):
+    for case in lonely_cases(some_kept("y", dtype, 10_000), 300):
         assert case.columns is not None
         assert len(case.columns) == len(case.x)
         made += len(case.x)
-        some = Case(case.name, case.x[:5], case.gamma, case.beta, case.dy, case.eps, case.columns)
-        distances = np.array(_distances(some, "y")).reshape(-1, len(case.columns))
+        distances = np.array(_distances(case.rows(slice(5)), "y")).reshape(-1, len(case.columns))
         near += np.diagonal(distances).tolist()
         others += distances[~np.eye(*distances.shape, dtype=bool)].tolist()
     assert made >= 300

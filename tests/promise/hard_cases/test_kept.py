@@ -22,39 +22,27 @@ pytestmark = [
 ]
 
 
-def assert_made(kept: Kept, output: str, dtype: np.dtype[Any], k: int) -> None:
-    made = hard_case(output, dtype, k)
-    assert (kept.case.name, kept.case.eps) == (made.name, made.eps)
-    assert kept.case.columns == made.columns
-    for name in INPUTS[output]:
-        here, there = getattr(kept.case, name), getattr(made, name)
-        assert (here.dtype, here.shape) == (there.dtype, there.shape)
-        assert bits(here).tobytes() == bits(there).tobytes(), name
+@pytest.fixture(params=["a sample", pytest.param("all", marks=pytest.mark.slow)])
+def chosen(request: pytest.FixtureRequest, output: str, dtype: np.dtype[Any]) -> dict[int, Kept]:
+    """Return cases by number."""
+    kept = dict(enumerate(kept_cases(output, dtype)))
+    return kept if request.param == "all" else {k: kept[k] for k in SAMPLE[output]}
 
 
-def test_a_sample_is_judged_anew(output: str, dtype: np.dtype[Any]) -> None:
-    kept = list(kept_cases(output, dtype))
-    for k in SAMPLE[output]:
-        assert right_digest(kept[k].case, output) == kept[k].digest
-
-
-@pytest.mark.slow
-def test_all_are_judged_anew(output: str, dtype: np.dtype[Any]) -> None:
-    for case, right in kept_cases(output, dtype):
+def test_judged_anew(chosen: dict[int, Kept], output: str) -> None:
+    for case, right in chosen.values():
         assert right_digest(case, output) == right
 
 
 @pytest.mark.skipif(not EVERY_64_BITS, reason="made on machines with a longdouble of 64 bits")
-class TestMaking:
-    def test_a_sample(self, output: str, dtype: np.dtype[Any]) -> None:
-        kept = list(kept_cases(output, dtype))
-        for k in SAMPLE[output]:
-            assert_made(kept[k], output, dtype, k)
-
-    @pytest.mark.slow
-    def test_all(self, output: str, dtype: np.dtype[Any]) -> None:
-        for k, kept in enumerate(kept_cases(output, dtype)):
-            assert_made(kept, output, dtype, k)
+def test_made_anew(chosen: dict[int, Kept], output: str, dtype: np.dtype[Any]) -> None:
+    for k, (case, _) in chosen.items():
+        made = hard_case(output, dtype, k)
+        assert (case.name, case.eps, case.columns) == (made.name, made.eps, made.columns)
+        for name in INPUTS[output]:
+            here, there = getattr(case, name), getattr(made, name)
+            assert (here.dtype, here.shape) == (there.dtype, there.shape)
+            assert bits(here).tobytes() == bits(there).tobytes(), name
 
 
 def test_they_are_small(output: str, dtype: np.dtype[Any]) -> None:

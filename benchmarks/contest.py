@@ -1,4 +1,4 @@
-"""``PYTHONPATH=tests python -m promise.contest.contestants``: who rounds correctly, and where not.
+"""``python -m benchmarks.contest``: who rounds correctly, and where not.
 
 The suite that truenorm has to pass, pointed at the textbook form and at truenorm's fast mode too.
 It prints Markdown. "Wrong" means: not the exact answer rounded once, be it by one bit or by all.
@@ -10,7 +10,6 @@ any NaN is as good as any, and results that differ in the sign of a zero alone a
 # A command prints its result.
 
 import argparse
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,30 +18,18 @@ from typing import Any
 
 import numpy as np
 
-import truenorm as tn
-from promise.families import X_FAMILIES, Array, Case, Choice, cases
+from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
+from truenorm import textbook
+
+# isort: split
+from promise.families import Array, Case
 from promise.formats import bits
 from promise.hard_cases import hard_cases
-from promise.judging import (
-    OUTPUTS,
-    Implementation,
-    Results,
-    expected_results,
-    truenorm_correct,
-)
-from truenorm import textbook
+from promise.judging import OUTPUTS, Implementation, Results, both_passes, expected_results
+from promise.suites import SHAPE, cases, each_family_alike
 
 BUDGET = 31_000  # elements of x: the very cases of test_promise.py
 HARD_ELEMENTS = 4_000  # of each output: enough for ties to be among them
-SHAPE = (7, 67)  # of each family, where they are compared
-
-
-def _parameters(case: Case) -> tuple[Array, Array]:
-    size, dtype = case.x.shape[1], case.x.dtype
-    return (
-        np.ones(size, dtype) if case.gamma is None else case.gamma,
-        np.zeros(size, dtype) if case.beta is None else case.beta,
-    )
 
 
 def _results(case: Case, y: Array, gradients: Sequence[Array]) -> Results:
@@ -56,30 +43,25 @@ def _results(case: Case, y: Array, gradients: Sequence[Array]) -> Results:
 
 def textbook_in_the_type_of_x(case: Case) -> Results:
     """Run the textbook form on the arrays as they are; NumPy promotes where gamma is wider."""
-    gamma, beta = _parameters(case)
     with np.errstate(all="ignore"):
-        y, saved = textbook.forward(case.x, gamma, beta, case.eps)
+        y, saved = textbook.forward(case.x, *case.parameters, case.eps)
         return _results(case, y, textbook.backward(case.dy, saved))
 
 
 def textbook_in_float64(case: Case) -> Results:
-    x, gamma, beta, dy = (a.astype(np.float64) for a in (case.x, *_parameters(case), case.dy))
+    """Run it in float64, and cast at the end."""
+    x, gamma, beta, dy = (a.astype(np.float64) for a in (case.x, *case.parameters, case.dy))
     with np.errstate(all="ignore"):
         y, saved = textbook.forward(x, gamma, beta, case.eps)
         return _results(case, y, textbook.backward(dy, saved))
-
-
-def truenorm_fast(case: Case) -> Results:
-    y, saved = tn.layer_norm_forward(case.x, case.gamma, case.beta, eps=case.eps, rounding="fast")
-    return (y, *tn.layer_norm_backward(case.dy, saved))
 
 
 CAST = "textbook in float64, then cast"
 CONTESTANTS: dict[str, Implementation] = {
     "textbook": textbook_in_the_type_of_x,
     CAST: textbook_in_float64,
-    "truenorm fast": truenorm_fast,
-    "truenorm correct": truenorm_correct,
+    "truenorm fast": lambda case: both_passes(case, rounding="fast"),
+    "truenorm correct": both_passes,
 }
 
 
@@ -91,13 +73,16 @@ class Score:
     compared: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, name: str, wrong: int, compared: int) -> None:
+        """Count for an output or a family."""
         self.wrong[name] += wrong
         self.compared[name] += compared
 
     def __getitem__(self, name: str) -> str:
+        """Return a cell of a table."""
         return f"{self.wrong[name]:,} of {self.compared[name]:,}"
 
     def share(self, name: str) -> float:
+        """Return how much is wrong, of one."""
         return self.wrong[name] / self.compared[name]
 
 
@@ -110,6 +95,7 @@ class Tally:
     other_zeros: int = 0  # right but for the sign of a zero
 
     def add(self, case: Case, results: Results, expected: Results, outputs: Sequence[str]) -> None:
+        """Compare what one case gave in these outputs."""
         for output, result, right in zip(OUTPUTS, results, expected, strict=True):
             if output not in outputs or result is None or right is None:
                 continue
@@ -139,21 +125,8 @@ def contest(dtype: np.dtype[Any], suite: Suite) -> dict[str, Tally | None]:
     return tallies
 
 
-def mixed_cases(dtype: np.dtype[Any]) -> Iterator[tuple[Case, Sequence[str]]]:
-    for case in cases(dtype, BUDGET):
-        yield case, OUTPUTS
-
-
-def each_family_alike(dtype: np.dtype[Any]) -> Iterator[tuple[Case, Sequence[str]]]:
-    """Give every family the same weight and the usual eps; `cases` does neither."""
-    parameters = ("random", dtype)
-    for family in X_FAMILIES:
-        for seed in range(3):
-            choice = Choice(family, *SHAPE, 1e-5, "random", parameters, parameters)
-            yield choice.build(dtype, seed), OUTPUTS
-
-
 def hard(dtype: np.dtype[Any]) -> Iterator[tuple[Case, Sequence[str]]]:
+    """Yield hard cases, each with the output that is hard."""
     for output in OUTPUTS:
         for case in hard_cases(output, dtype, HARD_ELEMENTS):
             yield case, [output]
@@ -183,46 +156,25 @@ def by_family(title: str, tallies: Tallies) -> str:
     return "\n".join([*lines, ""])
 
 
-def record(tallies: Tallies) -> dict[str, Any]:
-    """Return [wrong, compared] by output and by family, for JSON."""
-
-    def pairs(score: Score) -> dict[str, list[int]]:
-        return {name: [score.wrong[name], score.compared[name]] for name in score.compared}
-
-    return {
-        name: tally
-        and {
-            "outputs": pairs(tally.outputs),
-            "families": pairs(tally.families),
-            "zeros_of_the_other_sign": tally.other_zeros,
-        }
-        for name, tally in tallies.items()
-    }
-
-
 def main(argv: list[str] | None = None) -> int:
+    """Print the tables of each type."""
     described = argparse.ArgumentParser(
-        prog="python -m promise.contest.contestants",
+        prog="python -m benchmarks.contest",
         description="Count what each contestant gets wrong.",
     )
-    described.add_argument("--json", action="store_true", help="print one JSON object")
     described.add_argument(
         "--dtype", action="append", help="float16, bfloat16, float32 or float64; may be repeated"
     )
     arguments = described.parse_args(argv)
-    report: dict[str, Any] = {}
     for dtype in [np.dtype(name) for name in arguments.dtype or ("float32", "float64")]:
-        suites = {"cases": mixed_cases, "families": each_family_alike, "hard": hard}
-        found = {name: contest(dtype, suite(dtype)) for name, suite in suites.items()}
-        report[dtype.name] = {name: record(tallies) for name, tallies in found.items()}
-        if not arguments.json:
-            print(f"### {dtype.name}\n")
-            print(by_output("The families, mixed with every eps and width", found["cases"]))
-            print(by_output("Cases built to lie beside a rounding boundary", found["hard"]))
-            rows, size = SHAPE
-            print(by_family(f"Each family at {rows}x{size}, eps 1e-5", found["families"]))
-    if arguments.json:
-        print(json.dumps(report, allow_nan=False))
+        mixed = contest(dtype, ((case, OUTPUTS) for case in cases(dtype, BUDGET)))
+        alike = contest(dtype, ((case, OUTPUTS) for case in each_family_alike(dtype)))
+        beside = contest(dtype, hard(dtype))
+        rows, size = SHAPE
+        print(f"### {dtype.name}\n")
+        print(by_output("The families, mixed with every eps and width", mixed))
+        print(by_output("Cases built to lie beside a rounding boundary", beside))
+        print(by_family(f"Each family at {rows}x{size}, eps 1e-5", alike))
     return 0
 
 
