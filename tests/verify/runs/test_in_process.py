@@ -26,11 +26,6 @@ def test_every_way_of_calling_is_used() -> None:
     assert kinds == {"plain", "again", "interleaved", "later", "twice", "rows"}
 
 
-def test_results_in_another_byte_order_are_read_as_what_they_are() -> None:
-    swapped = tv.Subject(lambda *given: in_float64(*given).astype(">f4"))
-    tv.check(swapped, CASE)
-
-
 @pytest.mark.parametrize(
     ("result", "said"),
     [
@@ -43,6 +38,8 @@ def test_results_of_other_types_are_named(result: type, said: str) -> None:
     subject = tv.Subject(lambda *given: in_float64(*given).astype(result))
     with pytest.raises(AssertionError, match=said):
         tv.check(subject, CASE)
+    in_another_order = tv.Subject(lambda *given: in_float64(*given).astype(">f4"))
+    tv.check(in_another_order, CASE)
 
 
 def test_an_exception_is_told_in_brief() -> None:
