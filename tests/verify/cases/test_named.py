@@ -26,8 +26,8 @@ KernelBench#165
 CASES = [case for dtype in FORMATS for case in named.named_cases(LAYER_NORM, dtype)]
 ENTRIES = named.entries(LAYER_NORM)
 NOT_CASES = named.not_cases(LAYER_NORM)
-SHOWN = {source for entry in ENTRIES for source in entry.sources}
-NOT_SHOWN = {source for other in NOT_CASES for source in other.sources}
+SHOWN = {source for entry in ENTRIES for source in entry["sources"]}
+NOT_SHOWN = {source for other in NOT_CASES for source in other["sources"]}
 
 
 def test_every_reported_failure_is_here_once_and_has_an_address() -> None:
@@ -38,17 +38,17 @@ def test_every_reported_failure_is_here_once_and_has_an_address() -> None:
 
 def test_entries_can_be_read() -> None:
     for entry in ENTRIES:
-        assert entry.title
-        assert entry.shows
-        assert not entry.shows.endswith(".")
-        assert bool(entry.failed) == bool(entry.sources), entry.slug
-        assert not entry.failed or entry.failed.endswith((".", ".)"))
-        assert set(entry.dtypes) <= set(FORMATS)
-    assert all(other.title and other.reason and other.sources for other in NOT_CASES)
+        assert entry["title"]
+        assert entry["shows"]
+        assert not entry["shows"].endswith(".")
+        assert bool(entry["failed"]) == bool(entry["sources"]), entry["name"]
+        assert not entry["failed"] or entry["failed"].endswith((".", ".)"))
+        assert set(entry["dtypes"]) <= set(FORMATS)
+    assert all(other["title"] and other["reason"] and other["sources"] for other in NOT_CASES)
 
 
 def test_every_entry_is_a_case_of_each_of_its_types() -> None:
-    names = {f"{kind}-{entry.slug}" for entry in ENTRIES for kind in entry.dtypes}
+    names = {f"{kind}-{entry['name']}" for entry in ENTRIES for kind in entry["dtypes"]}
     assert sorted(names) == sorted(case.name for case in CASES)
 
 

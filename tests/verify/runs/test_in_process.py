@@ -5,7 +5,7 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.runs.calls import Call, calls_of
-from truenorm.verify.runs.in_process import execute
+from truenorm.verify.runs.in_process import InProcess
 from verify.recorded import in_float64
 
 CASE = tv.case("float32-normal-4x5")
@@ -17,7 +17,7 @@ def test_a_wrong_pair_is_a_finding() -> None:
         (lambda *a: (a[0], 0), lambda dy, _: (dy,), "backward returned 1 results"),
     ):
         subject = tv.Subject(forward, backward)
-        record = execute(subject, CASE, Call())
+        record = InProcess(subject).run(CASE, Call())
         assert said in record.failure
 
 
@@ -52,6 +52,6 @@ def test_an_exception_is_told_in_brief() -> None:
         def refuse(*_: object, raised: Exception = raised) -> None:
             raise raised
 
-        failure = execute(tv.Subject(refuse), CASE, Call()).failure
+        failure = InProcess(tv.Subject(refuse)).run(CASE, Call()).failure
         assert said in failure
         assert len(failure) < 3000
