@@ -1,5 +1,6 @@
 """Planted bugs that no tolerance sees: layout, batch, special values, types, damage."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,18 +55,18 @@ class InputsFlushed(Kernel):
         return super().rows_of(flushed(array))
 
 
-class OutputsFlushed(Kernel):
-    """Subnormal results are returned as zero."""
+class OtherResults(Kernel):
+    """Every result is something else in the end."""
+
+    def __init__(self, of: Callable[[Array], Array]) -> None:
+        self.of = of
 
     def cast(self, values: Float64s, like: Array) -> Array:
-        return flushed(super().cast(values, like))
+        return self.of(super().cast(values, like))
 
 
-class NanSwallowed(Kernel):
-    """NaN is returned as zero."""
-
-    def cast(self, values: Float64s, like: Array) -> Array:
-        return np.nan_to_num(super().cast(values, like), posinf=np.inf, neginf=-np.inf)
+def without_nan(result: Array) -> Array:
+    return np.nan_to_num(result, posinf=np.inf, neginf=-np.inf)
 
 
 class NanSpread(Kernel):
@@ -74,13 +75,6 @@ class NanSpread(Kernel):
     def output(self, saved: Saved) -> Float64s:
         y: Float64s = super().output(saved) + 0 * self.rows_of(saved.x).sum()
         return y
-
-
-class Zeros(Kernel):
-    """Every result is zero."""
-
-    def cast(self, values: Float64s, like: Array) -> Array:
-        return np.zeros_like(super().cast(values, like))
 
 
 class YInFloat64(Kernel):
@@ -126,10 +120,14 @@ PROPERTIES = [
     plant(RowsEndAt65535(), "rows beyond 65,535 skipped", y="wrong", dx="wrong"),
     plant(BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
     plant(InputsFlushed(), "subnormal inputs flushed", verdict="subnormals kept"),
-    plant(OutputsFlushed(), "subnormal outputs flushed", verdict="subnormals kept"),
-    plant(NanSwallowed(), "NaN swallowed", verdict="special values"),
+    plant(OtherResults(flushed), "subnormal outputs flushed", verdict="subnormals kept"),
+    plant(OtherResults(without_nan), "NaN swallowed", verdict="special values"),
     plant(NanSpread(), "NaN spread to other rows", verdict="special values"),
-    plant(Zeros(), "zeros returned", y="wrong", dx="wrong", dgamma="wrong", dbeta="wrong"),
+    plant(
+        OtherResults(np.zeros_like),
+        "zeros returned",
+        **dict.fromkeys(("y", "dx", "dgamma", "dbeta"), "wrong"),
+    ),
     plant(YInFloat64(), "float64 returned for float32", verdict="runs"),
     plant(RefusesOneColumn(), "an error at D = 1", verdict="runs"),
     plant(DamagesX(), "in-place damage to x", verdict="inputs kept"),
