@@ -13,7 +13,7 @@ from typing import Any
 from truenorm.tools.text import number
 from truenorm.verify import Case, case
 from truenorm.verify.answers.expected import expected
-from truenorm.verify.cases.named import Entry, NotACase, entries, not_cases
+from truenorm.verify.cases.named import Entry, entries, not_cases
 from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.pages.sources import link
 
@@ -63,8 +63,8 @@ def scoreboard(file: Path = RESULTS) -> Board | None:
 def page(board: Board | None) -> str:
     """Return the page as Markdown."""
     everything = entries(LAYER_NORM)
-    reported = [entry for entry in everything if entry.sources]
-    quiet = [entry for entry in everything if not entry.sources]
+    reported = [entry for entry in everything if entry["sources"]]
+    quiet = [entry for entry in everything if not entry["sources"]]
     example = _shown(reported[0])
     head = HEAD.format(reported=len(reported), quiet=len(quiet), example=example)
     parts = [head, *([] if board is None else [_today(board)])]
@@ -92,22 +92,22 @@ def _links(sources: Iterable[str]) -> str:
 
 def _shown(entry: Entry) -> str:
     """Return the name of the case that stands for an entry."""
-    kind = SHOWN if SHOWN in entry.dtypes else entry.dtypes[0]
-    return f"{kind}-{entry.slug}"
+    kind = SHOWN if SHOWN in entry["dtypes"] else entry["dtypes"][0]
+    return f"{kind}-{entry['name']}"
 
 
 def _exhibit(entry: Entry, board: Board | None) -> str:
     shown = case(_shown(entry))
-    lines = [f"### {_plain(entry.title)}", ""]
-    if entry.failed:
-        lines += [_plain(entry.failed), ""]
-    if entry.sources:
-        lines.append(f"- **Reported:** {_links(entry.sources)}")
+    lines = [f"### {_plain(entry['title'])}", ""]
+    if entry["failed"]:
+        lines += [_plain(entry["failed"]), ""]
+    if entry["sources"]:
+        lines.append(f"- **Reported:** {_links(entry['sources'])}")
     lines += [
-        f"- **Tests:** {_plain(_sentence(entry.shows))}",
+        f"- **Tests:** {_plain(_sentence(entry['shows']))}",
         f"- **Case:** {_described(shown, entry)}",
     ]
-    if board is not None and not entry.also:
+    if board is not None and not entry["also"]:
         lines.append(_who_fails(shown, board["subjects"]))
     return "\n".join(lines)
 
@@ -119,9 +119,9 @@ def _described(shown: Case, entry: Entry) -> str:
     kappa = number(float(expected(shown).scales.kappa.max(initial=0.0)))
     count = {0: "no rows", 1: "1 row"}.get(rows, f"{rows:,} rows")
     said = f"`{shown}`: {count} of {size}, eps = {eps}" + (f", κ up to {kappa}" if rows else "")
-    others = [kind for kind in entry.dtypes if kind != shown.dtype]
+    others = [kind for kind in entry["dtypes"] if kind != shown.dtype]
     said += f"; also in {', '.join(others)}" if others else ""
-    needs = ", ".join(f"`{name}`" for name in entry.also)
+    needs = ", ".join(f"`{name}`" for name in entry["also"])
     return said + (f"; needs {needs}" if needs else "")
 
 
@@ -169,9 +169,9 @@ def _verdict(verdict: str, subjects: Mapping[str, Any]) -> str:
     return f"- **Fail “{verdict}” today, in at least one type:** {told}"
 
 
-def _missing(failure: NotACase) -> str:
-    title, reason = _plain(failure.title), _plain(failure.reason)
-    return f"### {title}\n\n{reason}\n\n- **Reported:** {_links(failure.sources)}"
+def _missing(failure: Entry) -> str:
+    title, reason = _plain(failure["title"]), _plain(failure["reason"])
+    return f"### {title}\n\n{reason}\n\n- **Reported:** {_links(failure['sources'])}"
 
 
 def main() -> int:

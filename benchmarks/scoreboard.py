@@ -126,7 +126,7 @@ def summary(report: Report) -> dict[str, Any]:
     """Return what the page and the figure need of a report."""
     dtypes = list(dict.fromkeys(grade.dtype for grade in report.grades))
     outputs = list(dict.fromkeys(grade.output for grade in report.grades))
-    named = {f"{kind}-{entry.slug}" for entry in entries(LAYER_NORM) for kind in FORMATS}
+    named = {f"{kind}-{entry['name']}" for entry in entries(LAYER_NORM) for kind in FORMATS}
     mine = [case.name for kind in dtypes for case in cases(kind, report.level)]
     return {
         "name": report.subject,
@@ -181,7 +181,7 @@ def beyond_kappa(results: Iterable[CaseResult], grade: Grade) -> list[str]:
 
 def families(results: Iterable[CaseResult]) -> list[dict[str, Any]]:
     """Return the largest error of each generated family, by type; a named case is none."""
-    alone = {entry.slug for entry in entries(LAYER_NORM)}
+    alone = {entry["name"] for entry in entries(LAYER_NORM)}
     largest: dict[tuple[str, str, str], dict[str, float]] = {}
     for each in results:
         if each.family not in alone:

@@ -35,13 +35,8 @@ def sweep(dtype: str, output: str) -> list[CaseResult]:
         natural = min(0.6 * (1 + step % 3) * kappa**power, largest)
         if power == 2 and step > 13:
             natural = math.inf
-        ulp = natural * 3
-        name = f"{dtype}-offset-1e{step / 2:g}-4x67"
-        found.append(
-            CaseResult(
-                name, dtype, "offset", "sweep", output, ulp, natural, 10.0, power, False, kappa
-            )
-        )
+        what = (f"{dtype}-offset-1e{step / 2:g}-4x67", dtype, "offset", "sweep", output)
+        found.append(CaseResult(*what, 3 * natural, natural, 10.0, power, False, kappa))
     return found
 
 
@@ -54,10 +49,8 @@ def grade_of(dtype: str, output: str) -> Grade:
 
 
 def ordinary(name: str, dtype: str, output: str, natural: float) -> CaseResult:
-    kind, ulp = "ordinary", 0.5 + natural
-    return CaseResult(
-        f"{dtype}-{name}-8x64", dtype, name, kind, output, ulp, natural, 12.0, 0, False, 1.0
-    )
+    what = (f"{dtype}-{name}-8x64", dtype, name, "ordinary", output)
+    return CaseResult(*what, 0.5 + natural, natural, 12.0, 0, False, 1.0)
 
 
 def failing_report() -> Report:
@@ -79,30 +72,19 @@ def failing_report() -> Report:
         verdicts={**dict.fromkeys(VERDICTS, "pass"), "own state": "not judged", "runs": "fail"},
         findings=(
             Finding(
-                "growth",
-                "accuracy",
-                "float32",
-                "y",
-                "float32-offset-1e4-4x67",
+                *("growth", "accuracy", "float32", "y", "float32-offset-1e4-4x67"),
                 "standard deviation 1, mean 10000: a one-pass variance has no digits left",
                 "y[2, 5] is NaN, the answer is 0.7310586",
                 ("pytorch#51102", "onnxruntime#28463", "a talk"),
-                11,
-                REPRODUCER,
+                also_in=11,
+                reproducer=REPRODUCER,
             ),
             Finding("runs", "runs", "float16", "", NASTY, "", f"raised\n{NASTY}\n{ESCAPES}"),
             *(
                 Finding(
-                    "batch",
-                    "batch-invariant",
-                    "float32",
-                    output,
-                    "float32-batch-300x48",
-                    "",
+                    *("batch", "batch-invariant", "float32", output, "float32-batch-300x48", ""),
                     f"{output} of row 3 changes with the batch",
-                    (),
-                    0,
-                    f"# {output} alone\n",
+                    reproducer=f"# {output} alone\n",
                 )
                 for output in ("dx", "dgamma", "dbeta")
             ),

@@ -11,7 +11,7 @@ from truenorm.verify.grading.report import VERDICTS
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.target import verify_target
 from verify import only_by
-from verify.planted.registry import FATAL, PLANTED, RIGHT, TARGETS
+from verify.planted.registry import FATAL, PLANTED, RIGHT
 from verify.recorded import SLOW, graded
 
 
@@ -96,7 +96,7 @@ def test_what_is_stable_is_not_enough_where_more_is_required() -> None:
 
 @pytest.mark.parametrize("name", FATAL)
 def test_a_crash_or_a_hang_is_a_finding(name: str) -> None:
-    report = verify_target(TARGETS[name])
+    report = verify_target(FATAL[name])
     assert not report.passed
     assert report.verdicts["runs"] == "fail"
     symptoms = " ".join(finding.symptom for finding in report.findings)

@@ -108,21 +108,18 @@ def test_what_is_quickly_computed_is_not_kept(place: Path) -> None:
     assert not place.exists()
 
 
-def test_an_operation_that_does_not_tell_its_sources_is_not_kept(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [(type(LAYER_NORM), "folder", None), (store, "sources", lambda _: "")],
+    ids=["of an operation that does not tell them", "in an archive"],
+)
+def test_without_sources_nothing_is_kept(
+    place: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, value: object
 ) -> None:
-    monkeypatch.setattr(type(LAYER_NORM), "folder", None)
-    asker = Asker()
-    assert [asker.ask(), asker.ask()] == [1, 2]
-    assert not place.exists()
-
-
-def test_without_sources_nothing_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in an archive."""
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_text", Mock(side_effect=NotADirectoryError))
         assert store.sources.__wrapped__(FOLDER) == ""
-    monkeypatch.setattr(store, "sources", lambda _: "")
+    monkeypatch.setattr(owner, name, value)
     asker = Asker()
     assert [asker.ask(), asker.ask()] == [1, 2]
     assert not place.exists()

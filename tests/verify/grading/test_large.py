@@ -1,8 +1,10 @@
 """One call with more than 2^24 elements: what it sees, and what is said where it is not made."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +29,29 @@ def ours(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     return tn.layer_norm(x, gamma, beta, eps=eps)
 
 
+def then(change: Callable[[Array], Array | None]) -> tv.Subject:
+    """Return a subject that is right but for what is changed in y."""
+
+    def forward(x: Array, *rest: Any) -> Array:
+        y = ours(x, *rest)
+        changed = change(y)
+        return y if changed is None else changed
+
+    return tv.Subject(forward)
+
+
 def judged(subject: tv.Subject) -> tv.Report:
     return grade("one", [CASE], collect(InProcess(subject), [CASE]), outputs=["y"])
+
+
+def raising(error: Exception) -> tv.Subject:
+    """Return a subject that raises in the large call alone."""
+
+    def change(y: Array) -> None:
+        if len(y) == ROWS:
+            raise error
+
+    return then(change)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -41,14 +64,12 @@ def test_a_place_that_wraps_around_is_seen(dtype: str) -> None:
 
 
 def test_the_rows_that_are_furthest_off_are_kept() -> None:
-    def wrong_twice(x: Array, *rest: object) -> Array:
-        y = ours(x, *rest)  # type: ignore[arg-type]
-        if len(x) == ROWS:
+    def wrong_twice(y: Array) -> None:
+        if len(y) == ROWS:
             y[101, 7] *= 1.01
             y[33_333, 499] = np.nan
-        return y
 
-    report = judged(tv.Subject(wrong_twice))
+    report = judged(then(wrong_twice))
     (finding,) = report.findings
     assert report.verdicts["large calls"] == "fail"
     assert finding.symptom.startswith("y[33333, 499] is nan, the exact answer ")
@@ -58,25 +79,18 @@ def test_the_rows_that_are_furthest_off_are_kept() -> None:
 
 
 def test_other_bits_that_rounding_explains_are_none_of_its_business() -> None:
-    def unsteady(x: Array, *rest: object) -> Array:
-        y = ours(x, *rest)  # type: ignore[arg-type]
+    def unsteady(y: Array) -> None:
         y[len(y) // 2 :] *= np.float32(1 + 2.0**-23)
-        return y
 
-    records = list(large_call(InProcess(tv.Subject(unsteady)), CASE, Record(CASE.name, Call())))
+    records = list(large_call(InProcess(then(unsteady)), CASE, Record(CASE.name, Call())))
     report = grade("one", [CASE], records, outputs=["y"])
     assert report.verdicts["large calls"] == "pass"
 
 
 def test_a_slow_subject_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "PATIENCE", 1e-9)
-    seen = []
-
-    def forward(x: Array, *rest: object) -> Array:
-        seen.append(len(x))
-        return ours(x, *rest)  # type: ignore[arg-type]
-
-    report = judged(tv.Subject(forward))
+    seen: list[int] = []
+    report = judged(then(lambda y: seen.append(len(y))))
     assert report.passed
     assert report.verdicts["large calls"] == "not judged"
     assert "at its pace a call with 17,039,360 elements would take" in report.notes["large calls"]
@@ -115,39 +129,30 @@ def test_the_pace_is_that_of_the_rows(alone: float, takes: tuple[float, ...]) ->
 
 
 def test_a_lack_of_memory_is_said_and_not_blamed() -> None:
-    def forward(x: Array, *rest: object) -> Array:
-        if len(x) == ROWS:
-            raise MemoryError("Unable to allocate 65.0 MiB")
-        return ours(x, *rest)  # type: ignore[arg-type]
-
-    report = judged(tv.Subject(forward))
+    report = judged(raising(MemoryError("Unable to allocate 65.0 MiB")))
     assert report.passed
     assert report.verdicts["large calls"] == "not judged"
     assert report.notes["large calls"] == (
         "there was not enough memory for 34,078 rows of 500: Unable to allocate 65.0 MiB"
     )
-    small = tv.case("float32-normal-4x5")
 
     def hungry(*_: object) -> None:
         raise MemoryError("for 20 numbers")
 
     with pytest.raises(AssertionError, match="raised MemoryError: for 20 numbers"):
-        tv.check(tv.Subject(hungry), small)
+        tv.check(tv.Subject(hungry), tv.case("float32-normal-4x5"))
 
 
-def test_a_failure_names_the_size() -> None:
-    def forward(x: Array, *rest: object) -> Array:
-        if len(x) == ROWS:
-            raise ValueError("too much")
-        return ours(x, *rest)  # type: ignore[arg-type]
-
-    with pytest.raises(AssertionError, match="too much, in one call with 17,039,000 elements"):
-        tv.check(tv.Subject(forward), CASE)
-
-
-def test_a_shape_that_is_wrong_there_alone() -> None:
-    subject = tv.Subject(lambda x, *rest: ours(x, *rest)[: 2**15])
-    with pytest.raises(AssertionError, match=r"y of 34078 rows of 500 has the shape \(32768, 500"):
+@pytest.mark.parametrize(
+    ("subject", "said"),
+    [
+        (raising(ValueError("no")), "no, in one call with 17,039,000 elements"),
+        (then(lambda y: y[: 2**15]), r"y of 34078 rows of 500 has the shape \(32768, 500"),
+    ],
+    ids=["an error", "a shape"],
+)
+def test_what_is_wrong_there_alone_is_said_with_the_size(subject: tv.Subject, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
         tv.check(subject, CASE)
 
 

@@ -37,14 +37,11 @@ def test_the_comment_fits_80_columns(guard: str, text: str, call: Call) -> None:
     assert len(lines) <= 10
 
 
-def test_a_comment_that_is_cut_says_so() -> None:
+def test_what_is_cut_says_so_and_numbers_fit() -> None:
     assert lines_of("type", "dx is off " * 50, Call())[1].endswith(" …")
-    assert "…" not in "".join(lines_of("type", "dx is off", Call()))
-
-
-def test_a_number_and_its_digits_fit_80_columns() -> None:
-    """The comment behind a number has the same number, to the bit."""
     lines = lines_of("ordinary", "dx is off", Call())
+    assert "…" not in "".join(lines)
+    # The comment behind a number has the same number, to the bit.
     (behind,) = (line for line in lines if "  # " in line)
     assert behind.startswith("exact = ")
     assert len(behind) <= 80

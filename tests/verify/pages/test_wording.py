@@ -1,9 +1,12 @@
-"""Sentences that every kind of page has."""
+"""What pages have in common: sentences, and where failures were reported."""
 
 import dataclasses
 
+import pytest
+
 from truenorm.verify.grading.report import GRADES
 from truenorm.verify.pages import wording
+from truenorm.verify.pages.sources import REPOSITORIES, link
 from verify.fake_report import failing_report, passing_report
 
 
@@ -12,12 +15,30 @@ def test_every_grade_has_a_meaning() -> None:
 
 
 def test_conclusion() -> None:
-    failing, passing = failing_report(), passing_report()
-    assert wording.conclusion(passing) == "No finding, and every grade is at least correct."
-    assert wording.conclusion(failing) == (
-        "5 findings; below stable: y in float16, y dx dgamma in float32."
-    )
+    failing = failing_report()
     one = dataclasses.replace(failing, require="wrong", findings=failing.findings[:1])
-    assert wording.conclusion(one) == "1 finding."
     none = dataclasses.replace(failing, require="conditional", findings=())
-    assert wording.conclusion(none) == "below conditional: y dx in float32."
+    for report, said in (
+        (passing_report(), "No finding, and every grade is at least correct."),
+        (failing, "5 findings; below stable: y in float16, y dx dgamma in float32."),
+        (one, "1 finding."),
+        (none, "below conditional: y dx in float32."),
+    ):
+        assert wording.conclusion(report) == said
+
+
+@pytest.mark.parametrize("name", REPOSITORIES)
+def test_short_names_are_those_of_the_repositories(name: str) -> None:
+    assert REPOSITORIES[name].partition("/")[2] == name
+    assert link(f"{name}#7") == f"https://github.com/{REPOSITORIES[name]}/issues/7"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("unheard-of#7", "pytorch#", "pytorch#7a", "pytorch", "", "a/b/c#1", "pytorch#\u0667"),
+        *("javascript:alert(1)", "http://example.org", '"><script>#1'),
+    ],
+)
+def test_what_is_no_known_issue_has_none(source: str) -> None:
+    assert link(source) == ""

@@ -48,55 +48,26 @@ class StaleForward(Kernel):
         return super().backward(dy, self.latest)
 
 
-class NoMeanOfG(Kernel):
-    """The term mean(g) is missing."""
+class MeansWeighted(Kernel):
+    """The terms mean(g) and xhat*mean(g*xhat) are missing, or subtracted twice."""
+
+    def __init__(self, of_g: int, of_g_xhat: int) -> None:
+        self.of_g, self.of_g_xhat = of_g, of_g_xhat
 
     def project(self, slopes: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
         g = gamma * slopes
-        return saved.rstd * (g - xhat * self.mean_of(g * xhat))
+        along = xhat * self.mean_of(g * xhat)
+        return saved.rstd * (g - self.of_g * self.mean_of(g) - self.of_g_xhat * along)
 
 
-class NoMeanOfGXhat(Kernel):
-    """The term xhat*mean(g*xhat) is missing."""
+class GammaToPowers(Kernel):
+    """g has another power of gamma in it, or dx is multiplied by one afterwards."""
 
-    def project(
-        self,
-        slopes: Float64s,
-        gamma: Float64s,
-        xhat: Float64s,  # noqa: ARG002
-        saved: Saved,
-    ) -> Float64s:
-        g = gamma * slopes
-        return saved.rstd * (g - self.mean_of(g))
-
-
-class MeanOfGTwice(Kernel):
-    """The term mean(g) is subtracted twice."""
+    def __init__(self, before: int, after: int = 0) -> None:
+        self.before, self.after = before, after
 
     def project(self, slopes: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
-        g = gamma * slopes
-        return saved.rstd * (g - 2 * self.mean_of(g) - xhat * self.mean_of(g * xhat))
-
-
-class GammaForgotten(Kernel):
-    """g is dy: gamma is missing in dx."""
-
-    def project(self, slopes: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
-        return super().project(slopes, np.ones_like(gamma), xhat, saved)
-
-
-class GammaSquared(Kernel):
-    """g is gamma*gamma*dy."""
-
-    def project(self, slopes: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
-        return super().project(slopes, gamma * gamma, xhat, saved)
-
-
-class GammaAfterwards(Kernel):
-    """The projection of dy is multiplied by gamma, not that of gamma*dy taken."""
-
-    def project(self, slopes: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
-        return gamma * super().project(slopes, np.ones_like(gamma), xhat, saved)
+        return gamma**self.after * super().project(slopes, gamma**self.before, xhat, saved)
 
 
 class ScaledByItsLargest(Kernel):
@@ -120,10 +91,10 @@ BACKWARD = [
     plant(XhatFromY(), "xhat recovered from y", dx="unstable", dgamma="unstable"),
     plant(StaleForward(), "gradients of a stale forward pass", verdict="own state"),
     plant(ScaledByItsLargest(), "dx is NaN in a row of padding", dx="wrong"),
-    plant(NoMeanOfG(), "mean(g) dropped", dx="wrong"),
-    plant(NoMeanOfGXhat(), "mean(g*xhat) dropped", dx="wrong"),
-    plant(MeanOfGTwice(), "mean(g) subtracted twice", dx="wrong"),
-    plant(GammaForgotten(), "gamma forgotten in dx", dx="wrong"),
-    plant(GammaSquared(), "gamma squared in dx", dx="wrong"),
-    plant(GammaAfterwards(), "gamma applied after the projection", dx="wrong"),
+    plant(MeansWeighted(0, 1), "mean(g) dropped", dx="wrong"),
+    plant(MeansWeighted(1, 0), "mean(g*xhat) dropped", dx="wrong"),
+    plant(MeansWeighted(2, 1), "mean(g) subtracted twice", dx="wrong"),
+    plant(GammaToPowers(0), "gamma forgotten in dx", dx="wrong"),
+    plant(GammaToPowers(2), "gamma squared in dx", dx="wrong"),
+    plant(GammaToPowers(0, 1), "gamma applied after the projection", dx="wrong"),
 ]

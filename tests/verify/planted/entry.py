@@ -1,6 +1,5 @@
 """What is known of a planted bug."""
 
-import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -12,21 +11,11 @@ from verify.planted.base import Kernel
 class PlantedBug:
     """A wrong subject, and what the judge has to say of it where that is plain beforehand.
 
-    Attributes
-    ----------
-    name : str
-    subject : Subject
-    breaks : str
-        What is wrong, in one sentence.
-    grades : mapping of str to str
-        By output: the grade that it deserves.
-    verdict : str
-        The line of the judge's verdicts that fails, or nothing where the grades say all.
+    `grades` has by output the grade that it deserves; `verdict` is the line of the judge's
+    verdicts that fails, or nothing where the grades say all.
     """
 
-    name: str
     subject: Subject
-    breaks: str
     grades: Mapping[str, str]
     verdict: str
 
@@ -44,4 +33,4 @@ def plant(
     subject = Subject(
         kernel.forward, kernel.backward, name=name, dtypes=list(dtypes), also=list(also)
     )
-    return PlantedBug(name, subject, inspect.getdoc(kernel) or "", grades, verdict)
+    return PlantedBug(subject, grades, verdict)

@@ -1,5 +1,6 @@
 """Planted bugs of the forward pass: mean, variance, eps, and how y is put together."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,18 +37,14 @@ class EpsOutsideTheRoot(Kernel):
         return np.asarray(1 / (np.sqrt(variance) + eps))
 
 
-class EpsInHalf(Kernel):
-    """Eps is rounded to float16, where 1e-5 is inexact and 1e-12 is zero."""
+class OtherEps(Kernel):
+    """Eps is another number than the one that is asked for."""
+
+    def __init__(self, taken: Callable[[float], float]) -> None:
+        self.taken = taken
 
     def rstd(self, variance: Float64s, eps: Any) -> Float64s:
-        return super().rstd(variance, float(np.float16(eps)))
-
-
-class EpsIgnored(Kernel):
-    """Eps is 1e-5, whatever is asked for."""
-
-    def rstd(self, variance: Float64s, eps: Any) -> Float64s:  # noqa: ARG002
-        return super().rstd(variance, 1e-5)
+        return super().rstd(variance, self.taken(eps))
 
 
 class BiasedMean(Kernel):
@@ -117,15 +114,11 @@ class FoldedAffine(Kernel):
         return (self.rows_of(saved.x).astype(np.float32) * scale + bias).astype(np.float64)
 
 
-class WrongGammaByDefault(Kernel):
-    """Where gamma is None, 0 stands for it, as if it were centred at zero."""
+class WrongDefaults(Kernel):
+    """Where gamma is None, 0 stands for it, as if it were centred at zero; for beta, 1."""
 
     def gamma(self, saved: Saved) -> Float64s:
         return np.zeros(saved.x.shape[-1]) if saved.gamma is None else super().gamma(saved)
-
-
-class WrongBetaByDefault(Kernel):
-    """Where beta is None, 1 stands for it."""
 
     def beta(self, saved: Saved) -> Float64s:
         return np.ones(saved.x.shape[-1]) if saved.beta is None else super().beta(saved)
@@ -138,46 +131,36 @@ class ComputedInFloat32(WideKernel):
         return super().rows_of(array.astype(np.float32))
 
 
-class TwoPercentTooLarge(Kernel):
-    """The result is multiplied by 1.02, which is little in bfloat16."""
+class OtherOutput(Kernel):
+    """What is returned is made of the right y and of beta."""
+
+    def __init__(self, of: Callable[[Float64s, Float64s], Float64s]) -> None:
+        self.of = of
 
     def output(self, saved: Saved) -> Float64s:
-        return 1.02 * super().output(saved)
+        return self.of(super().output(saved), self.beta(saved))
 
 
-class WrongAtHiddenSizes(Kernel):
-    """The kernel for multiples of 128 returns beta."""
-
-    def output(self, saved: Saved) -> Float64s:
-        y = super().output(saved)
-        return y if y.shape[-1] % 128 else 0 * y + self.beta(saved)
+def beta_at_hidden_sizes(y: Float64s, beta: Float64s) -> Float64s:
+    return y if y.shape[-1] % 128 else 0 * y + beta
 
 
-class LargeBetaAlone(Kernel):
-    """Where beta is beyond 100, y is beta, as if the rest were a rounding error of it."""
-
-    def output(self, saved: Saved) -> Float64s:
-        beta = self.beta(saved)
-        return np.where(np.abs(beta) > 100, beta, super().output(saved))
+def beta_where_large(y: Float64s, beta: Float64s) -> Float64s:
+    """Return beta where it is beyond 100, as if the rest were a rounding error of it."""
+    return np.where(np.abs(beta) > 100, beta, y)
 
 
-class WrongBetween(Kernel):
+def no_beta_between(above: int, below: float = float("inf")) -> OtherOutput:
     """Rows of more than so many elements, and of fewer than so many others, lose their beta."""
-
-    def __init__(self, above: int, below: float = float("inf")) -> None:
-        self.above, self.below = above, below
-
-    def output(self, saved: Saved) -> Float64s:
-        y = super().output(saved)
-        return y - self.beta(saved) if self.above < y.shape[-1] < self.below else y
+    return OtherOutput(lambda y, beta: y - beta if above < y.shape[-1] < below else y)
 
 
 FORWARD = [
     plant(OnePassVariance(), "one-pass variance", y="unstable"),
     plant(SampleVariance(), "variance divided by D-1", y="wrong"),
     plant(EpsOutsideTheRoot(), "eps added outside the root", y="wrong"),
-    plant(EpsInHalf(), "eps cast to half"),
-    plant(EpsIgnored(), "a constant eps"),
+    plant(OtherEps(lambda eps: float(np.float16(eps))), "eps cast to half"),
+    plant(OtherEps(lambda _: 1e-5), "a constant eps"),
     plant(BiasedMean(), "biased mean by one element", y="wrong"),
     plant(MeanInFloat32(), "float32 mean only", y="conditional"),
     plant(PaddingCounted(), "padding lanes counted in the variance", y="wrong"),
@@ -186,21 +169,21 @@ FORWARD = [
     plant(SquaresOverflow(), "overflow of squares", y="unstable"),
     plant(NegativeVariance(), "negative variance of a constant row", y="unstable"),
     plant(FoldedAffine(), "folded scale and bias", y="conditional"),
-    plant(WrongGammaByDefault(), "wrong without gamma", also=["no-gamma"], y="wrong"),
-    plant(WrongBetaByDefault(), "wrong without beta", also=["no-beta"], y="wrong"),
-    plant(TwoPercentTooLarge(), "two percent too large", dtypes=["bfloat16"]),
-    plant(WrongAtHiddenSizes(), "wrong at multiples of 128", y="wrong"),
-    plant(LargeBetaAlone(), "y is beta where that is large", y="wrong"),
+    plant(WrongDefaults(), "wrong without gamma", also=["no-gamma"], y="wrong"),
+    plant(WrongDefaults(), "wrong without beta", also=["no-beta"], y="wrong"),
+    plant(OtherOutput(lambda y, _: 1.02 * y), "two percent too large", dtypes=["bfloat16"]),
+    plant(OtherOutput(beta_at_hidden_sizes), "wrong at multiples of 128", y="wrong"),
+    plant(OtherOutput(beta_where_large), "y is beta where that is large", y="wrong"),
     plant(
-        LargeBetaAlone(),
+        OtherOutput(beta_where_large),
         "y is beta where that is large, in 16 bits",
         dtypes=["float16", "bfloat16"],
         y="wrong",
     ),
-    plant(WrongBetween(11, 13), "wrong at D = 12", y="wrong"),
-    plant(WrongBetween(95, 97), "wrong at D = 96", y="wrong"),
-    plant(WrongBetween(2048, 4096), "wrong between 2048 and 4096", y="wrong"),
-    plant(WrongBetween(5000, 8192), "wrong between 5000 and 8192", y="wrong"),
-    plant(WrongBetween(8192), "wrong above 8192", y="wrong"),
+    plant(no_beta_between(11, 13), "wrong at D = 12", y="wrong"),
+    plant(no_beta_between(95, 97), "wrong at D = 96", y="wrong"),
+    plant(no_beta_between(2048, 4096), "wrong between 2048 and 4096", y="wrong"),
+    plant(no_beta_between(5000, 8192), "wrong between 5000 and 8192", y="wrong"),
+    plant(no_beta_between(8192), "wrong above 8192", y="wrong"),
     plant(ComputedInFloat32(), "float64 computed in float32", dtypes=["float64"], y="wrong"),
 ]

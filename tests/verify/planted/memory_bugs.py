@@ -11,34 +11,28 @@ from verify.planted.entry import plant
 PLACES = 2**24
 
 
-class YInOneBuffer(Kernel):
-    """y is in a buffer that the next forward pass of the same shape overwrites."""
+class OneBuffer(Kernel):
+    """y and dbeta are in buffers that the next pass with as many elements overwrites."""
 
-    def __init__(self) -> None:
+    def __init__(self, output: str) -> None:
+        self.output_there = output
         self.buffers: dict[Any, Array] = {}
 
-    def forward(
-        self, x: Array, gamma: Array | None, beta: Array | None, eps: float
-    ) -> tuple[Array, Any]:
-        y, saved = super().forward(x, gamma, beta, eps)
-        buffer = self.buffers.setdefault((y.shape, y.dtype), np.empty_like(y))
-        buffer[...] = y
-        return buffer, saved
+    def there(self, output: str, result: Array) -> Array:
+        """Return a result, in the buffer if it is its turn."""
+        if output != self.output_there:
+            return result
+        buffer = self.buffers.setdefault((result.shape, result.dtype), np.empty_like(result))
+        buffer[...] = result
+        return buffer
 
-
-class GradientsInOneBuffer(Kernel):
-    """dbeta is in a buffer that the next backward pass of the same width overwrites."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[Any, Array] = {}
+    def forward(self, x: Array, *rest: Any) -> tuple[Array, Any]:
+        y, saved = super().forward(x, *rest)
+        return self.there("y", y), saved
 
     def backward(self, dy: Array, saved: Any) -> Results:
         dx, dgamma, dbeta = super().backward(dy, saved)
-        if dbeta is None:
-            return dx, dgamma, None
-        buffer = self.buffers.setdefault((dbeta.shape, dbeta.dtype), np.empty_like(dbeta))
-        buffer[...] = dbeta
-        return dx, dgamma, buffer
+        return dx, dgamma, None if dbeta is None else self.there("dbeta", dbeta)
 
 
 class SavedIsSpent(Kernel):
@@ -76,8 +70,8 @@ class PlacesInFloat32(Kernel):
 
 
 MEMORY = [
-    plant(YInOneBuffer(), "y in a buffer that is used again", verdict="results kept"),
-    plant(GradientsInOneBuffer(), "dbeta in a buffer that is used again", verdict="results kept"),
+    plant(OneBuffer("y"), "y in a buffer that is used again", verdict="results kept"),
+    plant(OneBuffer("dbeta"), "dbeta in a buffer that is used again", verdict="results kept"),
     plant(SavedIsSpent(), "backward spends what was saved", verdict="saved kept"),
     plant(LeftOutBeyond(), "elements beyond 2^24 left out", verdict="large calls"),
     plant(PlacesInFloat32(), "places in float32", verdict="large calls"),

@@ -1,5 +1,6 @@
 """Planted bugs of dgamma and dbeta, the sums over rows."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,26 +51,14 @@ class PartialSumsInHalf(Kernel):
         return total.astype(np.float64)
 
 
-class SumsEndAt65535(Kernel):
-    """dgamma and dbeta leave out the rows beyond 65,535."""
+class RowsDropped(Kernel):
+    """dgamma and dbeta leave out the last rows, of some numbers of rows."""
+
+    def __init__(self, taken: Callable[[int], int]) -> None:
+        self.taken = taken
 
     def over_rows(self, terms: Float64s) -> Float64s:
-        return super().over_rows(terms[:65_535])
-
-
-class LastRowDropped(Kernel):
-    """dgamma and dbeta leave out the last row of a batch of 6 to 263."""
-
-    def over_rows(self, terms: Float64s) -> Float64s:
-        return super().over_rows(terms[:-1] if 6 <= len(terms) < 264 else terms)
-
-
-class QuarterOfRowsDropped(Kernel):
-    """Of more than 1000 rows, dgamma and dbeta leave out the last quarter."""
-
-    def over_rows(self, terms: Float64s) -> Float64s:
-        rows = len(terms)
-        return super().over_rows(terms[: rows * 3 // 4] if rows > 1000 else terms)
+        return super().over_rows(terms[: self.taken(len(terms))])
 
 
 class SumsByThread(Kernel):
@@ -119,9 +108,18 @@ PARAMETERS = [
     plant(
         PartialSumsInHalf(), "partial sums in float16, of float32", dgamma="wrong", dbeta="wrong"
     ),
-    plant(LastRowDropped(), "last of some rows dropped", dgamma="wrong", dbeta="wrong"),
-    plant(QuarterOfRowsDropped(), "a quarter of many rows dropped", dtypes=["bfloat16"]),
-    plant(SumsEndAt65535(), "sums without rows beyond 65,535"),
+    plant(
+        RowsDropped(lambda rows: rows - (6 <= rows < 264)),
+        "last of some rows dropped",
+        dgamma="wrong",
+        dbeta="wrong",
+    ),
+    plant(
+        RowsDropped(lambda rows: rows * 3 // 4 if rows > 1000 else rows),
+        "a quarter of many rows dropped",
+        dtypes=["bfloat16"],
+    ),
+    plant(RowsDropped(lambda _: 65_535), "sums without rows beyond 65,535"),
     plant(SumsByThread(), "dgamma depending on threads", verdict="repeatable"),
     plant(DgammaAsARow(), "dgamma of shape (1, D)", verdict="runs"),
     plant(NoDbeta(), "no dbeta", verdict="runs"),

@@ -1,5 +1,6 @@
 """Planted bugs that no tolerance sees: layout, batch, special values, types, damage."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,18 +55,18 @@ class InputsFlushed(Kernel):
         return super().rows_of(flushed(array))
 
 
-class OutputsFlushed(Kernel):
-    """Subnormal results are returned as zero."""
+class OtherResults(Kernel):
+    """Every result is something else in the end."""
+
+    def __init__(self, of: Callable[[Array], Array]) -> None:
+        self.of = of
 
     def cast(self, values: Float64s, like: Array) -> Array:
-        return flushed(super().cast(values, like))
+        return self.of(super().cast(values, like))
 
 
-class NanSwallowed(Kernel):
-    """NaN is returned as zero."""
-
-    def cast(self, values: Float64s, like: Array) -> Array:
-        return np.nan_to_num(super().cast(values, like), posinf=np.inf, neginf=-np.inf)
+def without_nan(result: Array) -> Array:
+    return np.nan_to_num(result, posinf=np.inf, neginf=-np.inf)
 
 
 class NanSpread(Kernel):
@@ -76,67 +77,41 @@ class NanSpread(Kernel):
         return y
 
 
-class Zeros(Kernel):
-    """Every result is zero."""
-
-    def cast(self, values: Float64s, like: Array) -> Array:
-        return np.zeros_like(super().cast(values, like))
-
-
 class YInFloat64(Kernel):
     """y is float64 whatever x is."""
 
-    def forward(
-        self, x: Array, gamma: Array | None, beta: Array | None, eps: float
-    ) -> tuple[Array, Any]:
-        y, saved = super().forward(x, gamma, beta, eps)
+    def forward(self, x: Array, *rest: Any) -> tuple[Array, Any]:
+        y, saved = super().forward(x, *rest)
         return y.astype(np.float64), saved
 
 
 class RefusesOneColumn(Kernel):
     """A row of one element is an error."""
 
-    def statistics(self, x: Array, gamma: Array | None, beta: Array | None, eps: float) -> Saved:
+    def statistics(self, x: Array, *rest: Any) -> Saved:
         if x.shape[-1] == 1:
             raise ValueError("a row needs two elements for a variance")
-        return super().statistics(x, gamma, beta, eps)
+        return super().statistics(x, *rest)
 
 
 class DamagesX(Kernel):
     """y is written over x."""
 
-    def forward(
-        self, x: Array, gamma: Array | None, beta: Array | None, eps: float
-    ) -> tuple[Array, Any]:
-        y, saved = super().forward(x.copy(), gamma, beta, eps)
+    def forward(self, x: Array, *rest: Any) -> tuple[Array, Any]:
+        y, saved = super().forward(x.copy(), *rest)
         x[...] = y
         return y, saved
 
 
-class DamagesDy(Kernel):
-    """dx is written over dy."""
+class DamagesByGradient(Kernel):
+    """A gradient is written over the input that it belongs to."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
 
     def backward(self, dy: Array, saved: Any) -> Results:
         results = super().backward(dy, saved)
-        dy[...] = results[0]
-        return results
-
-
-class DamagesGamma(Kernel):
-    """dgamma is written over gamma."""
-
-    def backward(self, dy: Array, saved: Any) -> Results:
-        results = super().backward(dy, saved)
-        saved.gamma[...] = results[1]
-        return results
-
-
-class DamagesBeta(Kernel):
-    """dbeta is written over beta."""
-
-    def backward(self, dy: Array, saved: Any) -> Results:
-        results = super().backward(dy, saved)
-        saved.beta[...] = results[2]
+        (dy, saved.gamma, saved.beta)[self.place][...] = results[self.place]
         return results
 
 
@@ -145,14 +120,18 @@ PROPERTIES = [
     plant(RowsEndAt65535(), "rows beyond 65,535 skipped", y="wrong", dx="wrong"),
     plant(BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
     plant(InputsFlushed(), "subnormal inputs flushed", verdict="subnormals kept"),
-    plant(OutputsFlushed(), "subnormal outputs flushed", verdict="subnormals kept"),
-    plant(NanSwallowed(), "NaN swallowed", verdict="special values"),
+    plant(OtherResults(flushed), "subnormal outputs flushed", verdict="subnormals kept"),
+    plant(OtherResults(without_nan), "NaN swallowed", verdict="special values"),
     plant(NanSpread(), "NaN spread to other rows", verdict="special values"),
-    plant(Zeros(), "zeros returned", y="wrong", dx="wrong", dgamma="wrong", dbeta="wrong"),
+    plant(
+        OtherResults(np.zeros_like),
+        "zeros returned",
+        **dict.fromkeys(("y", "dx", "dgamma", "dbeta"), "wrong"),
+    ),
     plant(YInFloat64(), "float64 returned for float32", verdict="runs"),
     plant(RefusesOneColumn(), "an error at D = 1", verdict="runs"),
     plant(DamagesX(), "in-place damage to x", verdict="inputs kept"),
-    plant(DamagesDy(), "in-place damage to dy", verdict="inputs kept"),
-    plant(DamagesGamma(), "in-place damage to gamma", verdict="inputs kept"),
-    plant(DamagesBeta(), "in-place damage to beta", verdict="inputs kept"),
+    plant(DamagesByGradient(0), "in-place damage to dy", verdict="inputs kept"),
+    plant(DamagesByGradient(1), "in-place damage to gamma", verdict="inputs kept"),
+    plant(DamagesByGradient(2), "in-place damage to beta", verdict="inputs kept"),
 ]

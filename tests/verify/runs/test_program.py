@@ -1,7 +1,6 @@
 """Every way in which a program ends, and what is left over."""
 
 import shlex
-import signal
 import sys
 import threading
 import time
@@ -14,21 +13,21 @@ from verify.runs.programs import ends, needs_proc, run, shell
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
 
 
-def test_exit_codes() -> None:
-    assert shell("echo one >&2; echo two >&2; exit 3").failure == "exit code 3: two"
-    assert shell("echo on stdout; exit 4").failure == "exit code 4: on stdout"
-    assert shell("exit 5").failure == "exit code 5"
-
-
-def test_results_of_a_program_that_failed_are_not_taken() -> None:
-    record = shell('cp "$0/plain.in" "$0/plain.out"; exit 1')
-    assert record.results == {}
-
-
-@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGFPE", "SIGKILL"])
-def test_crashes(name: str) -> None:
-    number = signal.Signals[name].value
-    assert shell(f"kill -{number} $$").failure == f"crashed: signal {name}"
+@pytest.mark.parametrize(
+    ("script", "failure"),
+    [
+        ("echo one >&2; echo two >&2; exit 3", "exit code 3: two"),
+        ("echo on stdout; exit 4", "exit code 4: on stdout"),
+        ('head -c 224 "$0/plain.in" > "$0/plain.out"; exit 5', "exit code 5"),
+        *(
+            (f"kill -{name[3:]} $$", f"crashed: signal {name}")
+            for name in ("SIGSEGV", "SIGABRT", "SIGFPE", "SIGKILL")
+        ),
+    ],
+)
+def test_how_it_ended_is_said_and_results_are_not_taken(script: str, failure: str) -> None:
+    record = shell(script)
+    assert (record.failure, record.results) == (failure, {})
 
 
 def test_programs_that_cannot_start(tmp_path: Path) -> None:
@@ -47,26 +46,21 @@ def test_programs_that_cannot_start(tmp_path: Path) -> None:
 
 
 @needs_proc
-@pytest.mark.parametrize("end", ["wait", "exec sleep 60"])
-def test_a_hang_is_killed_with_its_children(tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize(
+    ("then", "seconds", "failure"),
+    [
+        ("wait", 0.5, "no answer within 0.5 s"),
+        ("exec sleep 60", 0.5, "no answer within 0.5 s"),
+        ('head -c 224 /dev/zero > "$0/plain.out"', 30.0, ""),
+    ],
+)
+def test_its_children_end_with_it(tmp_path: Path, then: str, seconds: float, failure: str) -> None:
+    """They also hold the pipes: waiting for their end would take a minute."""
     noted = tmp_path / "pid"
     start = time.monotonic()
-    record = shell(f"sleep 60 & echo $! > {shlex.quote(str(noted))}; {end}", seconds=0.5)
+    record = shell(f"sleep 60 & echo $! > {shlex.quote(str(noted))}; {then}", seconds=seconds)
     assert time.monotonic() - start < 20
-    assert record.failure == "no answer within 0.5 s"
-    assert ends(int(noted.read_text()))
-
-
-@needs_proc
-def test_what_a_program_leaves_running_is_killed(tmp_path: Path) -> None:
-    """The child also holds the pipes: waiting for their end would take a minute."""
-    noted = tmp_path / "pid"
-    start = time.monotonic()
-    record = shell(
-        f'sleep 60 & echo $! > {shlex.quote(str(noted))}; head -c 224 /dev/zero > "$0/plain.out"',
-    )
-    assert time.monotonic() - start < 20
-    assert record.failure == ""
+    assert record.failure == failure
     assert ends(int(noted.read_text()))
 
 
@@ -95,22 +89,16 @@ def test_no_shell_takes_arguments_apart(tmp_path: Path) -> None:
     assert not bait.exists()
 
 
-def test_a_program_with_spaces_in_its_name(tmp_path: Path) -> None:
+def test_a_relative_program_with_spaces_is_found_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "my kernel; true"
     program.write_text('#!/bin/sh\nhead -c 224 /dev/zero > "$1/plain.out"\n')
     program.chmod(0o700)
     assert run(str(program)).failure == ""
-
-
-def test_a_relative_program_is_found_from_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "kernel"
-    program.write_text('#!/bin/sh\nhead -c 224 /dev/zero > "$1/plain.out"\n')
-    program.chmod(0o700)
     monkeypatch.chdir(tmp_path)
-    assert run("./kernel").failure == ""
-    assert "cannot start 'kernel'" in run("kernel").failure  # not on the path
+    assert run("./my kernel; true").failure == ""
+    assert "cannot start 'my kernel; true'" in run("my kernel; true").failure  # not on the path
 
 
 @needs_proc

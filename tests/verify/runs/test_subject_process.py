@@ -1,6 +1,7 @@
 """A subject in a process of its own, and what it may do there."""
 
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,13 +11,13 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.runs.calls import Call, GaveUpError
-from truenorm.verify.runs.loading import load
-from truenorm.verify.runs.subject_process import CannotRunError, SubjectProcess
+from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError, SubjectProcess
 from truenorm.verify.suite import case
 from truenorm.verify.target import verify_target
 from verify.runs.programs import ends, is_running
 
 CASE = case("float32-normal-4x5")
+LARGE = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
 HEAD = "import os, sys, time, subprocess\nimport numpy as np\nimport truenorm.verify as tv\n"
 
 
@@ -35,31 +36,35 @@ def _forward(folder: Path, line: str, **options: object) -> str:
     )
 
 
-def test_results_come_back_as_they_are(tmp_path: Path) -> None:
-    target = _forward(tmp_path, "x = 2 * x")
+def _failure(target: str, *cases: tv.Case) -> str:
+    """Return how the last of these cases failed, one after the other in one process."""
     with SubjectProcess(target) as process:
+        *before, last = (process.run(each, Call()).failure for each in cases or (CASE,))
+    assert not any(before)
+    return last
+
+
+def test_results_come_back_as_they_are(tmp_path: Path) -> None:
+    with SubjectProcess(_forward(tmp_path, "x = 2 * x")) as process:
         record = process.run(CASE, Call())
         part = process.run(CASE, Call("rows", 1, 3))
-    y = record.results["y"]
-    assert y is not None
-    assert (y == 2 * CASE.x).all()
-    assert y.dtype == np.float32
-    assert (np.asarray(part.results["y"]) == 2 * CASE.x[1:3]).all()
     assert not record.failure
+    np.testing.assert_array_equal(record.results["y"], 2 * CASE.x, strict=True)
+    np.testing.assert_array_equal(part.results["y"], 2 * CASE.x[1:3], strict=True)
 
 
-def test_a_large_result_may_follow_a_small_one(tmp_path: Path) -> None:
-    """The limit is that of the case which was sent, not of the one before it."""
-    large = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
-    with SubjectProcess(_forward(tmp_path, "pass")) as process:
-        assert not process.run(CASE, Call()).failure
-        assert not process.run(large, Call()).failure
-
-
-def test_a_subject_may_print_and_read(tmp_path: Path) -> None:
-    line = "print('noise' * 100_000); os.write(1, b'noise'); assert sys.stdin.read() == ''"
-    with SubjectProcess(_forward(tmp_path, line)) as process:
-        assert not process.run(CASE, Call()).failure
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print('noise' * 100_000); os.write(1, b'noise'); assert sys.stdin.read() == ''",
+        # Else Ctrl-C would end the subject first, and that would be a finding.
+        f"assert os.getpgid(0) != {os.getpgid(0)}",
+    ],
+    ids=["it may print and read", "it has a session of its own"],
+)
+def test_its_process_is_its_own(tmp_path: Path, line: str) -> None:
+    """And a large result may follow a small one: the limit is that of the case it belongs to."""
+    assert not _failure(_forward(tmp_path, line), CASE, LARGE)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +97,11 @@ def test_after_three_deaths_it_gives_up(tmp_path: Path) -> None:
 
 
 def test_a_hang_takes_its_children_along(tmp_path: Path) -> None:
-    line = "open('child', 'w').write(str(subprocess.Popen(['sleep', '60']).pid)); time.sleep(60)"
-    target = _forward(tmp_path, line.replace("'child'", repr(str(tmp_path / "child"))), seconds=1)
-    with SubjectProcess(target) as process:
-        assert "no answer" in process.run(CASE, Call()).failure
-    pid = int((tmp_path / "child").read_text())
-    assert ends(pid)
+    child = tmp_path / "child"
+    started = f"open({str(child)!r}, 'w').write(str(subprocess.Popen(['sleep', '60']).pid))"
+    target = _forward(tmp_path, f"{started}; time.sleep(60)", seconds=1)
+    assert "no answer" in _failure(target)
+    assert ends(int(child.read_text()))
 
 
 def test_a_command_that_hangs_is_ended_by_the_worker(tmp_path: Path) -> None:
@@ -108,16 +112,14 @@ def test_a_command_that_hangs_is_ended_by_the_worker(tmp_path: Path) -> None:
         assert not is_running(int((tmp_path / "pid").read_text()))
 
 
-def test_a_program_without_gradients_is_judged_by_y(tmp_path: Path) -> None:
+def test_a_program_without_gradients_is_judged_by_y() -> None:
     program = (
         "import pathlib, sys; f = pathlib.Path(sys.argv[1]); "
         "n, _, rows, size, _ = (f / 'manifest.txt').read_text().splitlines()[1].split(); "
         "(f / (n + '.out')).write_bytes(bytes(4 * int(rows) * int(size)))"
     )
-    body = f"subject = tv.Subject(command=[sys.executable, '-c', {program!r}])\n"
-    subject = load(_file(tmp_path, body))
     with pytest.raises(AssertionError, match=r"y.* is 0") as raised:
-        tv.check(subject, CASE)
+        tv.check(tv.Subject(command=[sys.executable, "-c", program]), CASE)
     assert "dx" not in str(raised.value)
 
 
@@ -128,26 +130,23 @@ def test_a_program_without_gradients_is_judged_by_y(tmp_path: Path) -> None:
         ("other = tv.Subject(print)\n", "it has other"),
         ("", "it defines none"),
         ("os._exit(7)\n", "ended with exit code 7"),
+        ("subject = tv.Subject(print)\n", "claims float32, not float16"),
+        ("time.sleep(60)\n", "no answer within 1 s; --start-seconds gives it longer"),
     ],
 )
 def test_what_cannot_run_is_said(tmp_path: Path, body: str, message: str) -> None:
+    seconds = 1.0 if "sleep" in body else START_SECONDS
     with pytest.raises(CannotRunError, match=message):
-        verify_target(_file(tmp_path, body))
-
-
-def test_a_type_that_is_not_claimed_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CannotRunError, match="claims float32, not float16"):
-        verify_target(_forward(tmp_path, "pass"), dtypes=["float16"])
+        verify_target(_file(tmp_path, body), dtypes=["float16"], start_seconds=seconds)
 
 
 def test_a_worker_that_stops_between_calls_is_not_waited_for(tmp_path: Path) -> None:
     """The pipe to it is full, so that sending would wait for ever."""
     line = "import threading; threading.Timer(0.3, os.kill, (os.getpid(), 19)).start()"
-    large = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
     with SubjectProcess(_forward(tmp_path, line, seconds=1.0)) as process:
         assert not process.run(CASE, Call()).failure
         time.sleep(0.6)
-        assert "no answer within 1 s" in process.run(large, Call()).failure
+        assert "no answer within 1 s" in process.run(LARGE, Call()).failure
 
 
 def test_what_cannot_be_started_again_is_still_a_finding(tmp_path: Path) -> None:
@@ -195,17 +194,4 @@ def test_a_stray_file_of_the_current_folder_is_not_executed(
     stray.mkdir()
     (stray / "numpy.py").write_text("raise SystemExit('stray')", encoding="utf-8")
     monkeypatch.chdir(stray)
-    with SubjectProcess(_forward(tmp_path, "pass")) as process:
-        assert not process.run(CASE, Call()).failure
-
-
-def test_a_slow_import_is_told_how_to_get_longer(tmp_path: Path) -> None:
-    with pytest.raises(CannotRunError, match="no answer within 1 s; --start-seconds gives it"):
-        SubjectProcess(_file(tmp_path, "time.sleep(60)\n"), start_seconds=1.0)
-
-
-def test_the_process_has_a_session_of_its_own(tmp_path: Path) -> None:
-    """Else Ctrl-C would end the subject first, and that would be a finding."""
-    line = f"assert os.getpgid(0) != {os.getpgid(0)}"
-    with SubjectProcess(_forward(tmp_path, line)) as process:
-        assert not process.run(CASE, Call()).failure
+    assert not _failure(_forward(tmp_path, "pass"))

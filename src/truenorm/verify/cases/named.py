@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -11,7 +10,7 @@ from truenorm.verify.cases.patterns import filled
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.types import FORMATS, Array
 
-__all__ = ["Entry", "NotACase", "entries", "named_cases", "not_cases"]
+__all__ = ["Entry", "entries", "named_cases", "not_cases"]
 
 TEXTS = {"name", "title", "failed", "shows", "sources", "dtypes"}
 SETTINGS = {"eps", "rows", "size", "repeats", "kind", "family", "layout", "also"}
@@ -19,43 +18,8 @@ SETTINGS = {"eps", "rows", "size", "repeats", "kind", "family", "layout", "also"
 may be said again for one type, in a table that is called after it."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A named case, as a reader wants to know it.
-
-    Attributes
-    ----------
-    slug : str
-        Its name without the type.
-    title : str
-    failed : str
-        What was seen, where; empty if nobody reported such a failure.
-    shows : str
-        What the case tests.
-    sources : tuple of str
-        Where it was reported, such as ``pytorch#51102``.
-    dtypes : tuple of str
-        The types in which there is such a case.
-    also : tuple of str
-        The extensions that it needs.
-    """
-
-    slug: str
-    title: str
-    failed: str
-    shows: str
-    sources: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    also: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class NotACase:
-    """A failure that no forward and backward pass on a small machine can show, and why."""
-
-    title: str
-    sources: tuple[str, ...]
-    reason: str
+Entry = Mapping[str, Any]
+"""What the file says of a case, or of a failure that is none; its head says what each key is."""
 
 
 @cache
@@ -76,26 +40,12 @@ def _file(operation: Operation) -> dict[str, Any]:
 
 def entries(operation: Operation) -> list[Entry]:
     """Return what there is to read about each named case, in the order of the file."""
-    return [
-        Entry(
-            each["name"],
-            each["title"],
-            each["failed"],
-            each["shows"],
-            tuple(each["sources"]),
-            tuple(each["dtypes"]),
-            tuple(each["also"]),
-        )
-        for each in _file(operation)["case"]
-    ]
+    return list(_file(operation)["case"])
 
 
-def not_cases(operation: Operation) -> list[NotACase]:
-    """Return the failures that are known and are not judged, each with the reason."""
-    return [
-        NotACase(each["title"], tuple(each["sources"]), each["reason"])
-        for each in _file(operation)["not_a_case"]
-    ]
+def not_cases(operation: Operation) -> list[Entry]:
+    """Return the failures that no two passes on a small machine can show, each with the reason."""
+    return list(_file(operation)["not_a_case"])
 
 
 def named_cases(operation: Operation, dtype: str) -> list[Case]:

@@ -75,8 +75,9 @@ def _worst_rows(case: Case, record: Record) -> Iterator[Record]:
 
 def _worst_copy(case: Case, output: str, copies: Array) -> int:
     """Return which copy is furthest off; as a rule all have the same bits, and one is measured."""
-    bits = copies.view(np.uint8)
-    others = np.flatnonzero((bits != bits[0]).any(axis=(1, 2))).tolist()
+    numbers = np.uint64 if copies[0].nbytes % 8 == 0 else np.uint8  # the more bits, the sooner
+    bits = copies.reshape(len(copies), -1).view(numbers)
+    others = np.flatnonzero((bits != bits[0]).any(axis=1)).tolist()
     first_of: dict[bytes, int] = {}
     for place in [0, *others]:
         first_of.setdefault(copies[place].tobytes(), place)

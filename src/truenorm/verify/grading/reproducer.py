@@ -147,18 +147,15 @@ def _compared_with_the_exact_answer(symptom: Symptom) -> list[str]:
 def _compared_with_another_call(symptom: Symptom, origin: Origin) -> list[str]:
     output, call = symptom.output, symptom.record.call
     body = [line.replace("case.", "given.") for line in _passes(symptom, origin)]
-    rows = f"{call.start}:{call.stop}"
-    second = "run(case)" if symptom.guard == "repeat" else f"run(case)[{rows}]"
-    other = (
-        "run(case)"
-        if symptom.guard == "repeat"
-        else f"run(case.part(slice({call.start}, {call.stop})))"
-    )
+    whole = part = "run(case)"
+    if symptom.guard == "batch":
+        whole = f"run(case)[{call.start}:{call.stop}]"
+        part = f"run(case.part(slice({call.start}, {call.stop})))"
     return [
         "def run(given):",
         *(f"    {line}" for line in body),
         f"    return {output}.copy()",
-        f"assert {other}.tobytes() == {second}.tobytes(), {symptom.text!r}",
+        f"assert {part}.tobytes() == {whole}.tobytes(), {symptom.text!r}",
     ]
 
 

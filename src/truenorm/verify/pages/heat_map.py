@@ -4,8 +4,10 @@ It is a table and not a picture, so that it can be read aloud, searched and scro
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from truenorm.tools.text import number
 from truenorm.verify.grading.report import CaseResult
@@ -14,7 +16,7 @@ __all__ = ["LEVELS", "Cell", "HeatMap", "Level", "by_case", "by_family"]
 
 
 class Level(NamedTuple):
-    """A colour: the largest log10 of error over allowed that has it, and what the legend says."""
+    """A colour: the largest error over the allowed one that has it, and what the legend says."""
 
     name: str
     up_to: float
@@ -22,14 +24,14 @@ class Level(NamedTuple):
 
 
 LEVELS = (
-    Level("h0", -1.0, "up to 0.1"),
-    Level("h1", 0.0, "up to 1: stable"),
-    Level("h2", 1.0, "up to 10"),
-    Level("h3", 3.0, "up to 10³"),
-    Level("h4", 6.0, "up to 10⁶"),
-    Level("h5", math.inf, "more"),
+    Level("h0", 0.1, "up to 0.1"),
+    Level("h1", 1.0, "up to 1: stable"),
+    Level("h2", 10.0, "up to 10"),
+    Level("h3", 1e3, "up to 10³"),
+    Level("h4", 1e6, "up to 10⁶"),
+    Level("h5", sys.float_info.max, "more"),
+    Level("h6", math.inf, "infinite"),
 )
-NOT_FINITE = Level("h6", math.inf, "infinite")
 
 
 class Cell(NamedTuple):
@@ -47,13 +49,6 @@ class HeatMap(NamedTuple):
     rows: list[tuple[str, list[Cell | None]]]
 
 
-Key = TypeVar("Key", bound=Hashable)
-
-
-def _unique(keys: Iterable[Key]) -> list[Key]:
-    return list(dict.fromkeys(keys))
-
-
 def _excess(result: CaseResult) -> float:
     """Return the error over what is allowed; infinity for whatever is not a number."""
     if result.natural == 0:
@@ -65,12 +60,9 @@ def _excess(result: CaseResult) -> float:
 def _cell(results: Sequence[CaseResult]) -> Cell:
     worst = max(results, key=_excess)
     excess = _excess(worst)
+    level = next(level for level in LEVELS if excess <= level.up_to)
     title = f"{worst.case}: {worst.output} is off by {number(worst.ulp)} ulp"
-    if not math.isfinite(excess):
-        return Cell(NOT_FINITE.name, "∞", title)
-    size = math.log10(excess) if excess > 0 else -math.inf
-    level = next(level for level in LEVELS if size <= level.up_to)
-    return Cell(level.name, number(excess), title)
+    return Cell(level.name, "∞" if math.isinf(excess) else number(excess), title)
 
 
 def _heat_map(
@@ -78,20 +70,18 @@ def _heat_map(
     row_of: Callable[[CaseResult], str],
     group_of: Callable[[CaseResult], str],
 ) -> HeatMap:
-    places: dict[tuple[str, str, str], list[CaseResult]] = {}
+    places: dict[tuple[str, str, str], list[CaseResult]] = defaultdict(list)
+    outputs_of: dict[str, dict[str, None]] = defaultdict(dict)
     for result in results:
-        place = (row_of(result), group_of(result), result.output)
-        places.setdefault(place, []).append(result)
-    groups = [
-        (group, _unique(each.output for each in results if group_of(each) == group))
-        for group in _unique(map(group_of, results))
-    ]
-    columns = [(group, output) for group, outputs in groups for output in outputs]
+        group = group_of(result)
+        places[row_of(result), group, result.output].append(result)
+        outputs_of[group][result.output] = None
+    columns = [(group, output) for group, outputs in outputs_of.items() for output in outputs]
     rows = []
-    for row in _unique(map(row_of, results)):
+    for row in dict.fromkeys(map(row_of, results)):
         found = [places.get((row, *column)) for column in columns]
         rows.append((row, [None if each is None else _cell(each) for each in found]))
-    return HeatMap(groups, rows)
+    return HeatMap([(group, list(outputs)) for group, outputs in outputs_of.items()], rows)
 
 
 def by_family(results: Sequence[CaseResult]) -> HeatMap:

@@ -10,8 +10,8 @@ from truenorm.tools import text
 from truenorm.tools.machine import today
 from truenorm.verify.grading.report import Report
 from truenorm.verify.pages import wording
-from truenorm.verify.pages.heat_map import LEVELS, NOT_FINITE, by_case, by_family
-from truenorm.verify.pages.kappa_plot import MARKERS, KappaPlot, draw
+from truenorm.verify.pages.heat_map import LEVELS, by_case, by_family
+from truenorm.verify.pages.kappa_plot import MARKERS, draw
 from truenorm.verify.pages.sources import link
 
 __all__ = ["to_html", "write"]
@@ -34,12 +34,12 @@ def to_html(report: Report) -> str:
         words=wording,
         text=text,
         link=link,
-        plots=_plots(report),
+        plots=draw(report.results),
         markers=MARKERS,
         grades={(grade.dtype, grade.output): grade for grade in report.grades},
         families=by_family(report.results),
         cases=by_case(report.results),
-        levels=(*LEVELS, NOT_FINITE),
+        levels=LEVELS,
     )
 
 
@@ -53,8 +53,3 @@ def _shown(value: Any) -> Any:
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return "\n".join(map(text.printable, value.split("\n")))
-
-
-def _plots(report: Report) -> list[KappaPlot]:
-    """Return the plots; their text is escaped where they are drawn."""
-    return [plot._replace(svg=Markup(plot.svg)) for plot in draw(report.results)]

@@ -13,7 +13,7 @@ from truenorm.verify.runs.calls import INTERLEAVED, LARGE, LATER, TWICE, Call, R
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import NUMBERS, Array, same_bits
 
-__all__ = ["InProcess", "execute"]
+__all__ = ["InProcess"]
 
 MESSAGE = 2000  # characters that are kept of an exception
 Arrays = Mapping[str, Array | None]
@@ -31,8 +31,15 @@ class InProcess:
         self.seconds = subject.seconds
 
     def run(self, case: Case, call: Call) -> Record:
-        """Call the subject."""
-        return execute(self.subject, case, call)
+        """Call the functions of a subject; an exception becomes a failure of the record."""
+        try:
+            return _executed(self.subject, case, call)
+        except MemoryError as lack:
+            if call.kind != LARGE:
+                raise
+            rows = f"{call.stop:,} rows of {case.shape[1]}"
+            reason = f"there was not enough memory for {rows}: {_said(lack)}"
+            return Record(case.name, call, left_out=reason)
 
 
 def _laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
@@ -55,18 +62,6 @@ def _damaged(case: Case, arrays: Arrays) -> tuple[str, ...]:
         for name, before in _laid_out(case, case.inputs).items()
         if before is not None and (now := arrays[name]) is not None and not same_bits(now, before)
     )
-
-
-def execute(subject: Subject, case: Case, call: Call) -> Record:
-    """Call the functions of a subject; an exception becomes a failure of the record."""
-    try:
-        return _executed(subject, case, call)
-    except MemoryError as lack:
-        if call.kind != LARGE:
-            raise
-        rows = f"{call.stop:,} rows of {case.shape[1]}"
-        reason = f"there was not enough memory for {rows}: {_said(lack)}"
-        return Record(case.name, call, left_out=reason)
 
 
 def _executed(subject: Subject, case: Case, call: Call) -> Record:

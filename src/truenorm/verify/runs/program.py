@@ -10,10 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Program"]
+__all__ = ["Program", "kill_group"]
 
 KEPT = 1 << 16  # bytes of what it prints, the last ones: an error message ends with its reason
 MOST = 1 << 20  # bytes that it may print before it is stopped
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process that leads a group, and its descendants, also those that it left behind."""
+    if sys.platform == "win32":
+        process.kill()
+        return
+    # All may be gone; of a group of zombies macOS says "permission".
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class Program:
@@ -45,7 +55,7 @@ class Program:
                 thread.start()
             in_time = self._over.wait(seconds)
         finally:
-            self._kill_group()
+            kill_group(process)
             process.wait()
         for reader in readers:
             reader.join(1.0)  # a descendant that left the group may hold the pipe for ever
@@ -75,15 +85,6 @@ class Program:
                 if total > MOST and not self._too_much:
                     self._too_much = name
                     self._over.set()
-
-    def _kill_group(self) -> None:
-        """Kill the process and its descendants, also those that it left behind."""
-        if sys.platform == "win32":
-            self._process.kill()
-            return
-        # All may be gone; of a group of zombies macOS says "permission".
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _failure_of_exit(self) -> str:
         code = self._process.returncode

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from truenorm.verify.operation import Case
 from truenorm.verify.runs.calls import Call, GaveUpError, Record
+from truenorm.verify.runs.program import kill_group
 from truenorm.verify.runs.wire import BrokenMessageError, receive, send
 from truenorm.verify.types import Array, dtype_of
 
@@ -135,11 +136,7 @@ class SubjectProcess:
             self._process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLEARING)
-        if hasattr(os, "killpg"):
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        else:
-            self._process.kill()
+        kill_group(self._process)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
