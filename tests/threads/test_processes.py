@@ -13,6 +13,8 @@ PRELUDE = """
     from truenorm import threads
     from truenorm.threads import for_each_block
 
+    # Of a shell's background job, children ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     me = threading.main_thread()
     two, three = [(0, 1), (1, 2)], [(0, 1), (1, 2), (2, 3)]
 
