@@ -54,16 +54,21 @@ def tests(session: nox.Session, numpy: str) -> None:
     options: list[str] = []
     if numpy == "newest":
         install(session, "tests", "-e", ".[fast]")
+        # It needs nearly every kernel: so that no two processes of pytest compile the same one.
+        session.run("truenorm", "doctor")
     else:
         install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
         # pytest would import the first two to look for examples, and they import Numba. The others
-        # take minutes, and the examples of the judge, which run, show whether NumPy will do.
+        # take minutes, and the examples of the judge and of the gradient check, which run, show
+        # whether NumPy will do.
         left_out = [
             "src/truenorm/kernels/fused",
             "tests/kernels/fused",
             "tests/verify",
             "tests/demo",
             "tests/examples",
+            "tests/gradient_check/sight",
+            "tests/gradient_check/verdicts",
         ]
         options = [f"--ignore={path}" for path in left_out]
     session.run("pytest", "--numprocesses", "2", *options, *session.posargs)
