@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import truenorm
+from programs import run_python
 from truenorm import cli
 from truenorm.cli import app as application
 from truenorm.cli.app import COMMANDS, app
@@ -134,3 +135,14 @@ def test_names_beyond_the_terminal_s_encoding() -> None:
 def test_packages_are_loaded_by_those_who_need_them(module: str, absent: tuple[str, ...]) -> None:
     script = f"import sys, {module}; print([name for name in {absent} if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "[]\n"
+
+
+def test_a_command_loads_no_other() -> None:
+    """All of them take most of a second to import."""
+    code = """
+        import sys
+        sys.argv = ["truenorm", "cost", "8", "64"]
+        import truenorm.cli.app
+        print([name for name in ("bench", "cost", "verify") if f"truenorm.cli.{name}" in sys.modules])
+    """
+    assert run_python(code) == ["['cost']"]

@@ -4,25 +4,17 @@ To add one, write a file beside this one with a function ``command``, whose docs
 and name it in `COMMANDS`; docs/design has the whole list.
 """
 
-from collections.abc import Callable
+import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 import truenorm
-from truenorm.cli import bench, cost, demo, doctor, gradcheck, vectors, verify
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "verify": verify.command,
-    "vectors": vectors.command,
-    "gradcheck": gradcheck.command,
-    "bench": bench.command,
-    "cost": cost.command,
-    "demo": demo.command,
-    "doctor": doctor.command,
-}
+COMMANDS = ("verify", "vectors", "gradcheck", "bench", "cost", "demo", "doctor")
 
 app = typer.Typer(
     name="truenorm",
@@ -31,8 +23,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name, command in COMMANDS.items():
-    app.command(name)(command)
+# Importing all of them takes longer than most commands run: if one is asked for, it will do.
+for name in [each for each in COMMANDS if each in sys.argv[1:2]] or COMMANDS:
+    app.command(name)(import_module(f"truenorm.cli.{name}").command)
 
 
 def _show_version(asked: bool) -> None:
