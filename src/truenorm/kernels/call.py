@@ -41,7 +41,7 @@ class Settings(NamedTuple):
     """The most threads to use; None leaves it to the backend."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """What a backend is told of a call: everything but its rows."""
 

@@ -1,7 +1,7 @@
 """Backward: dx of all rows in one sweep, which also gathers the sums over rows."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +73,7 @@ def _adopted(level: Backward[Any], x: Source, kept: Float64) -> Float64:
     return kept
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(NamedTuple):
     """What stays the same over all rows."""
 
     call: Call

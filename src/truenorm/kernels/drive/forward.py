@@ -1,6 +1,6 @@
 """Forward: y of all rows."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,7 @@ def forward(
     return kept
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(NamedTuple):
     """What stays the same over all rows."""
 
     call: Call
