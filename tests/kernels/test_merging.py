@@ -36,7 +36,7 @@ class Swept:
         settings = Settings(LAYER_NORM, 1e-5, mode, backend, 1)
         rows, chosen = rows_for(self.x), backend_named(backend)
         self.kept = forward(chosen, settings, rows, ones, ones, rows_for(np.empty_like(self.x)))
-        call = Call.of(settings, rows, ones, ones, np.zeros(SIZE, bool))
+        call = Call.of(settings, rows, ones, ones)
         self.level: Backward[Any] = chosen.backward(call, Source(rows_for(self.dy)))
 
     def sums(self, start: int, stop: int) -> RowSums:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.rounding import Tested
-from truenorm.kernels.rows import Source
+from truenorm.kernels.rows import Range, Source
 from truenorm.kernels.storage import Stored
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Forward",
     "Mergeable",
     "NeverRefuses",
-    "Range",
     "RowSums",
     "States",
 ]
@@ -28,8 +27,6 @@ __all__ = [
 Float64 = NDArray[np.float64]
 States = NDArray[np.uint8]
 """What became of each row: see `kernels.ground`."""
-Range = tuple[int, int]
-"""Rows from one to before another."""
 
 
 class Mergeable(Protocol):
@@ -156,8 +153,8 @@ class Backend(Protocol):
 
     name: str
 
-    def forward(self, call: Call) -> Forward:
-        """Return forward for a call."""
+    def forward(self, call: Call, special: Flags) -> Forward:
+        """Return forward for a call; in columns that are special, the driver writes y."""
 
     def backward(self, call: Call, dy: Source) -> Backward[Any]:
         """Return backward for a call; the sums may need to know all dy from the start."""

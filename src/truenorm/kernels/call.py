@@ -55,17 +55,13 @@ class Call:
     gamma: Float64
     beta: Float64
     """Their finite parts: what is not finite is zero here, and the driver's to deal with."""
-    special: Flags
-    """Columns in which the driver writes y."""
     of_gamma: FloatFormat | None
     of_beta: FloatFormat | None
     """Their types, and so those of their gradients; None if there is none to have."""
     threads: int | None
 
     @classmethod
-    def of(
-        cls, settings: Settings, x: Rows, gamma: Parameter, beta: Parameter, special: Flags
-    ) -> "Call":
+    def of(cls, settings: Settings, x: Rows, gamma: Parameter, beta: Parameter) -> "Call":
         """Describe a call."""
         return cls(
             norm=settings.norm,
@@ -76,7 +72,6 @@ class Call:
             target=x.target,
             gamma=finite_part(gamma.values),
             beta=finite_part(beta.values),
-            special=special,
             of_gamma=gamma.target,
             of_beta=beta.target,
             threads=settings.threads,

@@ -19,10 +19,10 @@ from truenorm.exact import (
 from truenorm.kernels.call import Call
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import Tested, round_to
-from truenorm.kernels.rows import Rows, blocks_of_rows
+from truenorm.kernels.rows import Range, Rows, blocks_of
 from truenorm.kernels.storage import widen
 
-__all__ = ["column_sums", "finite_blocks", "settle_dx", "settle_y", "signs"]
+__all__ = ["column_sums", "settle_dx", "settle_y", "signs"]
 
 Float64 = NDArray[np.float64]
 
@@ -77,9 +77,13 @@ def _column_terms(
     return terms
 
 
-def finite_blocks(dy: Rows, x: Rows, elements: int) -> Iterator[tuple[Float64, Float64]]:
+def _blocks(rows: Rows) -> Iterator[Range]:
+    return blocks_of((0, rows.count), max(1, BLOCK // rows.size))
+
+
+def _finite_blocks(dy: Rows, x: Rows) -> Iterator[tuple[Float64, Float64]]:
     """Yield dy and x once more, for the columns that have finite terms only."""
-    for start, stop in blocks_of_rows(x.count, x.size, elements):
+    for start, stop in _blocks(x):
         slopes = widen(dy.read(start, stop), dy.target)
         slopes[~np.isfinite(slopes)] = 0.0
         yield slopes, widen(x.read(start, stop), x.target)
@@ -88,7 +92,7 @@ def finite_blocks(dy: Rows, x: Rows, elements: int) -> Iterator[tuple[Float64, F
 def _likenesses(x: Rows) -> list[tuple[bytes, float]]:
     """Return for each row a hash shared by rows equal up to sign, and that sign."""
     found = []
-    for start, stop in blocks_of_rows(x.count, x.size, BLOCK):
+    for start, stop in _blocks(x):
         for row in widen(x.read(start, stop), x.target):
             sign = -1.0 if row[(row != 0).argmax()] < 0 else 1.0
             upright = sign * row + 0.0  # no -0
@@ -105,7 +109,7 @@ def _vanishing(
     dy of such rows, with their signs, add up to zero, all their terms do.
     """
     classes: dict[bytes, list[Float64]] = {}
-    rows = (slope for slopes, _ in finite_blocks(dy, x, BLOCK) for slope in slopes[:, columns])
+    rows = (slope for slopes, _ in _finite_blocks(dy, x) for slope in slopes[:, columns])
     for slope, (likeness, sign) in zip(rows, likenesses, strict=True):
         classes.setdefault(likeness, []).append(sign * slope)
     zero = np.ones(len(columns), bool)
@@ -146,7 +150,7 @@ def column_sums(
 def _terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], call: Call) -> list[list[Term]]:
     """Return the terms of some columns, over all rows."""
     terms: list[list[Term]] = [[] for _ in columns]
-    for slopes, values in finite_blocks(dy, x, BLOCK):
+    for slopes, values in _finite_blocks(dy, x):
         found = _column_terms(slopes, values, columns, call)
         for column, more in zip(terms, found, strict=True):
             column.extend(more)

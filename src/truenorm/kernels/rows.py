@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.storage import Stored, stored_view
 
-__all__ = ["Rows", "Source", "Target", "blocks_of_rows"]
+__all__ = ["Range", "Rows", "Source", "Target", "blocks_of"]
+
+Range = tuple[int, int]
+"""Rows from one to before another."""
 
 
 class Rows:
@@ -131,8 +134,8 @@ def _native(block: Stored) -> Stored:
     return np.array(block, block.dtype.newbyteorder("="), order="C")
 
 
-def blocks_of_rows(count: int, size: int, elements: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows of about so many elements; they depend on the row's index alone."""
-    step = max(1, elements // size)
-    for start in range(0, count, step):
-        yield start, min(start + step, count)
+def blocks_of(part: Range, rows: int) -> Iterator[Range]:
+    """Yield the blocks of so many rows that a part is made of."""
+    start, stop = part
+    for first in range(start, stop, rows):
+        yield first, min(first + rows, stop)

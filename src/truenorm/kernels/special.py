@@ -54,9 +54,8 @@ def no_spread(x: Float64, eps: float, norm: Norm) -> Flags:
     return without
 
 
-def special_y(x: Float64, gamma: Parameter, beta: Parameter, call: Call) -> Stored:
+def special_y(x: Float64, gamma: Parameter, beta: Parameter, columns: Flags, call: Call) -> Stored:
     """Return y in the special columns."""
-    columns = call.special
     y = gamma.values[columns] * integers.signs(x, call.norm)[:, columns] + beta.values[columns]
     y[np.isnan(y)] = np.nan  # in its one form
     return round_to(y, call.target)

@@ -1,24 +1,17 @@
 """Going over all rows: in parts, on several threads, a block at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
-from truenorm.kernels.backend import ColumnSums, ColumnSweep, Mergeable, Range
-from truenorm.kernels.rows import Source
+from truenorm.kernels.backend import ColumnSums, ColumnSweep, Mergeable
+from truenorm.kernels.rows import Source, blocks_of
 from truenorm.threads import for_each_block
 
-__all__ = ["blocks_of", "in_parts", "merged", "summed"]
+__all__ = ["in_parts", "merged", "summed"]
 
 Sums = TypeVar("Sums", bound=Mergeable)
-
-
-def blocks_of(part: Range, rows: int) -> Iterator[Range]:
-    """Yield the blocks of so many rows that a part is made of."""
-    start, stop = part
-    for first in range(start, stop, rows):
-        yield first, min(first + rows, stop)
 
 
 def in_parts(work: Callable[[int], None], parts: int, threads: int) -> None:

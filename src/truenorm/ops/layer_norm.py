@@ -11,13 +11,12 @@ from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive.backward import backward
 from truenorm.kernels.drive.forward import forward
 from truenorm.kernels.norm import LAYER_NORM
-from truenorm.kernels.rounding import round_to
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
 from truenorm.ops import arguments
 from truenorm.ops.arrays import as_array
 from truenorm.ops.environment import check_arithmetic, overridden
-from truenorm.ops.output import output_for
+from truenorm.ops.output import as_parameter, output_for
 from truenorm.ops.saved import Gradients, Saved
 
 __all__ = ["layer_norm", "layer_norm_backward", "layer_norm_forward"]
@@ -155,7 +154,8 @@ def _forward(
         x = x.copy()  # as ufuncs do; not x itself, which each block reads before it writes
     rows = [Rows(array, axes, target) for array in (x, y)]
     kept = forward(chosen, settings, rows[0], gamma_rows, beta_rows, rows[1])
-    return y, Saved(x, gamma_array, getattr(beta_array, "dtype", None), axes, settings, kept)
+    beta_dtype = None if beta_array is None else beta_array.dtype
+    return y, Saved(x, gamma_array, beta_dtype, axes, settings, kept)
 
 
 def layer_norm_backward(
@@ -236,15 +236,6 @@ def _backward(
     dgamma, dbeta = backward(chosen, settings, dy_rows, x_rows, saved.kept, gamma, beta, dx_rows)
     return Gradients(
         dx,
-        _as_parameter(dgamma, getattr(saved.gamma, "dtype", None), lengths),
-        _as_parameter(dbeta, saved.beta_dtype, lengths),
+        None if saved.gamma is None else as_parameter(dgamma, saved.gamma.dtype, lengths),
+        None if saved.beta_dtype is None else as_parameter(dbeta, saved.beta_dtype, lengths),
     )
-
-
-def _as_parameter(
-    values: NDArray[np.float64] | None, dtype: np.dtype[Any] | None, shape: tuple[int, ...]
-) -> NDArray[Any] | None:
-    """Give a parameter's gradient its type and shape; the values are of that type already."""
-    if values is None or dtype is None or (target := format_of(dtype)) is None:
-        return None
-    return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)

@@ -1,14 +1,15 @@
-"""Where a result is written to: a new array, or the one that was passed as `out`."""
+"""What results are: a new array or the one that was passed as `out`, and their types."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.kernels.rounding import round_to
 from truenorm.kernels.storage import format_of
 from truenorm.ops.arrays import is_masked
 
-__all__ = ["output_for"]
+__all__ = ["as_parameter", "output_for"]
 
 
 def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any] | None]) -> NDArray[Any]:
@@ -51,3 +52,13 @@ def _elements_lie_apart(array: NDArray[Any]) -> bool:
             return False
         reach += step * (length - 1)
     return True
+
+
+def as_parameter(
+    values: NDArray[np.float64] | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Give a parameter's gradient its type and shape; the values are of that type already."""
+    target = format_of(dtype)
+    assert values is not None
+    assert target is not None
+    return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)

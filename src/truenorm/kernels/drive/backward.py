@@ -10,12 +10,12 @@ from truenorm.kernels import integers
 from truenorm.kernels.backend import Backend, Backward, ColumnGradients, RowSums, States
 from truenorm.kernels.call import Call, Parameter, Settings, finite_part
 from truenorm.kernels.drive.columns import SpecialColumns, round_dbeta, round_dgamma
-from truenorm.kernels.drive.refused import RefusedRows
+from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
 from truenorm.kernels.ground import CHANGED, NOT_FINITE, REFUSED, UNDEFINED
-from truenorm.kernels.rounding import Tested, canonical_nan
-from truenorm.kernels.rows import Rows, Source, Target
+from truenorm.kernels.rounding import canonical_nan
+from truenorm.kernels.rows import Range, Rows, Source, Target, blocks_of
 from truenorm.kernels.storage import Stored, widen
-from truenorm.kernels.sweeping import blocks_of, in_parts, merged
+from truenorm.kernels.sweeping import in_parts, merged
 
 __all__ = ["X_CHANGED", "backward"]
 
@@ -46,13 +46,13 @@ def backward(
     dx: Rows,
 ) -> ColumnGradients:
     """Write dx, and return dgamma and dbeta."""
-    without_dx = ~np.isfinite(gamma.values)
-    call = Call.of(settings, x, gamma, beta, without_dx)
+    call = Call.of(settings, x, gamma, beta)
     slopes, source = Source(dy), Source(x)
     level = backend.backward(call, slopes)
     if settings.backend != backend.name:
         kept = _adopted(level, source, kept)
-    run = _Run(call, level, slopes, source, kept, Target(dx), has_dx=not without_dx.any())
+    has_dx = bool(np.isfinite(gamma.values).all())
+    run = _Run(call, level, slopes, source, kept, Target(dx), has_dx)
     shares = [_Share(level.sums()) for _ in level.parts]
     in_parts(lambda k: run.part(level.parts[k], shares[k]), len(shares), level.threads)
     special = run.add_left_out(shares)
@@ -85,7 +85,7 @@ class _Run(NamedTuple):
     has_dx: bool
     """False if gamma is not finite: then all dx are NaN."""
 
-    def part(self, rows: tuple[int, int], share: _Share) -> None:
+    def part(self, rows: Range, share: _Share) -> None:
         """Write dx of a part of the rows, and add to its sums."""
         refused = RefusedRows(self.dx, self.call.size, self._settle)
         nan = canonical_nan(self.call.target)
@@ -119,13 +119,7 @@ class _Run(NamedTuple):
     def _settle(self, dx: Stored, dy: Stored, x: Stored) -> None:
         """Take refused rows through a second look, and what is left through integers."""
         refused = self.level.look_again(dy, x, dx)
-        left = np.flatnonzero(refused.any(axis=1))
-        if len(left):
-            call = self.call
-            tested = Tested(dx[left], refused[left])
-            slopes, values = (widen(part[left], call.target) for part in (dy, x))
-            integers.settle_dx(tested, slopes, values, call)
-            dx[left] = tested.values
+        settle_in_integers(integers.settle_dx, dx, refused, self.call, dy, x)
 
     def add_left_out(self, shares: list[_Share]) -> SpecialColumns | None:
         """Add rows whose dy is not finite to the last share; return what is not by arithmetic.

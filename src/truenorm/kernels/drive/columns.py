@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import integers
-from truenorm.kernels.backend import Backward, ColumnSweep, RowSums
+from truenorm.kernels.backend import Backward, ColumnSums, ColumnSweep, RowSums
 from truenorm.kernels.call import Call
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Rows, Source
@@ -43,19 +43,16 @@ def round_dgamma(
     x: Rows,
 ) -> Float64 | None:
     """Round dgamma; None if there is no gamma. Undecided columns end in integers."""
-    target = call.of_gamma
-    if target is None:
+    if call.of_gamma is None:
         return None
-    tested = sums.dgamma.rounded(target)
-    if special is not None:
-        tested.refused[~special.dgamma.none] = False
-    _look_again(tested, level.dgamma_again, dy, x, target)
-    dgamma = widen(tested.values, target)
+    rules = None if special is None else special.dgamma
+    tested = _decided(sums.dgamma, call.of_gamma, rules, level.dgamma_again, dy, x)
+    dgamma = widen(tested.values, call.of_gamma)
     left = np.flatnonzero(tested.refused)
     if len(left):
-        dgamma[left] = integers.column_sums(dy, x, left, call, target)
-    if special is not None:
-        special.dgamma.apply(dgamma)
+        dgamma[left] = integers.column_sums(dy, x, left, call, call.of_gamma)
+    if rules is not None:
+        rules.apply(dgamma)
     return dgamma
 
 
@@ -68,28 +65,35 @@ def round_dbeta(
     x: Rows,
 ) -> Float64 | None:
     """Round dbeta; None if there is no beta. A second look at it is exact."""
-    target = call.of_beta
-    if target is None:
+    if call.of_beta is None:
         return None
-    tested = sums.dbeta.rounded(target)
-    _look_again(tested, level.dbeta_again, dy, x, target)
-    dbeta = widen(tested.values, target)
-    if special is not None:
-        special.dbeta.apply(dbeta)
+    rules = None if special is None else special.dbeta
+    tested = _decided(sums.dbeta, call.of_beta, rules, level.dbeta_again, dy, x)
+    dbeta = widen(tested.values, call.of_beta)
+    if rules is not None:
+        rules.apply(dbeta)
     return dbeta
 
 
-def _look_again(
-    tested: Tested,
+def _decided(
+    sums: ColumnSums,
+    target: FloatFormat,
+    rules: SpecialSum | None,
     again: Callable[[NDArray[np.intp]], ColumnSweep[Any] | None],
     dy: Rows,
     x: Rows,
-    target: FloatFormat,
-) -> None:
-    """Sweep once more for the columns that are undecided, if there is a way."""
+) -> Tested:
+    """Round sums; sweep once more, if there is a way, for columns that are undecided.
+
+    Columns for which there are rules need no second look.
+    """
+    tested = sums.rounded(target)
+    if rules is not None:
+        tested.refused[~rules.none] = False
     left = np.flatnonzero(tested.refused)
     while len(left) and (sweep := again(left)) is not None:
         better = summed(sweep, Source(dy), Source(x)).rounded(target)
         tested.values[sweep.columns] = better.values
         tested.refused[sweep.columns] = better.refused
         left = left[len(sweep.columns) :]
+    return tested

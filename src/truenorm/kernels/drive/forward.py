@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from truenorm.kernels import integers
 from truenorm.kernels.backend import Backend, Forward
-from truenorm.kernels.call import Call, Parameter, Settings
-from truenorm.kernels.drive.refused import RefusedRows
+from truenorm.kernels.call import Call, Flags, Parameter, Settings
+from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
 from truenorm.kernels.ground import REFUSED, UNDEFINED
-from truenorm.kernels.rounding import Tested, canonical_nan
-from truenorm.kernels.rows import Rows, Source, Target
+from truenorm.kernels.rounding import canonical_nan
+from truenorm.kernels.rows import Range, Rows, Source, Target, blocks_of
 from truenorm.kernels.special import special_columns, special_y
 from truenorm.kernels.storage import Stored, widen
-from truenorm.kernels.sweeping import blocks_of, in_parts
+from truenorm.kernels.sweeping import in_parts
 
 __all__ = ["forward"]
 
@@ -29,11 +29,13 @@ def forward(
 ) -> Float64:
     """Write y, and return what is kept of each row."""
     special = special_columns(gamma, beta, x.target)
-    call = Call.of(settings, x, gamma, beta, special)
-    run = _Run(call, backend.forward(call), gamma, beta, has_special=bool(special.any()))
+    call = Call.of(settings, x, gamma, beta)
+    level = backend.forward(call, special)
+    run = _Run(call, level, gamma, beta, special if special.any() else None)
     kept = np.empty((x.count, NUMBERS_KEPT))
     source, output = Source(x), Target(y)
-    in_parts(lambda k: run.part(k, source, kept, output), len(run.level.parts), run.level.threads)
+    parts = level.parts
+    in_parts(lambda k: run.part(parts[k], source, kept, output), len(parts), level.threads)
     return kept
 
 
@@ -44,40 +46,35 @@ class _Run(NamedTuple):
     level: Forward
     gamma: Parameter
     beta: Parameter
-    has_special: bool
-    """Whether y of some columns is said by rule."""
+    special: Flags | None
+    """Columns whose y is said by rule; None if there are none."""
 
-    def part(self, number: int, x: Source, kept: Float64, y: Target) -> None:
+    def part(self, rows: Range, x: Source, kept: Float64, y: Target) -> None:
         """Write y of a part of the rows."""
         refused = RefusedRows(y, self.call.size, self._settle)
-        for start, stop in blocks_of(self.level.parts[number], self.level.rows_at_once):
+        for start, stop in blocks_of(rows, self.level.rows_at_once):
             found = y.block(start, stop)
             given = x.block_beside(found, start, stop)
             states = np.empty(stop - start, np.uint8)
             if self.level.look(given, found, kept[start:stop], states):
                 found[states == UNDEFINED] = canonical_nan(self.call.target)
-                rows = np.flatnonzero(states == REFUSED)
-                if len(rows):
-                    refused.add(start, rows, found, given, kept[start:stop])
-            if self.has_special:
+                again = np.flatnonzero(states == REFUSED)
+                if len(again):
+                    refused.add(start, again, found, given, kept[start:stop])
+            if self.special is not None:
                 defined = np.flatnonzero(states != UNDEFINED)
-                found[np.ix_(defined, self.call.special)] = self._by_rule(given[defined])
+                by_rule = self._by_rule(given[defined], self.special)
+                found[np.ix_(defined, self.special)] = by_rule
             y.done(start, stop, found)
         refused.flush()
 
     def _settle(self, y: Stored, x: Stored, kept: Float64) -> None:
         """Take refused rows through a second look, and what is left through integers."""
         refused = self.level.look_again(x, kept, y)
-        left = np.flatnonzero(refused.any(axis=1))
-        if len(left):
-            call = self.call
-            tested = Tested(y[left], refused[left])
-            values = widen(x[left], call.target)
-            integers.settle_y(tested, values, call)
-            y[left] = tested.values
-        if self.has_special:
-            y[:, self.call.special] = self._by_rule(x)
+        settle_in_integers(integers.settle_y, y, refused, self.call, x)
+        if self.special is not None:
+            y[:, self.special] = self._by_rule(x, self.special)
 
-    def _by_rule(self, x: Stored) -> Stored:
+    def _by_rule(self, x: Stored, columns: Flags) -> Stored:
         """Return y in the special columns."""
-        return special_y(widen(x, self.call.target), self.gamma, self.beta, self.call)
+        return special_y(widen(x, self.call.target), self.gamma, self.beta, columns, self.call)

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Target
-from truenorm.kernels.storage import Stored
+from truenorm.kernels.storage import Stored, widen
 
-__all__ = ["RefusedRows"]
+__all__ = ["RefusedRows", "settle_in_integers"]
 
 AT_ONCE = 2**13
 """Elements that are settled together: double-double has many temporaries."""
@@ -58,3 +60,14 @@ class RefusedRows:
             results, *sources = (array[part] for array in arrays)
             self._settle(results, *sources)
             self._output.write(indices[part], results)
+
+
+def settle_in_integers(
+    settle: Callable[..., None], results: Stored, refused: Flags, call: Call, *sources: Stored
+) -> None:
+    """Put right, by `settle` of `integers`, the elements that a second look refused as well."""
+    left = np.flatnonzero(refused.any(axis=1))
+    if len(left):
+        tested = Tested(results[left], refused[left])
+        settle(tested, *(widen(source[left], call.target) for source in sources), call)
+        results[left] = tested.values

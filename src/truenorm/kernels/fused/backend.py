@@ -3,7 +3,7 @@
 from typing import Any
 
 from truenorm.kernels.backend import Backward, Forward
-from truenorm.kernels.call import Call
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.narrow import NarrowBackward, NarrowForward
 from truenorm.kernels.fused.pairs import PairBackward, PairForward
 from truenorm.kernels.fused.single import SingleBackward, SingleForward
@@ -17,11 +17,13 @@ class FusedBackend:
 
     name = "fused"
 
-    def forward(self, call: Call) -> Forward:
+    def forward(self, call: Call, special: Flags) -> Forward:
         """Return forward for a call."""
         if call.level == "narrow":
-            return NarrowForward(call)
-        return PairForward(call) if call.level == "pairs" else SingleForward(call)
+            return NarrowForward(call, special)
+        return (
+            PairForward(call, special) if call.level == "pairs" else SingleForward(call, special)
+        )
 
     def backward(self, call: Call, dy: Source) -> Backward[Any]:
         """Return backward for a call."""

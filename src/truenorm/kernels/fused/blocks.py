@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 
 from truenorm.exact import FLOAT16, FloatFormat
-from truenorm.kernels.backend import Range
 from truenorm.kernels.call import Call
 from truenorm.kernels.ground import GROUP
+from truenorm.kernels.rows import Range
 from truenorm.kernels.storage import Stored
 from truenorm.threads import thread_count
 

@@ -17,7 +17,7 @@ from truenorm.kernels.fused.compiled.pairs.columns import round_columns, sum_col
 from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
 from truenorm.kernels.fused.sweep import Sweep
 from truenorm.kernels.ground import SUMS
-from truenorm.kernels.rounding import Tested, canonical_nan
+from truenorm.kernels.rounding import Tested, canonical_nan, round_to
 from truenorm.kernels.storage import Stored
 
 __all__ = ["DigitColumns", "PairColumns", "Sums", "is_exact_sum", "places_of"]
@@ -67,14 +67,14 @@ class CountedSum:
         self.note(other._rows, other._smallest, other._largest)
 
     def rounded(self, target: FloatFormat) -> Tested:
-        """Round the sums if they are exact."""
+        """Round the sums if they are exact, and else refuse them all."""
         high, low = self._array[3:]
         zeros = np.zeros(len(high))
-        tested = _rounded(high, low, zeros, zeros.astype(np.int64), target)
-        tested.refused[...] = not self._are_kept or not is_exact_sum(
+        if self._are_kept and is_exact_sum(
             self._smallest, self._largest, self._source, self._rows
-        )
-        return tested
+        ):
+            return _rounded(high, low, zeros, zeros.astype(np.int64), target)
+        return Tested(round_to(zeros, target), np.ones(len(high), bool))
 
 
 class Sums:
@@ -106,7 +106,6 @@ class PairColumns(Sweep):
 
     def __init__(self, call: Call, columns: NDArray[np.intp], exponent: int) -> None:
         super().__init__(call)
-        self.parts = self.one_part_a_thread()
         self.columns = columns
         self._exponent = exponent
 
@@ -154,7 +153,6 @@ class DigitColumns(Sweep):
 
     def __init__(self, call: Call, columns: NDArray[np.intp]) -> None:
         super().__init__(call)
-        self.parts = self.one_part_a_thread()
         first, end = places_of(narrow=call.target is not FLOAT64)
         self._first, self._places = first, end - first
         self.columns = columns[: max(1, DIGITS // self._places)]

@@ -4,19 +4,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels.backend import States
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.call import Flags
 from truenorm.kernels.fused.columns import DigitColumns, PairColumns, Sums
 from truenorm.kernels.fused.compiled.narrow import backward, forward
 from truenorm.kernels.fused.compiled.pairs import forward as pair_forward
 from truenorm.kernels.fused.pairs import look_again_at_dx
-from truenorm.kernels.fused.parameters import Parameters
 from truenorm.kernels.fused.scratch import (
     aligned,
     scratch_of_backward,
     scratch_of_forward,
     scratch_of_pairs,
 )
-from truenorm.kernels.fused.sweep import Sweep
+from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.storage import Stored
 
 __all__ = ["NarrowBackward", "NarrowForward", "kept_anew"]
@@ -25,19 +24,14 @@ Float64 = NDArray[np.float64]
 Columns = NDArray[np.intp]
 
 
-class NarrowForward(Sweep):
+class NarrowForward(ForwardSweep):
     """Forward in float64 with the rounding test."""
-
-    def __init__(self, call: Call) -> None:
-        super().__init__(call)
-        self.parts = self.every_block()
-        self._parameters = Parameters.of(call)
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
         left: int = forward.forward(
             self.coded(x),
-            *self._parameters,
+            *self.parameters,
             self.call.eps,
             self.centred,
             self.coded(y),
@@ -53,7 +47,7 @@ class NarrowForward(Sweep):
         pair_forward.settle_y(
             self.coded(x),
             kept,
-            *self._parameters,
+            *self.parameters,
             self.call.eps,
             self.centred,
             self.coded(y),
@@ -65,10 +59,6 @@ class NarrowForward(Sweep):
 
 class NarrowBackward(Sweep):
     """Backward in float64 with the rounding test."""
-
-    def __init__(self, call: Call) -> None:
-        super().__init__(call)
-        self.parts = self.one_part_a_thread()
 
     def sums(self) -> Sums:
         """Return sums over no rows."""

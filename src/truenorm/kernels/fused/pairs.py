@@ -7,9 +7,8 @@ from truenorm.kernels.backend import States
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.columns import DigitColumns, Sums
 from truenorm.kernels.fused.compiled.pairs import backward, columns, forward
-from truenorm.kernels.fused.parameters import Parameters
 from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
-from truenorm.kernels.fused.sweep import Sweep
+from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.rows import Source
 from truenorm.kernels.storage import Stored
 from truenorm.kernels.sweeping import in_parts
@@ -20,13 +19,8 @@ Float64 = NDArray[np.float64]
 Columns = NDArray[np.intp]
 
 
-class PairForward(Sweep):
+class PairForward(ForwardSweep):
     """Forward in double-double with the rounding test."""
-
-    def __init__(self, call: Call) -> None:
-        super().__init__(call)
-        self.parts = self.every_block()
-        self._parameters = Parameters.of(call)
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
@@ -41,7 +35,7 @@ class PairForward(Sweep):
         refused = np.empty(x.shape, np.bool_)
         forward.forward(
             self.coded(x),
-            *self._parameters,
+            *self.parameters,
             self.call.eps,
             self.centred,
             self.coded(y),
@@ -61,10 +55,10 @@ class PairBackward(Sweep):
 
     def __init__(self, call: Call, dy: Source) -> None:
         super().__init__(call)
-        self.parts = self.one_part_a_thread()
         self._gamma_exponent = int(backward.largest_exponent(call.gamma))
         self._gamma = np.ldexp(call.gamma, -self._gamma_exponent)
         self._dy_exponent = self._largest_exponent(dy)
+        self._numbers = np.array([call.eps, self._gamma_exponent, self._dy_exponent])
 
     def _largest_exponent(self, dy: Source) -> int:
         """Return the exponent of the largest dy that is finite."""
@@ -89,13 +83,12 @@ class PairBackward(Sweep):
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        numbers = np.array([self.call.eps, self._gamma_exponent, self._dy_exponent])
         columns.backward(
             self.coded(dy),
             self.coded(x),
             kept,
             self._gamma,
-            numbers,
+            self._numbers,
             self.centred,
             self.coded(dx),
             sums.array,

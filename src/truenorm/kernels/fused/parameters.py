@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.call import Call
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.blocks import Coded, coded
 from truenorm.kernels.fused.compiled.narrow.forward import prepare
 from truenorm.kernels.fused.scratch import aligned
@@ -23,13 +23,13 @@ class Parameters(NamedTuple):
     """y of a row without spread: beta, rounded."""
 
     @classmethod
-    def of(cls, call: Call) -> "Parameters":
-        """Prepare the parameters of a call."""
+    def of(cls, call: Call, special: Flags) -> "Parameters":
+        """Prepare the parameters of a call; columns that are special count as zero."""
         columns = aligned(3 * call.size).reshape(3, -1)
         stored = np.empty(call.size, canonical_nan(call.target).dtype)
         constant = coded(stored, call.target)
         gamma, beta = call.gamma, call.beta
-        if call.special.any():
-            gamma, beta = (np.where(call.special, 0.0, each) for each in (gamma, beta))
+        if special.any():
+            gamma, beta = (np.where(special, 0.0, each) for each in (gamma, beta))
         prepare(gamma, beta, columns, constant)
         return cls(columns, constant)

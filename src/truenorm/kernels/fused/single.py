@@ -9,31 +9,28 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.backend import NeverRefuses, States
-from truenorm.kernels.call import Call
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.blocks import LONG
 from truenorm.kernels.fused.compiled.single import backward, forward
 from truenorm.kernels.fused.compiled.single.forward import LARGEST
 from truenorm.kernels.fused.narrow import kept_anew
-from truenorm.kernels.fused.parameters import Parameters
 from truenorm.kernels.fused.scratch import aligned, scratch_of_fast_backward, scratch_of_forward
-from truenorm.kernels.fused.sweep import Sweep
+from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.rounding import Tested, round_to
+from truenorm.kernels.rows import blocks_of
 from truenorm.kernels.storage import Stored
-from truenorm.kernels.sweeping import blocks_of
 
 __all__ = ["SingleBackward", "SingleForward"]
 
 Float64 = NDArray[np.float64]
 
 
-class SingleForward(Sweep, NeverRefuses):
+class SingleForward(ForwardSweep, NeverRefuses):
     """Forward in float32 where that will do."""
 
-    def __init__(self, call: Call) -> None:
-        super().__init__(call)
-        self.parts = self.every_block()
-        self._parameters = Parameters.of(call)
-        gamma_and_beta = self._parameters.columns[:2]
+    def __init__(self, call: Call, special: Flags) -> None:
+        super().__init__(call, special)
+        gamma_and_beta = self.parameters.columns[:2]
         too_large = np.abs(gamma_and_beta).max() > LARGEST
         self._single = gamma_and_beta[:, : 0 if too_large else None].astype(np.float32)
 
@@ -41,7 +38,7 @@ class SingleForward(Sweep, NeverRefuses):
         """Write y, what is kept and what became of each row; return whether some are not done."""
         forward.forward(
             self.coded(x),
-            *self._parameters,
+            *self.parameters,
             self._single,
             self.call.eps,
             self.centred,

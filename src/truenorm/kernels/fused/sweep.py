@@ -1,18 +1,18 @@
-"""What the levels have in common: how rows are parted, and how kernels are told the norm."""
+"""What the levels have in common: how rows are parted, and what kernels are told of a call."""
 
 from typing import Literal
 
-from truenorm.kernels.backend import Range
-from truenorm.kernels.call import Call
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.blocks import Coded, coded, row_ranges, rows_of_block, threads_for
+from truenorm.kernels.fused.parameters import Parameters
+from truenorm.kernels.rows import Range, blocks_of
 from truenorm.kernels.storage import Stored
-from truenorm.kernels.sweeping import blocks_of
 
-__all__ = ["Sweep"]
+__all__ = ["ForwardSweep", "Sweep"]
 
 
 class Sweep:
-    """A sweep over all rows of a call.
+    """A sweep over all rows of a call: a part for each thread, since sums of a part are long.
 
     Attributes
     ----------
@@ -25,16 +25,21 @@ class Sweep:
         self.threads = threads_for(call)
         self.rows_at_once = rows_of_block(call.size)
         self.centred: Literal[True] | None = True if call.norm.centred else None
-        self.parts: list[Range] = []
+        self.parts = row_ranges(call.count, call.size, self.threads)
 
     def coded(self, stored: Stored) -> Coded:
         """Return rows as kernels take them."""
         return coded(stored, self.call.target)
 
     def every_block(self) -> list[Range]:
-        """Return parts of one block each: whoever is free takes the next."""
+        """Return the blocks of all rows: whoever is free takes the next."""
         return list(blocks_of((0, self.call.count), self.rows_at_once)) or [(0, 0)]
 
-    def one_part_a_thread(self) -> list[Range]:
-        """Return as many parts as threads: each has sums of its own, and these are long."""
-        return row_ranges(self.call.count, self.call.size, self.threads)
+
+class ForwardSweep(Sweep):
+    """One that sums nothing, in parts of one block each, with the parameters of the call."""
+
+    def __init__(self, call: Call, special: Flags) -> None:
+        super().__init__(call)
+        self.parts = self.every_block()
+        self.parameters = Parameters.of(call, special)

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from truenorm.kernels.backend import Backward, Forward
-from truenorm.kernels.call import Call
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.reference.backward import NarrowBackward, PairBackward, SingleBackward
 from truenorm.kernels.reference.forward import NarrowForward, PairForward, SingleForward
 from truenorm.kernels.rows import Source
@@ -21,7 +21,7 @@ class ReferenceBackend:
 
     name = "reference"
 
-    def forward(self, call: Call) -> Forward:
+    def forward(self, call: Call, _special: Flags) -> Forward:
         """Return forward for a call."""
         _announce(call)
         if call.level == "narrow":

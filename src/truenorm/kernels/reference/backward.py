@@ -30,7 +30,28 @@ Columns = NDArray[np.intp]
 Dgamma = TypeVar("Dgamma", BoundedSum, PairSum)
 
 
-class _CorrectBackward(sweep.Sweep, ABC, Generic[Dgamma]):
+class _Backward(sweep.Sweep):
+    """What all levels do alike."""
+
+    def adopt(self, _x: Stored, _kept: Float64) -> bool:
+        """Take what other backends keep as it is: the bounds of this one are wider."""
+        return False
+
+    def _widened(self, dy: Stored, x: Stored) -> tuple[Float64, Float64]:
+        target = self.call.target
+        slopes = widen(dy, target, self.scratch.like(dy, "dy"))
+        return slopes, widen(x, target, self.scratch.like(x, "x"))
+
+
+def _tell(states: States, changed: Flags, kept: Float64, not_finite: Flags) -> bool:
+    """Complete what became of each row; return whether some are left."""
+    states[changed] = CHANGED
+    states[np.isnan(kept[:, 0])] = UNDEFINED
+    states[not_finite] = NOT_FINITE
+    return bool(states.any())
+
+
+class _CorrectBackward(_Backward, ABC, Generic[Dgamma]):
     """What both levels of correct mode do alike."""
 
     @abstractmethod
@@ -43,10 +64,6 @@ class _CorrectBackward(sweep.Sweep, ABC, Generic[Dgamma]):
     ) -> tuple[Tested, Flags]:
         """Return dx and which rows have changed, and add to dgamma."""
 
-    def adopt(self, _x: Stored, _kept: Float64) -> bool:
-        """Take what other backends keep as it is: the bounds of this one are wider."""
-        return False
-
     def look(
         self,
         dy: Stored,
@@ -57,20 +74,15 @@ class _CorrectBackward(sweep.Sweep, ABC, Generic[Dgamma]):
         states: States,
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        call = self.call
-        values = widen(x, call.target, self.scratch.like(x, "x"))
-        slopes = widen(dy, call.target, self.scratch.like(x, "dy"))
+        slopes, values = self._widened(dy, x)
         changed = clear_not_finite(values)
         not_finite = clear_not_finite(slopes)
         tested, moved = self._tested(slopes, values, kept, sums.dgamma)
         dx[...] = tested.values
-        if call.of_beta is not None:
+        if self.call.of_beta is not None:
             sums.dbeta.add(slopes)
         states[...] = np.where(tested.refused.any(axis=1), REFUSED, DONE)
-        states[changed | moved] = CHANGED
-        states[np.isnan(kept[:, 0])] = UNDEFINED
-        states[not_finite] = NOT_FINITE
-        return bool(states.any())
+        return _tell(states, changed | moved, kept, not_finite)
 
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Do dx of rows that were refused in double-double."""
@@ -153,7 +165,7 @@ class PairColumns(sweep.Sweep):
         sums.add(column_terms(rows, widen(dy, self.call.target), self.columns))
 
 
-class SingleBackward(sweep.Sweep, NeverRefuses):
+class SingleBackward(_Backward, NeverRefuses):
     """Fast mode, for types of at most float32: in float64, without a rounding test."""
 
     def __init__(self, call: Call) -> None:
@@ -162,10 +174,6 @@ class SingleBackward(sweep.Sweep, NeverRefuses):
     def sums(self) -> Sums[CompensatedSum, CompensatedSum]:
         """Return sums over no rows."""
         return Sums(CompensatedSum(self.call.size), CompensatedSum(self.call.size))
-
-    def adopt(self, _x: Stored, _kept: Float64) -> bool:
-        """Take what other backends keep as it is."""
-        return False
 
     def look(
         self,
@@ -178,8 +186,7 @@ class SingleBackward(sweep.Sweep, NeverRefuses):
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
         call = self.call
-        values = widen(x, call.target, self.scratch.like(x, "x"))
-        slopes = widen(dy, call.target, self.scratch.like(x, "dy"))
+        slopes, values = self._widened(dy, x)
         not_finite = np.zeros(len(x), bool)
         slopes_sum = single.block_sum(slopes)
         if not np.isfinite(slopes_sum).all():
@@ -192,7 +199,5 @@ class SingleBackward(sweep.Sweep, NeverRefuses):
             np.multiply(found.dx, found.r, out=dx, casting="same_kind")
         sums.dgamma.add(found.dgamma)
         sums.dbeta.add(slopes_sum)
-        states[...] = np.where(found.moved, CHANGED, DONE)
-        states[np.isnan(kept[:, 0])] = UNDEFINED
-        states[not_finite] = NOT_FINITE
-        return bool(states.any())
+        states[...] = DONE
+        return _tell(states, found.moved, kept, not_finite)

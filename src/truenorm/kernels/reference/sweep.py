@@ -1,8 +1,8 @@
 """What the levels have in common: all rows on one thread, in blocks, with scratch."""
 
-from truenorm.kernels.backend import Range
 from truenorm.kernels.call import Call
 from truenorm.kernels.reference.scratch import Scratch
+from truenorm.kernels.rows import Range
 
 __all__ = ["BLOCK", "PAIR_BLOCK", "Sweep"]
 

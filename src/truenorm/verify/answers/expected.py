@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from truenorm.verify.answers.question import types_of
 from truenorm.verify.answers.store import kept
 from truenorm.verify.operation import Case
 from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of, unit_roundoff
@@ -53,9 +54,10 @@ class Expected:
 
     def __init__(self, case: Case, exact: dict[str, Float64s]) -> None:
         self._case = case
-        likes = {each.name: case.inputs[each.like] for each in case.operation.outputs}
-        self.types = {name: like.dtype.name for name, like in likes.items() if like is not None}
-        self.values: dict[str, Array | None] = dict.fromkeys(likes)
+        self.types = types_of(case)
+        self.values: dict[str, Array | None] = dict.fromkeys(
+            each.name for each in case.operation.outputs
+        )
         self.wide: dict[str, Float64s] = {}
         self.rests: dict[str, Float64s] = {}
         self.ulps: dict[str, Float64s] = {}

@@ -8,7 +8,7 @@ import numpy as np
 from truenorm.verify.operation import Case
 from truenorm.verify.types import Float64s
 
-__all__ = ["Arrays", "Question", "fingerprint"]
+__all__ = ["Arrays", "Question", "fingerprint", "types_of"]
 
 Arrays = dict[str, Float64s]
 
@@ -35,14 +35,18 @@ class Question(NamedTuple):
         others = {"eps": np.asarray(case.eps), "repeats": np.asarray(case.repeats)}
         parts = {**case.inputs, **rows, **others}
         given = {name: part.astype(np.float64) for name, part in parts.items() if part is not None}
-        likes = {each.name: case.inputs[each.like] for each in case.operation.outputs}
-        types = {name: like.dtype.name for name, like in likes.items() if like is not None}
-        return cls(given, types)
+        return cls(given, types_of(case))
 
     @property
     def name(self) -> str:
         """A name that no other question has: it depends on all bits, shapes and types."""
         return sha256(repr(self.types).encode() + fingerprint(self.given)).hexdigest()[:32]
+
+
+def types_of(case: Case) -> dict[str, str]:
+    """Return the type of each result; one like an absent parameter has none."""
+    likes = {each.name: case.inputs[each.like] for each in case.operation.outputs}
+    return {name: like.dtype.name for name, like in likes.items() if like is not None}
 
 
 def fingerprint(arrays: Arrays) -> bytes:

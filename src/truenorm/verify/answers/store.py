@@ -5,7 +5,7 @@ same. Nothing that is read is run. Where nothing can be kept, answers are comput
 """
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
@@ -36,8 +36,8 @@ def kept(case: Case, compute: Callable[[Case], Arrays]) -> Arrays:
         return compute(case)
     question = Question.of(case)
     place = f"answers-{sources(operation.folder)}", question.name
-    for content in (_quick(operation.folder).get(question.name), _read(*place)):
-        exact = unpack(question, operation.guesses, content) if content else None
+    for content in _found(operation.folder, *place):
+        exact = unpack(question, operation.guesses, content)
         if exact is not None:
             return exact
     exact = compute(case)
@@ -47,10 +47,12 @@ def kept(case: Case, compute: Callable[[Case], Arrays]) -> Arrays:
     return exact
 
 
-def _read(folder: str, name: str) -> bytes | None:
+def _found(operation: Path, folder: str, name: str) -> Iterator[bytes]:
+    """Yield what was kept: beside the operation, and by the user if that will not do."""
+    if content := _quick(operation).get(name):
+        yield content
     with suppress(OSError, RuntimeError):
-        return user_cache.read(folder, name)
-    return None
+        yield user_cache.read(folder, name)
 
 
 @cache
