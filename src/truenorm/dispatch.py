@@ -47,8 +47,11 @@ def _fused() -> BackendStatus:
 
 def backend_named(name: str | None) -> "Backend":
     """Return a backend by name, or the first that is usable."""
-    if name is None:
-        return _automatic()
+    return _automatic() if name is None else _named(name)
+
+
+@cache  # what is refused is not kept: it may be installed later
+def _named(name: str) -> "Backend":
     known = {status.name: status for status in backends()}
     if name not in known:
         raise ValueError(f"backend is {name!r}: choose one of {sorted(known)}")

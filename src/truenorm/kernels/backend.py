@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.call import Call, Flags, Settings
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Range, Source
 from truenorm.kernels.storage import Stored
 
 __all__ = [
+    "NUMBERS_KEPT",
+    "AtOnce",
     "Backend",
     "Backward",
     "ColumnGradients",
@@ -27,6 +29,10 @@ __all__ = [
 Float64 = NDArray[np.float64]
 States = NDArray[np.uint8]
 """What became of each row: see `kernels.ground`."""
+
+
+NUMBERS_KEPT = 3
+"""For each row, by forward: the mean as a pair, and the variance or a power of two."""
 
 
 class Mergeable(Protocol):
@@ -145,6 +151,53 @@ class ColumnGradients(NamedTuple):
     dbeta: Float64 | None
 
 
+class AtOnce(Protocol):
+    """Whole calls on plain rows, without the driver.
+
+    Rows are plain if all arrays are C-contiguous, native and aligned, and may be written to;
+    results overlap none of the others; parameters are all of the type of x, or float32. Both
+    return None if a call is for the driver: then nothing that was written means anything.
+    """
+
+    def forward(
+        self,
+        settings: Settings,
+        target: FloatFormat,
+        x: NDArray[Any],
+        gamma: NDArray[Any] | None,
+        beta: NDArray[Any] | None,
+        y: NDArray[Any],
+    ) -> tuple[Float64, States | None] | None:
+        """Write y; return what is kept and, if rows are refused, what became of each."""
+
+    def small_backward(
+        self,
+        settings: Settings,
+        target: FloatFormat,
+        dy: NDArray[Any],
+        x: NDArray[Any],
+        kept: Float64,
+        parameters: tuple[NDArray[Any] | None, Any, Any],
+        dx: NDArray[Any],
+    ) -> tuple[Any, Any] | None:
+        """Write dx and return dgamma and dbeta, if the call is small and nothing is refused.
+
+        Parameters are gamma, its type and that of beta; both None if not given.
+        """
+
+    def backward(
+        self,
+        settings: Settings,
+        target: FloatFormat,
+        dy: NDArray[Any],
+        x: NDArray[Any],
+        kept: Float64,
+        gamma: NDArray[Any] | None,
+        dx: NDArray[Any],
+    ) -> tuple[RowSums, States | None] | None:
+        """Write dx; return the sums over rows and, if rows are refused, what became of each."""
+
+
 class Backend(Protocol):
     """Offers forward and backward at every level.
 
@@ -152,6 +205,9 @@ class Backend(Protocol):
     """
 
     name: str
+
+    at_once: AtOnce | None
+    """A way around the driver, if there is one."""
 
     def forward(self, call: Call, special: Flags) -> Forward:
         """Return forward for a call; in columns that are special, the driver writes y."""

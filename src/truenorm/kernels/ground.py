@@ -19,6 +19,7 @@ __all__ = [
     "GROUP",
     "NOT_FINITE",
     "REFUSED",
+    "SHARE",
     "SHARES",
     "SLACK",
     "SUMS",
@@ -90,8 +91,12 @@ DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW = range(5)
 SUMS = 5
 """Numbers that are kept for each column."""
 
-SHARES = 3
-"""What a group adds to a column: to dgamma, to its bound, to dbeta; COLUMNS of each in a row."""
+SHARE = COLUMNS + 16
+"""How far apart the shares of a group are. Were it a page, each load would look to the processor
+like one of what was just stored: their addresses would agree in the last twelve bits."""
+
+SHARES = 3 * SHARE
+"""What a group adds to some columns: to dgamma, to its bound, to dbeta."""
 
 U, W = 2.0**-53, 2.0**-106
 """The unit roundoff of float64, and the unit in which errors of pairs are counted."""

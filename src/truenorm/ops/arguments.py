@@ -14,6 +14,8 @@ from truenorm.kernels.storage import format_of, stored_view, widen
 from truenorm.ops.arrays import as_array
 from truenorm.ops.environment import overridden
 
+MODES: dict[str | None, Rounding] = {mode: mode for mode in get_args(Rounding)}
+
 __all__ = [
     "axes_of",
     "dy_of",
@@ -121,9 +123,8 @@ def _is_number(value: Any) -> bool:
 def rounding_of(rounding: str) -> Rounding:
     """Return the mode, which TRUENORM_ROUNDING overrides."""
     mode = overridden("TRUENORM_ROUNDING", rounding)
-    for known in get_args(Rounding):
-        if mode == known:
-            return known  # type: ignore[no-any-return]
+    if mode in MODES:
+        return MODES[mode]
     raise ValueError(f"rounding is {mode!r}: choose 'correct' or 'fast'")
 
 

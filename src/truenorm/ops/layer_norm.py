@@ -3,20 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.dispatch import backend_named
-from truenorm.kernels.call import Parameter, Settings
-from truenorm.kernels.drive.backward import backward
-from truenorm.kernels.drive.forward import forward
 from truenorm.kernels.norm import LAYER_NORM
-from truenorm.kernels.rows import Rows
-from truenorm.kernels.storage import format_of
-from truenorm.ops import arguments
-from truenorm.ops.arrays import as_array
-from truenorm.ops.environment import check_arithmetic, overridden
-from truenorm.ops.output import as_parameter, output_for
+from truenorm.ops.backward import backward
+from truenorm.ops.forward import forward, settings_of
 from truenorm.ops.saved import Gradients, Saved
 
 __all__ = ["layer_norm", "layer_norm_backward", "layer_norm_forward"]
@@ -76,8 +67,8 @@ def layer_norm(
     >>> print(tn.layer_norm(x))
     [-1.0690415  -0.26726037  1.3363019 ]
     """
-    with np.errstate(all="ignore"):
-        return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, keep=False)[0]
+    chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
+    return forward(chosen, settings, x, gamma, beta, axis, out, keep=False)[0]
 
 
 def layer_norm_forward(
@@ -116,46 +107,8 @@ def layer_norm_forward(
     >>> saved
     <truenorm.Saved: owns 3 numbers for each of 3 rows, 72 bytes; keeps alive x (3, 3) ...>
     """
-    with np.errstate(all="ignore"):
-        return _forward(x, gamma, beta, axis, eps, rounding, out, backend, threads, keep=True)
-
-
-def _forward(
-    x: Any,
-    gamma: Any,
-    beta: Any,
-    axis: int | Sequence[int],
-    eps: float,
-    rounding: str,
-    out: NDArray[Any] | None,
-    backend: str | None,
-    threads: int | None,
-    *,
-    keep: bool,
-) -> tuple[NDArray[Any], Saved]:
-    """Check the arguments and run forward; x and gamma are to be kept for backward or not."""
-    check_arithmetic()
-    x, target = as_array("x", x)
-    axes = arguments.axes_of(x, axis)
-    lengths = tuple(x.shape[k] for k in axes)
-    gamma_rows, gamma_array = arguments.parameter_of("gamma", gamma, lengths, axis, 1.0)
-    beta_rows, beta_array = arguments.parameter_of("beta", beta, lengths, axis, 0.0)
-    chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
-    settings = Settings(
-        LAYER_NORM,
-        arguments.eps_of(eps),
-        arguments.rounding_of(rounding),
-        chosen.name,
-        arguments.threads_of(threads),
-    )
-    # The parameters are read before anything is written, and of the two backward needs gamma.
-    y = output_for(x, out, {"x": x, "gamma": gamma_array} if keep else {})
-    if out is not None and out is not x and np.may_share_memory(out, x):
-        x = x.copy()  # as ufuncs do; not x itself, which each block reads before it writes
-    rows = [Rows(array, axes, target) for array in (x, y)]
-    kept = forward(chosen, settings, rows[0], gamma_rows, beta_rows, rows[1])
-    beta_dtype = None if beta_array is None else beta_array.dtype
-    return y, Saved(x, gamma_array, beta_dtype, axes, settings, kept)
+    chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
+    return forward(chosen, settings, x, gamma, beta, axis, out, keep=True)
 
 
 def layer_norm_backward(
@@ -208,34 +161,4 @@ def layer_norm_backward(
     >>> print(dx, dbeta)
     [[0. 0. 0.]] [1. 1. 1.]
     """
-    with np.errstate(all="ignore"):
-        return _backward(dy, saved, out, backend, threads)
-
-
-def _backward(
-    dy: Any, saved: Saved, out: NDArray[Any] | None, backend: str | None, threads: int | None
-) -> Gradients:
-    """Check the arguments and run backward."""
-    check_arithmetic()
-    if not isinstance(saved, Saved):
-        raise TypeError(
-            f"saved is a {type(saved).__name__}: pass what layer_norm_forward returned beside y"
-        )
-    x = saved.x
-    slopes, target = arguments.dy_of(dy, x)
-    lengths = tuple(x.shape[k] for k in saved.axes)
-    gamma, _ = arguments.parameter_of("gamma", saved.gamma, lengths, saved.axes, 1.0)
-    beta = Parameter(
-        np.zeros(len(gamma.values)),
-        None if saved.beta_dtype is None else format_of(saved.beta_dtype),
-    )
-    settings = saved.settings._replace(threads=arguments.threads_of(threads))
-    chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
-    dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})
-    dy_rows, x_rows, dx_rows = (Rows(array, saved.axes, target) for array in (slopes, x, dx))
-    dgamma, dbeta = backward(chosen, settings, dy_rows, x_rows, saved.kept, gamma, beta, dx_rows)
-    return Gradients(
-        dx,
-        None if saved.gamma is None else as_parameter(dgamma, saved.gamma.dtype, lengths),
-        None if saved.beta_dtype is None else as_parameter(dbeta, saved.beta_dtype, lengths),
-    )
+    return backward(dy, saved, out, backend, threads)

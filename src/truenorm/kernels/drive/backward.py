@@ -17,7 +17,7 @@ from truenorm.kernels.rows import Range, Rows, Source, Target, blocks_of
 from truenorm.kernels.storage import Stored, widen
 from truenorm.kernels.sweeping import in_parts, merged
 
-__all__ = ["X_CHANGED", "backward"]
+__all__ = ["X_CHANGED", "backward", "settle_rows"]
 
 Float64 = NDArray[np.float64]
 
@@ -63,6 +63,32 @@ def backward(
     )
 
 
+def settle_rows(
+    backend: Backend,
+    settings: Settings,
+    dy: Rows,
+    x: Rows,
+    gamma: Parameter,
+    beta: Parameter,
+    dx: Rows,
+    sums: RowSums,
+    states: States | None,
+) -> ColumnGradients:
+    """Write dx of rows that were refused by a backend at once, and round the sums it found."""
+    call = Call.of(settings, x, gamma, beta)
+    level = backend.backward(call, Source(dy))
+    if states is not None:
+        run = _Run(call, level, Source(dy), Source(x), np.empty((0, 3)), Target(dx), True)
+        refused = RefusedRows(run.dx, call.size, run.settle)
+        again = np.flatnonzero(states == REFUSED)
+        refused.add(0, again, *(rows.read(0, rows.count) for rows in (dx, dy, x)))
+        refused.flush()
+    return ColumnGradients(
+        round_dgamma(call, level, sums, None, dy, x),
+        round_dbeta(call, level, sums, None, dy, x),
+    )
+
+
 def _adopted(level: Backward[Any], x: Source, kept: Float64) -> Float64:
     """Return what the backend would have kept of all rows: its bounds hold for its own sums."""
     kept = kept.copy()
@@ -87,7 +113,7 @@ class _Run(NamedTuple):
 
     def part(self, rows: Range, share: _Share) -> None:
         """Write dx of a part of the rows, and add to its sums."""
-        refused = RefusedRows(self.dx, self.call.size, self._settle)
+        refused = RefusedRows(self.dx, self.call.size, self.settle)
         nan = canonical_nan(self.call.target)
         for start, stop in blocks_of(rows, self.level.rows_at_once):
             dy, x = self.dy.block(start, stop), self.x.block(start, stop)
@@ -116,7 +142,7 @@ class _Run(NamedTuple):
         share.undefined |= bool((states == UNDEFINED).any())
         return states
 
-    def _settle(self, dx: Stored, dy: Stored, x: Stored) -> None:
+    def settle(self, dx: Stored, dy: Stored, x: Stored) -> None:
         """Take refused rows through a second look, and what is left through integers."""
         refused = self.level.look_again(dy, x, dx)
         settle_in_integers(integers.settle_dx, dx, refused, self.call, dy, x)

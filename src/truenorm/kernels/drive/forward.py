@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels import integers
-from truenorm.kernels.backend import Backend, Forward
+from truenorm.kernels.backend import NUMBERS_KEPT, Backend, Forward, States
 from truenorm.kernels.call import Call, Flags, Parameter, Settings
 from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
 from truenorm.kernels.ground import REFUSED, UNDEFINED
@@ -16,12 +16,9 @@ from truenorm.kernels.special import special_columns, special_y
 from truenorm.kernels.storage import Stored, widen
 from truenorm.kernels.sweeping import in_parts
 
-__all__ = ["forward"]
+__all__ = ["forward", "settle_rows"]
 
 Float64 = NDArray[np.float64]
-
-NUMBERS_KEPT = 3
-"""For each row: the mean as a pair, and the variance or a power of two."""
 
 
 def forward(
@@ -39,6 +36,25 @@ def forward(
     return kept
 
 
+def settle_rows(
+    backend: Backend,
+    settings: Settings,
+    x: Rows,
+    gamma: Parameter,
+    beta: Parameter,
+    y: Rows,
+    kept: Float64,
+    states: States,
+) -> None:
+    """Write y of rows that were refused by a backend at once; parameters are finite."""
+    call = Call.of(settings, x, gamma, beta)
+    level = backend.forward(call, np.zeros(call.size, bool))
+    output, again = Target(y), np.flatnonzero(states == REFUSED)
+    refused = RefusedRows(output, call.size, _Run(call, level, gamma, beta, None).settle)
+    refused.add(0, again, y.read(0, y.count), x.read(0, x.count), kept)
+    refused.flush()
+
+
 class _Run(NamedTuple):
     """What stays the same over all rows."""
 
@@ -51,7 +67,7 @@ class _Run(NamedTuple):
 
     def part(self, rows: Range, x: Source, kept: Float64, y: Target) -> None:
         """Write y of a part of the rows."""
-        refused = RefusedRows(y, self.call.size, self._settle)
+        refused = RefusedRows(y, self.call.size, self.settle)
         for start, stop in blocks_of(rows, self.level.rows_at_once):
             found = y.block(start, stop)
             given = x.block_beside(found, start, stop)
@@ -68,7 +84,7 @@ class _Run(NamedTuple):
             y.done(start, stop, found)
         refused.flush()
 
-    def _settle(self, y: Stored, x: Stored, kept: Float64) -> None:
+    def settle(self, y: Stored, x: Stored, kept: Float64) -> None:
         """Take refused rows through a second look, and what is left through integers."""
         refused = self.level.look_again(x, kept, y)
         settle_in_integers(integers.settle_y, y, refused, self.call, x)

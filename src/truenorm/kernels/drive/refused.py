@@ -44,22 +44,21 @@ class RefusedRows:
         self, start: int, rows: NDArray[np.intp], results: Stored, *sources: NDArray[Any]
     ) -> None:
         """Put aside some rows of a block that begins at `start`."""
-        self._waiting.append((start + rows, *(part[rows] for part in (results, *sources))))
-        self._count += len(rows)
-        if self._count >= self._batch:
-            self.flush()
+        for first in range(0, len(rows), self._batch):  # a block may have refused many
+            some = rows[first : first + self._batch]
+            self._waiting.append((start + some, *(part[some] for part in (results, *sources))))
+            self._count += len(some)
+            if self._count >= self._batch:
+                self.flush()
 
     def flush(self) -> None:
-        """Settle and write everything that waits."""
+        """Settle and write everything that waits: less than two batches."""
         if not self._waiting:
             return
-        indices, *arrays = map(np.concatenate, zip(*self._waiting, strict=True))
+        indices, results, *sources = map(np.concatenate, zip(*self._waiting, strict=True))
         self._waiting, self._count = [], 0
-        for start in range(0, len(indices), self._batch):  # one block may have refused many rows
-            part = slice(start, start + self._batch)
-            results, *sources = (array[part] for array in arrays)
-            self._settle(results, *sources)
-            self._output.write(indices[part], results)
+        self._settle(results, *sources)
+        self._output.write(indices, results)
 
 
 def settle_in_integers(

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from truenorm.kernels.backend import Backward, Forward
+from truenorm.kernels.backend import AtOnce, Backward, Forward
 from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.fused import at_once
 from truenorm.kernels.fused.narrow import NarrowBackward, NarrowForward
 from truenorm.kernels.fused.pairs import PairBackward, PairForward
 from truenorm.kernels.fused.single import SingleBackward, SingleForward
@@ -16,6 +17,7 @@ class FusedBackend:
     """Numba: one or two sweeps over each row while it is in the cache, on several threads."""
 
     name = "fused"
+    at_once: AtOnce | None = at_once
 
     def forward(self, call: Call, special: Flags) -> Forward:
         """Return forward for a call."""

@@ -1,12 +1,19 @@
 """Sums over rows: pairs with a bound while backward sweeps, and better ones where those fail."""
 
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.call import Call
 from truenorm.kernels.fused.blocks import coded
-from truenorm.kernels.fused.compiled.columns.column_sums import merge_dbeta, merge_dgamma
+from truenorm.kernels.fused.compiled.columns.column_sums import (
+    is_exact_sum,
+    merge_dbeta,
+    merge_dgamma,
+)
 from truenorm.kernels.fused.compiled.columns.exact_columns import (
     BITS,
     LOWEST,
@@ -20,7 +27,7 @@ from truenorm.kernels.ground import SUMS
 from truenorm.kernels.rounding import Tested, canonical_nan, round_to
 from truenorm.kernels.storage import Stored
 
-__all__ = ["DigitColumns", "PairColumns", "Sums", "is_exact_sum", "places_of"]
+__all__ = ["DigitColumns", "PairColumns", "Sums", "places_of"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,16 +50,21 @@ class BoundedSum:
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are known well enough."""
         high, low, bound = self.array[:3]
-        return _rounded(high, low, bound, np.full(len(high), self._exponent), target)
+        exponents = _zeros(len(high), "int64")
+        if self._exponent != 0:
+            exponents = np.full(len(high), self._exponent)
+        return _rounded(high, low, bound, exponents, target)
 
 
 class CountedSum:
-    """dbeta: pairs (high, low) that are exact as long as the numbers are not too far apart."""
+    """dbeta: pairs (high, low) that are exact as long as the numbers are not too far apart.
 
-    def __init__(self, array: Float64, call: Call) -> None:
+    The source is the type of those; None if they are left to integers, as in double-double.
+    """
+
+    def __init__(self, array: Float64, source: FloatFormat | None) -> None:
         self._array = array
-        self._source = call.target
-        self._are_kept = call.level == "narrow"  # double-double leaves them to integers
+        self._source = source
         self._rows, self._smallest, self._largest = 0, 0xFFFFFFFF, 0
 
     def note(self, rows: int, smallest: int, largest: int) -> None:
@@ -69,27 +81,36 @@ class CountedSum:
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums if they are exact, and else refuse them all."""
         high, low = self._array[3:]
-        zeros = np.zeros(len(high))
-        if self._are_kept and is_exact_sum(
-            self._smallest, self._largest, self._source, self._rows
-        ):
-            return _rounded(high, low, zeros, zeros.astype(np.int64), target)
-        return Tested(round_to(zeros, target), np.ones(len(high), bool))
+        size = len(high)
+        if self._source is not None and self._is_exact(self._source):
+            return _rounded(high, low, _zeros(size, "float64"), _zeros(size, "int64"), target)
+        return Tested(round_to(np.zeros(size), target), np.ones(size, bool))
+
+    def _is_exact(self, source: FloatFormat) -> bool:
+        mantissa = source.precision - 1
+        bias = 1 - source.quantum - mantissa
+        return bool(is_exact_sum(self._smallest, self._largest, mantissa, bias, self._rows))
 
 
 class Sums:
     """Both sums, side by side in one array: see `kernels.ground`."""
 
-    def __init__(self, call: Call, exponent: int) -> None:
-        self.array = aligned(SUMS * call.size).reshape(SUMS, call.size)
+    def __init__(self, size: int, source: FloatFormat | None, exponent: int) -> None:
+        self.array = aligned(SUMS * size).reshape(SUMS, size)
         self.array[...] = 0
         self.dgamma = BoundedSum(self.array, exponent)
-        self.dbeta = CountedSum(self.array, call)
+        self.dbeta = CountedSum(self.array, source)
 
     def merge(self, other: "Sums") -> None:
         """Add the sums over other rows."""
         self.dgamma.merge(other.dgamma)
         self.dbeta.merge(other.dbeta)
+
+
+@lru_cache(maxsize=4)
+def _zeros(size: int, dtype: str) -> NDArray[Any]:
+    """Return exponents or bounds where there are none; nobody writes to them."""
+    return np.zeros(size, dtype)
 
 
 def _rounded(
@@ -164,22 +185,6 @@ class DigitColumns(Sweep):
     def add(self, dy: Stored, _x: Stored, sums: DigitSum) -> None:
         """Add a block of rows."""
         add_digits(self.coded(dy), self.columns, self._first, sums.digits)
-
-
-def is_exact_sum(smallest: int, largest: int, target: FloatFormat, rows: int) -> bool:
-    """Return whether the pairs of dbeta hold the sum over so many rows exactly.
-
-    The high parts are exact by TwoSum. The low parts are sums of multiples of the last place of
-    the smallest number, each at most u times the sum of all: exact if their sum is below 2**53
-    of those places.
-    """
-    if largest == 0:
-        return True
-    mantissa = target.precision - 1
-    lowest = target.quantum - 1  # the exponent field is 1 where the last place is the quantum
-    top = max(largest >> mantissa, 1) + lowest + target.precision
-    place = max((smallest + 1) >> mantissa, 1) + lowest
-    return top + 2 * rows.bit_length() - 53 <= place + 53
 
 
 def places_of(*, narrow: bool) -> tuple[int, int]:

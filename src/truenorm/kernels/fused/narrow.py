@@ -4,17 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels.backend import States
-from truenorm.kernels.call import Flags
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.columns import DigitColumns, PairColumns, Sums
 from truenorm.kernels.fused.compiled.narrow import backward, forward
 from truenorm.kernels.fused.compiled.pairs import forward as pair_forward
 from truenorm.kernels.fused.pairs import look_again_at_dx
-from truenorm.kernels.fused.scratch import (
-    aligned,
-    scratch_of_backward,
-    scratch_of_forward,
-    scratch_of_pairs,
-)
+from truenorm.kernels.fused.parameters import as_given, without
+from truenorm.kernels.fused.scratch import aligned, scratch, scratch_of_pairs
 from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.storage import Stored
 
@@ -27,17 +23,24 @@ Columns = NDArray[np.intp]
 class NarrowForward(ForwardSweep):
     """Forward in float64 with the rounding test."""
 
+    def __init__(self, call: Call, special: Flags) -> None:
+        super().__init__(call, special)
+        values = without(special, call.gamma, call.beta)
+        types = call.of_gamma, call.of_beta
+        self._gamma, self._beta = as_given(call, types, *values)
+
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
         left: int = forward.forward(
             self.coded(x),
-            *self.parameters,
+            self._gamma,
+            self._beta,
             self.call.eps,
             self.centred,
             self.coded(y),
             kept,
             states,
-            aligned(scratch_of_forward(self.call.size)),
+            scratch(),
         )
         return left > 0
 
@@ -60,9 +63,13 @@ class NarrowForward(ForwardSweep):
 class NarrowBackward(Sweep):
     """Backward in float64 with the rounding test."""
 
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        (self._gamma,) = as_given(call, (call.of_gamma,), call.gamma)
+
     def sums(self) -> Sums:
         """Return sums over no rows."""
-        return Sums(self.call, 0)
+        return Sums(self.call.size, self.call.target, 0)
 
     def adopt(self, x: Stored, kept: Float64) -> bool:
         """Find anew what forward keeps; return whether a row does not have the mean it had."""
@@ -76,13 +83,13 @@ class NarrowBackward(Sweep):
             self.coded(dy),
             self.coded(x),
             kept,
-            self.call.gamma,
+            self._gamma,
             self.call.eps,
             self.centred,
             self.coded(dx),
             sums.array,
             states,
-            aligned(scratch_of_backward(self.call.size)),
+            scratch(),
         )
         sums.dbeta.note(len(x), smallest, largest)
         return bool(left > 0)
@@ -102,5 +109,4 @@ class NarrowBackward(Sweep):
 
 def kept_anew(sweep: Sweep, x: Stored, kept: Float64) -> bool:
     """Find anew what forward keeps; return whether a row does not have the mean it had."""
-    scratch = aligned(scratch_of_forward(sweep.call.size))
-    return bool(forward.statistics(sweep.coded(x), sweep.centred, kept, scratch))
+    return bool(forward.statistics(sweep.coded(x), sweep.centred, kept, scratch()))

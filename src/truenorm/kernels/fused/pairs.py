@@ -73,7 +73,7 @@ class PairBackward(Sweep):
 
     def sums(self) -> Sums:
         """Return sums over no rows."""
-        return Sums(self.call, self._dy_exponent)
+        return Sums(self.call.size, None, self._dy_exponent)
 
     def adopt(self, _x: Stored, _kept: Float64) -> bool:
         """Take what other backends keep as it is: only the mean is compared."""

@@ -1,23 +1,15 @@
 """Scratch space of the kernels: how much, and where it begins."""
 
+import threading
+
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.fused.compiled.narrow.backward import NUMBERS
+from truenorm.kernels.fused.compiled.narrow.forward import FORWARD
 from truenorm.kernels.fused.compiled.pairs.rows import SCRATCH
-from truenorm.kernels.fused.compiled.rows import row_sums, statistics
-from truenorm.kernels.fused.compiled.rows.sums import space_of_sums
-from truenorm.kernels.fused.compiled.single.backward import FOUR
-from truenorm.kernels.fused.compiled.single.writing import SINGLES
-from truenorm.kernels.ground import COLUMNS, GROUP, SHARES
+from truenorm.kernels.fused.compiled.small import SMALL
 
-__all__ = [
-    "aligned",
-    "scratch_of_backward",
-    "scratch_of_fast_backward",
-    "scratch_of_forward",
-    "scratch_of_pairs",
-]
+__all__ = ["aligned", "scratch", "scratch_of_pairs"]
 
 LINE = 8
 """How many float64 numbers a cache line holds."""
@@ -26,24 +18,24 @@ LINE = 8
 def aligned(count: int) -> NDArray[np.float64]:
     """Return float64 numbers that begin with a cache line: vectors that straddle two are slow."""
     numbers = np.empty(count + LINE)
-    skipped = -(numbers.ctypes.data // numbers.itemsize) % LINE
+    address = numbers.__array_interface__["data"][0]
+    skipped = -(address // numbers.itemsize) % LINE
     return numbers[skipped : skipped + count]
 
 
-def scratch_of_forward(size: int) -> int:
-    """Return how much scratch forward, correct or fast, needs for rows of a size."""
-    return 2 * GROUP + int(space_of_sums(size, statistics.WIDTH))
+class _Scratch(threading.local):
+    """Of each thread: what the kernels of levels 1 and of fast mode need, whatever the size."""
+
+    def __init__(self) -> None:
+        self.numbers = aligned(max(FORWARD, SMALL))
 
 
-def scratch_of_backward(size: int) -> int:
-    """Return how much scratch correct backward needs for rows of a size."""
-    return SHARES * COLUMNS + GROUP * NUMBERS + int(space_of_sums(size, row_sums.WIDTH))
+_scratch = _Scratch()
 
 
-def scratch_of_fast_backward(size: int) -> int:
-    """Return how much scratch fast backward needs for rows of a size."""
-    sums = int(space_of_sums(size, row_sums.WIDTH))
-    return FOUR * SINGLES + SHARES * COLUMNS + NUMBERS + sums
+def scratch() -> NDArray[np.float64]:
+    """Return the scratch of this thread, for one call of a kernel: nothing stays in it."""
+    return _scratch.numbers
 
 
 def scratch_of_pairs(size: int) -> int:

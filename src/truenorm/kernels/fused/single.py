@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.backend import NeverRefuses, States
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.fused.blocks import LONG
 from truenorm.kernels.fused.compiled.single import backward, forward
-from truenorm.kernels.fused.compiled.single.forward import LARGEST
+from truenorm.kernels.fused.compiled.single.backward import FOUR
 from truenorm.kernels.fused.narrow import kept_anew
-from truenorm.kernels.fused.scratch import aligned, scratch_of_fast_backward, scratch_of_forward
+from truenorm.kernels.fused.parameters import as_given, without
+from truenorm.kernels.fused.scratch import aligned, scratch
 from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.rows import blocks_of
 from truenorm.kernels.storage import Stored
 
-__all__ = ["SingleBackward", "SingleForward"]
+__all__ = ["BlockSums", "SingleBackward", "SingleForward", "rows_with_sums"]
 
 Float64 = NDArray[np.float64]
 
@@ -30,24 +30,24 @@ class SingleForward(ForwardSweep, NeverRefuses):
 
     def __init__(self, call: Call, special: Flags) -> None:
         super().__init__(call, special)
-        gamma_and_beta = self.parameters.columns[:2]
-        too_large = np.abs(gamma_and_beta).max() > LARGEST
-        self._single = gamma_and_beta[:, : 0 if too_large else None].astype(np.float32)
+        values = without(special, call.gamma, call.beta)
+        types = call.of_gamma, call.of_beta
+        self._gamma, self._beta = as_given(call, types, *values)
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
-        forward.forward(
+        left: int = forward.forward(
             self.coded(x),
-            *self.parameters,
-            self._single,
+            self._gamma,
+            self._beta,
             self.call.eps,
             self.centred,
             self.coded(y),
             kept,
             states,
-            aligned(scratch_of_forward(self.call.size)),
+            scratch(),
         )
-        return bool(states.any())
+        return left > 0
 
 
 class BlockSum:
@@ -83,10 +83,10 @@ class SingleBackward(Sweep, NeverRefuses):
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
-        self.rows_at_once = _rows_with_sums(call.count, call.size)
+        self.rows_at_once = rows_with_sums(call.count, call.size)
         # The last part has no rows but those that are left out at first.
         self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
-        self._gamma = call.gamma.astype(np.float32)  # exactly
+        (self._gamma,) = as_given(call, (call.of_gamma,), call.gamma)
 
     def sums(self) -> BlockSums:
         """Return sums over no rows."""
@@ -110,13 +110,12 @@ class SingleBackward(Sweep, NeverRefuses):
             self.coded(dx),
             sums.array,
             states,
-            aligned(scratch_of_fast_backward(self.call.size)),
+            scratch(),
         )
         return left > 0
 
 
-def _rows_with_sums(count: int, size: int) -> int:
-    """Return how many rows have sums of their own: 512, and less where that is too few blocks."""
-    if size >= LONG:  # the sums of a block are as long as a row
-        return min(512, max(4, -(-count // 4)))
-    return min(512, max(32, -(-count // 256) * 32))
+def rows_with_sums(count: int, size: int) -> int:
+    """Return how many rows have sums of their own, at most 512: an eighth, or 2**17 elements."""
+    rows = max(2**17 // size, -(-count // 8), 1)
+    return min(512, -(-rows // FOUR) * FOUR)

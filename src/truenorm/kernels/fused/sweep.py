@@ -1,5 +1,6 @@
 """What the levels have in common: how rows are parted, and what kernels are told of a call."""
 
+from functools import cached_property
 from typing import Literal
 
 from truenorm.kernels.call import Call, Flags
@@ -42,4 +43,9 @@ class ForwardSweep(Sweep):
     def __init__(self, call: Call, special: Flags) -> None:
         super().__init__(call)
         self.parts = self.every_block()
-        self.parameters = Parameters.of(call, special)
+        self._special = special
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """What double-double needs of the parameters: most calls do without."""
+        return Parameters.of(self.call, self._special)

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from truenorm.kernels.backend import Backward, Forward
+from truenorm.kernels.backend import AtOnce, Backward, Forward
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.reference.backward import NarrowBackward, PairBackward, SingleBackward
 from truenorm.kernels.reference.forward import NarrowForward, PairForward, SingleForward
@@ -20,6 +20,7 @@ class ReferenceBackend:
     """NumPy and Python integers: always there, made to be read."""
 
     name = "reference"
+    at_once: AtOnce | None = None
 
     def forward(self, call: Call, _special: Flags) -> Forward:
         """Return forward for a call."""

@@ -10,19 +10,26 @@ from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
-    COLUMNS,
     DBETA_HIGH,
     DBETA_LOW,
     DGAMMA_BOUND,
     DGAMMA_HIGH,
     DGAMMA_LOW,
+    SHARE,
     Array,
     Element,
     Numbers,
     U,
 )
 
-__all__ = ["add_to_dbeta", "add_to_dgamma", "is_exact_group", "merge_dbeta", "merge_dgamma"]
+__all__ = [
+    "add_to_dbeta",
+    "add_to_dgamma",
+    "is_exact_group",
+    "is_exact_sum",
+    "merge_dbeta",
+    "merge_dgamma",
+]
 
 
 @compiled
@@ -36,7 +43,7 @@ def add_to_dgamma(sums: Numbers, shares: Numbers) -> None:
         rest = low[j] + ((high[j] - (s - t)) + (shares[j] - t))
         high[j] = s
         low[j] = rest
-        bound[j] += shares[j + COLUMNS] + U * abs(rest)
+        bound[j] += shares[j + SHARE] + U * abs(rest)
 
 
 @compiled
@@ -69,6 +76,23 @@ def is_exact_group(smallest: Element, largest: Element, mantissa: int, bias: int
         return True
     top = _last_place(largest, mantissa, bias) + mantissa + 1
     return top + 3 <= _last_place(smallest + 1, mantissa, bias) + 53
+
+
+@compiled
+def is_exact_sum(smallest: int, largest: int, mantissa: int, bias: int, rows: int) -> Any:
+    """Return whether the pairs of dbeta hold the sum over so many rows exactly.
+
+    The high parts are exact by TwoSum. The low parts are sums of multiples of the last place of
+    the smallest number, each at most u times the sum of all: exact if their sum is below 2**53
+    of those places.
+    """
+    if largest == 0:
+        return True
+    bits = 0
+    while rows >> bits > 0:
+        bits += 1
+    top = _last_place(largest, mantissa, bias) + mantissa + 1
+    return top + 2 * bits - 53 <= _last_place(smallest + 1, mantissa, bias) + 53
 
 
 @compiled

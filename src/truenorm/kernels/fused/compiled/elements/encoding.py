@@ -11,6 +11,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from truenorm.kernels.fused.compiled.elements.halves import half_to_single, single_to_half
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import Element
 
@@ -30,18 +31,16 @@ BRAIN_MANTISSA, BRAIN_BIAS = 7, 127
 
 
 @compiled
-def _half_to_float64(bits: Element) -> Any:
-    magnitude = np.uint32(np.uint16(bits) & np.uint16(0x7FFF)) << np.uint32(13)
-    # The exponent of float16 read as one of float32 is 112 too small; subnormals come out right.
-    value = np.float64(np.uint32(magnitude).view(np.float32)) * 2.0**112
-    if magnitude >= np.uint32(0x0F800000):
-        value = np.float64(np.inf if magnitude == np.uint32(0x0F800000) else np.nan)
-    return -value if bits < 0 else value
+def _brain_to_single(bits: Element) -> Any:
+    return np.uint32(np.uint32(bits) << np.uint32(16)).view(np.float32)
 
 
 @compiled
-def _brain_to_float64(bits: Element) -> Any:
-    return np.float64(np.uint32(np.uint32(bits) << np.uint32(16)).view(np.float32))
+def _single_to_brain(value: Element) -> Any:
+    """Round a float32 that is not NaN, to nearest, ties to even: infinity is next to the top."""
+    bits = np.float32(value).view(np.uint32)
+    tie = (bits >> np.uint32(16)) & np.uint32(1)
+    return np.uint16((bits + np.uint32(0x7FFF) + tie) >> np.uint32(16))
 
 
 @compiled
@@ -62,30 +61,30 @@ def _to_sixteen_bits(value: Element, mantissa: int, bias: int) -> Any:
 
 def decode(value: Element) -> Any:
     """Return an element of an array as float64, exactly."""
-    if isinstance(value, np.int16):
-        return _half_to_float64(value)
-    return _brain_to_float64(value) if isinstance(value, np.uint16) else np.float64(value)
+    return value if isinstance(value, float) else np.float64(decode_single(value))
 
 
 @overload(decode, strict=False)
 def _decode(value: Any) -> Any:
-    if value == types.int16:
-        return lambda value: _half_to_float64(value)
-    if value == types.uint16:
-        return lambda value: _brain_to_float64(value)
-    return lambda value: np.float64(value)
+    if value == types.float64:
+        return lambda value: value
+    return lambda value: np.float64(decode_single(value))
 
 
 def decode_single(value: Element) -> Any:
     """Return an element of at most float32 as that, exactly."""
-    return np.float32(decode(value))
+    if isinstance(value, np.int16):
+        return half_to_single(value)
+    return _brain_to_single(value) if isinstance(value, np.uint16) else value
 
 
 @overload(decode_single, strict=False)
 def _decode_single(value: Any) -> Any:
-    if value == types.float32:
-        return lambda value: value
-    return lambda value: np.float32(decode(value))
+    if value == types.int16:
+        return lambda value: half_to_single(value)
+    if value == types.uint16:
+        return lambda value: _brain_to_single(value)
+    return lambda value: value
 
 
 def decode_as(value: Element, like: Element) -> Any:
@@ -122,14 +121,18 @@ def _encode(value: Any, like: Any) -> Any:
 
 def encode_single(value: Element, like: Element) -> Any:
     """Round a float32 that is not NaN to the type of the element `like`."""
-    return encode(np.float64(value), like)
+    if isinstance(like, np.int16):
+        return single_to_half(value)
+    return _single_to_brain(value) if isinstance(like, np.uint16) else value
 
 
 @overload(encode_single, strict=False)
 def _encode_single(value: Any, like: Any) -> Any:
-    if like == types.float32:
-        return lambda value, like: value
-    return lambda value, like: encode(np.float64(value), like)
+    if like == types.int16:
+        return lambda value, like: single_to_half(value)
+    if like == types.uint16:
+        return lambda value, like: _single_to_brain(value)
+    return lambda value, like: value
 
 
 def as_bits(value: Element) -> Any:

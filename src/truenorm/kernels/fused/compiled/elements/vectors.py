@@ -1,4 +1,7 @@
-"""Hints about a function for LLVM, so that it makes good vectors. No result depends on them."""
+"""Hints about a function for LLVM, so that it makes good vectors.
+
+Only `add_in_any_order` has a say in results, and only in those of fast mode.
+"""
 
 from typing import Any
 
@@ -6,7 +9,7 @@ from numba import types
 from numba.core import config
 from numba.extending import intrinsic
 
-__all__ = ["arrays_are_apart", "prefer_wide_vectors"]
+__all__ = ["add_in_any_order", "arrays_are_apart", "prefer_wide_vectors"]
 
 
 def _wide(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -24,6 +27,10 @@ def _apart(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return context.get_dummy_value()
 
 
+def _reordered(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    return builder.fadd(*arguments, flags=("reassoc", "contract"))
+
+
 @intrinsic
 def _wide_vectors(typing_context: Any) -> Any:
     return types.none(), _wide
@@ -34,8 +41,18 @@ def _apart_arrays(typing_context: Any) -> Any:
     return types.none(), _apart
 
 
+@intrinsic
+def _add(typing_context: Any, total: Any, term: Any) -> Any:
+    return types.float64(types.float64, types.float64), _reordered
+
+
 def _nothing() -> None:
     """Stand in where nothing is compiled."""
+
+
+def _plain_add(total: float, term: float) -> float:
+    """Stand in where nothing is compiled."""
+    return total + term
 
 
 _COMPILES = not getattr(config, "DISABLE_JIT", False)
@@ -51,4 +68,11 @@ arrays_are_apart: Any = _apart_arrays if _COMPILES else _nothing
 """Promise that what the calling function writes overlaps none of its other arrays.
 
 Else LLVM compares their addresses first, and gives up vectors where there are many.
+"""
+
+add_in_any_order: Any = _add if _COMPILES else _plain_add
+"""Add a term to a sum in float64 whose terms LLVM may take in any order, nothing else.
+
+For fast mode, whose bounds hold for any order of at most 2**20 terms, and where the sum may be
+off.
 """

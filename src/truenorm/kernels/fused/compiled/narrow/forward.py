@@ -1,7 +1,8 @@
 """Level 1, forward: y of rows of at most float32, in float64 with the rounding test.
 
-Rows are taken GROUP at a time: first the statistics of each, then the results, so many columns at
-a time that their parameters stay in the nearest cache while they serve all rows of the group.
+Rows are taken GROUP at a time, COLUMNS of their elements at a time: the parameters of those stay
+in the nearest cache while they serve all rows of the group. Beside each piece of a row that is
+written, the sums of a row of the next group are taken: so memory is read while it is written.
 """
 
 from typing import Any
@@ -9,14 +10,24 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
-from truenorm.kernels.fused.compiled.elements.filling import copy
+from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.narrow.parameters import (
+    PARAMETERS,
+    share_of_gamma,
+    widen_parameters,
+    write_constant,
+)
 from truenorm.kernels.fused.compiled.rows.statistics import (
+    WIDTH,
+    add_moments,
     error_of_r,
     error_of_w,
+    near_mean,
     row_statistics,
+    statistics_of,
 )
-from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
+from truenorm.kernels.fused.compiled.rows.sums import SPACE, depth_of_sum
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
     BETA,
@@ -36,29 +47,14 @@ from truenorm.kernels.ground import (
     U,
 )
 
-__all__ = ["forward", "prepare", "refused_y", "statistics", "write_y"]
+__all__ = ["FORWARD", "SPECIAL", "forward", "refused_y", "statistics", "write_y"]
 
+SPECIAL = -1
+"""Returned in place of how many rows are not done: a parameter is not finite, nothing is right."""
 
-@compiled
-def prepare(gamma: Numbers, beta: Numbers, columns: Numbers, constant: Coded) -> None:
-    """Write gamma, beta and the weight of each column, and y of a constant row.
-
-    The weight of a column is what (E15) adds to |z|: (E7), or (E14), is at most K*(|z| + |beta| +
-    share*|gamma|) with K = 1.01*(rho_r + 6u), where share is the most that r*(delta_mu + u*s) can
-    be of rho_r + 6u, whatever the spread. Where gamma = 0, y is beta rounded, and beta is put in
-    its place that rounded: nothing is refused there.
-    """
-    depth = depth_of_sum(gamma.shape[0])
-    share = (depth + 3) / (2 * np.sqrt(4.25 * (depth + 6)))
-    like = constant[0]
-    for j in range(gamma.shape[0]):
-        shift = beta[j] + 0.0  # an exact zero is +0, also for beta = -0
-        constant[j] = encode(shift, like)
-        if gamma[j] == 0 and decode(constant[j]) != 0:  # a zero would lose its sign
-            shift = decode(constant[j])
-        columns[GAMMA, j] = gamma[j]
-        columns[BETA, j] = shift
-        columns[WEIGHT, j] = abs(shift) + share * abs(gamma[j])
+LANES_OF_ROW = 2 * WIDTH
+FORWARD = PARAMETERS + GROUP * (3 + LANES_OF_ROW) + SPACE
+"""Scratch that forward needs."""
 
 
 @compiled(fastmath={"contract"})
@@ -116,8 +112,8 @@ def _scale_of(low: float, v: float, eps: float, depth: int) -> Any:
 @compiled
 def forward(
     x: Coded,
-    columns: Numbers,
-    constant: Coded,
+    gamma: Coded,
+    beta: Coded,
     eps: float,
     centred: Centred,
     y: Coded,
@@ -127,43 +123,64 @@ def forward(
 ) -> Any:
     """Write y, what is kept and what became of each row; return how many are not done.
 
-    `constant` is y of a constant row: beta, rounded.
+    y must not overlap the others.
     """
     rows, size = x.shape
-    gamma, beta, weight = columns[GAMMA], columns[BETA], columns[WEIGHT]
-    depth = depth_of_sum(size)
-    scale, partial = scratch[: 2 * GROUP], scratch[2 * GROUP :]
+    scales, shifts = scratch[:COLUMNS], scratch[BETA * COLUMNS :][:COLUMNS]
+    weights, numbers = scratch[WEIGHT * COLUMNS :][:COLUMNS], scratch[PARAMETERS:][: 3 * GROUP]
+    lanes = scratch[PARAMETERS + 3 * GROUP :][: GROUP * LANES_OF_ROW]
+    partial = scratch[PARAMETERS + GROUP * (3 + LANES_OF_ROW) :]
+    share = share_of_gamma(size)
     count = 0
-    for start in range(0, rows, GROUP):
-        stop = min(start + GROUP, rows)
-        for i in range(start, stop):
-            near, low, v = row_statistics(x[i], centred, partial)
+    for start in range(-GROUP, rows, GROUP):
+        following = min(rows - start - GROUP, GROUP)  # rows of the next group
+        for k in range(following):
+            numbers[k] = near_mean(x[start + GROUP + k], centred)
+        fill(lanes, 0.0)
+        for left in range(0, size, COLUMNS):
+            right = min(left + COLUMNS, size)
+            if start >= 0 and not widen_parameters(
+                gamma[left:right], beta[left:right], share, y[0], scales, shifts, weights
+            ):
+                return SPECIAL
+            for k in range(GROUP):
+                i = start + k
+                if (
+                    0 <= i < rows
+                    and kept[i, 2] > 0
+                    and write_y(
+                        x[i, left:right],
+                        kept[i, 0],
+                        kept[i, 1],
+                        numbers[GROUP + k],
+                        numbers[2 * GROUP + k],
+                        scales,
+                        shifts,
+                        weights,
+                        y[i, left:right],
+                    )
+                ):
+                    status[i] = REFUSED
+                if k < following:
+                    add_moments(
+                        x[i + GROUP, left:right], numbers[k], lanes[k * LANES_OF_ROW :], partial
+                    )
+        if start >= 0:
+            for i in range(start, min(start + GROUP, rows)):
+                count += status[i] != DONE
+                if kept[i, 2] == 0 and not write_constant(beta, y[i]):
+                    return SPECIAL
+        for k in range(following):
+            i = start + GROUP + k
+            of_row = lanes[k * LANES_OF_ROW :]
+            near, low, v = statistics_of(x[i], numbers[k], centred, of_row, partial)
             status[i] = DONE
             if not v + eps > 0:
                 status[i] = UNDEFINED
                 near = low = v = np.nan
             kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
-            r, k = _scale_of(low, v, eps, depth)
-            scale[2 * (i - start)], scale[2 * (i - start) + 1] = r, k
-        for left in range(0, size, COLUMNS):
-            right = min(left + COLUMNS, size)
-            for i in range(start, stop):
-                if kept[i, 2] > 0 and write_y(
-                    x[i, left:right],
-                    kept[i, 0],
-                    kept[i, 1],
-                    scale[2 * (i - start)],
-                    scale[2 * (i - start) + 1],
-                    gamma[left:right],
-                    beta[left:right],
-                    weight[left:right],
-                    y[i, left:right],
-                ):
-                    status[i] = REFUSED
-        for i in range(start, stop):
-            count += status[i] != DONE
-            if kept[i, 2] == 0 and status[i] == DONE:
-                copy(y[i], constant)
+            r, bound = _scale_of(low, v, eps, depth_of_sum(size))
+            numbers[GROUP + k], numbers[2 * GROUP + k] = r, bound
     return count
 
 
@@ -173,10 +190,11 @@ def statistics(x: Coded, centred: Centred, kept: Numbers, scratch: Numbers) -> A
 
     Where rows are not centred, not the mean square.
     """
+    lanes, partial = scratch[:LANES_OF_ROW], scratch[LANES_OF_ROW:]
     changed = 0
     for i in range(x.shape[0]):
         if kept[i, 0] == kept[i, 0]:
-            near, low, v = row_statistics(x[i], centred, scratch)
+            near, low, v = row_statistics(x[i], centred, lanes, partial)
             if centred is None:
                 changed += not abs(v - kept[i, 2]) <= 2.0**-40 * v
             else:

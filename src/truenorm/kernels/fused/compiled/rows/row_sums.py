@@ -1,33 +1,40 @@
-"""Backward: the sums along a row, in float64, or over runs of eight terms in float32."""
+"""Backward: the sums along a row, in float64."""
 
 from typing import Any
 
-from truenorm.kernels.fused.compiled.elements.encoding import decode_as
+from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
-from truenorm.kernels.fused.compiled.rows.sums import LANES, SEGMENT, fold, pairwise, segments_of
+from truenorm.kernels.fused.compiled.rows.sums import (
+    LANES,
+    SEGMENT,
+    add_to_lanes,
+    pairwise,
+    total_of_lanes,
+)
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import Centred, Coded, Element, Numbers
+from truenorm.kernels.ground import Centred, Coded, Numbers
 
-__all__ = ["WIDTH", "row_sums"]
+__all__ = ["WIDTH", "add_row_sums", "means_of"]
 
 WIDTH = 4 * LANES
-"""Of the partial sums of a segment."""
+"""Of the lanes of all four sums."""
 
 
 @compiled(fastmath={"contract"})
-def row_sums(
+def add_row_sums(
     x: Coded,
     dy: Coded,
     gamma: Numbers,
-    near: Element,
-    low: Element,
+    near: float,
+    low: float,
     centred: Centred,
+    lanes: Numbers,
     partial: Numbers,
-) -> Any:
-    """Return the means of c, g, g*c and g*g along a row; not of c but of c*c if not centred.
+) -> None:
+    """Add c, g, g*c and g*g over at most COLUMNS elements to the lanes.
 
-    The type of gamma, near and low is the one in which terms and their runs are computed.
+    Not c but c*c if rows are not centred.
     """
     prefer_wide_vectors()
     size = x.shape[0]
@@ -38,22 +45,22 @@ def row_sums(
         pgamma = gamma[k * SEGMENT : (k + 1) * SEGMENT]
         sums = partial[k * WIDTH : (k + 1) * WIDTH]
         for lane in range(LANES):
-            c0 = (decode_as(px[lane], near) - near) - low
-            c1 = (decode_as(px[lane + LANES], near) - near) - low
-            c2 = (decode_as(px[lane + 2 * LANES], near) - near) - low
-            c3 = (decode_as(px[lane + 3 * LANES], near) - near) - low
-            c4 = (decode_as(px[lane + 4 * LANES], near) - near) - low
-            c5 = (decode_as(px[lane + 5 * LANES], near) - near) - low
-            c6 = (decode_as(px[lane + 6 * LANES], near) - near) - low
-            c7 = (decode_as(px[lane + 7 * LANES], near) - near) - low
-            g0 = decode_as(pdy[lane], near) * pgamma[lane]
-            g1 = decode_as(pdy[lane + LANES], near) * pgamma[lane + LANES]
-            g2 = decode_as(pdy[lane + 2 * LANES], near) * pgamma[lane + 2 * LANES]
-            g3 = decode_as(pdy[lane + 3 * LANES], near) * pgamma[lane + 3 * LANES]
-            g4 = decode_as(pdy[lane + 4 * LANES], near) * pgamma[lane + 4 * LANES]
-            g5 = decode_as(pdy[lane + 5 * LANES], near) * pgamma[lane + 5 * LANES]
-            g6 = decode_as(pdy[lane + 6 * LANES], near) * pgamma[lane + 6 * LANES]
-            g7 = decode_as(pdy[lane + 7 * LANES], near) * pgamma[lane + 7 * LANES]
+            c0 = (decode(px[lane]) - near) - low
+            c1 = (decode(px[lane + LANES]) - near) - low
+            c2 = (decode(px[lane + 2 * LANES]) - near) - low
+            c3 = (decode(px[lane + 3 * LANES]) - near) - low
+            c4 = (decode(px[lane + 4 * LANES]) - near) - low
+            c5 = (decode(px[lane + 5 * LANES]) - near) - low
+            c6 = (decode(px[lane + 6 * LANES]) - near) - low
+            c7 = (decode(px[lane + 7 * LANES]) - near) - low
+            g0 = decode(pdy[lane]) * pgamma[lane]
+            g1 = decode(pdy[lane + LANES]) * pgamma[lane + LANES]
+            g2 = decode(pdy[lane + 2 * LANES]) * pgamma[lane + 2 * LANES]
+            g3 = decode(pdy[lane + 3 * LANES]) * pgamma[lane + 3 * LANES]
+            g4 = decode(pdy[lane + 4 * LANES]) * pgamma[lane + 4 * LANES]
+            g5 = decode(pdy[lane + 5 * LANES]) * pgamma[lane + 5 * LANES]
+            g6 = decode(pdy[lane + 6 * LANES]) * pgamma[lane + 6 * LANES]
+            g7 = decode(pdy[lane + 7 * LANES]) * pgamma[lane + 7 * LANES]
             _put_sums(sums, lane, c0, c1, c2, c3, c4, c5, c6, c7, g0, g1, g2, g3, g4, g5, g6, g7)
             if centred is None:
                 _put_squares(sums, lane, c0, c1, c2, c3, c4, c5, c6, c7)
@@ -62,12 +69,17 @@ def row_sums(
         rest = partial[-2 * SEGMENT :]
         sums = partial[whole * WIDTH :]
         _last_sums(x[left:], dy[left:], gamma[left:], near, low, centred, sums, rest)
-    fold(partial, segments_of(size), WIDTH)
+    add_to_lanes(lanes, partial, size, WIDTH)
+
+
+@compiled
+def means_of(lanes: Numbers, size: int) -> Any:
+    """Return the means of c, g, g*c and g*g along a row."""
     return (
-        partial[0] / size,
-        partial[LANES] / size,
-        partial[2 * LANES] / size,
-        partial[3 * LANES] / size,
+        total_of_lanes(lanes, 0, WIDTH) / size,
+        total_of_lanes(lanes, LANES, WIDTH) / size,
+        total_of_lanes(lanes, 2 * LANES, WIDTH) / size,
+        total_of_lanes(lanes, 3 * LANES, WIDTH) / size,
     )
 
 
@@ -76,8 +88,8 @@ def _last_sums(
     x: Coded,
     dy: Coded,
     gamma: Numbers,
-    near: Element,
-    low: Element,
+    near: float,
+    low: float,
     centred: Centred,
     sums: Numbers,
     rest: Numbers,
@@ -86,8 +98,8 @@ def _last_sums(
     fill(rest, 0.0)
     c, g = rest[:SEGMENT], rest[SEGMENT:]
     for j in range(x.shape[0]):
-        c[j] = (decode_as(x[j], near) - near) - low
-        g[j] = decode_as(dy[j], near) * gamma[j]
+        c[j] = (decode(x[j]) - near) - low
+        g[j] = decode(dy[j]) * gamma[j]
     for k in range(LANES):
         c0, c1, c2, c3 = c[k], c[k + LANES], c[k + 2 * LANES], c[k + 3 * LANES]
         c4, c5, c6, c7 = c[k + 4 * LANES], c[k + 5 * LANES], c[k + 6 * LANES], c[k + 7 * LANES]

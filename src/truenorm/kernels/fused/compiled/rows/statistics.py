@@ -11,36 +11,60 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.elements.filling import fill
-from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
-from truenorm.kernels.fused.compiled.rows.sums import LANES, SEGMENT, fold, pairwise, segments_of
+from truenorm.kernels.fused.compiled.elements.vectors import add_in_any_order, prefer_wide_vectors
+from truenorm.kernels.fused.compiled.rows.sums import (
+    LANES,
+    SEGMENT,
+    add_to_lanes,
+    pairwise,
+    total_of_lanes,
+)
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import Centred, Coded, Numbers, U
+from truenorm.kernels.ground import COLUMNS, Centred, Coded, Numbers, U
 
-__all__ = ["WIDTH", "error_of_mean", "error_of_r", "error_of_w", "row_statistics"]
+__all__ = [
+    "WIDTH",
+    "add_moments",
+    "error_of_mean",
+    "error_of_r",
+    "error_of_w",
+    "near_mean",
+    "row_statistics",
+    "statistics_of",
+]
 
 WIDTH = 2 * LANES
-"""Of the partial sums of a segment."""
+"""Of the lanes of both sums."""
 
 SAMPLE = 64
 """How many elements say where a row is; their sum is exact if they are all the same."""
 
 
 @compiled
-def row_statistics(x: Coded, centred: Centred, partial: Numbers) -> Any:
+def row_statistics(x: Coded, centred: Centred, lanes: Numbers, partial: Numbers) -> Any:
+    """Return the mean of a row as a pair, and its variance, by a sweep of its own."""
+    near = near_mean(x, centred)
+    _sweep(x, near, lanes, partial)
+    return statistics_of(x, near, centred, lanes, partial)
+
+
+@compiled
+def statistics_of(
+    x: Coded, near: float, centred: Centred, lanes: Numbers, partial: Numbers
+) -> Any:
     """Return the mean of a row as a pair, and its variance; NaN for a row that is not finite.
 
-    The variance is 0 for constant rows only. Of a row that is not centred, zeros for the mean, and
-    its mean square.
+    Its sums are in the lanes. The variance is 0 for constant rows only. Of a row that is not
+    centred, zeros for the mean, and its mean square.
     """
+    low, square = _means(lanes, x.shape[0])
     if centred is None:
-        _, square = _moments(x, 0.0, partial)
         return 0.0, 0.0, square if square < np.inf else np.nan
-    near = _near(x)
-    low, square = _moments(x, near, partial)
     v = square - low * low
     if not low * low <= 0.25 * v and square > 0:
         near = np.float64(np.float32(near + low))
-        low, square = _moments(x, near, partial)
+        _sweep(x, near, lanes, partial)
+        low, square = _means(lanes, x.shape[0])
         v = square - low * low
     if not square < np.inf:
         v = np.nan
@@ -48,23 +72,39 @@ def row_statistics(x: Coded, centred: Centred, partial: Numbers) -> Any:
 
 
 @compiled
-def _near(x: Coded) -> Any:
-    """Return the mean of the first elements, to float32: in four sums, since one has to wait."""
+def _sweep(x: Coded, near: float, lanes: Numbers, partial: Numbers) -> None:
+    """Put the sums of a row into the lanes."""
+    fill(lanes[: 2 * WIDTH], 0.0)
+    for left in range(0, x.shape[0], COLUMNS):
+        add_moments(x[left : min(left + COLUMNS, x.shape[0])], near, lanes, partial)
+
+
+@compiled
+def _means(lanes: Numbers, size: int) -> Any:
+    """Return the means of d (E1) and of its square (E2)."""
+    return total_of_lanes(lanes, 0, WIDTH) / size, total_of_lanes(lanes, LANES, WIDTH) / size
+
+
+@compiled
+def near_mean(x: Coded, centred: Centred) -> Any:
+    """Return about the mean of the first elements, to float32; zero if rows are not centred.
+
+    Any number will do that is near the mean, so its sum has no order; but of a constant row it is
+    that constant, since then the sum is exact.
+    """
+    prefer_wide_vectors()
+    if centred is None:
+        return 0.0
     sample = min(x.shape[0], SAMPLE)
-    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    for j in range(0, sample - 3, 4):
-        s0 += decode(x[j])
-        s1 += decode(x[j + 1])
-        s2 += decode(x[j + 2])
-        s3 += decode(x[j + 3])
-    for j in range(sample // 4 * 4, sample):
-        s0 += decode(x[j])
-    return np.float64(np.float32(((s0 + s1) + (s2 + s3)) / sample))
+    total = 0.0
+    for j in range(sample):
+        total = add_in_any_order(total, decode(x[j]))
+    return np.float64(np.float32(total / sample))
 
 
 @compiled(fastmath={"contract"})
-def _moments(x: Coded, near: float, partial: Numbers) -> Any:
-    """Return the means of d = x - near (E1) and of its square (E2)."""
+def add_moments(x: Coded, near: float, lanes: Numbers, partial: Numbers) -> None:
+    """Add d = x - near and its square over at most COLUMNS elements to the lanes."""
     prefer_wide_vectors()
     size = x.shape[0]
     whole = size // SEGMENT
@@ -83,8 +123,7 @@ def _moments(x: Coded, near: float, partial: Numbers) -> Any:
             _put_moments(sums, lane, d0, d1, d2, d3, d4, d5, d6, d7)
     if size > whole * SEGMENT:
         _last_moments(x[whole * SEGMENT :], near, partial[whole * WIDTH :], partial[-SEGMENT:])
-    fold(partial, segments_of(size), WIDTH)
-    return partial[0] / size, partial[LANES] / size
+    add_to_lanes(lanes, partial, size, WIDTH)
 
 
 @compiled

@@ -1,9 +1,11 @@
 """Sums in float64 of known depth, written so that a compiler can run them in vectors.
 
 The error of a sum is at most depth*u*sum|terms|, where depth is the largest number of additions
-any term goes through. A row is cut into segments of RUN*LANES terms. Lane l of a segment adds the
-terms l, l + LANES, ..., two and two; then halves of the segments are added until one is left, and
-then halves of its lanes. No step needs a licence to reorder anything: the order is as written.
+any term goes through. A row is taken COLUMNS terms at a time, and those in segments of RUN*LANES.
+Lane l of a segment adds the terms l, l + LANES, ..., two and two; then halves of the segments are
+added until one is left. That is added to the lanes of the row by TwoSum, which loses nothing: what
+is rounded off has lanes of its own. At last halves of the lanes are added. No step needs a licence
+to reorder anything: the order is as written.
 
 The lanes of several sums lie side by side in one array, which the compiler can tell from others.
 """
@@ -12,40 +14,32 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import Numbers
+from truenorm.kernels.ground import COLUMNS, Numbers
 
 __all__ = [
     "LANES",
     "SEGMENT",
+    "SPACE",
+    "add_to_lanes",
     "depth_of_sum",
-    "fold",
     "pairwise",
-    "segments_of",
-    "space_of_sums",
+    "total_of_lanes",
 ]
 
 LANES = 16
 RUN = 8
 SEGMENT = LANES * RUN
 
-
-@compiled
-def segments_of(size: int) -> Any:
-    """Return into how many segments a row is cut."""
-    return (size + SEGMENT - 1) // SEGMENT
-
-
-@compiled
-def space_of_sums(size: int, width: int) -> Any:
-    """Return how many numbers of scratch the sums of a row take: partial ones, a last segment."""
-    return segments_of(size) * width + 2 * SEGMENT
+SPACE = 4 * COLUMNS // RUN + 2 * SEGMENT
+"""Scratch for up to four sums over COLUMNS terms, and for a last segment that is not full."""
 
 
 @compiled
 def depth_of_sum(size: int) -> Any:
-    """Return the depth of a sum over a row: in a run 3, in its lanes 4, and over its segments."""
-    return np.ceil(np.log2(min(size, SEGMENT))) + np.ceil(np.log2(segments_of(size)))
+    """Return the depth of a sum over a row: within COLUMNS terms, and for what was rounded off."""
+    return np.ceil(np.log2(min(size, COLUMNS))) + (1 if size > COLUMNS else 0)
 
 
 @compiled
@@ -57,23 +51,50 @@ def pairwise(
 
 
 @compiled
-def fold(partial: Numbers, segments: int, width: int) -> None:
-    """Add up segments of some width, a multiple of LANES; each sum ends in its first lane."""
+def add_to_lanes(lanes: Numbers, partial: Numbers, terms: int, width: int) -> None:
+    """Add up the segments of some terms, which are used up, and add that to the lanes of a row.
+
+    Behind the lanes, as many again hold what was rounded off.
+    """
+    prefer_wide_vectors()
+    segments = (terms + SEGMENT - 1) // SEGMENT
     while segments > 1:
         half = (segments + 1) // 2
         low, high = partial[: (segments - half) * width], partial[half * width : segments * width]
         for k in range(low.shape[0]):
             low[k] += high[k]
         segments = half
-    for k in range(0, width, LANES):
-        # Spelt out as well: what is stored first and then loaded has to wait.
-        partial[k] = pairwise(
-            partial[k] + partial[k + 8],
-            partial[k + 1] + partial[k + 9],
-            partial[k + 2] + partial[k + 10],
-            partial[k + 3] + partial[k + 11],
-            partial[k + 4] + partial[k + 12],
-            partial[k + 5] + partial[k + 13],
-            partial[k + 6] + partial[k + 14],
-            partial[k + 7] + partial[k + 15],
-        )
+    _add_exactly(lanes, partial, width)
+
+
+@compiled
+def _add_exactly(lanes: Numbers, partial: Numbers, width: int) -> None:
+    """Add to the lanes by TwoSum."""
+    prefer_wide_vectors()
+    for k in range(width):
+        s = lanes[k] + partial[k]
+        t = s - lanes[k]
+        lanes[k + width] += (lanes[k] - (s - t)) + (partial[k] - t)
+        lanes[k] = s
+
+
+@compiled
+def total_of_lanes(lanes: Numbers, first: int, width: int) -> Any:
+    """Return the sum whose lanes begin at `first`."""
+    high, low = lanes[first : first + LANES], lanes[first + width : first + width + LANES]
+    return _halves(high) + _halves(low)
+
+
+@compiled
+def _halves(lanes: Numbers) -> Any:
+    # Spelt out as well: what is stored first and then loaded has to wait.
+    return pairwise(
+        lanes[0] + lanes[8],
+        lanes[1] + lanes[9],
+        lanes[2] + lanes[10],
+        lanes[3] + lanes[11],
+        lanes[4] + lanes[12],
+        lanes[5] + lanes[13],
+        lanes[6] + lanes[14],
+        lanes[7] + lanes[15],
+    )

@@ -1,29 +1,25 @@
 """Fast mode, backward: rows of at most float32 in float32, sums over rows in float64.
 
-Rows that float32 cannot hold are done in float64 by the kernel of level 1, as in forward. A block
-of rows has sums of its own; how rows are cut into blocks depends on their number alone.
+Four rows are taken at once, AT_ONCE of their columns at a time; beside each such piece that is
+written, the sums along the next four rows are taken. Rows that float32 cannot hold are done in
+float64 by the kernel of level 1, as in forward. A block of rows has sums of its own; how rows are
+cut into blocks depends on their number alone.
 """
 
 from typing import Any
 
 import numpy as np
 
-from truenorm.kernels.fused.compiled.elements.encoding import (
-    decode,
-    encode,
-)
+from truenorm.kernels.fused.compiled.elements.encoding import decode_single
 from truenorm.kernels.fused.compiled.elements.filling import fill
-from truenorm.kernels.fused.compiled.narrow.backward import (
-    COMMON,
-    NUMBERS,
-    OF_C,
-    OF_G,
-    row_numbers,
-    write_dx,
+from truenorm.kernels.fused.compiled.narrow.forward import SPECIAL
+from truenorm.kernels.fused.compiled.single.forward import is_easy
+from truenorm.kernels.fused.compiled.single.hard_rows import (
+    HARD,
+    NO_NUMBERS,
+    do_in_float64,
 )
-from truenorm.kernels.fused.compiled.narrow.structure import is_constant, write_two
-from truenorm.kernels.fused.compiled.rows.row_sums import row_sums
-from truenorm.kernels.fused.compiled.single.forward import LARGEST, is_easy
+from truenorm.kernels.fused.compiled.single.sums import AT_ONCE, RUNS, add_single_sums
 from truenorm.kernels.fused.compiled.single.writing import (
     HIGH,
     LOW,
@@ -32,17 +28,13 @@ from truenorm.kernels.fused.compiled.single.writing import (
     A,
     Q,
     R,
+    add_to_sums,
     write_four,
-    write_single,
 )
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
     CHANGED,
-    COLUMNS,
     DONE,
-    NOT_FINITE,
-    SHARES,
-    UNDEFINED,
     Centred,
     Coded,
     Numbers,
@@ -50,93 +42,111 @@ from truenorm.kernels.ground import (
     States,
 )
 
-__all__ = ["backward"]
+__all__ = ["FAST_BACKWARD", "FOUR", "backward"]
 
 FOUR = 4
+SUMS = 4
+"""Sums along a row."""
+
+FAST_BACKWARD = FOUR * (SINGLES + SUMS) + (RUNS + AT_ONCE) // 2 + 2 * AT_ONCE + HARD
+"""Scratch that backward needs."""
 
 
 @compiled
-def _single_numbers(
-    x: Coded,
-    dy: Coded,
-    gamma: Numbers,
-    kept: Numbers,
-    eps: float,
-    centred: Centred,
-    partial: Numbers,
-    row: Numbers,
-) -> Any:
-    """Find the numbers of a row in float32, if they can be had, and return the mean of c over s.
+def _mean(kept: Numbers) -> Any:
+    """Return the mean of a row as a pair of float32 numbers."""
+    high = np.float32(kept[0] + kept[1])
+    return high, np.float32((kept[0] - high) + kept[1])
 
-    Where rows are not centred, the change of v over v. g must be neither so large nor so small
-    that its products leave the range of float32.
+
+@compiled
+def _describe(
+    size: int, kept: Numbers, eps: float, centred: Centred, sums: Numbers, row: Numbers
+) -> Any:
+    """Find the numbers of a row in float32, if they can be had; return whether x has changed.
+
+    g must be neither so large nor so small that its products leave the range of float32.
     """
-    near, low, v = kept[0], kept[1], kept[2]
-    if (centred is not None and x.shape[0] == 2) or not is_easy(v, eps):
-        return 0.0
-    high = np.float32(near + low)
-    rest = np.float32((near - high) + low)
-    c, a, p, square = row_sums(x, dy, gamma, high, rest, centred, partial)
-    if centred is None:
-        a = 0.0
+    fill(row[:SINGLES], 0.0)
+    v = kept[2]
+    if (centred is not None and size == 2) or not is_easy(v, eps):
+        return False
+    c, a, p, square = sums[0] / size, sums[1] / size, sums[2] / size, sums[3] / size
     if 2.0**-100 < square < 2.0**100:
         w = v + eps
-        row[HIGH], row[LOW], row[R] = high, rest, 1 / np.sqrt(w)
-        row[A], row[Q], row[SINGLE] = a, p / w, 1.0
+        row[HIGH], row[LOW] = _mean(kept)
+        row[R], row[Q], row[SINGLE] = 1 / np.sqrt(w), p / w, 1.0
+        if centred is not None:
+            row[A] = a
     if centred is None:
-        return (c - v) / v
-    return c / np.sqrt(v)
+        return not abs(c - v) <= 2.0**-19 * v
+    return not abs(c) <= 2.0**-19 * np.sqrt(v)
+
+
+@compiled(inline="always")  # without references nothing returns an array
+def _piece(rows: Coded, i: int, left: int, right: int, is_there: bool, nothing: Coded) -> Any:
+    """Return some columns of a row, or zeros in its place."""
+    return rows[i, left:right] if is_there else nothing[: right - left]
 
 
 @compiled
-def _largest(values: Singles) -> Any:
-    largest = np.float32(0)
-    for j in range(values.shape[0]):
-        largest = max(largest, abs(values[j]))
-    return largest
+def _add_terms(x: Coded, dy: Coded, row: Numbers, dgamma: Numbers) -> None:
+    """Add terms of dgamma that are larger than float32 allows, while their sum may not be."""
+    high, low, r = np.float32(row[HIGH]), np.float32(row[LOW]), np.float32(row[R])
+    for j in range(x.shape[0]):
+        c = (decode_single(x[j]) - high) - low
+        dgamma[j] += np.float64(decode_single(dy[j])) * np.float64(c * r)
 
 
 @compiled
-def _is_finite(dy: Coded) -> Any:
-    for j in range(dy.shape[0]):
-        if not abs(decode(dy[j])) < np.inf:
-            return False
-    return True
-
-
-@compiled
-def _do_in_float64(
+def _write_columns(
     dy: Coded,
     x: Coded,
-    kept: Numbers,
-    gamma: Numbers,
-    eps: float,
-    centred: Centred,
-    scratch: Numbers,
+    gamma: Coded,
+    columns: Any,
+    singles: Numbers,
+    terms: Singles,
+    nothing: Coded,
     dx: Coded,
     sums: Numbers,
-) -> Any:
-    """Do a row by the kernel of level 1 without its test, and return what became of it."""
-    if not _is_finite(dy):
-        return NOT_FINITE
-    shares, numbers = scratch[: SHARES * COLUMNS], scratch[SHARES * COLUMNS :][:NUMBERS]
-    partial = scratch[SHARES * COLUMNS + NUMBERS :]
-    changed = row_numbers(x, dy, gamma, kept, eps, centred, partial, numbers)
-    numbers[COMMON] = numbers[OF_G] = numbers[OF_C] = 0.0
-    for left in range(0, x.shape[0], COLUMNS):
-        right = min(left + COLUMNS, x.shape[0])
-        fill(shares, 0.0)
-        write_dx(x[left:right], dy[left:right], gamma[left:right], numbers, dx[left:right], shares)
-        for j in range(right - left):
-            sums[0, left + j] += shares[j]
-            sums[1, left + j] += shares[j + 2 * COLUMNS]
-    if kept[0] != kept[0]:
-        return UNDEFINED
-    if is_constant(dy, gamma, centred):
-        fill(dx, encode(0.0, dx[0]))
-    elif centred is not None and dy.shape[0] == 2:
-        write_two(dy, gamma, kept, eps, dx)
-    return CHANGED if changed else DONE
+) -> None:
+    """Write dx of some columns of up to four rows, and add to their sums over rows."""
+    start, left, right = columns
+    zeros, waste = nothing[:AT_ONCE], nothing[AT_ONCE:]
+    is0, is1 = singles[SINGLE] != 0, singles[SINGLES + SINGLE] != 0
+    is2, is3 = singles[2 * SINGLES + SINGLE] != 0, singles[3 * SINGLES + SINGLE] != 0
+    dy0 = _piece(dy, start, left, right, is0, zeros)
+    dy1 = _piece(dy, start + 1, left, right, is1, zeros)
+    dy2 = _piece(dy, start + 2, left, right, is2, zeros)
+    dy3 = _piece(dy, start + 3, left, right, is3, zeros)
+    finite = write_four(
+        _piece(x, start, left, right, is0, zeros),
+        _piece(x, start + 1, left, right, is1, zeros),
+        _piece(x, start + 2, left, right, is2, zeros),
+        _piece(x, start + 3, left, right, is3, zeros),
+        dy0,
+        dy1,
+        dy2,
+        dy3,
+        gamma[left:right],
+        singles,
+        _piece(dx, start, left, right, is0, waste),
+        _piece(dx, start + 1, left, right, is1, waste),
+        _piece(dx, start + 2, left, right, is2, waste),
+        _piece(dx, start + 3, left, right, is3, waste),
+        terms,
+    )
+    if not finite:
+        fill(terms, np.float32(0))
+        for k in range(FOUR):
+            if singles[k * SINGLES + SINGLE] != 0:
+                _add_terms(
+                    x[start + k, left:right],
+                    dy[start + k, left:right],
+                    singles[k * SINGLES :],
+                    sums[0, left:right],
+                )
+    add_to_sums(dy0, dy1, dy2, dy3, terms, sums[0, left:right], sums[1, left:right])
 
 
 @compiled
@@ -144,7 +154,7 @@ def backward(
     dy: Coded,
     x: Coded,
     kept: Numbers,
-    gamma: Numbers,
+    gamma: Coded,
     eps: float,
     centred: Centred,
     dx: Coded,
@@ -154,49 +164,54 @@ def backward(
 ) -> Any:
     """Write dx and what became of each row, and add to dgamma and dbeta.
 
-    gamma is in float32. Returns how many rows are not done.
+    Returns how many rows are not done. dx must not overlap the others.
     """
-    rows = x.shape[0]
-    small = _largest(gamma) <= LARGEST
-    singles, hard = scratch[: FOUR * SINGLES], scratch[FOUR * SINGLES :]
-    partial = hard[SHARES * COLUMNS + NUMBERS :]
+    rows, size = x.shape
+    singles, along = scratch[: FOUR * SINGLES], scratch[FOUR * SINGLES :][: FOUR * SUMS]
+    rest = scratch[FOUR * (SINGLES + SUMS) :]
+    floats = rest[: (RUNS + AT_ONCE) // 2].view(np.float32)
+    runs, terms = floats[:RUNS], floats[RUNS:]
+    nothing = rest[(RUNS + AT_ONCE) // 2 :][: 2 * AT_ONCE].view(x.dtype)
+    hard = rest[(RUNS + AT_ONCE) // 2 + 2 * AT_ONCE :]
+    fill(nothing[:AT_ONCE], x.dtype.type(0))
     left_over = 0
-    for start in range(0, rows, FOUR):
-        stop = min(start + FOUR, rows)
-        easy = 0
-        for i in range(start, stop):
-            row = singles[(i - start) * SINGLES :]
-            row[SINGLE], drift = 0.0, 0.0
-            if small:
-                drift = _single_numbers(x[i], dy[i], gamma, kept[i], eps, centred, partial, row)
-            status[i] = DONE if abs(drift) <= 2.0**-19 else CHANGED
-            easy += row[SINGLE] != 0
-        if easy == FOUR:
-            write_four(
-                x[start],
-                x[start + 1],
-                x[start + 2],
-                x[start + 3],
-                dy[start],
-                dy[start + 1],
-                dy[start + 2],
-                dy[start + 3],
-                gamma,
-                singles,
-                dx[start],
-                dx[start + 1],
-                dx[start + 2],
-                dx[start + 3],
-                sums[0],
-                sums[1],
-            )
-        for i in range(start, stop):
-            row = singles[(i - start) * SINGLES :]
-            if row[SINGLE] == 0:
-                status[i] = _do_in_float64(
-                    dy[i], x[i], kept[i], gamma, eps, centred, hard, dx[i], sums
+    for start in range(-FOUR, rows, FOUR):
+        following = min(rows - start - FOUR, FOUR)  # rows of the next four
+        fill(along, 0.0)
+        for left in range(0, size, AT_ONCE):
+            right = min(left + AT_ONCE, size)
+            if start >= 0:
+                _write_columns(
+                    dy, x, gamma, (start, left, right), singles, terms, nothing, dx, sums
                 )
-            elif easy < FOUR:
-                write_single(x[i], dy[i], gamma, row, dx[i], sums[0], sums[1])
-            left_over += status[i] != DONE
+            for k in range(following):
+                i = start + FOUR + k
+                high, low = _mean(kept[i])
+                add_single_sums(
+                    x[i, left:right],
+                    dy[i, left:right],
+                    gamma[left:right],
+                    high,
+                    low,
+                    centred,
+                    runs,
+                    along[k * SUMS :],
+                )
+        for k in range(FOUR):
+            i = start + k
+            if 0 <= i < rows:
+                if singles[k * SINGLES + SINGLE] == 0:
+                    status[i] = do_in_float64(
+                        dy[i], x[i], kept[i], gamma, eps, centred, hard, dx[i], sums
+                    )
+                if status[i] == NO_NUMBERS:
+                    return SPECIAL
+                left_over += status[i] != DONE
+        for k in range(FOUR):
+            row = singles[k * SINGLES :]
+            fill(row[:SINGLES], 0.0)
+            if k < following:
+                i = start + FOUR + k
+                changed = _describe(size, kept[i], eps, centred, along[k * SUMS :], row)
+                status[i] = CHANGED if changed else DONE
     return left_over

@@ -1,0 +1,240 @@
+"""Calls on arrays that lie in memory as kernels take them: straight to the kernels.
+
+Nothing is prepared that grows with a row, and small calls stay on their own thread. What a kernel
+does not do, or refuses, is handed on: the driver does it.
+"""
+
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numba.core import config
+from numpy.typing import NDArray
+
+from truenorm.exact import FLOAT64, FloatFormat
+from truenorm.kernels.backend import NUMBERS_KEPT, RowSums, States
+from truenorm.kernels.call import Settings
+from truenorm.kernels.fused.blocks import Coded, row_ranges, rows_of_block
+from truenorm.kernels.fused.columns import Sums
+from truenorm.kernels.fused.compiled import small
+from truenorm.kernels.fused.compiled.narrow import backward as narrow_backward
+from truenorm.kernels.fused.compiled.narrow import forward as narrow_forward
+from truenorm.kernels.fused.compiled.single import backward as single_backward
+from truenorm.kernels.fused.compiled.single import forward as single_forward
+from truenorm.kernels.fused.compiled.small import LONGEST, MOST
+from truenorm.kernels.fused.scratch import scratch
+from truenorm.kernels.fused.single import BlockSums, rows_with_sums
+from truenorm.kernels.ground import DONE, GROUP, REFUSED
+from truenorm.kernels.rows import Range, blocks_of
+from truenorm.kernels.sweeping import merged
+from truenorm.threads import for_each_block, thread_count
+
+__all__ = ["backward", "forward", "small_backward"]
+
+Array = NDArray[Any]
+Float64 = NDArray[np.float64]
+
+Found = TypeVar("Found")
+
+ALONE = 2**16
+"""Elements below which a call stays on its own thread: another takes 10 us to wake up."""
+
+
+def forward(
+    settings: Settings, target: FloatFormat, x: Array, gamma: Any, beta: Any, y: Array
+) -> tuple[Float64, States | None] | None:
+    """Write y of rows; return what is kept and, if some are refused, what became of each.
+
+    None if the kernel is not for these numbers: then nothing that was written means anything.
+    """
+    if target is FLOAT64:
+        return None
+    fast = settings.rounding == "fast"
+    kernel = _quiet(single_forward.forward if fast else narrow_forward.forward)
+    count, size = x.shape
+    given = x.dtype if gamma is None and beta is None else (beta if gamma is None else gamma).dtype
+    scales = _coded(_same(1.0, size, given) if gamma is None else gamma)
+    shifts = _coded(_same(0.0, size, given) if beta is None else beta)
+    x, y = _coded(x), _coded(y)
+    kept, states = np.empty((count, NUMBERS_KEPT)), np.empty(count, np.uint8)
+    eps, centred = settings.eps, True if settings.norm.centred else None
+    threads = 1 if x.size < ALONE else thread_count(settings.threads)
+    if threads == 1:
+        left = kernel(x, scales, shifts, eps, centred, y, kept, states, scratch())
+    else:
+        results: list[int] = []
+
+        def work(start: int, stop: int) -> None:
+            part = slice(start, stop)
+            results.append(
+                kernel(
+                    x[part],
+                    scales,
+                    shifts,
+                    eps,
+                    centred,
+                    y[part],
+                    kept[part],
+                    states[part],
+                    scratch(),
+                )
+            )
+
+        for_each_block(work, _blocks(count, size, threads), threads)
+        left = -1 if min(results) < 0 else sum(results)
+    return _outcome(left, states, kept)
+
+
+def small_backward(
+    settings: Settings,
+    target: FloatFormat,
+    dy: Array,
+    x: Array,
+    kept: Float64,
+    parameters: tuple[Any, Any, Any],
+    dx: Array,
+) -> tuple[Any, Any] | None:
+    """Do all of backward if it is small and easy; return the gradients of the parameters.
+
+    Parameters are gamma, the type of its gradient and that of beta's.
+    """
+    size = x.shape[1]
+    fast = settings.rounding == "fast"
+    if target is FLOAT64 or x.size >= ALONE or size > LONGEST or len(x) > MOST:
+        return None
+    if fast and len(x) > rows_with_sums(len(x), size):
+        return None
+    kernel = _quiet(small.small_fast_backward if fast else small.small_backward)
+    gamma, of_gamma, of_beta = parameters
+    scales = _same(1.0, size, x.dtype) if gamma is None else gamma
+    dgamma, dbeta = _like(of_gamma, size, x), _like(of_beta, size, x)
+    done = kernel(
+        _coded(dy),
+        _coded(x),
+        kept,
+        _coded(scales),
+        settings.eps,
+        True if settings.norm.centred else None,
+        _coded(dx),
+        _coded(dgamma),
+        _coded(dbeta),
+        scratch(),
+    )
+    if not done:
+        return None
+    return None if of_gamma is None else dgamma, None if of_beta is None else dbeta
+
+
+def _like(dtype: Any, size: int, x: Array) -> Array:
+    """Return an array for a gradient, without elements if it is not wanted."""
+    return np.empty(0, x.dtype) if dtype is None else np.empty(size, dtype)
+
+
+def backward(
+    settings: Settings,
+    target: FloatFormat,
+    dy: Array,
+    x: Array,
+    kept: Float64,
+    gamma: Any,
+    dx: Array,
+) -> tuple[RowSums, States | None] | None:
+    """Write dx of rows; return their sums and, if some are refused, what became of each.
+
+    None as in forward.
+    """
+    if target is FLOAT64:
+        return None
+    size = x.shape[1]
+    scales = _coded(_same(1.0, size, x.dtype) if gamma is None else gamma)
+    dy, x, dx = _coded(dy), _coded(x), _coded(dx)
+    states = np.empty(len(x), np.uint8)
+    eps, centred = settings.eps, True if settings.norm.centred else None
+    fast = settings.rounding == "fast"
+    kernel = _quiet(single_backward.backward if fast else narrow_backward.backward)
+
+    def work(part: slice, sums: Any) -> int:
+        found = kernel(
+            dy[part],
+            x[part],
+            kept[part],
+            scales,
+            eps,
+            centred,
+            dx[part],
+            sums.array,
+            states[part],
+            scratch(),
+        )
+        if fast:
+            return found  # type: ignore[no-any-return]
+        left, smallest, largest = found
+        sums.dbeta.note(part.stop - part.start, smallest, largest)
+        return left  # type: ignore[no-any-return]
+
+    threads = 1 if x.size < ALONE else thread_count(settings.threads)
+    parts = _parts(len(x), size, threads, fast=fast)
+    shares: list[Any] = [BlockSums(size) if fast else Sums(size, target, 0) for _ in parts]
+    left = _sum_up(work, parts, shares, threads)
+    if left < 0:
+        return None
+    if fast and len(shares) > 1:
+        shares.append(BlockSums(size))  # as the driver has for rows that are left out
+    sums: RowSums = merged(shares)
+    return _outcome(left, states, sums)
+
+
+def _sum_up(work: Any, parts: list[Range], shares: list[Any], threads: int) -> int:
+    """Do the work for all parts; return how many rows are not done, or less than none."""
+    if len(parts) == 1:
+        return work(slice(*parts[0]), shares[0])  # type: ignore[no-any-return]
+    results: list[int] = []
+
+    def part(k: int, _: int) -> None:
+        results.append(work(slice(*parts[k]), shares[k]))
+
+    for_each_block(part, [(k, k + 1) for k in range(len(parts))], threads)
+    return -1 if min(results) < 0 else sum(results)
+
+
+def _quiet(kernel: Any) -> Any:
+    """Return a kernel that does not warn, which it would where NumPy computes in its place."""
+    return np.errstate(all="ignore")(kernel) if getattr(config, "DISABLE_JIT", False) else kernel
+
+
+def _coded(array: Array) -> Coded:
+    """Return an array as kernels take it: 16 bits by their bits."""
+    if array.itemsize != 2:
+        return array
+    return array.view(np.int16 if array.dtype.kind == "f" else np.uint16)
+
+
+@lru_cache(maxsize=8)
+def _same(value: float, size: int, dtype: np.dtype[Any]) -> Array:
+    """Return a parameter that was not given; nobody writes to it."""
+    return np.full(size, value).astype(dtype)
+
+
+def _outcome(left: int, states: States, found: Found) -> tuple[Found, States | None] | None:
+    """Return what was found and, if some rows are refused, the states; None if some are special.
+
+    Those have no result, or not by arithmetic alone.
+    """
+    if left == 0:
+        return found, None
+    if left < 0 or not ((states == DONE) | (states == REFUSED)).all():
+        return None
+    return found, states
+
+
+def _blocks(count: int, size: int, threads: int) -> list[Range]:
+    """Return blocks of rows, at least one for each thread if there are so many groups."""
+    share = -(-count // (threads * GROUP)) * GROUP if size < 2**15 else -(-count // threads)
+    return list(blocks_of((0, count), min(rows_of_block(size), share)))
+
+
+def _parts(count: int, size: int, threads: int, *, fast: bool) -> list[Range]:
+    """Return the rows that have sums of their own."""
+    if fast:
+        return list(blocks_of((0, count), rows_with_sums(count, size)))
+    return row_ranges(count, size, threads)

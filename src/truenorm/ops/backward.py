@@ -1,0 +1,144 @@
+"""Backward of a norm: plain arrays go straight to the backend, all others by the general way.
+
+The two ways give the same bits. What the backend does not do at once is for the driver.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.dispatch import backend_named
+from truenorm.exact import FloatFormat
+from truenorm.kernels.call import Parameter, Settings
+from truenorm.kernels.drive import backward as drive
+from truenorm.kernels.rows import Rows
+from truenorm.kernels.storage import format_of
+from truenorm.ops import arguments
+from truenorm.ops.environment import check_arithmetic, overridden
+from truenorm.ops.output import as_parameter, output_for
+from truenorm.ops.plain import are_plain_parameters, is_plain, is_plain_output, native_format
+from truenorm.ops.saved import Gradients, Saved
+
+if TYPE_CHECKING:
+    from truenorm.kernels.backend import Backend, ColumnGradients, ColumnSums
+
+__all__ = ["backward"]
+
+Array = NDArray[Any]
+
+
+def backward(
+    dy: Any, saved: Saved, out: Array | None, backend: str | None, threads: int | None
+) -> Gradients:
+    """Carry a gradient back through the call that saved something."""
+    check_arithmetic()
+    if not isinstance(saved, Saved):
+        raise TypeError(
+            f"saved is a {type(saved).__name__}: pass what layer_norm_forward returned beside y"
+        )
+    chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
+    settings = saved.settings._replace(threads=arguments.threads_of(threads))
+    found = None
+    if chosen.at_once is not None and settings.backend == chosen.name:
+        found = _at_once(chosen, settings, dy, saved, out)
+    if found is None:
+        with np.errstate(all="ignore"):
+            return _by_driver(chosen, settings, dy, saved, out)
+    return found
+
+
+def _plain_rows(dy: Any, saved: Saved, out: Any) -> FloatFormat | None:
+    """Return the type of rows along the last axis if all arrays are plain, else None."""
+    x, gamma = saved.x, saved.gamma
+    if not (is_plain(dy) and is_plain(x) and saved.axes == (x.ndim - 1,) and x.size):
+        return None
+    if dy.dtype != x.dtype or dy.shape != x.shape:
+        return None
+    target = native_format(x.dtype)
+    if target is None or not are_plain_parameters(gamma, None, x.shape[-1], target):
+        return None
+    if out is not None and not is_plain_output(out, x, x, gamma, dy):
+        return None
+    return target
+
+
+def _at_once(
+    backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Array | None
+) -> Gradients | None:
+    """Do what can be done without the driver, and have it do the rest; None if that is all."""
+    target, x, gamma = _plain_rows(dy, saved, out), saved.x, saved.gamma
+    if target is None or backend.at_once is None:
+        return None
+    dx = np.empty(x.shape, x.dtype) if out is None else out
+    shape = (-1, x.shape[-1])
+    flat_dy, flat_x, flat_dx = dy.reshape(shape), x.reshape(shape), dx.reshape(shape)
+    given = gamma, None if gamma is None else gamma.dtype, saved.beta_dtype
+    gradients = backend.at_once.small_backward(
+        settings, target, flat_dy, flat_x, saved.kept, given, flat_dx
+    )
+    if gradients is not None:
+        return Gradients(dx, *gradients)
+    with np.errstate(all="ignore"):
+        found = backend.at_once.backward(
+            settings, target, flat_dy, flat_x, saved.kept, gamma, flat_dx
+        )
+        if found is None:
+            return None
+        sums, states = found
+        dgamma = _rounded(sums.dgamma, given[1])
+        dbeta = _rounded(sums.dbeta, given[2])
+        if states is None and dgamma is not REFUSED and dbeta is not REFUSED:
+            return Gradients(dx, dgamma, dbeta)
+        rows = [Rows(each, saved.axes, target) for each in (dy, x, dx)]
+        columns = drive.settle_rows(
+            backend, settings, rows[0], rows[1], *_parameters(saved), rows[2], sums, states
+        )
+    return _gradients(saved, dx, columns)
+
+
+REFUSED: Any = object()
+"""In place of sums of which some are not known well enough."""
+
+
+def _rounded(sums: "ColumnSums", dtype: np.dtype[Any] | None) -> Any:
+    """Return the gradient of a parameter, or None if there is no such parameter."""
+    if dtype is None:
+        return None
+    target = format_of(dtype)
+    assert target is not None
+    values, refused = sums.rounded(target)
+    return REFUSED if refused.any() else values.view(dtype.newbyteorder("="))
+
+
+def _by_driver(
+    backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Array | None
+) -> Gradients:
+    """Take arrays of any kind and layout."""
+    x = saved.x
+    slopes, target = arguments.dy_of(dy, x)
+    dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})
+    dy_rows, x_rows, dx_rows = (Rows(array, saved.axes, target) for array in (slopes, x, dx))
+    columns = drive.backward(
+        backend, settings, dy_rows, x_rows, saved.kept, *_parameters(saved), dx_rows
+    )
+    return _gradients(saved, dx, columns)
+
+
+def _parameters(saved: Saved) -> tuple[Parameter, Parameter]:
+    """Return gamma as the driver takes it, and what it needs of beta: the type."""
+    lengths = tuple(saved.x.shape[k] for k in saved.axes)
+    gamma, _ = arguments.parameter_of("gamma", saved.gamma, lengths, saved.axes, 1.0)
+    target = None if saved.beta_dtype is None else format_of(saved.beta_dtype)
+    return gamma, Parameter(np.zeros(len(gamma.values)), target)
+
+
+def _gradients(saved: Saved, dx: Array, columns: "ColumnGradients") -> Gradients:
+    """Return what the driver found, in the types and shapes of the parameters."""
+    lengths = tuple(saved.x.shape[k] for k in saved.axes)
+    gamma, beta = saved.gamma, saved.beta_dtype
+    return Gradients(
+        dx,
+        None if gamma is None else as_parameter(columns.dgamma, gamma.dtype, lengths),
+        None if beta is None else as_parameter(columns.dbeta, beta, lengths),
+    )

@@ -1,0 +1,140 @@
+"""Forward of a norm: plain arrays go straight to the backend, all others by the general way.
+
+The two ways give the same bits. What the backend does not do at once is for the driver.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.dispatch import backend_named
+from truenorm.exact import FloatFormat
+from truenorm.kernels.call import Parameter, Settings
+from truenorm.kernels.drive import forward as drive
+from truenorm.kernels.norm import Norm
+from truenorm.kernels.rows import Rows
+from truenorm.ops import arguments
+from truenorm.ops.arrays import as_array
+from truenorm.ops.environment import check_arithmetic, overridden
+from truenorm.ops.output import output_for
+from truenorm.ops.plain import are_plain_parameters, is_plain, is_plain_output, native_format
+from truenorm.ops.saved import Saved
+
+if TYPE_CHECKING:
+    from truenorm.kernels.backend import Backend
+
+__all__ = ["forward", "settings_of"]
+
+Array = NDArray[Any]
+
+
+def settings_of(
+    norm: Norm, eps: float, rounding: str, backend: str | None, threads: int | None
+) -> tuple["Backend", Settings]:
+    """Return the backend of a call and what it asks for; variables override arguments."""
+    check_arithmetic()
+    chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
+    return chosen, Settings(
+        norm,
+        arguments.eps_of(eps),
+        arguments.rounding_of(rounding),
+        chosen.name,
+        arguments.threads_of(threads),
+    )
+
+
+def forward(
+    backend: "Backend",
+    settings: Settings,
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    axis: int | Sequence[int],
+    out: Array | None,
+    *,
+    keep: bool,
+) -> tuple[Array, Saved]:
+    """Normalize rows; x and gamma are to be kept for backward or not."""
+    found = _at_once(backend, settings, x, gamma, beta, axis, out)
+    if found is not None:
+        return found
+    with np.errstate(all="ignore"):
+        return _by_driver(backend, settings, x, gamma, beta, axis, out, keep=keep)
+
+
+def _at_once(
+    backend: "Backend",
+    settings: Settings,
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    axis: int | Sequence[int],
+    out: Array | None,
+) -> tuple[Array, Saved] | None:
+    """Do what can be done without the driver, and have it do the rest; None if that is all."""
+    at_once = backend.at_once
+    target = None if at_once is None else _plain_rows(x, gamma, beta, axis, out)
+    if at_once is None or target is None:
+        return None
+    y = np.empty(x.shape, x.dtype) if out is None else out
+    shape = (-1, x.shape[-1])
+    found = at_once.forward(settings, target, x.reshape(shape), gamma, beta, y.reshape(shape))
+    if found is None:
+        return None
+    kept, states = found
+    axes = (x.ndim - 1,)
+    if states is not None:
+        rows = [Rows(each, axes, target) for each in (x, y)]
+        with np.errstate(all="ignore"):
+            parameters = _parameters(gamma, beta, x.shape[-1:])
+            drive.settle_rows(backend, settings, rows[0], *parameters, rows[1], kept, states)
+    return y, Saved(x, gamma, None if beta is None else beta.dtype, axes, settings, kept)
+
+
+def _plain_rows(x: Any, gamma: Any, beta: Any, axis: Any, out: Any) -> FloatFormat | None:
+    """Return the type of rows along the last axis if all arrays are plain, else None."""
+    if not is_plain(x) or x.size == 0 or not (type(axis) is int and axis in (-1, x.ndim - 1)):
+        return None
+    target = native_format(x.dtype)
+    if target is None or not are_plain_parameters(gamma, beta, x.shape[-1], target):
+        return None
+    if out is not None and not is_plain_output(out, x, x, gamma, beta):
+        return None
+    return target
+
+
+def _parameters(gamma: Any, beta: Any, lengths: tuple[int, ...]) -> tuple[Parameter, Parameter]:
+    """Return the parameters as the driver takes them."""
+    return (
+        arguments.parameter_of("gamma", gamma, lengths, -1, 1.0)[0],
+        arguments.parameter_of("beta", beta, lengths, -1, 0.0)[0],
+    )
+
+
+def _by_driver(
+    backend: "Backend",
+    settings: Settings,
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    axis: int | Sequence[int],
+    out: Array | None,
+    *,
+    keep: bool,
+) -> tuple[Array, Saved]:
+    """Take arrays of any kind and layout."""
+    x, target = as_array("x", x)
+    axes = arguments.axes_of(x, axis)
+    lengths = tuple(x.shape[k] for k in axes)
+    gamma_rows, gamma_array = arguments.parameter_of("gamma", gamma, lengths, axis, 1.0)
+    beta_rows, beta_array = arguments.parameter_of("beta", beta, lengths, axis, 0.0)
+    # The parameters are read before anything is written, and of the two backward needs gamma.
+    y = output_for(x, out, {"x": x, "gamma": gamma_array} if keep else {})
+    if out is not None and out is not x and np.may_share_memory(out, x):
+        x = x.copy()  # as ufuncs do; not x itself, which each block reads before it writes
+    rows = [Rows(array, axes, target) for array in (x, y)]
+    kept = drive.forward(backend, settings, rows[0], gamma_rows, beta_rows, rows[1])
+    beta_dtype = None if beta_array is None else beta_array.dtype
+    return y, Saved(x, gamma_array, beta_dtype, axes, settings, kept)
