@@ -140,7 +140,7 @@ def _kept() -> list[Line]:
     except Exception as broken:  # whatever it is, the self-test says what to do
         return [Line("kept in", f"unknown: {error_text(broken)}")]
     try:  # what the kernels themselves would do
-        place = user_cache.place_of(compiling._folder()).parent
+        place = user_cache.place_of(compiling.folder()).parent
     except (OSError, RuntimeError):  # a RuntimeError is a user without a home
         return [Line("kept in", "no folder can be written to", NOT_KEPT)]
     # The judge keeps its answers beside them.
