@@ -18,12 +18,6 @@ LOADED_FROM_ELSEWHERE = re.compile(
 )
 # Compiled kernels and exact answers: what one session has made, the others use.
 KEPT = {"TRUENORM_CACHE_DIR": str(Path(".nox/kept").resolve())}
-FAST_MODE = """
-import ml_dtypes, numpy, truenorm
-for dtype in (numpy.float16, ml_dtypes.bfloat16, numpy.float32):
-    y, saved = truenorm.layer_norm_forward(numpy.eye(3, dtype=dtype), rounding="fast")
-    truenorm.layer_norm_backward(y, saved)
-"""
 BUGGY = str(Path("examples/verify/numpy_check.py").resolve())
 PAIR = str(Path("examples/pair.py").resolve())
 
@@ -60,16 +54,16 @@ def tests(session: nox.Session, numpy: str) -> None:
     options: list[str] = []
     if numpy == "newest":
         install(session, "tests", "-e", ".[fast]")
-        # Nearly every kernel, so that no two processes of pytest compile the same one.
-        session.run("truenorm", "doctor")
-        session.run("python", "-c", FAST_MODE)
+        # Every kernel, so that no two processes of pytest compile the same one.
+        session.run("truenorm", "warmup")
     else:
         install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
-        # pytest would import the first two to look for examples, and they import Numba. The last
-        # three do not meet NumPy. The others take minutes, and the examples of the judge and of
-        # the gradient check, which run, show whether NumPy will do.
+        # pytest would import the first three to look for examples and tests, and they need Numba.
+        # The last three do not meet NumPy. The others take minutes, and the examples of the judge
+        # and of the gradient check, which run, show whether NumPy will do.
         left_out = [
             "src/truenorm/kernels/fused",
+            "src/truenorm/warmup",
             "tests/kernels/fused",
             "tests/verify",
             "tests/demo",
@@ -161,6 +155,7 @@ def newcomer(session: nox.Session) -> None:
         ["cost", "8", "1024", "4096"],
         ["demo"],
         ["bench", "2x128x64", "2x128x1024"],
+        ["warmup", "--dtype", "float32"],
         ["doctor", "--full"],
     ):
         run_in(session, fresh, "truenorm", *command)

@@ -6,6 +6,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 import truenorm as tn
 
 SOURCES = Path(tn.__file__).parents[1]
@@ -36,3 +38,27 @@ def run_python(code: str, *arguments: str, seconds: float = 300, **variables: st
     if ran.returncode or ran.stderr:
         raise AssertionError(f"it ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}")
     return ran.stdout.splitlines()
+
+
+def run_on_terminal(code: str, *arguments: str, **variables: str) -> tuple[str, str]:
+    """Return what a program that ends well prints, and what a terminal gets as its stderr."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": str(SOURCES), "TERM": "xterm", **variables},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        said = b""
+        try:
+            while some := os.read(ours, 1000):
+                said += some
+        except OSError:  # by which Linux says that the other end is closed
+            pass
+        os.close(ours)
+        printed, _ = process.communicate()
+    assert process.returncode == 0, said
+    return printed, said.decode().replace("\r\n", "\n")

@@ -10,10 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["digest", "read", "write"]
+__all__ = ["digest", "place_of", "read", "write"]
 
 # There, owner and mode say nothing.
 WINDOWS = sys.platform == "win32"
+PROBE = "can-be-written-to"
 
 
 def digest(content: bytes) -> bytes:
@@ -50,6 +51,13 @@ def write(folder: str, name: str, content: bytes) -> Path:
         unfinished.touch(mode=0o600)
         unfinished.write_bytes(digest(content) + content)
         return unfinished.replace(inner / name)
+
+
+def place_of(folder: str) -> Path:
+    """Return where the files of a folder are kept, once one has been: raises as `write` does."""
+    probe = write(folder, PROBE, b"")
+    probe.unlink(missing_ok=True)
+    return probe.parent
 
 
 def _place() -> Path:

@@ -24,12 +24,12 @@ from truenorm.doctor.examination import UNTESTED, examine
 from truenorm.doctor.report import Section
 from truenorm.doctor.surroundings import (
     NOT_KEPT,
-    PROBE,
     backends,
     kept_kernels,
     processor,
     versions,
 )
+from truenorm.user_cache import PROBE
 
 ONLY_REFERENCE = [
     dispatch.BackendStatus("fused", False, "needs Numba"),

@@ -10,13 +10,16 @@ Files are pickles, and unpickling runs code: `user_cache` reads none that anothe
 written. Where nothing can be kept, kernels are compiled in memory.
 """
 
+import logging
 import os
 import pickle
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar, overload
 
 import llvmlite  # type: ignore[import-untyped]
@@ -25,7 +28,9 @@ import numpy as np
 
 from truenorm import user_cache
 
-__all__ = ["compiled"]
+__all__ = ["FIRST_TO_TELL", "SECONDS", "TALLY", "compiled", "folder"]
+
+logger = logging.getLogger("truenorm")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,6 +38,16 @@ SOURCES = Path(__file__).parent / "compiled"
 GROUND = Path(__file__).parents[1] / "ground.py"
 # Any other variable of Numba may change what is compiled, as NUMBA_BOUNDSCHECK does.
 NO_MATTER = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"}
+
+SECONDS = 25
+"""What the first calls of one type take, forward and backward in correct mode: measured as
+docs/engine.md says, section "The first call"."""
+TYPES = {"int16": "float16", "uint16": "bfloat16", "float32": "float32", "float64": "float64"}
+"""The data by how kernels hold them, the narrowest first: beside it there may be float64."""
+TALLY: Counter[str] = Counter()
+"""How many functions this process has compiled, and how many it has loaded."""
+FIRST_TO_TELL = Lock()
+"""Is taken by who first says, or need not say, that compiling takes time; never given back."""
 
 
 @overload
@@ -91,9 +106,15 @@ class _Kept:
         """Return the compiled function for these types, or None."""
         with suppress(Exception):
             name = self._file(signature, context.codegen())
-            types, reduced = pickle.loads(user_cache.read(_folder(), name))
+            types, reduced = pickle.loads(user_cache.read(folder(), name))
             if types == signature:
-                return _rebuilt(context, reduced)
+                found = _rebuilt(context, reduced)
+                TALLY["loaded"] += 1
+                return found
+        TALLY["compiled"] += 1
+        if FIRST_TO_TELL.acquire(blocking=False):
+            with suppress(Exception):  # of a stream that is closed, for instance
+                _tell(signature)
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -104,7 +125,7 @@ class _Kept:
             # Lifted code and addresses are of this process alone.
             if not (result.lifted or result.library.has_dynamic_globals):
                 content = dumps((signature, result._reduce()))  # type: ignore[no-untyped-call]
-                user_cache.write(_folder(), self._file(signature, result.codegen), content)
+                user_cache.write(folder(), self._file(signature, result.codegen), content)
 
     def flush(self) -> None:
         """Do nothing: what is kept is never out of date."""
@@ -132,6 +153,25 @@ def _rebuilt(context: Any, reduced: Any) -> Any:
     return CompileResult._rebuild(context, *reduced)  # type: ignore[no-untyped-call]
 
 
+def _tell(signature: Any) -> None:
+    """Say what is going to be compiled: to who listens, and on a terminal to who waits."""
+    is_watched = os.environ.get("TRUENORM_QUIET", "") in {"", "0"} and sys.stderr.isatty()
+    if not (is_watched or logger.isEnabledFor(logging.INFO)):
+        return
+    held = {str(each.dtype) for each in signature if hasattr(each, "dtype")}
+    kind = next((f" for {name}" for code, name in TYPES.items() if code in held), "")
+    once, then = "once", 'Run "truenorm warmup" to do it ahead'
+    try:
+        user_cache.place_of(folder())
+    except (OSError, RuntimeError):
+        once, then = "as every process will", '"truenorm doctor" says why nothing can be kept'
+    text = f"compiling kernels{kind}, {once}; about {SECONDS} s. {then}"
+    logger.info("truenorm: %s", text)
+    if is_watched:
+        sys.stderr.write(f"truenorm: {text}; TRUENORM_QUIET=1 silences this.\n")
+        sys.stderr.flush()
+
+
 def _short(key: str) -> str:
     return user_cache.digest(key.encode()).hex()[:16]
 
@@ -149,7 +189,7 @@ def _digest() -> str:
 IMPORTED = _digest()
 
 
-def _folder() -> str:
+def folder() -> str:
     """Return the name of the folder for what is being compiled."""
     if not IMPORTED or _digest() != IMPORTED:
         # There are no sources, as in an archive, or they were edited after they were imported.

@@ -1,0 +1,58 @@
+"""Both passes on all kinds of data, and what Numba did for them: who imports this needs it."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from truenorm import user_cache
+from truenorm.kernels.fused.compiling import FIRST_TO_TELL, TALLY, folder
+from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
+from truenorm.ops.saved import Saved
+from truenorm.warmup.report import Report, Step
+from truenorm.warmup.rows import all_kinds
+
+__all__ = ["Passes", "report_of"]
+
+HOW: dict[str, Any] = {"backend": "fused", "threads": 2}
+"""On two threads each has sums of its own, and what adds them is needed."""
+
+
+class Passes:
+    """Forward, and then backward from what it saved."""
+
+    def __init__(self, parameters: Sequence[np.dtype[Any]]) -> None:
+        self._parameters = parameters
+        self._saved: list[Saved] = []
+        FIRST_TO_TELL.acquire(blocking=False)  # who asks for it knows
+
+    def timed(self, kind: np.dtype[Any], rounding: str, direction: str) -> Step:
+        """Run a pass on all data of a type."""
+        before, started = TALLY.copy(), time.perf_counter()
+        if direction == "forward":
+            self._forward(kind, rounding)
+        else:
+            self._backward(kind)
+        seconds = time.perf_counter() - started
+        compiled, loaded = (TALLY[each] - before[each] for each in ("compiled", "loaded"))
+        return Step(kind.name, rounding, direction, compiled, loaded, seconds)
+
+    def _forward(self, kind: np.dtype[Any], rounding: str) -> None:
+        self._saved = [
+            layer_norm_forward(x, gamma, beta, eps=eps, rounding=rounding, **HOW)[1]
+            for x, gamma, beta, _, eps in all_kinds(kind, self._parameters)
+        ]
+
+    def _backward(self, kind: np.dtype[Any]) -> None:
+        for inputs, saved in zip(all_kinds(kind, self._parameters), self._saved, strict=True):
+            layer_norm_backward(inputs.dy, saved, **HOW)
+
+
+def report_of(steps: tuple[Step, ...], notes: tuple[str, ...]) -> Report:
+    """Say what was done, and what of it the next process will find."""
+    try:
+        place = user_cache.place_of(folder())
+    except (OSError, RuntimeError) as refused:  # a RuntimeError is a user without a home
+        return Report(steps, None, 0, str(refused), notes)
+    return Report(steps, place, len(list(place.iterdir())), notes=notes)

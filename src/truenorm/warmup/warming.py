@@ -1,0 +1,83 @@
+"""The run: both passes of each type in both modes."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import numpy as np
+
+from truenorm.dispatch import backend_named
+from truenorm.kernels.call import Rounding
+from truenorm.ops.arguments import rounding_of
+from truenorm.ops.environment import overridden
+from truenorm.tools.progress import Progress, announced
+from truenorm.verify.types import FORMATS, dtype_of
+from truenorm.warmup.report import Report
+
+__all__ = ["warm_up"]
+
+DIRECTIONS = ("forward", "backward")
+
+
+def warm_up(dtypes: Sequence[str] = (), *, progress: Progress | None = None) -> Report:
+    """Compile all that calls of these types can need, or load it if it is kept from before.
+
+    Parameters
+    ----------
+    dtypes : sequence of str
+        Of float16, bfloat16, float32 and float64; without any, all that can be used here.
+    progress : callable, optional
+        Called with the number of steps done, the number of all, and what comes next.
+
+    Returns
+    -------
+    Report
+        ``report.steps``, one for each type, mode and pass, and ``report.folder``.
+
+    Raises
+    ------
+    ValueError
+        If it would be in vain: without Numba, for instance.
+
+    Examples
+    --------
+    >>> from truenorm.warmup import warm_up
+    >>> [step.direction for step in warm_up(["float64"]).steps]
+    ['forward', 'backward', 'forward', 'backward']
+    """
+    _check_that_it_compiles()
+    usable, notes = _usable()
+    kinds = {name: dtype_of(name) for name in dtypes} or usable
+    # A variable may have made one of the two.
+    modes = dict.fromkeys(rounding_of(mode) for mode in get_args(Rounding))
+    from truenorm.warmup.passes import Passes, report_of
+
+    passes = Passes(list(usable.values()))
+    jobs = [(name, mode, each) for name in kinds for mode in modes for each in DIRECTIONS]
+    steps = [
+        passes.timed(kinds[name], mode, direction)
+        for name, mode, direction in announced(jobs, progress, ", ".join)
+    ]
+    return report_of(tuple(steps), () if dtypes else notes)
+
+
+def _check_that_it_compiles() -> None:
+    """Refuse to run where nothing would be compiled."""
+    chosen = backend_named(overridden("TRUENORM_BACKEND", "fused"))
+    if chosen.name != "fused":
+        raise ValueError(f"TRUENORM_BACKEND is {chosen.name}, which compiles nothing: unset it")
+    import numba
+
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        raise ValueError("NUMBA_DISABLE_JIT is set, so that nothing is compiled: unset it")
+
+
+def _usable() -> tuple[dict[str, np.dtype[Any]], tuple[str, ...]]:
+    """Return the types that can be used here, by name, and why another cannot."""
+    found: dict[str, np.dtype[Any]] = {}
+    notes: list[str] = []
+    for name in FORMATS:
+        try:
+            found[name] = dtype_of(name)
+        except ValueError as missing:
+            notes.append(f"{name} is left out: {missing}")
+    return found, tuple(notes)
