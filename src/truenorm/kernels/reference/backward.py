@@ -115,7 +115,7 @@ class NarrowBackward(_CorrectBackward[BoundedSum]):
         self, dy: Float64, x: Float64, kept: Float64, dgamma: BoundedSum
     ) -> tuple[Tested, Flags]:
         call = self.call
-        found = narrow.Statistics(kept[:, :1], kept[:, 1:2], kept[:, 2:])
+        found = narrow.Statistics(*kept.T[..., np.newaxis])
         gradient = narrow.backward(dy, x, found, call, self.scratch)
         structure.accept_zero_dx(gradient.dx, dy, call)
         dgamma.add(gradient.dgamma)
@@ -143,7 +143,7 @@ class PairBackward(_CorrectBackward[PairSum]):
         rows = pairs.describe(x, call)
         if call.of_gamma is not None:
             dgamma.add(column_terms(rows, dy, np.arange(call.size)))
-        high, low, exponent = np.hsplit(kept, 3)
+        high, low, exponent = kept.T[..., np.newaxis]
         # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
         moved = ~(np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) <= 2.0**-90)
         moved |= rows.mean_exponent != exponent

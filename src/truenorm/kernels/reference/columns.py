@@ -39,9 +39,9 @@ class Sums(Generic[Dgamma, Dbeta]):
 class CertifiedSum:
     """The sums of numbers of one type in float64, where that is exact.
 
-    All terms of a column are multiples of the last place of the smallest, which is less than
-    2**precision of them. If the magnitudes of the terms add up to less than 2**53 such places,
-    every partial sum is a float64, whatever the order: nothing is rounded.
+    All terms of a column are multiples of the last place of the smallest. If their magnitudes add
+    up to less than 2**53 such places, every partial sum is a float64, whatever the order, and
+    nothing is rounded (docs/error-analysis.md, dgamma and dbeta).
     """
 
     def __init__(self, columns: int, source: FloatFormat) -> None:
@@ -68,7 +68,7 @@ class CertifiedSum:
 
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are exact."""
-        # A size that is not exact is not below 2**53 places either: rounding keeps the order.
+        # The right side is below 2**53 places, and a size that was rounded is not.
         return Tested(round_to(self._total, target), self._size > self._reach * self._least)
 
 
