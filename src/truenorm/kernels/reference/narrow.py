@@ -99,7 +99,8 @@ def statistics(x: Float64, norm: Norm, scratch: Scratch) -> tuple[Statistics, Fl
 def _means(terms: Float64) -> Float64:
     """Return the means along the last of three axes, all taken at once."""
     several, rows, size = terms.shape
-    return row_sums(terms.reshape(-1, size)).reshape(several, rows, 1) / size
+    means: Float64 = row_sums(terms.reshape(-1, size)).reshape(several, rows, 1) / size
+    return means
 
 
 def bounds_of(found: Statistics, w: Float64, size: int) -> Bounds:
