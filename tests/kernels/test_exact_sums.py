@@ -10,7 +10,7 @@ from promise.families import DTYPES, Array
 from promise.formats import FORMATS
 from promise.judging import BACKENDS
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat, round_ratio
-from truenorm.kernels.reference.columns import ExactSum
+from truenorm.kernels.integers import ExactSum
 from truenorm.kernels.special import SpecialSum
 from truenorm.kernels.storage import stored_view, widen
 

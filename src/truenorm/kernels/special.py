@@ -4,6 +4,8 @@ Kernels see finite numbers only. What is not finite is replaced by zero before, 
 are put in place afterwards: IEEE rules on the exact xhat, of which only the sign matters.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,7 +40,7 @@ def special_columns(gamma: Parameter, beta: Parameter, target: FloatFormat) -> F
 
 def clear_not_finite(x: Float64) -> Flags:
     """Put zeros into the rows that are not finite, and return which they are."""
-    if np.isfinite(x.sum()):  # then so is every element, and there is nothing to look for
+    if math.isfinite(x.sum()):  # then so is every element, and there is nothing to look for
         return np.zeros(len(x), bool)
     undefined: Flags = np.logical_not(np.isfinite(x).all(axis=1))
     x[undefined] = 0.0

@@ -10,11 +10,12 @@ from truenorm.exact import BFLOAT16
 from truenorm.kernels.backend import NeverRefuses, States
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.ground import CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
+from truenorm.kernels.integers import ExactSum
 from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
 from truenorm.kernels.reference.columns import (
     BoundedSum,
+    CertifiedSum,
     CompensatedSum,
-    ExactSum,
     PairSum,
     Sums,
     column_terms,
@@ -55,7 +56,7 @@ class _CorrectBackward(_Backward, ABC, Generic[Dgamma]):
     """What both levels of correct mode do alike."""
 
     @abstractmethod
-    def sums(self) -> Sums[Dgamma, ExactSum]:
+    def sums(self) -> Sums[Dgamma, CertifiedSum]:
         """Return sums over no rows."""
 
     @abstractmethod
@@ -70,7 +71,7 @@ class _CorrectBackward(_Backward, ABC, Generic[Dgamma]):
         x: Stored,
         kept: Float64,
         dx: Stored,
-        sums: Sums[Dgamma, ExactSum],
+        sums: Sums[Dgamma, CertifiedSum],
         states: States,
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
@@ -92,8 +93,12 @@ class _CorrectBackward(_Backward, ABC, Generic[Dgamma]):
         dx[...] = tested.values
         return tested.refused
 
-    def dbeta_again(self, _columns: Columns) -> None:
-        """Return nothing: the sums are exact."""
+    def dbeta_again(self, columns: Columns) -> "ExactColumns":
+        """Return how to know some columns exactly."""
+        return ExactColumns(self.call, columns)
+
+    def _dbeta(self) -> CertifiedSum:
+        return CertifiedSum(self.call.size, self.call.target)
 
 
 class NarrowBackward(_CorrectBackward[BoundedSum]):
@@ -102,15 +107,15 @@ class NarrowBackward(_CorrectBackward[BoundedSum]):
     def __init__(self, call: Call) -> None:
         super().__init__(call, sweep.BLOCK)
 
-    def sums(self) -> Sums[BoundedSum, ExactSum]:
+    def sums(self) -> Sums[BoundedSum, CertifiedSum]:
         """Return sums over no rows."""
-        return Sums(BoundedSum(self.call.size), ExactSum(self.call.size))
+        return Sums(BoundedSum(self.call.size), self._dbeta())
 
     def _tested(
         self, dy: Float64, x: Float64, kept: Float64, dgamma: BoundedSum
     ) -> tuple[Tested, Flags]:
         call = self.call
-        found = narrow.Statistics(*np.hsplit(kept, 3))
+        found = narrow.Statistics(*kept.T[..., np.newaxis])
         gradient = narrow.backward(dy, x, found, call, self.scratch)
         structure.accept_zero_dx(gradient.dx, dy, call)
         dgamma.add(gradient.dgamma)
@@ -127,9 +132,9 @@ class PairBackward(_CorrectBackward[PairSum]):
     def __init__(self, call: Call) -> None:
         super().__init__(call, sweep.PAIR_BLOCK)
 
-    def sums(self) -> Sums[PairSum, ExactSum]:
+    def sums(self) -> Sums[PairSum, CertifiedSum]:
         """Return sums over no rows."""
-        return Sums(PairSum(self.call.size), ExactSum(self.call.size))
+        return Sums(PairSum(self.call.size), self._dbeta())
 
     def _tested(
         self, dy: Float64, x: Float64, kept: Float64, dgamma: PairSum
@@ -138,7 +143,7 @@ class PairBackward(_CorrectBackward[PairSum]):
         rows = pairs.describe(x, call)
         if call.of_gamma is not None:
             dgamma.add(column_terms(rows, dy, np.arange(call.size)))
-        high, low, exponent = np.hsplit(kept, 3)
+        high, low, exponent = kept.T[..., np.newaxis]
         # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
         moved = ~(np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) <= 2.0**-90)
         moved |= rows.mean_exponent != exponent
@@ -163,6 +168,22 @@ class PairColumns(sweep.Sweep):
         """Add a block of rows."""
         rows = pairs.describe(widen(x, self.call.target), self.call)
         sums.add(column_terms(rows, widen(dy, self.call.target), self.columns))
+
+
+class ExactColumns(sweep.Sweep):
+    """Some columns of dbeta in integers."""
+
+    def __init__(self, call: Call, columns: Columns) -> None:
+        super().__init__(call, sweep.BLOCK)
+        self.columns = columns
+
+    def sums(self) -> ExactSum:
+        """Return sums over no rows."""
+        return ExactSum(len(self.columns))
+
+    def add(self, dy: Stored, _x: Stored, sums: ExactSum) -> None:
+        """Add a block of rows."""
+        sums.add(widen(dy[:, self.columns], self.call.target))
 
 
 class SingleBackward(_Backward, NeverRefuses):

@@ -1,4 +1,4 @@
-"""Sums over rows: dbeta exactly, dgamma with a bound, and both in fast mode."""
+"""Sums over rows: dbeta where it is exact, dgamma with a bound, and both in fast mode."""
 
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -6,7 +6,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FloatFormat, round_ratio
+from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels import double_double as dd
 from truenorm.kernels.backend import ColumnSums
 from truenorm.kernels.double_double import Pair, two_sum
@@ -15,7 +15,7 @@ from truenorm.kernels.reference import pairs
 from truenorm.kernels.reference.narrow import ColumnTerms, rounding_test
 from truenorm.kernels.rounding import Tested, round_to
 
-__all__ = ["BoundedSum", "CompensatedSum", "ExactSum", "PairSum", "Sums", "column_terms"]
+__all__ = ["BoundedSum", "CertifiedSum", "CompensatedSum", "PairSum", "Sums", "column_terms"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -36,65 +36,40 @@ class Sums(Generic[Dgamma, Dbeta]):
         self.dbeta.merge(other.dbeta)
 
 
-class ExactSum:
-    """The sum of finite float64 numbers in each column, without any error.
+class CertifiedSum:
+    """The sums of numbers of one type in float64, where that is exact.
 
-    Every number is cut into digits of BIN bits at fixed places, and each place is summed in
-    integers. Integer addition is associative: the order of the rows cannot matter.
+    All terms of a column are multiples of the last place of the smallest. If their magnitudes add
+    up to less than 2**53 such places, every partial sum is a float64, whatever the order, and
+    nothing is rounded (docs/error-analysis.md, dgamma and dbeta).
     """
 
-    BIN = 32
-    """Bits of a digit. A float64 adds up 2**20 of them exactly, an int64 2**31."""
-
-    def __init__(self, columns: int) -> None:
-        self._columns = columns
-        self._places: dict[int, NDArray[np.int64]] = {}
+    def __init__(self, columns: int, source: FloatFormat) -> None:
+        self._reach = 2.0 ** (FLOAT64.precision - source.precision)
+        self._total, self._size = np.zeros((2, columns))
+        self._least = np.full(columns, np.inf)
 
     def add(self, terms: Float64) -> None:
-        """Add at most 2**20 rows; `terms` is used up."""
-        largest = float(np.abs(terms).max(initial=0.0))
-        # Places lie at BIN*k - BIN/2, so that numbers around 1 begin in the middle of a digit.
-        place = (int(np.frexp(largest)[1]) + self.BIN // 2) // self.BIN
-        while largest > 0:
-            exponent = self.BIN * place - self.BIN // 2
-            digits = np.trunc(_times_power(terms, -exponent))
-            total = self._places.setdefault(place, np.zeros(self._columns, np.int64))
-            total += digits.sum(axis=0).astype(np.int64)
-            terms -= _times_power(digits, exponent)
-            largest = float(np.abs(terms).max())
-            place -= 1
+        """Add a block of finite rows; `terms` is used up."""
+        self._total += terms.sum(axis=0)
+        sizes = np.abs(terms, out=terms)
+        self._size += sizes.sum(axis=0)
+        least = sizes.min(axis=0)
+        if not least.all():  # zeros are multiples of everything
+            sizes[sizes == 0] = np.inf
+            least = sizes.min(axis=0)
+        np.minimum(self._least, least, out=self._least)
 
-    def merge(self, other: "ExactSum") -> None:
+    def merge(self, other: "CertifiedSum") -> None:
         """Add the sums over other rows."""
-        for place, digits in other._places.items():
-            self._places[place] = self._places.get(place, 0) + digits
+        self._total += other._total
+        self._size += other._size
+        np.minimum(self._least, other._least, out=self._least)
 
     def rounded(self, target: FloatFormat) -> Tested:
-        """Round the sums; none is refused."""
-        return Tested(round_to(self._rounded(target), target), np.zeros(self._columns, bool))
-
-    def _rounded(self, target: FloatFormat) -> Float64:
-        if not self._places:
-            return np.zeros(self._columns)
-        lowest = min(self._places)
-        exponent = self.BIN * lowest - self.BIN // 2
-        sums = [0] * self._columns
-        for place, digits in self._places.items():
-            shift = self.BIN * (place - lowest)
-            sums = [
-                total + (digit << shift)
-                for total, digit in zip(sums, digits.tolist(), strict=True)
-            ]
-        up, under = max(0, exponent), 1 << max(0, -exponent)
-        return np.array([round_ratio(total << up, under, target) for total in sums])
-
-
-def _times_power(values: Float64, exponent: int) -> Float64:
-    """Multiply by 2**exponent, in two steps where one factor would leave the range."""
-    if abs(exponent) < 1000:
-        return values * 2.0**exponent
-    half = exponent // 2
-    return values * 2.0**half * 2.0 ** (exponent - half)
+        """Round the sums that are exact."""
+        # The right side is below 2**53 places, and a size that was rounded is not.
+        return Tested(round_to(self._total, target), self._size > self._reach * self._least)
 
 
 class CompensatedSum:

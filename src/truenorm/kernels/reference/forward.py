@@ -1,5 +1,7 @@
 """Forward at each level: blocks of rows, from stored numbers to stored numbers."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,8 @@ class NarrowForward(sweep.Sweep):
         """Write y, what is kept and what became of each row; return whether some are not done."""
         values = widen(x, self.call.target, self.scratch.like(x, "x"))
         undefined = clear_not_finite(values) | no_spread(values, self.call.eps, self.call.norm)
-        tested, kept[...] = self._tested(values)
+        tested, found = self._tested(values)
+        np.concatenate(found, axis=1, out=kept)
         y[...] = tested.values
         kept[undefined] = np.nan
         states[...] = np.where(tested.refused.any(axis=1), REFUSED, DONE)
@@ -45,11 +48,12 @@ class NarrowForward(sweep.Sweep):
         y[...] = tested.values
         return tested.refused
 
-    def _tested(self, x: Float64) -> tuple[Tested, Float64]:
+    def _tested(self, x: Float64) -> tuple[Tested, Sequence[Float64]]:
+        """Return y, and what is kept of each row."""
         call = self.call
         tested, found = narrow.forward(x, call, self.scratch)
         structure.accept_beta(tested, found.v[:, 0] == 0, call)
-        return tested, np.hstack(found)
+        return tested, found
 
 
 class PairForward(NarrowForward):
@@ -64,12 +68,12 @@ class PairForward(NarrowForward):
         y[...] = tested.values
         return tested.refused
 
-    def _tested(self, x: Float64) -> tuple[Tested, Float64]:
+    def _tested(self, x: Float64) -> tuple[Tested, Sequence[Float64]]:
         call = self.call
         rows = pairs.describe(x, call)
         tested = pairs.forward(rows, call)
         structure.accept_beta(tested, rows.constant[:, 0], call)
-        return tested, np.hstack([*rows.mean, rows.mean_exponent])
+        return tested, [*rows.mean, rows.mean_exponent.astype(np.float64)]
 
 
 def _take(tested: Tested, rows: NDArray[np.intp], better: Tested) -> None:

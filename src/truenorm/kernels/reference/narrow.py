@@ -40,18 +40,20 @@ class Statistics(NamedTuple):
     mean_low: Float64
     v: Float64
 
-    @property
-    def spread(self) -> Float64:
-        """The root mean square of x - mean_high."""
-        return np.sqrt(self.v + self.mean_low * self.mean_low)
-
 
 class Bounds(NamedTuple):
     """Errors of the statistics of each row: (E3), (E4), (E5)."""
 
+    spread: Float64
+    """The root mean square of x - mean_high, to which they are relative."""
     mean: Float64
     w: Float64
     r: Float64
+
+    @property
+    def centring(self) -> Float64:
+        """The part of (E6) that is the same for all elements of a row."""
+        return self.mean + U * self.spread
 
 
 class ColumnTerms(NamedTuple):
@@ -73,27 +75,43 @@ class Gradient(NamedTuple):
 
 
 def statistics(x: Float64, norm: Norm, scratch: Scratch) -> tuple[Statistics, Float64]:
-    """Return the statistics of the rows, and x - mean_high; a mean that is not taken is zero."""
+    """Return the statistics of the rows, x - mean_high, and room for as many numbers.
+
+    A mean that is not taken is zero.
+    """
     size = x.shape[1]
-    high, low = np.zeros((2, len(x), 1))
     if norm.centred:
-        high = (row_sums(x) / size).astype(np.float32).astype(np.float64)
-    d = np.subtract(x, high, out=scratch.like(x, "d"))
-    if norm.centred:
-        low = row_sums(d) / size  # (E1)
-    squares = np.multiply(d, d, out=scratch.like(x, "product"))
-    v = row_sums(squares) / size - low * low  # (E2)
-    return Statistics(high, low, v), d
+        # Any float32 near the mean will do, so that nothing is asked of this sum.
+        high = (x.sum(axis=1, keepdims=True) / size).astype(np.float32).astype(np.float64)
+    else:
+        high = np.zeros((len(x), 1))
+    terms = scratch.several_like(x, 2, "terms")
+    d, squares = terms
+    np.subtract(x, high, out=d)
+    np.multiply(d, d, out=squares)
+    low, mean_square = _means(terms)  # (E1)
+    if not norm.centred:
+        low = high
+    v = mean_square - low * low  # (E2)
+    return Statistics(high, low, v), terms
+
+
+def _means(terms: Float64) -> Float64:
+    """Return the means along the last of three axes, all taken at once."""
+    several, rows, size = terms.shape
+    means: Float64 = row_sums(terms.reshape(-1, size)).reshape(several, rows, 1) / size
+    return means
 
 
 def bounds_of(found: Statistics, w: Float64, size: int) -> Bounds:
     """Bound the errors of the mean, of w and of r, the latter two relative."""
     h = depth_of_sum(size)
-    s = found.spread
+    s_square = found.v + found.mean_low * found.mean_low
+    s = np.sqrt(s_square)
     mean = (h + 2) * U * s  # (E3)
-    variance = (h + 6) * U * s * s + 2 * np.abs(found.mean_low) * mean
+    variance = (h + 6) * U * s_square + 2 * np.abs(found.mean_low) * mean
     w_bound = variance / w + U  # (E4)
-    return Bounds(mean, w_bound, w_bound / 2 + 2 * U)  # (E5)
+    return Bounds(s, mean, w_bound, w_bound / 2 + 2 * U)  # (E5)
 
 
 def rounding_test(z: Float64, bound: Float64, target: FloatFormat) -> Tested:
@@ -107,18 +125,18 @@ def rounding_test(z: Float64, bound: Float64, target: FloatFormat) -> Tested:
 def forward(x: Float64, call: Call, scratch: Scratch) -> tuple[Tested, Statistics]:
     """Return y of the rows, and their statistics."""
     gamma, beta = call.gamma, call.beta
-    found, t = statistics(x, call.norm, scratch)
+    found, terms = statistics(x, call.norm, scratch)
+    t, product = terms
     w = found.v + call.eps
     r = 1 / np.sqrt(w)
     error = bounds_of(found, w, x.shape[1])
-    centring = error.mean + U * found.spread  # (E6), its part that is the same for all elements
     t -= found.mean_low
     t *= r
     t *= gamma
     z = np.add(t, beta, out=scratch.like(x, "z"))
     bound = np.abs(t, out=t)
     bound *= SLACK * (error.r + 6 * U)
-    bound += np.multiply(np.abs(gamma), SLACK * r * centring, out=scratch.like(x, "product"))
+    bound += np.multiply(np.abs(gamma), SLACK * r * error.centring, out=product)
     bound += (SLACK * 2 * U) * np.abs(beta)  # (E7)
     return rounding_test(z, bound, call.target), found
 
@@ -130,23 +148,26 @@ def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Sc
     h = depth_of_sum(size)
     w = found.v + eps
     r = 1 / np.sqrt(w)
-    s = found.spread
+    slack_r = SLACK * r
     error = bounds_of(found, w, size)
-    centring = error.mean + U * s
-    c = np.subtract(x, found.mean_high, out=scratch.like(x, "d"))
+    s, centring = error.spread, error.centring
+    terms = scratch.several_like(x, 4, "terms")
+    c, g, z, product = terms
+    np.subtract(x, found.mean_high, out=c)
     c -= found.mean_low
-    product = scratch.like(x, "product")
+    np.multiply(dy, call.gamma, out=g)  # exact: 24 bits times 24 bits
+    np.multiply(g, g, out=z)
+    np.multiply(g, c, out=product)
+    c_mean, a, g_square, q = _means(terms)
+    g_rms = np.sqrt(g_square)
+    q /= w
     if centred:
-        drift = np.abs(row_sums(c)) / (size * (error.mean + (h + 4) * U * s) + 2.0**-1000)
+        drift = np.abs(c_mean) / (error.mean + (h + 4) * U * s + 2.0**-1000)
     else:
-        change = row_sums(np.multiply(c, c, out=product)) / size - found.v
+        change = row_sums(np.multiply(c, c, out=z)) / size - found.v
         drift = np.abs(change) / (2 * (h + 6) * U * found.v + 2.0**-1000)
+        a = np.zeros_like(r)
 
-    g = np.multiply(dy, call.gamma, out=scratch.like(x, "g"))  # exact: 24 bits times 24 bits
-    a = row_sums(g) / size if centred else np.zeros_like(r)
-    g_rms = np.sqrt(row_sums(np.multiply(g, g, out=product)) / size)
-    q = row_sums(np.multiply(g, c, out=product)) / size / w
-    z = scratch.like(x, "z")
     if centred and size == 2:
         # (D24): the general form cancels completely. Errors are relative, (E11).
         np.multiply(g - g[:, ::-1], r * (eps / w) / 2, out=z)
@@ -163,10 +184,10 @@ def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Sc
         np.subtract(g, z, out=z)
         z *= r
         bound = np.abs(g, out=g)
-        bound *= SLACK * r * (error.r + 4 * U)
-        bound += SLACK * r * (a_bound + q_size * centring)
+        bound *= slack_r * (error.r + 4 * U)
+        bound += slack_r * (a_bound + q_size * centring)
         np.abs(c, out=product)
-        product *= SLACK * r * (q_bound + q_size * (error.r + 6 * U))
+        product *= slack_r * (q_bound + q_size * (error.r + 6 * U))
         bound += product  # (E10)
     dx = rounding_test(z, bound, call.target)
 
@@ -174,6 +195,6 @@ def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Sc
     c *= dy
     total = column_sums(c)
     in_column = depth_of_sum(len(c)) + 2
-    share = (SLACK * r * centring)[:, 0] @ np.abs(dy, out=product)
+    share = (slack_r * centring)[:, 0] @ np.abs(dy, out=product)
     share += (SLACK * (error.r + (4 + in_column) * U))[:, 0] @ np.abs(c, out=c)  # (E12)
     return Gradient(dx, ColumnTerms(total, share), drift)

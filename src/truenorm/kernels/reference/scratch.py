@@ -16,7 +16,15 @@ class Scratch:
 
     def like(self, values: NDArray[Any], name: str) -> NDArray[np.float64]:
         """Return an array of the shape of the values, with whatever it held before."""
+        return self._first(values.size, name).reshape(values.shape)
+
+    def several_like(self, values: NDArray[Any], count: int, name: str) -> NDArray[np.float64]:
+        """Return so many of them, one after the other in memory."""
+        return self._first(count * values.size, name).reshape(count, *values.shape)
+
+    def _first(self, count: int, name: str) -> NDArray[np.float64]:
+        """Return so many numbers of an array, which grows as it must."""
         kept = self._arrays.get(name)
-        if kept is None or kept.size < values.size:
-            kept = self._arrays[name] = np.empty(values.size)
-        return kept[: values.size].reshape(values.shape)
+        if kept is None or kept.size < count:
+            kept = self._arrays[name] = np.empty(count)
+        return kept[:count]

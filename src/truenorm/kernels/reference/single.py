@@ -134,7 +134,7 @@ def gradient(dy: Float64, x: Float64, kept: Float64, call: Call, scratch: Scratc
     """Return dx of the rows and their share of dgamma, in float64; x is used up."""
     centred, eps = call.norm.centred, call.eps
     size = x.shape[1]
-    high, low, v = np.hsplit(kept, 3)
+    high, low, v = kept.T[..., np.newaxis]
     w = v + eps
     r = 1 / np.sqrt(w)
     c = x

@@ -14,6 +14,8 @@ Float64 = NDArray[np.float64]
 
 def accept_beta(tested: Tested, without_spread: NDArray[np.bool_], call: Call) -> None:
     """In a row where c = 0, and where gamma = 0, y is beta rounded; an exact zero is +0."""
+    if not tested.refused.any():  # what is accepted is right
+        return
     rounded = round_to(call.beta + 0.0, call.target)
     rows, columns = np.flatnonzero(without_spread), np.flatnonzero(call.gamma == 0)
     tested.values[rows] = rounded
@@ -38,6 +40,8 @@ def accept_zero_dx(tested: Tested, dy: Float64, call: Call) -> None:
     gamma = call.gamma
     first = dy[:, 0] * gamma[0]
     rows = np.flatnonzero(first == dy[:, -1] * gamma[-1])
+    if not len(rows):
+        return
     g = dy[rows] * gamma
     rows = rows[(g == (g[:, :1] if call.norm.centred else 0.0)).all(axis=1)]
     tested.values[rows] = 0

@@ -30,7 +30,8 @@ def row_sums(terms: Float64) -> Float64:
     if lanes < CHUNKS:
         return _halve(terms.T.copy())[:, np.newaxis]
     partial = terms[:, : CHUNKS * lanes].reshape(rows, CHUNKS, lanes).sum(axis=1)
-    partial[:, : count - CHUNKS * lanes] += terms[:, CHUNKS * lanes :]
+    if count > CHUNKS * lanes:
+        partial[:, : count - CHUNKS * lanes] += terms[:, CHUNKS * lanes :]
     # Transposed in memory, so that the additions below run over many rows at once.
     return _halve(partial.T.copy())[:, np.newaxis]
 
