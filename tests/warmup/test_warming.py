@@ -41,9 +41,9 @@ NOTHING_MORE = """
 from truenorm.warmup import warm_up
 
 warm_up([sys.argv[1]])
-before = dict(TALLY)
+before = sum(TALLY.values())
 make_calls()
-print(sum(before.values()) > 0, {key: TALLY[key] - before[key] for key in before})
+print(before > 0, sum(TALLY.values()) - before)
 """
 NOTHING_COMPILED = """
 make_calls()
@@ -58,9 +58,7 @@ NAMES = {"float16", "float32", "float64"}
 def test_no_call_needs_more(dtype: str) -> None:
     """Neither compiled nor loaded: whatever there is was met, whether it is kept or not."""
     (printed,) = run_python(CALLS + NOTHING_MORE, dtype)
-    first, more = printed.split(maxsplit=1)
-    assert first == "True"
-    assert more in ("{'loaded': 0}", "{'compiled': 0, 'loaded': 0}", "{'compiled': 0}"), more
+    assert printed.split() == ["True", "0"]
 
 
 @pytest.mark.slow
