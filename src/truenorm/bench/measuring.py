@@ -11,6 +11,7 @@ import numpy as np
 from truenorm.bench.contestants import DIRECTIONS, TEXTBOOK, Contest
 from truenorm.bench.report import Figure, Report, Timing, figures_of, label
 from truenorm.ops.arguments import threads_of
+from truenorm.ops.environment import variables
 from truenorm.threads import thread_count
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress, announced
@@ -94,7 +95,7 @@ def measure(
             timings = take_turns(contest.of(direction), islice(turns, rounds))
             figures += figures_of(shape, kind.itemsize, direction, timings)
     backend = contest.saved["correct"].settings.backend
-    used = thread_count(threads_of(threads)) if backend == "fused" else 1
+    used = thread_count(threads_of(variables().threads or threads)) if backend == "fused" else 1
     return Report(machine, backend, used, dtype, rounds, tuple(figures), _notes(kind))
 
 
@@ -127,7 +128,7 @@ def _check(shapes: Sequence[tuple[int, ...]], threads: int | None) -> None:
         raise ValueError(
             "TRUENORM_ROUNDING is set, so that both modes would be the same: unset it"
         )
-    if threads is not None and threads_of(threads) != threads:
+    if threads is not None and threads_of(variables().threads or threads) != threads:
         raise ValueError("TRUENORM_THREADS is set and overrides the number of threads: unset it")
 
 

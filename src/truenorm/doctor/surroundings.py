@@ -12,7 +12,7 @@ import numpy as np
 from truenorm import dispatch, user_cache
 from truenorm.doctor.report import Line, Section
 from truenorm.ops.arguments import rounding_of, threads_of
-from truenorm.ops.environment import check_arithmetic
+from truenorm.ops.environment import check_arithmetic, variables
 from truenorm.threads import thread_count
 from truenorm.tools.machine import describe, package_version
 from truenorm.tools.text import without_home
@@ -93,7 +93,7 @@ def _setting(name: str, value: Callable[[], str], accepted: str) -> Line:
 
 
 def _threads() -> str:
-    count = thread_count(threads_of(None))
+    count = thread_count(threads_of(variables().threads))
     omp = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     why = "one for each core that this process may use"
     if os.environ.get("TRUENORM_THREADS"):
@@ -104,9 +104,10 @@ def _threads() -> str:
 
 
 def _rounding() -> str:
-    if not os.environ.get("TRUENORM_ROUNDING"):
+    chosen = variables().rounding
+    if chosen is None:
         return "correct, unless a call asks for fast"
-    return f"{rounding_of('correct')} in every call, by TRUENORM_ROUNDING"
+    return f"{rounding_of(chosen)} in every call, by TRUENORM_ROUNDING"
 
 
 def processor() -> Section:

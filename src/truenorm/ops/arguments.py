@@ -12,9 +12,8 @@ from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Rounding
 from truenorm.kernels.storage import format_of, stored_view, widen
 from truenorm.ops.arrays import as_array
-from truenorm.ops.environment import overridden
 
-MODES: dict[str | None, Rounding] = {mode: mode for mode in get_args(Rounding)}
+MODES: dict[str, Rounding] = {mode: mode for mode in get_args(Rounding)}
 
 __all__ = [
     "axes_of",
@@ -120,19 +119,18 @@ def _is_number(value: Any) -> bool:
     )
 
 
-def rounding_of(rounding: str) -> Rounding:
-    """Return the mode, which TRUENORM_ROUNDING overrides."""
-    mode = overridden("TRUENORM_ROUNDING", rounding)
-    if mode in MODES:
-        return MODES[mode]
-    raise ValueError(f"rounding is {mode!r}: choose 'correct' or 'fast'")
+def rounding_of(rounding: Any) -> Rounding:
+    """Return the mode."""
+    if isinstance(rounding, str) and rounding in MODES:
+        return MODES[rounding]
+    raise ValueError(f"rounding is {rounding!r}: choose 'correct' or 'fast'")
 
 
-def threads_of(threads: int | None) -> int | None:
-    """Return how many threads were asked for, which TRUENORM_THREADS overrides."""
-    given = overridden("TRUENORM_THREADS", None if threads is None else str(threads))
-    if given is None:
+def threads_of(threads: Any) -> int | None:
+    """Return how many threads were asked for, as a number or as text."""
+    if threads is None:
         return None
+    given = str(threads)
     if not given.isdecimal() or int(given) < 1:
         raise ValueError(f"threads is {given}: pass a whole number of at least 1")
     return int(given)

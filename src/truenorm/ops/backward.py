@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.dispatch import backend_named
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import backward as drive
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
 from truenorm.ops import arguments
-from truenorm.ops.environment import check_arithmetic, overridden
 from truenorm.ops.output import as_parameter, output_for
 from truenorm.ops.plain import are_plain_parameters, is_plain, is_plain_output, native_format
 from truenorm.ops.saved import Gradients, Saved
+from truenorm.ops.settings import settings_of_backward
 
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend, ColumnGradients, ColumnSums
@@ -32,13 +31,11 @@ def backward(
     dy: Any, saved: Saved, out: Array | None, backend: str | None, threads: int | None
 ) -> Gradients:
     """Carry a gradient back through the call that saved something."""
-    check_arithmetic()
     if not isinstance(saved, Saved):
         raise TypeError(
             f"saved is a {type(saved).__name__}: pass what layer_norm_forward returned beside y"
         )
-    chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
-    settings = saved.settings._replace(threads=arguments.threads_of(threads))
+    chosen, settings = settings_of_backward(saved.settings, backend, threads)
     found = None
     if chosen.at_once is not None and settings.backend == chosen.name:
         found = _at_once(chosen, settings, dy, saved, out)
@@ -56,7 +53,7 @@ def _plain_rows(dy: Any, saved: Saved, out: Any) -> FloatFormat | None:
     if dy.dtype != x.dtype or dy.shape != x.shape:
         return None
     target = native_format(x.dtype)
-    if target is None or not are_plain_parameters(gamma, None, x.shape[-1], target):
+    if target is None or not are_plain_parameters(gamma, None, x, target):
         return None
     if out is not None and not is_plain_output(out, x, x, gamma, dy):
         return None

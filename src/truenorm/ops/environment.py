@@ -1,16 +1,49 @@
 """What surrounds a call: variables that override its arguments, and the state of the processor."""
 
 import os
+from typing import Any, NamedTuple
 
-__all__ = ["check_arithmetic", "overridden"]
+__all__ = ["Variables", "check_arithmetic", "variables"]
 
 # Kept in a list, so that the interpreter computes with them now and not when it compiles.
 _ONE, _HALF_ULP, _SMALLEST_NORMAL, _SMALLEST = [1.0, 2.0**-53, 2.0**-1022, 5e-324]
 
 
-def overridden(variable: str, given: str | None) -> str | None:
-    """Return the value of an environment variable if it is set, else what was given."""
-    return os.environ.get(variable) or given
+class Variables(NamedTuple):
+    """What overrides arguments; None if it is not set, or empty."""
+
+    backend: str | None
+    rounding: str | None
+    threads: str | None
+
+
+def _of(name: str) -> str | None:
+    return os.environ.get(name) or None
+
+
+def variables() -> Variables:
+    """Return the environment variables that override arguments.
+
+    `os.environ` raises and catches an error for each that is not set: three of them take as long
+    as the rest of a small call. So the dictionary behind it, where there is one, is asked first.
+    """
+    behind = getattr(os.environ, "_data", None)
+    if type(behind) is dict and not (
+        _BACKEND in behind or _ROUNDING in behind or _THREADS in behind
+    ):
+        return _NOTHING
+    return Variables(_of("TRUENORM_BACKEND"), _of("TRUENORM_ROUNDING"), _of("TRUENORM_THREADS"))
+
+
+def _key(name: str) -> Any:
+    """Return a name as the dictionary behind `os.environ` has it."""
+    encode = getattr(os.environ, "encodekey", str)
+    return encode(name)
+
+
+_NOTHING = Variables(None, None, None)
+_BACKEND, _ROUNDING = _key("TRUENORM_BACKEND"), _key("TRUENORM_ROUNDING")
+_THREADS = _key("TRUENORM_THREADS")
 
 
 def check_arithmetic() -> None:

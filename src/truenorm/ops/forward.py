@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.dispatch import backend_named
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import forward as drive
-from truenorm.kernels.norm import Norm
 from truenorm.kernels.rows import Rows
 from truenorm.ops import arguments
 from truenorm.ops.arrays import as_array
-from truenorm.ops.environment import check_arithmetic, overridden
 from truenorm.ops.output import output_for
 from truenorm.ops.plain import are_plain_parameters, is_plain, is_plain_output, native_format
 from truenorm.ops.saved import Saved
@@ -25,24 +22,9 @@ from truenorm.ops.saved import Saved
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend
 
-__all__ = ["forward", "settings_of"]
+__all__ = ["forward"]
 
 Array = NDArray[Any]
-
-
-def settings_of(
-    norm: Norm, eps: float, rounding: str, backend: str | None, threads: int | None
-) -> tuple["Backend", Settings]:
-    """Return the backend of a call and what it asks for; variables override arguments."""
-    check_arithmetic()
-    chosen = backend_named(overridden("TRUENORM_BACKEND", backend))
-    return chosen, Settings(
-        norm,
-        arguments.eps_of(eps),
-        arguments.rounding_of(rounding),
-        chosen.name,
-        arguments.threads_of(threads),
-    )
 
 
 def forward(
@@ -95,10 +77,10 @@ def _at_once(
 
 def _plain_rows(x: Any, gamma: Any, beta: Any, axis: Any, out: Any) -> FloatFormat | None:
     """Return the type of rows along the last axis if all arrays are plain, else None."""
-    if not is_plain(x) or x.size == 0 or not (type(axis) is int and axis in (-1, x.ndim - 1)):
+    if not is_plain(x) or type(axis) is not int or axis not in (-1, x.ndim - 1) or x.size == 0:
         return None
     target = native_format(x.dtype)
-    if target is None or not are_plain_parameters(gamma, beta, x.shape[-1], target):
+    if target is None or not are_plain_parameters(gamma, beta, x, target):
         return None
     if out is not None and not is_plain_output(out, x, x, gamma, beta):
         return None

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.norm import LAYER_NORM
 from truenorm.ops.backward import backward
-from truenorm.ops.forward import forward, settings_of
+from truenorm.ops.forward import forward
 from truenorm.ops.saved import Gradients, Saved
+from truenorm.ops.settings import settings_of
 
 __all__ = ["layer_norm", "layer_norm_backward", "layer_norm_forward"]
 

@@ -26,23 +26,27 @@ def is_plain(array: Any) -> bool:
     return type(array) is np.ndarray and array.flags.carray
 
 
-def are_plain_parameters(gamma: Any, beta: Any, size: int, target: FloatFormat) -> bool:
-    """Tell whether parameters are plain rows of a size, both of the type of x or of float32."""
-    found = target
+def are_plain_parameters(gamma: Any, beta: Any, x: NDArray[Any], target: FloatFormat) -> bool:
+    """Tell whether parameters are plain, of the length of rows of x, and both of its type.
+
+    Or both of float32, if x is of 16 bits.
+    """
+    size, dtype = x.shape[-1], x.dtype
+    same = True
     for given in (gamma, beta):
         if given is None:
             continue
-        if not is_plain(given) or given.shape != (size,):
+        if type(given) is not np.ndarray or not given.flags.carray or given.shape != (size,):
             return False
-        of_given = native_format(given.dtype)
-        if of_given is not target:
-            if of_given is not FLOAT32 or target.precision > FLOAT32.precision:
-                return False
-            found = FLOAT32
-    # One of each type would need kernels of its own.
-    return found is target or all(
-        given is None or native_format(given.dtype) is found for given in (gamma, beta)
-    )
+        same = same and given.dtype == dtype
+    return same or _are_of_float32(gamma, beta, target)
+
+
+def _are_of_float32(gamma: Any, beta: Any, target: FloatFormat) -> bool:
+    """Tell whether parameters are of float32, and x of less."""
+    if target.precision >= FLOAT32.precision:
+        return False
+    return all(given is None or native_format(given.dtype) is FLOAT32 for given in (gamma, beta))
 
 
 def is_plain_output(out: Any, like: NDArray[Any], *others: NDArray[Any] | None) -> bool:

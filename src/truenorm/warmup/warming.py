@@ -8,7 +8,7 @@ import numpy as np
 from truenorm.dispatch import backend_named
 from truenorm.kernels.call import Rounding
 from truenorm.ops.arguments import rounding_of
-from truenorm.ops.environment import overridden
+from truenorm.ops.environment import variables
 from truenorm.tools.progress import Progress, announced
 from truenorm.verify.types import FORMATS, dtype_of
 from truenorm.warmup.report import Report
@@ -48,7 +48,8 @@ def warm_up(dtypes: Sequence[str] = (), *, progress: Progress | None = None) -> 
     usable, notes = _usable()
     kinds = {name: dtype_of(name) for name in dtypes} or usable
     # A variable may have made one of the two.
-    modes = dict.fromkeys(rounding_of(mode) for mode in get_args(Rounding))
+    chosen = variables().rounding
+    modes = (rounding_of(chosen),) if chosen else get_args(Rounding)
     from truenorm.warmup.passes import Passes, report_of
 
     passes = Passes(list(usable.values()))
@@ -62,7 +63,7 @@ def warm_up(dtypes: Sequence[str] = (), *, progress: Progress | None = None) -> 
 
 def _check_that_it_compiles() -> None:
     """Refuse to run where nothing would be compiled."""
-    chosen = backend_named(overridden("TRUENORM_BACKEND", "fused"))
+    chosen = backend_named(variables().backend or "fused")
     if chosen.name != "fused":
         raise ValueError(f"TRUENORM_BACKEND is {chosen.name}, which compiles nothing: unset it")
     import numba

@@ -11,7 +11,7 @@ import numpy as np
 from numba.core import config
 from numpy.typing import NDArray
 
-from truenorm.exact import FLOAT64, FloatFormat
+from truenorm.exact import FLOAT32, FLOAT64, FloatFormat
 from truenorm.kernels.backend import NUMBERS_KEPT, RowSums, States
 from truenorm.kernels.call import Settings
 from truenorm.kernels.fused.blocks import Coded, row_ranges, rows_of_block
@@ -36,6 +36,8 @@ Float64 = NDArray[np.float64]
 
 Found = TypeVar("Found")
 
+_COMPILES = not getattr(config, "DISABLE_JIT", False)
+
 ALONE = 2**16
 """Elements below which a call stays on its own thread: another takes 10 us to wake up."""
 
@@ -51,38 +53,43 @@ def forward(
         return None
     fast = settings.rounding == "fast"
     kernel = _quiet(single_forward.forward if fast else narrow_forward.forward)
-    count, size = x.shape
-    given = x.dtype if gamma is None and beta is None else (beta if gamma is None else gamma).dtype
-    scales = _coded(_same(1.0, size, given) if gamma is None else gamma)
-    shifts = _coded(_same(0.0, size, given) if beta is None else beta)
-    x, y = _coded(x), _coded(y)
+    count = len(x)
+    if gamma is None or beta is None:
+        gamma, beta = _parameters(gamma, beta, x)
+    if target is not FLOAT32:
+        x, gamma, beta, y = _coded(x), _coded(gamma), _coded(beta), _coded(y)
     kept, states = np.empty((count, NUMBERS_KEPT)), np.empty(count, np.uint8)
     eps, centred = settings.eps, True if settings.norm.centred else None
     threads = 1 if x.size < ALONE else thread_count(settings.threads)
     if threads == 1:
-        left = kernel(x, scales, shifts, eps, centred, y, kept, states, scratch())
-    else:
-        results: list[int] = []
+        left = kernel(x, gamma, beta, eps, centred, y, kept, states, scratch())
+        return (kept, None) if left == 0 else _outcome(left, states, kept)
+    return _forward_on_threads(kernel, (x, y, kept, states), (gamma, beta, eps, centred), threads)
 
-        def work(start: int, stop: int) -> None:
-            part = slice(start, stop)
-            results.append(
-                kernel(
-                    x[part],
-                    scales,
-                    shifts,
-                    eps,
-                    centred,
-                    y[part],
-                    kept[part],
-                    states[part],
-                    scratch(),
-                )
-            )
 
-        for_each_block(work, _blocks(count, size, threads), threads)
-        left = -1 if min(results) < 0 else sum(results)
-    return _outcome(left, states, kept)
+def _forward_on_threads(
+    kernel: Any, rows: tuple[Array, ...], others: tuple[Any, ...], threads: int
+) -> tuple[Float64, States | None] | None:
+    """Do forward in blocks, on several threads."""
+    x, y, kept, states = rows
+    results: list[int] = []
+
+    def work(start: int, stop: int) -> None:
+        part = slice(start, stop)
+        left = kernel(x[part], *others, y[part], kept[part], states[part], scratch())
+        results.append(left)
+
+    for_each_block(work, _blocks(len(x), x.shape[1], threads), threads)
+    return _outcome(-1 if min(results) < 0 else sum(results), states, kept)
+
+
+def _parameters(gamma: Any, beta: Any, x: Array) -> tuple[Array, Array]:
+    """Return parameters, of which at least one was not given."""
+    given = gamma if beta is None else beta
+    dtype = x.dtype if given is None else given.dtype
+    if gamma is None:
+        gamma = _same(1.0, x.shape[1], dtype)
+    return gamma, _same(0.0, x.shape[1], dtype) if beta is None else beta
 
 
 def small_backward(
@@ -199,7 +206,7 @@ def _sum_up(work: Any, parts: list[Range], shares: list[Any], threads: int) -> i
 
 def _quiet(kernel: Any) -> Any:
     """Return a kernel that does not warn, which it would where NumPy computes in its place."""
-    return np.errstate(all="ignore")(kernel) if getattr(config, "DISABLE_JIT", False) else kernel
+    return kernel if _COMPILES else np.errstate(all="ignore")(kernel)
 
 
 def _coded(array: Array) -> Coded:

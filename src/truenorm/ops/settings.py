@@ -1,0 +1,59 @@
+"""What a call asks for beside its arrays, checked; variables override arguments."""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from truenorm.dispatch import backend_named
+from truenorm.kernels.call import Settings
+from truenorm.kernels.norm import Norm
+from truenorm.ops import arguments
+from truenorm.ops.environment import Variables, check_arithmetic, variables
+
+if TYPE_CHECKING:
+    from truenorm.kernels.backend import Backend
+
+__all__ = ["settings_of", "settings_of_backward"]
+
+
+def settings_of(
+    norm: Norm, eps: Any, rounding: Any, backend: str | None, threads: int | None
+) -> tuple["Backend", Settings]:
+    """Return the backend of a call, and what the call asks for."""
+    check_arithmetic()
+    plain = (
+        type(eps) is float and type(rounding) is str and (threads is None or type(threads) is int)
+    )
+    return (_again if plain else _checked)(norm, eps, rounding, backend, threads, variables())
+
+
+def settings_of_backward(
+    settings: Settings, backend: str | None, threads: int | None
+) -> tuple["Backend", Settings]:
+    """Return the backend of a backward pass, and what that asks for."""
+    check_arithmetic()
+    given = variables()
+    chosen = backend_named(given.backend or backend)
+    asked = arguments.threads_of(given.threads or threads)
+    return chosen, settings if asked == settings.threads else settings._replace(threads=asked)
+
+
+def _checked(
+    norm: Norm,
+    eps: Any,
+    rounding: Any,
+    backend: str | None,
+    threads: int | None,
+    given: Variables,
+) -> tuple["Backend", Settings]:
+    chosen = backend_named(given.backend or backend)
+    return chosen, Settings(
+        norm,
+        arguments.eps_of(eps),
+        arguments.rounding_of(given.rounding or rounding),
+        chosen.name,
+        arguments.threads_of(given.threads or threads),
+    )
+
+
+_again = lru_cache(maxsize=64)(_checked)
+"""Most calls ask for what an earlier one did. What raises is not kept."""
