@@ -22,22 +22,19 @@ class Term:
     def __init__(self, depth: int | None = 0) -> None:
         self.depth = depth  # None is zero
 
-    def __add__(self, other: "Term") -> "Term":
+    def __add__(self, given: "Term | float") -> "Term":
+        other = given if isinstance(given, Term) else Term(None)
         if self.depth is None or other.depth is None:
             return other if self.depth is None else self
         return Term(1 + max(self.depth, other.depth))
+
+    __radd__ = __add__
 
     def __sub__(self, other: Any) -> "Term":
         """Centring makes a term of a term: its error is counted elsewhere."""
         return self
 
     __mul__ = __truediv__ = __sub__
-
-
-def fill_with_zeros(array: Any, value: float) -> None:
-    """Do what `fill` does, in terms."""
-    assert value == 0
-    array[:] = [Term(None) for _ in array]
 
 
 def terms(count: int) -> Any:
@@ -48,9 +45,7 @@ def add_exactly(lanes: Any, partial: Any, width: int) -> None:
     """Do what TwoSum does: nothing is lost, so that this is no addition."""
     for k in range(width):
         depths = [term.depth for term in (lanes[k], partial[k]) if term.depth is not None]
-        if len(depths) == 2:
-            lanes[k + width] = Term()
-        lanes[k] = Term(max(depths, default=None))
+        lanes[k], lanes[k + width] = Term(max(depths, default=None)), Term()
 
 
 def depths(add: Any, size: int, width: int) -> list[int]:
@@ -58,9 +53,11 @@ def depths(add: Any, size: int, width: int) -> list[int]:
     lanes = np.array([Term(None) for _ in range(2 * width)], object)
     for left in range(0, size, COLUMNS):
         columns = [terms(min(COLUMNS, size - left)) for _ in range(3)]
-        add(columns, lanes, terms(SPACE))
+        partial = terms(SPACE)
+        partial[SPACE - 2 * sums.SEGMENT :] = [Term(None)] * (2 * sums.SEGMENT)
+        add(columns, left == 0, lanes, partial)
     firsts = range(0, width, sums.LANES)
-    return [sums.total_of_lanes(lanes, first, width).depth for first in firsts]
+    return [sums.total_of_lanes(lanes, first, width, size).depth for first in firsts]
 
 
 def main() -> None:
@@ -68,14 +65,13 @@ def main() -> None:
     sums._add_exactly = add_exactly
     for module in (row_sums, statistics):
         setattr(module, "decode", lambda value: value)  # noqa: B010
-        setattr(module, "fill", fill_with_zeros)  # noqa: B010
 
-    def forward(columns: Any, lanes: Any, partial: Any) -> None:
-        statistics.add_moments(columns[0], 0.0, lanes, partial)
+    def forward(columns: Any, first: bool, lanes: Any, partial: Any) -> None:
+        statistics.add_moments(columns[0], 0.0, first, lanes, partial)
 
-    def backward(columns: Any, lanes: Any, partial: Any) -> None:
+    def backward(columns: Any, first: bool, lanes: Any, partial: Any) -> None:
         x, dy, gamma = columns
-        row_sums.add_row_sums(x, dy, gamma, 0.0, 0.0, True, lanes, partial)
+        row_sums.add_row_sums(x, dy, gamma, 0.0, 0.0, True, first, lanes, partial)
 
     for size in SIZES:
         counted = depths(forward, size, statistics.WIDTH)

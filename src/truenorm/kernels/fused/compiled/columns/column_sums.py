@@ -1,5 +1,8 @@
 """Sums over rows, one for each column, that grow while backward sweeps.
 
+Their parts are passed one by one: of some columns of all parts together, Numba would not know that
+each lies in one piece, and would make no vectors.
+
 dgamma is a pair with a bound; dbeta is a pair that is exact as long as `is_exact_sum` says so.
 """
 
@@ -33,10 +36,9 @@ __all__ = [
 
 
 @compiled
-def add_to_dgamma(sums: Numbers, shares: Numbers) -> None:
+def add_to_dgamma(high: Numbers, low: Numbers, bound: Numbers, shares: Numbers) -> None:
     """Add a group's terms to the pairs, and to the bound theirs and that of the low part (E13)."""
     prefer_wide_vectors()
-    high, low, bound = sums[DGAMMA_HIGH], sums[DGAMMA_LOW], sums[DGAMMA_BOUND]
     for j in range(high.shape[0]):
         s = high[j] + shares[j]
         t = s - high[j]
@@ -47,10 +49,9 @@ def add_to_dgamma(sums: Numbers, shares: Numbers) -> None:
 
 
 @compiled
-def add_to_dbeta(sums: Numbers, terms: Array) -> None:
+def add_to_dbeta(high: Numbers, low: Numbers, terms: Array) -> None:
     """Add numbers to the pairs."""
     prefer_wide_vectors()
-    high, low = sums[DBETA_HIGH], sums[DBETA_LOW]
     for j in range(high.shape[0]):
         term = decode(terms[j])
         s = high[j] + term

@@ -24,11 +24,16 @@ from truenorm.kernels.fused.compiled.narrow.forward import SPECIAL
 from truenorm.kernels.fused.compiled.narrow.parameters import widen_gamma
 from truenorm.kernels.fused.compiled.narrow.structure import is_constant, write_two
 from truenorm.kernels.fused.compiled.rows.row_sums import WIDTH, add_row_sums
-from truenorm.kernels.fused.compiled.rows.sums import SPACE
+from truenorm.kernels.fused.compiled.rows.sums import SPACE, clear_last_segment
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
     CHANGED,
     COLUMNS,
+    DBETA_HIGH,
+    DBETA_LOW,
+    DGAMMA_BOUND,
+    DGAMMA_HIGH,
+    DGAMMA_LOW,
     DONE,
     GROUP,
     NOT_FINITE,
@@ -96,13 +101,13 @@ def backward(
     partial = rest[GROUP * (NUMBERS + 2 + LANES_OF_ROW) :]
     mantissa, bias = layout(dy)
     infinity = np.int64(2 * bias + 1) << mantissa
+    clear_last_segment(partial)
     left_over = 0
     exact = False
     smallest, largest = NOTHING
     for start in range(-GROUP, rows, GROUP):
         stop = min(start + GROUP, rows)
         following = min(rows - start - GROUP, GROUP)  # rows of the next group
-        fill(lanes, 0.0)
         fill(extents[:GROUP], np.float64(NOTHING[0]))
         fill(extents[GROUP:], 0.0)
         for left in range(0, size, COLUMNS):
@@ -136,20 +141,30 @@ def backward(
                         kept[n, 0],
                         kept[n, 1],
                         centred,
+                        left == 0,
                         lanes[k * LANES_OF_ROW :],
                         partial,
                     )
             if start >= 0:
-                add_to_dgamma(sums[:, left:right], shares)
+                add_to_dgamma(
+                    sums[DGAMMA_HIGH, left:right],
+                    sums[DGAMMA_LOW, left:right],
+                    sums[DGAMMA_BOUND, left:right],
+                    shares,
+                )
                 if exact:
-                    add_to_dbeta(sums[:, left:right], shares[2 * SHARE :])
+                    add_to_dbeta(
+                        sums[DBETA_HIGH, left:right],
+                        sums[DBETA_LOW, left:right],
+                        shares[2 * SHARE :],
+                    )
         if start >= 0:
             for i in range(start, stop):
                 if status[i] == NOT_FINITE:
                     left_over += 1
                     continue
                 if not exact:
-                    add_to_dbeta(sums, dy[i])
+                    add_to_dbeta(sums[DBETA_HIGH], sums[DBETA_LOW], dy[i])
                 left_over += _finish_row(
                     dy[i], gamma, kept[i], eps, centred, dx[i], status[i : i + 1]
                 )

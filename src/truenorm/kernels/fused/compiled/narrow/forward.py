@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
-from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.narrow.parameters import (
     PARAMETERS,
@@ -27,7 +26,7 @@ from truenorm.kernels.fused.compiled.rows.statistics import (
     row_statistics,
     statistics_of,
 )
-from truenorm.kernels.fused.compiled.rows.sums import SPACE, depth_of_sum
+from truenorm.kernels.fused.compiled.rows.sums import SPACE, clear_last_segment, depth_of_sum
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
     BETA,
@@ -131,12 +130,12 @@ def forward(
     lanes = scratch[PARAMETERS + 3 * GROUP :][: GROUP * LANES_OF_ROW]
     partial = scratch[PARAMETERS + GROUP * (3 + LANES_OF_ROW) :]
     share = share_of_gamma(size)
+    clear_last_segment(partial)
     count = 0
     for start in range(-GROUP, rows, GROUP):
         following = min(rows - start - GROUP, GROUP)  # rows of the next group
         for k in range(following):
             numbers[k] = near_mean(x[start + GROUP + k], centred)
-        fill(lanes, 0.0)
         for left in range(0, size, COLUMNS):
             right = min(left + COLUMNS, size)
             if start >= 0 and not widen_parameters(
@@ -163,7 +162,11 @@ def forward(
                     status[i] = REFUSED
                 if k < following:
                     add_moments(
-                        x[i + GROUP, left:right], numbers[k], lanes[k * LANES_OF_ROW :], partial
+                        x[i + GROUP, left:right],
+                        numbers[k],
+                        left == 0,
+                        lanes[k * LANES_OF_ROW :],
+                        partial,
                     )
         if start >= 0:
             for i in range(start, min(start + GROUP, rows)):
@@ -191,6 +194,7 @@ def statistics(x: Coded, centred: Centred, kept: Numbers, scratch: Numbers) -> A
     Where rows are not centred, not the mean square.
     """
     lanes, partial = scratch[:LANES_OF_ROW], scratch[LANES_OF_ROW:]
+    clear_last_segment(partial)
     changed = 0
     for i in range(x.shape[0]):
         if kept[i, 0] == kept[i, 0]:

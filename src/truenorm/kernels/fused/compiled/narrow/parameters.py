@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode, encode
+from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import BETA, COLUMNS, GAMMA, WEIGHT, Coded, Numbers
@@ -48,17 +49,20 @@ def widen_parameters(
     Where gamma = 0, y is beta rounded, and beta is put in its place that rounded: nothing is
     refused there. Returns whether all is finite, what is put there included.
     """
+    prefer_wide_vectors()
     element = like[0]
-    finite = True
+    infinite = np.int32(0)
     for j in range(gamma.shape[0]):
         scale, shift = decode(gamma[j]), decode(beta[j]) + 0.0  # a zero is +0, also beta = -0
-        if scale == 0:
-            rounded = decode(encode(shift, element))
-            shift = rounded if rounded != 0 else shift  # a zero would lose its sign
-        scales[j], shifts[j] = scale, shift
-        weights[j] = abs(shift) + share * abs(scale)
-        finite &= weights[j] < np.inf
-    return finite
+        rounded = decode(encode(shift, element))
+        # A zero would lose its sign.
+        shift = rounded if (scale == 0) & (rounded != 0) else shift
+        weight = abs(shift) + share * abs(scale)
+        scales[j] = scale
+        shifts[j] = shift
+        weights[j] = weight
+        infinite = np.int32(infinite | np.int32(not weight < np.inf))
+    return infinite == 0
 
 
 @compiled
@@ -72,11 +76,13 @@ def prepare(gamma: Coded, beta: Coded, columns: Numbers, constant: Coded) -> Non
 @compiled
 def widen_gamma(gamma: Coded, columns: Numbers) -> Any:
     """Write gamma of at most COLUMNS columns, and return whether it is finite."""
-    finite = True
+    prefer_wide_vectors()
+    infinite = np.int32(0)
     for j in range(gamma.shape[0]):
-        columns[j] = decode(gamma[j])
-        finite &= abs(columns[j]) < np.inf
-    return finite
+        scale = decode(gamma[j])
+        columns[j] = scale
+        infinite = np.int32(infinite | np.int32(not abs(scale) < np.inf))
+    return infinite == 0
 
 
 @compiled

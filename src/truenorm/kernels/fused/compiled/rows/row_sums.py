@@ -3,11 +3,11 @@
 from typing import Any
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
-from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.rows.sums import (
     LANES,
     SEGMENT,
+    SPACE,
     add_to_lanes,
     pairwise,
     total_of_lanes,
@@ -29,6 +29,7 @@ def add_row_sums(
     near: float,
     low: float,
     centred: Centred,
+    first: bool,
     lanes: Numbers,
     partial: Numbers,
 ) -> None:
@@ -66,20 +67,20 @@ def add_row_sums(
                 _put_squares(sums, lane, c0, c1, c2, c3, c4, c5, c6, c7)
     if size > whole * SEGMENT:
         left = whole * SEGMENT
-        rest = partial[-2 * SEGMENT :]
+        rest = partial[SPACE - 2 * SEGMENT : SPACE]
         sums = partial[whole * WIDTH :]
         _last_sums(x[left:], dy[left:], gamma[left:], near, low, centred, sums, rest)
-    add_to_lanes(lanes, partial, size, WIDTH)
+    add_to_lanes(lanes, partial, size, WIDTH, first)
 
 
 @compiled
 def means_of(lanes: Numbers, size: int) -> Any:
     """Return the means of c, g, g*c and g*g along a row."""
     return (
-        total_of_lanes(lanes, 0, WIDTH) / size,
-        total_of_lanes(lanes, LANES, WIDTH) / size,
-        total_of_lanes(lanes, 2 * LANES, WIDTH) / size,
-        total_of_lanes(lanes, 3 * LANES, WIDTH) / size,
+        total_of_lanes(lanes, 0, WIDTH, size) / size,
+        total_of_lanes(lanes, LANES, WIDTH, size) / size,
+        total_of_lanes(lanes, 2 * LANES, WIDTH, size) / size,
+        total_of_lanes(lanes, 3 * LANES, WIDTH, size) / size,
     )
 
 
@@ -94,8 +95,7 @@ def _last_sums(
     sums: Numbers,
     rest: Numbers,
 ) -> None:
-    """Fill up the last segment with zeros, and add up its runs."""
-    fill(rest, 0.0)
+    """Add up the runs of a segment that is not full."""
     c, g = rest[:SEGMENT], rest[SEGMENT:]
     for j in range(x.shape[0]):
         c[j] = (decode(x[j]) - near) - low

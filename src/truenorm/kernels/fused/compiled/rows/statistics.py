@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
-from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import add_in_any_order, prefer_wide_vectors
 from truenorm.kernels.fused.compiled.rows.sums import (
     LANES,
     SEGMENT,
+    SPACE,
     add_to_lanes,
     pairwise,
     total_of_lanes,
@@ -74,15 +74,19 @@ def statistics_of(
 @compiled
 def _sweep(x: Coded, near: float, lanes: Numbers, partial: Numbers) -> None:
     """Put the sums of a row into the lanes."""
-    fill(lanes[: 2 * WIDTH], 0.0)
     for left in range(0, x.shape[0], COLUMNS):
-        add_moments(x[left : min(left + COLUMNS, x.shape[0])], near, lanes, partial)
+        part = x[left : min(left + COLUMNS, x.shape[0])]
+        add_moments(part, near, left == 0, lanes, partial)
 
 
 @compiled
 def _means(lanes: Numbers, size: int) -> Any:
     """Return the means of d (E1) and of its square (E2)."""
-    return total_of_lanes(lanes, 0, WIDTH) / size, total_of_lanes(lanes, LANES, WIDTH) / size
+    total, squares = (
+        total_of_lanes(lanes, 0, WIDTH, size),
+        total_of_lanes(lanes, LANES, WIDTH, size),
+    )
+    return total / size, squares / size
 
 
 @compiled
@@ -103,7 +107,7 @@ def near_mean(x: Coded, centred: Centred) -> Any:
 
 
 @compiled(fastmath={"contract"})
-def add_moments(x: Coded, near: float, lanes: Numbers, partial: Numbers) -> None:
+def add_moments(x: Coded, near: float, first: bool, lanes: Numbers, partial: Numbers) -> None:
     """Add d = x - near and its square over at most COLUMNS elements to the lanes."""
     prefer_wide_vectors()
     size = x.shape[0]
@@ -122,14 +126,14 @@ def add_moments(x: Coded, near: float, lanes: Numbers, partial: Numbers) -> None
             d7 = decode(part[lane + 7 * LANES]) - near
             _put_moments(sums, lane, d0, d1, d2, d3, d4, d5, d6, d7)
     if size > whole * SEGMENT:
-        _last_moments(x[whole * SEGMENT :], near, partial[whole * WIDTH :], partial[-SEGMENT:])
-    add_to_lanes(lanes, partial, size, WIDTH)
+        rest = partial[SPACE - SEGMENT : SPACE]
+        _last_moments(x[whole * SEGMENT :], near, partial[whole * WIDTH :], rest)
+    add_to_lanes(lanes, partial, size, WIDTH, first)
 
 
 @compiled
 def _last_moments(x: Coded, near: float, sums: Numbers, d: Numbers) -> None:
-    """Fill up the last segment with zeros, and add up its runs."""
-    fill(d, 0.0)
+    """Add up the runs of a segment that is not full."""
     for j in range(x.shape[0]):
         d[j] = decode(x[j]) - near
     for k in range(LANES):

@@ -23,6 +23,7 @@ __all__ = [
     "SEGMENT",
     "SPACE",
     "add_to_lanes",
+    "clear_last_segment",
     "depth_of_sum",
     "pairwise",
     "total_of_lanes",
@@ -51,10 +52,21 @@ def pairwise(
 
 
 @compiled
-def add_to_lanes(lanes: Numbers, partial: Numbers, terms: int, width: int) -> None:
+def clear_last_segment(partial: Numbers) -> None:
+    """Put zeros where the terms of a last segment that is not full will be.
+
+    Once for many rows of a size: behind the terms the zeros stay.
+    """
+    for k in range(SPACE - 2 * SEGMENT, SPACE):
+        partial[k] = 0.0
+
+
+@compiled
+def add_to_lanes(lanes: Numbers, partial: Numbers, terms: int, width: int, first: bool) -> None:
     """Add up the segments of some terms, which are used up, and add that to the lanes of a row.
 
-    Behind the lanes, as many again hold what was rounded off.
+    Or put it there, if those terms are the first. Behind the lanes, as many again hold what was
+    rounded off, if there is more than that.
     """
     prefer_wide_vectors()
     segments = (terms + SEGMENT - 1) // SEGMENT
@@ -64,7 +76,12 @@ def add_to_lanes(lanes: Numbers, partial: Numbers, terms: int, width: int) -> No
         for k in range(low.shape[0]):
             low[k] += high[k]
         segments = half
-    _add_exactly(lanes, partial, width)
+    if first:
+        for k in range(width):
+            lanes[k] = partial[k]
+            lanes[k + width] = 0.0
+    else:
+        _add_exactly(lanes, partial, width)
 
 
 @compiled
@@ -79,10 +96,12 @@ def _add_exactly(lanes: Numbers, partial: Numbers, width: int) -> None:
 
 
 @compiled
-def total_of_lanes(lanes: Numbers, first: int, width: int) -> Any:
-    """Return the sum whose lanes begin at `first`."""
-    high, low = lanes[first : first + LANES], lanes[first + width : first + width + LANES]
-    return _halves(high) + _halves(low)
+def total_of_lanes(lanes: Numbers, start: int, width: int, size: int) -> Any:
+    """Return the sum over a row whose lanes start there."""
+    total = _halves(lanes[start : start + LANES])
+    if size > COLUMNS:  # else nothing was rounded off
+        total += _halves(lanes[start + width : start + width + LANES])
+    return total
 
 
 @compiled
