@@ -18,7 +18,7 @@ from truenorm.tools.machine import usable_cores
 from truenorm.tools.text import table
 
 SEEDS = 20
-SECTIONS = ("large", "types", "small", "families")
+SECTIONS = ("large", "types", "small", "long", "families")
 FAMILY_TYPES = ("float32", "float64")
 
 

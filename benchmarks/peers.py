@@ -32,6 +32,7 @@ SHAPES = (
     (4, 512, 4096),
     (8, 1024, 4096),
 )
+SIXTEEN_BITS = {"textbook", "torch", "truenorm"}
 ROUNDS, SECONDS = 7, 0.1
 QUIET = 0.05  # cores that others may take on average
 RESULTS = ROOT / "benchmarks" / "results" / "peers.json"
@@ -74,6 +75,10 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
         "--shapes", type=shape_of, nargs="+", default=SHAPES, metavar="2x128x1024"
     )
     described.add_argument(
+        "--dtype", choices=["float32", "float16", "bfloat16"], default="float32",
+        help="the type of all arrays; with 16 bits, PyTorch, truenorm and the textbook take part",
+    )  # fmt: skip
+    described.add_argument(
         "--peers", choices=list(PEERS), nargs="+", default=list(PEERS), metavar="NAME",
         help="who takes part: " + ", ".join(PEERS),
     )  # fmt: skip
@@ -87,10 +92,11 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Start the peers, let them take turns, and return the report."""
     threads, ready = usable_cores(), dict(arguments.python)
-    peers = [PEERS[name] for name in PEERS if name in arguments.peers]
+    able = PEERS if arguments.dtype == "float32" else SIXTEEN_BITS
+    peers = [PEERS[name] for name in PEERS if name in arguments.peers and name in able]
     # Every environment is there before the first process starts: an installation is no turn.
     pythons = [ready.get(peer.environment) or python_for(peer) for peer in peers]
-    turns = Turns(arguments.rounds, arguments.seconds)
+    turns = Turns(arguments.rounds, arguments.seconds, arguments.dtype)
     figures: list[Figure] = []
     with ExitStack() as stack:
         processes = []
@@ -104,6 +110,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "machine": machine(threads, packages=()),
         "versions": versions,
+        "dtype": arguments.dtype,
         "rounds": arguments.rounds,
         "seconds_per_turn": arguments.seconds,
         "cores_taken": taken,
@@ -139,7 +146,7 @@ def goals(judged: list[Verdict]) -> str:
         return "no goal can be judged without truenorm and its rivals"
     reached = sum(verdict.reached for verdict in judged)
     return f"goals reached: {reached} of {len(judged)}\n" + table(
-        ["goal", "shape", "", "contestant", "rival", "x p50", "x min", "allowed", ""],
+        ["goal", "shape", "", "contestant", "rival", "x p50", "x mean", "x min", "allowed", ""],
         [
             [
                 verdict.goal,
@@ -148,6 +155,7 @@ def goals(judged: list[Verdict]) -> str:
                 verdict.contestant,
                 verdict.rival,
                 f"{verdict.ratio:.2f}",
+                f"{verdict.ratio_of_mean:.2f}",
                 f"{verdict.ratio_of_min:.2f}",
                 f"{verdict.allowed:.2f}",
                 "reached" if verdict.reached else "missed",

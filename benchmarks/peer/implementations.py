@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 __all__ = ["EPS", "IMPLEMENTATIONS", "Array", "Contestant", "Inputs"]
 
 EPS = 1e-5
-Array = NDArray[np.float32]
+Array = NDArray[Any]
 NEW, EXISTING = "new array", "existing array"
 
 
@@ -30,11 +30,12 @@ class Inputs:
     dy: Array
 
     @classmethod
-    def normal(cls, shape: tuple[int, ...], seed: int) -> "Inputs":
+    def normal(cls, shape: tuple[int, ...], seed: int, dtype: str) -> "Inputs":
         """Draw normal data."""
         random = np.random.default_rng(seed)
         sizes = (shape, shape[-1:], shape[-1:], shape)
-        return cls(*(random.standard_normal(size, dtype=np.float32) for size in sizes))
+        drawn = (random.standard_normal(size, dtype=np.float32) for size in sizes)
+        return cls(*(each.astype(_dtype(dtype)) for each in drawn))
 
     def rows(self, array: Array) -> Array:
         """Return an array as a table of rows, for those who know nothing else."""
@@ -129,18 +130,34 @@ def torch(given: Inputs, threads: int) -> list[Contestant]:
     library.set_num_threads(threads)
     library.set_grad_enabled(False)
     arrays = (given.x, given.gamma, given.beta, given.dy)
-    x, gamma, beta, dy = (library.from_numpy(each) for each in arrays)
+    x, gamma, beta, dy = (_tensor(library, each) for each in arrays)
     size = [x.shape[-1]]
     forward = partial(library.native_layer_norm, x, size, gamma, beta, EPS)
     _, mean, rstd = forward()
     kernel = library.ops.aten.native_layer_norm_backward.default
     backward = partial(kernel, dy, x, size, mean, rstd, gamma, beta, [True, True, True])
     return [
-        Contestant("PyTorch", "forward", NEW, forward, lambda got: [got[0].numpy()]),
+        Contestant("PyTorch", "forward", NEW, forward, lambda got: [got[0].float().numpy()]),
         Contestant(
-            "PyTorch", "backward", NEW, backward, lambda got: [each.numpy() for each in got]
+            "PyTorch",
+            "backward",
+            NEW,
+            backward,
+            lambda got: [each.float().numpy() for each in got],
         ),
     ]
+
+
+def _tensor(library: Any, array: Array) -> Any:
+    """Return an array as a tensor; NumPy's bfloat16 is not one that PyTorch knows."""
+    if array.dtype.name != "bfloat16":
+        return library.from_numpy(array)
+    return library.from_numpy(array.view(np.int16)).view(library.bfloat16)
+
+
+def _dtype(name: str) -> Any:
+    """Return a dtype by name, also where NumPy does not know it."""
+    return import_module("ml_dtypes").bfloat16 if name == "bfloat16" else np.dtype(name)
 
 
 def jax(given: Inputs, threads: int) -> list[Contestant]:

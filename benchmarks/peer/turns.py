@@ -13,7 +13,6 @@ from truenorm.tools.progress import status_line
 
 __all__ = ["Turns", "label"]
 
-FLOAT32_BYTES = 4
 # Pools of threads spin for some milliseconds after work, waiting for more of it.
 PAUSE = 0.05
 
@@ -29,6 +28,7 @@ class Turns:
 
     rounds: int
     seconds: float
+    dtype: str = "float32"
     seed: int = 0
     _elapsed: float = field(default=0.0, init=False)
     _sleepers: float = field(default=0.0, init=False)
@@ -50,7 +50,7 @@ class Turns:
         checksums = set()
         for process in processes:
             status_line(f"{label(shape)}: {process.peer.name} prepares")
-            prepared = process.ask("prepare", shape=shape, seed=self.seed)
+            prepared = process.ask("prepare", shape=shape, seed=self.seed, dtype=self.dtype)
             checksums.add(prepared["checksum"])
             entrants += [(process, k, each) for k, each in enumerate(prepared["contestants"])]
         if len(checksums) > 1:
@@ -65,7 +65,7 @@ class Turns:
                 answers[k].append(self._turn(process, which, processes))
         status_line()
         for (process, _, described), turns in zip(entrants, answers, strict=True):
-            yield _figure(shape, process, described, turns)
+            yield _figure(shape, 4 if self.dtype == "float32" else 2, process, described, turns)
 
     def _turn(
         self, process: PeerProcess, which: int, processes: Sequence[PeerProcess]
@@ -89,6 +89,7 @@ class Turns:
 
 def _figure(
     shape: tuple[int, ...],
+    itemsize: int,
     process: PeerProcess,
     described: dict[str, Any],
     turns: list[dict[str, float]],
@@ -96,7 +97,7 @@ def _figure(
     """Put the turns of a contestant together; the median is that of their medians."""
     return Figure(
         shape,
-        math.prod(shape) * FLOAT32_BYTES / MEGABYTE,
+        math.prod(shape) * itemsize / MEGABYTE,
         described["direction"],
         process.peer.name,
         described["name"],

@@ -24,7 +24,7 @@ from benchmarks.peer.environments import PEERS
 from benchmarks.peer.implementations import EPS, IMPLEMENTATIONS, Array, Contestant, Inputs
 
 # Loose: it tells a layer normalization from something else, and judges nobody's last digits.
-TOLERANCE = 1e-3
+TOLERANCES = {"float32": 1e-3, "float16": 1e-2, "bfloat16": 1e-1}
 BLOCK = 2**20  # elements checked at a time, for float64 copies of everything would take gigabytes
 SHORTEST = 100e-6  # seconds that the clock is asked to measure
 
@@ -47,16 +47,16 @@ class Worker:
             found |= {"truenorm": truenorm.__version__, "backend": chosen}
         return found
 
-    def prepare(self, shape: list[int], seed: int) -> dict[str, Any]:
+    def prepare(self, shape: list[int], seed: int, dtype: str) -> dict[str, Any]:
         """Make the arrays and every contestant, and check what they compute."""
         self.contestants = []  # the arrays of the last shape go first
-        given = Inputs.normal(tuple(shape), seed)
+        given = Inputs.normal(tuple(shape), seed, dtype)
         self.contestants = IMPLEMENTATIONS[self.peer](given, self.threads)
         wanted = expected(given)
         for contestant in self.contestants:
-            check(contestant, wanted[contestant.direction])
+            check(contestant, wanted[contestant.direction], TOLERANCES[dtype])
         return {
-            "checksum": zlib.crc32(given.x.data) ^ zlib.crc32(given.dy.data),
+            "checksum": zlib.crc32(given.x.tobytes()) ^ zlib.crc32(given.dy.tobytes()),
             "contestants": [
                 {"name": each.name, "direction": each.direction, "writes_to": each.writes_to}
                 for each in self.contestants
@@ -98,7 +98,7 @@ def timed(run: Callable[[], object], seconds: float) -> list[float]:
 
 def expected(given: Inputs) -> dict[str, list[Array]]:
     """Return y and the gradients, computed in float64 by the formulas of the textbook."""
-    x, dy = given.rows(given.x), given.rows(given.dy)
+    x, dy = (given.rows(each).astype(np.float32) for each in (given.x, given.dy))
     y, dx = np.empty_like(x), np.empty_like(x)
     dgamma, dbeta = np.zeros((2, x.shape[1]))
     gamma, beta = given.gamma.astype(np.float64), given.beta.astype(np.float64)
@@ -119,11 +119,11 @@ def expected(given: Inputs) -> dict[str, list[Array]]:
     return {"forward": [y], "backward": gradients}
 
 
-def check(contestant: Contestant, wanted: list[Array]) -> None:
+def check(contestant: Contestant, wanted: list[Array], tolerance: float) -> None:
     """Refuse to time something that computes anything else."""
     for got, want in zip(contestant.results(contestant.run()), wanted, strict=True):
-        error = np.abs(got.reshape(want.shape) - want).max()
-        if not error <= TOLERANCE * max(1.0, float(np.abs(want).max())):
+        error = np.abs(got.reshape(want.shape).astype(np.float32) - want).max()
+        if not error <= tolerance * max(1.0, float(np.abs(want).max())):
             raise ArithmeticError(
                 f"{contestant.name}, {contestant.direction}: off by {error:.3g} in an array of "
                 f"shape {got.shape}"
