@@ -3,7 +3,7 @@
 The two ways give the same bits. What the backend does not do at once is for the driver.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
 from truenorm.ops import arguments
 from truenorm.ops.output import as_parameter, output_for
-from truenorm.ops.plain import are_plain_parameters, is_plain, is_plain_output, native_format
+from truenorm.ops.plain import is_plain_output, native_format, plain, plain_parameters
 from truenorm.ops.saved import Gradients, Saved
 from truenorm.ops.settings import settings_of_backward
 
@@ -45,34 +45,49 @@ def backward(
     return found
 
 
-def _plain_rows(dy: Any, saved: Saved, out: Any) -> FloatFormat | None:
-    """Return the type of rows along the last axis if all arrays are plain, else None."""
-    x, gamma = saved.x, saved.gamma
-    if not (is_plain(dy) and is_plain(x) and saved.axes == (x.ndim - 1,) and x.size):
-        return None
-    if dy.dtype != x.dtype or dy.shape != x.shape:
+class _Plain(NamedTuple):
+    """Arrays as kernels take them, and the type of rows."""
+
+    dy: Array
+    x: Array
+    gamma: Array | None
+    target: FloatFormat
+
+
+def _plain(dy: Any, saved: Saved) -> _Plain | None:
+    """Return the arrays of a call along the last axis, if all of them are plain."""
+    slopes, x = plain(dy), plain(saved.x)
+    if slopes is None or x is None or saved.axes != (x.ndim - 1,) or x.size == 0:
         return None
     target = native_format(x.dtype)
-    if target is None or not are_plain_parameters(gamma, None, x, target):
+    if target is None or slopes.dtype != x.dtype or slopes.shape != x.shape:
         return None
-    if out is not None and not is_plain_output(out, x, x, gamma, dy):
+    if saved.beta_dtype is not None and not saved.beta_dtype.isnative:
         return None
-    return target
+    parameters = plain_parameters(saved.gamma, None, x, target)
+    return None if parameters is None else _Plain(slopes, x, parameters[0], target)
 
 
 def _at_once(
     backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Array | None
 ) -> Gradients | None:
     """Do what can be done without the driver, and have it do the rest; None if that is all."""
-    target, x, gamma = _plain_rows(dy, saved, out), saved.x, saved.gamma
-    if target is None or backend.at_once is None:
+    given = _plain(dy, saved)
+    if given is None or backend.at_once is None:
         return None
-    dx = np.empty(x.shape, x.dtype) if out is None else out
+    x, target = given.x, given.target
+    if out is None:
+        dx = np.empty(x.shape, x.dtype)
+    elif is_plain_output(out, x, x, saved.gamma, dy):
+        dx = out
+    else:
+        return None
     shape = (-1, x.shape[-1])
-    flat_dy, flat_x, flat_dx = dy.reshape(shape), x.reshape(shape), dx.reshape(shape)
-    given = gamma, None if gamma is None else gamma.dtype, saved.beta_dtype
+    flat_dy, flat_x, flat_dx = given.dy.reshape(shape), x.reshape(shape), dx.reshape(shape)
+    gamma = given.gamma
+    types = gamma, None if gamma is None else gamma.dtype, saved.beta_dtype
     gradients = backend.at_once.small_backward(
-        settings, target, flat_dy, flat_x, saved.kept, given, flat_dx
+        settings, target, flat_dy, flat_x, saved.kept, types, flat_dx
     )
     if gradients is not None:
         return Gradients(dx, *gradients)
@@ -83,11 +98,11 @@ def _at_once(
         if found is None:
             return None
         sums, states = found
-        dgamma = _rounded(sums.dgamma, given[1])
-        dbeta = _rounded(sums.dbeta, given[2])
+        dgamma = _rounded(sums.dgamma, types[1])
+        dbeta = _rounded(sums.dbeta, types[2])
         if states is None and dgamma is not REFUSED and dbeta is not REFUSED:
             return Gradients(dx, dgamma, dbeta)
-        rows = [Rows(each, saved.axes, target) for each in (dy, x, dx)]
+        rows = [Rows(each, saved.axes, target) for each in (given.dy, x, dx)]
         columns = drive.settle_rows(
             backend, settings, rows[0], rows[1], *_parameters(saved), rows[2], sums, states
         )

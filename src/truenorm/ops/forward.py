@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import forward as drive
 from truenorm.kernels.rows import Rows
 from truenorm.ops import arguments
 from truenorm.ops.arrays import as_array
 from truenorm.ops.output import output_for
-from truenorm.ops.plain import are_plain_parameters, is_plain, is_plain_output, native_format
+from truenorm.ops.plain import is_plain_output, native_format, plain, plain_parameters
 from truenorm.ops.saved import Saved
 
 if TYPE_CHECKING:
@@ -57,34 +56,39 @@ def _at_once(
 ) -> tuple[Array, Saved] | None:
     """Do what can be done without the driver, and have it do the rest; None if that is all."""
     at_once = backend.at_once
-    target = None if at_once is None else _plain_rows(x, gamma, beta, axis, out)
-    if at_once is None or target is None:
+    rows = None if at_once is None else _plain_rows(x, axis)
+    if at_once is None or rows is None:
         return None
-    y = np.empty(x.shape, x.dtype) if out is None else out
+    target = native_format(rows.dtype)
+    parameters = None if target is None else plain_parameters(gamma, beta, rows, target)
+    if target is None or parameters is None:
+        return None
+    if out is None:
+        y = np.empty(x.shape, x.dtype)
+    elif is_plain_output(out, x, x, gamma, beta):
+        y = out
+    else:
+        return None
     shape = (-1, x.shape[-1])
-    found = at_once.forward(settings, target, x.reshape(shape), gamma, beta, y.reshape(shape))
+    found = at_once.forward(settings, target, rows.reshape(shape), *parameters, y.reshape(shape))
     if found is None:
         return None
     kept, states = found
     axes = (x.ndim - 1,)
     if states is not None:
-        rows = [Rows(each, axes, target) for each in (x, y)]
         with np.errstate(all="ignore"):
-            parameters = _parameters(gamma, beta, x.shape[-1:])
-            drive.settle_rows(backend, settings, rows[0], *parameters, rows[1], kept, states)
+            wide = _parameters(gamma, beta, x.shape[-1:])
+            both = [Rows(each, axes, target) for each in (x, y)]
+            drive.settle_rows(backend, settings, both[0], *wide, both[1], kept, states)
     return y, Saved(x, gamma, None if beta is None else beta.dtype, axes, settings, kept)
 
 
-def _plain_rows(x: Any, gamma: Any, beta: Any, axis: Any, out: Any) -> FloatFormat | None:
-    """Return the type of rows along the last axis if all arrays are plain, else None."""
-    if not is_plain(x) or type(axis) is not int or axis not in (-1, x.ndim - 1) or x.size == 0:
+def _plain_rows(x: Any, axis: Any) -> Array | None:
+    """Return x as kernels take it, if it is plain and its rows are along the last axis."""
+    rows = plain(x)
+    if rows is None or type(axis) is not int or axis not in (-1, rows.ndim - 1) or rows.size == 0:
         return None
-    target = native_format(x.dtype)
-    if target is None or not are_plain_parameters(gamma, beta, x, target):
-        return None
-    if out is not None and not is_plain_output(out, x, x, gamma, beta):
-        return None
-    return target
+    return rows
 
 
 def _parameters(gamma: Any, beta: Any, lengths: tuple[int, ...]) -> tuple[Parameter, Parameter]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT32, FloatFormat
-from truenorm.kernels.storage import format_of
+from truenorm.kernels.storage import format_of, writable_view
 
-__all__ = ["are_plain_parameters", "is_plain", "is_plain_output", "native_format"]
+__all__ = ["is_plain_output", "native_format", "plain", "plain_parameters"]
 
 
 @cache
@@ -21,25 +21,33 @@ def native_format(dtype: np.dtype[Any]) -> FloatFormat | None:
     return format_of(dtype) if dtype.isnative else None
 
 
-def is_plain(array: Any) -> bool:
-    """Tell whether an array is NumPy's, C-contiguous, aligned, and can be written to."""
-    return type(array) is np.ndarray and array.flags.carray
+def plain(array: Any) -> NDArray[Any] | None:
+    """Return an array as kernels take it, if it is NumPy's, C-contiguous and aligned."""
+    if type(array) is not np.ndarray:
+        return None
+    flags = array.flags
+    if flags.carray:
+        return array
+    return writable_view(array) if flags.c_contiguous and flags.aligned else None
 
 
-def are_plain_parameters(gamma: Any, beta: Any, x: NDArray[Any], target: FloatFormat) -> bool:
-    """Tell whether parameters are plain, of the length of rows of x, and both of its type.
+def plain_parameters(
+    gamma: Any, beta: Any, x: NDArray[Any], target: FloatFormat
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None] | None:
+    """Return parameters as kernels take them, if they have the length of rows of x and its type.
 
-    Or both of float32, if x is of 16 bits.
+    Or are both of float32, if x is of 16 bits.
     """
-    size, dtype = x.shape[-1], x.dtype
-    same = True
+    shape, same = x.shape[-1:], True
+    found = []
     for given in (gamma, beta):
-        if given is None:
-            continue
-        if type(given) is not np.ndarray or not given.flags.carray or given.shape != (size,):
-            return False
-        same = same and given.dtype == dtype
-    return same or _are_of_float32(gamma, beta, target)
+        taken = None if given is None else plain(given)
+        if given is not None:
+            if taken is None or taken.shape != shape:
+                return None
+            same = same and taken.dtype == x.dtype
+        found.append(taken)
+    return (found[0], found[1]) if same or _are_of_float32(gamma, beta, target) else None
 
 
 def _are_of_float32(gamma: Any, beta: Any, target: FloatFormat) -> bool:
@@ -52,7 +60,8 @@ def _are_of_float32(gamma: Any, beta: Any, target: FloatFormat) -> bool:
 def is_plain_output(out: Any, like: NDArray[Any], *others: NDArray[Any] | None) -> bool:
     """Tell whether a result can be written there: none of the others may overlap it."""
     return (
-        is_plain(out)
+        type(out) is np.ndarray
+        and out.flags.carray
         and out.shape == like.shape
         and out.dtype == like.dtype
         and not any(each is not None and np.may_share_memory(out, each) for each in others)

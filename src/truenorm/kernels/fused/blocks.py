@@ -1,6 +1,5 @@
 """Rows as compiled kernels take them, and how all rows are parted among threads."""
 
-import ctypes
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +8,7 @@ from truenorm.exact import FLOAT16, FloatFormat
 from truenorm.kernels.call import Call
 from truenorm.kernels.ground import GROUP
 from truenorm.kernels.rows import Range
-from truenorm.kernels.storage import Stored
+from truenorm.kernels.storage import Stored, writable_view
 from truenorm.threads import thread_count
 
 __all__ = ["LONG", "coded", "row_ranges", "rows_of_block", "threads_for"]
@@ -28,14 +27,8 @@ Coded = Stored
 
 
 def coded(stored: Stored, target: FloatFormat) -> Coded:
-    """Return the same memory as compiled kernels take it.
-
-    To Numba a read-only array is of another type, for which it would compile everything again:
-    no kernel writes to what it is to read.
-    """
-    if not stored.flags.writeable:
-        there = (ctypes.c_char * stored.nbytes).from_address(stored.ctypes.data)
-        stored = np.ndarray(stored.shape, stored.dtype, buffer=memoryview(there))
+    """Return the same memory as compiled kernels take it."""
+    stored = writable_view(stored)
     return stored.view(np.int16) if target is FLOAT16 else stored
 
 

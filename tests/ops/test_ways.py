@@ -1,0 +1,119 @@
+"""Plain arrays go straight to the kernels; the general way gives the same bits."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+import truenorm as tn
+from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, usual_case
+from promise.judging import both_passes, bytes_of
+from promise.suites import not_finite_cases
+from truenorm.kernels import drive
+from truenorm.kernels.fused import at_once
+from truenorm.kernels.fused.backend import FusedBackend
+from truenorm.ops import backward, forward
+
+FLOAT32 = np.dtype(np.float32)
+SHAPES = [(1, 64), (1, 4097), (3, 2), (5, 1), (9, 67), (300, 257), (70, 1024)]
+
+
+def some_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield parameters of the type of x, of float32, and none; rows of many kinds."""
+    own, wide = ("random", dtype), ("random", FLOAT32)
+    for seed, (rows, size) in enumerate(SHAPES):
+        for gamma, beta in ((own, own), (wide, wide), (own, wide)):
+            yield Choice("normal", rows, size, 1e-5, "random", gamma, beta).build(dtype, seed)
+        case = usual_case("normal", rows, size, dtype)
+        yield Case("no beta", case.x, case.gamma, None, case.dy, 1e-5)
+        yield Case("no gamma", case.x, None, case.beta, case.dy, 1e-5)
+        swapped = None if case.beta is None else case.beta.astype(">f8")
+        yield Case("beta of another byte order", case.x, case.gamma, swapped, case.dy, 1e-5)
+        yield Case("neither", case.x, None, None, case.dy, 0.0)
+    for family in X_FAMILIES:
+        yield Choice(family, 9, 67, 1e-5, "random", own, own).build(dtype, 0)
+
+
+@pytest.mark.parametrize("mode", ["correct", "fast"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_both_ways_give_the_same_bits(
+    dtype: np.dtype[Any], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = list(chain(some_cases(dtype), not_finite_cases(dtype, 40, (1, 7), (5, 67))))
+    for threads in (1, 3):
+        monkeypatch.setattr(at_once, "ALONE", 2**16 if threads == 1 else 64)
+        straight = [bytes_of(*both_passes(case, "fused", mode, threads=threads)) for case in cases]
+        with monkeypatch.context() as patched:
+            patched.setattr(FusedBackend, "at_once", None)
+            general = [
+                bytes_of(*both_passes(case, "fused", mode, threads=threads)) for case in cases
+            ]
+        for case, one, other in zip(cases, straight, general, strict=True):
+            assert one == other, (str(case), threads)
+
+
+@pytest.fixture
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every call fail that is not done at once."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("this call went through the driver")
+
+    for module, name in ((drive.forward, "forward"), (drive.backward, "backward")):
+        monkeypatch.setattr(module, name, refuse)
+    monkeypatch.setattr(forward.drive, "settle_rows", refuse)
+    monkeypatch.setattr(backward.drive, "settle_rows", refuse)
+
+
+@pytest.mark.usefixtures("no_driver")
+@pytest.mark.parametrize("mode", ["correct", "fast"])
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+def test_ordinary_calls_need_no_driver(dtype: np.dtype[Any], mode: str) -> None:
+    case = usual_case("normal", 2, 64, dtype)
+    both_passes(case, "fused", mode)
+    out = np.empty_like(case.x)
+    y, saved = tn.layer_norm_forward(case.x, case.gamma, case.beta, rounding=mode, out=out)
+    assert y is out
+    assert tn.layer_norm_backward(case.dy, saved, out=np.empty_like(out)).dx.shape == out.shape
+
+
+def arrays() -> tuple[Array, Array, Array]:
+    case = usual_case("normal", 4, 32, FLOAT32)
+    assert case.gamma is not None
+    assert case.beta is not None
+    return case.x, case.gamma, case.beta
+
+
+NOT_PLAIN = {
+    "x a view": lambda x, gamma, beta: (np.repeat(x, 2, axis=1)[:, ::2], gamma, beta),
+    "x big-endian": lambda x, gamma, beta: (x.astype(">f4"), gamma, beta),
+    "gamma a list": lambda x, gamma, beta: (x, gamma.tolist(), beta),
+    "beta a view": lambda x, gamma, beta: (x, gamma, np.repeat(beta, 2)[::2]),
+    "beta of float64": lambda x, gamma, beta: (x, gamma, beta.astype(np.float64)),
+}
+
+
+@pytest.mark.usefixtures("no_driver")
+@pytest.mark.parametrize("change", NOT_PLAIN.values(), ids=NOT_PLAIN)
+def test_what_is_not_plain_goes_through_the_driver(change: Any) -> None:
+    with pytest.raises(AssertionError, match="through the driver"):
+        tn.layer_norm(*change(*arrays()), backend="fused")
+
+
+def test_results_may_lie_on_what_is_read() -> None:
+    """The kernels read parameters after they have begun to write."""
+    x, gamma, beta = arrays()
+    expected = tn.layer_norm(x, gamma, beta, backend="fused")
+    place = np.zeros(x.size + 32, np.float32)
+    for start in (0, 16, 32):
+        shifted = place[start : start + x.size].reshape(x.shape)
+        for k, parameter in enumerate((gamma, beta)):
+            place[16:48] = parameter
+            given = [gamma, beta]
+            given[k] = place[16:48]
+            found = tn.layer_norm(x, *given, out=shifted, backend="fused")
+            assert found.tobytes() == expected.tobytes(), (start, k)
