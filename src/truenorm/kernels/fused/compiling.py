@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from typing import Any, TypeVar, overload
 
 import llvmlite  # type: ignore[import-untyped]
@@ -28,7 +28,7 @@ import numpy as np
 
 from truenorm import user_cache
 
-__all__ = ["FIRST_TO_TELL", "SECONDS", "TALLY", "compiled", "folder"]
+__all__ = ["FIRST_TO_TELL", "SECONDS", "TALLY", "compiled", "folder", "needs_compiling"]
 
 logger = logging.getLogger("truenorm")
 
@@ -88,6 +88,31 @@ def compiled(function: Any = None, **options: Any) -> Any:
     return dispatcher
 
 
+class _NotKeptError(Exception):
+    """A function is not at hand, and is not to be compiled."""
+
+
+class _Loading(local):
+    """Of each thread: whether functions are only loaded."""
+
+    only = False
+
+
+_loading = _Loading()
+
+
+def needs_compiling(run: Callable[[], object]) -> bool:
+    """Run something on this thread unless that means compiling; return whether it does."""
+    _loading.only = True
+    try:
+        run()
+    except _NotKeptError:
+        return True
+    finally:
+        _loading.only = False
+    return False
+
+
 class _Kept:
     """Where Numba looks before it compiles a function, and leaves what it compiled.
 
@@ -111,6 +136,8 @@ class _Kept:
                 found = _rebuilt(context, reduced)
                 TALLY["loaded"] += 1
                 return found
+        if _loading.only:
+            raise _NotKeptError
         TALLY["compiled"] += 1
         if FIRST_TO_TELL.acquire(blocking=False):
             with suppress(Exception):  # of a stream that is closed, for instance
