@@ -26,7 +26,13 @@ import numba
 import numpy as np
 
 from truenorm import user_cache
-from truenorm.kernels.fused.first_call.loading import NotKeptError, loading, rebuilt, reduced
+from truenorm.kernels.fused.first_call.loading import (
+    NotKeptError,
+    loading,
+    make_ready_for_linking,
+    rebuilt,
+    reduced,
+)
 from truenorm.kernels.fused.first_call.notice import tell
 
 __all__ = ["FIRST_TO_TELL", "TALLY", "compiled", "folder", "kernel"]
@@ -55,7 +61,7 @@ def kernel(function: Any = None, **options: Any) -> Any:
     dispatcher, settings = _dispatcher(function, options)
     # Private names, of Numba 0.68: `_cache` with two methods; in `_Kept` and
     # `first_call.loading` magic_tuple, lifted, has_dynamic_globals, _reduce, _rebuild, consts,
-    # dumps and rtsys. If one is missing nothing is kept.
+    # _shared_module, dumps and rtsys. If one is missing nothing is kept.
     if _has_cache(dispatcher):
         dispatcher._cache = _Kept(function, settings)
     return dispatcher
@@ -131,6 +137,7 @@ class _Counted:
         """Return None, if the function may be compiled."""
         if loading.only:
             raise NotKeptError
+        make_ready_for_linking()
         TALLY["compiled"] += 1
         if FIRST_TO_TELL.acquire(blocking=False):
             with suppress(Exception):  # of a stream that is closed, for instance
@@ -152,6 +159,7 @@ class _Kept(_Counted):
     def __init__(self, function: Any, settings: dict[str, Any]) -> None:
         # A set has no order of its own.
         plain = {key: sorted(v) if isinstance(v, set) else v for key, v in settings.items()}
+        self._allocates = bool(settings.get("_nrt", True))
         line = function.__code__.co_firstlineno
         self._function = function.__module__, function.__qualname__, line, sorted(plain.items())
 
@@ -161,7 +169,7 @@ class _Kept(_Counted):
             name = self._file(signature, context.codegen())
             types, kept = pickle.loads(user_cache.read(folder(), name))
             if types == signature:
-                found = rebuilt(context, kept)
+                found = rebuilt(context, kept, allocates=self._allocates)
                 TALLY["loaded"] += 1
                 return found
         return super().load_overload(signature, context)

@@ -213,7 +213,6 @@ class TestOtherNumba:
             "codegen.CodeLibrary.has_dynamic_globals",
             "compiler.CompileResult._reduce",
             "compiler.CompileResult._rebuild",
-            "runtime.nrt.rtsys",
             "serialize.dumps",
         ],
     )
@@ -222,6 +221,16 @@ class TestOtherNumba:
             other.delattr(f"numba.core.{name}")
             assert [found(), found()] == [False, False]
         found()
+        assert found()
+
+    def test_one_without_a_run_time_system(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only what allocates asks for it."""
+        assert kernel(_nrt=True)(doubled)(21) == 42
+        found()
+        monkeypatch.delattr("numba.core.runtime.nrt.rtsys")
+        allocating: Any = kernel(_nrt=True)(doubled)
+        assert allocating(21) == 42
+        assert not allocating.stats.cache_hits
         assert found()
 
     @pytest.mark.parametrize("names", [{}, {"_cache": SimpleNamespace(load=None)}])
