@@ -75,7 +75,15 @@ class Sweep(Protocol):
     """Of a part: a block, which is what one call of a function below works on."""
 
 
-class Forward(Sweep, Protocol):
+class SecondLook(Protocol):
+    """Knows better what was refused."""
+
+    @property
+    def would_compile(self) -> bool:
+        """Whether something would have to be compiled first, which takes seconds."""
+
+
+class Forward(Sweep, SecondLook, Protocol):
     """Forward at a level. Arrays have two axes, are C-contiguous and of native numbers."""
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
@@ -85,7 +93,7 @@ class Forward(Sweep, Protocol):
         """Write y of rows that were refused; return which elements are refused once more."""
 
 
-class ColumnSweep(Sweep, Protocol[Columns]):
+class ColumnSweep(Sweep, SecondLook, Protocol[Columns]):
     """A second sweep for sums over rows that the first did not know well enough."""
 
     columns: NDArray[np.intp]
@@ -98,7 +106,7 @@ class ColumnSweep(Sweep, Protocol[Columns]):
         """Add a block of rows; what of dy is not finite belongs to no column that is asked for."""
 
 
-class Backward(Sweep, Protocol[Sums]):
+class Backward(Sweep, SecondLook, Protocol[Sums]):
     """Backward at a level."""
 
     def sums(self) -> Sums:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from truenorm import user_cache
+from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.kernels.fused.compiling import FIRST_TO_TELL, TALLY, folder
 from truenorm.ops.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.ops.saved import Saved
@@ -30,10 +31,11 @@ class Passes:
     def timed(self, kind: np.dtype[Any], rounding: str, direction: str) -> Step:
         """Run a pass on all data of a type."""
         before, started = TALLY.copy(), time.perf_counter()
-        if direction == "forward":
-            self._forward(kind, rounding)
-        else:
-            self._backward(kind)
+        with compiling_at_once():
+            if direction == "forward":
+                self._forward(kind, rounding)
+            else:
+                self._backward(kind)
         seconds = time.perf_counter() - started
         compiled, loaded = (TALLY[each] - before[each] for each in ("compiled", "loaded"))
         return Step(kind.name, rounding, direction, compiled, loaded, seconds)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from truenorm.kernels import integers
 from truenorm.kernels.backend import Backend, Backward, ColumnGradients, RowSums, States
 from truenorm.kernels.call import Call, Parameter, Settings, finite_part
+from truenorm.kernels.drive.again import numpy_backend, second_look
 from truenorm.kernels.drive.columns import SpecialColumns, round_dbeta, round_dgamma
 from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
 from truenorm.kernels.ground import CHANGED, NOT_FINITE, REFUSED, UNDEFINED
@@ -144,8 +145,13 @@ class _Run(NamedTuple):
 
     def settle(self, dx: Stored, dy: Stored, x: Stored) -> None:
         """Take refused rows through a second look, and what is left through integers."""
-        refused = self.level.look_again(dy, x, dx)
+        level = second_look(self.level, self.call, x.size, self._by_numpy)
+        refused = level.look_again(dy, x, dx)
         settle_in_integers(integers.settle_dx, dx, refused, self.call, dy, x)
+
+    def _by_numpy(self) -> Backward[Any]:
+        """Return who looks again in the place of the level."""
+        return numpy_backend().backward(self.call, self.dy)
 
     def add_left_out(self, shares: list[_Share]) -> SpecialColumns | None:
         """Add rows whose dy is not finite to the last share; return what is not by arithmetic.

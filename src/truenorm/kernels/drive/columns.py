@@ -10,6 +10,7 @@ from truenorm.exact import FloatFormat
 from truenorm.kernels import integers
 from truenorm.kernels.backend import Backward, ColumnSums, ColumnSweep, RowSums
 from truenorm.kernels.call import Call
+from truenorm.kernels.drive.again import dgamma_again
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Rows, Source
 from truenorm.kernels.special import SpecialSum, infinite_terms
@@ -46,7 +47,11 @@ def round_dgamma(
     if call.of_gamma is None:
         return None
     rules = None if special is None else special.dgamma
-    tested = _decided(sums.dgamma, call.of_gamma, rules, level.dgamma_again, dy, x)
+
+    def again(columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
+        return dgamma_again(call, level, columns, dy)
+
+    tested = _decided(sums.dgamma, call.of_gamma, rules, again, dy, x)
     dgamma = widen(tested.values, call.of_gamma)
     left = np.flatnonzero(tested.refused)
     if len(left):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from truenorm.kernels import integers
 from truenorm.kernels.backend import NUMBERS_KEPT, Backend, Forward, States
 from truenorm.kernels.call import Call, Flags, Parameter, Settings
+from truenorm.kernels.drive.again import numpy_backend, second_look
 from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
 from truenorm.kernels.ground import REFUSED, UNDEFINED
 from truenorm.kernels.rounding import canonical_nan
@@ -86,10 +87,16 @@ class _Run(NamedTuple):
 
     def settle(self, y: Stored, x: Stored, kept: Float64) -> None:
         """Take refused rows through a second look, and what is left through integers."""
-        refused = self.level.look_again(x, kept, y)
+        level = second_look(self.level, self.call, x.size, self._by_numpy)
+        refused = level.look_again(x, kept, y)
         settle_in_integers(integers.settle_y, y, refused, self.call, x)
         if self.special is not None:
             y[:, self.special] = self._by_rule(x, self.special)
+
+    def _by_numpy(self) -> Forward:
+        """Return who looks again in the place of the level."""
+        special = np.zeros(self.call.size, bool) if self.special is None else self.special
+        return numpy_backend().forward(self.call, special)
 
     def _by_rule(self, x: Stored, columns: Flags) -> Stored:
         """Return y in the special columns."""

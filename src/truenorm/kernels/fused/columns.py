@@ -1,6 +1,6 @@
 """Sums over rows: pairs with a bound while backward sweeps, and better ones where those fail."""
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from truenorm.kernels.fused.compiled.columns.exact_columns import (
     as_pairs,
 )
 from truenorm.kernels.fused.compiled.pairs.columns import round_columns, sum_columns
+from truenorm.kernels.fused.first_call.loading import needs_compiling
 from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
 from truenorm.kernels.fused.sweep import Sweep
 from truenorm.kernels.ground import SUMS
@@ -129,6 +130,12 @@ class PairColumns(Sweep):
         super().__init__(call)
         self.columns = columns
         self._exponent = exponent
+
+    @cached_property
+    def would_compile(self) -> bool:
+        """Whether it means compiling."""
+        none = self.no_rows()
+        return needs_compiling(lambda: self.add(none, none, self.sums()))
 
     def sums(self) -> BoundedSum:
         """Return sums over no rows."""

@@ -1,13 +1,16 @@
 """Levels 0 and 1, for types of at most float32; what they refuse goes to pairs."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import States
+from truenorm.kernels.backend import NUMBERS_KEPT, States
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.columns import DigitColumns, PairColumns, Sums
 from truenorm.kernels.fused.compiled.narrow import backward, forward
 from truenorm.kernels.fused.compiled.pairs import forward as pair_forward
+from truenorm.kernels.fused.first_call.loading import needs_compiling
 from truenorm.kernels.fused.pairs import look_again_at_dx
 from truenorm.kernels.fused.parameters import as_given, without
 from truenorm.kernels.fused.scratch import aligned, scratch, scratch_of_pairs
@@ -43,6 +46,12 @@ class NarrowForward(ForwardSweep):
             scratch(),
         )
         return left > 0
+
+    @cached_property
+    def would_compile(self) -> bool:
+        """Whether a second look means compiling."""
+        none = self.no_rows()
+        return needs_compiling(lambda: self.look_again(none, np.empty((0, NUMBERS_KEPT)), none))
 
     def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
         """Take refused y through structure and double-double."""
@@ -93,6 +102,12 @@ class NarrowBackward(Sweep):
         )
         sums.dbeta.note(len(x), smallest, largest)
         return bool(left > 0)
+
+    @cached_property
+    def would_compile(self) -> bool:
+        """Whether a second look means compiling."""
+        none = self.no_rows()
+        return needs_compiling(lambda: self.look_again(none, none, none))
 
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Do dx of rows that were refused in double-double."""

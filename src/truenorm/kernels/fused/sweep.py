@@ -3,9 +3,12 @@
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.blocks import Coded, coded, row_ranges, rows_of_block, threads_for
 from truenorm.kernels.fused.parameters import Parameters
+from truenorm.kernels.rounding import canonical_nan
 from truenorm.kernels.rows import Range, blocks_of
 from truenorm.kernels.storage import Stored
 
@@ -28,9 +31,18 @@ class Sweep:
         self.centred: Literal[True] | None = True if call.norm.centred else None
         self.parts = row_ranges(call.count, call.size, self.threads)
 
+    @property
+    def would_compile(self) -> bool:
+        """Whether a second look means compiling: not by what the first look is made of too."""
+        return False
+
     def coded(self, stored: Stored) -> Coded:
         """Return rows as kernels take them."""
         return coded(stored, self.call.target)
+
+    def no_rows(self) -> Stored:
+        """Return rows as a call has them, but none of them."""
+        return np.empty((0, self.call.size), canonical_nan(self.call.target).dtype)
 
     def every_block(self) -> list[Range]:
         """Return the blocks of all rows: whoever is free takes the next."""

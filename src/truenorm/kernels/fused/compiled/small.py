@@ -14,7 +14,7 @@ from truenorm.kernels.fused.compiled.narrow.backward import BACKWARD, backward
 from truenorm.kernels.fused.compiled.pairs.columns import round_columns
 from truenorm.kernels.fused.compiled.single.backward import FAST_BACKWARD
 from truenorm.kernels.fused.compiled.single.backward import backward as fast_backward
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import kernel
 from truenorm.kernels.ground import (
     DBETA_HIGH,
     DBETA_LOW,
@@ -40,7 +40,7 @@ SMALL = max(BACKWARD, FAST_BACKWARD) + _SUMS + LONGEST // 8 + MOST // 8
 """Scratch for a small call."""
 
 
-@compiled
+@kernel
 def small_backward(
     dy: Coded,
     x: Coded,
@@ -80,7 +80,7 @@ def small_backward(
     return True
 
 
-@compiled
+@kernel
 def small_fast_backward(
     dy: Coded,
     x: Coded,
