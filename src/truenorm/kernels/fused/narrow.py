@@ -79,7 +79,7 @@ class NarrowBackward(Sweep):
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        left, smallest, largest = backward.backward(
+        found = backward.backward(
             self.coded(dy),
             self.coded(x),
             kept,
@@ -91,8 +91,7 @@ class NarrowBackward(Sweep):
             states,
             scratch(),
         )
-        sums.dbeta.note(len(x), smallest, largest)
-        return bool(left > 0)
+        return sums.note(len(x), found) > 0
 
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Do dx of rows that were refused in double-double."""

@@ -25,6 +25,7 @@ from truenorm.kernels.ground import (
 __all__ = [
     "add_to_dbeta",
     "add_to_dgamma",
+    "add_to_pairs",
     "is_exact_group",
     "is_exact_sum",
     "merge_dbeta",
@@ -48,9 +49,14 @@ def add_to_dgamma(sums: Numbers, shares: Numbers) -> None:
 
 @compiled
 def add_to_dbeta(sums: Numbers, terms: Array) -> None:
-    """Add numbers to the pairs."""
+    """Add numbers to the pairs of dbeta."""
+    add_to_pairs(sums[DBETA_HIGH], sums[DBETA_LOW], terms)
+
+
+@compiled
+def add_to_pairs(high: Numbers, low: Numbers, terms: Array) -> None:
+    """Add numbers to pairs."""
     prefer_wide_vectors()
-    high, low = sums[DBETA_HIGH], sums[DBETA_LOW]
     for j in range(high.shape[0]):
         term = decode(terms[j])
         s = high[j] + term

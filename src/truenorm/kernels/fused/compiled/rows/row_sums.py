@@ -15,7 +15,7 @@ from truenorm.kernels.fused.compiled.rows.sums import (
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import Centred, Coded, Numbers
 
-__all__ = ["WIDTH", "add_row_sums", "means_of"]
+__all__ = ["WIDTH", "add_row_sums", "means_of", "put_row_sums"]
 
 WIDTH = 4 * LANES
 """Of the lanes of all four sums."""
@@ -36,6 +36,21 @@ def add_row_sums(
 
     Not c but c*c if rows are not centred.
     """
+    put_row_sums(x, dy, gamma, near, low, centred, partial)
+    add_to_lanes(lanes, partial, x.shape[0], WIDTH)
+
+
+@compiled(fastmath={"contract"})
+def put_row_sums(
+    x: Coded,
+    dy: Coded,
+    gamma: Numbers,
+    near: float,
+    low: float,
+    centred: Centred,
+    partial: Numbers,
+) -> None:
+    """Store the same sums over each segment."""
     prefer_wide_vectors()
     size = x.shape[0]
     whole = size // SEGMENT
@@ -69,7 +84,6 @@ def add_row_sums(
         rest = partial[-2 * SEGMENT :]
         sums = partial[whole * WIDTH :]
         _last_sums(x[left:], dy[left:], gamma[left:], near, low, centred, sums, rest)
-    add_to_lanes(lanes, partial, size, WIDTH)
 
 
 @compiled

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import COLUMNS, Numbers
 
@@ -22,8 +23,10 @@ __all__ = [
     "LANES",
     "SEGMENT",
     "SPACE",
+    "add_segments",
     "add_to_lanes",
     "depth_of_sum",
+    "pair_of_lanes",
     "pairwise",
     "total_of_lanes",
 ]
@@ -68,6 +71,13 @@ def add_to_lanes(lanes: Numbers, partial: Numbers, terms: int, width: int) -> No
 
 
 @compiled
+def add_segments(lanes: Numbers, partial: Numbers, terms: int, width: int) -> None:
+    """Add each segment of some terms to the lanes of a row: nothing but runs is rounded."""
+    for k in range((terms + SEGMENT - 1) // SEGMENT):
+        _add_exactly(lanes, partial[k * width :], width)
+
+
+@compiled
 def _add_exactly(lanes: Numbers, partial: Numbers, width: int) -> None:
     """Add to the lanes by TwoSum."""
     prefer_wide_vectors()
@@ -83,6 +93,20 @@ def total_of_lanes(lanes: Numbers, first: int, width: int) -> Any:
     """Return the sum whose lanes begin at `first`."""
     high, low = lanes[first : first + LANES], lanes[first + width : first + width + LANES]
     return _halves(high) + _halves(low)
+
+
+@compiled
+def pair_of_lanes(lanes: Numbers, first: int, width: int) -> Any:
+    """Return the sum whose lanes begin at `first` as a pair; they are used up."""
+    high, low = lanes[first : first + LANES], lanes[first + width : first + width + LANES]
+    half = LANES // 2
+    while half > 0:
+        for k in range(half):
+            s, e = two_sum(high[k], high[k + half])
+            high[k] = s
+            low[k] += low[k + half] + e
+        half //= 2
+    return two_sum(high[0], low[0])
 
 
 @compiled
