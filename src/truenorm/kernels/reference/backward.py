@@ -138,9 +138,9 @@ class PairBackward(_CorrectBackward[PairSum]):
 
     def adopt(self, x: Stored, kept: Float64) -> bool:
         """Put a mean in pairs, or w, in the place of one of fast mode that is good to some u."""
-        rows = np.flatnonzero(kept[:, 2] >= 0)
         if self.call.level != "plain":
             return False
+        rows = np.flatnonzero(kept[:, 2] >= 0)
         kept[:, 2] -= BY_PAIRS
         if not len(rows):
             return False

@@ -41,6 +41,7 @@ from truenorm.kernels.ground import (
     DGAMMA_LOW,
     DONE,
     REFUSED,
+    SHARE,
     Centred,
     Numbers,
     States,
@@ -49,7 +50,7 @@ from truenorm.kernels.ground import (
 __all__ = ["PLAIN_BACKWARD", "backward"]
 
 LANES_OF_ROW = 2 * WIDTH
-PLAIN_BACKWARD = FOUR * (NUMBERS + LANES_OF_ROW) + 4 * COLUMNS + SPACE
+PLAIN_BACKWARD = FOUR * (NUMBERS + LANES_OF_ROW) + 4 * SHARE + SPACE
 """Scratch that backward needs."""
 
 
@@ -112,8 +113,8 @@ def _write_columns(
     Returns whether no |dy| but zero is tiny.
     """
     start, left, right = columns
-    zeros, waste = space[:COLUMNS], space[COLUMNS : 2 * COLUMNS]
-    of_dgamma, of_dbeta = space[2 * COLUMNS :][:COLUMNS], space[3 * COLUMNS :][:COLUMNS]
+    zeros, waste = space[:COLUMNS], space[SHARE:][:COLUMNS]
+    of_dgamma, of_dbeta = space[2 * SHARE :][:COLUMNS], space[3 * SHARE :][:COLUMNS]
     row0, row1 = numbers, numbers[NUMBERS:]
     row2, row3 = numbers[2 * NUMBERS :], numbers[3 * NUMBERS :]
     none_is_tiny = write_four(
@@ -162,8 +163,8 @@ def backward(
         return SPECIAL, some_are_tiny
     rows, size = x.shape
     numbers, rest = scratch[: FOUR * NUMBERS], scratch[FOUR * NUMBERS :]
-    lanes, space = rest[: FOUR * LANES_OF_ROW], rest[FOUR * LANES_OF_ROW :][: 4 * COLUMNS]
-    partial = rest[FOUR * LANES_OF_ROW + 4 * COLUMNS :][:SPACE]
+    lanes, space = rest[: FOUR * LANES_OF_ROW], rest[FOUR * LANES_OF_ROW :][: 4 * SHARE]
+    partial = rest[FOUR * LANES_OF_ROW + 4 * SHARE :][:SPACE]
     fill(space[:COLUMNS], 0.0)
     left_over = 0
     for start in range(-FOUR, rows, FOUR):

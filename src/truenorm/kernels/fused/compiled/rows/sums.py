@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.elements.vectors import arrays_are_apart, prefer_wide_vectors
 from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import COLUMNS, Numbers
@@ -99,14 +99,23 @@ def total_of_lanes(lanes: Numbers, first: int, width: int) -> Any:
 def pair_of_lanes(lanes: Numbers, first: int, width: int) -> Any:
     """Return the sum whose lanes begin at `first` as a pair; they are used up."""
     high, low = lanes[first : first + LANES], lanes[first + width : first + width + LANES]
-    half = LANES // 2
-    while half > 0:
-        for k in range(half):
-            s, e = two_sum(high[k], high[k + half])
-            high[k] = s
-            low[k] += low[k + half] + e
-        half //= 2
-    return two_sum(high[0], low[0])
+    _fold(high[:8], high[8:], low[:8], low[8:])
+    _fold(high[:4], high[4:8], low[:4], low[4:8])
+    s, e = two_sum(high[0], high[2])
+    t, f = two_sum(high[1], high[3])
+    total, g = two_sum(s, t)
+    return two_sum(total, ((low[0] + low[2]) + (low[1] + low[3])) + ((e + f) + g))
+
+
+@compiled
+def _fold(high: Numbers, others: Numbers, low: Numbers, lower: Numbers) -> None:
+    """Add lanes to others: the high parts by TwoSum, what is rounded off to the low parts."""
+    prefer_wide_vectors()
+    arrays_are_apart()
+    for k in range(high.shape[0]):
+        s, e = two_sum(high[k], others[k])
+        high[k] = s
+        low[k] += lower[k] + e
 
 
 @compiled
