@@ -82,7 +82,7 @@ def _describe(
     if not moved <= 2.0**-46 * spread:
         return CHANGED
     w = v + eps
-    if not (is_in_range(w) and (is_in_range(square) or _is_zero(dy, gamma))):
+    if not (is_in_range(w) and (is_in_range(square) or (square == 0 and _is_zero(dy, gamma)))):
         return REFUSED
     row[NEAR], row[LOW], row[R] = kept[0], kept[1], inverse_deviation(v, eps)
     row[A], row[Q], row[PLAIN] = a, p / w, 1.0
