@@ -23,6 +23,7 @@ from benchmarks.peer.process import all_cpu_seconds
 from benchmarks.reference import Inputs, cast_passes, textbook_passes
 from benchmarks.timing import asking_for, heading, machine
 from truenorm.cost import Form, layer_norm_cost
+from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
@@ -174,6 +175,7 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
     return described.parse_args(argv)
 
 
+@compiling_at_once()
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
     arguments = arguments_of(argv)

@@ -20,6 +20,7 @@ import truenorm as tn
 import truenorm.verify as tv
 from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
 from benchmarks.timing import heading, machine
+from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.tools.progress import status_line
 from truenorm.verify.answers.expected import expected
 
@@ -134,6 +135,7 @@ def _bytes(result: Any) -> bytes:
     return b"none" if result is None else np.ascontiguousarray(result).tobytes()
 
 
+@compiling_at_once()
 def main(argv: list[str] | None = None) -> int:
     """Print the lines, write them down, or compare them with what is written down."""
     described = argparse.ArgumentParser(

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import truenorm as tn
+from truenorm.kernels.drive.again import compiling_at_once
 
 KIBIBYTE = 1024
 FEW_ROWS = 64
@@ -49,6 +50,7 @@ def compile_everything(rounding: str) -> None:
     tn.layer_norm_backward(x, saved)
 
 
+@compiling_at_once()
 def measure(direction: str, rounding: str, width: int, megabytes: float) -> dict[str, float]:
     """Return, in bytes, what a call takes beyond its result, which is in an array given to it."""
     compile_everything(rounding)

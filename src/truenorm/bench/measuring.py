@@ -10,6 +10,7 @@ import numpy as np
 
 from truenorm.bench.contestants import DIRECTIONS, TEXTBOOK, Contest
 from truenorm.bench.report import Figure, Report, Timing, figures_of, label
+from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.ops.arguments import threads_of
 from truenorm.ops.environment import variables
 from truenorm.threads import thread_count
@@ -48,6 +49,7 @@ def shape_of(text: str) -> tuple[int, ...]:
     return tuple(map(int, lengths))
 
 
+@compiling_at_once()
 def measure(
     shapes: Sequence[tuple[int, ...]] = DEFAULT_SHAPES,
     *,
