@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("numba")
 
 import truenorm as tn
+import truenorm.kernels.drive.backward
+import truenorm.kernels.drive.forward
 from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, usual_case
 from promise.judging import both_passes, bytes_of
 from promise.suites import not_finite_cases
-import truenorm.kernels.drive.backward
-import truenorm.kernels.drive.forward
 from truenorm.kernels import drive
 from truenorm.kernels.fused import at_once
 from truenorm.kernels.fused.backend import FusedBackend
