@@ -139,9 +139,9 @@ print(sum(again._left_to_numpy.values()) > 0)
 @pytest.mark.slow
 def test_a_new_process(tmp_path: Path) -> None:
     """One that refuses little compiles no double-double; the next compiles what is missing."""
-    variables = {"TRUENORM_CACHE_DIR": str(tmp_path / "kept")}
-    assert run_python(COLD, "few", **variables) == ["True"]
+    place = str(tmp_path / "kept")
+    assert run_python(COLD, "few", TRUENORM_CACHE_DIR=place) == ["True"]
     assert not list((tmp_path / "kept").rglob("settle_dx-*"))
-    assert run_python(COLD, "many", **variables) == ["False"]
+    assert run_python(COLD, "many", TRUENORM_CACHE_DIR=place) == ["False"]
     assert list((tmp_path / "kept").rglob("settle_dx-*"))
-    assert run_python(COLD, "few", **variables) == ["False"]  # now it is at hand
+    assert run_python(COLD, "few", TRUENORM_CACHE_DIR=place) == ["False"]  # now it is at hand
