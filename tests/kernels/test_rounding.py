@@ -26,8 +26,9 @@ if "fused" in BACKENDS:
     from truenorm.kernels.fused.compiled.pairs.rounding import scaled_ends
     from truenorm.kernels.fused.compiling import kernel
 
-    power_of_two: Any = kernel(arithmetic.power_of_two.py_func)  # type: ignore[attr-defined]
-    rounded_to_odd: Any = kernel(arithmetic.rounded_to_odd.py_func)  # type: ignore[attr-defined]
+    parts: Any = arithmetic
+    power_of_two: Any = kernel(parts.power_of_two.py_func)
+    rounded_to_odd: Any = kernel(parts.rounded_to_odd.py_func)
 
 
 def assert_rounded(exact: Fraction, got: float, target: FloatFormat) -> None:

@@ -13,10 +13,11 @@ import truenorm as tn
 from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, usual_case
 from promise.judging import both_passes, bytes_of
 from promise.suites import not_finite_cases
+import truenorm.kernels.drive.backward
+import truenorm.kernels.drive.forward
 from truenorm.kernels import drive
 from truenorm.kernels.fused import at_once
 from truenorm.kernels.fused.backend import FusedBackend
-from truenorm.ops import backward, forward
 
 FLOAT32 = np.dtype(np.float32)
 SHAPES = [(1, 64), (1, 4097), (3, 2), (5, 1), (9, 67), (300, 257), (70, 1024)]
@@ -65,8 +66,7 @@ def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module, name in ((drive.forward, "forward"), (drive.backward, "backward")):
         monkeypatch.setattr(module, name, refuse)
-    monkeypatch.setattr(forward.drive, "settle_rows", refuse)
-    monkeypatch.setattr(backward.drive, "settle_rows", refuse)
+        monkeypatch.setattr(module, "settle_rows", refuse)
 
 
 @pytest.mark.usefixtures("no_driver")

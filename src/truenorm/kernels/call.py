@@ -16,9 +16,9 @@ Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 Rounding = Literal["correct", "fast"]
-Level = Literal["narrow", "pairs", "single"]
+Level = Literal["narrow", "pairs", "single", "plain"]
 """In what a call is computed: float64 with a rounding test, pairs of them where a float64 takes
-part, or, in fast mode, float32."""
+part, or, in fast mode, float32, or float64 without a test if x is of that."""
 
 
 class Parameter(NamedTuple):
@@ -84,8 +84,10 @@ def finite_part(values: Float64) -> Float64:
     return values if finite.all() else np.where(finite, values, 0.0)
 
 
-def _level(rounding: Rounding, *types: FloatFormat | None) -> Level:
-    """Return the level that does a call with such types: float64 data needs pairs."""
-    if FLOAT64 in types:
+def _level(rounding: Rounding, x: FloatFormat, *parameters: FloatFormat | None) -> Level:
+    """Return the level that does a call with such types: to be right, float64 needs pairs."""
+    if rounding == "fast" and x is FLOAT64:
+        return "plain"
+    if FLOAT64 in (x, *parameters):
         return "pairs"
     return "single" if rounding == "fast" else "narrow"

@@ -7,6 +7,7 @@ from typing import Any
 
 __all__ = [
     "BETA",
+    "BY_PAIRS",
     "CHANGED",
     "COLUMNS",
     "DBETA_HIGH",
@@ -81,6 +82,10 @@ COLUMNS = 512
 DONE, REFUSED, UNDEFINED, NOT_FINITE, CHANGED = range(5)
 """What became of a row: it is right; some element was refused; it has no result; its dy is not
 finite; its x is not what forward saw."""
+
+BY_PAIRS = -(2.0**12)
+"""Added to the power of two that level 2 keeps of a row: the sum is below zero, as the variance
+that fast mode keeps of other float64 rows never is."""
 
 GAMMA, BETA, WEIGHT = range(3)
 """What forward needs of a column: its parameters, and their weight in the bound."""

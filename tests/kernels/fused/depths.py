@@ -57,7 +57,7 @@ def depths(add: Any, size: int, width: int) -> list[int]:
         partial[SPACE - 2 * sums.SEGMENT :] = [Term(None)] * (2 * sums.SEGMENT)
         add(columns, left == 0, lanes, partial)
     firsts = range(0, width, sums.LANES)
-    return [sums.total_of_lanes(lanes, first, width, size).depth for first in firsts]
+    return [sums.total_of_lanes(lanes, first, width, size > COLUMNS).depth for first in firsts]
 
 
 def main() -> None:

@@ -15,15 +15,10 @@ from truenorm.exact import FLOAT32, FLOAT64, FloatFormat
 from truenorm.kernels.backend import NUMBERS_KEPT, RowSums, States
 from truenorm.kernels.call import Settings
 from truenorm.kernels.fused.blocks import Coded, row_ranges, rows_of_block
-from truenorm.kernels.fused.columns import Sums
-from truenorm.kernels.fused.compiled import small
-from truenorm.kernels.fused.compiled.narrow import backward as narrow_backward
-from truenorm.kernels.fused.compiled.narrow import forward as narrow_forward
-from truenorm.kernels.fused.compiled.single import backward as single_backward
-from truenorm.kernels.fused.compiled.single import forward as single_forward
 from truenorm.kernels.fused.compiled.small import LONGEST, MOST
+from truenorm.kernels.fused.fast.single import rows_with_sums
+from truenorm.kernels.fused.kernels import kernels_for
 from truenorm.kernels.fused.scratch import scratch
-from truenorm.kernels.fused.single import BlockSums, rows_with_sums
 from truenorm.kernels.ground import DONE, GROUP, REFUSED
 from truenorm.kernels.rows import Range, blocks_of
 from truenorm.kernels.sweeping import merged
@@ -49,10 +44,10 @@ def forward(
 
     None if the kernel is not for these numbers: then nothing that was written means anything.
     """
-    if target is FLOAT64:
+    kernels = kernels_for(settings, target)
+    if kernels is None:
         return None
-    fast = settings.rounding == "fast"
-    kernel = _quiet(single_forward.forward if fast else narrow_forward.forward)
+    kernel = _quiet(kernels.forward)
     count = len(x)
     if gamma is None or beta is None:
         gamma, beta = _parameters(gamma, beta, x)
@@ -63,14 +58,16 @@ def forward(
     threads = 1 if x.size < ALONE else thread_count(settings.threads)
     if threads == 1:
         left = kernel(x, gamma, beta, eps, centred, y, kept, states, scratch())
-        return (kept, None) if left == 0 else _outcome(left, states, kept)
-    return _forward_on_threads(kernel, (x, y, kept, states), (gamma, beta, eps, centred), threads)
+    else:
+        others = gamma, beta, eps, centred
+        left = _forward_on_threads(kernel, (x, y, kept, states), others, threads)
+    return (kept, None) if left == 0 else _outcome(left, target, states, kept)
 
 
 def _forward_on_threads(
     kernel: Any, rows: tuple[Array, ...], others: tuple[Any, ...], threads: int
-) -> tuple[Float64, States | None] | None:
-    """Do forward in blocks, on several threads."""
+) -> int:
+    """Do forward in blocks, on several threads; return how many rows are not done."""
     x, y, kept, states = rows
     results: list[int] = []
 
@@ -80,7 +77,7 @@ def _forward_on_threads(
         results.append(left)
 
     for_each_block(work, _blocks(len(x), x.shape[1], threads), threads)
-    return _outcome(-1 if min(results) < 0 else sum(results), states, kept)
+    return -1 if min(results) < 0 else sum(results)
 
 
 def _parameters(gamma: Any, beta: Any, x: Array) -> tuple[Array, Array]:
@@ -106,12 +103,12 @@ def small_backward(
     Parameters are gamma, the type of its gradient and that of beta's.
     """
     size = x.shape[1]
-    fast = settings.rounding == "fast"
-    if target is FLOAT64 or x.size >= ALONE or size > LONGEST or len(x) > MOST:
+    kernels = kernels_for(settings, target)
+    if kernels is None or x.size >= ALONE or size > LONGEST or len(x) > MOST:
         return None
-    if fast and len(x) > rows_with_sums(len(x), size):
+    if settings.rounding == "fast" and len(x) > rows_with_sums(len(x), size):
         return None
-    kernel = _quiet(small.small_fast_backward if fast else small.small_backward)
+    kernel = _quiet(kernels.small_backward)
     gamma, of_gamma, of_beta = parameters
     scales = _same(1.0, size, x.dtype) if gamma is None else gamma
     dgamma, dbeta = _like(of_gamma, size, x), _like(of_beta, size, x)
@@ -150,7 +147,8 @@ def backward(
 
     None as in forward.
     """
-    if target is FLOAT64:
+    kernels = kernels_for(settings, target)
+    if kernels is None:
         return None
     size = x.shape[1]
     scales = _coded(_same(1.0, size, x.dtype) if gamma is None else gamma)
@@ -158,7 +156,7 @@ def backward(
     states = np.empty(len(x), np.uint8)
     eps, centred = settings.eps, True if settings.norm.centred else None
     fast = settings.rounding == "fast"
-    kernel = _quiet(single_backward.backward if fast else narrow_backward.backward)
+    kernel = _quiet(kernels.backward)
 
     def work(part: slice, sums: Any) -> int:
         found = kernel(
@@ -173,22 +171,18 @@ def backward(
             states[part],
             scratch(),
         )
-        if fast:
-            return found  # type: ignore[no-any-return]
-        left, smallest, largest = found
-        sums.dbeta.note(part.stop - part.start, smallest, largest)
-        return left  # type: ignore[no-any-return]
+        return sums.note(part.stop - part.start, found)  # type: ignore[no-any-return]
 
     threads = 1 if x.size < ALONE else thread_count(settings.threads)
     parts = _parts(len(x), size, threads, fast=fast)
-    shares: list[Any] = [BlockSums(size) if fast else Sums(size, target, 0) for _ in parts]
+    shares = [kernels.sums(size, target) for _ in parts]
     left = _sum_up(work, parts, shares, threads)
     if left < 0:
         return None
     if fast and len(shares) > 1:
-        shares.append(BlockSums(size))  # as the driver has for rows that are left out
+        shares.append(kernels.sums(size, target))  # as the driver has for rows that are left out
     sums: RowSums = merged(shares)
-    return _outcome(left, states, sums)
+    return _outcome(left, target, states, sums)
 
 
 def _sum_up(work: Any, parts: list[Range], shares: list[Any], threads: int) -> int:
@@ -222,14 +216,17 @@ def _same(value: float, size: int, dtype: np.dtype[Any]) -> Array:
     return np.full(size, value).astype(dtype)
 
 
-def _outcome(left: int, states: States, found: Found) -> tuple[Found, States | None] | None:
+def _outcome(
+    left: int, target: FloatFormat, states: States, found: Found
+) -> tuple[Found, States | None] | None:
     """Return what was found and, if some rows are refused, the states; None if some are special.
 
-    Those have no result, or not by arithmetic alone.
+    Those have no result, or not by arithmetic alone; or they are of float64, and all they need
+    is for pairs to find.
     """
     if left == 0:
         return found, None
-    if left < 0 or not ((states == DONE) | (states == REFUSED)).all():
+    if left < 0 or target is FLOAT64 or not ((states == DONE) | (states == REFUSED)).all():
         return None
     return found, states
 

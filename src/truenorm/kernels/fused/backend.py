@@ -1,16 +1,25 @@
 """The backend as the driver sees it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from truenorm.kernels.backend import AtOnce, Backward, Forward
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.call import Call, Flags, Level
 from truenorm.kernels.fused import at_once
+from truenorm.kernels.fused.fast.plain import PlainBackward, PlainForward
+from truenorm.kernels.fused.fast.single import SingleBackward, SingleForward
 from truenorm.kernels.fused.narrow import NarrowBackward, NarrowForward
 from truenorm.kernels.fused.pairs import PairBackward, PairForward
-from truenorm.kernels.fused.single import SingleBackward, SingleForward
 from truenorm.kernels.rows import Source
 
 __all__ = ["FusedBackend"]
+
+FORWARD: dict[Level, Callable[[Call, Flags], Forward]] = {
+    "narrow": NarrowForward,
+    "pairs": PairForward,
+    "single": SingleForward,
+    "plain": PlainForward,
+}
 
 
 class FusedBackend:
@@ -21,14 +30,12 @@ class FusedBackend:
 
     def forward(self, call: Call, special: Flags) -> Forward:
         """Return forward for a call."""
-        if call.level == "narrow":
-            return NarrowForward(call, special)
-        return (
-            PairForward(call, special) if call.level == "pairs" else SingleForward(call, special)
-        )
+        return FORWARD[call.level](call, special)
 
     def backward(self, call: Call, dy: Source) -> Backward[Any]:
         """Return backward for a call."""
-        if call.level == "narrow":
-            return NarrowBackward(call)
-        return PairBackward(call, dy) if call.level == "pairs" else SingleBackward(call)
+        if call.level == "pairs":
+            return PairBackward(call, dy)
+        if call.level == "plain":
+            return PlainBackward(call, dy)
+        return SingleBackward(call) if call.level == "single" else NarrowBackward(call)

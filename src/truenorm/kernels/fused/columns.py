@@ -102,6 +102,12 @@ class Sums:
         self.dgamma = BoundedSum(self.array, exponent)
         self.dbeta = CountedSum(self.array, source)
 
+    def note(self, rows: int, found: tuple[int, int, int]) -> int:
+        """Note what a kernel returned of so many rows; return how many are not done."""
+        left, smallest, largest = found
+        self.dbeta.note(rows, smallest, largest)
+        return left
+
     def merge(self, other: "Sums") -> None:
         """Add the sums over other rows."""
         self.dgamma.merge(other.dgamma)

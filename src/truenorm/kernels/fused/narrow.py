@@ -88,7 +88,7 @@ class NarrowBackward(Sweep):
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        left, smallest, largest = backward.backward(
+        found = backward.backward(
             self.coded(dy),
             self.coded(x),
             kept,
@@ -100,8 +100,7 @@ class NarrowBackward(Sweep):
             states,
             scratch(),
         )
-        sums.dbeta.note(len(x), smallest, largest)
-        return bool(left > 0)
+        return sums.note(len(x), found) > 0
 
     @cached_property
     def would_compile(self) -> bool:

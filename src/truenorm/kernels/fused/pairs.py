@@ -13,7 +13,13 @@ from truenorm.kernels.rows import Source
 from truenorm.kernels.storage import Stored
 from truenorm.kernels.sweeping import in_parts
 
-__all__ = ["PairBackward", "PairForward", "look_again_at_dx"]
+__all__ = [
+    "GradientByPairs",
+    "PairBackward",
+    "PairForward",
+    "largest_exponent",
+    "look_again_at_dx",
+]
 
 Float64 = NDArray[np.float64]
 Columns = NDArray[np.intp]
@@ -47,29 +53,53 @@ class PairForward(ForwardSweep):
         return refused
 
 
-class PairBackward(Sweep):
-    """Backward in double-double with the rounding test.
+class GradientByPairs(Sweep):
+    """dx in double-double with the rounding test; gamma is scaled by a power of two."""
 
-    gamma is scaled by a power of two, and so are all dy for dgamma.
-    """
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self._gamma_exponent = int(backward.largest_exponent(call.gamma))
+        self._scaled_gamma = np.ldexp(call.gamma, -self._gamma_exponent)
+
+    def add_rows(
+        self,
+        dy: Stored,
+        x: Stored,
+        kept: Float64,
+        dx: Stored,
+        sums: Float64,
+        states: States,
+        dy_exponent: int,
+    ) -> None:
+        """Write dx and what became of rows, and add to dgamma, with dy scaled likewise."""
+        columns.backward(
+            self.coded(dy),
+            self.coded(x),
+            kept,
+            self._scaled_gamma,
+            np.array([self.call.eps, self._gamma_exponent, dy_exponent]),
+            self.centred,
+            self.coded(dx),
+            sums,
+            states,
+            aligned(scratch_of_pairs(self.call.size)),
+        )
+
+    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Find out which elements are refused: nothing short of integers knows better."""
+        return look_again_at_dx(self, dy, x, dx, self._scaled_gamma, self._gamma_exponent)
+
+    def dbeta_again(self, some: Columns) -> DigitColumns:
+        """Return how to know some columns exactly."""
+        return DigitColumns(self.call, some)
+
+
+class PairBackward(GradientByPairs):
+    """Backward in double-double; all dy are scaled by one power of two for dgamma."""
 
     def __init__(self, call: Call, dy: Source) -> None:
         super().__init__(call)
-        self._gamma_exponent = int(backward.largest_exponent(call.gamma))
-        self._gamma = np.ldexp(call.gamma, -self._gamma_exponent)
-        self._dy_exponent = self._largest_exponent(dy)
-        self._numbers = np.array([call.eps, self._gamma_exponent, self._dy_exponent])
-
-    def _largest_exponent(self, dy: Source) -> int:
-        """Return the exponent of the largest dy that is finite."""
-        blocks = self.every_block()
-        found = [0] * len(blocks)
-
-        def work(k: int) -> None:
-            found[k] = int(columns.largest_exponent_of_rows(self.coded(dy.block(*blocks[k]))))
-
-        in_parts(work, len(blocks), self.threads)
-        return max(found)
+        self._dy_exponent = largest_exponent(self, dy)
 
     def sums(self) -> Sums:
         """Return sums over no rows."""
@@ -83,30 +113,23 @@ class PairBackward(Sweep):
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        columns.backward(
-            self.coded(dy),
-            self.coded(x),
-            kept,
-            self._gamma,
-            self._numbers,
-            self.centred,
-            self.coded(dx),
-            sums.array,
-            states,
-            aligned(scratch_of_pairs(self.call.size)),
-        )
+        self.add_rows(dy, x, kept, dx, sums.array, states, self._dy_exponent)
         return bool(states.any())
-
-    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
-        """Find out which elements are refused: nothing short of integers knows better."""
-        return look_again_at_dx(self, dy, x, dx, self._gamma, self._gamma_exponent)
 
     def dgamma_again(self, _columns: Columns) -> None:
         """Return nothing: only integers know better."""
 
-    def dbeta_again(self, some: Columns) -> DigitColumns:
-        """Return how to know some columns exactly."""
-        return DigitColumns(self.call, some)
+
+def largest_exponent(sweep: Sweep, dy: Source) -> int:
+    """Return the exponent of the largest dy that is finite."""
+    blocks = sweep.every_block()
+    found = [0] * len(blocks)
+
+    def work(k: int) -> None:
+        found[k] = int(columns.largest_exponent_of_rows(sweep.coded(dy.block(*blocks[k]))))
+
+    in_parts(work, len(blocks), sweep.threads)
+    return max(found)
 
 
 def look_again_at_dx(

@@ -27,19 +27,19 @@ class ReferenceBackend:
         _announce(call)
         if call.level == "narrow":
             return NarrowForward(call)
-        return PairForward(call) if call.level == "pairs" else SingleForward(call)
+        return SingleForward(call) if call.level == "single" else PairForward(call)
 
     def backward(self, call: Call, _dy: Source) -> Backward[Any]:
         """Return backward for a call."""
         _announce(call)
         if call.level == "narrow":
             return NarrowBackward(call)
-        return PairBackward(call) if call.level == "pairs" else SingleBackward(call)
+        return SingleBackward(call) if call.level == "single" else PairBackward(call)
 
 
 def _announce(call: Call) -> None:
     """Tell whoever waits for double-double why."""
-    if call.level == "pairs" and call.count * call.size > LARGE:
+    if call.level in ("pairs", "plain") and call.count * call.size > LARGE:
         logger.info(
             "%d float64 elements in double-double with NumPy take a while; "
             "pip install truenorm[fast] brings compiled kernels",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from truenorm.exact import BFLOAT16
 from truenorm.kernels.backend import NeverRefuses, States
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.ground import CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
+from truenorm.kernels.ground import BY_PAIRS, CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
 from truenorm.kernels.integers import ExactSum
 from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
 from truenorm.kernels.reference.columns import (
@@ -135,6 +135,26 @@ class PairBackward(_CorrectBackward[PairSum]):
     def sums(self) -> Sums[PairSum, CertifiedSum]:
         """Return sums over no rows."""
         return Sums(PairSum(self.call.size), self._dbeta())
+
+    def adopt(self, x: Stored, kept: Float64) -> bool:
+        """Put a mean in pairs, or w, in the place of one of fast mode that is good to some u."""
+        if self.call.level != "plain":
+            return False
+        rows = np.flatnonzero(kept[:, 2] >= 0)
+        kept[:, 2] -= BY_PAIRS
+        if not len(rows):
+            return False
+        values = widen(x[rows], self.call.target)
+        changed = clear_not_finite(values).any()
+        found = pairs.describe(values, self.call)
+        high, low = pairs.scaled(found.mean, found.mean_exponent)
+        near, rest, v = (kept[rows] + [0, 0, BY_PAIRS]).T[..., np.newaxis]
+        allowed = 2.0**-46 * np.sqrt(v) + 2.0**-90 * np.abs(near)
+        if not self.call.norm.centred:
+            near, allowed = v + self.call.eps, 2.0**-46 * v
+        changed |= not (np.abs((high - near) + (low - rest)) <= allowed).all()
+        kept[rows] = np.hstack([*found.mean, found.mean_exponent])
+        return bool(changed)
 
     def _tested(
         self, dy: Float64, x: Float64, kept: Float64, dgamma: PairSum

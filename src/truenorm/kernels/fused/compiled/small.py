@@ -12,9 +12,11 @@ from truenorm.kernels.fused.compiled.elements.encoding import encode, layout
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.narrow.backward import BACKWARD, backward
 from truenorm.kernels.fused.compiled.pairs.columns import round_columns
+from truenorm.kernels.fused.compiled.plain.backward import PLAIN_BACKWARD
+from truenorm.kernels.fused.compiled.plain.backward import backward as plain_backward
 from truenorm.kernels.fused.compiled.single.backward import FAST_BACKWARD
 from truenorm.kernels.fused.compiled.single.backward import backward as fast_backward
-from truenorm.kernels.fused.compiling import kernel
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     DBETA_HIGH,
     DBETA_LOW,
@@ -27,7 +29,14 @@ from truenorm.kernels.ground import (
     Numbers,
 )
 
-__all__ = ["LONGEST", "MOST", "SMALL", "small_backward", "small_fast_backward"]
+__all__ = [
+    "LONGEST",
+    "MOST",
+    "SMALL",
+    "small_backward",
+    "small_fast_backward",
+    "small_plain_backward",
+]
 
 LONGEST = 2**12
 """Elements of a row, at most."""
@@ -36,7 +45,7 @@ MOST = 2**10
 """Rows, at most."""
 
 _SUMS = (SUMS + 2) * LONGEST
-SMALL = max(BACKWARD, FAST_BACKWARD) + _SUMS + LONGEST // 8 + MOST // 8
+SMALL = max(BACKWARD, FAST_BACKWARD, PLAIN_BACKWARD) + _SUMS + LONGEST // 8 + MOST // 8
 """Scratch for a small call."""
 
 
@@ -106,3 +115,43 @@ def small_fast_backward(
     for j in range(dbeta.shape[0]):
         dbeta[j] = encode(sums[1, j], dbeta[0])
     return True
+
+
+@kernel
+def small_plain_backward(
+    dy: Numbers,
+    x: Numbers,
+    kept: Numbers,
+    gamma: Numbers,
+    eps: float,
+    centred: Centred,
+    dx: Numbers,
+    dgamma: Coded,
+    dbeta: Coded,
+    scratch: Numbers,
+) -> Any:
+    """Do the same for float64 data."""
+    size = x.shape[1]
+    space = scratch[PLAIN_BACKWARD:]
+    sums = space[: SUMS * size].reshape((SUMS, size))
+    states = scratch[-MOST // 8 :].view(np.uint8)
+    fill(space[: SUMS * size], 0.0)
+    left, some_are_tiny = plain_backward(
+        dy, x, kept, gamma, eps, centred, dx, sums, states, scratch[:PLAIN_BACKWARD]
+    )
+    if left != 0 or some_are_tiny:
+        return False
+    return _is_written(sums[DGAMMA_HIGH], sums[DGAMMA_LOW], dgamma) and _is_written(
+        sums[DBETA_HIGH], sums[DBETA_LOW], dbeta
+    )
+
+
+@compiled
+def _is_written(high: Numbers, low: Numbers, gradient: Coded) -> Any:
+    """Write sums as they are, and return whether they are finite."""
+    finite = True
+    for j in range(gradient.shape[0]):
+        total = high[j] + low[j]
+        gradient[j] = encode(total, gradient[0])
+        finite &= abs(total) < np.inf
+    return finite

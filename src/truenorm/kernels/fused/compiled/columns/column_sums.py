@@ -26,8 +26,8 @@ from truenorm.kernels.ground import (
 )
 
 __all__ = [
-    "add_to_dbeta",
     "add_to_dgamma",
+    "add_to_pairs",
     "is_exact_group",
     "is_exact_sum",
     "merge_dbeta",
@@ -48,9 +48,9 @@ def add_to_dgamma(high: Numbers, low: Numbers, bound: Numbers, shares: Numbers) 
         bound[j] += shares[j + SHARE] + U * abs(rest)
 
 
-@compiled
-def add_to_dbeta(high: Numbers, low: Numbers, terms: Array) -> None:
-    """Add numbers to the pairs."""
+@kernel
+def add_to_pairs(high: Numbers, low: Numbers, terms: Array) -> None:
+    """Add numbers to pairs, such as those of dbeta."""
     prefer_wide_vectors()
     for j in range(high.shape[0]):
         term = decode(terms[j])

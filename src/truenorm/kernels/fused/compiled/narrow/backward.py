@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.columns.column_sums import (
-    add_to_dbeta,
     add_to_dgamma,
+    add_to_pairs,
     is_exact_group,
 )
 from truenorm.kernels.fused.compiled.elements.encoding import (
@@ -153,7 +153,7 @@ def backward(
                     shares,
                 )
                 if exact:
-                    add_to_dbeta(
+                    add_to_pairs(
                         sums[DBETA_HIGH, left:right],
                         sums[DBETA_LOW, left:right],
                         shares[2 * SHARE :],
@@ -164,7 +164,7 @@ def backward(
                     left_over += 1
                     continue
                 if not exact:
-                    add_to_dbeta(sums[DBETA_HIGH], sums[DBETA_LOW], dy[i])
+                    add_to_pairs(sums[DBETA_HIGH], sums[DBETA_LOW], dy[i])
                 left_over += _finish_row(
                     dy[i], gamma, kept[i], eps, centred, dx[i], status[i : i + 1]
                 )

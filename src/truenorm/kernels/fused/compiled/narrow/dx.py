@@ -14,7 +14,7 @@ from truenorm.kernels.fused.compiled.rows.statistics import (
 )
 from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import GROUP, SHARE, SLACK, Centred, Coded, Numbers, U
+from truenorm.kernels.ground import COLUMNS, GROUP, SHARE, SLACK, Centred, Coded, Numbers, U
 
 __all__ = ["COMMON", "NUMBERS", "OF_C", "OF_G", "row_numbers", "write_dx"]
 
@@ -38,7 +38,7 @@ def row_numbers(
     of_w = error_of_w(low, v, w, h)
     of_r = error_of_r(of_w)
     centring = of_mean + U * s
-    c, a, p, square = means_of(lanes, size)
+    c, a, p, square = means_of(lanes, size, size > COLUMNS)
     if centred is None:
         a = 0.0
     g_rms = np.sqrt(square)

@@ -20,7 +20,7 @@ from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     two_sum,
 )
 from truenorm.kernels.fused.compiled.pairs.moments import PAIR_LANES, middle, moments, pair_depth
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import SLACK, Centred, Coded, Numbers, Pair, W
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "PairRow",
     "centre",
     "describe",
+    "keep_rows",
     "kept_of",
 ]
 
@@ -136,6 +137,15 @@ def kept_of(found: PairRow, centred: Centred) -> Any:
         return part, np.ldexp(found.w_low, -exponent), 2 * found.w_exponent + exponent
     high, low = add_float((found.low_high, found.low_low), found.near)
     return high, low, found.exponent
+
+
+@kernel
+def keep_rows(x: Coded, eps: float, centred: Centred, kept: Numbers, scratch: Numbers) -> None:
+    """Write what is kept of some rows, which are finite."""
+    row, lanes = scratch[SCRATCH:][: x.shape[1]], scratch[WORK:SCRATCH]
+    for i in range(x.shape[0]):
+        found = describe(x[i], eps, centred, row, lanes)
+        kept[i, 0], kept[i, 1], kept[i, 2] = kept_of(found, centred)
 
 
 @compiled

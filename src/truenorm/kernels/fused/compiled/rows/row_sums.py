@@ -15,7 +15,7 @@ from truenorm.kernels.fused.compiled.rows.sums import (
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import Centred, Coded, Numbers
 
-__all__ = ["WIDTH", "add_row_sums", "means_of"]
+__all__ = ["WIDTH", "add_row_sums", "means_of", "put_row_sums"]
 
 WIDTH = 4 * LANES
 """Of the lanes of all four sums."""
@@ -37,6 +37,21 @@ def add_row_sums(
 
     Not c but c*c if rows are not centred.
     """
+    put_row_sums(x, dy, gamma, near, low, centred, partial)
+    add_to_lanes(lanes, partial, x.shape[0], WIDTH, first)
+
+
+@compiled(fastmath={"contract"})
+def put_row_sums(
+    x: Coded,
+    dy: Coded,
+    gamma: Numbers,
+    near: float,
+    low: float,
+    centred: Centred,
+    partial: Numbers,
+) -> None:
+    """Store the same sums over each segment."""
     prefer_wide_vectors()
     size = x.shape[0]
     whole = size // SEGMENT
@@ -70,17 +85,16 @@ def add_row_sums(
         rest = partial[SPACE - 2 * SEGMENT : SPACE]
         sums = partial[whole * WIDTH :]
         _last_sums(x[left:], dy[left:], gamma[left:], near, low, centred, sums, rest)
-    add_to_lanes(lanes, partial, size, WIDTH, first)
 
 
 @compiled
-def means_of(lanes: Numbers, size: int) -> Any:
-    """Return the means of c, g, g*c and g*g along a row."""
+def means_of(lanes: Numbers, size: int, rounded_off: bool) -> Any:
+    """Return the means of c, g, g*c and g*g along a row: see `total_of_lanes`."""
     return (
-        total_of_lanes(lanes, 0, WIDTH, size) / size,
-        total_of_lanes(lanes, LANES, WIDTH, size) / size,
-        total_of_lanes(lanes, 2 * LANES, WIDTH, size) / size,
-        total_of_lanes(lanes, 3 * LANES, WIDTH, size) / size,
+        total_of_lanes(lanes, 0, WIDTH, rounded_off) / size,
+        total_of_lanes(lanes, LANES, WIDTH, rounded_off) / size,
+        total_of_lanes(lanes, 2 * LANES, WIDTH, rounded_off) / size,
+        total_of_lanes(lanes, 3 * LANES, WIDTH, rounded_off) / size,
     )
 
 

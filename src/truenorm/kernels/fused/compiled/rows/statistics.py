@@ -29,6 +29,7 @@ __all__ = [
     "error_of_r",
     "error_of_w",
     "near_mean",
+    "put_moments",
     "row_statistics",
     "statistics_of",
 ]
@@ -83,8 +84,8 @@ def _sweep(x: Coded, near: float, lanes: Numbers, partial: Numbers) -> None:
 def _means(lanes: Numbers, size: int) -> Any:
     """Return the means of d (E1) and of its square (E2)."""
     total, squares = (
-        total_of_lanes(lanes, 0, WIDTH, size),
-        total_of_lanes(lanes, LANES, WIDTH, size),
+        total_of_lanes(lanes, 0, WIDTH, size > COLUMNS),
+        total_of_lanes(lanes, LANES, WIDTH, size > COLUMNS),
     )
     return total / size, squares / size
 
@@ -109,6 +110,13 @@ def near_mean(x: Coded, centred: Centred) -> Any:
 @compiled(fastmath={"contract"})
 def add_moments(x: Coded, near: float, first: bool, lanes: Numbers, partial: Numbers) -> None:
     """Add d = x - near and its square over at most COLUMNS elements to the lanes."""
+    put_moments(x, near, partial)
+    add_to_lanes(lanes, partial, x.shape[0], WIDTH, first)
+
+
+@compiled(fastmath={"contract"})
+def put_moments(x: Coded, near: float, partial: Numbers) -> None:
+    """Store the sums of d = x - near and of its square over each segment."""
     prefer_wide_vectors()
     size = x.shape[0]
     whole = size // SEGMENT
@@ -124,11 +132,10 @@ def add_moments(x: Coded, near: float, first: bool, lanes: Numbers, partial: Num
             d5 = decode(part[lane + 5 * LANES]) - near
             d6 = decode(part[lane + 6 * LANES]) - near
             d7 = decode(part[lane + 7 * LANES]) - near
-            _put_moments(sums, lane, d0, d1, d2, d3, d4, d5, d6, d7)
+            _put_run(sums, lane, d0, d1, d2, d3, d4, d5, d6, d7)
     if size > whole * SEGMENT:
         rest = partial[SPACE - SEGMENT : SPACE]
         _last_moments(x[whole * SEGMENT :], near, partial[whole * WIDTH :], rest)
-    add_to_lanes(lanes, partial, size, WIDTH, first)
 
 
 @compiled
@@ -139,11 +146,11 @@ def _last_moments(x: Coded, near: float, sums: Numbers, d: Numbers) -> None:
     for k in range(LANES):
         d0, d1, d2, d3 = d[k], d[k + LANES], d[k + 2 * LANES], d[k + 3 * LANES]
         d4, d5, d6, d7 = d[k + 4 * LANES], d[k + 5 * LANES], d[k + 6 * LANES], d[k + 7 * LANES]
-        _put_moments(sums, k, d0, d1, d2, d3, d4, d5, d6, d7)
+        _put_run(sums, k, d0, d1, d2, d3, d4, d5, d6, d7)
 
 
 @compiled(fastmath={"contract"})
-def _put_moments(
+def _put_run(
     sums: Numbers,
     k: int,
     d0: float,

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.elements.vectors import arrays_are_apart, prefer_wide_vectors
+from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import COLUMNS, Numbers
 
@@ -22,9 +23,11 @@ __all__ = [
     "LANES",
     "SEGMENT",
     "SPACE",
+    "add_segments",
     "add_to_lanes",
     "clear_last_segment",
     "depth_of_sum",
+    "pair_of_lanes",
     "pairwise",
     "total_of_lanes",
 ]
@@ -85,6 +88,13 @@ def add_to_lanes(lanes: Numbers, partial: Numbers, terms: int, width: int, first
 
 
 @compiled
+def add_segments(lanes: Numbers, partial: Numbers, terms: int, width: int) -> None:
+    """Add each segment of some terms to the lanes of a row: nothing but runs is rounded."""
+    for k in range((terms + SEGMENT - 1) // SEGMENT):
+        _add_exactly(lanes, partial[k * width :], width)
+
+
+@compiled
 def _add_exactly(lanes: Numbers, partial: Numbers, width: int) -> None:
     """Add to the lanes by TwoSum."""
     prefer_wide_vectors()
@@ -96,12 +106,35 @@ def _add_exactly(lanes: Numbers, partial: Numbers, width: int) -> None:
 
 
 @compiled
-def total_of_lanes(lanes: Numbers, start: int, width: int, size: int) -> Any:
-    """Return the sum over a row whose lanes start there."""
+def total_of_lanes(lanes: Numbers, start: int, width: int, rounded_off: bool) -> Any:
+    """Return the sum over a row whose lanes start there, with what was rounded off if there is."""
     total = _halves(lanes[start : start + LANES])
-    if size > COLUMNS:  # else nothing was rounded off
+    if rounded_off:
         total += _halves(lanes[start + width : start + width + LANES])
     return total
+
+
+@compiled
+def pair_of_lanes(lanes: Numbers, first: int, width: int) -> Any:
+    """Return the sum whose lanes begin at `first` as a pair; they are used up."""
+    high, low = lanes[first : first + LANES], lanes[first + width : first + width + LANES]
+    _fold(high[:8], high[8:], low[:8], low[8:])
+    _fold(high[:4], high[4:8], low[:4], low[4:8])
+    s, e = two_sum(high[0], high[2])
+    t, f = two_sum(high[1], high[3])
+    total, g = two_sum(s, t)
+    return two_sum(total, ((low[0] + low[2]) + (low[1] + low[3])) + ((e + f) + g))
+
+
+@compiled
+def _fold(high: Numbers, others: Numbers, low: Numbers, lower: Numbers) -> None:
+    """Add lanes to others: the high parts by TwoSum, what is rounded off to the low parts."""
+    prefer_wide_vectors()
+    arrays_are_apart()
+    for k in range(high.shape[0]):
+        s, e = two_sum(high[k], others[k])
+        high[k] = s
+        low[k] += lower[k] + e
 
 
 @compiled

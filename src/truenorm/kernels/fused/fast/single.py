@@ -73,6 +73,10 @@ class BlockSums:
         self.array[...] = 0
         self.dgamma, self.dbeta = BlockSum(self.array[0]), BlockSum(self.array[1])
 
+    def note(self, _rows: int, left: int) -> int:
+        """Return how many rows are not done: that is all a kernel returns."""
+        return left
+
     def merge(self, other: "BlockSums") -> None:
         """Add the sums over other rows."""
         self.array += other.array
@@ -100,7 +104,7 @@ class SingleBackward(Sweep, NeverRefuses):
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: BlockSums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        left: int = backward.backward(
+        left = backward.backward(
             self.coded(dy),
             self.coded(x),
             kept,
@@ -112,7 +116,7 @@ class SingleBackward(Sweep, NeverRefuses):
             states,
             scratch(),
         )
-        return left > 0
+        return sums.note(len(x), left) > 0
 
 
 def rows_with_sums(count: int, size: int) -> int:

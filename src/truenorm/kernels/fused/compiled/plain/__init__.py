@@ -1,0 +1,1 @@
+"""Fast mode for float64 data: plain float64, with compensated sums."""

@@ -1,0 +1,1 @@
+"""Fast mode: the last bit for speed."""
