@@ -32,7 +32,7 @@ PACKAGES = {
 }
 """What a package is imported as, what it is for, and the extra of truenorm that installs it."""
 NOT_KEPT = (
-    "every process compiles the kernels again, which takes about half a minute for each type: set "
+    "every process compiles the kernels again, which takes about 20 seconds for each type: set "
     "TRUENORM_CACHE_DIR to the absolute path of a folder that is yours and that nobody else can "
     "write to"
 )

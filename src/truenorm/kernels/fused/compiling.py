@@ -35,7 +35,7 @@ from truenorm.kernels.fused.first_call.loading import (
 )
 from truenorm.kernels.fused.first_call.notice import tell
 
-__all__ = ["FIRST_TO_TELL", "TALLY", "compiled", "folder", "kernel"]
+__all__ = ["FIRST_TO_TELL", "PART", "TALLY", "compiled", "folder", "kernel"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,6 +44,8 @@ GROUND = Path(__file__).parents[1] / "ground.py"
 # Any other variable of Numba may change what is compiled, as NUMBA_BOUNDSCHECK does.
 NO_MATTER = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS"}
 
+PART: Any = {"no_cfunc_wrapper": True}
+"""For `numba.extending.overload` as well: no way in for C, which would be compiled too."""
 TALLY: Counter[str] = Counter()
 """How many functions this process has compiled, and how many it has loaded."""
 FIRST_TO_TELL = Lock()
@@ -110,7 +112,7 @@ def _dispatcher(function: Any, options: dict[str, Any]) -> tuple[Any, dict[str, 
         # another process belongs to another of them: then the wrong one is called.
         raise TypeError(f"{function.__qualname__} is inside a function: move it to the top")
     settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-    settings |= {"no_cfunc_wrapper": True} | options  # no way in for C either
+    settings |= PART | options
     return numba.njit(**settings)(function), settings
 
 

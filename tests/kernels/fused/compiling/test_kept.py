@@ -23,20 +23,6 @@ def doubled(x: Any) -> Any:
     return 2 * x
 
 
-@compiled
-def _halved(x: Any) -> Any:
-    return x / 2
-
-
-@kernel
-def _quartered(x: Any) -> Any:
-    return _halved(_halved(x))
-
-
-halved: Any = _halved
-quartered: Any = _quartered
-
-
 def found(value: float = 21) -> bool:
     """Call a new kernel, and tell whether compiled code was found."""
     function: Any = kernel(doubled)
@@ -184,23 +170,6 @@ class TestKept:
     def test_without_compiling(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("numba.core.config.DISABLE_JIT", True)
         assert kernel(doubled) is compiled(doubled) is doubled
-
-
-class TestParts:
-    """Functions that kernels call."""
-
-    def test_python_is_refused(self) -> None:
-        """It would crash, whether a kernel was there before or not."""
-        for _ in range(2):
-            with pytest.raises(TypeError, match=r"halved is a part of kernels"):
-                halved(2.0)
-            assert quartered(2.0) == 0.5
-        assert halved.signatures == [(numba.float64,)]
-
-    def test_are_not_kept(self, place: Path) -> None:
-        assert kernel(quartered.py_func)(3) == 0.75
-        (file,) = files(place)
-        assert file.name.startswith("_quartered-")
 
 
 class TestOtherNumba:
