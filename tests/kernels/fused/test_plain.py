@@ -39,7 +39,7 @@ def _differences_overflow(case: Case) -> None:
 
 
 def _squares_underflow(case: Case) -> None:
-    """A spread whose square is zero: such a row is not constant."""
+    """Have a spread whose square is zero: such a row is not constant."""
     case.x[2] = 0.0
     case.x[2, 3] = 1e-170
 
