@@ -1,6 +1,5 @@
 """Fast mode of float64 data: plain float64 for normal rows, pairs for rows out of its range."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,95 +9,19 @@ import pytest
 pytest.importorskip("numba")
 
 import truenorm as tn
-from promise.families import Array, Case, usual_case
+from kernels.fused.out_of_range import (
+    CALLS_OUT_OF_RANGE,
+    ROWS,
+    ROWS_OUT_OF_RANGE,
+    SIZE,
+    Change,
+    by_driver,
+    normal,
+    scales,
+)
+from promise.families import Array, Case
 from promise.fast_bounds import FastBounds
 from promise.judging import BACKENDS, both_passes, bytes_of
-
-FLOAT64 = np.dtype(np.float64)
-ROWS, SIZE = 7, 19
-Change = Callable[[Case], Any]
-
-
-def normal(rows: int = ROWS, size: int = SIZE) -> Case:
-    case = usual_case("normal", rows, size, FLOAT64)
-    gamma, beta = (np.array(each) for each in case.parameters)
-    return replace(case, x=case.x.copy(), dy=case.dy.copy(), gamma=gamma, beta=beta)
-
-
-def by_driver(case: Case) -> Case:
-    """Return the same case in arrays that do not go to the kernels at once."""
-    return replace(case, x=np.asfortranarray(case.x), dy=np.asfortranarray(case.dy))
-
-
-def _scales(case: Case) -> None:
-    case.x[1:6] *= np.array([[1e200], [1e-200], [1e300], [1e-300], [1e-158]])
-
-
-def _differences_overflow(case: Case) -> None:
-    case.x[2] = 1.7e308 * np.sign(case.x[2])
-
-
-def _squares_underflow(case: Case) -> None:
-    """Put in a spread whose square is zero: such a row is not constant."""
-    case.x[2] = 0.0
-    case.x[2, 3] = 1e-170
-
-
-def _slopes(case: Case) -> None:
-    case.dy[1:5] *= np.array([[1e200], [1e-200], [1e300], [1e-310]])
-
-
-ROWS_OUT_OF_RANGE: list[Change] = [_scales, _differences_overflow, _squares_underflow, _slopes]
-
-
-def _large_gamma(case: Case) -> None:
-    case.parameters[0][3] = 1e300
-
-
-def _small_gamma(case: Case) -> None:
-    """All products of gamma and dy underflow, and dx does not: r is 1e100."""
-    case.x[...] *= 1e-100
-    case.parameters[0][...] *= 1e-140
-    case.dy[...] *= 1e-190
-
-
-def _small_gamma_and_r(case: Case) -> None:
-    """r*gamma is subnormal, and y is not."""
-    case.x[...] *= 1e100
-    case.parameters[0][...] *= 1e-210
-    case.parameters[1][...] = 0
-
-
-def _large_beta(case: Case) -> None:
-    case.parameters[1][:3] = 1.7e308, -1.7e308, 1e160
-
-
-def _terms_of_dgamma_overflow(case: Case) -> None:
-    """Where gamma is 0, g says nothing of dy. In pairs of rows, the terms cancel."""
-    case.parameters[0][2] = 0
-    case.x[1::2] = case.x[:-1:2]
-    case.dy[:, 2] = 1e308
-    case.dy[1::2, 2] = -1.0001e308
-
-
-def _terms_of_dgamma_underflow(case: Case) -> None:
-    """Each would be off by half the smallest number, and so would their sum by many."""
-    case.dy[:, 2] = 5e-324 * np.arange(1, len(case.dy) + 1)
-
-
-def _dbeta_overflows_midway(case: Case) -> None:
-    case.dy[:4, 2] = 1.7e308, 1.7e308, -1.7e308, -1.6e308
-
-
-CALLS_OUT_OF_RANGE: list[Change] = [
-    _large_gamma,
-    _small_gamma,
-    _small_gamma_and_r,
-    _large_beta,
-    _terms_of_dgamma_overflow,
-    _terms_of_dgamma_underflow,
-    _dbeta_overflows_midway,
-]
 
 
 def assert_right(case: Case, *, exact: bool = True) -> list[Array | None]:
@@ -136,6 +59,22 @@ def test_other_rows_do_not_notice(change: Change) -> None:
         assert bytes_of(one[same]) == bytes_of(other[same])
 
 
+@pytest.mark.parametrize("which", ["x", "gamma", "beta", "dy"])
+@pytest.mark.parametrize("value", [np.inf, -np.nan])
+def test_not_finite(which: str, value: float) -> None:
+    """Also where gamma is zero, and with rows whose mean pairs keep; NaN has one form."""
+    case = normal()
+    case.parameters[0][4:] = 0
+    case.x[2] *= 1e200
+    getattr(case, which)[..., 3:5] = value
+    found = assert_right(case, exact=False)
+    for one, other in zip(found, both_passes(case, "reference"), strict=True):
+        assert one is not None
+        assert other is not None
+        assert bytes_of(np.isnan(one)) == bytes_of(np.isnan(other))
+        assert not np.signbit(one[np.isnan(one)]).any()
+
+
 @pytest.mark.parametrize("eps", [1e-5, 1e300, 5e-324, 1e-300])
 def test_constant_rows(eps: float) -> None:
     case = replace(normal(), eps=eps)
@@ -147,7 +86,7 @@ def test_constant_rows(eps: float) -> None:
 def test_what_is_kept() -> None:
     """The variance, or of rows that are not for float64 something below zero."""
     case = normal()
-    _scales(case)
+    scales(case)
     _, saved = tn.layer_norm_forward(case.x, rounding="fast", backend="fused")
     assert (saved.kept[:, 2] < 0).tolist() == [False, *5 * [True], False]
     case = normal()
@@ -225,6 +164,7 @@ def test_x_changed(forward: str, backward: str) -> None:
     case = normal()
     case.x[2] *= 1e200
     case.x[3] = 0.1
+    case.x[4] *= 1e-9  # of which only the variance is far from 1
     x, dy = case.x, case.dy
     _, saved = tn.layer_norm_forward(x, *case.parameters, rounding="fast", backend=forward)
     for row in (1, 2, 3):

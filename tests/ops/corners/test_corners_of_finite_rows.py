@@ -142,7 +142,10 @@ class TestExtremes:
             ulps = 2 * 2.0 ** (1 - FORMATS[passes.dtype].precision)
             for found, expected in zip(scaled[:2], right[:2], strict=True):
                 error = found.astype(np.float64) - expected.astype(np.float64)
-                assert (np.abs(error) <= ulps * np.abs(expected.astype(np.float64))).all()
+                size = np.abs(expected.astype(np.float64))
+                if passes.dtype == np.float64:  # nothing wider: what cancels in dx is seen
+                    size = size.max()
+                assert (np.abs(error) <= ulps * size).all()
 
     def test_the_largest_and_the_smallest_numbers(self, passes: Passes) -> None:
         """Xhat is (-1, 1) for whatever x, if eps is 0 or nothing beside x."""

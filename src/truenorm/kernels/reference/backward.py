@@ -141,6 +141,7 @@ class PairBackward(_CorrectBackward[PairSum]):
         if self.call.level != "plain":
             return False
         rows = np.flatnonzero(kept[:, 2] >= 0)
+        near, rest, v = kept[rows].T[..., np.newaxis]
         kept[:, 2] -= BY_PAIRS
         if not len(rows):
             return False
@@ -148,7 +149,6 @@ class PairBackward(_CorrectBackward[PairSum]):
         changed = clear_not_finite(values).any()
         found = pairs.describe(values, self.call)
         high, low = pairs.scaled(found.mean, found.mean_exponent)
-        near, rest, v = (kept[rows] + [0, 0, BY_PAIRS]).T[..., np.newaxis]
         allowed = 2.0**-46 * np.sqrt(v) + 2.0**-90 * np.abs(near)
         if not self.call.norm.centred:
             near, allowed = v + self.call.eps, 2.0**-46 * v

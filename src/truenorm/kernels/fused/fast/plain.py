@@ -43,11 +43,6 @@ Float64 = NDArray[np.float64]
 Columns = NDArray[np.intp]
 
 
-def _left_to_pairs(left: int, states: States) -> NDArray[np.intp]:
-    """Return the rows that a kernel refused: all if a parameter is too large or too small."""
-    return np.arange(len(states)) if left < 0 else np.flatnonzero(states == REFUSED)
-
-
 class PlainForward(PairForward):
     """Forward in float64 where that will do."""
 
@@ -71,7 +66,9 @@ class PlainForward(PairForward):
         )
         if left == 0:
             return False
-        rows = _left_to_pairs(left, states)
+        if left < 0:  # gamma is too large or too small, for all rows
+            states[...] = REFUSED
+        rows = np.flatnonzero(states == REFUSED)
         if len(rows):
             given, numbers, outcome = x[rows], kept[rows], states[rows]
             results = np.empty_like(given)
@@ -161,10 +158,9 @@ class PlainBackward(GradientByPairs):
             states,
             scratch(),
         )
-        left = sums.note(len(x), found)
-        if left == 0:
+        if sums.note(len(x), found) == 0:
             return False
-        rows = _left_to_pairs(left, states)
+        rows = np.flatnonzero(states == REFUSED)
         if len(rows):
             found, outcome = self._by_pairs(dy[rows], x[rows], kept[rows], sums)
             dx[rows], states[rows] = found, outcome

@@ -11,13 +11,8 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.columns.column_sums import add_to_pairs
 from truenorm.kernels.fused.compiled.elements.filling import fill
-from truenorm.kernels.fused.compiled.narrow.forward import SPECIAL
 from truenorm.kernels.fused.compiled.narrow.structure import is_constant, write_two
-from truenorm.kernels.fused.compiled.plain.statistics import (
-    are_moderate,
-    inverse_deviation,
-    is_in_range,
-)
+from truenorm.kernels.fused.compiled.plain.statistics import inverse_deviation, is_in_range
 from truenorm.kernels.fused.compiled.plain.writing import (
     LOW,
     NEAR,
@@ -155,19 +150,16 @@ def backward(
 ) -> Any:
     """Write dx and what became of each row, and add to the pairs of dgamma and dbeta.
 
-    Returns how many rows are not done, and whether some dy is tiny: see `write_four`. If gamma is
-    not moderate, SPECIAL, and nothing is written. dx must not overlap the others.
+    Returns how many rows are not done, and whether some dy is tiny: see `write_four`. dx must not
+    overlap the others.
     """
-    some_are_tiny = False
-    if not are_moderate(gamma):
-        return SPECIAL, some_are_tiny
     rows, size = x.shape
     numbers, rest = scratch[: FOUR * NUMBERS], scratch[FOUR * NUMBERS :]
     lanes, space = rest[: FOUR * LANES_OF_ROW], rest[FOUR * LANES_OF_ROW :][: 4 * SHARE]
     partial = rest[FOUR * LANES_OF_ROW + 4 * SHARE :][:SPACE]
     fill(space[:COLUMNS], 0.0)
     clear_last_segment(partial)
-    left_over = 0
+    left_over, some_are_tiny = 0, False
     for start in range(-FOUR, rows, FOUR):
         following = min(rows - start - FOUR, FOUR)  # rows of the next four
         fill(lanes, 0.0)

@@ -16,6 +16,7 @@ from truenorm.kernels.fused.compiled.narrow.parameters import write_constant
 from truenorm.kernels.fused.compiled.plain.statistics import (
     LANES_OF_ROW,
     add_moments,
+    are_finite,
     are_moderate,
     inverse_deviation,
     is_in_range,
@@ -84,9 +85,10 @@ def forward(
 ) -> Any:
     """Write y, what is kept and what became of each row; return how many are not done.
 
-    If a parameter is not moderate, SPECIAL, and nothing is written. y must not overlap the others.
+    If gamma is too large or too small, or beta not finite, SPECIAL, and nothing is written. y must
+    not overlap the others.
     """
-    if not (are_moderate(gamma) and are_moderate(beta)):
+    if not (are_moderate(gamma) and are_finite(beta)):
         return SPECIAL
     rows, size = x.shape
     lanes, partial = scratch[:LANES_OF_ROW], scratch[LANES_OF_ROW:][:SPACE]

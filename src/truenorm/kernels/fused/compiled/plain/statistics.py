@@ -25,6 +25,7 @@ from truenorm.kernels.ground import COLUMNS, Centred, Numbers
 __all__ = [
     "LANES_OF_ROW",
     "add_moments",
+    "are_finite",
     "are_moderate",
     "inverse_deviation",
     "is_in_range",
@@ -45,8 +46,18 @@ def is_in_range(square: float) -> Any:
 
 
 @compiled
+def are_finite(values: Numbers) -> Any:
+    """Return whether all numbers are finite."""
+    prefer_wide_vectors()
+    finite = True
+    for j in range(values.shape[0]):
+        finite &= abs(values[j]) < np.inf
+    return finite
+
+
+@compiled
 def are_moderate(values: Numbers) -> Any:
-    """Return whether the same holds for parameters."""
+    """Return whether their products with r and c do not underflow or overflow, either."""
     prefer_wide_vectors()
     moderate = True
     for j in range(values.shape[0]):

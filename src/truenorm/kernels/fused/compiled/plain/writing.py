@@ -27,6 +27,11 @@ def _numbers(rows: Numbers, k: int) -> Any:
     return row[NEAR], row[LOW], row[R], row[A], row[Q]
 
 
+@compiled(fastmath=False)  # or it would be fused as its caller is: what cancels is to be zero
+def _sum_of(t0: float, t1: float, t2: float, t3: float) -> Any:
+    return (t0 + t1) + (t2 + t3)
+
+
 @compiled(inline="always")
 def _rank(slope: float) -> Any:
     """Return the magnitude of a number less one, as bits: that of zero is the largest."""
@@ -74,8 +79,9 @@ def write_four(
         dx1[j] = r1 * ((slope1 * scale - a1) - c1 * q1)
         dx2[j] = r2 * ((slope2 * scale - a2) - c2 * q2)
         dx3[j] = r3 * ((slope3 * scale - a3) - c3 * q3)
-        two = slope0 * (c0 * r0) + slope1 * (c1 * r1)
-        of_dgamma[j] = two + (slope2 * (c2 * r2) + slope3 * (c3 * r3))
-        of_dbeta[j] = (slope0 + slope1) + (slope2 + slope3)
+        of_dgamma[j] = _sum_of(
+            slope0 * (c0 * r0), slope1 * (c1 * r1), slope2 * (c2 * r2), slope3 * (c3 * r3)
+        )
+        of_dbeta[j] = _sum_of(slope0, slope1, slope2, slope3)
         smallest = min(smallest, _rank(slope0), _rank(slope1), _rank(slope2), _rank(slope3))
     return smallest >= np.uint64(0x3370000000000000 - 1)  # the bits of 2**-200
