@@ -13,6 +13,7 @@ import truenorm as tn
 from promise.families import DTYPES, usual_case
 from promise.judging import both_passes, bytes_of
 from truenorm import threads
+from truenorm.kernels.fused.backend import FusedBackend
 from truenorm.kernels.fused.narrow import NarrowBackward, NarrowForward
 
 CHANGED = "x changed since the forward pass"
@@ -58,6 +59,7 @@ class TestErrors:
     @pytest.fixture(autouse=True)
     def pool(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(threads, "_pool", threads._Pool())
+        monkeypatch.setattr(FusedBackend, "at_once", None)  # the driver's blocks
 
     @pytest.mark.parametrize("error", [BlockError, KeyboardInterrupt, MemoryError])
     @pytest.mark.parametrize("number", [0, 1])

@@ -111,7 +111,11 @@ def small_backward(
     kernel = _quiet(kernels.small_backward)
     gamma, of_gamma, of_beta = parameters
     scales = _same(1.0, size, x.dtype) if gamma is None else gamma
-    dgamma, dbeta = _like(of_gamma, size, x), _like(of_beta, size, x)
+    if of_beta is not None and of_beta != scales.dtype:
+        return None  # each pair of types would be compiled apart
+    dgamma, dbeta = (
+        np.empty(0 if each is None else size, scales.dtype) for each in (of_gamma, of_beta)
+    )
     done = kernel(
         _coded(dy),
         _coded(x),
@@ -127,11 +131,6 @@ def small_backward(
     if not done:
         return None
     return None if of_gamma is None else dgamma, None if of_beta is None else dbeta
-
-
-def _like(dtype: Any, size: int, x: Array) -> Array:
-    """Return an array for a gradient, without elements if it is not wanted."""
-    return np.empty(0, x.dtype) if dtype is None else np.empty(size, dtype)
 
 
 def backward(
