@@ -15,7 +15,7 @@ ALLOWED = (
     "truenorm.kernels.fused.compiling",
     "truenorm.kernels.ground",
 )
-COMPILED = {"compiled", "kernel", "overload", "intrinsic"}
+COMPILED = {"compiled", "overload", "intrinsic"}
 
 
 def named(path: Path) -> str:

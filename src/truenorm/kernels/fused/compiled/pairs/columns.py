@@ -28,7 +28,7 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     describe,
     kept_of,
 )
-from truenorm.kernels.fused.compiling import compiled, kernel
+from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import (
     CHANGED,
     DGAMMA_BOUND,
@@ -54,7 +54,7 @@ from truenorm.kernels.ground import (
 __all__ = ["backward", "largest_exponent_of_rows", "round_columns", "sum_columns"]
 
 
-@kernel
+@compiled
 def backward(
     dy: Coded,
     x: Coded,
@@ -103,7 +103,7 @@ def _is_finite(values: Coded) -> Any:
     return True
 
 
-@kernel
+@compiled
 def largest_exponent_of_rows(dy: Coded) -> Any:
     """Return e with |dy| < 2**e for all that are finite, as small as can be."""
     largest = 0.0
@@ -135,7 +135,7 @@ def _scaled(dy: Coded, exponent: int, slopes: Numbers) -> None:
             slopes[j] = math.copysign(5e-324, decode(dy[j]))
 
 
-@kernel
+@compiled
 def sum_columns(
     dy: Coded,
     x: Coded,
@@ -205,7 +205,7 @@ def _add_chunk(work: Numbers, sums: Numbers) -> None:
         bound[j] += work[j + ERROR] + U * (2 * abs(rest) + abs(e))
 
 
-@kernel
+@compiled
 def round_columns(
     high: Numbers, low: Numbers, bound: Numbers, exponents: Integers, out: Coded, refused: Flags
 ) -> Any:
