@@ -16,7 +16,7 @@ from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, usual_case
 from promise.judging import both_passes, bytes_of
 from promise.suites import not_finite_cases
 from truenorm.kernels import drive
-from truenorm.kernels.fused import at_once
+from truenorm.kernels.fused import blocks
 from truenorm.kernels.fused.backend import FusedBackend
 
 FLOAT32 = np.dtype(np.float32)
@@ -46,7 +46,7 @@ def test_both_ways_give_the_same_bits(
 ) -> None:
     cases = list(chain(some_cases(dtype), not_finite_cases(dtype, 40, (1, 7), (5, 67))))
     for threads in (1, 3):
-        monkeypatch.setattr(at_once, "ALONE", 2**16 if threads == 1 else 64)
+        monkeypatch.setattr(blocks, "SMALL", 2**16 if threads == 1 else 64)
         straight = [bytes_of(*both_passes(case, "fused", mode, threads=threads)) for case in cases]
         with monkeypatch.context() as patched:
             patched.setattr(FusedBackend, "at_once", None)

@@ -15,7 +15,7 @@ from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
 from truenorm.ops import arguments
 from truenorm.ops.output import as_parameter, output_for
-from truenorm.ops.plain import is_plain_output, native_format, plain, plain_parameters
+from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Gradients, Saved
 from truenorm.ops.settings import settings_of_backward
 
@@ -76,11 +76,8 @@ def _at_once(
     if given is None or backend.at_once is None:
         return None
     x, target = given.x, given.target
-    if out is None:
-        dx = np.empty(x.shape, x.dtype)
-    elif is_plain_output(out, x, x, saved.gamma, dy):
-        dx = out
-    else:
+    dx = plain_output(out, x, given.gamma, given.dy)
+    if dx is None:
         return None
     shape = (-1, x.shape[-1])
     flat_dy, flat_x, flat_dx = given.dy.reshape(shape), x.reshape(shape), dx.reshape(shape)

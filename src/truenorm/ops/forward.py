@@ -15,7 +15,7 @@ from truenorm.kernels.rows import Rows
 from truenorm.ops import arguments
 from truenorm.ops.arrays import as_array
 from truenorm.ops.output import output_for
-from truenorm.ops.plain import is_plain_output, native_format, plain, plain_parameters
+from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Saved
 
 if TYPE_CHECKING:
@@ -63,11 +63,8 @@ def _at_once(
     parameters = None if target is None else plain_parameters(gamma, beta, rows, target)
     if target is None or parameters is None:
         return None
-    if out is None:
-        y = np.empty(x.shape, x.dtype)
-    elif is_plain_output(out, x, x, gamma, beta):
-        y = out
-    else:
+    y = plain_output(out, rows, gamma, beta)
+    if y is None:
         return None
     shape = (-1, x.shape[-1])
     found = at_once.forward(settings, target, rows.reshape(shape), *parameters, y.reshape(shape))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from truenorm.exact import FLOAT32, FloatFormat
 from truenorm.kernels.storage import format_of, writable_view
 
-__all__ = ["is_plain_output", "native_format", "plain", "plain_parameters"]
+__all__ = ["native_format", "plain", "plain_output", "plain_parameters"]
 
 
 @cache
@@ -57,12 +57,15 @@ def _are_of_float32(gamma: Any, beta: Any, target: FloatFormat) -> bool:
     return all(given is None or native_format(given.dtype) is FLOAT32 for given in (gamma, beta))
 
 
-def is_plain_output(out: Any, like: NDArray[Any], *others: NDArray[Any] | None) -> bool:
-    """Tell whether a result can be written there: none of the others may overlap it."""
-    return (
-        type(out) is np.ndarray
-        and out.flags.carray
-        and out.shape == like.shape
-        and out.dtype == like.dtype
-        and not any(each is not None and np.may_share_memory(out, each) for each in others)
-    )
+def plain_output(
+    out: Any, like: NDArray[Any], *others: NDArray[Any] | None
+) -> NDArray[Any] | None:
+    """Return where a result goes: a new array, or `out` if it overlaps none of the others."""
+    if out is None:
+        return np.empty(like.shape, like.dtype)
+    if type(out) is not np.ndarray or not out.flags.carray:
+        return None
+    if out.shape != like.shape or out.dtype != like.dtype:
+        return None
+    apart = all(each is None or not np.may_share_memory(out, each) for each in (like, *others))
+    return out if apart else None

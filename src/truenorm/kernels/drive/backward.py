@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels import integers
-from truenorm.kernels.backend import Backend, Backward, ColumnGradients, RowSums, States
+from truenorm.kernels.backend import (
+    NUMBERS_KEPT,
+    Backend,
+    Backward,
+    ColumnGradients,
+    RowSums,
+    States,
+)
 from truenorm.kernels.call import Call, Parameter, Settings, finite_part
 from truenorm.kernels.drive.again import numpy_backend, second_look
 from truenorm.kernels.drive.columns import SpecialColumns, round_dbeta, round_dgamma
@@ -79,7 +86,9 @@ def settle_rows(
     call = Call.of(settings, x, gamma, beta)
     level = backend.backward(call, Source(dy))
     if states is not None:
-        run = _Run(call, level, Source(dy), Source(x), np.empty((0, 3)), Target(dx), True)
+        run = _Run(
+            call, level, Source(dy), Source(x), np.empty((0, NUMBERS_KEPT)), Target(dx), True
+        )
         refused = RefusedRows(run.dx, call.size, run.settle)
         again = np.flatnonzero(states == REFUSED)
         refused.add(0, again, *(rows.read(0, rows.count) for rows in (dx, dy, x)))

@@ -4,6 +4,7 @@ Nothing is prepared that grows with a row, and small calls stay on their own thr
 does not do, or refuses, is handed on: the driver does it.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -14,15 +15,21 @@ from numpy.typing import NDArray
 from truenorm.exact import FLOAT32, FLOAT64, FloatFormat
 from truenorm.kernels.backend import NUMBERS_KEPT, RowSums, States
 from truenorm.kernels.call import Settings
-from truenorm.kernels.fused.blocks import Coded, row_ranges, rows_of_block
+from truenorm.kernels.fused import blocks
+from truenorm.kernels.fused.blocks import (
+    Coded,
+    row_ranges,
+    rows_of_block,
+    rows_together,
+    threads_for,
+)
 from truenorm.kernels.fused.compiled.small import LONGEST, MOST
-from truenorm.kernels.fused.fast.single import rows_with_sums
+from truenorm.kernels.fused.fast.single import parts_with_sums, rows_with_sums
 from truenorm.kernels.fused.kernels import kernels_for
 from truenorm.kernels.fused.scratch import scratch
-from truenorm.kernels.ground import DONE, GROUP, REFUSED
+from truenorm.kernels.ground import DONE, REFUSED
 from truenorm.kernels.rows import Range, blocks_of
-from truenorm.kernels.sweeping import merged
-from truenorm.threads import for_each_block, thread_count
+from truenorm.kernels.sweeping import in_parts, merged
 
 __all__ = ["backward", "forward", "small_backward"]
 
@@ -32,9 +39,6 @@ Float64 = NDArray[np.float64]
 Found = TypeVar("Found")
 
 _COMPILES = not getattr(config, "DISABLE_JIT", False)
-
-ALONE = 2**16
-"""Elements below which a call stays on its own thread: another takes 10 us to wake up."""
 
 
 def forward(
@@ -55,7 +59,7 @@ def forward(
         x, gamma, beta, y = _coded(x), _coded(gamma), _coded(beta), _coded(y)
     kept, states = np.empty((count, NUMBERS_KEPT)), np.empty(count, np.uint8)
     eps, centred = settings.eps, True if settings.norm.centred else None
-    threads = 1 if x.size < ALONE else thread_count(settings.threads)
+    threads = threads_for(x.size, settings.threads)
     if threads == 1:
         left = kernel(x, gamma, beta, eps, centred, y, kept, states, scratch())
     else:
@@ -69,14 +73,18 @@ def _forward_on_threads(
 ) -> int:
     """Do forward in blocks, on several threads; return how many rows are not done."""
     x, y, kept, states = rows
+
+    def work(part: slice) -> int:
+        left: int = kernel(x[part], *others, y[part], kept[part], states[part], scratch())
+        return left
+
+    return _not_done(work, _blocks(len(x), x.shape[1], threads), threads)
+
+
+def _not_done(work: Callable[[slice], int], parts: list[Range], threads: int) -> int:
+    """Do the work for all parts; return how many rows are not done, or less than none."""
     results: list[int] = []
-
-    def work(start: int, stop: int) -> None:
-        part = slice(start, stop)
-        left = kernel(x[part], *others, y[part], kept[part], states[part], scratch())
-        results.append(left)
-
-    for_each_block(work, _blocks(len(x), x.shape[1], threads), threads)
+    in_parts(lambda k: results.append(work(slice(*parts[k]))), len(parts), threads)
     return -1 if min(results) < 0 else sum(results)
 
 
@@ -104,7 +112,7 @@ def small_backward(
     """
     size = x.shape[1]
     kernels = kernels_for(settings, target)
-    if kernels is None or x.size >= ALONE or size > LONGEST or len(x) > MOST:
+    if kernels is None or x.size >= blocks.SMALL or size > LONGEST or len(x) > MOST:
         return None
     if settings.rounding == "fast" and len(x) > rows_with_sums(len(x), size):
         return None
@@ -157,7 +165,12 @@ def backward(
     fast = settings.rounding == "fast"
     kernel = _quiet(kernels.backward)
 
-    def work(part: slice, sums: Any) -> int:
+    threads = threads_for(x.size, settings.threads)
+    parts = _parts(len(x), size, threads, fast=fast)
+    shares = {start: kernels.sums(size, target) for start, _ in parts}
+
+    def work(part: slice) -> int:
+        sums = shares[part.start]
         found = kernel(
             dy[part],
             x[part],
@@ -172,29 +185,11 @@ def backward(
         )
         return sums.note(part.stop - part.start, found)  # type: ignore[no-any-return]
 
-    threads = 1 if x.size < ALONE else thread_count(settings.threads)
-    parts = _parts(len(x), size, threads, fast=fast)
-    shares = [kernels.sums(size, target) for _ in parts]
-    left = _sum_up(work, parts, shares, threads)
+    left = _not_done(work, parts, threads)
     if left < 0:
         return None
-    if fast and len(shares) > 1:
-        shares.append(kernels.sums(size, target))  # as the driver has for rows that are left out
-    sums: RowSums = merged(shares)
+    sums: RowSums = merged(list(shares.values()))
     return _outcome(left, target, states, sums)
-
-
-def _sum_up(work: Any, parts: list[Range], shares: list[Any], threads: int) -> int:
-    """Do the work for all parts; return how many rows are not done, or less than none."""
-    if len(parts) == 1:
-        return work(slice(*parts[0]), shares[0])  # type: ignore[no-any-return]
-    results: list[int] = []
-
-    def part(k: int, _: int) -> None:
-        results.append(work(slice(*parts[k]), shares[k]))
-
-    for_each_block(part, [(k, k + 1) for k in range(len(parts))], threads)
-    return -1 if min(results) < 0 else sum(results)
 
 
 def _quiet(kernel: Any) -> Any:
@@ -232,12 +227,14 @@ def _outcome(
 
 def _blocks(count: int, size: int, threads: int) -> list[Range]:
     """Return blocks of rows, at least one for each thread if there are so many groups."""
-    share = -(-count // (threads * GROUP)) * GROUP if size < 2**15 else -(-count // threads)
+    together = rows_together(size)
+    share = -(-count // (threads * together)) * together
     return list(blocks_of((0, count), min(rows_of_block(size), share)))
 
 
 def _parts(count: int, size: int, threads: int, *, fast: bool) -> list[Range]:
     """Return the rows that have sums of their own."""
-    if fast:
-        return list(blocks_of((0, count), rows_with_sums(count, size)))
-    return row_ranges(count, size, threads)
+    if not fast:
+        return row_ranges(count, size, threads)
+    parts = parts_with_sums(count, size)
+    return parts[:1] if len(parts) == 2 else parts  # to add nothing changes nothing

@@ -5,13 +5,12 @@ from itertools import pairwise
 import numpy as np
 
 from truenorm.exact import FLOAT16, FloatFormat
-from truenorm.kernels.call import Call
 from truenorm.kernels.ground import GROUP
 from truenorm.kernels.rows import Range
 from truenorm.kernels.storage import Stored, writable_view
 from truenorm.threads import thread_count
 
-__all__ = ["LONG", "coded", "row_ranges", "rows_of_block", "threads_for"]
+__all__ = ["coded", "row_ranges", "rows_of_block", "rows_together", "threads_for"]
 
 BLOCK = 2**18
 """Elements of a block: what one call of a kernel works on."""
@@ -20,7 +19,7 @@ LONG = 2**15
 """Elements of a row from which on it is not kept together with others."""
 
 SMALL = 2**16
-"""Elements below which a call stays on its own thread: another takes 50 us to wake up."""
+"""Elements below which a call stays on its own thread: another takes 10 us or more to wake up."""
 
 Coded = Stored
 """Stored numbers as compiled kernels take them: those of float16 are the int16 of their bits."""
@@ -32,14 +31,14 @@ def coded(stored: Stored, target: FloatFormat) -> Coded:
     return stored.view(np.int16) if target is FLOAT16 else stored
 
 
-def _rows_together(size: int) -> int:
+def rows_together(size: int) -> int:
     """Return how many rows are not parted: a group, but long rows are work enough alone."""
     return GROUP if size < LONG else 1
 
 
 def row_ranges(count: int, size: int, parts: int) -> list[Range]:
     """Cut rows into at most so many ranges, about equal."""
-    together = _rows_together(size)
+    together = rows_together(size)
     groups = -(-count // together)
     parts = max(1, min(parts, groups))
     edges = [min(count, together * (groups * k // parts)) for k in range(parts + 1)]
@@ -48,10 +47,10 @@ def row_ranges(count: int, size: int, parts: int) -> list[Range]:
 
 def rows_of_block(size: int) -> int:
     """Return how many rows make a block of about BLOCK elements."""
-    together = _rows_together(size)
+    together = rows_together(size)
     return max(1, BLOCK // (together * size)) * together
 
 
-def threads_for(call: Call) -> int:
-    """Return how many threads a call uses."""
-    return 1 if call.count * call.size < SMALL else thread_count(call.threads)
+def threads_for(elements: int, asked: int | None) -> int:
+    """Return how many threads a call on so many elements uses."""
+    return 1 if elements < SMALL else thread_count(asked)

@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels.backend import NUMBERS_KEPT, States
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.call import Flags
 from truenorm.kernels.fused.columns import DigitColumns, PairColumns, Sums
 from truenorm.kernels.fused.compiled.narrow import backward, forward
 from truenorm.kernels.fused.compiled.pairs import forward as pair_forward
 from truenorm.kernels.fused.compiling import needs_compiling
 from truenorm.kernels.fused.pairs import look_again_at_dx
-from truenorm.kernels.fused.parameters import as_given, without
 from truenorm.kernels.fused.scratch import aligned, scratch, scratch_of_pairs
 from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.storage import Stored
@@ -26,26 +25,9 @@ Columns = NDArray[np.intp]
 class NarrowForward(ForwardSweep):
     """Forward in float64 with the rounding test."""
 
-    def __init__(self, call: Call, special: Flags) -> None:
-        super().__init__(call, special)
-        values = without(special, call.gamma, call.beta)
-        types = call.of_gamma, call.of_beta
-        self._gamma, self._beta = as_given(call, types, *values)
-
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
-        left: int = forward.forward(
-            self.coded(x),
-            self._gamma,
-            self._beta,
-            self.call.eps,
-            self.centred,
-            self.coded(y),
-            kept,
-            states,
-            scratch(),
-        )
-        return left > 0
+        return self.first_look(forward.forward, x, y, kept, states) > 0
 
     @cached_property
     def would_compile(self) -> bool:
@@ -72,10 +54,6 @@ class NarrowForward(ForwardSweep):
 class NarrowBackward(Sweep):
     """Backward in float64 with the rounding test."""
 
-    def __init__(self, call: Call) -> None:
-        super().__init__(call)
-        (self._gamma,) = as_given(call, (call.of_gamma,), call.gamma)
-
     def sums(self) -> Sums:
         """Return sums over no rows."""
         return Sums(self.call.size, self.call.target, 0)
@@ -88,19 +66,7 @@ class NarrowBackward(Sweep):
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        found = backward.backward(
-            self.coded(dy),
-            self.coded(x),
-            kept,
-            self._gamma,
-            self.call.eps,
-            self.centred,
-            self.coded(dx),
-            sums.array,
-            states,
-            scratch(),
-        )
-        return sums.note(len(x), found) > 0
+        return self.first_look_back(backward.backward, dy, x, kept, dx, sums, states) > 0
 
     @cached_property
     def would_compile(self) -> bool:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FLOAT32, FloatFormat
+from truenorm.exact import FLOAT32, FLOAT64, FloatFormat
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.fused.blocks import Coded, coded
 from truenorm.kernels.fused.compiled.narrow.parameters import prepare
@@ -44,10 +44,11 @@ def without(special: Flags, *values: NDArray[np.float64]) -> tuple[NDArray[np.fl
 def as_given(
     call: Call, types: tuple[FloatFormat | None, ...], *values: NDArray[np.float64]
 ) -> list[Coded]:
-    """Return parameters of at most float32 as kernels of levels 1 and of fast mode read them.
+    """Return parameters as kernels of level 1 and of fast mode read them.
 
-    That is in the type of x if they have it, and else in float32: kernels are compiled for those.
+    That is in the type of x if they have it or x is of float64, and else in float32: kernels are
+    compiled for those.
     """
     own = all(target is None or target is call.target for target in types)
-    target = call.target if own else FLOAT32
+    target = call.target if own or call.target is FLOAT64 else FLOAT32
     return [coded(round_to(each, target), target) for each in values]

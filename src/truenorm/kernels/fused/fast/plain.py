@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
-from truenorm.kernels.backend import States
-from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.fused.blocks import coded
+from truenorm.kernels.backend import NUMBERS_KEPT, States
+from truenorm.kernels.call import Call
 from truenorm.kernels.fused.columns import PairColumns
 from truenorm.kernels.fused.compiled.columns.column_sums import (
     add_to_pairs,
@@ -20,10 +19,9 @@ from truenorm.kernels.fused.compiled.columns.column_sums import (
 )
 from truenorm.kernels.fused.compiled.pairs.rows import keep_rows
 from truenorm.kernels.fused.compiled.plain import backward, forward
-from truenorm.kernels.fused.fast.single import rows_with_sums
+from truenorm.kernels.fused.fast.single import parts_with_sums, rows_with_sums
 from truenorm.kernels.fused.pairs import GradientByPairs, PairForward, largest_exponent
-from truenorm.kernels.fused.parameters import without
-from truenorm.kernels.fused.scratch import aligned, scratch, scratch_of_pairs
+from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
 from truenorm.kernels.ground import (
     BY_PAIRS,
     DBETA_HIGH,
@@ -34,7 +32,7 @@ from truenorm.kernels.ground import (
     SUMS,
 )
 from truenorm.kernels.rounding import Tested, round_to
-from truenorm.kernels.rows import Source, blocks_of
+from truenorm.kernels.rows import Source
 from truenorm.kernels.storage import Stored
 
 __all__ = ["PlainBackward", "PlainForward", "PlainSums"]
@@ -46,24 +44,9 @@ Columns = NDArray[np.intp]
 class PlainForward(PairForward):
     """Forward in float64 where that will do."""
 
-    def __init__(self, call: Call, special: Flags) -> None:
-        super().__init__(call, special)
-        values = without(special, call.gamma, call.beta)
-        self._gamma, self._beta = (coded(each, call.target) for each in values)
-
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
-        left: int = forward.forward(
-            self.coded(x),
-            self._gamma,
-            self._beta,
-            self.call.eps,
-            self.centred,
-            self.coded(y),
-            kept,
-            states,
-            scratch(),
-        )
+        left = self.first_look(forward.forward, x, y, kept, states)
         if left == 0:
             return False
         if left < 0:  # gamma is too large or too small, for all rows
@@ -128,10 +111,8 @@ class PlainBackward(GradientByPairs):
     def __init__(self, call: Call, dy: Source) -> None:
         super().__init__(call)
         self.rows_at_once = rows_with_sums(call.count, call.size)
-        # The last part has no rows but those that are left out at first.
-        self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
+        self.parts = parts_with_sums(call.count, call.size)
         self._dy = dy
-        self._gamma = coded(call.gamma, call.target)
 
     def sums(self) -> PlainSums:
         """Return sums over no rows."""
@@ -146,19 +127,8 @@ class PlainBackward(GradientByPairs):
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: PlainSums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        found = backward.backward(
-            self.coded(dy),
-            self.coded(x),
-            kept,
-            self._gamma,
-            self.call.eps,
-            self.centred,
-            self.coded(dx),
-            sums.array,
-            states,
-            scratch(),
-        )
-        if sums.note(len(x), found) == 0:
+        left = self.first_look_back(backward.backward, dy, x, kept, dx, sums, states)
+        if left == 0:
             return False
         rows = np.flatnonzero(states == REFUSED)
         if len(rows):
@@ -183,7 +153,7 @@ class PlainBackward(GradientByPairs):
 
     def _kept_by_pairs(self, x: Stored) -> Float64:
         """Return what pairs would have kept of some rows."""
-        kept = np.empty((len(x), 3))
+        kept = np.empty((len(x), NUMBERS_KEPT))
         space = aligned(scratch_of_pairs(self.call.size))
         keep_rows(self.coded(x), self.call.eps, self.centred, kept, space)
         return kept

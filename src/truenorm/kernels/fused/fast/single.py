@@ -9,18 +9,23 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.backend import NeverRefuses, States
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.call import Call
 from truenorm.kernels.fused.compiled.single import backward, forward
 from truenorm.kernels.fused.compiled.single.backward import FOUR
 from truenorm.kernels.fused.narrow import kept_anew
-from truenorm.kernels.fused.parameters import as_given, without
-from truenorm.kernels.fused.scratch import aligned, scratch
+from truenorm.kernels.fused.scratch import aligned
 from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.rounding import Tested, round_to
-from truenorm.kernels.rows import blocks_of
+from truenorm.kernels.rows import Range, blocks_of
 from truenorm.kernels.storage import Stored
 
-__all__ = ["BlockSums", "SingleBackward", "SingleForward", "rows_with_sums"]
+__all__ = [
+    "BlockSums",
+    "SingleBackward",
+    "SingleForward",
+    "parts_with_sums",
+    "rows_with_sums",
+]
 
 Float64 = NDArray[np.float64]
 
@@ -28,26 +33,9 @@ Float64 = NDArray[np.float64]
 class SingleForward(ForwardSweep, NeverRefuses):
     """Forward in float32 where that will do."""
 
-    def __init__(self, call: Call, special: Flags) -> None:
-        super().__init__(call, special)
-        values = without(special, call.gamma, call.beta)
-        types = call.of_gamma, call.of_beta
-        self._gamma, self._beta = as_given(call, types, *values)
-
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
-        left: int = forward.forward(
-            self.coded(x),
-            self._gamma,
-            self._beta,
-            self.call.eps,
-            self.centred,
-            self.coded(y),
-            kept,
-            states,
-            scratch(),
-        )
-        return left > 0
+        return self.first_look(forward.forward, x, y, kept, states) > 0
 
 
 class BlockSum:
@@ -88,9 +76,7 @@ class SingleBackward(Sweep, NeverRefuses):
     def __init__(self, call: Call) -> None:
         super().__init__(call)
         self.rows_at_once = rows_with_sums(call.count, call.size)
-        # The last part has no rows but those that are left out at first.
-        self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
-        (self._gamma,) = as_given(call, (call.of_gamma,), call.gamma)
+        self.parts = parts_with_sums(call.count, call.size)
 
     def sums(self) -> BlockSums:
         """Return sums over no rows."""
@@ -104,19 +90,12 @@ class SingleBackward(Sweep, NeverRefuses):
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: BlockSums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        left = backward.backward(
-            self.coded(dy),
-            self.coded(x),
-            kept,
-            self._gamma,
-            self.call.eps,
-            self.centred,
-            self.coded(dx),
-            sums.array,
-            states,
-            scratch(),
-        )
-        return sums.note(len(x), left) > 0
+        return self.first_look_back(backward.backward, dy, x, kept, dx, sums, states) > 0
+
+
+def parts_with_sums(count: int, size: int) -> list[Range]:
+    """Return the rows that have sums of their own, and last none: those left out at first."""
+    return [*blocks_of((0, count), rows_with_sums(count, size)), (count, count)]
 
 
 def rows_with_sums(count: int, size: int) -> int:
