@@ -82,7 +82,7 @@ def tests(session: nox.Session, numpy: str) -> None:
             "tests/tools",
         ]
         options = [f"--ignore={path}" for path in left_out]
-    # Neighbours stay in one process, which has their kernels and answers at hand.
+    # Who is done first takes tests from the other.
     session.run("pytest", "-n", "2", "--dist", "worksteal", *options, *session.posargs)
 
 
