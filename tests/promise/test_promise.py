@@ -68,10 +68,11 @@ def anywhere(random: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> 
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_numbers_from_anywhere_in_the_range(dtype: np.dtype[Any]) -> None:
+@pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.slow)])
+def test_numbers_from_anywhere_in_the_range(count: int, dtype: np.dtype[Any]) -> None:
     """Huge and tiny numbers in one row, with parameters that bring either to light."""
     random = np.random.default_rng(0)
-    for seed in range(400):
+    for seed in range(count):
         rows, size = int(random.integers(1, 4)), int(random.integers(1, 7))
         eps = float(random.choice(EPSILONS))
         other = DTYPES[seed % 4]

@@ -17,7 +17,12 @@ from promise.families import DTYPES
 CODE = "import sys; from kernels.fused.uncompiled import main; main(sys.argv[1])"
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def gated(dtype: np.dtype[Any]) -> Any:
+    """Leave bfloat16 to the slow session: but for how numbers are held it goes float16's way."""
+    return pytest.param(dtype, marks=pytest.mark.slow if dtype.name == "bfloat16" else ())
+
+
+@pytest.mark.parametrize("dtype", [gated(dtype) for dtype in DTYPES], ids=str)
 def test_in_python(dtype: np.dtype[Any]) -> None:
     *wrong, count = run_python(CODE, dtype.name, NUMBA_DISABLE_JIT="1", TRUENORM_THREADS="2")
     assert not wrong, "\n".join(wrong[:10])

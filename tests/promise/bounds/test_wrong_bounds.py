@@ -80,6 +80,7 @@ def wrong_elements(copy: Path, dtype: str, **variables: str) -> dict[str, int]:
     return {output: int(count) for output, count in map(str.split, lines)}
 
 
+@pytest.mark.slow  # it compiles; and a copy that is as it was computes what hard_cases judges
 @pytest.mark.skipif("fused" not in BACKENDS, reason="needs Numba")
 class TestOfTheFusedBackend:
     @pytest.fixture
@@ -91,7 +92,6 @@ class TestOfTheFusedBackend:
 
     # Level 2 counts (n + 1)**2 errors of low parts, which hardly ever add up: of 2**-6 of its
     # bounds nothing is seen, of 2**-8 little.
-    @pytest.mark.slow
     @pytest.mark.parametrize(("dtype", "share"), [("float32", "64"), ("float64", "1024")])
     def test_divided(self, copy: Path, dtype: str, share: str) -> None:
         """Every rounding test adds its bound to one end and subtracts it from the other."""
