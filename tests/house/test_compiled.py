@@ -15,7 +15,7 @@ ALLOWED = (
     "truenorm.kernels.fused.compiling",
     "truenorm.kernels.ground",
 )
-COMPILED = {"compiled", "overload", "intrinsic"}
+COMPILED = {"compiled", "kernel", "overload", "intrinsic"}
 
 
 def named(path: Path) -> str:

@@ -22,8 +22,13 @@ if "fused" in BACKENDS:
     import numba
 
     from truenorm.kernels.fused.blocks import coded
-    from truenorm.kernels.fused.compiled.pairs.arithmetic import power_of_two, rounded_to_odd
+    from truenorm.kernels.fused.compiled.pairs import arithmetic
     from truenorm.kernels.fused.compiled.pairs.rounding import scaled_ends
+    from truenorm.kernels.fused.compiling import kernel
+
+    parts: Any = arithmetic
+    power_of_two: Any = kernel(parts.power_of_two.py_func)
+    rounded_to_odd: Any = kernel(parts.rounded_to_odd.py_func)
 
 
 def assert_rounded(exact: Fraction, got: float, target: FloatFormat) -> None:

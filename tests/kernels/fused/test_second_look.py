@@ -15,15 +15,16 @@ from promise.families import DTYPES
 from truenorm import layer_norm_backward, layer_norm_forward
 from truenorm.kernels.drive import again
 from truenorm.kernels.fused import columns, compiling, narrow
-from truenorm.kernels.fused.compiling import compiled, needs_compiling
+from truenorm.kernels.fused.compiling import kernel
+from truenorm.kernels.fused.first_call.loading import needs_compiling
 from truenorm.warmup.rows import Inputs, all_kinds
 
 LEVELS = (narrow.NarrowForward, narrow.NarrowBackward, columns.PairColumns)
 NARROW = [dtype for dtype in DTYPES if dtype != np.float64]
 
 
-@compiled
-def kernel(number: float) -> float:
+@kernel
+def next_number(number: float) -> float:
     return number + 1
 
 
@@ -110,13 +111,13 @@ def test_needs_compiling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     """What is in memory or on disk needs none; and asking compiles nothing."""
     monkeypatch.setenv("TRUENORM_CACHE_DIR", str(tmp_path / "kept"))
     before = compiling.TALLY.copy()
-    assert needs_compiling(lambda: kernel(1.0))
+    assert needs_compiling(lambda: next_number(1.0))
     assert before == compiling.TALLY
-    assert kernel(1.0) == 2.0
-    assert not needs_compiling(lambda: kernel(1.0))
-    again_from_disk = compiled(kernel.py_func)  # type: ignore[attr-defined]
+    assert next_number(1.0) == 2.0
+    assert not needs_compiling(lambda: next_number(1.0))
+    again_from_disk = kernel(next_number.py_func)  # type: ignore[attr-defined]
     assert not needs_compiling(lambda: again_from_disk(1.0))
-    assert needs_compiling(lambda: kernel(1))
+    assert needs_compiling(lambda: next_number(1))
 
 
 COLD = """

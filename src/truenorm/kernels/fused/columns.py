@@ -21,7 +21,7 @@ from truenorm.kernels.fused.compiled.columns.exact_columns import (
     as_pairs,
 )
 from truenorm.kernels.fused.compiled.pairs.columns import round_columns, sum_columns
-from truenorm.kernels.fused.compiling import needs_compiling
+from truenorm.kernels.fused.first_call.loading import needs_compiling
 from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
 from truenorm.kernels.fused.sweep import Sweep
 from truenorm.kernels.ground import SUMS

@@ -1,6 +1,6 @@
 """Compiled code is kept, and found again under the same name.
 
-Each `compiled` makes a kernel that knows of no other, as in a new process.
+Each `kernel` makes a kernel that knows of no other, as in a new process.
 """
 
 import shutil
@@ -14,7 +14,7 @@ numba = pytest.importorskip("numba")
 
 from truenorm import user_cache  # noqa: E402
 from truenorm.kernels.fused import compiling  # noqa: E402
-from truenorm.kernels.fused.compiling import compiled  # noqa: E402
+from truenorm.kernels.fused.compiling import compiled, kernel  # noqa: E402
 
 VERSIONS = ["sys.version", "llvmlite.__version__", "numba.__version__", "numpy.__version__"]
 
@@ -25,10 +25,10 @@ def doubled(x: Any) -> Any:
 
 def found(value: float = 21) -> bool:
     """Call a new kernel, and tell whether compiled code was found."""
-    kernel: Any = compiled(doubled)
-    result = kernel(value)
+    function: Any = kernel(doubled)
+    result = function(value)
     assert (result, type(result)) == (2 * value, type(value))
-    return bool(kernel.stats.cache_hits)
+    return bool(function.stats.cache_hits)
 
 
 @pytest.fixture
@@ -58,7 +58,6 @@ class TestName:
         ("edited", "same"),
         [
             ("blocks.py", True),
-            ("compiling.py", True),
             ("compiled/rows/sums.py", False),
             ("compiled/narrow/forward.py", False),
             ("compiled/new.py", False),
@@ -76,13 +75,15 @@ class TestName:
             file.write("# a comment")
         assert (compiling._digest() == compiling.IMPORTED) is same
 
-    def test_a_constant_of_the_ground_may_not(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("place", range(len(compiling.BESIDE)))
+    def test_constants_and_how_kernels_are_kept_may_not(
+        self, place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        before = compiling._digest()
-        changed = tmp_path / "ground.py"
-        changed.write_bytes(compiling.GROUND.read_bytes() + b"\n")
-        monkeypatch.setattr(compiling, "GROUND", changed)
+        before, files = compiling._digest(), list(compiling.BESIDE)
+        changed = tmp_path / files[place].name
+        changed.write_bytes(files[place].read_bytes() + b"\n")
+        files[place] = changed
+        monkeypatch.setattr(compiling, "BESIDE", tuple(files))
         assert compiling._digest() != before
 
     def test_renamed(self, sources: Path) -> None:
@@ -109,7 +110,7 @@ class TestName:
         monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
         assert name() == names[-1]
 
-    @pytest.mark.parametrize("decorator", [compiled, compiled(fastmath=True)])
+    @pytest.mark.parametrize("decorator", [kernel, compiled, compiled(fastmath=True)])
     def test_inside_a_function(self, decorator: Any) -> None:
         with pytest.raises(TypeError, match=r"<lambda> is inside a function"):
             decorator(lambda x: x)
@@ -169,7 +170,7 @@ class TestKept:
 
     def test_without_compiling(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("numba.core.config.DISABLE_JIT", True)
-        assert compiled(doubled) is doubled
+        assert kernel(doubled) is compiled(doubled) is doubled
 
 
 class TestOtherNumba:
@@ -182,7 +183,6 @@ class TestOtherNumba:
             "codegen.CodeLibrary.has_dynamic_globals",
             "compiler.CompileResult._reduce",
             "compiler.CompileResult._rebuild",
-            "runtime.nrt.rtsys",
             "serialize.dumps",
         ],
     )
@@ -193,13 +193,23 @@ class TestOtherNumba:
         found()
         assert found()
 
+    def test_one_without_a_run_time_system(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only what allocates asks for it."""
+        assert kernel(_nrt=True)(doubled)(21) == 42
+        found()
+        monkeypatch.delattr("numba.core.runtime.nrt.rtsys")
+        allocating: Any = kernel(_nrt=True)(doubled)
+        assert allocating(21) == 42
+        assert not allocating.stats.cache_hits
+        assert found()
+
     @pytest.mark.parametrize("names", [{}, {"_cache": SimpleNamespace(load=None)}])
     def test_another_kind_of_cache(
         self, names: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         given: Any = SimpleNamespace(**names)
         monkeypatch.setattr(numba, "njit", lambda **_: lambda _: given)
-        assert compiled(doubled) is given
+        assert kernel(doubled) is compiled(doubled) is given
         assert vars(given) == names
 
     def test_one_whose_start_is_unknown(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("numba")
 from programs import run_python
 
 HELPER = """
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 
 @compiled
 def scaled(x):
@@ -22,7 +22,7 @@ KERNEL = """
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
-from helper import compiled, scaled
+from helper import kernel, scaled
 
 @intrinsic
 def fma(typing, x, y, z):
@@ -30,7 +30,7 @@ def fma(typing, x, y, z):
         return builder.fma(*args)
     return types.float64(types.float64, types.float64, types.float64), code
 
-@compiled(_nrt=True)
+@kernel(_nrt=True)
 def lost(x):
     if not x.size:
         raise ValueError("nothing")
@@ -38,6 +38,10 @@ def lost(x):
     for i in range(x.size):
         result[i] = fma(scaled(x[i]), x[i], -(scaled(x[i]) * x[i])) * 2.0**60
     return result
+
+@kernel(_nrt=True)
+def lost_and_one(x):
+    return lost(x) + 1
 """
 IMPORTS = """
 import sys
@@ -48,7 +52,7 @@ from truenorm.kernels.fused import compiling
 sys.path.insert(0, sys.argv[1])
 compiling.SOURCES = Path(sys.argv[1])
 compiling.IMPORTED = compiling._digest()
-from kernel import lost
+from kernel import lost, lost_and_one
 """
 # 2 (1 + 2**-30)**2 loses 2 * 2**-60 when it is rounded.
 CALL = """
@@ -70,6 +74,15 @@ if child := os.fork():
     os.waitpid(child, 0)
 print(FunctionIdentity.from_function(lambda: None).unique_id, flush=True)
 os._exit(0)
+"""
+
+
+THE_OTHER = """
+print(lost_and_one(np.array([1 + 2.0**-30])), len(lost_and_one.stats.cache_hits))
+"""
+LINKED = """
+x = np.array([1 + 2.0**-30])
+print(lost(x), len(lost.stats.cache_hits), lost_and_one(x), len(lost_and_one.stats.cache_hits))
 """
 
 
@@ -103,9 +116,24 @@ def test_several_at_once(tmp_path: Path) -> None:
         printed = {*pool.map(run, [tmp_path] * 2, [CALLS_AT_ONCE] * 2)}
     assert printed == {"[0.] [2.] [0.] [2.]"}
     (kept,) = (tmp_path / "kept").iterdir()
-    # One file for each function and type, and nothing half-written.
+    # One file for each kernel and type, and nothing half-written.
     names = sorted(path.name.split("-")[0] for path in kept.iterdir())
-    assert names == 2 * ["lost"] + 2 * ["scaled"]
+    assert names == 2 * ["lost"]
+
+
+def test_kernels_that_call_others(tmp_path: Path) -> None:
+    """One may be compiled into another after it was loaded as machine code alone."""
+    write(tmp_path, 2.0)
+    run(tmp_path)
+    assert run(tmp_path, LINKED) == "[2.] 1 [3.] 0"
+    assert run(tmp_path, LINKED) == "[2.] 1 [3.] 1"
+
+
+def test_kernels_that_are_loaded_for_others(tmp_path: Path) -> None:
+    """What one calls is found while it is compiled, and is then a part of it."""
+    write(tmp_path, 2.0)
+    run(tmp_path)
+    assert [run(tmp_path, THE_OTHER), run(tmp_path, THE_OTHER)] == ["[3.] 0", "[3.] 1"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

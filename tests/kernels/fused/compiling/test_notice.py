@@ -14,7 +14,8 @@ pytest.importorskip("numba")
 
 from programs import run_on_terminal
 from truenorm.kernels.fused import compiling
-from truenorm.kernels.fused.compiling import SECONDS, compiled
+from truenorm.kernels.fused.compiling import kernel
+from truenorm.kernels.fused.first_call.notice import SECONDS
 
 TEXT = (
     f"truenorm: compiling kernels for float32, once; about {SECONDS} s. "
@@ -29,7 +30,7 @@ def first(x: Any, _y: Any) -> Any:
 
 def call(dtype: Any = np.float32) -> None:
     """Compile, or load, a kernel that knows of no other, as in a new process."""
-    assert compiled(first)(np.ones(1), np.ones(1, dtype))[0] == 1
+    assert kernel(first)(np.ones(1), np.ones(1, dtype))[0] == 1
 
 
 @pytest.fixture(autouse=True)
@@ -67,21 +68,21 @@ class TestOnATerminal:
         assert terminal.readouterr().err == LINE.replace(" for float32", name)
 
     def test_no_type(self, terminal: Any) -> None:
-        assert compiled(first)(1, 2) == 1
+        assert kernel(first)(1, 2) == 1
         assert terminal.readouterr().err == LINE.replace(" for float32", "")
 
     @pytest.mark.usefixtures("terminal")
     def test_before_it_begins(self, monkeypatch: pytest.MonkeyPatch) -> None:
         written: list[int] = []
-        kernel: Any = compiled(first)
+        function: Any = kernel(first)
 
         def write(_text: str) -> int:
-            written.append(len(kernel.signatures))
+            written.append(len(function.signatures))
             return 0
 
         monkeypatch.setattr(sys.stderr, "write", write)
-        kernel(1, 2)
-        assert (written, len(kernel.signatures)) == ([0], 1)
+        function(1, 2)
+        assert (written, len(function.signatures)) == ([0], 1)
 
     def test_not_where_it_is_loaded(self, terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         call()
@@ -140,7 +141,7 @@ class TestElsewhere:
         told: list[Any] = []
         together = threading.Barrier(8)
 
-        def tell(signature: Any) -> None:
+        def tell(signature: Any, _folder: Any) -> None:
             told.append(signature)
             threading.Event().wait(0.1)
 
@@ -148,7 +149,7 @@ class TestElsewhere:
             together.wait()
             return compiling._Kept(first, {}).load_overload("types", None)
 
-        monkeypatch.setattr(compiling, "_tell", tell)
+        monkeypatch.setattr(compiling, "tell", tell)
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(load, range(8))) == [None] * 8
         assert told == ["types"]
@@ -156,9 +157,9 @@ class TestElsewhere:
 
 PROGRAM = """
 import numpy as np
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import kernel
 
-@compiled
+@kernel
 def first(x):
     return x[0]
 
@@ -178,11 +179,11 @@ STOPPED = """
 import sys, ml_dtypes, numpy as np, truenorm as tn
 from truenorm.kernels.fused import compiling
 
-def tell_and_stop(signature, tell=compiling._tell):
-    tell(signature)
+def tell_and_stop(signature, folder, tell=compiling.tell):
+    tell(signature, folder)
     raise SystemExit
 
-compiling._tell = tell_and_stop
+compiling.tell = tell_and_stop
 tn.layer_norm(np.ones((2, 3), sys.argv[1]))
 """
 

@@ -16,7 +16,7 @@ from truenorm.kernels.fused.compiled.plain.backward import PLAIN_BACKWARD
 from truenorm.kernels.fused.compiled.plain.backward import backward as plain_backward
 from truenorm.kernels.fused.compiled.single.backward import FAST_BACKWARD
 from truenorm.kernels.fused.compiled.single.backward import backward as fast_backward
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     DBETA_HIGH,
     DBETA_LOW,
@@ -49,7 +49,7 @@ SMALL = max(BACKWARD, FAST_BACKWARD, PLAIN_BACKWARD) + _SUMS + LONGEST // 8 + MO
 """Scratch for a small call."""
 
 
-@compiled
+@kernel
 def small_backward(
     dy: Coded,
     x: Coded,
@@ -89,7 +89,7 @@ def small_backward(
     return True
 
 
-@compiled
+@kernel
 def small_fast_backward(
     dy: Coded,
     x: Coded,
@@ -117,7 +117,7 @@ def small_fast_backward(
     return True
 
 
-@compiled
+@kernel
 def small_plain_backward(
     dy: Numbers,
     x: Numbers,

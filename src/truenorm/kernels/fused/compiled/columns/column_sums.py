@@ -11,7 +11,7 @@ from typing import Any
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     DBETA_HIGH,
     DBETA_LOW,
@@ -48,7 +48,7 @@ def add_to_dgamma(high: Numbers, low: Numbers, bound: Numbers, shares: Numbers) 
         bound[j] += shares[j + SHARE] + U * abs(rest)
 
 
-@compiled
+@kernel
 def add_to_pairs(high: Numbers, low: Numbers, terms: Array) -> None:
     """Add numbers to pairs, such as those of dbeta."""
     prefer_wide_vectors()
@@ -79,7 +79,7 @@ def is_exact_group(smallest: Element, largest: Element, mantissa: int, bias: int
     return top + 3 <= _last_place(smallest + 1, mantissa, bias) + 53
 
 
-@compiled
+@kernel
 def is_exact_sum(smallest: int, largest: int, mantissa: int, bias: int, rows: int) -> Any:
     """Return whether the pairs of dbeta hold the sum over so many rows exactly.
 
@@ -96,7 +96,7 @@ def is_exact_sum(smallest: int, largest: int, mantissa: int, bias: int, rows: in
     return top + 2 * bits - 53 <= _last_place(smallest + 1, mantissa, bias) + 53
 
 
-@compiled
+@kernel
 def merge_dgamma(sums: Numbers, others: Numbers) -> None:
     """Add dgamma over other rows."""
     for j in range(sums.shape[1]):
@@ -108,7 +108,7 @@ def merge_dgamma(sums: Numbers, others: Numbers) -> None:
         sums[DGAMMA_BOUND, j] += others[DGAMMA_BOUND, j] + 4 * U * size
 
 
-@compiled
+@kernel
 def merge_dbeta(sums: Numbers, others: Numbers) -> None:
     """Add dbeta over other rows."""
     for j in range(sums.shape[1]):

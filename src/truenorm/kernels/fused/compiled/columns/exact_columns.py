@@ -8,7 +8,7 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode
 from truenorm.kernels.fused.compiled.pairs.arithmetic import two_sum
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import kernel
 from truenorm.kernels.ground import Coded, Columns, Integers, Numbers
 
 __all__ = ["add_digits", "as_pairs"]
@@ -18,7 +18,7 @@ LOWEST = -1074
 """The exponent of the lowest bit of the lowest place."""
 
 
-@compiled
+@kernel
 def add_digits(dy: Coded, columns: Columns, first: int, digits: Integers) -> None:
     """Add some columns of at most 2**31 rows to digits[place - first, number of the column].
 
@@ -45,7 +45,7 @@ def add_digits(dy: Coded, columns: Columns, first: int, digits: Integers) -> Non
             digits[place + 2, j] += sign * (high >> BITS)
 
 
-@compiled
+@kernel
 def as_pairs(
     first: int, digits: Integers, high: Numbers, low: Numbers, exponents: Integers
 ) -> None:

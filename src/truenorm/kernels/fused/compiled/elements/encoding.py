@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import overload
 
 from truenorm.kernels.fused.compiled.elements.halves import half_to_single, single_to_half
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import PART, compiled
 from truenorm.kernels.ground import Element
 
 __all__ = [
@@ -63,7 +63,7 @@ def decode(value: Element) -> Any:
     return value if isinstance(value, float) else np.float64(decode_single(value))
 
 
-@overload(decode, strict=False)
+@overload(decode, strict=False, jit_options=PART)
 def _decode(value: Any) -> Any:
     if value == types.float64:
         return lambda value: value
@@ -77,7 +77,7 @@ def decode_single(value: Element) -> Any:
     return _brain_to_single(value) if isinstance(value, np.uint16) else value
 
 
-@overload(decode_single, strict=False)
+@overload(decode_single, strict=False, jit_options=PART)
 def _decode_single(value: Any) -> Any:
     if value == types.int16:
         return lambda value: half_to_single(value)
@@ -95,7 +95,7 @@ def encode(value: Element, like: Element) -> Any:
     return type(like)(value)
 
 
-@overload(encode, strict=False)
+@overload(encode, strict=False, jit_options=PART)
 def _encode(value: Any, like: Any) -> Any:
     if like == types.int16:
         return lambda value, like: np.int16(_to_sixteen_bits(value, HALF_MANTISSA, HALF_BIAS))
@@ -113,7 +113,7 @@ def encode_single(value: Element, like: Element) -> Any:
     return _single_to_brain(value) if isinstance(like, np.uint16) else value
 
 
-@overload(encode_single, strict=False)
+@overload(encode_single, strict=False, jit_options=PART)
 def _encode_single(value: Any, like: Any) -> Any:
     if like == types.int16:
         return lambda value, like: single_to_half(value)
@@ -131,7 +131,7 @@ def as_bits(value: Element) -> Any:
     return np.int32(value)
 
 
-@overload(as_bits, strict=False)
+@overload(as_bits, strict=False, jit_options=PART)
 def _as_bits(value: Any) -> Any:
     if value == types.float32:
         return lambda value: np.float32(value).view(np.int32)
@@ -146,7 +146,7 @@ def magnitude(value: Element) -> Any:
     return as_bits(value) & mask
 
 
-@overload(magnitude, strict=False)
+@overload(magnitude, strict=False, jit_options=PART)
 def _magnitude(value: Any) -> Any:
     if value == types.float32:
         return lambda value: np.int32(np.float32(value).view(np.int32) & np.int32(0x7FFFFFFF))
@@ -160,7 +160,7 @@ def layout(like: Element) -> Any:
     return (BRAIN_MANTISSA, BRAIN_BIAS) if like.dtype == np.uint16 else (23, 127)
 
 
-@overload(layout, strict=False)
+@overload(layout, strict=False, jit_options=PART)
 def _layout(like: Any) -> Any:
     found = {types.int16: (HALF_MANTISSA, HALF_BIAS), types.uint16: (BRAIN_MANTISSA, BRAIN_BIAS)}
     mantissa, bias = found.get(like.dtype, (23, 127))

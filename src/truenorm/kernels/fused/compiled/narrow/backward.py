@@ -26,7 +26,7 @@ from truenorm.kernels.fused.compiled.narrow.parameters import widen_gamma
 from truenorm.kernels.fused.compiled.narrow.structure import is_constant, write_two
 from truenorm.kernels.fused.compiled.rows.row_sums import WIDTH, add_row_sums
 from truenorm.kernels.fused.compiled.rows.sums import SPACE, clear_last_segment
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     CHANGED,
     COLUMNS,
@@ -77,7 +77,7 @@ def _note_extent(dy: Coded, extents: Numbers, k: int) -> None:
     extents[GROUP + k] = max(extents[GROUP + k], np.float64(largest))
 
 
-@compiled
+@kernel
 def backward(
     dy: Coded,
     x: Coded,

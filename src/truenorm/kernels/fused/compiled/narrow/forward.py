@@ -27,7 +27,7 @@ from truenorm.kernels.fused.compiled.rows.statistics import (
     statistics_of,
 )
 from truenorm.kernels.fused.compiled.rows.sums import SPACE, clear_last_segment, depth_of_sum
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     BETA,
     COLUMNS,
@@ -108,7 +108,7 @@ def _scale_of(low: float, v: float, eps: float, depth: int) -> Any:
     return 1 / np.sqrt(w), SLACK * (error_of_r(error_of_w(low, v, w, depth)) + 6 * U)
 
 
-@compiled
+@kernel
 def forward(
     x: Coded,
     gamma: Coded,
@@ -187,7 +187,7 @@ def forward(
     return count
 
 
-@compiled
+@kernel
 def statistics(x: Coded, centred: Centred, kept: Numbers, scratch: Numbers) -> Any:
     """Find anew what forward keeps; return how many rows do not have the mean that was kept.
 

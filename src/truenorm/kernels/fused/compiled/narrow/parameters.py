@@ -7,7 +7,7 @@ import numpy as np
 from truenorm.kernels.fused.compiled.elements.encoding import decode, encode
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import BETA, COLUMNS, GAMMA, WEIGHT, Coded, Numbers
 
 __all__ = [
@@ -65,7 +65,7 @@ def widen_parameters(
     return infinite == 0
 
 
-@compiled
+@kernel
 def prepare(gamma: Coded, beta: Coded, columns: Numbers, constant: Coded) -> None:
     """Write what forward needs of all columns, and y of a row without spread."""
     share = share_of_gamma(gamma.shape[0])

@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload
 
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import PART, compiled
 from truenorm.kernels.ground import Pair
 
 __all__ = [
@@ -47,7 +47,7 @@ def _multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@overload(product_error, strict=False)
+@overload(product_error, strict=False, jit_options=PART)
 def _product_error(a: Any, b: Any, product: Any) -> Any:
     return lambda a, b, product: _multiply_add(a, b, -product)  # type: ignore[call-arg]
 

@@ -29,13 +29,13 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     describe,
 )
 from truenorm.kernels.fused.compiled.pairs.slopes import Slopes, sum_slopes
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import SLACK, TINY, Array, Centred, Coded, Flags, Numbers, W
 
 __all__ = ["largest_exponent", "row_gradient", "settle_dx"]
 
 
-@compiled
+@kernel
 def largest_exponent(values: Array) -> Any:
     """Return e with |v| < 2**e for all, as small as can be; 0 for zeros."""
     largest = 0.0
@@ -44,7 +44,7 @@ def largest_exponent(values: Array) -> Any:
     return math.frexp(largest)[1] if largest > 0 else 0
 
 
-@compiled
+@kernel
 def settle_dx(
     dy: Coded,
     x: Coded,

@@ -29,7 +29,7 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     describe,
     kept_of,
 )
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     CHANGED,
     DGAMMA_BOUND,
@@ -55,7 +55,7 @@ from truenorm.kernels.ground import (
 __all__ = ["backward", "largest_exponent_of_rows", "round_columns", "sum_columns"]
 
 
-@compiled
+@kernel
 def backward(
     dy: Coded,
     x: Coded,
@@ -105,7 +105,7 @@ def _is_finite(values: Coded) -> Any:
     return True
 
 
-@compiled
+@kernel
 def largest_exponent_of_rows(dy: Coded) -> Any:
     """Return e with |dy| < 2**e for all that are finite, as small as can be."""
     largest = 0.0
@@ -137,7 +137,7 @@ def _scaled(dy: Coded, exponent: int, slopes: Numbers) -> None:
             slopes[j] = math.copysign(5e-324, decode(dy[j]))
 
 
-@compiled
+@kernel
 def sum_columns(
     dy: Coded,
     x: Coded,
@@ -211,7 +211,7 @@ def _add_chunk(work: Numbers, high: Numbers, low: Numbers, bound: Numbers) -> No
         bound[j] += work[j + ERROR] + U * (2 * abs(rest) + abs(e))
 
 
-@compiled
+@kernel
 def round_columns(
     high: Numbers, low: Numbers, bound: Numbers, exponents: Integers, out: Coded, refused: Flags
 ) -> Any:

@@ -31,7 +31,7 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     kept_of,
 )
 from truenorm.kernels.fused.compiled.rows.structure import accept_beta_at_mean
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     BETA,
     DONE,
@@ -52,7 +52,7 @@ from truenorm.kernels.ground import (
 __all__ = ["forward", "settle_y"]
 
 
-@compiled
+@kernel
 def forward(
     x: Coded,
     columns: Numbers,
@@ -96,7 +96,7 @@ def _has_no_result(x: Coded, eps: float, centred: Centred) -> Any:
     return not differs
 
 
-@compiled
+@kernel
 def settle_y(
     x: Coded,
     kept: Numbers,

@@ -10,7 +10,7 @@ from numba.extending import overload
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, encode
 from truenorm.kernels.fused.compiled.pairs.arithmetic import rounded_to_odd, two_sum
 from truenorm.kernels.fused.compiled.pairs.rows import ERROR, Z_HIGH, Z_LOW
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import PART, compiled
 from truenorm.kernels.ground import Coded, Element, Flags, Numbers, Pair
 
 __all__ = ["ends", "scaled_ends", "write_rounded"]
@@ -26,7 +26,7 @@ def ends(high: float, low: float, bound: float, like: Element) -> Any:
     return _narrow_ends(high, low, bound, like)
 
 
-@overload(ends, strict=False)
+@overload(ends, strict=False, jit_options=PART)
 def _ends(high: Any, low: Any, bound: Any, like: Any) -> Any:
     if like == types.float64:
         return lambda high, low, bound, like: (high + (low - bound), high + (low + bound))
@@ -71,7 +71,7 @@ def _round_scaled(pair: Pair, exponent: int, like: Element) -> Any:
     return _round_to_narrow(pair, exponent, like)
 
 
-@overload(_round_scaled, strict=False)
+@overload(_round_scaled, strict=False, jit_options=PART)
 def _round_scaled_compiled(pair: Any, exponent: Any, like: Any) -> Any:
     if like == types.float64:
         return lambda pair, exponent, like: _round_to_float64(pair, exponent)

@@ -20,7 +20,7 @@ from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     two_sum,
 )
 from truenorm.kernels.fused.compiled.pairs.moments import PAIR_LANES, middle, moments, pair_depth
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import SLACK, Centred, Coded, Numbers, Pair, W
 
 __all__ = [
@@ -139,7 +139,7 @@ def kept_of(found: PairRow, centred: Centred) -> Any:
     return high, low, found.exponent
 
 
-@compiled
+@kernel
 def keep_rows(x: Coded, eps: float, centred: Centred, kept: Numbers, scratch: Numbers) -> None:
     """Write what is kept of some rows, which are finite."""
     row, lanes = scratch[SCRATCH:][: x.shape[1]], scratch[WORK:SCRATCH]

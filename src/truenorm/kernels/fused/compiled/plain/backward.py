@@ -26,7 +26,7 @@ from truenorm.kernels.fused.compiled.plain.writing import (
 from truenorm.kernels.fused.compiled.rows.row_sums import WIDTH, means_of, put_row_sums
 from truenorm.kernels.fused.compiled.rows.sums import SPACE, add_segments, clear_last_segment
 from truenorm.kernels.fused.compiled.single.backward import FOUR
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     CHANGED,
     COLUMNS,
@@ -135,7 +135,7 @@ def _write_columns(
     return none_is_tiny
 
 
-@compiled
+@kernel
 def backward(
     dy: Numbers,
     x: Numbers,

@@ -24,7 +24,7 @@ from truenorm.kernels.fused.compiled.plain.statistics import (
     statistics_of,
 )
 from truenorm.kernels.fused.compiled.rows.sums import SPACE, clear_last_segment
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     COLUMNS,
     DONE,
@@ -71,7 +71,7 @@ def _state(x: Numbers, v: float, eps: float, centred: Centred) -> Any:
     return REFUSED
 
 
-@compiled
+@kernel
 def forward(
     x: Numbers,
     gamma: Numbers,

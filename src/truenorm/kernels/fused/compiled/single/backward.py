@@ -31,7 +31,7 @@ from truenorm.kernels.fused.compiled.single.writing import (
     add_to_sums,
     write_four,
 )
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     CHANGED,
     DONE,
@@ -149,7 +149,7 @@ def _write_columns(
     add_to_sums(dy0, dy1, dy2, dy3, terms, sums[0, left:right], sums[1, left:right])
 
 
-@compiled
+@kernel
 def backward(
     dy: Coded,
     x: Coded,

@@ -15,7 +15,7 @@ from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.narrow.forward import SPECIAL, write_y
 from truenorm.kernels.fused.compiled.narrow.parameters import widen_parameters, write_constant
 from truenorm.kernels.fused.compiled.single.moments import moments, shift_of, statistics_of
-from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
     BETA,
     COLUMNS,
@@ -73,7 +73,7 @@ def _write_in_float64(
     return True
 
 
-@compiled
+@kernel
 def forward(
     x: Coded,
     gamma: Coded,

@@ -1,0 +1,1 @@
+"""What the first call of a process is about: kernels are loaded, or a user has to wait."""
