@@ -92,6 +92,8 @@ class Operation(ABC):
     folder : Path, optional
         Where the sources that compute its exact answers are. Without it answers are not kept: a
         change of sources elsewhere would not be noticed.
+    also_computed_in : tuple of Path
+        Other folders of such sources, which it shares with other operations.
     guesses : mapping of str to callable
         For names of `exact`, in the order in which they are found: with a good guess an answer is
         kept in a few bits a number.
@@ -108,6 +110,7 @@ class Operation(ABC):
     not_in_files: frozenset[str] = frozenset()
     case_file: str = ""
     folder: Path | None = None
+    also_computed_in: tuple[Path, ...] = ()
     guesses: Mapping[str, Guess] = {}
 
     @abstractmethod
