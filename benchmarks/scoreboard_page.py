@@ -25,6 +25,7 @@ SHORT = {
     "jax": "JAX",
     "jax-fast": "JAX fast",
     "onnxruntime": "ORT",
+    "onnxruntime-simplified": "ORT simplified",
     "onnx": "ONNX",
     "thinc": "thinc",
 }

@@ -46,6 +46,9 @@ RMS_NORM = {
     "onnxruntime": Judged(
         "onnx_runtime.py:rms_norm", PEERS["onnxruntime"], ("onnxruntime", "onnx")
     ),
+    "onnxruntime-simplified": Judged(
+        "onnx_runtime.py:simplified", PEERS["onnxruntime"], ("onnxruntime", "onnx")
+    ),
     "onnx": Judged("onnx_reference.py:rms_norm", PEERS["onnxruntime"], ("onnx", "ml_dtypes")),
 }
 

@@ -27,8 +27,9 @@ Entry = Mapping[str, Any]
 def _file(operation: Operation) -> dict[str, Any]:
     read = _read(operation.case_file)
     settings = SETTINGS | {each.name for each in operation.inputs}
-    defaults = _complete(read["defaults"], settings)
-    found = [defaults | _complete(each, settings) for each in read["case"]]
+    defaults = dict(_complete(read["defaults"], settings))
+    defaults.pop("as_in", None)  # it is said of each entry
+    found = [defaults | dict(_complete(each, settings)) for each in read["case"]]
     for each in found:
         unknown = each.keys() - TEXTS - settings - FORMATS.keys()
         unknown |= {key for kind in FORMATS for key in each.get(kind, {}).keys() - settings}
