@@ -30,12 +30,12 @@ Boards = Mapping[str, Board]
 """By operation."""
 
 HEAD = """\
-<!-- Written by python -m benchmarks.museum from the cases.toml of each operation: change those. -->
+<!-- Written by python -m benchmarks.museum from each operation's cases.toml: change that. -->
 # Museum of failures
 
-Rows that broke somebody's layer norm, or his [RMSNorm](#rmsnorm). Each exhibit is a case of the judge: {reported} of them were
-reported, {quiet} were not but break many. [`truenorm verify`](verify.md) puts all of them to your
-kernel, and one alone is
+Rows that broke somebody's layer norm, and [RMSNorm](#rmsnorm). Each exhibit is a case of the
+judge: of those of layer norm {reported} were reported, {quiet} were not but break many.
+[`truenorm verify`](verify.md) puts all of them to your kernel, and one alone is
 
     tv.check(subject, tv.case("{example}"))
 

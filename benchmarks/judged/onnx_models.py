@@ -33,7 +33,7 @@ def model(operator: str, dtype: str, eps: float) -> Any:
     """Return a model with x and the parameters as inputs; eps is an attribute, a float32."""
     helper, kind = onnx.helper, type_of(dtype)
     parameters, opset = OPERATORS[operator]
-    shapes = {"x": ["rows", "size"]} | dict.fromkeys(parameters, ["size"])
+    shapes = {"x": ["rows", "size"], **{name: ["size"] for name in parameters}}
     graph = helper.make_graph(
         [helper.make_node(operator, list(shapes), ["y"], axis=-1, epsilon=eps)],
         operator,

@@ -15,7 +15,9 @@ from truenorm.verify.operations.layer_norm import layer_norm_case
 
 def test_cases_of_the_level_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = recorded(monkeypatch, command, "write_vectors", {"cases": 2, "folder": "f"})
-    monkeypatch.setattr(suite, "cases", lambda *asked, operation: [f"{asked[0]} {asked[1]} {operation.name}"])
+    monkeypatch.setattr(
+        suite, "cases", lambda *asked, operation: [f"{asked[0]} {asked[1]} {operation.name}"]
+    )
     assert run("vectors", "f").stdout == "cases: 2\nfolder: f\n"
     types = ("--dtype", "float16", "--dtype", "float64")
     done = run("vectors", "f", "--operation", "rms_norm", "--level", "full", *types, "--json")

@@ -21,8 +21,9 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     asked = recorded(monkeypatch, command, "verify_target", report)
     done = run("verify", "x.py")
     assert (done.exit_code, done.stderr) == (code, "")
-    options = ("--operation", "rms_norm", "--level", "full", "--require", "faithful", "--dtype", "float16")
-    run("verify", "x.py:mine", *options, "--dtype", "float64", "--start-seconds", "7")
+    options = ("--level", "full", "--require", "faithful", "--dtype", "float16")
+    more = ("--dtype", "float64", "--start-seconds", "7", "--operation", "rms_norm")
+    run("verify", "x.py:mine", *options, *more)
     plain = {
         "operation": "",
         "level": "quick",

@@ -58,7 +58,7 @@ def command(
         Path | None, file_option("Also write the report, with plots, to one HTML file.")
     ] = None,
 ) -> None:
-    """Find the bugs in a layer norm or an RMSNorm, and grade its accuracy.
+    """Find the bugs in a layer norm or RMSNorm, and grade its accuracy.
 
     The forward and backward pass are run on inputs that broke real kernels, and compared with
     exact answers. Every finding comes with a few lines of Python that show it again.

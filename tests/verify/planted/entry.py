@@ -1,6 +1,6 @@
 """What is known of a planted bug."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,15 +48,18 @@ def rms_norm(
     )
 
 
+SUBJECTS = {"layer_norm": layer_norm, "rms_norm": rms_norm}
+
+
 def plant(
     kernel: Kernel,
     name: str,
     *,
-    of: Callable[..., Subject] = layer_norm,
+    of: str = "layer_norm",
     dtypes: Collection[str] = ("float32",),
     also: Collection[str] = (),
     verdict: str = "",
     **grades: str,
 ) -> PlantedBug:
     """Make a subject of a wrong kernel, whose docstring says what is wrong."""
-    return PlantedBug(of(kernel, name, dtypes, also), grades, verdict)
+    return PlantedBug(SUBJECTS[of](kernel, name, dtypes, also), grades, verdict)

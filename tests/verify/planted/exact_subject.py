@@ -42,7 +42,8 @@ class ExactKernel(Kernel):
         if np.isfinite(parameters).all():
             for same in _alike(x):
                 row = self.row(x[same[0]], eps)
-                y[same] = [row.y(j, *pair, FLOAT32) for j, pair in enumerate(parameters.tolist())]
+                pairs = enumerate(parameters.tolist())
+                y[same] = [row.y(j, gamma_j, beta_j, FLOAT32) for j, (gamma_j, beta_j) in pairs]
         return y, ExactSaved(saved, eps)
 
     def backward(self, dy: Array, kept: ExactSaved) -> Results:

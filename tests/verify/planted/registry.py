@@ -11,7 +11,7 @@ from verify.planted.memory_bugs import MEMORY
 from verify.planted.parameter_bugs import PARAMETERS
 from verify.planted.property_bugs import PROPERTIES
 from verify.planted.right import RIGHT
-from verify.planted.rms_bugs import RMS_NORM
+from verify.planted.rms_norm.bugs import RMS_NORM
 
 __all__ = ["FATAL", "PLANTED", "RIGHT"]
 

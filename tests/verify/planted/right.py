@@ -13,7 +13,7 @@ from truenorm.verify.types import FORMATS, Array
 from verify.planted.base import Kernel
 from verify.planted.entry import layer_norm
 from verify.planted.exact_subject import ExactKernel
-from verify.planted.rms_right import RMS_NORM
+from verify.planted.rms_norm.right import RMS_NORM
 from verify.planted.wide import WideKernel
 
 NARROW = ["float16", "bfloat16", "float32"]

@@ -18,6 +18,9 @@ EVERYTHING = list(OPERATION.extensions)
 WITH_GAMMA = [each for each in EVERYTHING if each != "no-gamma"]
 
 
+Function = Callable[..., Any]
+
+
 def _root(x: Array, eps: float) -> Array:
     """Return 1/sqrt(mean(x^2) + eps), as it is often written."""
     return np.asarray(1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + x.dtype.type(eps)))
@@ -29,14 +32,16 @@ def _dx(g: Array, xhat: Array, r: Array) -> Array:
 
 def _over_rows(terms: Array) -> Array:
     """Add up all rows in pairs, as a kernel on a GPU does."""
-    return np.ascontiguousarray(terms.reshape(-1, terms.shape[-1]).T).sum(axis=-1)
+    columns = np.ascontiguousarray(terms.reshape(-1, terms.shape[-1]).T)
+    return np.asarray(columns.sum(axis=-1))
 
 
-def _computed_in(wide: type, *, early: bool = False) -> tuple[Callable[..., Any], ...]:
+def _computed_in(wide: Any, *, early: bool = False) -> tuple[Function, Function]:
     """Return the formula in a type, rounded at the end; `early`: xhat, before gamma, as well."""
 
     def forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
-        given, scale = x.astype(wide), gamma.astype(wide)
+        given: Array = x.astype(wide)
+        scale: Array = gamma.astype(wide)
         r = _root(given, eps)
         xhat = given * r
         product = xhat.astype(x.dtype).astype(wide) * scale if early else xhat * scale
@@ -44,7 +49,7 @@ def _computed_in(wide: type, *, early: bool = False) -> tuple[Callable[..., Any]
 
     def backward(dy: Array, saved: Any) -> tuple[Array, Array]:
         xhat, r, gamma, of_gamma = saved
-        slopes = dy.astype(wide)
+        slopes: Array = dy.astype(wide)
         dx = _dx(gamma * slopes, xhat, r)
         return dx.astype(dy.dtype), _over_rows(slopes * xhat).astype(of_gamma)
 
@@ -73,8 +78,8 @@ RMS_NORM = [
     rms_norm(WideKernel(), "the base for float64", ["float64"], EVERYTHING),
     rms_norm(ExactKernel(), "exact", ["float32"]),
     *(
-        Subject(*functions, f"RMSNorm: {name}", dtypes, also, operation=OPERATION)
-        for functions, name, dtypes, also in (
+        Subject(forward, backward, f"RMSNorm: {name}", dtypes, also, operation=OPERATION)
+        for (forward, backward), name, dtypes, also in (
             (_computed_in(np.float64), "textbook in float64, then cast", NARROW, WITH_GAMMA),
             # Beyond float16, squares overflow in float32: that is a finding, and a right one.
             (_computed_in(np.float32, early=True), "Hugging Face's, in float32", ["float16"], []),

@@ -11,7 +11,7 @@ from verify.planted import forward_bugs as forward
 from verify.planted import parameter_bugs as parameters
 from verify.planted import property_bugs as properties
 from verify.planted.base import Kernel, Results
-from verify.planted.entry import plant, rms_norm
+from verify.planted.entry import plant
 
 
 class MeanSubtracted(Kernel):
@@ -71,7 +71,7 @@ def zeros_between(above: int, below: float = float("inf")) -> forward.OtherOutpu
     return forward.OtherOutput(lambda y, _: 0 * y if above < y.shape[-1] < below else y)
 
 
-plant = partial(plant, of=rms_norm)
+plant = partial(plant, of="rms_norm")
 WRONG = dict.fromkeys(("y", "dx", "dgamma"), "wrong")
 
 RMS_NORM = [
