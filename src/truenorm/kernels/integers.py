@@ -12,18 +12,16 @@ from truenorm.exact import (
     FloatFormat,
     RowGradient,
     Term,
-    centred_signs,
     round_ratio,
     round_sum_of_roots,
     scaled_integers,
 )
 from truenorm.kernels.call import Call
-from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.rows import Range, Rows, blocks_of
 from truenorm.kernels.storage import widen
 
-__all__ = ["ExactSum", "column_sums", "settle_dx", "settle_y", "signs"]
+__all__ = ["ExactSum", "column_sums", "settle_dx", "settle_y"]
 
 Float64 = NDArray[np.float64]
 
@@ -156,13 +154,6 @@ def _terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], call: Call) -> list[
         for column, more in zip(terms, found, strict=True):
             column.extend(more)
     return terms
-
-
-def signs(x: Float64, norm: Norm) -> Float64:
-    """Return the exact signs of xhat, row by row."""
-    if not norm.centred:
-        return np.sign(x)
-    return np.array([centred_signs(row) for row in x.tolist()], dtype=np.float64).reshape(x.shape)
 
 
 class ExactSum:
