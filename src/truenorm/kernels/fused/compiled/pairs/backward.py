@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
-from truenorm.kernels.fused.compiled.elements.filling import fill
+from truenorm.kernels.fused.compiled.elements.filling import any_of, fill
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
     divide,
@@ -56,7 +56,7 @@ def settle_dx(
     refused: Flags,
     scratch: Numbers,
 ) -> None:
-    """Write dx of some rows, and which elements are refused.
+    """Write dx of some rows in chunks that have refused elements, and what is refused once more.
 
     `gamma` is scaled by a power of two: its largest element is about 1.
     """
@@ -77,7 +77,7 @@ def row_gradient(
     refused: Flags,
     scratch: Numbers,
 ) -> Any:
-    """Write dx of a row, and return how many elements are refused.
+    """Write dx of a row in chunks that have refused elements; return how many still are.
 
     The scratch space holds the work space, lanes, the scaled row and, then, scaled dy.
     """
@@ -105,6 +105,8 @@ def row_gradient(
     left = 0
     for start in range(0, size, CHUNK):
         stop = min(start + CHUNK, size)
+        if not any_of(refused[start:stop]):
+            continue
         centre(row[start:stop], found.near, (found.low_high, found.low_low), work)
         _centre_slopes(slopes[start:stop], gamma[start:stop], sums, work)
         _results(stop - start, found, sums, scale if near else 1.0, work)
