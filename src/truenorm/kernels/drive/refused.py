@@ -23,6 +23,8 @@ AT_ONCE = 2**13
 class RefusedRows:
     """Refused rows with copies of what they were computed from; settled, they are written.
 
+    Rows that would wait for no others are settled in place: to copy them takes as long.
+
     Parameters
     ----------
     output : Target
@@ -43,7 +45,11 @@ class RefusedRows:
     def add(
         self, start: int, rows: NDArray[np.intp], results: Stored, *sources: NDArray[Any]
     ) -> None:
-        """Put aside some rows of a block that begins at `start`."""
+        """Put aside some rows of a block that begins at `start`; long ones are settled there."""
+        if self._batch == 1:
+            for row in rows.tolist():
+                self._settle(*(part[row : row + 1] for part in (results, *sources)))
+            return
         for first in range(0, len(rows), self._batch):  # a block may have refused many
             some = rows[first : first + self._batch]
             self._waiting.append((start + some, *(part[some] for part in (results, *sources))))

@@ -10,6 +10,7 @@ Files are pickles, and unpickling runs code: `user_cache` reads none that anothe
 written. Where nothing can be kept, kernels are compiled in memory.
 """
 
+import itertools
 import logging
 import os
 import pickle
@@ -25,6 +26,7 @@ from typing import Any, TypeVar, overload
 import llvmlite  # type: ignore[import-untyped]
 import numba
 import numpy as np
+from numba.core.bytecode import FunctionIdentity
 
 from truenorm import user_cache
 
@@ -48,6 +50,21 @@ TALLY: Counter[str] = Counter()
 """How many functions this process has compiled, and how many it has loaded."""
 FIRST_TO_TELL = Lock()
 """Is taken by who first says, or need not say, that compiling takes time; never given back."""
+
+
+def _number_apart() -> None:
+    """Have Numba count functions from a number that no other process begins with.
+
+    It tells namesakes apart by their number, and its own functions have many. What two processes
+    compiled may meet in a third, and there one name must not stand for two functions.
+    """
+    if hasattr(FunctionIdentity, "_unique_ids"):  # private, of Numba 0.68
+        FunctionIdentity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
+
+
+_number_apart()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_number_apart)
 
 
 @overload
@@ -74,8 +91,7 @@ def compiled(function: Any = None, **options: Any) -> Any:
     if function is None:
         return partial(compiled, **options)
     if "<locals>" in function.__qualname__:
-        # Compiled code goes by this name. Numba tells namesakes apart by a number, which in
-        # another process belongs to another of them: then the wrong one is called.
+        # Compiled code goes by this name, and so does its file.
         raise TypeError(f"{function.__qualname__} is inside a function: move it to the top")
     settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False} | options
     dispatcher: Any = numba.njit(**settings)(function)

@@ -14,7 +14,8 @@ from truenorm.kernels.fused.compiling import needs_compiling
 from truenorm.kernels.fused.pairs import look_again_at_dx
 from truenorm.kernels.fused.scratch import aligned, scratch, scratch_of_pairs
 from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
-from truenorm.kernels.storage import Stored
+from truenorm.kernels.ground import COLUMNS
+from truenorm.kernels.storage import Stored, widen
 
 __all__ = ["NarrowBackward", "NarrowForward", "kept_anew"]
 
@@ -75,8 +76,10 @@ class NarrowBackward(Sweep):
         return needs_compiling(lambda: self.look_again(none, none, none))
 
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
-        """Do dx of rows that were refused in double-double."""
-        return look_again_at_dx(self, dy, x, dx, self.call.gamma, 0)
+        """Do dx of rows that were refused in double-double, where the first look says so."""
+        marks = np.isnan(widen(dx[:, ::COLUMNS], self.call.target))
+        refused = np.repeat(marks, COLUMNS, axis=1)[:, : self.call.size]
+        return look_again_at_dx(self, dy, x, dx, (self.call.gamma, 0), refused)
 
     def dgamma_again(self, columns: Columns) -> PairColumns:
         """Return how to know some columns better."""

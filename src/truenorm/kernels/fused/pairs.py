@@ -87,7 +87,9 @@ class GradientByPairs(Sweep):
 
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Find out which elements are refused: nothing short of integers knows better."""
-        return look_again_at_dx(self, dy, x, dx, self._scaled_gamma, self._gamma_exponent)
+        everywhere = np.ones(x.shape, np.bool_)
+        gamma = self._scaled_gamma, self._gamma_exponent
+        return look_again_at_dx(self, dy, x, dx, gamma, everywhere)
 
     def dbeta_again(self, some: Columns) -> DigitColumns:
         """Return how to know some columns exactly."""
@@ -133,15 +135,16 @@ def largest_exponent(sweep: Sweep, dy: Source) -> int:
 
 
 def look_again_at_dx(
-    sweep: Sweep, dy: Stored, x: Stored, dx: Stored, gamma: Float64, gamma_exponent: int
+    sweep: Sweep, dy: Stored, x: Stored, dx: Stored, gamma: tuple[Float64, int], refused: Flags
 ) -> Flags:
-    """Do dx of some rows in double-double, and return which elements are refused."""
-    refused = np.empty(x.shape, np.bool_)
+    """Do dx of some rows in double-double, near what is refused; return what still is.
+
+    gamma is scaled by a power of two.
+    """
     backward.settle_dx(
         sweep.coded(dy),
         sweep.coded(x),
-        gamma,
-        gamma_exponent,
+        *gamma,
         sweep.call.eps,
         sweep.centred,
         sweep.coded(dx),

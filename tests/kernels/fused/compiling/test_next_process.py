@@ -1,5 +1,6 @@
 """The next process finds what was compiled, unless a source has changed."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,6 +62,15 @@ with ThreadPoolExecutor(4) as pool:
     data = [np.array([1 + 2.0**-30], dtype) for dtype in 2 * ("f4", "f8")]
     print(*pool.map(lost, data))
 """
+NUMBER = """
+import os
+from numba.core.bytecode import FunctionIdentity
+from truenorm.kernels.fused import compiling
+if child := os.fork():
+    os.waitpid(child, 0)
+print(FunctionIdentity.from_function(lambda: None).unique_id, flush=True)
+os._exit(0)
+"""
 
 
 def write(root: Path, factor: float) -> None:
@@ -96,3 +106,12 @@ def test_several_at_once(tmp_path: Path) -> None:
     # One file for each function and type, and nothing half-written.
     names = sorted(path.name.split("-")[0] for path in kept.iterdir())
     assert names == 2 * ["lost"] + 2 * ["scaled"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_functions_are_numbered_apart() -> None:
+    """One name would stand for two functions where what two processes compiled meets."""
+    numbers = [int(line) for _ in range(2) for line in run_python(NUMBER)]
+    apart = [abs(a - b) for k, a in enumerate(numbers) for b in numbers[:k]]
+    assert len(numbers) == 4
+    assert min(apart) > 10**4

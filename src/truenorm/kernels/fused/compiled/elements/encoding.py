@@ -18,7 +18,6 @@ from truenorm.kernels.ground import Element
 __all__ = [
     "as_bits",
     "decode",
-    "decode_as",
     "decode_single",
     "encode",
     "encode_single",
@@ -37,7 +36,7 @@ def _brain_to_single(bits: Element) -> Any:
 
 @compiled
 def _single_to_brain(value: Element) -> Any:
-    """Round a float32 that is not NaN, to nearest, ties to even: infinity is next to the top."""
+    """Round a float32, to nearest, ties to even: infinity is next to the top, quiet NaN stays."""
     bits = np.float32(value).view(np.uint32)
     tie = (bits >> np.uint32(16)) & np.uint32(1)
     return np.uint16((bits + np.uint32(0x7FFF) + tie) >> np.uint32(16))
@@ -87,18 +86,6 @@ def _decode_single(value: Any) -> Any:
     return lambda value: value
 
 
-def decode_as(value: Element, like: Element) -> Any:
-    """Return an element in the type of `like`: float64, or float32 if that can hold it."""
-    return decode_single(value) if isinstance(like, np.float32) else decode(value)
-
-
-@overload(decode_as, strict=False)
-def _decode_as(value: Any, like: Any) -> Any:
-    if like == types.float32:
-        return lambda value, like: decode_single(value)
-    return lambda value, like: decode(value)
-
-
 def encode(value: Element, like: Element) -> Any:
     """Round a float64 that is not NaN to the type of the element `like`, once."""
     if isinstance(like, np.int16):
@@ -120,7 +107,7 @@ def _encode(value: Any, like: Any) -> Any:
 
 
 def encode_single(value: Element, like: Element) -> Any:
-    """Round a float32 that is not NaN to the type of the element `like`."""
+    """Round a float32 to the type of the element `like`; a quiet NaN stays one."""
     if isinstance(like, np.int16):
         return single_to_half(value)
     return _single_to_brain(value) if isinstance(like, np.uint16) else value

@@ -1,9 +1,20 @@
 """Scratch space, and filling it: as loops, since Numba takes seconds to compile `a[:] = b`."""
 
-from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import Array, Element
+from typing import Any
 
-__all__ = ["copy", "fill"]
+from truenorm.kernels.fused.compiling import compiled
+from truenorm.kernels.ground import Array, Element, Flags
+
+__all__ = ["any_of", "copy", "fill"]
+
+
+@compiled
+def any_of(flags: Flags) -> Any:
+    """Return whether a flag is set."""
+    found = False
+    for j in range(flags.shape[0]):
+        found |= flags[j]
+    return found
 
 
 @compiled

@@ -15,6 +15,7 @@ from truenorm.kernels.fused.compiled.columns.column_sums import (
 )
 from truenorm.kernels.fused.compiled.elements.encoding import (
     encode,
+    encode_single,
     layout,
     magnitude,
 )
@@ -91,6 +92,9 @@ def backward(
 ) -> Any:
     """Write dx and what became of each row, and add to the sums of columns.
 
+    Where an element is refused, the first of its COLUMNS is NaN, which no element of such a row
+    can be: so who looks again knows where to look.
+
     Returns how many rows are not done, and between which magnitudes all dy lie: see `_extent`.
     """
     rows, size = x.shape
@@ -128,9 +132,10 @@ def backward(
                         dx[i, left:right],
                         shares,
                     )
-                    and status[i] == DONE
+                    and (status[i] == DONE or status[i] == REFUSED)
                 ):
                     status[i] = REFUSED
+                    dx[i, left] = encode_single(np.float32(np.nan), dx[i, left])
                 if k < following:
                     n = i + GROUP
                     _note_extent(dy[n, left:right], extents, k)
@@ -202,5 +207,8 @@ def _finish_row(
             fill(dx, encode(0.0, dx[0]))
             status[0] = DONE
         elif centred is not None and dy.shape[0] == 2:
-            status[0] = REFUSED if write_two(dy, gamma, kept, eps, dx) else DONE
+            status[0] = DONE
+            if write_two(dy, gamma, kept, eps, dx):
+                status[0] = REFUSED
+                dx[0] = encode_single(np.float32(np.nan), dx[0])
     return status[0] != DONE

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
-from truenorm.kernels.fused.compiled.elements.filling import fill
+from truenorm.kernels.fused.compiled.elements.filling import any_of, fill
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
     divide,
@@ -56,19 +56,22 @@ def settle_dx(
     refused: Flags,
     scratch: Numbers,
 ) -> None:
-    """Write dx of some rows, and which elements are refused.
+    """Write dx of some rows in chunks that have refused elements, and what is refused once more.
 
     `gamma` is scaled by a power of two: its largest element is about 1.
     """
     row, lanes = scratch[SCRATCH:][: x.shape[1]], scratch[WORK:SCRATCH]
     for i in range(x.shape[0]):
         found = describe(x[i], eps, centred, row, lanes)
-        row_gradient(dy[i], found, gamma, gamma_exponent, centred, dx[i], refused[i], scratch)
+        row_gradient(
+            dy[i], x[i], found, gamma, gamma_exponent, centred, dx[i], refused[i], scratch
+        )
 
 
 @compiled
 def row_gradient(
     dy: Coded,
+    x: Coded,
     found: PairRow,
     gamma: Numbers,
     gamma_exponent: int,
@@ -77,7 +80,7 @@ def row_gradient(
     refused: Flags,
     scratch: Numbers,
 ) -> Any:
-    """Write dx of a row, and return how many elements are refused.
+    """Write dx of a row in chunks that have refused elements; return how many still are.
 
     The scratch space holds the work space, lanes, the scaled row and, then, scaled dy.
     """
@@ -105,6 +108,8 @@ def row_gradient(
     left = 0
     for start in range(0, size, CHUNK):
         stop = min(start + CHUNK, size)
+        if not any_of(refused[start:stop]):
+            continue
         centre(row[start:stop], found.near, (found.low_high, found.low_low), work)
         _centre_slopes(slopes[start:stop], gamma[start:stop], sums, work)
         _results(stop - start, found, sums, scale if near else 1.0, work)
@@ -112,6 +117,20 @@ def row_gradient(
             left += write_rounded(work, dx[start:stop], refused[start:stop])
         else:
             left += _write_far(work, exponent, dx[start:stop], refused[start:stop])
+    if centred is None:
+        return _accept_zeros(dy, x, dx, refused)
+    return left
+
+
+@compiled
+def _accept_zeros(dy: Coded, x: Coded, dx: Coded, refused: Flags) -> Any:
+    """Where dy and x are zero, so is dx of a row that is not centred; return what is refused."""
+    left = 0
+    for j in range(dx.shape[0]):
+        if refused[j] and decode(dy[j]) == 0 and decode(x[j]) == 0:
+            dx[j] = encode(0.0, dx[0])
+            refused[j] = False
+        left += refused[j]
     return left
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
+from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     multiply,
     multiply_float,
@@ -89,7 +90,10 @@ def backward(
         if _has_changed(kept[i], found, centred):
             status[i] = CHANGED
             continue
-        if row_gradient(dy[i], found, gamma, gamma_exponent, centred, dx[i], refused, scratch):
+        fill(refused, True)
+        if row_gradient(
+            dy[i], x[i], found, gamma, gamma_exponent, centred, dx[i], refused, scratch
+        ):
             status[i] = REFUSED
         _scaled(dy[i], dy_exponent, slopes)
         _add_terms(row, found, slopes, work, sums)
@@ -174,7 +178,12 @@ def _add_terms(
         stop = min(start + CHUNK, row.shape[0])
         centre(row[start:stop], found.near, (found.low_high, found.low_low), work)
         _terms(slopes[start:stop], found, work)
-        _add_chunk(work, sums[:, start:stop])
+        _add_chunk(
+            work,
+            sums[DGAMMA_HIGH, start:stop],
+            sums[DGAMMA_LOW, start:stop],
+            sums[DGAMMA_BOUND, start:stop],
+        )
 
 
 @compiled
@@ -194,9 +203,8 @@ def _terms(slopes: Numbers, found: PairRow, work: Numbers) -> None:
 
 
 @compiled
-def _add_chunk(work: Numbers, sums: Numbers) -> None:
+def _add_chunk(work: Numbers, high: Numbers, low: Numbers, bound: Numbers) -> None:
     """Add the terms of a row to the pairs, and to the bound what the low part loses."""
-    high, low, bound = sums[DGAMMA_HIGH], sums[DGAMMA_LOW], sums[DGAMMA_BOUND]
     for j in range(high.shape[0]):
         s, e = two_sum(high[j], work[j + Z_HIGH])
         rest = low[j] + (e + work[j + Z_LOW])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode
-from truenorm.kernels.fused.compiled.elements.filling import copy, fill
+from truenorm.kernels.fused.compiled.elements.filling import any_of, copy, fill
 from truenorm.kernels.fused.compiled.narrow.forward import refused_y
 from truenorm.kernels.fused.compiled.pairs.arithmetic import (
     add,
@@ -69,8 +69,9 @@ def forward(
     rows, size = x.shape
     work, lanes, row = scratch[:WORK], scratch[WORK:SCRATCH], scratch[SCRATCH:][:size]
     for i in range(rows):
-        fill(refused[i], False)
+        fill(refused[i], True)
         if _has_no_result(x[i], eps, centred):
+            fill(refused[i], False)
             fill(kept[i], np.nan)
             status[i] = UNDEFINED
             continue
@@ -112,9 +113,8 @@ def settle_y(
     work, lanes, row = scratch[:WORK], scratch[WORK:SCRATCH], scratch[SCRATCH:][:size]
     for i in range(x.shape[0]):
         refused_y(x[i], kept[i], columns, eps, y[i], refused[i])
-        if accept_beta_at_mean(x[i], centred, constant, y[i], refused[i]) > 0:
-            found = describe(x[i], eps, centred, row, lanes)
-            _write_row(x[i], row, found, columns, constant, centred, y[i], work, refused[i])
+        found = describe(x[i], eps, centred, row, lanes)
+        _write_row(x[i], row, found, columns, constant, centred, y[i], work, refused[i])
 
 
 @compiled
@@ -129,7 +129,10 @@ def _write_row(
     work: Numbers,
     refused: Flags,
 ) -> Any:
-    """Write y of a row by structure and in pairs, and return how many elements are refused."""
+    """Write y of a row by structure and in pairs, and return how many elements are refused.
+
+    Chunks in which no element was refused before stay as they are: most of a row.
+    """
     gamma, beta = columns[GAMMA], columns[BETA]
     if found.constant:
         copy(y, constant)
@@ -140,6 +143,8 @@ def _write_row(
     left = 0
     for start in range(0, row.shape[0], CHUNK):
         stop = min(start + CHUNK, row.shape[0])
+        if not any_of(refused[start:stop]):
+            continue
         centre(row[start:stop], found.near, low, work)
         _results(
             gamma[start:stop],
