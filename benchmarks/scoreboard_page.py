@@ -19,7 +19,6 @@ SHORT = {
     "truenorm-fast": "fast",
     "textbook64": "float64",
     "textbook": "NumPy",
-    "numpy64": "float64",
     "hugging-face": "Hugging Face",
     "torch": "torch",
     "jax": "JAX",

@@ -39,7 +39,13 @@ LAYER_NORM = {
     "thinc": Judged("thinc_layer.py:subject", PEERS["thinc"], ("thinc",)),
 }
 RMS_NORM = {
-    "numpy64": Judged("rms_norm_numpy.py:wide", PEERS["textbook64"], ("ml_dtypes",)),
+    "truenorm": Judged(
+        "truenorm_modes.py:rms_norm_correct", PEERS["truenorm"], ("truenorm", "backend", "numba")
+    ),
+    "truenorm-fast": Judged(
+        "truenorm_modes.py:rms_norm_fast", PEERS["truenorm"], ("truenorm", "backend", "numba")
+    ),
+    "textbook64": Judged("rms_norm_numpy.py:wide", PEERS["textbook64"], ("truenorm", "ml_dtypes")),
     "hugging-face": Judged("rms_norm_numpy.py:hugging_face", PEERS["textbook"], ("ml_dtypes",)),
     "torch": Judged("pytorch.py:rms_norm", PEERS["torch"], ("torch",)),
     "jax": Judged("rms_norm_jax.py:subject", PEERS["jax"], ("jax", "jaxlib")),

@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+import truenorm as tn
+from truenorm import textbook
 from truenorm.verify.operations import RMS_NORM as OPERATION
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import Array
+from truenorm.verify.types import FORMATS, Array
 from verify.planted.base import Kernel
 from verify.planted.entry import rms_norm
 from verify.planted.exact_subject import ExactKernel
@@ -21,11 +23,6 @@ WITH_GAMMA = [each for each in EVERYTHING if each != "no-gamma"]
 Function = Callable[..., Any]
 
 
-def _root(x: Array, eps: float) -> Array:
-    """Return 1/sqrt(mean(x^2) + eps), as it is often written."""
-    return np.asarray(1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + x.dtype.type(eps)))
-
-
 def _dx(g: Array, xhat: Array, r: Array) -> Array:
     return np.asarray(r * (g - xhat * (g * xhat).mean(axis=-1, keepdims=True)))
 
@@ -36,24 +33,45 @@ def _over_rows(terms: Array) -> Array:
     return np.asarray(columns.sum(axis=-1))
 
 
-def _computed_in(wide: Any, *, early: bool = False) -> tuple[Function, Function]:
-    """Return the formula in a type, rounded at the end; `early`: xhat, before gamma, as well."""
+def _of_truenorm(rounding: str) -> tuple[Function, Function]:
+    def forward(x: Array, gamma: Array | None, eps: float) -> tuple[Array, Any]:
+        return tn.rms_norm_forward(x, gamma, eps=eps, rounding=rounding)
 
-    def forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
-        given: Array = x.astype(wide)
-        scale: Array = gamma.astype(wide)
-        r = _root(given, eps)
-        xhat = given * r
-        product = xhat.astype(x.dtype).astype(wide) * scale if early else xhat * scale
-        return product.astype(x.dtype), (xhat, r, scale, gamma.dtype)
-
-    def backward(dy: Array, saved: Any) -> tuple[Array, Array]:
-        xhat, r, gamma, of_gamma = saved
-        slopes: Array = dy.astype(wide)
-        dx = _dx(gamma * slopes, xhat, r)
-        return dx.astype(dy.dtype), _over_rows(slopes * xhat).astype(of_gamma)
+    def backward(dy: Array, saved: Any) -> tuple[Array, Array | None]:
+        dx, dgamma, _ = tn.rms_norm_backward(dy, saved)
+        return dx, dgamma
 
     return forward, backward
+
+
+def _textbook_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64), gamma.astype(np.float64)
+        y, saved = textbook.rms_norm_forward(*wide, eps)
+        return y.astype(x.dtype), (saved, gamma.dtype)
+
+
+def _textbook_backward(dy: Array, kept: Any) -> tuple[Array, Array]:
+    saved, of_gamma = kept
+    with np.errstate(all="ignore"):
+        dx, dgamma = textbook.rms_norm_backward(dy.astype(np.float64), saved)
+        return dx.astype(dy.dtype), dgamma.astype(of_gamma)
+
+
+def _early_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
+    """Compute xhat in float32, round it, and multiply what is left."""
+    given: Array = x.astype(np.float32)
+    squares = (given * given).mean(axis=-1, keepdims=True)
+    r = 1 / np.sqrt(squares + np.float32(eps))
+    xhat = given * r
+    return gamma * xhat.astype(x.dtype), (xhat, r, gamma)
+
+
+def _early_backward(dy: Array, saved: Any) -> tuple[Array, Array]:
+    xhat, r, gamma = saved
+    slopes: Array = dy.astype(np.float32)
+    dx = _dx(gamma.astype(np.float32) * slopes, xhat, r)
+    return dx.astype(dy.dtype), _over_rows(slopes * xhat).astype(gamma.dtype)
 
 
 def _scaled_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
@@ -80,9 +98,16 @@ RMS_NORM = [
     *(
         Subject(forward, backward, f"RMSNorm: {name}", dtypes, also, operation=OPERATION)
         for (forward, backward), name, dtypes, also in (
-            (_computed_in(np.float64), "textbook in float64, then cast", NARROW, WITH_GAMMA),
+            (_of_truenorm("correct"), "truenorm, correct", list(FORMATS), EVERYTHING),
+            (_of_truenorm("fast"), "truenorm, fast", list(FORMATS), EVERYTHING),
+            (
+                (_textbook_forward, _textbook_backward),
+                "textbook in float64, then cast",
+                NARROW,
+                WITH_GAMMA,
+            ),
             # Beyond float16, squares overflow in float32: that is a finding, and a right one.
-            (_computed_in(np.float32, early=True), "Hugging Face's, in float32", ["float16"], []),
+            ((_early_forward, _early_backward), "Hugging Face's, in float32", ["float16"], []),
             ((_scaled_forward, _scaled_backward), "two passes in float32", ["float32"], []),
         )
     ),
