@@ -59,7 +59,8 @@ def no_spread(x: Float64, eps: float, norm: Norm) -> Flags:
 
 def has_infinity(x: Float64) -> Flags:
     """Return the rows with an infinity and without NaN."""
-    found: Flags = np.isinf(x).any(axis=1) & ~np.isnan(x).any(axis=1)
+    infinite, undefined = np.isinf(x).any(axis=1), np.isnan(x).any(axis=1)
+    found: Flags = np.logical_and(infinite, np.logical_not(undefined))
     return found
 
 

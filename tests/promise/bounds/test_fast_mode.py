@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import truenorm as tn
+from promise.bounds.fast_bounds import SINGLE_U, FastBounds
 from promise.families import DTYPES, Case
-from promise.fast_bounds import SINGLE_U, FastBounds
 from promise.judging import BACKENDS, OUTPUTS, both_passes
 from promise.suites import cases
 
