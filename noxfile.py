@@ -115,7 +115,8 @@ def peers(session: nox.Session) -> None:
     """Print how fast others are, and how right; each has an environment, made by the commands."""
     install(session, "tests", "-e", ".[fast]")
     session.run("python", "-m", "benchmarks.peers", *session.posargs)
-    session.run("python", "-m", "benchmarks.scoreboard")
+    for operation in ("layer_norm", "rms_norm"):
+        session.run("python", "-m", "benchmarks.scoreboard", "--operation", operation)
 
 
 @nox.session

@@ -16,9 +16,9 @@ from truenorm.tools.progress import status_line
 from truenorm.verify.answers.expected import computed
 from truenorm.verify.answers.packing import pack
 from truenorm.verify.answers.question import Question
-from truenorm.verify.answers.store import QUICK, QUICK_SOURCES, sources
-from truenorm.verify.operation import Case
-from truenorm.verify.operations.layer_norm import LAYER_NORM
+from truenorm.verify.answers.store import QUICK, QUICK_SOURCES, sources_of
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.types import FORMATS
 
 __all__ = ["Packed", "packed", "quick_cases"]
@@ -37,9 +37,9 @@ class Packed(NamedTuple):
     room: float  # for a number
 
 
-def quick_cases() -> list[Case]:
+def quick_cases(operation: Operation) -> list[Case]:
     """Return all cases of the quick level, also those that are judged only if asked for."""
-    return [case for dtype in FORMATS for case in LAYER_NORM.cases(dtype, "quick")]
+    return [case for dtype in FORMATS for case in operation.cases(dtype, "quick")]
 
 
 def packed(case: Case) -> Packed:
@@ -57,21 +57,29 @@ def _chosen(answers: list[Packed]) -> Iterator[Packed]:
             yield each
 
 
-def main() -> int:
-    """Write the archive, and what it was made from."""
+def write(operation: Operation) -> str:
+    """Write the archive of an operation, and what it was made from; return how large it is."""
+    assert operation.folder is not None
     answers = []
-    for case in quick_cases():
-        status_line(case.name)
+    for case in quick_cases(operation):
+        status_line(f"{operation.name}: {case.name}")
         answers.append(packed(case))
     status_line()
     chosen = list(_chosen(answers))
-    folder = LAYER_NORM.folder
-    with zipfile.ZipFile(folder / QUICK, "w") as archive:
+    file = operation.folder / QUICK
+    with zipfile.ZipFile(file, "w") as archive:
         for each in sorted(chosen):
             # Not compressed again, and with no date of today.
             archive.writestr(zipfile.ZipInfo(each.name, MIDNIGHT), each.content)
-    (folder / QUICK_SOURCES).write_text(sources(folder) + "\n", encoding="utf-8")
-    print(f"{len(chosen)} of {len(answers)} answers, {(folder / QUICK).stat().st_size:,} bytes")
+    made_with = sources_of(operation) + "\n"
+    (operation.folder / QUICK_SOURCES).write_text(made_with, encoding="utf-8")
+    return f"{len(chosen)} of {len(answers)} answers, {file.stat().st_size:,} bytes"
+
+
+def main() -> int:
+    """Write the archives of all operations."""
+    for name, operation in OPERATIONS.items():
+        print(f"{name}: {write(operation)}")
     return 0
 
 

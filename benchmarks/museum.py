@@ -10,29 +10,32 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.scoreboard_subjects import BOARDS
 from truenorm.tools.text import number
 from truenorm.verify import Case, case
 from truenorm.verify.answers.expected import expected
 from truenorm.verify.cases.named import Entry, entries, not_cases
-from truenorm.verify.operations import LAYER_NORM
+from truenorm.verify.operation import Operation
+from truenorm.verify.operations import LAYER_NORM, OPERATIONS, RMS_NORM
 from truenorm.verify.pages.sources import link
 
-__all__ = ["main", "page", "scoreboard"]
+__all__ = ["main", "page", "scoreboard", "scoreboards"]
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "museum.md"
-RESULTS = ROOT / "benchmarks" / "results" / "scoreboard.json"
 SHOWN = "float32"  # the type of an exhibit, if it has it
 
 Board = Mapping[str, Any]
+Boards = Mapping[str, Board]
+"""By operation."""
 
 HEAD = """\
-<!-- Written by python -m benchmarks.museum from layer_norm/cases.toml: change that. -->
+<!-- Written by python -m benchmarks.museum from each operation's cases.toml: change that. -->
 # Museum of failures
 
-Rows that broke somebody's layer norm. Each exhibit is a case of the judge: {reported} of them were
-reported, {quiet} were not but break many. [`truenorm verify`](verify.md) puts all of them to your
-kernel, and one alone is
+Rows that broke somebody's layer norm, and [RMSNorm](#rmsnorm). Each exhibit is a case of the
+judge: of those of layer norm {reported} were reported, {quiet} were not but break many.
+[`truenorm verify`](verify.md) puts all of them to your kernel, and one alone is
 
     tv.check(subject, tv.case("{example}"))
 
@@ -52,26 +55,63 @@ matters.
 {versions}"""
 
 
-def scoreboard(file: Path = RESULTS) -> Board | None:
-    """Return what the scoreboard found, or None if there is no such file."""
+RMSNORM = """\
+No mean is subtracted: κ is 1 for every row, and what is hard is the range of the squares, sums in
+few bits, and dx where x is in proportion to gamma·dy. One case alone is
+
+    tv.check(subject, tv.case("{example}", operation=tv.RMS_NORM))
+
+These rows of layer norm, without beta, are put to an RMSNorm as well: {taken}."""
+
+
+def scoreboard(file: Path) -> Board | None:
+    """Return what a scoreboard found, or None if there is no such file."""
     if not file.exists():
         return None
     found: Board = json.loads(file.read_text(encoding="utf-8"))
     return found
 
 
-def page(board: Board | None) -> str:
+def scoreboards() -> Boards:
+    """Return what the scoreboards found, of those that are there."""
+    found = {name: scoreboard(each.results) for name, each in BOARDS.items()}
+    return {name: board for name, board in found.items() if board is not None}
+
+
+def page(boards: Boards) -> str:
     """Return the page as Markdown."""
-    everything = entries(LAYER_NORM)
-    reported = [entry for entry in everything if entry["sources"]]
-    quiet = [entry for entry in everything if not entry["sources"]]
+    reported, quiet = _of_its_own(LAYER_NORM)
     example = _shown(reported[0])
     head = HEAD.format(reported=len(reported), quiet=len(quiet), example=example)
+    board = boards.get("layer_norm")
     parts = [head, *([] if board is None else [_today(board)])]
-    parts += ["## Reported", *(_exhibit(entry, board) for entry in reported)]
-    parts += ["## Not reported", *(_exhibit(entry, board) for entry in quiet)]
-    parts += ["## What no case can show", *map(_missing, not_cases(LAYER_NORM))]
+    parts += ["## Reported", *(_exhibit(LAYER_NORM, entry, board) for entry in reported)]
+    parts += ["## Not reported", *(_exhibit(LAYER_NORM, entry, board) for entry in quiet)]
+    parts += ["## RMSNorm", *_of_rms_norm(boards.get("rms_norm"))]
+    missing = [each for operation in OPERATIONS.values() for each in not_cases(operation)]
+    parts += ["## What no case can show", *map(_missing, missing)]
     return "\n\n".join(parts) + "\n"
+
+
+def _of_its_own(operation: Operation) -> tuple[list[Entry], list[Entry]]:
+    """Return the entries that no other operation has: those that were reported, and others."""
+    own = [entry for entry in entries(operation) if entry["name"] not in _taken(operation)]
+    return [entry for entry in own if entry["sources"]], [
+        entry for entry in own if not entry["sources"]
+    ]
+
+
+def _taken(operation: Operation) -> list[str]:
+    """Return the names of the entries that are another operation's."""
+    return [entry["name"] for entry in entries(operation) if "as_in" in entry]
+
+
+def _of_rms_norm(board: Board | None) -> Iterator[str]:
+    reported, quiet = _of_its_own(RMS_NORM)
+    taken = ", ".join(f"`{name}`" for name in _taken(RMS_NORM))
+    yield RMSNORM.format(example=_shown(reported[0]), taken=taken)
+    for entry in (*reported, *quiet):
+        yield _exhibit(RMS_NORM, entry, board)
 
 
 def _plain(text: str) -> str:
@@ -96,8 +136,8 @@ def _shown(entry: Entry) -> str:
     return f"{kind}-{entry['name']}"
 
 
-def _exhibit(entry: Entry, board: Board | None) -> str:
-    shown = case(_shown(entry))
+def _exhibit(operation: Operation, entry: Entry, board: Board | None) -> str:
+    shown = case(_shown(entry), operation=operation)
     lines = [f"### {_plain(entry['title'])}", ""]
     if entry["failed"]:
         lines += [_plain(entry["failed"]), ""]
@@ -118,7 +158,8 @@ def _described(shown: Case, entry: Entry) -> str:
     eps = re.sub(r"e-0*", "e-", f"{shown.eps:.2g}")
     kappa = number(float(expected(shown).scales.kappa.max(initial=0.0)))
     count = {0: "no rows", 1: "1 row"}.get(rows, f"{rows:,} rows")
-    said = f"`{shown}`: {count} of {size}, eps = {eps}" + (f", κ up to {kappa}" if rows else "")
+    condition = f", κ up to {kappa}" if rows and shown.operation is LAYER_NORM else ""
+    said = f"`{shown}`: {count} of {size}, eps = {eps}{condition}"
     others = [kind for kind in entry["dtypes"] if kind != shown.dtype]
     said += f"; also in {', '.join(others)}" if others else ""
     needs = ", ".join(f"`{name}`" for name in entry["also"])
@@ -176,7 +217,7 @@ def _missing(failure: Entry) -> str:
 
 def main() -> int:
     """Write the page."""
-    PAGE.write_text(page(scoreboard()), encoding="utf-8")
+    PAGE.write_text(page(scoreboards()), encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.scoreboard``: other layer normalizations, and truenorm, before the judge.
+"""``python -m benchmarks.scoreboard``: the norms of others, and of truenorm, before the judge.
 
 Each subject of ``benchmarks/judged`` runs in a process and an environment of its own; the exact
 answers are computed once, here, for all of them. ``--page`` writes the tables of
@@ -11,14 +11,15 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import filled
-from benchmarks.peer.environments import PEERS, ROOT, Peer
+from benchmarks.peer.environments import ROOT
 from benchmarks.peer.process import PeerProcess, python_for
 from benchmarks.scoreboard_page import PAGE, tables
+from benchmarks.scoreboard_subjects import BOARDS, FOLDER, Judged
 from benchmarks.timing import heading, machine
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
@@ -27,71 +28,45 @@ from truenorm.tools.text import table
 from truenorm.verify import cases
 from truenorm.verify.cases.named import entries
 from truenorm.verify.grading.report import CaseResult, Grade, Report
-from truenorm.verify.operations import LAYER_NORM
+from truenorm.verify.operation import Operation
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.target import verify_target
 from truenorm.verify.types import FORMATS
 
-FOLDER = ROOT / "benchmarks" / "judged"
-RESULTS = ROOT / "benchmarks" / "results" / "scoreboard.json"
 DRAWN = "float32"  # the type of which the file holds errors against kappa
 COMMON = ("python", "numpy")
 DIGITS = 6  # of every number in the file: grades were given before
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A subject: its file, the peer in whose environment it runs, and what it uses of that."""
-
-    target: str
-    peer: Peer
-    packages: tuple[str, ...]
-
-
-SUBJECTS = {
-    "truenorm": Judged(
-        "truenorm_modes.py:correct", PEERS["truenorm"], ("truenorm", "backend", "numba")
-    ),
-    "truenorm-fast": Judged(
-        "truenorm_modes.py:fast", PEERS["truenorm"], ("truenorm", "backend", "numba")
-    ),
-    "textbook64": Judged("textbook_numpy.py:wide", PEERS["textbook64"], ("truenorm", "ml_dtypes")),
-    "textbook": Judged("textbook_numpy.py:plain", PEERS["textbook"], ("truenorm", "ml_dtypes")),
-    "torch": Judged("pytorch.py:subject", PEERS["torch"], ("torch",)),
-    "jax": Judged("jax_standardize.py:stable", PEERS["jax"], ("jax", "jaxlib")),
-    "jax-fast": Judged("jax_standardize.py:fast", PEERS["jax"], ("jax", "jaxlib")),
-    "onnxruntime": Judged(
-        "onnx_runtime.py:subject", PEERS["onnxruntime"], ("onnxruntime", "onnx")
-    ),
-    "onnx": Judged("onnx_reference.py:subject", PEERS["onnxruntime"], ("onnx", "ml_dtypes")),
-    "thinc": Judged("thinc_layer.py:subject", PEERS["thinc"], ("thinc",)),
-}
 
 
 def arguments_of(argv: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     described = argparse.ArgumentParser(
         prog="python -m benchmarks.scoreboard",
-        description="Judge layer normalizations, each in a process and environment of its own.",
+        description="Judge normalizations, each in a process and environment of its own.",
     )
     described.add_argument("--json", action="store_true", help="print what --output gets")
     described.add_argument("--level", choices=LEVELS, default="quick", help="how many cases")
     described.add_argument(
-        "--peers", choices=list(SUBJECTS), nargs="+", default=list(SUBJECTS), metavar="NAME",
-        help="who is judged: " + ", ".join(SUBJECTS),
+        "--operation", choices=list(BOARDS), default="layer_norm", help="what is judged"
+    )
+    everybody = dict.fromkeys(name for board in BOARDS.values() for name in board.subjects)
+    described.add_argument(
+        "--peers", choices=list(everybody), nargs="+", default=list(everybody), metavar="NAME",
+        help="who is judged, if he has the operation: " + ", ".join(everybody),
     )  # fmt: skip
-    described.add_argument("--output", type=Path, default=RESULTS, help="the JSON file to write")
+    described.add_argument("--output", type=Path, help="the JSON file to write")
     described.add_argument(
         "--page",
         action="store_true",
         help="judge nobody: put what --output holds into the tables of docs/scoreboard.md",
     )
-    return described.parse_args(argv)
+    arguments = described.parse_args(argv)
+    arguments.output = arguments.output or BOARDS[arguments.operation].results
+    return arguments
 
 
-def judge(key: str, python: Path, level: str) -> dict[str, Any]:
+def judge(key: str, judged: Judged, python: Path, level: str) -> dict[str, Any]:
     """Judge one subject and return what the file says about it."""
-    judged = SUBJECTS[key]
 
     def show(done: int, of: int, case: str) -> None:
         status_line(f"{key}: {done} of {of}, {case}")
@@ -126,8 +101,11 @@ def summary(report: Report) -> dict[str, Any]:
     """Return what the page and the figure need of a report."""
     dtypes = list(dict.fromkeys(grade.dtype for grade in report.grades))
     outputs = list(dict.fromkeys(grade.output for grade in report.grades))
-    named = {f"{kind}-{entry['name']}" for entry in entries(LAYER_NORM) for kind in FORMATS}
-    mine = [case.name for kind in dtypes for case in cases(kind, report.level)]
+    operation = report.operation
+    named = {f"{kind}-{entry['name']}" for entry in entries(operation) for kind in FORMATS}
+    mine = [
+        case.name for kind in dtypes for case in cases(kind, report.level, operation=operation)
+    ]
     return {
         "name": report.subject,
         "cases": report.cases,
@@ -137,7 +115,7 @@ def summary(report: Report) -> dict[str, Any]:
             for grade in report.grades
         ],
         "verdicts": report.verdicts,
-        "families": families(report.results),
+        "families": families(report.results, operation),
         "named": sum(name in named for name in mine),
         "failing": {
             output: failing(report.results, output, [name for name in mine if name in named])
@@ -179,9 +157,9 @@ def beyond_kappa(results: Iterable[CaseResult], grade: Grade) -> list[str]:
     ]
 
 
-def families(results: Iterable[CaseResult]) -> list[dict[str, Any]]:
+def families(results: Iterable[CaseResult], operation: Operation) -> list[dict[str, Any]]:
     """Return the largest error of each generated family, by type; a named case is none."""
-    alone = {entry["name"] for entry in entries(LAYER_NORM)}
+    alone = {entry["name"] for entry in entries(operation)}
     largest: dict[tuple[str, str, str], dict[str, float]] = {}
     for each in results:
         if each.family not in alone:
@@ -231,12 +209,17 @@ def main(argv: list[str] | None = None) -> int:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables(report)), encoding="utf-8")
         return 0
     # Every environment is there before the first subject is judged.
-    pythons = {key: python_for(SUBJECTS[key].peer) for key in SUBJECTS if key in arguments.peers}
+    asked = {
+        key: (judged, python_for(judged.peer))
+        for key, judged in BOARDS[arguments.operation].subjects.items()
+        if key in arguments.peers
+    }
     report = {
+        "operation": arguments.operation,
         "machine": machine(usable_cores(), packages=("numpy",)),
         "level": arguments.level,
         "require": "stable",
-        "subjects": {key: judge(key, python, arguments.level) for key, python in pythons.items()},
+        "subjects": {key: judge(key, *whom, arguments.level) for key, whom in asked.items()},
     }
     text = strict_json.write(report, arguments.output)
     print(text if arguments.json else heading(report["machine"]) + "\n\n" + overview(report))

@@ -1,12 +1,13 @@
 """The tables of docs/scoreboard.md, from what ``python -m benchmarks.scoreboard`` wrote."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import markdown_table
+from benchmarks.scoreboard_subjects import BOARDS
 from truenorm.tools.text import number
-from truenorm.verify.operations.layer_norm import OUTPUTS
+from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.types import FORMATS
 
 __all__ = ["PAGE", "tables"]
@@ -18,10 +19,12 @@ SHORT = {
     "truenorm-fast": "fast",
     "textbook64": "float64",
     "textbook": "NumPy",
+    "hugging-face": "Hugging Face",
     "torch": "torch",
     "jax": "JAX",
     "jax-fast": "JAX fast",
     "onnxruntime": "ORT",
+    "onnxruntime-simplified": "ORT simplified",
     "onnx": "ONNX",
     "thinc": "thinc",
 }
@@ -33,17 +36,20 @@ Subject = Mapping[str, Any]
 
 
 def tables(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return every table of the page by name, as Markdown."""
+    """Return every table of an operation by name, as Markdown."""
     subjects: Mapping[str, Subject] = report["subjects"]
-    return {
+    operation = report["operation"]
+    outputs = [each.name for each in OPERATIONS[operation].outputs]
+    made = {
         "where": where(report),
-        "grades": grades(subjects),
+        "grades": grades(subjects, outputs),
         "verdicts": verdicts(subjects),
         "failures": failures(subjects),
         "y per family": per_family(subjects, "y"),
         "dx per family": per_family(subjects, "dx"),
-        "named cases": named_cases(subjects),
+        "named cases": named_cases(subjects, outputs),
     }
+    return {f"{BOARDS[operation].prefix}{name}": each for name, each in made.items()}
 
 
 def where(report: Mapping[str, Any]) -> str:
@@ -60,16 +66,16 @@ def where(report: Mapping[str, Any]) -> str:
     return markdown_table(["", ""], lines, numbers=False)
 
 
-def grades(subjects: Mapping[str, Subject]) -> str:
+def grades(subjects: Mapping[str, Subject], outputs: Sequence[str]) -> str:
     """Return the grade of each output, with the slope where the error grows."""
     rows = []
     for subject in subjects.values():
         found = {(each["dtype"], each["output"]): each for each in subject["grades"]}
         name = subject["name"]
         for kind in (kind for kind in FORMATS if (kind, "y") in found):
-            rows.append([name, kind, *(_grade(found.get((kind, each))) for each in OUTPUTS)])
+            rows.append([name, kind, *(_grade(found.get((kind, each))) for each in outputs)])
             name = ""  # once is enough
-    return markdown_table(["", "type", *OUTPUTS], rows, numbers=False)
+    return markdown_table(["", "type", *outputs], rows, numbers=False)
 
 
 def _grade(grade: Mapping[str, Any] | None) -> str:
@@ -131,7 +137,7 @@ def _ulp(value: float | str | None) -> str:
     return "<0.01" if 0 < float(value) < 0.01 else number(float(value))
 
 
-def named_cases(subjects: Mapping[str, Subject]) -> str:
+def named_cases(subjects: Mapping[str, Subject], outputs: Sequence[str]) -> str:
     """Return how many named cases fail, of how many, over all types of a subject."""
     rows = [
         [
@@ -139,9 +145,9 @@ def named_cases(subjects: Mapping[str, Subject]) -> str:
             str(subject["named"]),
             *(
                 str(len(subject["failing"][output])) if output in subject["failing"] else "-"
-                for output in OUTPUTS
+                for output in outputs
             ),
         ]
         for subject in subjects.values()
     ]
-    return markdown_table(["", "cases", *OUTPUTS], rows)
+    return markdown_table(["", "cases", *outputs], rows)

@@ -29,14 +29,14 @@ def dot(left: Vector, right: Vector) -> Fraction:
 
 @dataclass(frozen=True)
 class ExactRow:
-    """A row x, centred as in (D2), and w = var + eps of (D4)."""
+    """A row x, centred as in (D2), and w = var + eps of (D4); or not, (D25)."""
 
     c: Vector
     w: Fraction
 
     @classmethod
-    def of(cls, x: Vector, eps: Fraction) -> "ExactRow":
-        mu = mean(x)
+    def of(cls, x: Vector, eps: Fraction, *, centred: bool = True) -> "ExactRow":
+        mu = mean(x) if centred else Fraction(0)
         c = [value - mu for value in x]
         return cls(c, mean([value * value for value in c]) + eps)
 
@@ -60,6 +60,16 @@ class ExactRow:
         mean_g = mean(g)
         slope = mean([a * b for a, b in zip(g, self.c, strict=True)]) / self.w
         return [g_i - mean_g - c_i * slope for g_i, c_i in zip(g, self.c, strict=True)]
+
+    def dx_uncentred(self, g: Vector) -> Vector:
+        """(D29), of RMSNorm, where c is x."""
+        slope = dot(g, self.c) / len(g) / self.w
+        return [g_i - c_i * slope for g_i, c_i in zip(g, self.c, strict=True)]
+
+    def tangent_uncentred(self, t: Vector) -> Vector:
+        """How xhat of RMSNorm changes when the row changes by t, line by line."""
+        dw = 2 * dot(self.c, t) / len(t)
+        return [t_i - c_i * dw / (2 * self.w) for t_i, c_i in zip(t, self.c, strict=True)]
 
     def jacobian(self) -> list[Vector]:
         """(D18), all D*D elements of it."""

@@ -61,6 +61,20 @@ def test_symmetries(drawn: tuple[ExactRow, Vector], shift: Fraction, scale: int)
     assert scaled.dx_compact(g) == row.dx_compact(g)  # times r: (D23), third
 
 
+@given(rows(vectors=2))
+def test_rms_norm(drawn: tuple[ExactRow, Vector, Vector]) -> None:
+    """Its dx is the transpose of its tangent, and leaves eps/w of what is parallel to x."""
+    of_layer_norm, t, g = drawn
+    eps = of_layer_norm.w - dot(of_layer_norm.c, of_layer_norm.c) / len(of_layer_norm.c)
+    row = ExactRow.of(t, eps, centred=False)
+    assume(row.w > 0)
+    change = of_layer_norm.c
+    assert dot(row.tangent_uncentred(change), g) == dot(change, row.dx_uncentred(g))  # (D30)
+    assert row.dx_uncentred(row.c) == [eps / row.w * c for c in row.c]  # (D31)
+    if len(g) == 1:
+        assert row.dx_uncentred(g) == [eps / row.w * g[0]]  # (D32)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_difference_quotients_tend_to_the_jacobian_vector_product(seed: int) -> None:
     """What the float64 forward pass does along t, against the exact J t.

@@ -53,6 +53,35 @@ class TestAgainstExactFractions:
         assert np.abs(dbeta - exact_dbeta).max() <= 64 * U * np.abs(dbeta).max()
 
 
+class TestRmsNorm:
+    """In fractions, with the tolerance of the tests above."""
+
+    @pytest.mark.parametrize("shape", [(17,), (3, 17), (2, 3, 17), (4, 1)])
+    @pytest.mark.parametrize("eps", [1e-5, 1.0])
+    def test_forward_and_backward(self, shape: tuple[int, ...], eps: float) -> None:
+        x, gamma, _, dy = layer_norm_inputs(*shape)
+        y, saved = textbook.rms_norm_forward(x, gamma, eps)
+        dx, dgamma = textbook.rms_norm_backward(dy, saved)
+        exact_dgamma = np.zeros(shape[-1])
+        for index in np.ndindex(shape[:-1]):
+            row = ExactRow.of(fractions(x[index]), Fraction(eps), centred=False)
+            xhat = np.array([float(c * row.rstd()) for c in row.c])
+            g = [a * b for a, b in zip(fractions(gamma), fractions(dy[index]), strict=True)]
+            exact_dx = np.array([float(value * row.rstd()) for value in row.dx_uncentred(g)])
+            exact_dgamma += dy[index] * xhat
+            scale = float(max(map(abs, g)) * row.rstd())
+            assert np.abs(y[index] - gamma * xhat).max() <= 64 * U * np.abs(y).max()
+            assert np.abs(dx[index] - exact_dx).max() <= 64 * U * scale
+        assert np.abs(dgamma - exact_dgamma).max() <= 64 * U * np.abs(exact_dgamma).max()
+
+    def test_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"gamma has shape \(1,\) but the last axis .* 4"):
+            textbook.rms_norm_forward(np.ones((2, 4)), np.ones(1))
+        _, saved = textbook.rms_norm_forward(np.ones((2, 4)), np.ones(4))
+        with pytest.raises(ValueError, match=r"dy has shape \(4,\) but y has shape \(2, 4\)"):
+            textbook.rms_norm_backward(np.ones(4), saved)
+
+
 class TestEdges:
     def test_zero_input(self) -> None:
         _, gamma, beta, dy = layer_norm_inputs(2, 3, 5)

@@ -1,5 +1,6 @@
 """The reference evaluator of ONNX, which is NumPy. It has no backward."""
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -8,21 +9,30 @@ from numpy.typing import NDArray
 import truenorm.verify as tv
 
 reference: Any = import_module("onnx.reference")
-layer_norm: Any = import_module("onnx_models").layer_norm  # beside this file
+models: Any = import_module("onnx_models")  # beside this file
 
 Array = NDArray[Any]
 
 
-def forward(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
-    """Evaluate the model."""
-    evaluator = reference.ReferenceEvaluator(layer_norm(x.dtype.name, eps))
-    (y,) = evaluator.run(None, {"x": x, "gamma": gamma, "beta": beta})
+def forward(operator: str, x: Array, *given: Any) -> Array:
+    """Evaluate the model; what is given are the parameters, and eps."""
+    *parameters, eps = given
+    names, _ = models.OPERATORS[operator]
+    evaluator = reference.ReferenceEvaluator(models.model(operator, x.dtype.name, eps))
+    (y,) = evaluator.run(None, {"x": x, **dict(zip(names, parameters, strict=True))})
     normalized: Array = y
     return normalized
 
 
-subject = tv.Subject(
-    forward,
-    name="ONNX reference evaluator",
-    dtypes=["float16", "bfloat16", "float32", "float64"],
+subject, rms_norm = (
+    tv.Subject(
+        partial(forward, operator),
+        name="ONNX reference evaluator",
+        dtypes=["float16", "bfloat16", "float32", "float64"],
+        operation=operation,
+    )
+    for operator, operation in (
+        ("LayerNormalization", tv.LAYER_NORM),
+        ("RMSNormalization", tv.RMS_NORM),
+    )
 )

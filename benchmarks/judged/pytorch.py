@@ -1,4 +1,4 @@
-"""PyTorch: its kernels for the CPU, called as autograd calls them."""
+"""PyTorch: its kernels for the CPU, called as autograd calls them, or by autograd."""
 
 from importlib import import_module
 from typing import Any
@@ -50,4 +50,27 @@ subject = tv.Subject(
     backward,
     name="PyTorch",
     dtypes=["float16", "bfloat16", "float32", "float64"],
+)
+
+
+def rms_norm_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
+    """Call torch.nn.functional.rms_norm, with autograd."""
+    inputs = [tensor(each).requires_grad_() for each in (x, gamma)]
+    with torch.enable_grad():
+        y = torch.nn.functional.rms_norm(inputs[0], [x.shape[-1]], inputs[1], eps)
+    return array(y.detach()), (y, inputs)
+
+
+def rms_norm_backward(dy: Array, saved: Any) -> tuple[Array, ...]:
+    """Let autograd differentiate, as often as it is asked."""
+    y, inputs = saved
+    return tuple(map(array, torch.autograd.grad(y, inputs, tensor(dy), retain_graph=True)))
+
+
+rms_norm = tv.Subject(
+    rms_norm_forward,
+    rms_norm_backward,
+    name="PyTorch",
+    dtypes=["float16", "bfloat16", "float32", "float64"],
+    operation=tv.RMS_NORM,
 )

@@ -15,3 +15,10 @@ stable = tv.Subject(
     dtypes=["float32"],
     seconds=10,
 )
+rms_norm = tv.Subject(
+    command=[str(HERE / "answer_rms_norm")],
+    name="RMSNorm in C",
+    dtypes=["float32"],
+    seconds=10,
+    operation=tv.RMS_NORM,
+)

@@ -1,4 +1,4 @@
-"""Layer normalization in NumPy whose numbers can be trusted."""
+"""Layer normalization and RMSNorm in NumPy whose numbers can be trusted."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         taylor_test,
     )
     from truenorm.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
+    from truenorm.ops.rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
     from truenorm.ops.saved import Gradients, Saved
 
 __all__ = [
@@ -29,6 +30,9 @@ __all__ = [
     "layer_norm",
     "layer_norm_backward",
     "layer_norm_forward",
+    "rms_norm",
+    "rms_norm_backward",
+    "rms_norm_forward",
     "taylor_test",
     "textbook",
     "verify",
@@ -49,6 +53,9 @@ _HOMES = {
     "layer_norm": "truenorm.ops.layer_norm",
     "layer_norm_backward": "truenorm.ops.layer_norm",
     "layer_norm_forward": "truenorm.ops.layer_norm",
+    "rms_norm": "truenorm.ops.rms_norm",
+    "rms_norm_backward": "truenorm.ops.rms_norm",
+    "rms_norm_forward": "truenorm.ops.rms_norm",
     "taylor_test": "truenorm.gradient_check",
 }
 _MODULES = ("cost", "textbook", "verify")

@@ -1,12 +1,13 @@
-r"""Layer normalization as a textbook writes it: read this first.
+r"""Layer normalization, and RMSNorm, as a textbook writes them: read this first.
 
 For each row of D numbers, forward computes
 
 .. math:: y = \gamma \, \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \epsilon}} + \beta
 
-and backward the gradients of a loss with respect to x, gamma and beta. The comments cite the
-equations of docs/derivation.md. On which rows these formulas lose their digits in floating
-point is told in docs/stability.md; what each line costs, in docs/time-and-memory.md.
+and backward the gradients of a loss with respect to x, gamma and beta. RMSNorm takes neither the
+mean nor a beta. The comments cite the equations of docs/derivation.md. On which rows these
+formulas lose their digits in floating point is told in docs/stability.md; what each line costs, in
+docs/time-and-memory.md.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Saved", "backward", "forward"]
+__all__ = ["Saved", "backward", "forward", "rms_norm_backward", "rms_norm_forward"]
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -27,7 +28,8 @@ class Saved(NamedTuple):
     xhat : ndarray
         The normalized rows, of the shape of x.
     rstd : ndarray
-        1/sqrt(var + eps), one number a row (the last axis has length 1).
+        1/sqrt(var + eps), one number a row (the last axis has length 1). Of RMSNorm,
+        1/sqrt(mean(x^2) + eps).
     gamma : ndarray
         The caller's gamma itself, not a copy.
     """
@@ -67,7 +69,7 @@ def forward(
     >>> print(y.round(4))
     [[-1.2247  0.      1.2247]]
     """
-    _check_shapes(x, gamma, beta)
+    _check_shapes(x, gamma=gamma, beta=beta)
     mean = x.mean(axis=-1, keepdims=True)  # (D1)
     centred = x - mean  # (D2)
     var = (centred * centred).mean(axis=-1, keepdims=True)  # (D3), from centred rows: two passes
@@ -104,8 +106,7 @@ def backward(dy: FloatArray, saved: Saved) -> tuple[FloatArray, FloatArray, Floa
     True [1. 1. 1.]
     """
     xhat, rstd, gamma = saved
-    if dy.shape != xhat.shape:
-        raise ValueError(f"dy has shape {dy.shape} but y has shape {xhat.shape}: they must agree")
+    _check_dy(dy, xhat)
     rows = tuple(range(dy.ndim - 1))  # every axis but the normalized one
     dbeta = dy.sum(axis=rows)  # (D7)
     dgamma = (dy * xhat).sum(axis=rows)  # (D8)
@@ -116,11 +117,88 @@ def backward(dy: FloatArray, saved: Saved) -> tuple[FloatArray, FloatArray, Floa
     return dx, dgamma, dbeta
 
 
-def _check_shapes(x: FloatArray, gamma: FloatArray, beta: FloatArray) -> None:
+def rms_norm_forward(
+    x: FloatArray, gamma: FloatArray, eps: float = 1e-5
+) -> tuple[FloatArray, Saved]:
+    """Divide the rows of x by their root mean square, then scale them by gamma.
+
+    Parameters
+    ----------
+    x : ndarray
+        Any rank; each run of D along the last axis is a row.
+    gamma : ndarray
+        Scale, of shape (D,).
+    eps : float
+        Added to the mean square under the root.
+
+    Returns
+    -------
+    y : ndarray
+        gamma*xhat, of the shape of x.
+    saved : Saved
+        What `rms_norm_backward` needs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from truenorm import textbook
+    >>> y, saved = textbook.rms_norm_forward(np.array([[1.0, 2.0, 3.0]]), gamma=np.ones(3))
+    >>> print(y.round(4))
+    [[0.4629 0.9258 1.3887]]
+    """
+    _check_shapes(x, gamma=gamma)
+    rstd = 1 / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)  # (D25)
+    xhat = x * rstd  # (D26)
+    y = gamma * xhat  # (D27)
+    return y, Saved(xhat, rstd, gamma)
+
+
+def rms_norm_backward(dy: FloatArray, saved: Saved) -> tuple[FloatArray, FloatArray]:
+    """Carry the gradient of a loss from y back to x and gamma.
+
+    Parameters
+    ----------
+    dy : ndarray
+        The gradient with respect to y, of the shape of y.
+    saved : Saved
+        What `rms_norm_forward` returned beside y.
+
+    Returns
+    -------
+    dx, dgamma : ndarray
+        The gradients with respect to x (of its shape) and gamma (of shape (D,)).
+
+    Examples
+    --------
+    Nothing is gained by making a row longer: dx is at right angles to x, but for eps.
+
+    >>> import numpy as np
+    >>> from truenorm import textbook
+    >>> x = np.array([[1.0, 2.0, 4.0]])
+    >>> y, saved = textbook.rms_norm_forward(x, np.ones(3), eps=0)
+    >>> dx, dgamma = textbook.rms_norm_backward(np.array([[1.0, 0.0, 0.0]]), saved)
+    >>> print(np.allclose((x * dx).sum(), 0, atol=1e-15), dgamma.round(4))
+    True [0.378 0.    0.   ]
+    """
+    xhat, rstd, gamma = saved
+    _check_dy(dy, xhat)
+    dgamma = (dy * xhat).sum(axis=tuple(range(dy.ndim - 1)))  # (D8)
+    g = gamma * dy  # (D9)
+    dx = rstd * (g - xhat * (g * xhat).mean(axis=-1, keepdims=True))  # (D29)
+    return dx, dgamma
+
+
+def _check_dy(dy: FloatArray, xhat: FloatArray) -> None:
+    """Refuse a gradient that is not of the shape of y."""
+    if dy.shape != xhat.shape:
+        raise ValueError(f"dy has shape {dy.shape} but y has shape {xhat.shape}: they must agree")
+
+
+def _check_shapes(x: FloatArray, **parameters: FloatArray) -> None:
     """Refuse what broadcasting would let pass with a wrong gradient, and rows of nothing."""
     if x.shape[-1:] in ((), (0,)):
         raise ValueError(f"x has shape {x.shape}: its last axis needs at least one element")
-    for name, parameter in (("gamma", gamma), ("beta", beta)):
+    for name, parameter in parameters.items():
         if parameter.shape != x.shape[-1:]:
             raise ValueError(
                 f"{name} has shape {parameter.shape} but the last axis of x has length "

@@ -11,7 +11,14 @@ from benchmarks import museum
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "museum.md"
 OPERATIONS = ROOT / "src" / "truenorm" / "verify" / "operations"
-CASES = tomllib.loads((OPERATIONS / "layer_norm" / "cases.toml").read_text(encoding="utf-8"))
+FILES = {
+    name: tomllib.loads((OPERATIONS / name / "cases.toml").read_text(encoding="utf-8"))
+    for name in ("layer_norm", "rms_norm")
+}
+OWN = {
+    name: [each for each in file["case"] if "as_in" not in each] for name, file in FILES.items()
+}
+"""The cases of each operation that no other has."""
 NOBODY: dict[str, Any] = {
     "machine": {"date": "2001-02-03", "cpu": "an abacus"},
     "level": "quick",
@@ -29,37 +36,40 @@ NOBODY: dict[str, Any] = {
 
 def exhibits(page: str) -> dict[str, str]:
     """Return the text below each heading, by the name of its case."""
-    parts = re.split(r"^### ", page, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^##+ ", page, flags=re.MULTILINE)[1:]
     return {name[0]: part for part in parts if (name := re.findall(r"Case:\*\* `([^`]+)`", part))}
 
 
 def test_the_committed_page_is_what_the_command_writes() -> None:
     again = "run python -m benchmarks.museum"
-    assert PAGE.read_text(encoding="utf-8") == museum.page(museum.scoreboard()), again
+    assert PAGE.read_text(encoding="utf-8") == museum.page(museum.scoreboards()), again
 
 
 def test_nothing_is_left_out() -> None:
-    page = museum.page(None)
+    page = museum.page({})
     # What Markdown would take for its own has a backslash before it.
     said = re.sub(r"\\([^\w\s])", r"\1", page)
-    for entry in [*CASES["case"], *CASES["not_a_case"]]:
+    missing = [each for file in FILES.values() for each in file["not_a_case"]]
+    for entry in [*OWN["layer_norm"], *OWN["rms_norm"], *missing]:
         for text in ("title", "failed", "reason"):
             assert entry.get(text, "") in said, entry["title"]
         for source in entry.get("sources", []):
             number = source.partition("#")[2]
             assert re.search(rf"\[{re.escape(source)}\]\(https://github.com/\S+/{number}\)", page)
-    assert len(exhibits(page)) == len(CASES["case"])
+    assert page.count("- **Case:**") == len(OWN["layer_norm"]) + len(OWN["rms_norm"])
+    for entry in FILES["rms_norm"]["case"]:
+        assert "as_in" not in entry or f"`{entry['name']}`" in page
 
 
 def test_signs_of_markdown_are_text() -> None:
     """Two stars in a line would set what is between them in italics."""
-    (part,) = (text for name, text in exhibits(museum.page(None)).items() if "two-equal" in name)
+    (part,) = (text for name, text in exhibits(museum.page({})).items() if "two-equal" in name)
     assert r"x\*scale" in part
 
 
 def test_without_a_scoreboard_nobody_is_said_to_fail(tmp_path: Path) -> None:
     assert museum.scoreboard(tmp_path / "none.json") is None
-    assert "today" not in museum.page(None)
+    assert "today" not in museum.page({})
 
 
 def test_who_fails_is_what_the_scoreboard_says() -> None:
@@ -68,7 +78,7 @@ def test_who_fails_is_what_the_scoreboard_says() -> None:
         "y": ["float32-mean-2000"],
         "dx": ["float32-mean-2000", "float16-half-sum-of-squares", "float64-zeros"],
     }
-    found = exhibits(museum.page(board))
+    found = exhibits(museum.page({"layer_norm": board}))
     assert "- **Fail in float32 today:** second \\[1\\] (y, dx)" in found["float32-mean-2000"]
     only_half = found["float16-half-sum-of-squares"]
     assert "- **Fail in float16 today:** second \\[1\\] (dx)" in only_half
@@ -81,7 +91,7 @@ def test_what_is_no_matter_of_accuracy_has_its_verdict() -> None:
     board = copy.deepcopy(NOBODY)
     board["subjects"]["first"]["verdicts"]["batch-invariant"] = "fail"
     board["subjects"]["second"]["verdicts"]["special values"] = "fail"
-    found = exhibits(museum.page(board))
+    found = exhibits(museum.page({"layer_norm": board}))
     place = "today, in at least one type:**"
     batch = found["float32-block-size-by-batch"]
     assert f"- **Fail “batch-invariant” {place} first \\[1\\]" in batch
@@ -89,14 +99,23 @@ def test_what_is_no_matter_of_accuracy_has_its_verdict() -> None:
 
 
 def test_nobody_is_said_to_pass_what_he_was_not_asked() -> None:
-    extended = {f"float32-{case['name']}" for case in CASES["case"] if case.get("also")}
-    found = exhibits(museum.page(NOBODY))
+    extended = {f"float32-{case['name']}" for case in OWN["layer_norm"] if case.get("also")}
+    of_layer_norm = museum.page({"layer_norm": NOBODY}).partition("## RMSNorm")[0]
+    found = exhibits(of_layer_norm)
     assert extended
     assert {name for name, part in found.items() if "today" not in part} == extended
 
 
+def test_each_operation_has_its_own_scoreboard() -> None:
+    board = copy.deepcopy(NOBODY)
+    board["subjects"]["first"]["failing"] = {"y": ["float32-odd-width"]}
+    before, _, after = museum.page({"rms_norm": board}).partition("## RMSNorm")
+    assert "today" not in before
+    assert "- **Fail in float32 today:** first \\[1\\] (y)" in exhibits(after)["float32-odd-width"]
+
+
 def test_date_and_versions_are_at_the_top() -> None:
-    top = museum.page(NOBODY).partition("## ")[0]
+    top = museum.page({"layer_norm": NOBODY}).partition("## ")[0]
     assert "found on 2001-02-03" in top
     assert "an abacus, python 3.11." in top
     assert "| second \\[1\\] | second 1.0 |" in top

@@ -9,10 +9,16 @@ import pytest
 import truenorm.verify as tv
 from benchmarks import scoreboard, scoreboard_page
 from benchmarks.pages import filled
+from benchmarks.scoreboard_subjects import BOARDS, FOLDER
 from truenorm import textbook
 from truenorm.tools import strict_json
+from truenorm.verify.operations import OPERATIONS
 
-PUBLISHED = json.loads(scoreboard.RESULTS.read_text(encoding="utf-8"))
+FILES = {
+    name: json.loads(board.results.read_text(encoding="utf-8")) for name, board in BOARDS.items()
+}
+PUBLISHED = FILES["layer_norm"]
+OUTPUTS = ["y", "dx", "dgamma", "dbeta"]
 
 
 @pytest.fixture(scope="module")
@@ -23,20 +29,25 @@ def found() -> Any:
     return json.loads(strict_json.dumps(told))
 
 
-def test_the_page_holds_what_the_file_says() -> None:
+@pytest.mark.parametrize("operation", BOARDS)
+def test_the_page_holds_what_the_file_says(operation: str) -> None:
     page = scoreboard_page.PAGE.read_text(encoding="utf-8")
-    assert filled(page, scoreboard_page.tables(PUBLISHED)) == page
+    assert filled(page, scoreboard_page.tables(FILES[operation])) == page
 
 
-def test_everybody_is_in_the_file() -> None:
-    assert list(PUBLISHED["subjects"]) == list(scoreboard.SUBJECTS)
-    assert PUBLISHED["level"] == "quick"
+@pytest.mark.parametrize("operation", BOARDS)
+def test_everybody_is_in_the_file(operation: str) -> None:
+    published = FILES[operation]
+    assert published["operation"] == operation
+    assert list(published["subjects"]) == list(BOARDS[operation].subjects)
+    assert published["level"] == "quick"
 
 
-def test_truenorm_is_correct_and_fast_mode_stable() -> None:
-    subjects = PUBLISHED["subjects"]
+@pytest.mark.parametrize("operation", BOARDS)
+def test_truenorm_is_correct_and_fast_mode_stable(operation: str) -> None:
+    subjects = FILES[operation]["subjects"]
     correct = [grade["grade"] for grade in subjects["truenorm"]["grades"]]
-    assert correct == ["correct"] * 16
+    assert correct == ["correct"] * 4 * len(OPERATIONS[operation].outputs)
     fast = {grade["grade"] for grade in subjects["truenorm-fast"]["grades"]}
     assert fast <= {"stable", "faithful", "correct"}
     assert not subjects["truenorm"]["findings"]
@@ -59,9 +70,9 @@ def test_float32_is_unstable_only_where_squares_overflow(key: str) -> None:
 
 
 def test_each_subject_has_its_file() -> None:
-    for judged in scoreboard.SUBJECTS.values():
+    for judged in (judged for board in BOARDS.values() for judged in board.subjects.values()):
         file, _, name = judged.target.partition(":")
-        text = (scoreboard.FOLDER / file).read_text(encoding="utf-8")
+        text = (FOLDER / file).read_text(encoding="utf-8")
         assert "tv.Subject(" in text
         assert name in text
 
@@ -88,7 +99,8 @@ def test_summary_groups_by_family_and_orders_by_kappa(found: Any) -> None:
 
 
 def test_tables_of_one_subject(found: Any) -> None:
-    report = {"machine": {"python": "3"}, "level": "quick", "subjects": {"textbook": found}}
+    about = {"operation": "layer_norm", "machine": {"python": "3"}, "level": "quick"}
+    report = {**about, "subjects": {"textbook": found}}
     made = scoreboard_page.tables(report)
     assert "| textbook | float32 | unstable (0.9) |" in made["grades"]
     assert "| textbook | yes | yes |" in made["verdicts"]
@@ -100,8 +112,8 @@ def test_an_output_that_is_missing_is_a_dash(found: Any) -> None:
     grades = [grade for grade in found["grades"] if grade["output"] == "y"]
     forward_only = {**found, "grades": grades, "failing": {"y": []}}
     subjects = {"onnx": forward_only}
-    assert "| - | - | - |" in scoreboard_page.grades(subjects)
-    assert "| 0 | - | - | - |" in scoreboard_page.named_cases(subjects)
+    assert "| - | - | - |" in scoreboard_page.grades(subjects, OUTPUTS)
+    assert "| 0 | - | - | - |" in scoreboard_page.named_cases(subjects, OUTPUTS)
 
 
 def test_a_page_without_a_place_is_refused() -> None:

@@ -15,21 +15,23 @@ from truenorm.verify.operations.layer_norm import layer_norm_case
 
 def test_cases_of_the_level_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = recorded(monkeypatch, command, "write_vectors", {"cases": 2, "folder": "f"})
-    monkeypatch.setattr(suite, "cases", lambda dtype, level: [f"{dtype} {level}"])
+    monkeypatch.setattr(
+        suite, "cases", lambda *asked, operation: [f"{asked[0]} {asked[1]} {operation.name}"]
+    )
     assert run("vectors", "f").stdout == "cases: 2\nfolder: f\n"
     types = ("--dtype", "float16", "--dtype", "float64")
-    done = run("vectors", "f", "--level", "full", *types, "--json")
+    done = run("vectors", "f", "--operation", "rms_norm", "--level", "full", *types, "--json")
     assert json.loads(done.stdout) == {"cases": 2, "folder": "f"}
     assert [given for given, _ in asked] == [
-        (Path("f"), ["float32 quick"], None),
-        (Path("f"), ["float16 full", "float64 full"], None),
+        (Path("f"), ["float32 quick layer_norm"], None),
+        (Path("f"), ["float16 full rms_norm", "float64 full rms_norm"], None),
     ]
 
 
 @pytest.mark.parametrize("refusal", [ValueError("no"), PermissionError("no")])
 def test_refusals_are_exit_code_2(monkeypatch: pytest.MonkeyPatch, refusal: Exception) -> None:
     recorded(monkeypatch, command, "write_vectors", refusal)
-    monkeypatch.setattr(suite, "cases", lambda *_: [])
+    monkeypatch.setattr(suite, "cases", lambda *_, **__: [])
     done = run("vectors", "f")
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", "truenorm: no\n")
 
@@ -48,7 +50,7 @@ def test_the_real_writer_tells_how_far_it_is(
 ) -> None:
     ones = np.ones((1, 2), np.float32)
     small = layer_norm_case("ones", (ones, ones[0], ones[0], ones), eps=1.0)
-    monkeypatch.setattr(suite, "cases", lambda *_: [small])
+    monkeypatch.setattr(suite, "cases", lambda *_, **__: [small])
     told: list[object] = []
     bar = nullcontext(lambda *step: told.append(step))
     monkeypatch.setattr(command, "progress_bar", lambda _: bar)

@@ -9,6 +9,7 @@ from cli.recording import recorded, run
 from truenorm.cli import verify as command
 from truenorm.cli.output import Dtype
 from truenorm.verify.grading.report import GRADES, Report
+from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.runs.subject_process import CannotRunError
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
@@ -21,9 +22,17 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     done = run("verify", "x.py")
     assert (done.exit_code, done.stderr) == (code, "")
     options = ("--level", "full", "--require", "faithful", "--dtype", "float16")
-    run("verify", "x.py:mine", *options, "--dtype", "float64", "--start-seconds", "7")
-    plain = {"level": "quick", "require": "stable", "dtypes": None, "start_seconds": 120.0}
+    more = ("--dtype", "float64", "--start-seconds", "7", "--operation", "rms_norm")
+    run("verify", "x.py:mine", *options, *more)
+    plain = {
+        "operation": "",
+        "level": "quick",
+        "require": "stable",
+        "dtypes": None,
+        "start_seconds": 120.0,
+    }
     other = {
+        "operation": "rms_norm",
         "level": "full",
         "require": "faithful",
         "dtypes": ["float16", "float64"],
@@ -36,6 +45,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
 
 
 def test_choices_are_those_of_the_judge() -> None:
+    assert get_args(command.OperationName) == tuple(OPERATIONS)
     assert get_args(command.LevelName) == LEVELS
     assert get_args(command.GradeName) == GRADES
     assert {str(each) for each in Dtype} == set(FORMATS)

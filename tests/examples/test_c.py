@@ -1,4 +1,4 @@
-"""The example in C, built and run: the naive kernel is caught, the careful one passes."""
+"""The example in C, built and run: the naive kernel is caught, the careful ones pass."""
 
 import importlib.util
 import shutil
@@ -10,7 +10,9 @@ import pytest
 
 from truenorm.verify import suite
 from truenorm.verify.answers.expected import expected
+from truenorm.verify.judge import check
 from truenorm.verify.operation import Case
+from truenorm.verify.operations import RMS_NORM
 from truenorm.verify.operations.layer_norm import OUTPUTS
 from truenorm.verify.pages.vectors import write_vectors
 from truenorm.verify.runs.calls import Call
@@ -27,15 +29,18 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the four programs as the Makefile does, with every warning an error."""
+    """Build the six programs as the Makefile does, with every warning an error."""
     folder = tmp_path_factory.mktemp("built") / "c"
     shutil.copytree(EXAMPLE, folder)
     assert COMPILER is not None
     for program in ("check", "answer"):
-        for suffix, define in (("", []), ("_stable", ["-DLAYER_NORM_STABLE"])):
-            sources = [f"{program}.c", f"layer_norm{suffix}.c"]
+        for suffix, kernel, define in (
+            ("", "layer_norm.c", []),
+            ("_stable", "layer_norm_stable.c", ["-DLAYER_NORM_STABLE"]),
+            ("_rms_norm", "rms_norm.c", ["-DRMS_NORM"]),
+        ):
             target = ["-o", f"{program}{suffix}"]
-            command = [COMPILER, *FLAGS, *define, *target, *sources, "-lm"]
+            command = [COMPILER, *FLAGS, *define, *target, f"{program}.c", kernel, "-lm"]
             subprocess.run(command, cwd=folder, check=True, timeout=120)
     return folder
 
@@ -86,6 +91,37 @@ def test_the_careful_kernel_passes(built: Path, vectors: Path, small: list[Case]
     assert done.returncode == 0
 
 
+@pytest.fixture(scope="module")
+def of_rms_norm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the small cases of RMSNorm."""
+    cases = suite.cases("float32", operation=RMS_NORM)
+    folder = tmp_path_factory.mktemp("vectors") / "rms_norm"
+    write_vectors(folder, [case for case in cases if case.x.size <= 1000])
+    return folder
+
+
+def test_the_rms_norm_passes(built: Path, of_rms_norm: Path) -> None:
+    done = run(built / "check_rms_norm", of_rms_norm)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith("cases pass, 0 of other types skipped\n")
+    change(of_rms_norm / "float32-normal-4x3.expected", 2 * 12 + 1, 1e30)
+    done = run(built / "check_rms_norm", of_rms_norm)
+    assert "FAIL float32-normal-4x3: dgamma[1] is " in done.stdout
+    assert done.stdout.count("FAIL") == 1
+
+
+def test_cases_of_another_operation_are_refused(
+    built: Path, vectors: Path, of_rms_norm: Path
+) -> None:
+    assert run(built / "check_rms_norm", vectors).returncode == 2
+    assert run(built / "check_stable", of_rms_norm).returncode == 2
+
+
+def test_the_rms_norm_is_judged_as_a_command(built: Path) -> None:
+    subject = Subject(command=[str(built / "answer_rms_norm")], operation=RMS_NORM)
+    check(subject, suite.case("float32-g-along-x", operation=RMS_NORM))
+
+
 @pytest.mark.slow
 def test_the_careful_kernel_passes_every_case(built: Path, tmp_path: Path) -> None:
     cases = suite.cases("float32")
@@ -121,7 +157,7 @@ def test_the_subjects_are_beside_their_file(built: Path) -> None:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for subject in (module.subject, module.stable):
+    for subject in (module.subject, module.stable, module.rms_norm):
         assert Path(subject.command[0]).is_file()
 
 
@@ -190,7 +226,7 @@ def test_without_a_folder(built: Path, tmp_path: Path) -> None:
 def test_the_makefile(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     shutil.copytree(EXAMPLE, folder)
-    for goal, suffix in (("naive", ""), ("stable", "_stable")):
+    for goal, suffix in (("naive", ""), ("stable", "_stable"), ("rms_norm", "_rms_norm")):
         subprocess.run(["make", goal], cwd=folder, check=True, capture_output=True, timeout=120)
         assert all((folder / f"{program}{suffix}").is_file() for program in ("check", "answer"))
     subprocess.run(["make", "clean"], cwd=folder, check=True, capture_output=True, timeout=120)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = {"D": "derivation.md", **dict.fromkeys("EFP", "error-analysis.md")}
+PAGES = {"D": "derivation.md", **dict.fromkeys("EFPR", "error-analysis.md")}
 """Where the equations of each letter are."""
 
 
@@ -17,7 +17,7 @@ def numbered_equations(letter: str) -> list[str]:
 
 
 def citations(text: str) -> set[str]:
-    return set(re.findall(r"\(([DEFP]\d+)\)", text))
+    return set(re.findall(r"\(([DEFPR]\d+)\)", text))
 
 
 def citing_files() -> Iterator[Path]:
@@ -55,7 +55,7 @@ def test_every_bound_is_cited_where_it_is_computed() -> None:
     cited = {
         c for path in source.rglob("*.py") for c in citations(path.read_text(encoding="utf-8"))
     }
-    bounds = {equation for letter in "EPF" for equation in numbered_equations(letter)}
+    bounds = {equation for letter in "EPFR" for equation in numbered_equations(letter)}
     assert bounds <= cited
 
 

@@ -30,6 +30,7 @@ class Case:
     dy: Array
     eps: float
     columns: tuple[int, ...] | None = None  # where to look; None means everywhere
+    centred: bool = True  # by layer_norm, or not: by rms_norm, which has no beta
 
     def __str__(self) -> str:
         return self.name
@@ -50,7 +51,12 @@ class Case:
 
     @property
     def has_undefined_rows(self) -> bool:
-        return self.eps == 0 and self.has_constant_rows
+        has_none = self.has_constant_rows if self.centred else not self.x.any(axis=1).all()
+        return self.eps == 0 and has_none
+
+    def of_rms_norm(self) -> "Case":
+        """Return the case of the norm that does not subtract the mean, and adds no beta."""
+        return replace(self, name=f"rms_norm {self.name}", beta=None, centred=False)
 
     def rows(self, part: Any) -> "Case":
         """Return the case with only those rows that an index selects."""

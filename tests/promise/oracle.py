@@ -1,4 +1,4 @@
-"""The judge: layer normalization and its gradients, correctly rounded, sharing no code with us.
+"""The judge: both norms and their gradients, correctly rounded, sharing no code with us.
 
 Two routes that share only the rounding. First the formulas as they are written, in ball
 arithmetic (arb of python-flint), twice: an element is settled when both ends of its ball round to
@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 
 from promise.formats import FORMATS, UNIT_EXPONENT, Array, Format
-from promise.rows import BallRow, Columns, ExactRow, RootBasis, rational
+from promise.rows import Columns, ExactRow, RootBasis, rational
 
 # 128 bits settle nearly all of ordinary data; what 256 do not settle is as a rule exact.
 BALL_PRECISIONS = (128, 256)
@@ -65,20 +65,25 @@ def correct_forward(
     beta: Array | None,
     eps: float,
     columns: Columns | None = None,
+    *,
+    centred: bool = True,
 ) -> Array:
-    """Return y; with columns, only those of it."""
+    """Return y; with columns, only those of it. RMSNorm is not centred, and has no beta."""
     wanted, into = _wanted(x, eps, columns), FORMATS[x.dtype]
     scale, shift = _parameter(gamma, x.shape[1], 1.0), _parameter(beta, x.shape[1], 0.0)
     finite = [j for j in wanted if isfinite(scale[j]) and isfinite(shift[j])]
 
     def row_of_y(values: list[float]) -> list[int]:
-        row = ExactRow(values, eps)
+        row = ExactRow(values, eps, centred=centred)
         if row.bad:
             return [into.nan] * len(wanted)
+        if row.infinite:
+            spared = {j: isfinite(values[j]) and isfinite(scale[j]) for j in wanted}
+            return [0 if spared[j] else into.nan for j in wanted]
         settled = _settle(
             into,
             finite,
-            lambda pending: BallRow(values, eps).y(scale, shift, pending),
+            lambda pending: row.balls().y(scale, shift, pending),
             lambda j: row.basis.round(into, rational(shift[j]), [rational(scale[j]) * row.c(j)]),
         )
         for j in set(wanted).difference(finite):
@@ -92,7 +97,8 @@ def _correct_dx(
     row: ExactRow, scale: list[float], dy: list[float], wanted: Columns, into: Format
 ) -> list[int]:
     # g is a product of exact numbers: it is non-finite only if a factor is.
-    if row.bad or not all(map(isfinite, scale)) or not all(map(isfinite, dy)):
+    finite = all(map(isfinite, scale)) and all(map(isfinite, dy))
+    if row.bad or row.infinite or not finite:
         return [into.nan] * len(wanted)
     exact: list[Callable[[int], fmpq]] = []
 
@@ -101,9 +107,7 @@ def _correct_dx(
             exact.append(row.gradient(scale, dy))
         return row.basis.round(into, fmpq(0), [exact[0](j)])
 
-    settled = _settle(
-        into, wanted, lambda pending: BallRow(row.x, row.eps).dx(scale, dy, pending), exactly
-    )
+    settled = _settle(into, wanted, lambda pending: row.balls().dx(scale, dy, pending), exactly)
     return [settled[j] for j in wanted]
 
 
@@ -112,11 +116,13 @@ def _correct_dgamma(
 ) -> list[int]:
     if any(row.bad for row in rows):
         return [into.nan] * len(wanted)
+    pairs = [(row, dy) for row, dy in zip(rows, dys, strict=True) if not row.infinite]
+    spoilt = {j for row in rows if row.infinite for j in wanted if not isfinite(row.x[j])}
 
     def balls(pending: Columns) -> list[arb]:
         sums = [arb(0)] * len(pending)
-        for row, dy in zip(rows, dys, strict=True):
-            ball = BallRow(row.x, row.eps)
+        for row, dy in pairs:
+            ball = row.balls()
             terms = ((arb(dy[j]) * (ball.c[j] * ball.r)) for j in pending)
             sums = [total + term for total, term in zip(sums, terms, strict=True)]
         return sums
@@ -125,15 +131,18 @@ def _correct_dgamma(
 
     def exactly(j: int) -> int:
         if not bases:
-            bases.append(RootBasis([row.w for row in rows]))
-        terms = [rational(dy[j]) * row.c(j) for row, dy in zip(rows, dys, strict=True)]
+            bases.append(RootBasis([row.w for row, _ in pairs]))
+        terms = [rational(dy[j]) * row.c(j) for row, dy in pairs]
         return bases[0].round(into, fmpq(0), terms)
 
-    finite = [j for j in wanted if all(isfinite(dy[j]) for dy in dys)]
+    finite = [j for j in wanted if j not in spoilt and all(isfinite(dy[j]) for dy in dys)]
     settled = _settle(into, finite, balls, exactly)
     for j in set(wanted).difference(finite):
+        # The others add something finite.
         terms = [
-            dy[j] * row.sign(j) for row, dy in zip(rows, dys, strict=True) if not isfinite(dy[j])
+            dy[j] * row.sign(j)
+            for row, dy in zip(rows, dys, strict=True)
+            if not isfinite(dy[j]) or row.infinite
         ]
         settled[j] = into.of_special(sum(terms))
     return [settled[j] for j in wanted]
@@ -159,11 +168,13 @@ def correct_backward(
     beta: Array | None,
     eps: float,
     columns: Columns | None = None,
+    *,
+    centred: bool = True,
 ) -> tuple[Array, Array | None, Array | None]:
     """Return dx, dgamma and dbeta; with columns, only those of each."""
     wanted, dys = _wanted(x, eps, columns), _rows(dy)
     scale = _parameter(gamma, x.shape[1], 1.0)
-    rows = [ExactRow(values, eps) for values in _rows(x)]
+    rows = [ExactRow(values, eps, centred=centred) for values in _rows(x)]
     dx = [
         _correct_dx(row, scale, dy_row, wanted, FORMATS[x.dtype])
         for row, dy_row in zip(rows, dys, strict=True)

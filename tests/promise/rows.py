@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from math import isfinite
+from math import isfinite, isnan, nan
 
 import numpy as np
 from flint import arb, ctx, fmpq, fmpz
@@ -61,10 +61,13 @@ class RootBasis:
 class BallRow:
     """A row of x in balls, at the precision that is set."""
 
-    def __init__(self, x: Sequence[float], eps: float) -> None:
+    def __init__(self, x: Sequence[float], eps: float, *, centred: bool = True) -> None:
         balls = [arb(value) for value in x]
-        mean = sum(balls, arb(0)) / len(x)
-        self.c = [value - mean for value in balls]
+        self.centred = centred
+        self.c = balls
+        if centred:
+            mean = sum(balls, arb(0)) / len(x)
+            self.c = [value - mean for value in balls]
         self.r = (sum((c * c for c in self.c), arb(0)) / len(x) + arb(eps)).rsqrt()
 
     def y(self, gamma: Sequence[float], beta: Sequence[float], columns: Columns) -> list[arb]:
@@ -74,7 +77,7 @@ class BallRow:
     def dx(self, gamma: Sequence[float], dy: Sequence[float], columns: Columns) -> list[arb]:
         xhat, r = [c * self.r for c in self.c], self.r
         g = [arb(a) * arb(b) for a, b in zip(gamma, dy, strict=True)]
-        mean_g = sum(g, arb(0)) / len(g)
+        mean_g = sum(g, arb(0)) / len(g) if self.centred else arb(0)
         slope = sum((a * b for a, b in zip(g, xhat, strict=True)), arb(0)) / len(g)
         return [r * (g[j] - mean_g - xhat[j] * slope) for j in columns]
 
@@ -96,19 +99,27 @@ def ball_results(case: Case, rows: Sequence[BallRow], output: str) -> list[arb]:
 class ExactRow:
     """A row of x in rationals, with what is needed of it worked out when it is first needed."""
 
-    def __init__(self, x: Sequence[float], eps: float) -> None:
-        self.x, self.eps = x, eps
+    def __init__(self, x: Sequence[float], eps: float, *, centred: bool = True) -> None:
+        self.x, self.eps, self.centred = x, eps, centred
+        finite = all(map(isfinite, x))
+        # r = 0: an element has the xhat 0, or NaN if it is infinite.
+        self.infinite = not centred and not finite and not any(map(isnan, x))
         # A row that has no normalization: its results are NaN.
-        self.bad = not all(map(isfinite, x)) or (eps == 0 and min(x) == max(x))
+        self.bad = not finite or (eps == 0 and (min(x) == max(x) if centred else not any(x)))
+        self.bad &= not self.infinite
 
     @cached_property
     def mean_and_w(self) -> tuple[fmpq, fmpq]:
         ratios = [value.as_integer_ratio() for value in self.x]
         unit = max(denominator for _, denominator in ratios)
         scaled = [fmpz(numerator * (unit // denominator)) for numerator, denominator in ratios]
-        size, total = len(scaled), sum(scaled, fmpz(0))
+        size, total = len(scaled), sum(scaled, fmpz(0)) if self.centred else fmpz(0)
         squares = size * sum((value * value for value in scaled), fmpz(0)) - total * total
         return fmpq(total, size * unit), fmpq(squares, (size * unit) ** 2) + rational(self.eps)
+
+    def balls(self) -> BallRow:
+        """Return the row in balls, at the precision that is set."""
+        return BallRow(self.x, self.eps, centred=self.centred)
 
     @cached_property
     def basis(self) -> RootBasis:
@@ -122,13 +133,16 @@ class ExactRow:
         return rational(self.x[j]) - self.mean_and_w[0]
 
     def sign(self, j: int) -> float:
+        """Return the sign of xhat."""
+        if self.infinite:
+            return 0.0 if isfinite(self.x[j]) else nan
         c = self.c(j)
         return float((c > 0) - (c < 0))
 
     def gradient(self, gamma: Sequence[float], dy: Sequence[float]) -> Callable[[int], fmpq]:
         """Return the function that gives dx_j * sqrt(w)."""
         g = [rational(a) * rational(b) for a, b in zip(gamma, dy, strict=True)]
-        mean_g = sum(g, fmpq(0)) / len(g)
+        mean_g = sum(g, fmpq(0)) / len(g) if self.centred else fmpq(0)
         moment = sum((a * rational(b) for a, b in zip(g, self.x, strict=True)), fmpq(0)) / len(g)
         slope = (moment - mean_g * self.mean_and_w[0]) / self.w
         return lambda j: g[j] - mean_g - self.c(j) * slope

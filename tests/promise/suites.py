@@ -21,6 +21,7 @@ from promise.families import (
     Choice,
     usual_case,
 )
+from promise.formats import FORMATS
 
 # Powers of two hide bugs: each of them has a neighbour that is none.
 WIDTHS = (1, 2, 3, 5, 16, 17, 64, 67, 513, 1000, 1024, 4096)
@@ -88,6 +89,29 @@ def each_family_alike(dtype: np.dtype[Any]) -> Iterator[Case]:
     for family in X_FAMILIES:
         for seed in range(3):
             yield usual_case(family, *SHAPE, dtype, seed)
+
+
+def _anywhere(random: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Array:
+    """Return numbers of the type with exponents over its whole range, and zeros among them."""
+    form = FORMATS[dtype]
+    top = form.quantum + 2 ** (form.width - form.precision) + form.precision - 3
+    exponents = random.integers(form.quantum, top, shape)
+    values: Array = np.ldexp(random.choice([-1.0, 1.0, 1.0], shape), exponents)
+    values[random.random(shape) < 0.2] = 0.0
+    rounded: Array = values.astype(dtype)
+    return rounded
+
+
+def cases_from_anywhere(dtype: np.dtype[Any], count: int) -> Iterator[Case]:
+    """Yield small cases of huge and tiny numbers; parameters are of every type in turn."""
+    random = np.random.default_rng(0)
+    for seed in range(count):
+        rows, size = int(random.integers(1, 4)), int(random.integers(1, 7))
+        eps = float(random.choice(EPSILONS))
+        other = DTYPES[seed % 4]
+        x, dy = (_anywhere(random, dtype, rows, size) for _ in range(2))
+        gamma, beta = (_anywhere(random, other, size) for _ in range(2))
+        yield Case(f"anywhere {seed}", x, gamma, beta, dy, eps)
 
 
 def not_finite_cases(

@@ -1,5 +1,6 @@
 """The bits of a row depend on that row: not on others, nor on their order, nor on blocks."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from truenorm.kernels.reference import narrow
 
 
 @pytest.fixture(params=DTYPES, ids=str)
-def case(request: pytest.FixtureRequest) -> Case:
+def case(request: pytest.FixtureRequest, of_norm: Callable[[Case], Case]) -> Case:
     """Rows that kernels take eight at a time, and four more."""
-    return usual_case("normal", 12, 67, request.param)
+    return of_norm(usual_case("normal", 12, 67, request.param))
 
 
 @pytest.mark.parametrize("rounding", ["correct", "fast"])

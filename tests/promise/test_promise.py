@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.families import DTYPES, EPSILONS, X_FAMILIES, Array, Case
-from promise.formats import FORMATS, bits
+from promise.families import DTYPES, EPSILONS, X_FAMILIES, Case
+from promise.formats import bits
 from promise.judging import BACKENDS, OUTPUTS, both_passes, compare, expected_results, judge
-from promise.suites import WIDTHS, cases, each_family_alike
+from promise.suites import WIDTHS, cases, cases_from_anywhere, each_family_alike
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -56,29 +56,12 @@ def test_each_family_alike(dtype: np.dtype[Any]) -> None:
         assert not wrong, wrong
 
 
-def anywhere(random: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Array:
-    """Return numbers of the type with exponents over its whole range, and zeros among them."""
-    form = FORMATS[dtype]
-    top = form.quantum + 2 ** (form.width - form.precision) + form.precision - 3
-    exponents = random.integers(form.quantum, top, shape)
-    values: Array = np.ldexp(random.choice([-1.0, 1.0, 1.0], shape), exponents)
-    values[random.random(shape) < 0.2] = 0.0
-    rounded: Array = values.astype(dtype)
-    return rounded
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_numbers_from_anywhere_in_the_range(count: int, dtype: np.dtype[Any]) -> None:
     """Huge and tiny numbers in one row, with parameters that bring either to light."""
-    random = np.random.default_rng(0)
-    for seed in range(count):
-        rows, size = int(random.integers(1, 4)), int(random.integers(1, 7))
-        eps = float(random.choice(EPSILONS))
-        other = DTYPES[seed % 4]
-        x, dy = (anywhere(random, dtype, rows, size) for _ in range(2))
-        gamma, beta = (anywhere(random, other, size) for _ in range(2))
-        _, wrong = judge(Case(f"anywhere {seed}", x, gamma, beta, dy, eps))
+    for case in cases_from_anywhere(dtype, count):
+        _, wrong = judge(case)
         assert not wrong, wrong
 
 

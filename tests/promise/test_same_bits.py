@@ -4,7 +4,7 @@ The judge is not needed for that, so there are more shapes here, and larger ones
 kernel takes at once, one less and one more; widths on both sides of where sums are cut.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -70,6 +70,13 @@ def test_families_and_shapes(dtype: np.dtype[Any]) -> None:
         assert_same_bits(choice.build(dtype, seed))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_families_and_shapes_of_rms_norm(dtype: np.dtype[Any]) -> None:
+    for seed, choice in enumerate(choices(dtype)):
+        assert_same_bits(choice.build(dtype, seed).of_rms_norm())
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_refused_elements(dtype: np.dtype[Any]) -> None:
     for output in OUTPUTS:
@@ -78,9 +85,9 @@ def test_refused_elements(dtype: np.dtype[Any]) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_what_is_not_finite(dtype: np.dtype[Any]) -> None:
+def test_what_is_not_finite(dtype: np.dtype[Any], of_norm: Callable[[Case], Case]) -> None:
     for case in not_finite_cases(dtype, 60, ROWS, WIDTHS[:10]):
-        assert_same_bits(case)
+        assert_same_bits(of_norm(case))
 
 
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)

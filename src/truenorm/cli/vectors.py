@@ -7,9 +7,10 @@ import typer
 
 from truenorm.cli.output import Dtype, json_option, refusing
 from truenorm.cli.progress import progress_bar
-from truenorm.cli.verify import LevelName
+from truenorm.cli.verify import LevelName, OperationName
 from truenorm.tools import strict_json
 from truenorm.verify import suite
+from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.pages.vectors import write_vectors
 
 __all__ = ["command"]
@@ -22,6 +23,9 @@ def command(
             metavar="DIR", help="A folder that is empty or not there yet.", show_default=False
         ),
     ],
+    operation: Annotated[
+        OperationName, typer.Option(help="Whose inputs and answers.")
+    ] = "layer_norm",
     level: Annotated[LevelName, typer.Option(help="How many cases.")] = "quick",
     dtype: Annotated[
         list[Dtype] | None,
@@ -42,6 +46,7 @@ def command(
 
     \b
         truenorm vectors my_vectors
+        truenorm vectors my_vectors --operation rms_norm
         truenorm vectors my_vectors --dtype float16 --dtype float32 --level full
 
     Exit codes:
@@ -51,7 +56,11 @@ def command(
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
     with refusing(ValueError, OSError), progress_bar("writing") as progress:
-        cases = [case for name in dtype or [Dtype.float32] for case in suite.cases(name, level)]
+        cases = [
+            case
+            for name in dtype or [Dtype.float32]
+            for case in suite.cases(name, level, operation=OPERATIONS[operation])
+        ]
         summary = write_vectors(folder, cases, progress)
     if json:
         typer.echo(strict_json.dumps(summary))

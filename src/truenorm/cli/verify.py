@@ -13,8 +13,9 @@ from truenorm.verify.pages.terminal import show
 from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError
 from truenorm.verify.target import verify_target
 
-__all__ = ["GradeName", "LevelName", "command"]
+__all__ = ["GradeName", "LevelName", "OperationName", "command"]
 
+OperationName = Literal["layer_norm", "rms_norm"]
 LevelName = Literal["quick", "full"]
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
 
@@ -29,6 +30,13 @@ def command(
             show_default=False,
         ),
     ],
+    operation: Annotated[
+        OperationName | None,
+        typer.Option(
+            help="What it computes.",
+            show_default="what the subject says, which is layer_norm unless it says otherwise",
+        ),
+    ] = None,
     level: Annotated[
         LevelName, typer.Option(help="How much to try: some seconds, or some minutes.")
     ] = "quick",
@@ -50,7 +58,7 @@ def command(
         Path | None, file_option("Also write the report, with plots, to one HTML file.")
     ] = None,
 ) -> None:
-    """Find the bugs in a layer norm, and grade its accuracy.
+    """Find the bugs in a layer norm or RMSNorm, and grade its accuracy.
 
     The forward and backward pass are run on inputs that broke real kernels, and compared with
     exact answers. Every finding comes with a few lines of Python that show it again.
@@ -68,6 +76,7 @@ def command(
     \b
         truenorm verify my_kernel_check.py:subject
         truenorm verify my_kernel_check.py --level full --html report.html
+        truenorm verify my_rms_norm_check.py --operation rms_norm
 
     Exit codes:
 
@@ -80,6 +89,7 @@ def command(
     with refusing(CannotRunError), progress_bar("judging") as progress:
         report = verify_target(
             target,
+            operation=operation or "",
             level=level,
             require=require,
             dtypes=dtype,

@@ -1,8 +1,9 @@
-"""``python -m truenorm.gradient_check``: check the textbook layer normalization."""
+"""``python -m truenorm.gradient_check``: check the textbook layer or RMS normalization."""
 
 import argparse
 import sys
-from typing import get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 import numpy as np
 
@@ -13,26 +14,34 @@ from truenorm.gradient_check.result import record_of
 from truenorm.textbook import FloatArray
 from truenorm.tools import strict_json
 
+GRADIENTS = {"layer_norm": ("dx", "dgamma", "dbeta"), "rms_norm": ("dx", "dgamma")}
+Passes = tuple[Callable[..., Any], Callable[..., tuple[FloatArray, ...]]]
+PASSES: dict[str, Passes] = {
+    "layer_norm": (textbook.forward, textbook.backward),
+    "rms_norm": (textbook.rms_norm_forward, textbook.rms_norm_backward),
+}
 
-def layer_norm_check(arguments: argparse.Namespace) -> GradientCheck:
+
+def norm_check(arguments: argparse.Namespace) -> GradientCheck:
     """Check forward and backward of `truenorm.textbook` on random data."""
     random = np.random.default_rng(arguments.seed)
     x = arguments.offset + arguments.sigma * random.standard_normal(arguments.shape)
-    gamma, beta = random.standard_normal((2, arguments.shape[-1]))
+    count = len(GRADIENTS[arguments.operation]) - 1
+    parameters = random.standard_normal((count, arguments.shape[-1]))
+    normalize, differentiate = PASSES[arguments.operation]
 
-    def forward(x: FloatArray, gamma: FloatArray, beta: FloatArray) -> FloatArray:
-        return textbook.forward(x, gamma, beta, arguments.eps)[0]
+    def forward(*given: FloatArray) -> FloatArray:
+        y: FloatArray = normalize(*given, arguments.eps)[0]
+        return y
 
-    def backward(
-        dy: FloatArray, x: FloatArray, gamma: FloatArray, beta: FloatArray
-    ) -> tuple[FloatArray, ...]:
-        _, saved = textbook.forward(x, gamma, beta, arguments.eps)
-        return textbook.backward(dy, saved)
+    def backward(dy: FloatArray, *given: FloatArray) -> tuple[FloatArray, ...]:
+        _, saved = normalize(*given, arguments.eps)
+        return differentiate(dy, saved)
 
     return gradcheck(
         forward,
         backward,
-        [x, gamma, beta],
+        [x, *parameters],
         method=arguments.method,
         tol=arguments.tol,
         probes=arguments.probes,
@@ -44,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     described = argparse.ArgumentParser(
         prog="python -m truenorm.gradient_check",
-        description="Check the hand-derived gradients of the textbook layer normalization "
+        description="Check the hand-derived gradients of a textbook normalization "
         "(float64) against derivatives of its forward pass, and print the relative error of each.",
         epilog="Try --shape 4 17 --offset 1e8 --sigma 1e-3 --method central: there the forward "
         "pass itself has lost its digits, and differences of it cannot judge the backward pass. "
@@ -52,10 +61,11 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     option = described.add_argument
+    option("--operation", choices=list(PASSES), default="layer_norm", help="what is checked")
     option("--shape", type=int, nargs="+", default=[4, 8, 16], help="of x; the last is D")
     option("--offset", type=float, default=0.0, help="the mean of x")
     option("--sigma", type=float, default=1.0, help="the spread of x")
-    option("--eps", type=float, default=1e-5, help="added to the variance")
+    option("--eps", type=float, default=1e-5, help="added to the variance, or the mean square")
     option("--method", choices=get_args(MethodName), default="auto", help="how to differentiate")
     option("--tol", type=float, default=None, help="the relative error allowed; None: by method")
     option("--probes", type=int, default=4, help="random projections of a larger array")
@@ -71,10 +81,10 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments.eps >= 0:
         described.error(f"argument --eps: {arguments.eps} is negative")
     try:
-        result = layer_norm_check(arguments)
+        result = norm_check(arguments)
     except ValueError as refused:
         described.error(str(refused))
-    names = ("dx", "dgamma", "dbeta")
+    names = GRADIENTS[arguments.operation]
     if arguments.json:
         print(strict_json.dumps(record_of(result, names), indent=None))
     else:

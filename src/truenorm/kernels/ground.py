@@ -18,6 +18,7 @@ __all__ = [
     "DONE",
     "GAMMA",
     "GROUP",
+    "LOST_IN_Q",
     "NOT_FINITE",
     "REFUSED",
     "SHARE",
@@ -111,3 +112,6 @@ SLACK = 1.01
 
 TINY = 2.0**-1000
 """What may be lost below the range of float64, with much room."""
+
+LOST_IN_Q = 2.0**-800
+"""The same of q = mean(g*c)/w at level 1, where a factor |c| of 2**-149 does not lose it (R2)."""

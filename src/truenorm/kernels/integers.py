@@ -12,7 +12,6 @@ from truenorm.exact import (
     FloatFormat,
     RowGradient,
     Term,
-    centred_signs,
     round_ratio,
     round_sum_of_roots,
     scaled_integers,
@@ -23,7 +22,7 @@ from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.rows import Range, Rows, blocks_of
 from truenorm.kernels.storage import widen
 
-__all__ = ["ExactSum", "column_sums", "settle_dx", "settle_y", "signs"]
+__all__ = ["ExactSum", "column_sums", "settle_dx", "settle_y"]
 
 Float64 = NDArray[np.float64]
 
@@ -102,15 +101,21 @@ def _likenesses(x: Rows) -> list[tuple[bytes, float]]:
 
 
 def _vanishing(
-    dy: Rows, x: Rows, likenesses: list[tuple[bytes, float]], columns: NDArray[np.intp]
+    dy: Rows, x: Rows, likenesses: list[tuple[bytes, float]], columns: NDArray[np.intp], norm: Norm
 ) -> NDArray[np.bool_]:
     """Return which columns of dgamma are zero because rows cancel each other.
 
     Rows with the same x have the same xhat, and those with -x the opposite. If in a column the
     dy of such rows, with their signs, add up to zero, all their terms do.
     """
+
+    def left(slopes: Float64, values: Float64) -> Float64:
+        """Return the dy that meet an xhat that may not be zero."""
+        zero = np.zeros((), bool) if norm.centred else values[:, columns] == 0
+        return np.where(zero, 0.0, slopes[:, columns])
+
     classes: dict[bytes, list[Float64]] = {}
-    rows = (slope for slopes, _ in _finite_blocks(dy, x) for slope in slopes[:, columns])
+    rows = (slope for slopes, values in _finite_blocks(dy, x) for slope in left(slopes, values))
     for slope, (likeness, sign) in zip(rows, likenesses, strict=True):
         classes.setdefault(likeness, []).append(sign * slope)
     zero = np.ones(len(columns), bool)
@@ -138,7 +143,7 @@ def column_sums(
     likenesses = _likenesses(x)
     sums: list[float] = []
     for group in (columns[k : k + step] for k in range(0, len(columns), step)):
-        left = group[~_vanishing(dy, x, likenesses, group)]
+        left = group[~_vanishing(dy, x, likenesses, group, call.norm)]
         found = dict.fromkeys(group.tolist(), 0.0)
         if len(left):
             terms = _terms_of(dy, x, left, call)
@@ -156,13 +161,6 @@ def _terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], call: Call) -> list[
         for column, more in zip(terms, found, strict=True):
             column.extend(more)
     return terms
-
-
-def signs(x: Float64, norm: Norm) -> Float64:
-    """Return the exact signs of xhat, row by row."""
-    if not norm.centred:
-        return np.sign(x)
-    return np.array([centred_signs(row) for row in x.tolist()], dtype=np.float64).reshape(x.shape)
 
 
 class ExactSum:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["LAYER_NORM", "Norm"]
+__all__ = ["LAYER_NORM", "RMS_NORM", "Norm"]
 
 
 @dataclass(frozen=True)
@@ -17,5 +17,11 @@ class Norm:
 
     centred: bool
 
+    @property
+    def name(self) -> str:
+        """What its public functions begin with."""
+        return "layer_norm" if self.centred else "rms_norm"
+
 
 LAYER_NORM = Norm(centred=True)
+RMS_NORM = Norm(centred=False)

@@ -9,8 +9,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FloatFormat
-from truenorm.kernels import integers
+from truenorm.exact import FloatFormat, centred_signs
 from truenorm.kernels.call import Call, Parameter
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import round_to
@@ -19,8 +18,10 @@ from truenorm.kernels.storage import Stored, widen
 __all__ = [
     "SpecialSum",
     "clear_not_finite",
+    "has_infinity",
     "infinite_terms",
     "no_spread",
+    "signs",
     "special_columns",
     "special_y",
 ]
@@ -56,9 +57,28 @@ def no_spread(x: Float64, eps: float, norm: Norm) -> Flags:
     return without
 
 
+def has_infinity(x: Float64) -> Flags:
+    """Return the rows with an infinity and without NaN."""
+    infinite, undefined = np.isinf(x).any(axis=1), np.isnan(x).any(axis=1)
+    found: Flags = np.logical_and(infinite, np.logical_not(undefined))
+    return found
+
+
+def signs(x: Float64, norm: Norm) -> Float64:
+    """Return the exact signs of xhat, row by row.
+
+    Where rows are not centred, infinities make r = 0: they have no xhat, all others 0 (D33).
+    """
+    if norm.centred:
+        found = [centred_signs(row) for row in x.tolist()]
+        return np.array(found, dtype=np.float64).reshape(x.shape)
+    rows = has_infinity(x)[:, np.newaxis]
+    return np.where(rows, np.where(np.isfinite(x), 0.0, np.nan), np.sign(x))
+
+
 def special_y(x: Float64, gamma: Parameter, beta: Parameter, columns: Flags, call: Call) -> Stored:
     """Return y in the special columns."""
-    y = gamma.values[columns] * integers.signs(x, call.norm)[:, columns] + beta.values[columns]
+    y = gamma.values[columns] * signs(x, call.norm)[:, columns] + beta.values[columns]
     y[np.isnan(y)] = np.nan  # in its one form
     return round_to(y, call.target)
 
@@ -68,7 +88,7 @@ def infinite_terms(dy: Float64, x: Float64, norm: Norm) -> Float64:
     terms = np.zeros_like(dy)
     for i in np.flatnonzero(~np.isfinite(dy).all(axis=1)):
         infinite = ~np.isfinite(dy[i])
-        terms[i, infinite] = dy[i, infinite] * integers.signs(x[i : i + 1], norm)[0, infinite]
+        terms[i, infinite] = dy[i, infinite] * signs(x[i : i + 1], norm)[0, infinite]
     return terms
 
 

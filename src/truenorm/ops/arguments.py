@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Rounding
+from truenorm.kernels.norm import Norm
 from truenorm.kernels.storage import format_of, stored_view, widen
 from truenorm.ops.arrays import as_array
 
@@ -95,7 +96,7 @@ def dy_of(dy: Any, x: NDArray[Any]) -> tuple[NDArray[Any], FloatFormat]:
     return array, target
 
 
-def eps_of(eps: Any) -> float:
+def eps_of(eps: Any, norm: Norm) -> float:
     """Return eps as a float64 number, finite and not negative."""
     if not (isinstance(eps, float) or _is_number(eps)):
         raise TypeError(f"eps is {eps!r}: pass a number >= 0")
@@ -104,7 +105,8 @@ def eps_of(eps: Any) -> float:
     except OverflowError:
         value = math.inf
     if not (value >= 0 and math.isfinite(value)):
-        raise ValueError(f"eps is {value}: it is added to a variance, pass a finite number >= 0")
+        square = "variance" if norm.centred else "mean square"
+        raise ValueError(f"eps is {value}: it is added to a {square}, pass a finite number >= 0")
     return value
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import backward as drive
+from truenorm.kernels.norm import Norm
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
 from truenorm.ops import arguments
@@ -28,12 +29,22 @@ Array = NDArray[Any]
 
 
 def backward(
-    dy: Any, saved: Saved, out: Array | None, backend: str | None, threads: int | None
+    norm: Norm,
+    dy: Any,
+    saved: Saved,
+    out: Array | None,
+    backend: str | None,
+    threads: int | None,
 ) -> Gradients:
     """Carry a gradient back through the call that saved something."""
     if not isinstance(saved, Saved):
         raise TypeError(
-            f"saved is a {type(saved).__name__}: pass what layer_norm_forward returned beside y"
+            f"saved is a {type(saved).__name__}: pass what {norm.name}_forward returned beside y"
+        )
+    made_by = saved.settings.norm
+    if made_by != norm:
+        raise ValueError(
+            f"saved is what {made_by.name}_forward returned beside y: call {made_by.name}_backward"
         )
     chosen, settings = settings_of_backward(saved.settings, backend, threads)
     found = None

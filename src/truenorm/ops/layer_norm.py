@@ -162,4 +162,4 @@ def layer_norm_backward(
     >>> print(dx, dbeta)
     [[0. 0. 0.]] [1. 1. 1.]
     """
-    return backward(dy, saved, out, backend, threads)
+    return backward(LAYER_NORM, dy, saved, out, backend, threads)

@@ -12,7 +12,7 @@ __all__ = ["Gradients", "Saved"]
 
 
 class Gradients(NamedTuple):
-    """The gradients of a loss; None where there was no gamma or beta.
+    """The gradients of a loss; None where there was no gamma or beta. RMSNorm has no beta.
 
     Attributes
     ----------
@@ -29,10 +29,11 @@ class Gradients(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Saved:
-    """What `truenorm.layer_norm_backward` needs of the forward pass.
+    """What `truenorm.layer_norm_backward`, or `rms_norm_backward`, needs of the forward pass.
 
     It owns a few numbers a row and keeps x and gamma alive, without copying them: they must not
-    change before backward has run. Backward notices if the mean of a row has moved, no more.
+    change before backward has run. Backward notices if the mean of a row has moved, that of
+    RMSNorm its mean square, no more.
     """
 
     x: NDArray[Any]

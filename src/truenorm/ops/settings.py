@@ -48,7 +48,7 @@ def _checked(
     chosen = backend_named(given.backend or backend)
     return chosen, Settings(
         norm,
-        arguments.eps_of(eps),
+        arguments.eps_of(eps, norm),
         arguments.rounding_of(given.rounding or rounding),
         chosen.name,
         arguments.threads_of(given.threads or threads),

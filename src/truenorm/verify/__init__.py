@@ -1,4 +1,4 @@
-"""The judge: find the bugs in anyone's layer normalization.
+"""The judge: find the bugs in anyone's layer or RMS normalization.
 
 >>> import truenorm.verify as tv
 >>> def forward(x, gamma, beta, eps):  # divides by D - 1
@@ -11,6 +11,7 @@
 from truenorm.verify.grading.report import Finding, Grade, Report
 from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case
+from truenorm.verify.operations import LAYER_NORM, RMS_NORM
 from truenorm.verify.operations.layer_norm import EXTENSIONS
 from truenorm.verify.runs.loading import load
 from truenorm.verify.subject import Subject
@@ -18,6 +19,8 @@ from truenorm.verify.suite import case, cases
 
 __all__ = [
     "EXTENSIONS",
+    "LAYER_NORM",
+    "RMS_NORM",
     "Case",
     "Finding",
     "Grade",

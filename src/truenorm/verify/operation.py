@@ -90,11 +90,11 @@ class Operation(ABC):
     case_file : str
         The file of named cases, if it has one: a path below ``verify/operations``.
     folder : Path, optional
-        Where the sources that compute its exact answers are. Without it answers are not kept: a
-        change of sources elsewhere would not be noticed.
+        Where the sources that compute its exact answers are: only then answers are kept.
+    also_computed_in : tuple of Path
+        Folders of such sources that it shares with others.
     guesses : mapping of str to callable
-        For names of `exact`, in the order in which they are found: with a good guess an answer is
-        kept in a few bits a number.
+        For names of `exact`, in the order in which they are found: an answer is kept by these.
     """
 
     name: str
@@ -108,6 +108,7 @@ class Operation(ABC):
     not_in_files: frozenset[str] = frozenset()
     case_file: str = ""
     folder: Path | None = None
+    also_computed_in: tuple[Path, ...] = ()
     guesses: Mapping[str, Guess] = {}
 
     @abstractmethod

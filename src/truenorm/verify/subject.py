@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from truenorm.verify.operation import Operation
-from truenorm.verify.operations import LAYER_NORM
+from truenorm.verify.operations import LAYER_NORM, OPERATIONS
 from truenorm.verify.types import FORMATS
 
 __all__ = ["Subject"]
@@ -14,7 +14,7 @@ __all__ = ["Subject"]
 
 @dataclass(frozen=True)
 class Subject:
-    """A layer normalization to be judged.
+    """A layer normalization, or another operation that the judge knows, to be judged.
 
     Give `forward`, with or without `backward`, or `command`.
 
@@ -22,22 +22,23 @@ class Subject:
     ----------
     forward : callable
         ``forward(x, gamma, beta, eps) -> (y, saved)`` on NumPy arrays, x of shape (rows, D); y
-        alone if there is no backward.
+        alone if there is no backward. RMS normalization has no beta.
     backward : callable, optional
-        ``backward(dy, saved) -> (dx, dgamma, dbeta)``, with what its own forward saved.
+        ``backward(dy, saved) -> (dx, dgamma, dbeta)``, with what its own forward saved; of RMS
+        normalization dx and dgamma.
     name : str
         How the report calls it.
     dtypes : sequence of str
         The types it claims to support: float16, bfloat16, float32, float64.
     also : sequence of str
-        What else it claims to support: see `EXTENSIONS`.
+        What else it claims to support: see `EXTENSIONS`, and ``operation.extensions``.
     command : sequence of str, optional
         A program and its arguments. It is given a folder as one argument more, reads the cases
         there and writes its results beside them, as "Verify your kernel" describes.
     seconds : float
         How long one call may take before it counts as hanging, where that can be stopped.
     operation : Operation
-        What it computes: layer normalization, of which the arguments above are.
+        What it computes: ``truenorm.verify.LAYER_NORM`` or ``truenorm.verify.RMS_NORM``.
 
     Examples
     --------
@@ -85,6 +86,12 @@ class Subject:
     def __repr__(self) -> str:
         """Return its name and its types."""
         return f"Subject({self.name!r}, {', '.join(self.dtypes)})"
+
+    def taken_for(self, operation: str) -> "Subject":
+        """Return the same subject as one of another operation, by its name."""
+        if operation not in OPERATIONS:
+            raise ValueError(f"operation is {operation!r}; it is one of {', '.join(OPERATIONS)}")
+        return replace(self, operation=OPERATIONS[operation])
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ __all__ = ["verify_target"]
 def verify_target(
     target: str,
     *,
+    operation: str = "",
     level: str = "quick",
     require: str = "stable",
     dtypes: Collection[str] | None = None,
@@ -29,11 +30,16 @@ def verify_target(
 ) -> Report:
     """Judge the subject of ``file.py:name``, which is executed in a process of its own.
 
-    With `python`, by the interpreter of another environment, which can import truenorm.
+    With `operation` it is taken for that one, whatever it says itself. With `python`, it runs by
+    the interpreter of another environment, which can import truenorm.
     """
     file, name = split_target(target)
     with SubjectProcess(
-        target, python=python, environment=environment, start_seconds=start_seconds
+        target,
+        operation=operation,
+        python=python,
+        environment=environment,
+        start_seconds=start_seconds,
     ) as process:
         told = process.description
         if told["operation"] not in OPERATIONS:
@@ -52,7 +58,7 @@ def verify_target(
                     f"{claimed.name} claims {', '.join(claimed.dtypes)}, not {', '.join(dtypes)}"
                 )
             claimed = replace(claimed, dtypes=tuple(dtypes))
-        origin = Origin(str(file.resolve()), name, told["callable"], told["backward"])
+        origin = Origin(str(file.resolve()), name, told["callable"], told["backward"], operation)
         return judged(claimed, process, origin, level=level, require=require, progress=progress)
 
 

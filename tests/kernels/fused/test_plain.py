@@ -19,8 +19,8 @@ from kernels.fused.out_of_range import (
     normal,
     scales,
 )
+from promise.bounds.fast_bounds import FastBounds
 from promise.families import Array, Case
-from promise.fast_bounds import FastBounds
 from promise.judging import BACKENDS, both_passes, bytes_of
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -145,3 +146,19 @@ def test_a_new_process(tmp_path: Path) -> None:
     assert run_python(COLD, "many", TRUENORM_CACHE_DIR=place) == ["False"]
     assert list((tmp_path / "kept").rglob("settle_dx-*"))
     assert run_python(COLD, "few", TRUENORM_CACHE_DIR=place) == ["False"]  # now it is at hand
+
+
+def test_where_numpy_has_no_second_look_the_level_keeps_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In fast mode the reference backend has none for columns of float64."""
+    sweep = Mock(would_compile=True)
+    monkeypatch.setattr(again, "_waits", True)
+    numpy = Mock()
+    numpy.backward.return_value.dgamma_again.return_value = None
+    monkeypatch.setattr(again, "numpy_backend", lambda: numpy)
+    level = Mock()
+    level.dgamma_again.return_value = sweep
+    call = Mock(count=1, size=1)
+    assert again.dgamma_again(call, level, Mock(), Mock()) is sweep
+    assert numpy.backward.called

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from promise.bounds.fast_bounds import FastBounds
 from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, usual_case
-from promise.fast_bounds import FastBounds
 from promise.hard_cases import hard_cases
 from promise.judging import OUTPUTS, both_passes, compare
 from promise.suites import cases, not_finite_cases

@@ -12,14 +12,17 @@ FLOAT64 = np.dtype(np.float64)
 Dtype = np.dtype[Any]
 _ball = np.frompyfunc(arb, 1, 1)
 _ball_rsqrt = np.frompyfunc(arb.rsqrt, 1, 1)
+_ball_root = np.frompyfunc(arb.sqrt, 1, 1)
 
 
 class Maker:
     """Numbers of one type, with an arithmetic that is wide enough to see how close they come."""
 
-    def __init__(self, dtype: Dtype, parameters: Dtype, seed: list[int]) -> None:
+    def __init__(
+        self, dtype: Dtype, parameters: Dtype, seed: list[int], *, centred: bool = True
+    ) -> None:
         self.rng = np.random.default_rng(seed)
-        self.dtype, self.parameters = dtype, parameters
+        self.dtype, self.parameters, self.centred = dtype, parameters, centred
         self.precision = FORMATS[dtype].precision
         # The 64 bits of longdouble are enough to come within 2^-60; balls go on from there.
         self.wide = FLOAT64 in (dtype, parameters)
@@ -36,6 +39,9 @@ class Maker:
             return np.asarray(_ball(values.astype(np.float64)))
         return values.astype(np.longdouble)
 
+    def root(self, values: Array) -> Array:
+        return np.asarray(_ball_root(values)) if self.wide else np.sqrt(values)
+
     def midpoint(self, values: Array, steps: Array | int = 0) -> Array:
         """Return the midpoint of the two neighbours of each value, or of others in its binade."""
         head = values.astype(np.float64)
@@ -47,8 +53,9 @@ class Maker:
 
     def normalized(self, x: Array, eps: float) -> tuple[Array, Array]:
         """Return xhat and r."""
-        wide = self.lift(x)
-        c = wide - wide.sum(axis=1, keepdims=True) / x.shape[1]
+        c = self.lift(x)
+        if self.centred:
+            c = c - c.sum(axis=1, keepdims=True) / x.shape[1]
         w = (c * c).sum(axis=1, keepdims=True) / x.shape[1] + self.lift(np.array(eps))
         r = np.asarray(_ball_rsqrt(w)) if self.wide else 1 / np.sqrt(w)
         return c * r, r

@@ -36,10 +36,11 @@ def near_dx(make: Maker, size: int, eps: float, offset: float) -> Case:
     dy[:, :stages] = 0
     xhat, r = make.normalized(x, eps)
     g = make.lift(gamma) * make.lift(dy)
-    mean, slope = (part.sum(axis=1) / size for part in (g, g * xhat))
+    mean, slope = (part.sum(axis=1) / size for part in (g * make.centred, g * xhat))
     last, r = xhat[:, -1], r[:, 0]
     tuning = [
-        -r * make.lift(gamma[k : k + 1]) * (1 + last * xhat[:, k]) / size for k in range(stages)
+        -r * make.lift(gamma[k : k + 1]) * (make.centred + last * xhat[:, k]) / size
+        for k in range(stages)
     ]
     chosen, good = make.tune(r * (g[:, -1] - mean - last * slope), tuning)
     dy[:, :stages] = np.stack(chosen, axis=1)

@@ -14,9 +14,9 @@ def beside(eps: float, root: int, make: Maker) -> tuple[float, int]:
 
 
 def _signs(make: Maker, rows: int, size: int) -> Array:
-    """Return rows with c = +-1, hence v = 1, beside a mean that is an integer."""
+    """Return rows with c = +-1, hence v = 1, beside a mean that is an integer if it is taken."""
     signs = np.tile([1.0, -1.0], (rows, size // 2)) * make.rng.choice([1, -1], (rows, 1))
-    return make.cast(signs + make.rng.integers(-60, 60, (rows, 1)))
+    return make.cast(signs + make.centred * make.rng.integers(-60, 60, (rows, 1)))
 
 
 def _halves(make: Maker, size: int) -> tuple[Array, Array]:

@@ -16,21 +16,21 @@ from truenorm.verify.answers import store
 from truenorm.verify.answers.expected import computed
 from truenorm.verify.answers.packing import unpack
 from truenorm.verify.answers.question import Arrays, Question, fingerprint
-from truenorm.verify.operation import Case
-from truenorm.verify.operations.layer_norm import LAYER_NORM
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operations import LAYER_NORM, OPERATIONS
 from truenorm.verify.suite import case
 
 ROOM = 2_000_000
 ROW = "float32-normal-4x67"
 FOLDER = LAYER_NORM.folder
-CASES = quick_cases()
+CASES = [each for operation in OPERATIONS.values() for each in quick_cases(operation)]
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of the user's, which is not there yet; the package has nothing."""
     monkeypatch.setenv("TRUENORM_CACHE_DIR", str(tmp_path / "place"))
-    monkeypatch.setattr(store, "_quick", lambda _: {})
+    monkeypatch.setattr(store, "_quick", lambda *_: {})
     return tmp_path / "place"
 
 
@@ -52,6 +52,11 @@ class Asker:
         return self.times
 
 
+def there(operation: Operation) -> dict[str, bytes]:
+    assert operation.folder is not None
+    return store._quick(operation.folder, store.sources_of(operation))
+
+
 def files(place: Path) -> list[Path]:
     return [path for path in place.rglob("*") if path.is_file()]
 
@@ -67,7 +72,7 @@ def test_another_process_finds_it(place: Path) -> None:
     code = f"""
 from truenorm.verify import suite
 from truenorm.verify.answers import expected, store
-store._quick = lambda _: {{}}
+store._quick = lambda *_: {{}}
 computed, times = expected.computed, []
 expected.computed = lambda case: times.append(1) or computed(case)
 expected.expected(suite.case("{ROW}"))
@@ -110,7 +115,7 @@ def test_what_is_quickly_computed_is_not_kept(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "name", "value"),
-    [(type(LAYER_NORM), "folder", None), (store, "sources", lambda _: "")],
+    [(type(LAYER_NORM), "folder", None), (store, "sources", lambda *_: "")],
     ids=["of an operation that does not tell them", "in an archive"],
 )
 def test_without_sources_nothing_is_kept(
@@ -135,11 +140,14 @@ def test_other_sources_have_other_answers(
     for path in FOLDER.glob("*.py"):
         (copy / path.name).write_bytes(path.read_bytes())
     assert store.sources(copy) == store.sources(FOLDER)
-    (copy / "answers.py").write_text("# changed", encoding="utf-8")
+    (copy / "__init__.py").write_text("# changed", encoding="utf-8")
     store.sources.cache_clear()
     monkeypatch.setattr(type(LAYER_NORM), "folder", copy)
     assert asker.ask() == 2
     assert len(files(place)) == 2
+    monkeypatch.setattr(type(LAYER_NORM), "also_computed_in", ())
+    assert asker.ask() == 3
+    assert len(files(place)) == 3
 
 
 def test_every_part_of_a_question_counts() -> None:
@@ -168,26 +176,30 @@ def test_every_part_of_a_question_counts() -> None:
 class TestQuickLevel:
     """The answers that come with the package are those that its sources compute."""
 
-    def test_they_belong_to_these_sources(self) -> None:
+    @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+    def test_they_belong_to_these_sources(self, operation: Operation) -> None:
         """If this fails: `python -m benchmarks.answers`."""
-        made_with = (FOLDER / store.QUICK_SOURCES).read_text(encoding="utf-8").strip()
-        assert made_with == store.sources(FOLDER)
+        assert operation.folder is not None
+        made_with = (operation.folder / store.QUICK_SOURCES).read_text(encoding="utf-8").strip()
+        assert made_with == store.sources_of(operation)
 
-    def test_nearly_all_are_there_in_little_room(self) -> None:
-        assert (FOLDER / store.QUICK).stat().st_size <= ROOM
-        names = {Question.of(each).name for each in CASES}
-        assert set(store._quick(FOLDER)) <= names
-        assert len(store._quick(FOLDER)) > 0.95 * len(names)
+    @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+    def test_nearly_all_are_there_in_little_room(self, operation: Operation) -> None:
+        assert operation.folder is not None
+        assert (operation.folder / store.QUICK).stat().st_size <= ROOM
+        names = {Question.of(each).name for each in quick_cases(operation)}
+        assert set(there(operation)) <= names
+        assert len(there(operation)) > 0.95 * len(names)
 
     def check(self, each: Case) -> None:
         question = Question.of(each)
-        content = store._quick(FOLDER).get(question.name)
+        content = there(each.operation).get(question.name)
         if content is not None:  # it was chosen
-            found = unpack(question, LAYER_NORM.guesses, content)
+            found = unpack(question, each.operation.guesses, content)
             assert found is not None
             assert fingerprint(found) == fingerprint(computed(each))
 
-    @pytest.mark.parametrize("each", CASES[::37], ids=str)
+    @pytest.mark.parametrize("each", CASES[::43], ids=str)
     def test_a_sample_computed_anew(self, each: Case) -> None:
         self.check(each)
 
@@ -196,14 +208,11 @@ class TestQuickLevel:
     def test_all_computed_anew(self, each: Case) -> None:
         self.check(each)
 
-    def test_stale_or_damaged_ones_are_not_used(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(store, "sources", lambda _: "of today")
+    def test_stale_or_damaged_ones_are_not_used(self, tmp_path: Path) -> None:
         archive, made_with = tmp_path / store.QUICK, tmp_path / store.QUICK_SOURCES
 
         def found() -> dict[str, bytes]:
-            return store._quick.__wrapped__(tmp_path)
+            return store._quick.__wrapped__(tmp_path, "of today")
 
         assert found() == {}
         made_with.write_text("of today\n", encoding="utf-8")

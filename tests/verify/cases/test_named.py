@@ -1,6 +1,7 @@
 """The file of named cases: it can be read, it is complete, and its cases are what they say."""
 
 import tomllib
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from truenorm.verify.cases import named
 from truenorm.verify.cases.patterns import number
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.layer_norm import LAYER_NORM
+from truenorm.verify.operations import LAYER_NORM, OPERATIONS
 from truenorm.verify.pages.sources import link
 from truenorm.verify.types import FORMATS, dtype_of
 
@@ -23,9 +24,19 @@ KernelBench#165
 """
 """Every failure that the judge must know, by repository and number."""
 
-CASES = [case for dtype in FORMATS for case in named.named_cases(LAYER_NORM, dtype)]
-ENTRIES = named.entries(LAYER_NORM)
-NOT_CASES = named.not_cases(LAYER_NORM)
+
+def all_cases() -> list[Case]:
+    return [
+        case
+        for operation in OPERATIONS.values()
+        for dtype in FORMATS
+        for case in named.named_cases(operation, dtype)
+    ]
+
+
+CASES = all_cases()
+ENTRIES = [entry for each in OPERATIONS.values() for entry in named.entries(each)]
+NOT_CASES = [other for each in OPERATIONS.values() for other in named.not_cases(each)]
 SHOWN = {source for entry in ENTRIES for source in entry["sources"]}
 NOT_SHOWN = {source for other in NOT_CASES for source in other["sources"]}
 
@@ -48,13 +59,12 @@ def test_entries_can_be_read() -> None:
 
 
 def test_every_entry_is_a_case_of_each_of_its_types() -> None:
-    names = {f"{kind}-{entry['name']}" for entry in ENTRIES for kind in entry["dtypes"]}
+    names = [f"{kind}-{entry['name']}" for entry in ENTRIES for kind in entry["dtypes"]]
     assert sorted(names) == sorted(case.name for case in CASES)
 
 
 def test_the_same_bits_each_time() -> None:
-    again = [case for dtype in FORMATS for case in named.named_cases(LAYER_NORM, dtype)]
-    for case, other in zip(CASES, again, strict=True):
+    for case, other in zip(CASES, all_cases(), strict=True):
         for name, array in case.inputs.items():
             assert np.array_equal(other.inputs[name], array, equal_nan=array is not None)  # type: ignore[arg-type]
 
@@ -65,22 +75,24 @@ def test_case(case: Case) -> None:
     rows, size = case.x.shape
     assert case.dy.shape == case.x.shape
     assert case.x.dtype == case.dy.dtype == dtype_of(case.dtype)
-    for parameter in (case.gamma, case.beta):
+    absent = set()
+    for name in case.operation.inputs_of("parameter"):
+        parameter = case.inputs[name]
         assert parameter is None or parameter.shape == (size,)
+        absent |= {f"no-{name}"} if parameter is None else set()
     once = case.part(slice(rows // case.repeats)).tiled(case.repeats)
     for name, array in case.rows.items():
         assert array.tobytes() == once.rows[name].tobytes()
     assert case.laid_out(case.x).size == case.x.size
     needs = {
-        "no-gamma": case.gamma is None,
-        "no-beta": case.beta is None,
         "strides": case.layout == "strided",
         "ranks": case.layout in {"one-axis", "three-axes"},
         "empty": rows == 0,
         "zero-eps": case.eps == 0,
         "tiny-eps": float(np.float32(case.eps)) != case.eps,
     }
-    assert case.needs - {"float32-parameters"} == {need for need, is_so in needs.items() if is_so}
+    needed = absent | {need for need, is_so in needs.items() if is_so}
+    assert case.needs - {"float32-parameters"} == needed
     assert case.eps > 0 or (case.x.max(axis=1) > case.x.min(axis=1)).all()
 
 
@@ -111,19 +123,32 @@ def test_literal_rows_arrive_as_written() -> None:
 
 def test_quick_enough_for_the_quick_level() -> None:
     """The exact answers take time in proportion to the elements that are not repeated."""
-    for dtype in FORMATS:
-        cases = [case for case in CASES if case.dtype == dtype]
-        assert len(cases) <= 55
+    for operation, dtype in product(OPERATIONS.values(), FORMATS):
+        cases = [each for each in CASES if (each.operation, each.dtype) == (operation, dtype)]
+        assert 0 < len(cases) <= 55
         assert sum(case.x.size // case.repeats for case in cases) <= 20_000
 
 
 def test_a_misspelt_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     text = '[defaults]\n[[case]]\nname = "a"\nraws = 3\n[case.float32]\nsizes = 2\n'
     read = tomllib.loads(text)
-    monkeypatch.setattr(tomllib, "loads", lambda _: read)
+    monkeypatch.setattr(named, "_read", lambda _: read)
     named._file.cache_clear()
     try:
         with pytest.raises(ValueError, match=r"a has raws, sizes"):
             named.entries(LAYER_NORM)
     finally:
         named._file.cache_clear()
+
+
+def test_an_entry_of_another_file_is_taken_without_what_is_not_there() -> None:
+    """What is said again counts; inputs that the operation does not have are left out."""
+    theirs, ours = (
+        {entry["name"]: entry for entry in named.entries(OPERATIONS[name])}
+        for name in ("layer_norm", "rms_norm")
+    )
+    entry = ours["subnormal-x"]
+    assert entry["float16"] == theirs["subnormal-x"]["float16"]
+    assert entry["shows"] != theirs["subnormal-x"]["shows"]
+    assert "beta" in theirs["subnormal-x"]
+    assert "beta" not in entry

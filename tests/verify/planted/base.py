@@ -1,4 +1,4 @@
-"""A right layer normalization in steps, so that a planted bug is one step done wrong.
+"""A right layer or RMS normalization in steps, so that a planted bug is one step done wrong.
 
 It is right for float16, bfloat16 and float32: everything is computed in float64 from the inputs
 as they are, and rounded once at the end. `wide.py` has what float64 data needs more.
@@ -27,7 +27,12 @@ class Saved:
 
 
 class Kernel:
-    """Forward and backward; every other method is a step that a planted bug may replace."""
+    """Forward and backward; every other method is a step that a planted bug may replace.
+
+    What is not `centred` is an RMS normalization: its mean is 0, as is that of its gradient.
+    """
+
+    centred = True
 
     def forward(
         self, x: Array, gamma: Array | None, beta: Array | None, eps: float
@@ -89,6 +94,8 @@ class Kernel:
         return Saved(x, gamma, beta, mean, rest, rstd)
 
     def mean(self, rows: Float64s) -> tuple[Float64s, Float64s]:
+        if not self.centred:
+            return np.zeros((len(rows), 1)), np.zeros((len(rows), 1))
         mean = self.mean_of(rows)
         return mean, self.mean_of(rows - mean)
 
@@ -116,7 +123,8 @@ class Kernel:
 
     def project(self, slopes: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
         g = gamma * slopes
-        return saved.rstd * (g - self.mean_of(g) - xhat * self.mean_of(g * xhat))
+        kept = g - self.mean_of(g) if self.centred else g
+        return saved.rstd * (kept - xhat * self.mean_of(g * xhat))
 
     def dgamma(self, slopes: Float64s, xhat: Float64s, saved: Saved) -> Float64s:  # noqa: ARG002
         return self.over_rows(slopes * xhat)

@@ -11,11 +11,13 @@ from verify.planted.memory_bugs import MEMORY
 from verify.planted.parameter_bugs import PARAMETERS
 from verify.planted.property_bugs import PROPERTIES
 from verify.planted.right import RIGHT
+from verify.planted.rms_norm.bugs import RMS_NORM
 
 __all__ = ["FATAL", "PLANTED", "RIGHT"]
 
 PLANTED: dict[str, PlantedBug] = {
-    bug.subject.name: bug for bug in (*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *MEMORY)
+    bug.subject.name: bug
+    for bug in (*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *MEMORY, *RMS_NORM)
 }
 
 FATAL: dict[str, str] = {

@@ -10,8 +10,10 @@ from truenorm import textbook
 from truenorm.verify import EXTENSIONS
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS, Array
-from verify.planted import exact_subject
 from verify.planted.base import Kernel
+from verify.planted.entry import layer_norm
+from verify.planted.exact_subject import ExactKernel
+from verify.planted.rms_norm.right import RMS_NORM
 from verify.planted.wide import WideKernel
 
 NARROW = ["float16", "bfloat16", "float32"]
@@ -43,14 +45,8 @@ def _textbook_backward(dy: Array, kept: Any) -> tuple[Array, Array, Array]:
 
 
 _SUBJECTS = [
-    Subject(Kernel().forward, Kernel().backward, name="the base", dtypes=NARROW, also=EVERYTHING),
-    Subject(
-        WideKernel().forward,
-        WideKernel().backward,
-        name="the base for float64",
-        dtypes=["float64"],
-        also=EVERYTHING,
-    ),
+    layer_norm(Kernel(), "the base", NARROW, EVERYTHING),
+    layer_norm(WideKernel(), "the base for float64", ["float64"], EVERYTHING),
     *(
         Subject(
             _of_truenorm(rounding),
@@ -68,7 +64,8 @@ _SUBJECTS = [
         dtypes=NARROW,
         also=PARAMETERS_GIVEN,
     ),
-    Subject(exact_subject.forward, exact_subject.backward, name="exact", dtypes=["float32"]),
+    layer_norm(ExactKernel(), "exact", ["float32"]),
+    *RMS_NORM,
 ]
 
 RIGHT: dict[str, Subject] = {subject.name: subject for subject in _SUBJECTS}

@@ -18,6 +18,7 @@ from truenorm.kernels.backend import (
 from truenorm.kernels.call import Call, Parameter, Settings, finite_part
 from truenorm.kernels.drive.again import numpy_backend, second_look
 from truenorm.kernels.drive.columns import SpecialColumns, round_dbeta, round_dgamma
+from truenorm.kernels.drive.infinite import BesideInfinities, infinite_rows
 from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
 from truenorm.kernels.ground import CHANGED, NOT_FINITE, REFUSED, UNDEFINED
 from truenorm.kernels.rounding import canonical_nan
@@ -25,11 +26,11 @@ from truenorm.kernels.rows import Range, Rows, Source, Target, blocks_of
 from truenorm.kernels.storage import Stored, widen
 from truenorm.kernels.sweeping import in_parts, merged
 
-__all__ = ["X_CHANGED", "backward", "settle_rows"]
+__all__ = ["backward", "settle_rows"]
 
 Float64 = NDArray[np.float64]
 
-X_CHANGED = "x changed since the forward pass: its rows no longer have the mean that was saved"
+X_CHANGED = "x changed since the forward pass: its rows no longer have the {} that was saved"
 
 
 @dataclass
@@ -54,11 +55,18 @@ def backward(
     dx: Rows,
 ) -> ColumnGradients:
     """Write dx, and return dgamma and dbeta."""
+    infinite = infinite_rows(settings.norm, x, kept)
+    if len(infinite):
+        others = BesideInfinities(settings.norm, infinite, dy, x, dx)
+        found = backward(
+            backend, settings, others.dy, others.x, kept[others.rows], gamma, beta, others.dx
+        )
+        return others.completed(found)
     call = Call.of(settings, x, gamma, beta)
     slopes, source = Source(dy), Source(x)
     level = backend.backward(call, slopes)
     if settings.backend != backend.name:
-        kept = _adopted(level, source, kept)
+        kept = _adopted(call, level, source, kept)
     has_dx = bool(np.isfinite(gamma.values).all())
     run = _Run(call, level, slopes, source, kept, Target(dx), has_dx)
     shares = [_Share(level.sums()) for _ in level.parts]
@@ -99,14 +107,18 @@ def settle_rows(
     )
 
 
-def _adopted(level: Backward[Any], x: Source, kept: Float64) -> Float64:
+def _adopted(call: Call, level: Backward[Any], x: Source, kept: Float64) -> Float64:
     """Return what the backend would have kept of all rows: its bounds hold for its own sums."""
     kept = kept.copy()
     for part in level.parts:
         for start, stop in blocks_of(part, level.rows_at_once):
             if level.adopt(x.block(start, stop), kept[start:stop]):
-                raise RuntimeError(X_CHANGED)
+                raise _x_changed(call)
     return kept
+
+
+def _x_changed(call: Call) -> RuntimeError:
+    return RuntimeError(X_CHANGED.format("mean" if call.norm.centred else "mean square"))
 
 
 class _Run(NamedTuple):
@@ -148,7 +160,7 @@ class _Run(NamedTuple):
         if not self.level.look(dy, x, kept, dx, share.sums, states):
             return None
         if (states == CHANGED).any():
-            raise RuntimeError(X_CHANGED)
+            raise _x_changed(self.call)
         share.undefined |= bool((states == UNDEFINED).any())
         return states
 

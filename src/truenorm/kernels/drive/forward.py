@@ -13,7 +13,7 @@ from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
 from truenorm.kernels.ground import REFUSED, UNDEFINED
 from truenorm.kernels.rounding import canonical_nan
 from truenorm.kernels.rows import Range, Rows, Source, Target, blocks_of
-from truenorm.kernels.special import special_columns, special_y
+from truenorm.kernels.special import has_infinity, special_columns, special_y
 from truenorm.kernels.storage import Stored, widen
 from truenorm.kernels.sweeping import in_parts
 
@@ -74,7 +74,7 @@ class _Run(NamedTuple):
             given = x.block_beside(found, start, stop)
             states = np.empty(stop - start, np.uint8)
             if self.level.look(given, found, kept[start:stop], states):
-                found[states == UNDEFINED] = canonical_nan(self.call.target)
+                self._write_undefined(given, found, np.flatnonzero(states == UNDEFINED))
                 again = np.flatnonzero(states == REFUSED)
                 if len(again):
                     refused.add(start, again, found, given, kept[start:stop])
@@ -84,6 +84,13 @@ class _Run(NamedTuple):
                 found[np.ix_(defined, self.special)] = by_rule
             y.done(start, stop, found)
         refused.flush()
+
+    def _write_undefined(self, x: Stored, y: Stored, rows: NDArray[np.intp]) -> None:
+        """Write y of rows that are not finite, or have no spread while eps is 0."""
+        y[rows] = canonical_nan(self.call.target)
+        if not self.call.norm.centred:  # then infinities spare the elements beside them
+            rows = rows[has_infinity(widen(x[rows], self.call.target))]
+            y[rows] = self._by_rule(x[rows], np.ones(self.call.size, bool))
 
     def settle(self, y: Stored, x: Stored, kept: Float64) -> None:
         """Take refused rows through a second look, and what is left through integers."""

@@ -88,8 +88,9 @@ class _CorrectBackward(_Backward, ABC, Generic[Dgamma]):
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Do dx of rows that were refused in double-double."""
         call = self.call
-        rows = pairs.describe(widen(x, call.target), call)
-        tested = pairs.backward(rows, widen(dy, call.target), call)
+        values, slopes = widen(x, call.target), widen(dy, call.target)
+        tested = pairs.backward(pairs.describe(values, call), slopes, call)
+        structure.accept_zero_at_zero(tested, slopes, values, call)
         dx[...] = tested.values
         return tested.refused
 
@@ -167,7 +168,9 @@ class PairBackward(_CorrectBackward[PairSum]):
         # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
         moved = ~(np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) <= 2.0**-90)
         moved |= rows.mean_exponent != exponent
-        return pairs.backward(rows, dy, call), moved[:, 0]
+        tested = pairs.backward(rows, dy, call)
+        structure.accept_zero_at_zero(tested, dy, x, call)
+        return tested, moved[:, 0]
 
     def dgamma_again(self, _columns: Columns) -> None:
         """Return nothing: only integers know better."""

@@ -73,6 +73,8 @@ class PairForward(NarrowForward):
         rows = pairs.describe(x, call)
         tested = pairs.forward(rows, call)
         structure.accept_beta(tested, rows.constant[:, 0], call)
+        if not call.norm.centred and tested.refused.any():
+            structure.accept_beta_at_mean(tested, x, call)
         return tested, [*rows.mean, rows.mean_exponent.astype(np.float64)]
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call
-from truenorm.kernels.ground import SLACK, U
+from truenorm.kernels.ground import LOST_IN_Q, SLACK, U
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums, depth_of_sum, row_sums
@@ -47,13 +47,10 @@ class Bounds(NamedTuple):
     spread: Float64
     """The root mean square of x - mean_high, to which they are relative."""
     mean: Float64
+    centring: Float64
+    """The part of (E6) that is the same for all elements of a row."""
     w: Float64
     r: Float64
-
-    @property
-    def centring(self) -> Float64:
-        """The part of (E6) that is the same for all elements of a row."""
-        return self.mean + U * self.spread
 
 
 class ColumnTerms(NamedTuple):
@@ -103,15 +100,21 @@ def _means(terms: Float64) -> Float64:
     return means
 
 
-def bounds_of(found: Statistics, w: Float64, size: int) -> Bounds:
-    """Bound the errors of the mean, of w and of r, the latter two relative."""
+def bounds_of(found: Statistics, w: Float64, size: int, norm: Norm) -> Bounds:
+    """Bound the errors of the mean, of w and of r, the latter two relative.
+
+    Of a mean that is not taken there is no error (R1).
+    """
     h = depth_of_sum(size)
     s_square = found.v + found.mean_low * found.mean_low
     s = np.sqrt(s_square)
     mean = (h + 2) * U * s  # (E3)
     variance = (h + 6) * U * s_square + 2 * np.abs(found.mean_low) * mean
     w_bound = variance / w + U  # (E4)
-    return Bounds(s, mean, w_bound, w_bound / 2 + 2 * U)  # (E5)
+    centring = mean + U * s
+    if not norm.centred:
+        mean = centring = np.zeros_like(s)
+    return Bounds(s, mean, centring, w_bound, w_bound / 2 + 2 * U)  # (E5)
 
 
 def rounding_test(z: Float64, bound: Float64, target: FloatFormat) -> Tested:
@@ -129,7 +132,7 @@ def forward(x: Float64, call: Call, scratch: Scratch) -> tuple[Tested, Statistic
     t, product = terms
     w = found.v + call.eps
     r = 1 / np.sqrt(w)
-    error = bounds_of(found, w, x.shape[1])
+    error = bounds_of(found, w, x.shape[1], call.norm)
     t -= found.mean_low
     t *= r
     t *= gamma
@@ -149,7 +152,7 @@ def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Sc
     w = found.v + eps
     r = 1 / np.sqrt(w)
     slack_r = SLACK * r
-    error = bounds_of(found, w, size)
+    error = bounds_of(found, w, size, call.norm)
     s, centring = error.spread, error.centring
     terms = scratch.several_like(x, 4, "terms")
     c, g, z, product = terms
@@ -175,7 +178,9 @@ def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Sc
         bound *= SLACK * (error.r + error.w + 8 * U)
         bound += 2.0**-1000
     else:
-        a_bound = (h + 1) * U * g_rms  # (E8)
+        a_bound, lost = (h + 1) * U * g_rms, 0.0  # (E8)
+        if not centred:
+            a_bound, lost = np.zeros_like(r), LOST_IN_Q  # (R2)
         q_size = np.abs(q)
         p_bound = (h + 4) * U * g_rms * s + error.mean * np.abs(a)
         q_bound = p_bound / w + q_size * (error.w + U)  # (E9)
@@ -187,7 +192,7 @@ def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Sc
         bound *= slack_r * (error.r + 4 * U)
         bound += slack_r * (a_bound + q_size * centring)
         np.abs(c, out=product)
-        product *= slack_r * (q_bound + q_size * (error.r + 6 * U))
+        product *= slack_r * (q_bound + q_size * (error.r + 6 * U)) + lost
         bound += product  # (E10)
     dx = rounding_test(z, bound, call.target)
 

@@ -63,8 +63,9 @@ def describe(x: Float64, call: Call) -> PairRows:
 
     s = np.sqrt((c[0] * c[0]).mean(axis=1, keepdims=True))
     rounding_left = np.abs(np.ldexp(left[0], -c_exponent.astype(np.int32)))
-    exact = constant if call.norm.centred else True
-    centring = np.where(exact, 0.0, SLACK * (h + 10) * W * (s + rounding_left))  # (P1)
+    centring = np.where(constant, 0.0, SLACK * (h + 10) * W * (s + rounding_left))  # (P1)
+    if not call.norm.centred:
+        centring = np.where(constant, 0.0, TINY)  # (R3)
     v = dd.divide_float(dd.tree_sum(dd.multiply(c, c), 1), float(size))
     v_bound = (h + 20) * W * s * s + 2 * centring * s  # (P2)
 

@@ -7,7 +7,13 @@ from truenorm.kernels.call import Call
 from truenorm.kernels.reference.sums import row_sums
 from truenorm.kernels.rounding import Tested, round_to
 
-__all__ = ["accept_beta", "accept_beta_at_mean", "accept_zero_dx", "exactly_at_mean"]
+__all__ = [
+    "accept_beta",
+    "accept_beta_at_mean",
+    "accept_zero_at_zero",
+    "accept_zero_dx",
+    "exactly_at_mean",
+]
 
 Float64 = NDArray[np.float64]
 
@@ -46,6 +52,14 @@ def accept_zero_dx(tested: Tested, dy: Float64, call: Call) -> None:
     rows = rows[(g == (g[:, :1] if call.norm.centred else 0.0)).all(axis=1)]
     tested.values[rows] = 0
     tested.refused[rows] = False
+
+
+def accept_zero_at_zero(tested: Tested, dy: Float64, x: Float64, call: Call) -> None:
+    """Where x and g are zero, so is dx of a row that is not centred (D29)."""
+    if not call.norm.centred and tested.refused.any():
+        zero = (x == 0) & ((dy == 0) | (call.gamma == 0))
+        tested.values[zero] = 0
+        tested.refused[zero] = False
 
 
 def exactly_at_mean(x: Float64) -> NDArray[np.bool_]:

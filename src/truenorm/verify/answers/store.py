@@ -16,9 +16,9 @@ from truenorm import user_cache
 from truenorm.verify import types
 from truenorm.verify.answers.packing import pack, unpack
 from truenorm.verify.answers.question import Arrays, Question
-from truenorm.verify.operation import Case
+from truenorm.verify.operation import Case, Operation
 
-__all__ = ["QUICK", "QUICK_SOURCES", "kept", "sources"]
+__all__ = ["QUICK", "QUICK_SOURCES", "kept", "sources_of"]
 
 QUICK, QUICK_SOURCES = "quick.zip", "quick.sources"
 """In the folder of an operation: answers, and the `sources` that they were computed with.
@@ -32,11 +32,12 @@ WORTH_KEEPING = 256
 def kept(case: Case, compute: Callable[[Case], Arrays]) -> Arrays:
     """Return the exact numbers of a case; they are computed if nobody kept them."""
     operation = case.operation
-    if operation.folder is None or not sources(operation.folder):
+    made_with = sources_of(operation)
+    if operation.folder is None or not made_with:
         return compute(case)
     question = Question.of(case)
-    place = f"answers-{sources(operation.folder)}", question.name
-    for content in _found(operation.folder, *place):
+    place = f"answers-{made_with}", question.name
+    for content in _found(operation.folder, made_with, *place):
         exact = unpack(question, operation.guesses, content)
         if exact is not None:
             return exact
@@ -47,22 +48,29 @@ def kept(case: Case, compute: Callable[[Case], Arrays]) -> Arrays:
     return exact
 
 
-def _found(operation: Path, folder: str, name: str) -> Iterator[bytes]:
+def _found(operation: Path, made_with: str, folder: str, name: str) -> Iterator[bytes]:
     """Yield what was kept: beside the operation, and by the user if that will not do."""
-    if content := _quick(operation).get(name):
+    if content := _quick(operation, made_with).get(name):
         yield content
     with suppress(OSError, RuntimeError):
         yield user_cache.read(folder, name)
 
 
-@cache
-def sources(folder: Path) -> str:
+def sources_of(operation: Operation) -> str:
     """Return a name for everything that decides what the answers of an operation are.
 
-    There is none where sources cannot be read, as in an archive.
+    There is none where sources cannot be read, as in an archive, or are nowhere.
     """
+    if operation.folder is None:
+        return ""
+    return sources(*operation.also_computed_in, operation.folder)
+
+
+@cache
+def sources(*folders: Path) -> str:
+    """Return a name for what is in these folders, and for what all operations have in common."""
     paths = [Path(types.__file__)]
-    for part in (Path(truenorm.exact.__file__).parent, Path(__file__).parent, folder):
+    for part in (Path(truenorm.exact.__file__).parent, Path(__file__).parent, *folders):
         paths += sorted(part.glob("*.py"))
     with suppress(OSError):
         # As text: ends of lines depend on the system.
@@ -72,11 +80,10 @@ def sources(folder: Path) -> str:
 
 
 @cache
-def _quick(folder: Path) -> dict[str, bytes]:
+def _quick(folder: Path, made_with: str) -> dict[str, bytes]:
     """Return the answers that come with the package, if they belong to these sources."""
     with suppress(OSError, zipfile.BadZipFile):
-        made_with = (folder / QUICK_SOURCES).read_text(encoding="utf-8").strip()
-        if made_with == sources(folder):
+        if (folder / QUICK_SOURCES).read_text(encoding="utf-8").strip() == made_with:
             with zipfile.ZipFile(folder / QUICK) as archive:
                 return {name: archive.read(name) for name in archive.namelist()}
     return {}

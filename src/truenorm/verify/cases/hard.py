@@ -46,10 +46,10 @@ def _families(dtype: str) -> Iterator[Family]:
         ),
         "small-scale": (
             {"pattern": "normal", "scale": least**0.5},
-            "the variance is far below eps",
+            "squares are far below eps",
         ),
-        "spread-of-eps": ({"pattern": "normal", "scale": EPS**0.5}, "the variance is about eps"),
-        "constant": ({"pattern": "constant", "value": 0.1}, "a constant row: y is beta"),
+        "spread-of-eps": ({"pattern": "normal", "scale": EPS**0.5}, "squares are about eps"),
+        "constant": ({"pattern": "constant", "value": 0.1}, "constant rows"),
         "decades": ({"pattern": "decades", "reach": spread}, "magnitudes over many decades"),
         "sorted": ({"pattern": "sorted", "offset": 10.0, "scale": 1.0}, "ascending rows"),
         "integers": ({"pattern": "integers", "limit": 8}, "whole numbers: ties and zeros"),
@@ -60,7 +60,7 @@ def _families(dtype: str) -> Iterator[Family]:
     small = single(1e-6 if dtype == "float16" else 1e-12)
     for slug, eps in (("small-eps", small), ("large-eps", 1024.0)):
         scale = {"pattern": "normal", "scale": float(f"{eps**0.5:.1g}")}
-        yield Family(slug, scale, "hard", f"eps = {eps:g} beside a variance of that size", eps=eps)
+        yield Family(slug, scale, "hard", f"eps = {eps:g} beside squares of that size", eps=eps)
     along = {"dy": "proportional"}
     yield Family(
         "gradient-along-x", PLAIN_X[0], "hard", "dy in proportion to x: dx cancels", along

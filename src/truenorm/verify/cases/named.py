@@ -1,7 +1,7 @@
 """Named cases: rows that broke somebody, read from the file of an operation with their sources."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,10 +12,11 @@ from truenorm.verify.types import FORMATS, Array
 
 __all__ = ["Entry", "entries", "named_cases", "not_cases"]
 
-TEXTS = {"name", "title", "failed", "shows", "sources", "dtypes"}
+TEXTS = {"name", "title", "failed", "shows", "sources", "dtypes", "as_in"}
 SETTINGS = {"eps", "rows", "size", "repeats", "kind", "family", "layout", "also"}
 """What an entry may say: for a reader, and, beside the inputs, for building its cases. The latter
-may be said again for one type, in a table that is called after it."""
+may be said again for one type, in a table that is called after it. With `as_in` they are those of
+another file's entry of the same name, or its defaults, unless they are said again."""
 
 
 Entry = Mapping[str, Any]
@@ -24,18 +25,41 @@ Entry = Mapping[str, Any]
 
 @cache
 def _file(operation: Operation) -> dict[str, Any]:
-    file = files("truenorm.verify.operations").joinpath(operation.case_file)
-    read = tomllib.loads(file.read_text("utf-8"))
-    read["case"] = [read["defaults"] | each for each in read["case"]]
+    read = _read(operation.case_file)
     settings = SETTINGS | {each.name for each in operation.inputs}
-    for each in read["case"]:
+    defaults = dict(_complete(read["defaults"], settings))
+    defaults.pop("as_in", None)  # it is said of each entry
+    found = [defaults | dict(_complete(each, settings)) for each in read["case"]]
+    for each in found:
         unknown = each.keys() - TEXTS - settings - FORMATS.keys()
         unknown |= {key for kind in FORMATS for key in each.get(kind, {}).keys() - settings}
         if unknown:
             raise ValueError(
                 f"{operation.case_file}: {each['name']} has {', '.join(sorted(unknown))}"
             )
-    return read
+    return {**read, "case": found}
+
+
+@cache
+def _read(case_file: str) -> dict[str, Any]:
+    file = files("truenorm.verify.operations").joinpath(case_file)
+    return tomllib.loads(file.read_text("utf-8"))
+
+
+def _complete(entry: Entry, settings: Collection[str]) -> Entry:
+    """Return an entry with what another file says of it, but for inputs that are not there."""
+    if "as_in" not in entry:
+        return entry
+    there = _read(entry["as_in"])
+    others = [there["defaults"], *there["case"]]  # defaults have no name
+    (other,) = (each for each in others if each.get("name") == entry.get("name"))
+    absent = there["defaults"].keys() - TEXTS - settings
+
+    def kept(said: Entry) -> dict[str, Any]:
+        return {key: value for key, value in said.items() if key not in absent}
+
+    said = {key: kept(value) if key in FORMATS else value for key, value in kept(other).items()}
+    return said | dict(entry)
 
 
 def entries(operation: Operation) -> list[Entry]:

@@ -25,12 +25,14 @@ class Origin(NamedTuple):
     """Where a subject comes from, and how it is called.
 
     `file` and `name` tell where it is defined; without them a line is left to be filled in.
+    `operation` is what it was taken for, if that is not what it says itself.
     """
 
     file: str = ""
     name: str = "subject"
     callable: bool = True
     backward: bool = True
+    operation: str = ""
 
     @classmethod
     def of(cls, subject: Subject, file: str = "", name: str = "subject") -> "Origin":
@@ -43,9 +45,7 @@ def reproducer(symptom: Symptom, origin: Origin) -> str:
     lines = [
         *_comment(f"{symptom.case}: {symptom.text}"),
         "import truenorm.verify as tv",
-        f"subject = tv.load({f'{origin.file}:{origin.name}'!r})"
-        if origin.file
-        else "subject = ...  # your truenorm.verify.Subject",
+        _subject(origin),
         _case(symptom),
     ]
     another_way = symptom.guard == "raised" and symptom.record.call.kind != PLAIN
@@ -64,6 +64,14 @@ def reproducer(symptom: Symptom, origin: Origin) -> str:
         if symptom.at:
             lines += _compared_with_the_exact_answer(symptom)
     return "\n".join(lines) + "\n"
+
+
+def _subject(origin: Origin) -> str:
+    """Return what finds the subject."""
+    if not origin.file:
+        return "subject = ...  # your truenorm.verify.Subject"
+    taken_for = f", operation={origin.operation!r}" if origin.operation else ""
+    return f"subject = tv.load({f'{origin.file}:{origin.name}'!r}{taken_for})"
 
 
 def _comment(text: str) -> list[str]:

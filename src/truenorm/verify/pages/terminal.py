@@ -52,8 +52,8 @@ def _plain(text: str, style: str = "") -> Text:
 
 
 def _headline(report: Report) -> Text:
-    cases = counted(report.cases, "case")
-    what = f"{report.level} level, {cases}, {duration(report.seconds)} in its calls"
+    level = f"{report.level} level, {counted(report.cases, 'case')}"
+    what = f"{report.operation.title}, {level}, {duration(report.seconds)} in its calls"
     machine = ", ".join(f"{key} {value}" for key, value in report.machine.items())
     text = Text.assemble(_plain(report.subject, "bold"), f": {what}\n", overflow="fold")
     return text.append(_plain(machine, "dim")).append("\n") if machine else text

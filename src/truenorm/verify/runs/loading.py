@@ -44,13 +44,15 @@ def executed(path: Path) -> ModuleType:
     return module
 
 
-def load(target: str) -> Subject:
+def load(target: str, operation: str = "") -> Subject:
     """Execute a file and return the subject in it.
 
     Parameters
     ----------
     target : str
         ``file.py:name``, or ``file.py`` for the name ``subject``.
+    operation : str
+        What it is taken for, ``layer_norm`` or ``rms_norm``; by default, what it says itself.
     """
     path, name = split_target(target)
     module = executed(path)
@@ -66,4 +68,4 @@ def load(target: str) -> Subject:
                 "write subject = truenorm.verify.Subject(forward=..., backward=...)"
             )
         )
-    return found
+    return found.taken_for(operation) if operation else found

@@ -41,12 +41,13 @@ class SubjectProcess:
         self,
         target: str,
         *,
+        operation: str = "",
         python: str = sys.executable,
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
     ) -> None:
         # -P: a file called numpy.py in the current folder is not the one that was named.
-        self._command = [python, "-P", "-m", "truenorm.verify.runs.worker", target]
+        self._command = [python, "-P", "-m", "truenorm.verify.runs.worker", target, operation]
         self._start_seconds = start_seconds
         self._environment = {**os.environ, **(environment or {})}
         self._deaths = 0

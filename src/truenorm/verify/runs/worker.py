@@ -1,7 +1,8 @@
-"""``python -m truenorm.verify.runs.worker FILE:NAME``: the process in which a subject runs.
+"""``python -m truenorm.verify.runs.worker FILE:NAME OPERATION``: the process of a subject.
 
-It says what the subject is, then answers each case with what came back. Its own pipes are moved
-away first: a subject that prints, or reads, does not talk to the judge.
+The operation may be empty: then it is what the subject says. The process tells what the subject
+is, then answers each case with what came back. Its own pipes are moved away first: a subject that
+prints, or reads, does not talk to the judge.
 """
 
 import os
@@ -54,14 +55,14 @@ def _case(subject: Subject, message: dict[str, Any], arrays: dict[str, Array | N
     )
 
 
-def main(target: str) -> int:
+def main(target: str, operation: str) -> int:
     """Answer until there are no more requests."""
     requests, answers = _private_pipes()
     # The judge interrupts a worker whose program is to be ended; whoever started the judge may
     # have told it to ignore interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        subject = load(target)
+        subject = load(target, operation)
     except NotThereError as none:
         send(answers, {"cannot": str(none)}, {})
         return 2
@@ -87,6 +88,6 @@ def main(target: str) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1]))
+        sys.exit(main(*sys.argv[1:]))
     except KeyboardInterrupt:
         sys.exit(130)

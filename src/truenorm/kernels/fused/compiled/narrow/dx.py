@@ -14,7 +14,17 @@ from truenorm.kernels.fused.compiled.rows.statistics import (
 )
 from truenorm.kernels.fused.compiled.rows.sums import depth_of_sum
 from truenorm.kernels.fused.compiling import compiled
-from truenorm.kernels.ground import COLUMNS, GROUP, SHARE, SLACK, Centred, Coded, Numbers, U
+from truenorm.kernels.ground import (
+    COLUMNS,
+    GROUP,
+    LOST_IN_Q,
+    SHARE,
+    SLACK,
+    Centred,
+    Coded,
+    Numbers,
+    U,
+)
 
 __all__ = ["COMMON", "NUMBERS", "OF_C", "OF_G", "row_numbers", "write_dx"]
 
@@ -39,16 +49,18 @@ def row_numbers(
     of_r = error_of_r(of_w)
     centring = of_mean + U * s
     c, a, p, square = means_of(lanes, size, size > COLUMNS)
-    if centred is None:
-        a = 0.0
     g_rms = np.sqrt(square)
+    of_a, lost = (h + 1) * U * g_rms, 0.0  # (E8)
+    if centred is None:
+        # (R1), (R2). -0: g - a is +0 where g is -0, and so is dx if x is zero, too.
+        a, of_a, of_mean, centring, lost = -0.0, 0.0, 0.0, 0.0, LOST_IN_Q
     q = p / w
     of_p = (h + 4) * U * g_rms * s + of_mean * abs(a)
     of_q = of_p / w + abs(q) * (of_w + U)  # (E9)
     row[NEAR], row[LOW], row[R], row[A], row[Q] = near, low, r, a, q
-    row[COMMON] = SLACK * r * ((h + 1) * U * g_rms + abs(q) * centring)  # (E8), (E10)
+    row[COMMON] = SLACK * r * (of_a + abs(q) * centring)  # (E10)
     row[OF_G] = SLACK * r * (of_r + 4 * U)
-    row[OF_C] = SLACK * r * (of_q + abs(q) * (of_r + 6 * U))
+    row[OF_C] = SLACK * r * (of_q + abs(q) * (of_r + 6 * U)) + lost
     row[OF_DY] = SLACK * r * centring  # (E12), where a group is a block
     row[OF_TERM] = SLACK * (of_r + (GROUP + 6) * U)
     if centred is None:

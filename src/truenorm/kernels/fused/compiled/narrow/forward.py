@@ -129,7 +129,7 @@ def forward(
     weights, numbers = scratch[WEIGHT * COLUMNS :][:COLUMNS], scratch[PARAMETERS:][: 3 * GROUP]
     lanes = scratch[PARAMETERS + 3 * GROUP :][: GROUP * LANES_OF_ROW]
     partial = scratch[PARAMETERS + GROUP * (3 + LANES_OF_ROW) :]
-    share = share_of_gamma(size)
+    share = 0.0 if centred is None else share_of_gamma(size)  # (R1)
     clear_last_segment(partial)
     count = 0
     for start in range(-GROUP, rows, GROUP):

@@ -63,12 +63,15 @@ def settle_dx(
     row, lanes = scratch[SCRATCH:][: x.shape[1]], scratch[WORK:SCRATCH]
     for i in range(x.shape[0]):
         found = describe(x[i], eps, centred, row, lanes)
-        row_gradient(dy[i], found, gamma, gamma_exponent, centred, dx[i], refused[i], scratch)
+        row_gradient(
+            dy[i], x[i], found, gamma, gamma_exponent, centred, dx[i], refused[i], scratch
+        )
 
 
 @compiled
 def row_gradient(
     dy: Coded,
+    x: Coded,
     found: PairRow,
     gamma: Numbers,
     gamma_exponent: int,
@@ -114,6 +117,20 @@ def row_gradient(
             left += write_rounded(work, dx[start:stop], refused[start:stop])
         else:
             left += _write_far(work, exponent, dx[start:stop], refused[start:stop])
+    if centred is None:
+        return _accept_zeros(dy, x, dx, refused)
+    return left
+
+
+@compiled
+def _accept_zeros(dy: Coded, x: Coded, dx: Coded, refused: Flags) -> Any:
+    """Where dy and x are zero, so is dx of a row that is not centred; return what is refused."""
+    left = 0
+    for j in range(dx.shape[0]):
+        if refused[j] and decode(dy[j]) == 0 and decode(x[j]) == 0:
+            dx[j] = encode(0.0, dx[0])
+            refused[j] = False
+        left += refused[j]
     return left
 
 

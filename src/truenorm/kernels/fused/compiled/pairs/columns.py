@@ -91,7 +91,9 @@ def backward(
             status[i] = CHANGED
             continue
         fill(refused, True)
-        if row_gradient(dy[i], found, gamma, gamma_exponent, centred, dx[i], refused, scratch):
+        if row_gradient(
+            dy[i], x[i], found, gamma, gamma_exponent, centred, dx[i], refused, scratch
+        ):
             status[i] = REFUSED
         _scaled(dy[i], dy_exponent, slopes)
         _add_terms(row, found, slopes, work, sums)

@@ -21,7 +21,7 @@ from truenorm.kernels.fused.compiled.pairs.arithmetic import (
 )
 from truenorm.kernels.fused.compiled.pairs.moments import PAIR_LANES, middle, moments, pair_depth
 from truenorm.kernels.fused.compiling import compiled, kernel
-from truenorm.kernels.ground import SLACK, Centred, Coded, Numbers, Pair, W
+from truenorm.kernels.ground import SLACK, TINY, Centred, Coded, Numbers, Pair, W
 
 __all__ = [
     "CHUNK",
@@ -96,8 +96,7 @@ def describe(x: Coded, eps: float, centred: Centred, row: Numbers, lanes: Number
         near, low, square, v = _moments_of(row, centred, lanes)
         s = np.sqrt(square[0])
         h = pair_depth(size)
-        if centred is not None:
-            centring = SLACK * (h + 6) * W * s  # (F2)
+        centring = TINY if centred is None else SLACK * (h + 6) * W * s  # (R3), (F2)
         of_v = SLACK * (h + 21) * W * square[0] + 2 * abs(low[0]) * centring  # (F3)
         w_exponent = exponent + math.frexp(s)[1]
         if eps > 0:

@@ -82,7 +82,7 @@ def _describe(
     row[NEAR], row[LOW], row[R] = kept[0], kept[1], inverse_deviation(v, eps)
     row[A], row[Q], row[PLAIN] = a, p / w, 1.0
     if centred is None:
-        row[A] = 0.0
+        row[A] = -0.0  # g less that is +0 where it is -0
     return DONE
 
 

@@ -76,8 +76,7 @@ def _describe(
         w = v + eps
         row[HIGH], row[LOW] = _mean(kept)
         row[R], row[Q], row[SINGLE] = 1 / np.sqrt(w), p / w, 1.0
-        if centred is not None:
-            row[A] = a
+        row[A] = -0.0 if centred is None else a  # g less -0 is +0 where it is -0
     if centred is None:
         return not abs(c - v) <= 2.0**-19 * v
     return not abs(c) <= 2.0**-19 * np.sqrt(v)

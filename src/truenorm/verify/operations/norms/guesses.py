@@ -11,7 +11,7 @@ import numpy as np
 from truenorm.verify.operation import Guess
 from truenorm.verify.types import Float64s
 
-__all__ = ["GUESSES"]
+__all__ = ["guesses_of"]
 
 Arrays = Mapping[str, Float64s]
 
@@ -31,16 +31,6 @@ def _mean(rows: Float64s) -> Float64s:
     return means
 
 
-def _centred(known: Arrays) -> Float64s:
-    return known["x"] - _mean(known["x"])
-
-
-def _r(known: Arrays) -> Float64s:
-    c = _centred(known)
-    r: Float64s = 1 / np.sqrt(_mean(c * c) + known["eps"])
-    return r
-
-
 def _gamma(known: Arrays) -> Float64s:
     return known["gamma"] if "gamma" in known else np.ones(known["x"].shape[1])
 
@@ -50,16 +40,26 @@ def _y(known: Arrays) -> Float64s:
     return scaled + known["beta"] if "beta" in known else scaled
 
 
-def _dx(known: Arrays) -> Float64s:
-    g, xhat = _gamma(known) * known["dy"], known["xhat"]
-    return known["r"] * (g - _mean(g) - xhat * _mean(g * xhat))
+def guesses_of(*, centred: bool) -> dict[str, Guess]:
+    """Return the definitions of a norm, those of a row's statistics first."""
 
+    def c(known: Arrays) -> Float64s:
+        return known["x"] - _mean(known["x"]) if centred else known["x"]
 
-GUESSES: Mapping[str, Guess] = {
-    "r": _r,
-    "xhat": lambda known: _centred(known) * known["r"],
-    "y": _y,
-    "dx": _dx,
-    "dgamma": lambda known: known["repeats"] * _sum(known["dy"] * known["xhat"]),
-    "dbeta": lambda known: known["repeats"] * _sum(known["dy"]),
-}
+    def r(known: Arrays) -> Float64s:
+        inverse: Float64s = 1 / np.sqrt(_mean(c(known) * c(known)) + known["eps"])
+        return inverse
+
+    def dx(known: Arrays) -> Float64s:
+        g, xhat = _gamma(known) * known["dy"], known["xhat"]
+        kept = g - _mean(g) if centred else g
+        return known["r"] * (kept - xhat * _mean(g * xhat))
+
+    return {
+        "r": r,
+        "xhat": lambda known: c(known) * known["r"],
+        "y": _y,
+        "dx": dx,
+        "dgamma": lambda known: known["repeats"] * _sum(known["dy"] * known["xhat"]),
+        "dbeta": lambda known: known["repeats"] * _sum(known["dy"]),
+    }

@@ -49,7 +49,7 @@ class FastBounds:
 
     def _fill(self, case: Case) -> None:
         xs, dys = case.x.astype(np.float64).tolist(), case.dy.astype(np.float64).tolist()
-        rows = [BallRow(x, case.eps) for x in xs]
+        rows = [BallRow(x, case.eps, centred=case.centred) for x in xs]
         self.exact = {output: ball_results(case, rows, output) for output in OUTPUTS}
         gamma = case.parameters[0].astype(np.float64).tolist()
         weights, plain = np.zeros(len(gamma)), np.zeros(len(gamma))

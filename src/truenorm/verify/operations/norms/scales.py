@@ -12,6 +12,14 @@ whatever kappa is. One that rounds the mean once has a mean that is off by u*rms
 is off by u*kappa; a one-pass variance is off by u*rms(x)^2, so that r is off by u*kappa^2 of
 itself. Hence, for a power p of kappa, |xhat| + rho becomes (|xhat| + rho)(1 + kappa)^p + kappa^p.
 
+Where no mean is subtracted, nothing moves xhat: rho beside |xhat|, mean|g| and rho^2 fall away,
+
+    y       |gamma||xhat|
+    dx      r*(|g| + G*rho*|xhat|)
+    dgamma  sum of |dy||xhat|
+
+kappa is 1, and no power of it explains more than none.
+
 For rows far below sqrt(eps), rho and not 1 stands here: with 1, a result of zeros would pass. And
 where numbers are subnormal, u times a number is not less than the smallest one: hence `_least`.
 """
@@ -23,7 +31,7 @@ import numpy as np
 from truenorm.verify.operation import Case
 from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
 
-__all__ = ["LayerNormScales"]
+__all__ = ["NormScales"]
 
 
 def _root_mean_square(rows: Float64s) -> Float64s:
@@ -43,19 +51,23 @@ def _wide(array: Array | None, size: int, absent: float) -> Float64s:
     return np.where(np.isfinite(wide), wide, 0.0)
 
 
-class LayerNormScales:
+class NormScales:
     """The natural scales of one case: see `truenorm.verify.operation.Scales`."""
 
-    def __init__(self, case: Case, exact: Mapping[str, Float64s]) -> None:
+    def __init__(self, case: Case, exact: Mapping[str, Float64s], *, centred: bool) -> None:
+        self._centred = centred
         self._xhat, self._r = np.abs(exact["xhat"]), exact["r"]
         rows, size = self._shape = case.shape
         once = rows // case.repeats
         # A rounding error of the smallest number, as if it were one of relative size u.
         self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
         x, self._dy = _wide(case.x[:once], size, 0.0), _wide(case.dy[:once], size, 0.0)
-        self._gamma, self._beta = _wide(case.gamma, size, 1.0), _wide(case.beta, size, 0.0)
+        self._gamma = _wide(case.gamma, size, 1.0)
+        self._beta = _wide(case.inputs.get("beta"), size, 0.0)
         self._rho = _root_mean_square(self._xhat) + self._least * self._r
-        self.kappa = _root_mean_square(x) * self._r
+        # What the rounding of a mean moves xhat by; without one, what that of x does.
+        self._moves = self._rho if centred else self._least * self._r
+        self.kappa = _root_mean_square(x) * self._r if centred else np.ones_like(self._r)
 
     def terms(self, output: str) -> int:
         """Return how many numbers are added up: along a row, and for columns over rows."""
@@ -68,8 +80,9 @@ class LayerNormScales:
         if output == "dbeta":
             scale = self._dy.sum(axis=0)
             return scale
+        power = power if self._centred else 0
         growth = (1 + self.kappa) ** power
-        sizes = (self._xhat + self._rho) * growth + (self.kappa**power if power else 0.0)
+        sizes = (self._xhat + self._moves) * growth + (self.kappa**power if power else 0.0)
         if output == "dgamma":
             scale = (self._dy * sizes + self._least).sum(axis=0)
             return scale
@@ -77,6 +90,7 @@ class LayerNormScales:
             scale = self._gamma * sizes + (self._beta + self._least)
             return scale
         g = self._gamma * self._dy + self._least
-        along = _root_mean_square(g) * self._rho * (self._rho + self._xhat)
-        scale = self._r * (g + g.mean(axis=1, keepdims=True) + along) * growth
+        along = _root_mean_square(g) * self._rho * (self._moves + self._xhat)
+        of_mean = g.mean(axis=1, keepdims=True) if self._centred else 0.0
+        scale = self._r * (g + of_mean + along) * growth
         return scale

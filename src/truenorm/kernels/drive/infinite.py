@@ -1,0 +1,71 @@
+"""Backward of rows with infinities that are not centred.
+
+There r = 0, so that xhat is 0 beside infinities, and of them NaN (D33): such a row spoils its dx
+and the columns of its infinities, but not the rest of dgamma. Other rows are done without it.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.kernels.backend import ColumnGradients
+from truenorm.kernels.norm import Norm
+from truenorm.kernels.rounding import canonical_nan
+from truenorm.kernels.rows import Rows, Target
+from truenorm.kernels.special import SpecialSum, has_infinity, signs
+from truenorm.kernels.storage import Stored, widen
+
+__all__ = ["BesideInfinities", "infinite_rows"]
+
+Float64 = NDArray[np.float64]
+
+
+def infinite_rows(norm: Norm, x: Rows, kept: Float64) -> NDArray[np.intp]:
+    """Return the rows of which infinities spare the elements beside them."""
+    if norm.centred:
+        return np.empty(0, np.intp)
+    undefined = np.flatnonzero(np.isnan(kept[:, 0]))
+    if not len(undefined):
+        return undefined
+    return undefined[has_infinity(widen(_taken(x, undefined), x.target))]
+
+
+class BesideInfinities:
+    """All rows but those with infinities, as copies.
+
+    Attributes
+    ----------
+    rows : ndarray
+        Which they are.
+    dy, x, dx : Rows
+        What they are; dx is to be written.
+    """
+
+    def __init__(
+        self, norm: Norm, infinite: NDArray[np.intp], dy: Rows, x: Rows, dx: Rows
+    ) -> None:
+        self.rows = np.delete(np.arange(x.count), infinite)
+        self._found = np.empty((len(self.rows), x.size), canonical_nan(x.target).dtype)
+        self.dy, self.x, self.dx = (
+            Rows(block, (1,), x.target)
+            for block in (_taken(dy, self.rows), _taken(x, self.rows), self._found)
+        )
+        self._output, self._infinite = Target(dx), infinite
+        self._dgamma = SpecialSum(x.size)
+        slopes, values = (widen(_taken(each, infinite), x.target) for each in (dy, x))
+        self._dgamma.add(slopes * signs(values, norm))
+
+    def completed(self, columns: ColumnGradients) -> ColumnGradients:
+        """Write dx, and put into dgamma what the infinities make of it."""
+        # A norm that is not centred has no beta, and so there is no dbeta to complete.
+        self._output.write(self.rows, self._found)
+        nothing = np.full((len(self._infinite), self.x.size), canonical_nan(self.x.target))
+        self._output.write(self._infinite, nothing)
+        if columns.dgamma is not None:
+            self._dgamma.apply(columns.dgamma)
+        return columns
+
+
+def _taken(rows: Rows, indices: NDArray[np.intp]) -> Stored:
+    """Return copies of some rows."""
+    found: Stored = rows.read(0, rows.count)[indices]
+    return found

@@ -1,0 +1,167 @@
+"""The results of a norm in integers.
+
+With x, dy, gamma and beta as the binary numbers they are, r = 1/sqrt(w) is the only irrational
+number of a row (docs/derivation.md, D4), so that `truenorm.exact` rounds every result once and
+exactly. What it rounds is written out here again, from the definitions.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from math import isfinite, isinf, isnan, nan
+
+import numpy as np
+
+from truenorm.exact import ExactRow, RowGradient, Term, centred_signs, scaled_integers
+from truenorm.verify.answers.rounded import ONE, Known, Line, Number, Sum, rounded
+from truenorm.verify.operation import Case
+from truenorm.verify.types import FORMATS, Array, Float64s
+
+__all__ = ["exact_answers"]
+
+NOT_A_NUMBER = Known(nan)
+BITS = 96  # of a root, for scales: more than float64 has
+
+
+def exact_answers(case: Case, *, centred: bool) -> dict[str, Float64s]:
+    """Return r and xhat of each row, and y, dx and the gradients of parameters rounded once."""
+    answers = _Answers(case, centred=centred)
+    size = case.shape[1]
+    found = answers.statistics()
+    computed = {
+        "y": answers.y,
+        "dx": answers.dx,
+        "dgamma": answers.dgamma,
+        "dbeta": answers.dbeta,
+    }
+    for output in case.operation.outputs:
+        like = case.inputs[output.like]
+        if like is not None:
+            shape = (-1, size, 2) if case.operation.is_rows(output.name) else (size, 2)
+            pairs = rounded(list(computed[output.name]()), FORMATS[like.dtype.name])
+            found[output.name] = pairs.reshape(shape)
+    return found
+
+
+def _floats(array: Array | None, size: int, absent: float) -> list[float]:
+    if array is None:
+        return [absent] * size
+    floats: list[float] = array.astype(np.float64).tolist()
+    return floats
+
+
+class _Row:
+    """A row of x; without `exact` there is no result, and everything it touches is NaN."""
+
+    def __init__(self, x: list[float], eps: float, *, centred: bool) -> None:
+        self.x, self.centred = x, centred
+        unknown, infinite = any(map(isnan, x)), any(map(isinf, x))
+        without_w = eps == 0 and (min(x) == max(x) if centred else not any(x))
+        # mean(x^2) is infinite, so that r and all finite elements of xhat are 0.
+        self.vanishes = infinite and not unknown and not centred
+        self.exact: ExactRow | None = None
+        if self.vanishes:
+            self.exact = ExactRow([0.0] * len(x), 1.0, is_centred=False)
+        elif not (unknown or infinite or without_w):
+            self.exact = ExactRow(x, eps, is_centred=centred)
+
+    @cached_property
+    def signs(self) -> list[float]:
+        """The signs of xhat; where infinity meets r = 0 there is none."""
+        if self.vanishes:
+            return [0.0 if isfinite(each) else nan for each in self.x]
+        if self.centred:
+            return [float(each) for each in centred_signs(self.x)]
+        return [float((each > 0) - (each < 0)) for each in self.x]
+
+
+class _Answers:
+    """The results of the rows of a case, those that are repeated taken once."""
+
+    def __init__(self, case: Case, *, centred: bool) -> None:
+        rows, self.size = case.shape
+        once = rows // case.repeats
+        self.repeats = case.repeats
+        x: list[list[float]] = case.x[:once].astype(np.float64).tolist()
+        self.dy: list[list[float]] = case.dy[:once].astype(np.float64).tolist()
+        self.gamma = _floats(case.gamma, self.size, 1.0)
+        self.beta = _floats(case.inputs.get("beta"), self.size, 0.0)
+        self.rows = [_Row(each, case.eps, centred=centred) for each in x]
+
+    def y(self) -> Iterator[Number]:
+        """Yield gamma*c*r + beta, row by row."""
+        finite = [isfinite(a) and isfinite(b) for a, b in zip(self.gamma, self.beta, strict=True)]
+        for row in self.rows:
+            if row.exact is None:
+                yield from [NOT_A_NUMBER] * self.size
+                continue
+            for j, (gamma, beta) in enumerate(zip(self.gamma, self.beta, strict=True)):
+                if not finite[j] or (row.vanishes and not isfinite(row.x[j])):
+                    yield Known(gamma * row.signs[j] + beta)
+                    continue
+                scale, of_scale = gamma.as_integer_ratio()
+                shift, of_shift = beta.as_integer_ratio()
+                under = row.exact.scale * of_scale
+                yield Line(
+                    row.exact.root,
+                    scale * row.exact.centred[j] * of_shift,
+                    shift * under,
+                    under * of_shift,
+                )
+
+    def dx(self) -> Iterator[Number]:
+        """Yield r*(g - mean(g) - c*mean(g*c)/w), or without mean(g), row by row."""
+        gamma = scaled_integers(self.gamma) if all(map(isfinite, self.gamma)) else None
+        for dy, row in zip(self.dy, self.rows, strict=True):
+            if row.exact is None or row.vanishes or gamma is None or not all(map(isfinite, dy)):
+                yield from [NOT_A_NUMBER] * self.size
+                continue
+            slopes = RowGradient(row.exact, gamma, dy)
+            for j in range(self.size):
+                yield Line(row.exact.root, slopes.bracket(j), 0, slopes.denominator)
+
+    def dgamma(self) -> Iterator[Number]:
+        """Yield the sum of dy*xhat over the rows, for each column."""
+        rows = [row.exact for row in self.rows if row.exact is not None]
+        if len(rows) < len(self.rows):
+            yield from [NOT_A_NUMBER] * self.size
+            return
+        for j in range(self.size):
+            column = [dy[j] for dy in self.dy]
+            special = [
+                dy * row.signs[j]
+                for dy, row in zip(column, self.rows, strict=True)
+                if not (isfinite(dy) and isfinite(row.x[j]))
+            ]
+            if special:
+                yield Known(sum(special))
+                continue
+            ratios = zip(map(float.as_integer_ratio, column), rows, strict=True)
+            terms = [
+                Term(over * row.centred[j] * self.repeats, under * row.scale, row.root)
+                for (over, under), row in ratios
+            ]
+            # Of one row, as the wide ones are, it is no sum, and quicker to round.
+            yield Sum(terms) if len(terms) != 1 else Line.of(terms[0])
+
+    def dbeta(self) -> Iterator[Number]:
+        """Yield the sum of dy over the rows, for each column."""
+        for j in range(self.size):
+            column = [dy[j] for dy in self.dy]
+            special = [dy for dy in column if not isfinite(dy)]
+            if special:
+                yield Known(sum(special))
+                continue
+            integers, k = scaled_integers(column)
+            yield Line(ONE, 0, sum(integers) * self.repeats, 1 << k)
+
+    def statistics(self) -> dict[str, Float64s]:
+        """Return r and xhat in float64; zeros for a row whose results are NaN or vanish."""
+        found = {"r": np.zeros((len(self.rows), 1)), "xhat": np.zeros((len(self.rows), self.size))}
+        for i, row in enumerate(self.rows):
+            if row.exact is not None and not row.vanishes:
+                root, scale = row.exact.root, row.exact.scale
+                place = max(0, BITS - root.magnitude)
+                r, under = root.scaled(place), scale << place
+                found["r"][i] = r / (1 << place)
+                found["xhat"][i] = [c * r / under for c in row.exact.centred]
+        return found

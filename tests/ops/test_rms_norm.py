@@ -1,0 +1,192 @@
+"""RMSNorm where it differs from layer norm: its signature, its corners, what backward notices."""
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from ops.corners.passes import Passes
+from ops.judged import Array, assert_same_bits, normal_inputs
+
+NAN, INF = np.nan, np.inf
+CHANGED = "x changed since the forward pass: its rows no longer have the mean square"
+
+
+def test_signatures_are_those_of_layer_norm_without_beta() -> None:
+    for name in ("", "_forward", "_backward"):
+        here, there = (
+            inspect.signature(getattr(tn, norm + name)).parameters
+            for norm in ("rms_norm", "layer_norm")
+        )
+        assert here == {key: value for key, value in there.items() if key != "beta"}
+
+
+class Calls(Passes):
+    """Both passes of RMSNorm over values that are exact in the type."""
+
+    def __call__(
+        self, x: Any, gamma: Any = 1.0, _beta: Any = 0.0, dy: Any = 1.0, eps: float = 1e-5
+    ) -> tuple[Array, ...]:
+        x = self.of(x)
+        scale, slopes = np.broadcast_to(self.of(gamma), x.shape[-1:]), self.of(dy)
+        options: dict[str, Any] = {"rounding": self.rounding, "backend": self.backend}
+        y, saved = tn.rms_norm_forward(x, scale, eps=eps, **options)
+        dx, dgamma, dbeta = tn.rms_norm_backward(
+            np.broadcast_to(slopes, x.shape), saved, backend=self.backend
+        )
+        assert dbeta is None
+        assert dgamma is not None
+        return y, dx, dgamma
+
+
+@pytest.fixture
+def calls(backend: str, rounding: str, dtype: np.dtype[Any]) -> Calls:
+    return Calls(backend, rounding, dtype)
+
+
+class TestCorners:
+    """The table of docs/derivation.md."""
+
+    def test_rows_of_zeros(self, calls: Calls) -> None:
+        y, dx, dgamma = calls([[0, -0.0], [0, 0]], gamma=[-1, 1], dy=[[1, 2], [0, 4]], eps=0.25)
+        calls.assert_is(y, 0.0)
+        calls.assert_is(dx, [[-2, 4], [0, 8]])
+        calls.assert_is(dgamma, 0.0)
+
+    def test_rows_of_zeros_without_eps(self, calls: Calls) -> None:
+        y, dx, dgamma = calls([[0, 0], [1, -1]], dy=[[1, 1], [1, 0]], eps=0.0)
+        calls.assert_is(y, [[NAN, NAN], [1, -1]])
+        calls.assert_is(dx, [[NAN, NAN], [0.5, 0.5]])
+        calls.assert_is(dgamma, NAN)
+
+    def test_infinities_spare_what_is_beside_them(self, calls: Calls) -> None:
+        x = [[1, INF, -2], [1, -1, 1], [-INF, 5, 0]]
+        y, dx, dgamma = calls(x, gamma=[-1, 1, 2], dy=[[1] * 3, [1, 0, 0], [1] * 3], eps=0.0)
+        calls.assert_is(y, [[0, NAN, 0], [-1, -1, 2], [NAN, 0, 0]])
+        calls.assert_is(dx[[0, 2]], NAN)
+        assert np.isfinite(dx[1].astype(np.float64)).all()
+        calls.assert_is(dgamma, [NAN, NAN, 0])
+        assert np.isfinite(dgamma[2].astype(np.float64))
+
+    def test_beside_nan_nothing_is_spared(self, calls: Calls) -> None:
+        y, dx, dgamma = calls([[NAN, INF, 1], [1, 1, 1]])
+        calls.assert_is(y[0], NAN)
+        calls.assert_is(dx[0], NAN)
+        calls.assert_is(dgamma, NAN)
+
+    def test_infinite_parameters_and_slopes(self, calls: Calls) -> None:
+        y, dx, _ = calls([[2, -2, 0], [INF, 1, 1]], gamma=[INF, INF, INF], eps=0.0)
+        calls.assert_is(y, [[INF, -INF, NAN], [NAN, NAN, NAN]])
+        calls.assert_is(dx, NAN)
+        x, dy = [[2, -2, 0, 1], [INF, 1, 1, 1]], [[INF, INF, INF, 1], [0, 0, 0, INF]]
+        _, dx, dgamma = calls(x, dy=dy)
+        calls.assert_is(dx, NAN)
+        calls.assert_is(dgamma, [NAN, -INF, NAN, NAN])
+
+    def test_only_infinite_rows(self, calls: Calls) -> None:
+        """Of another byte order, too: then rows are copied before they are looked at."""
+        row = calls.of([INF, 1])
+        for x in (row, row.astype(row.dtype.newbyteorder())):
+            y, dx, dgamma = calls(x)
+            calls.assert_is(y.astype(row.dtype), [NAN, 0])
+            calls.assert_is(dx.astype(row.dtype), NAN)
+            calls.assert_is(dgamma, [NAN, 0])
+
+    def test_one_element(self, calls: Calls) -> None:
+        """Dx = r*g*eps/w (D32), and +0 without eps; (1 + 3)**-1.5 * 3 = 3/8."""
+        _, dx, dgamma = calls([[1], [-1]], gamma=[2], dy=[[1], [-2]], eps=3.0)
+        calls.assert_is(dx, [[0.75], [-1.5]])
+        calls.assert_is(dgamma, [1.5])
+        y, dx, _ = calls([[3], [-5]], gamma=[2], dy=[[1], [-2]], eps=0.0)
+        calls.assert_is(y, [[2], [-2]])
+        if calls.rounding == "correct":
+            calls.assert_is(dx, 0.0)
+
+    def test_constant_slopes_are_nothing_special(self, calls: Calls) -> None:
+        _, dx, _ = calls([[1, 1, 1, -1]], dy=4.0, eps=0.0)
+        calls.assert_is(dx, [[2, 2, 2, 6]])
+
+
+def test_zeros_are_settled_at_once(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a ReLU leaves: zeros in x and, at the same places, in dy. Integers are slow."""
+    asked: list[Any] = []
+    monkeypatch.setattr("truenorm.kernels.integers.settle_dx", lambda *given: asked.append(given))
+    monkeypatch.setattr("truenorm.kernels.integers.settle_y", lambda *given: asked.append(given))
+    random = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        x = np.maximum(random.standard_normal((20, 64)), 0).astype(dtype)
+        x[:, 7] = 0
+        dy = (random.standard_normal(x.shape) * (x != 0)).astype(dtype)
+        y, saved = tn.rms_norm_forward(x, np.ones(64, dtype), backend=backend)
+        dx, dgamma, _ = tn.rms_norm_backward(dy, saved, backend=backend)
+        assert dgamma is not None
+        for result in (y[x == 0], dx[x == 0], dgamma[7:8]):
+            assert not result.any()
+            assert not np.signbit(result).any()
+    assert not asked
+
+
+def test_a_column_without_terms(backend: str) -> None:
+    """Its dgamma is zero, and not for integers to find out: they would take every row."""
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    x[:, 1] = 0
+    _, saved = tn.rms_norm_forward(x, np.ones(4), backend=backend)
+    dgamma = tn.rms_norm_backward(np.ones_like(x), saved, backend=backend).dgamma
+    assert dgamma is not None
+    assert dgamma[1] == 0
+
+
+class TestSaved:
+    def test_of_the_other_norm(self) -> None:
+        _, saved = tn.layer_norm_forward(np.eye(3))
+        words = "saved is what layer_norm_forward returned beside y: call layer_norm_backward"
+        with pytest.raises(ValueError, match=words):
+            tn.rms_norm_backward(np.eye(3), saved)
+        _, saved = tn.rms_norm_forward(np.eye(3))
+        with pytest.raises(ValueError, match="rms_norm_forward returned"):
+            tn.layer_norm_backward(np.eye(3), saved)
+        with pytest.raises(TypeError, match="pass what rms_norm_forward returned"):
+            tn.rms_norm_backward(np.eye(3), None)  # type: ignore[arg-type]
+
+    def test_changed_x(self, backend: str, rounding: str, dtype: np.dtype[Any]) -> None:
+        """Whoever did forward; a sign is not noticed, and the docstring says so."""
+        inputs = normal_inputs((5, 67), dtype, offset=2.0)
+        for status in tn.backends():
+            if not status.usable:
+                continue
+            x = np.array(inputs.x)
+            _, saved = tn.rms_norm_forward(x, rounding=rounding, backend=status.name)
+            x[2] = -x[2]
+            tn.rms_norm_backward(inputs.dy, saved, backend=backend)
+            x[1, 3] *= 2
+            with pytest.raises(RuntimeError, match=CHANGED):
+                tn.rms_norm_backward(inputs.dy, saved, backend=backend)
+
+
+def test_axes_layouts_and_out(backend: str, rounding: str, dtype: np.dtype[Any]) -> None:
+    """The same bits as of contiguous rows along the last axis."""
+    inputs = normal_inputs((6, 35), dtype)
+    options: dict[str, Any] = {"rounding": rounding, "backend": backend}
+    right, saved = tn.rms_norm_forward(inputs.x, inputs.gamma, **options)
+    right_dx, right_dgamma, _ = tn.rms_norm_backward(inputs.dy, saved, backend=backend)
+    assert inputs.gamma is not None
+    x, dy, gamma = inputs.x.reshape(6, 5, 7), inputs.dy.reshape(6, 5, 7), inputs.gamma
+    moved, slopes = (np.moveaxis(array, 0, 1) for array in (x, dy))
+    out, dx_out = np.empty_like(moved), np.empty_like(moved)
+    y, saved = tn.rms_norm_forward(moved, gamma.reshape(5, 7), axis=(0, 2), out=out, **options)
+    assert y is out
+    dx, dgamma, _ = tn.rms_norm_backward(slopes, saved, out=dx_out, backend=backend)
+    assert dx is dx_out
+    assert dgamma is not None
+    found = [np.moveaxis(each, 1, 0).reshape(6, 35) for each in (y, dx)]
+    assert_same_bits((*found, dgamma.reshape(-1)), (right, right_dx, right_dgamma))
+    inside = np.array(inputs.x)
+    assert tn.rms_norm(inside, gamma, out=inside, **options) is inside
+    assert_same_bits((inside,), (right,))
+
+
+def test_eps_is_said_to_be_added_to_a_mean_square() -> None:
+    with pytest.raises(ValueError, match=r"eps is -1\.0: it is added to a mean square"):
+        tn.rms_norm(np.eye(3), eps=-1.0)

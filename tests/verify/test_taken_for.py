@@ -1,0 +1,57 @@
+"""A subject that does not say what it is, taken for an RMS normalization."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.pages.json_report import to_json
+from truenorm.verify.runs.loading import load
+from truenorm.verify.runs.subject_process import CannotRunError
+from truenorm.verify.target import verify_target
+
+SUBJECT = """
+import numpy as np
+import truenorm.verify as tv
+
+def forward(x, gamma, eps):
+    wide = x.astype(np.float64)
+    r = 1 / np.sqrt((wide * wide).mean(axis=-1, keepdims=True) + eps)
+    return (np.abs(gamma) * (wide * r)).astype(x.dtype)  # the sign of gamma is lost
+
+subject = tv.Subject(forward, name="mine")
+with_beta = tv.Subject(forward, name="mine", also=["no-beta"])
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine_check.py"
+    path.write_text(SUBJECT, encoding="utf-8")
+    return path
+
+
+def test_it_is_judged_as_one_and_its_reproducer_says_so(file: Path) -> None:
+    report = verify_target(f"{file}:subject", operation="rms_norm")
+    assert report.operation is tv.RMS_NORM
+    assert {(each.output, each.grade) for each in report.grades} == {("y", "wrong")}
+    assert json.loads(to_json(report))["operation"] == "rms_norm"
+    (finding,) = report.findings
+    assert f"tv.load('{file}:subject', operation='rms_norm')" in finding.reproducer
+    script = file.with_name("again.py")
+    script.write_text(finding.reproducer, encoding="utf-8")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "AssertionError: got " in done.stderr
+
+
+def test_what_it_cannot_be_taken_for(file: Path) -> None:
+    assert load(f"{file}:subject").operation is tv.LAYER_NORM
+    assert load(f"{file}:subject", "rms_norm").operation is tv.RMS_NORM
+    with pytest.raises(ValueError, match="operation is 'batch_norm'; it is one of layer_norm"):
+        load(f"{file}:subject", "batch_norm")
+    with pytest.raises(CannotRunError, match=r"also is .*no-beta"):
+        verify_target(f"{file}:with_beta", operation="rms_norm")
