@@ -10,7 +10,7 @@ import truenorm as tn
 from exact_row import exact_dx, exact_y
 from kernels.calls import call_for, each_family
 from promise.families import Array, usual_case
-from truenorm.kernels import integers
+from truenorm.kernels import special
 from truenorm.kernels.reference import narrow, pairs, structure
 from truenorm.kernels.reference.scratch import Scratch
 
@@ -60,7 +60,7 @@ class TestStructureSavesWork:
     def slow_elements(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """Count the elements that reach double-double or integers."""
         seen: list[int] = []
-        for module, name in ((pairs, "describe"), (integers, "signs")):
+        for module, name in ((pairs, "describe"), (special, "signs")):
             original = getattr(module, name)
 
             def counted(x: Array, *rest: Any, original: Any = original) -> Any:
