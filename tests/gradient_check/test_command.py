@@ -16,6 +16,12 @@ def test_prints_the_relative_error_of_each(capsys: pytest.CaptureFixture[str]) -
     assert all("error" in line and "floor" in line for line in lines[:3])
 
 
+def test_rms_norm(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--operation", "rms_norm"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["dx", "dgamma", "PASS"]
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--json", "--shape", "3", "5"]) == 0
     record = json.loads(capsys.readouterr().out)

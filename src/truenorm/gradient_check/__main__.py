@@ -1,7 +1,8 @@
-"""``python -m truenorm.gradient_check``: check the textbook layer normalization."""
+"""``python -m truenorm.gradient_check``: check the textbook layer normalization, or RMSNorm."""
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import get_args
 
 import numpy as np
@@ -13,26 +14,34 @@ from truenorm.gradient_check.result import record_of
 from truenorm.textbook import FloatArray
 from truenorm.tools import strict_json
 
+FORWARD: dict[str, Callable[..., tuple[FloatArray, textbook.Saved]]] = {
+    "layer_norm": textbook.forward,
+    "rms_norm": textbook.rms_norm_forward,
+}
+BACKWARD: dict[str, Callable[..., tuple[FloatArray, ...]]] = {
+    "layer_norm": textbook.backward,
+    "rms_norm": textbook.rms_norm_backward,
+}
+NAMES = {"layer_norm": ("dx", "dgamma", "dbeta"), "rms_norm": ("dx", "dgamma")}
 
-def layer_norm_check(arguments: argparse.Namespace) -> GradientCheck:
+
+def norm_check(arguments: argparse.Namespace) -> GradientCheck:
     """Check forward and backward of `truenorm.textbook` on random data."""
     random = np.random.default_rng(arguments.seed)
     x = arguments.offset + arguments.sigma * random.standard_normal(arguments.shape)
-    gamma, beta = random.standard_normal((2, arguments.shape[-1]))
+    parameters = len(NAMES[arguments.operation]) - 1
+    drawn = random.standard_normal((parameters, arguments.shape[-1]))
 
-    def forward(x: FloatArray, gamma: FloatArray, beta: FloatArray) -> FloatArray:
-        return textbook.forward(x, gamma, beta, arguments.eps)[0]
+    def both(*inputs: FloatArray) -> tuple[FloatArray, textbook.Saved]:
+        return FORWARD[arguments.operation](*inputs, eps=arguments.eps)
 
-    def backward(
-        dy: FloatArray, x: FloatArray, gamma: FloatArray, beta: FloatArray
-    ) -> tuple[FloatArray, ...]:
-        _, saved = textbook.forward(x, gamma, beta, arguments.eps)
-        return textbook.backward(dy, saved)
+    def backward(dy: FloatArray, *inputs: FloatArray) -> tuple[FloatArray, ...]:
+        return BACKWARD[arguments.operation](dy, both(*inputs)[1])
 
     return gradcheck(
-        forward,
+        lambda *inputs: both(*inputs)[0],
         backward,
-        [x, gamma, beta],
+        [x, *drawn],
         method=arguments.method,
         tol=arguments.tol,
         probes=arguments.probes,
@@ -44,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     described = argparse.ArgumentParser(
         prog="python -m truenorm.gradient_check",
-        description="Check the hand-derived gradients of the textbook layer normalization "
+        description="Check the hand-derived gradients of the textbook layer norm or RMSNorm "
         "(float64) against derivatives of its forward pass, and print the relative error of each.",
         epilog="Try --shape 4 17 --offset 1e8 --sigma 1e-3 --method central: there the forward "
         "pass itself has lost its digits, and differences of it cannot judge the backward pass. "
@@ -52,10 +61,11 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     option = described.add_argument
+    option("--operation", choices=tuple(NAMES), default="layer_norm", help="which norm")
     option("--shape", type=int, nargs="+", default=[4, 8, 16], help="of x; the last is D")
     option("--offset", type=float, default=0.0, help="the mean of x")
     option("--sigma", type=float, default=1.0, help="the spread of x")
-    option("--eps", type=float, default=1e-5, help="added to the variance")
+    option("--eps", type=float, default=1e-5, help="added to the variance, or to the mean square")
     option("--method", choices=get_args(MethodName), default="auto", help="how to differentiate")
     option("--tol", type=float, default=None, help="the relative error allowed; None: by method")
     option("--probes", type=int, default=4, help="random projections of a larger array")
@@ -71,10 +81,10 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments.eps >= 0:
         described.error(f"argument --eps: {arguments.eps} is negative")
     try:
-        result = layer_norm_check(arguments)
+        result = norm_check(arguments)
     except ValueError as refused:
         described.error(str(refused))
-    names = ("dx", "dgamma", "dbeta")
+    names = NAMES[arguments.operation]
     if arguments.json:
         print(strict_json.dumps(record_of(result, names), indent=None))
     else:
