@@ -56,7 +56,8 @@ def tests(session: nox.Session, numpy: str) -> None:
     if numpy == "newest":
         install(session, "tests", "-e", ".[fast]")
         # Every kernel, so that no two processes of pytest compile the same one.
-        session.run("truenorm", "warmup")
+        for operation in ("layer_norm", "rms_norm"):
+            session.run("truenorm", "warmup", "--operation", operation)
     else:
         install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
         # pytest would import the first three to look for examples and tests, and they need Numba.

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.peers``: truenorm beside other layer normalizations, process by process.
+"""``python -m benchmarks.peers``: truenorm beside other packages, process by process.
 
 It needs the standard library alone; each peer runs in an environment of its own.
 """
@@ -33,6 +33,7 @@ SHAPES = (
     (8, 1024, 4096),
 )
 SIXTEEN_BITS = {"textbook", "torch", "truenorm"}
+RMS_NORM = {"textbook", "textbook64", "torch", "truenorm"}
 ROUNDS, SECONDS = 7, 0.1
 QUIET = 0.05  # cores that others may take on average
 RESULTS = ROOT / "benchmarks" / "results" / "peers.json"
@@ -65,7 +66,7 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     described = argparse.ArgumentParser(
         prog="python -m benchmarks.peers",
-        description="Time layer normalizations, each in a process and an environment of its own.",
+        description="Time the norms of several packages, each in a process of its own.",
     )
     described.add_argument("--json", action="store_true", help="print what --output gets")
     described.add_argument("--output", type=Path, default=RESULTS, help="the JSON file to write")
@@ -74,6 +75,10 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
     described.add_argument(
         "--shapes", type=shape_of, nargs="+", default=SHAPES, metavar="2x128x1024"
     )
+    described.add_argument(
+        "--operation", choices=["layer_norm", "rms_norm"], default="layer_norm",
+        help="which norm; of RMSNorm, PyTorch, truenorm and the textbook take part",
+    )  # fmt: skip
     described.add_argument(
         "--dtype", choices=["float32", "float16", "bfloat16"], default="float32",
         help="the type of all arrays; with 16 bits, PyTorch, truenorm and the textbook take part",
@@ -92,11 +97,13 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Start the peers, let them take turns, and return the report."""
     threads, ready = usable_cores(), dict(arguments.python)
-    able = PEERS if arguments.dtype == "float32" else SIXTEEN_BITS
+    able = set(PEERS) if arguments.dtype == "float32" else SIXTEEN_BITS
+    if arguments.operation == "rms_norm":
+        able = able & RMS_NORM
     peers = [PEERS[name] for name in PEERS if name in arguments.peers and name in able]
     # Every environment is there before the first process starts: an installation is no turn.
     pythons = [ready.get(peer.environment) or python_for(peer) for peer in peers]
-    turns = Turns(arguments.rounds, arguments.seconds, arguments.dtype)
+    turns = Turns(arguments.rounds, arguments.seconds, arguments.dtype, arguments.operation)
     figures: list[Figure] = []
     with ExitStack() as stack:
         processes = []
@@ -110,6 +117,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "machine": machine(threads, packages=()),
         "versions": versions,
+        "operation": arguments.operation,
         "dtype": arguments.dtype,
         "rounds": arguments.rounds,
         "seconds_per_turn": arguments.seconds,

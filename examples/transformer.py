@@ -7,7 +7,7 @@ says whether the bits are the same. Every backward pass is written by hand.
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ LETTERS = sorted(set(TEXT))
 LAYERS, WIDTH, HEADS, LENGTH, BATCH = 2, 32, 2, 32, 16
 
 
-def parameters(dtype: Any, width: int = WIDTH) -> Parameters:
+def parameters(kind: "type[Model]", dtype: Any, width: int = WIDTH) -> Parameters:
     """Draw the parameters: small weights, gamma = 1, beta = 0."""
     random = np.random.default_rng(0)
 
@@ -37,19 +37,23 @@ def parameters(dtype: Any, width: int = WIDTH) -> Parameters:
 
     found = {"letters": weight(len(LETTERS), width), "places": weight(LENGTH, width)}
     for layer in range(LAYERS):
-        found |= {
-            f"{layer}.attend": weight(width, 3 * width),
-            f"{layer}.join": weight(width, width) / LAYERS,
-            f"{layer}.widen": weight(width, 4 * width),
-            f"{layer}.narrow": weight(4 * width, width) / LAYERS,
-        }
+        for name, (height, breadth) in kind.WEIGHTS.items():
+            found[f"{layer}.{name}"] = weight(height * width, breadth * width)
+        for name in ("join", "narrow"):  # what is added to x
+            found[f"{layer}.{name}"] /= LAYERS
     for norm in [f"{layer}.{part}" for layer in range(LAYERS) for part in "ab"] + ["last"]:
-        found |= {f"{norm}.gamma": np.ones(width, dtype), f"{norm}.beta": np.zeros(width, dtype)}
+        for name, value in kind.NORM.items():
+            found[f"{norm}.{name}"] = np.full(width, value, dtype)
     return found | {"guess": weight(width, len(LETTERS))}
 
 
 class Model:
     """The forward pass; each step leaves behind how its gradient goes back."""
+
+    WEIGHTS: ClassVar = {"attend": (1, 3), "join": (1, 1), "widen": (1, 4), "narrow": (4, 1)}
+    """Of a layer: their shapes, in widths."""
+    NORM: ClassVar = {"gamma": 1.0, "beta": 0.0}
+    """Of a norm: what its parameters begin with."""
 
     def __init__(self, p: Parameters, threads: int | None = None) -> None:
         self.p, self.threads = p, threads
@@ -158,13 +162,13 @@ def batches(steps: int) -> Iterator[NDArray[np.intp]]:
         yield numbers[starts[:, None] + np.arange(LENGTH)]
 
 
-def train(steps: int, threads: int, rate: float = 3e-3) -> tuple[list[float], Parameters]:
+def train(kind: type[Model], steps: int, threads: int) -> tuple[list[float], Parameters]:
     """Train by Adam in float32; return the losses and the parameters."""
-    p = parameters(np.float32)
+    p, rate = parameters(kind, np.float32), 3e-3
     first, second = ({name: np.zeros_like(w) for name, w in p.items()} for _ in range(2))
     losses = []
     for step, text in enumerate(batches(steps), start=1):
-        loss, backward = Model(p, threads).loss(text)
+        loss, backward = kind(p, threads).loss(text)
         losses.append(loss)
         for name, gradient in backward().items():
             first[name] = 0.9 * first[name] + 0.1 * gradient
@@ -174,18 +178,18 @@ def train(steps: int, threads: int, rate: float = 3e-3) -> tuple[list[float], Pa
     return losses, p
 
 
-def check() -> tn.GradientCheck:
+def check(kind: type[Model]) -> tn.GradientCheck:
     """Hold the gradients of a narrow model in float64 against differences of its loss.
 
     All parameters are one long vector, which is moved in random directions.
     """
-    start = parameters(np.float64, width=8)
+    start = parameters(kind, np.float64, width=8)
     ends = np.cumsum([each.size for each in start.values()])
     text = next(batches(1))[:2, :7]
 
     def model(vector: Array) -> Model:
         pieces = zip(start.items(), np.split(vector, ends[:-1]), strict=True)
-        return Model({name: piece.reshape(like.shape) for (name, like), piece in pieces})
+        return kind({name: piece.reshape(like.shape) for (name, like), piece in pieces})
 
     def forward(vector: Array) -> Array:
         return np.array(model(vector).loss(text)[0])
@@ -198,18 +202,18 @@ def check() -> tn.GradientCheck:
     return tn.dot_test(forward, backward, [vector], method="central")
 
 
-def main() -> int:
+def main(kind: type[Model], description: str) -> int:
     """Check, train twice, compare."""
-    described = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    described = argparse.ArgumentParser(description=description.split("\n")[0])
     described.add_argument("--steps", type=int, default=150, help="of training, each time")
     steps = described.parse_args().steps
-    checked = check()
+    checked = check(kind)
     worst = max(each.error for each in checked.inputs if each is not None)
     print(f"gradient check: {checked.verdict}, relative error {worst:.1e}")
     found = {}
     for threads in (1, 2):
         start = time.perf_counter()
-        losses, found[threads] = train(steps, threads)
+        losses, found[threads] = train(kind, steps, threads)
         taken = time.perf_counter() - start
         print(f"threads {threads}: loss {losses[0]:.3f} -> {losses[-1]:.3f} in {taken:.1f} s")
     same = all(found[1][name].tobytes() == found[2][name].tobytes() for name in found[1])
@@ -218,4 +222,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(Model, __doc__ or ""))

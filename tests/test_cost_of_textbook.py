@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from truenorm import textbook
-from truenorm.cost import PassCost, layer_norm_cost
+from truenorm.cost import PassCost, layer_norm_cost, rms_norm_cost
 
 Array = NDArray[Any]
 
@@ -87,6 +87,31 @@ def test_textbook_against_the_counter(shape: tuple[int, ...], dtype: str, keep: 
     assert backward.matches(cost.backward)
 
 
+@pytest.mark.parametrize("keep", ["x", "xhat"])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (7,), (1, 1)])
+def test_rms_norm_against_the_counter(shape: tuple[int, ...], keep: Any) -> None:
+    x, dy, gamma, _ = data(shape, "float32")
+    forward, backward = Counter(), Counter()
+    _, kept = textbook.rms_norm_forward(forward.watch(x), gamma)
+    rstd = backward.watch(np.asarray(kept.rstd))
+    xhat: Any = backward.watch(np.asarray(kept.xhat))
+    if keep == "x":
+        xhat = backward.watch(x) * rstd
+    textbook.rms_norm_backward(backward.watch(dy), textbook.Saved(xhat, rstd, gamma))
+    cost = rms_norm_cost(shape, "float32", "textbook", keep)
+    assert forward.matches(cost.forward)
+    assert backward.matches(cost.backward)
+
+
+def test_rms_norm_in_one_sweep() -> None:
+    """Counted by hand: x, gamma; y, a number a row / x, dy, that number, gamma; dx, dgamma."""
+    cost = rms_norm_cost((40, 6))
+    array, row, column, shares = 4 * 40 * 6, 4 * 40, 4 * 6, 3 * 4 * 6
+    assert cost.kept == row
+    assert cost.forward.bytes_moved == 2 * array + column + row
+    assert cost.backward.bytes_moved == 3 * array + row + 2 * column + 2 * shares
+
+
 def test_float16_differs_by_what_numpy_widens() -> None:
     """NumPy adds float16 along rows in float32: two bytes more for each number of a row."""
     forward, _ = of_textbook((6, 8), "float16", "xhat")
@@ -143,6 +168,16 @@ def test_peak_against_tracemalloc(shape: tuple[int, ...], reused: int) -> None:
     assert 0 <= forward - cost.forward.peak <= BUFFER
     assert -reused * x.nbytes <= backward - cost.backward.peak <= BUFFER
     assert 0.3 * x.nbytes > BUFFER  # one array more or less would be seen
+
+
+def test_peak_of_rms_norm_against_tracemalloc() -> None:
+    x, dy, gamma, _ = data((15, 2, 1024), "float64")
+    textbook.rms_norm_forward(x, gamma)  # whatever is allocated but once
+    forward, (_, saved) = peak_during(textbook.rms_norm_forward, x, gamma)
+    backward, _ = peak_during(textbook.rms_norm_backward, dy, saved)
+    cost = rms_norm_cost(x.shape, "float64", "textbook", "xhat")
+    assert 0 <= forward - cost.forward.peak <= BUFFER
+    assert 0 <= backward - cost.backward.peak <= BUFFER
 
 
 def test_kept_and_referenced() -> None:

@@ -1,73 +1,38 @@
-"""Each peer's layer normalization, called the way that is fastest for it.
+"""Each peer's layer normalization, or RMSNorm, called the way that is fastest for it.
 
 Runs in the peer's environment. What a peer needs besides the arrays is made here, untimed: its own
 kind of array over the same numbers, a compiled function, and for backward what forward kept.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["EPS", "IMPLEMENTATIONS", "Array", "Contestant", "Inputs"]
+from benchmarks.peer.inputs import EPS, EXISTING, NEW, Array, Contestant, Inputs
 
-EPS = 1e-5
-Array = NDArray[Any]
-NEW, EXISTING = "new array", "existing array"
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The arguments of one forward and one backward pass, the same in every process."""
-
-    x: Array
-    gamma: Array
-    beta: Array
-    dy: Array
-
-    @classmethod
-    def normal(cls, shape: tuple[int, ...], seed: int, dtype: str) -> "Inputs":
-        """Draw normal data."""
-        random = np.random.default_rng(seed)
-        sizes = (shape, shape[-1:], shape[-1:], shape)
-        drawn = (random.standard_normal(size, dtype=np.float32) for size in sizes)
-        return cls(*(each.astype(_dtype(dtype)) for each in drawn))
-
-    def rows(self, array: Array) -> Array:
-        """Return an array as a table of rows, for those who know nothing else."""
-        return array.reshape(-1, array.shape[-1])
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """One way to call a peer, in one direction.
-
-    `run` is what is timed. `results` turns what it returns into NumPy arrays, to be checked: y, or
-    dx, dgamma and dbeta.
-    """
-
-    name: str
-    direction: str
-    writes_to: str
-    run: Callable[[], Any]
-    results: Callable[[Any], list[Array]]
+__all__ = ["IMPLEMENTATIONS"]
 
 
 def _plain(returned: Any) -> list[Array]:
-    return [np.asarray(each) for each in returned]
+    return [np.asarray(each) for each in returned if each is not None]
+
+
+def _passes(module: str, given: Inputs, of_layer_norm: str = "") -> tuple[Any, Any]:
+    """Return forward and backward by the names they have in a module of truenorm."""
+    library, prefix = import_module(module), of_layer_norm if given.centred else "rms_norm_"
+    return getattr(library, f"{prefix}forward"), getattr(library, f"{prefix}backward")
 
 
 def textbook(given: Inputs, threads: int) -> list[Contestant]:
     """Return the textbook form in float32."""
     del threads  # NumPy uses one for this
-    formulas: Any = import_module("truenorm.textbook")
-    forward = partial(formulas.forward, given.x, given.gamma, given.beta, EPS)
+    of_forward, of_backward = _passes("truenorm.textbook", given)
+    forward = partial(of_forward, *given.forward, EPS)
     _, saved = forward()
-    backward = partial(formulas.backward, given.dy, saved)
+    backward = partial(of_backward, given.dy, saved)
     return [
         Contestant("textbook NumPy", "forward", NEW, forward, lambda got: [got[0]]),
         Contestant("textbook NumPy", "backward", NEW, backward, _plain),
@@ -77,17 +42,16 @@ def textbook(given: Inputs, threads: int) -> list[Contestant]:
 def textbook64(given: Inputs, threads: int) -> list[Contestant]:
     """Return the textbook form in float64; to widen and to cast is part of what it costs."""
     del threads
-    formulas: Any = import_module("truenorm.textbook")
+    of_forward, of_backward = _passes("truenorm.textbook", given)
 
     def forward() -> tuple[Array, Any]:
-        wide = (each.astype(np.float64) for each in (given.x, given.gamma, given.beta))
-        y, saved = formulas.forward(*wide, EPS)
+        y, saved = of_forward(*(each.astype(np.float64) for each in given.forward), EPS)
         return y.astype(np.float32), saved
 
     _, saved = forward()
 
     def backward() -> list[Array]:
-        gradients = formulas.backward(given.dy.astype(np.float64), saved)
+        gradients = of_backward(given.dy.astype(np.float64), saved)
         return [each.astype(np.float32) for each in gradients]
 
     name = "textbook in float64, then cast"
@@ -132,10 +96,13 @@ def torch(given: Inputs, threads: int) -> list[Contestant]:
     arrays = (given.x, given.gamma, given.beta, given.dy)
     x, gamma, beta, dy = (_tensor(library, each) for each in arrays)
     size = [x.shape[-1]]
-    forward = partial(library.native_layer_norm, x, size, gamma, beta, EPS)
-    _, mean, rstd = forward()
-    kernel = library.ops.aten.native_layer_norm_backward.default
-    backward = partial(kernel, dy, x, size, mean, rstd, gamma, beta, [True, True, True])
+    if given.centred:
+        forward = partial(library.native_layer_norm, x, size, gamma, beta, EPS)
+        _, mean, rstd = forward()
+        kernel = library.ops.aten.native_layer_norm_backward.default
+        backward = partial(kernel, dy, x, size, mean, rstd, gamma, beta, [True, True, True])
+    else:
+        forward, backward = _torch_rms_norm(library, x, gamma, dy)
     return [
         Contestant("PyTorch", "forward", NEW, forward, lambda got: [got[0].float().numpy()]),
         Contestant(
@@ -148,16 +115,23 @@ def torch(given: Inputs, threads: int) -> list[Contestant]:
     ]
 
 
+def _torch_rms_norm(library: Any, x: Any, gamma: Any, dy: Any) -> tuple[Any, Any]:
+    """Return forward without a tape, and backward along one that is written once, untimed."""
+    rms_norm, size = library.nn.functional.rms_norm, [x.shape[-1]]
+    leaves = [each.clone().requires_grad_() for each in (x, gamma)]
+    with library.enable_grad():
+        y = rms_norm(leaves[0], size, leaves[1], EPS)
+    return (
+        lambda: [rms_norm(x, size, gamma, EPS)],
+        partial(library.autograd.grad, y, leaves, dy, retain_graph=True),
+    )
+
+
 def _tensor(library: Any, array: Array) -> Any:
     """Return an array as a tensor; NumPy's bfloat16 is not one that PyTorch knows."""
     if array.dtype.name != "bfloat16":
         return library.from_numpy(array)
     return library.from_numpy(array.view(np.int16)).view(library.bfloat16)
-
-
-def _dtype(name: str) -> Any:
-    """Return a dtype by name, also where NumPy does not know it."""
-    return import_module("ml_dtypes").bfloat16 if name == "bfloat16" else np.dtype(name)
 
 
 def jax(given: Inputs, threads: int) -> list[Contestant]:
@@ -235,20 +209,18 @@ def _onnx_model(given: Inputs) -> bytes:
 
 def truenorm(given: Inputs, threads: int) -> list[Contestant]:
     """Return truenorm in both modes, each with ``out=`` and without."""
-    library: Any = import_module("truenorm")
-    import_module("truenorm.warmup").warm_up([given.x.dtype.name])
+    of_forward, of_backward = _passes("truenorm", given, "layer_norm_")
+    operation = "layer_norm" if given.centred else "rms_norm"
+    import_module("truenorm.warmup").warm_up([given.x.dtype.name], operation=operation)
     out = np.empty_like(given.x)
     contestants = []
     for rounding in ("correct", "fast"):
         for into in (EXISTING, NEW):
             where = {"threads": threads, "out": out if into == EXISTING else None}
             name = f"truenorm {rounding}{', out=' if into == EXISTING else ''}"
-            forward = partial(
-                library.layer_norm_forward, given.x, given.gamma, given.beta,
-                eps=EPS, rounding=rounding, **where,
-            )  # fmt: skip
+            forward = partial(of_forward, *given.forward, eps=EPS, rounding=rounding, **where)
             _, saved = forward()
-            backward = partial(library.layer_norm_backward, given.dy, saved, **where)
+            backward = partial(of_backward, given.dy, saved, **where)
             contestants += [
                 Contestant(name, "forward", into, forward, lambda got: [got[0]]),
                 Contestant(name, "backward", into, backward, _plain),

@@ -29,6 +29,7 @@ class Turns:
     rounds: int
     seconds: float
     dtype: str = "float32"
+    operation: str = "layer_norm"
     seed: int = 0
     _elapsed: float = field(default=0.0, init=False)
     _sleepers: float = field(default=0.0, init=False)
@@ -50,7 +51,8 @@ class Turns:
         checksums = set()
         for process in processes:
             status_line(f"{label(shape)}: {process.peer.name} prepares")
-            prepared = process.ask("prepare", shape=shape, seed=self.seed, dtype=self.dtype)
+            asked = {"shape": shape, "seed": self.seed, "dtype": self.dtype}
+            prepared = process.ask("prepare", operation=self.operation, **asked)
             checksums.add(prepared["checksum"])
             entrants += [(process, k, each) for k, each in enumerate(prepared["contestants"])]
         if len(checksums) > 1:

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peer.environments import PEERS
-from benchmarks.peer.implementations import EPS, IMPLEMENTATIONS, Array, Contestant, Inputs
+from benchmarks.peer.implementations import IMPLEMENTATIONS
+from benchmarks.peer.inputs import EPS, Array, Contestant, Inputs
 
 # Loose: it tells a layer normalization from something else, and judges nobody's last digits.
 TOLERANCES = {"float32": 1e-3, "float16": 1e-2, "bfloat16": 1e-1}
@@ -47,10 +48,10 @@ class Worker:
             found |= {"truenorm": truenorm.__version__, "backend": chosen}
         return found
 
-    def prepare(self, shape: list[int], seed: int, dtype: str) -> dict[str, Any]:
+    def prepare(self, shape: list[int], seed: int, dtype: str, operation: str) -> dict[str, Any]:
         """Make the arrays and every contestant, and check what they compute."""
         self.contestants = []  # the arrays of the last shape go first
-        given = Inputs.normal(tuple(shape), seed, dtype)
+        given = Inputs.normal(tuple(shape), seed, dtype, operation)
         self.contestants = IMPLEMENTATIONS[self.peer](given, self.threads)
         wanted = expected(given)
         for contestant in self.contestants:
@@ -106,17 +107,20 @@ def expected(given: Inputs) -> dict[str, list[Array]]:
     for start in range(0, len(x), step):
         block = slice(start, start + step)
         slopes = dy[block].astype(np.float64)
-        centred = x[block] - x[block].mean(axis=1, keepdims=True, dtype=np.float64)
+        centred = x[block].astype(np.float64)
+        if given.centred:
+            centred -= centred.mean(axis=1, keepdims=True)
         rstd = 1 / np.sqrt((centred * centred).mean(axis=1, keepdims=True) + EPS)
         xhat = centred * rstd
-        y[block] = gamma * xhat + beta
+        y[block] = gamma * xhat + (beta if given.centred else 0)
         g = gamma * slopes
         slope = (g * xhat).mean(axis=1, keepdims=True)
-        dx[block] = rstd * (g - g.mean(axis=1, keepdims=True) - xhat * slope)
+        mean = g.mean(axis=1, keepdims=True) if given.centred else 0
+        dx[block] = rstd * (g - mean - xhat * slope)
         dgamma += (slopes * xhat).sum(axis=0)
         dbeta += slopes.sum(axis=0)
     gradients = [dx, dgamma.astype(np.float32), dbeta.astype(np.float32)]
-    return {"forward": [y], "backward": gradients}
+    return {"forward": [y], "backward": gradients if given.centred else gradients[:2]}
 
 
 def check(contestant: Contestant, wanted: list[Array], tolerance: float) -> None:

@@ -1,4 +1,4 @@
-"""Contestants compute layer normalization, and the floors move what they must."""
+"""Contestants compute the norm in question, and the floors move what they must."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from truenorm import textbook
-from truenorm.bench.contestants import DIRECTIONS, FLOORS, Contest
+from truenorm.bench.contestants import DIRECTIONS, FLOORS, NORMS, Contest
 
 SHAPE = (2, 3, 40)
 
@@ -18,17 +17,17 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUENORM_BACKEND", "reference")
 
 
+@pytest.mark.parametrize("operation", list(NORMS))
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
     # A hundred times the unit roundoff of the type: rows are 40 normal numbers.
     [(np.float16, 0.05), (ml_dtypes.bfloat16, 0.4), (np.float32, 6e-6), (np.float64, 2e-14)],
 )
-def test_they_agree_with_float64(dtype: Any, tolerance: float) -> None:
-    contest = Contest(SHAPE, np.dtype(dtype), None)
-    given = (contest.x, contest.gamma, contest.beta)
-    x, gamma, beta = (each.astype(np.float64) for each in given)
-    y, saved = textbook.forward(x, gamma, beta)
-    right = {"forward": (y,), "backward": textbook.backward(contest.dy.astype(float), saved)}
+def test_they_agree_with_float64(operation: str, dtype: Any, tolerance: float) -> None:
+    norm = NORMS[operation]
+    contest = Contest(norm, SHAPE, np.dtype(dtype), None)
+    y, saved = norm.textbook_forward(*(each.astype(np.float64) for each in contest.given))
+    right = {"forward": (y,), "backward": norm.textbook_backward(contest.dy.astype(float), saved)}
     for direction in DIRECTIONS:
         for name, call in contest.of(direction).items():
             if name == FLOORS[direction]:
@@ -37,13 +36,14 @@ def test_they_agree_with_float64(dtype: Any, tolerance: float) -> None:
             if direction == "forward":
                 # Beside y there may be what backward needs.
                 results = results[:1] if isinstance(results, tuple) else (results,)
+            results = [each for each in results if each is not None]  # RMSNorm has no dbeta
             for result, answer in zip(results, right[direction], strict=True):
                 scale = np.abs(answer).max()
                 assert np.abs(result.astype(float) - answer).max() <= tolerance * scale, name
 
 
 def test_names_modes_threads_and_where_they_write() -> None:
-    contest = Contest(SHAPE, np.dtype(np.float32), 3)
+    contest = Contest(NORMS["layer_norm"], SHAPE, np.dtype(np.float32), 3)
     forward, backward = contest.of("forward"), contest.of("backward")
     others = ["truenorm correct", "truenorm fast", "textbook", "textbook in float64"]
     assert list(forward) == ["copy", *others]
@@ -52,13 +52,13 @@ def test_names_modes_threads_and_where_they_write() -> None:
         assert (saved.settings.rounding, saved.settings.threads) == (mode, 3)
         assert forward[f"truenorm {mode}"]()[0] is contest.out
         assert backward[f"truenorm {mode}"]().dx is contest.out
-    wide = Contest(SHAPE, np.dtype(np.float64), None)
+    wide = Contest(NORMS["layer_norm"], SHAPE, np.dtype(np.float64), None)
     assert list(wide.of("forward")) == ["copy", *others[:3]]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_floors_read_and_write_whole_arrays(dtype: str) -> None:
-    contest = Contest(SHAPE, np.dtype(dtype), None)
+    contest = Contest(NORMS["layer_norm"], SHAPE, np.dtype(dtype), None)
     contest.of("forward")["copy"]()
     assert contest.out.tobytes() == contest.x.tobytes()
     contest.of("backward")["triad"]()

@@ -15,9 +15,12 @@ from truenorm.cli import bench as command
 def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = recorded(monkeypatch, command, "measure", report())
     run("bench")
-    run("bench", "2x3", "4x5x6", "--dtype", "float16", "--threads", 3, "--rounds", 9)
-    plain = {"dtype": "float32", "threads": None, "rounds": DEFAULT_ROUNDS, "progress": None}
-    other = {"dtype": "float16", "threads": 3, "rounds": 9, "progress": None}
+    options = ["--operation", "rms_norm", "--dtype", "float16", "--threads", 3, "--rounds", 9]
+    run("bench", "2x3", "4x5x6", *options)
+    plain = {"operation": "layer_norm", "dtype": "float32", "threads": None}
+    plain |= {"rounds": DEFAULT_ROUNDS, "progress": None}
+    other = {"operation": "rms_norm", "dtype": "float16", "threads": 3}
+    other |= {"rounds": 9, "progress": None}
     assert asked == [((DEFAULT_SHAPES,), plain), (([(2, 3), (4, 5, 6)],), other)]
 
 

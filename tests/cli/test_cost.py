@@ -8,7 +8,7 @@ import pytest
 
 from cli.recording import run
 from truenorm.cli import cost as command
-from truenorm.cost import layer_norm_cost
+from truenorm.cost import layer_norm_cost, rms_norm_cost
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("time-and-memory.md", "gpu-kernel.md")
@@ -28,6 +28,15 @@ def test_pages_show_what_the_command_prints(page: str) -> None:
     for arguments, shown in blocks:
         printed = [line.rstrip() for line in run("cost", *arguments.split()).stdout.splitlines()]
         assert shown.strip("\n").splitlines() == "\n".join(printed).strip("\n").splitlines()
+
+
+def test_rms_norm() -> None:
+    done = run("cost", "8", "1024", "4096", "--operation", "rms_norm")
+    assert "RMSNorm of (8, 1024, 4096), float32" in done.stdout
+    assert "(D29)" in done.stdout
+    found = json.loads(run(*SHAPE, "--operation", "rms_norm", "--json").stdout)
+    assert found["operation"] == "rms_norm"
+    assert found["forms"][2]["flops"] == rms_norm_cost((8, 1024, 4096)).flops
 
 
 def test_predicted_times() -> None:

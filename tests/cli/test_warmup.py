@@ -20,9 +20,12 @@ PROGRAM = "from truenorm.cli import main; main()"
 def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = recorded(monkeypatch, command, "warm_up", REPORT)
     run("warmup")
-    run("warmup", "--dtype", "float16", "--dtype", "float32")
-    given: list[object] = [(), ["float16", "float32"]]
-    assert asked == [((dtypes,), {"progress": None}) for dtypes in given]
+    run("warmup", "--dtype", "float16", "--dtype", "float32", "--operation", "rms_norm")
+    given: dict[str, object] = {"layer_norm": (), "rms_norm": ["float16", "float32"]}
+    assert asked == [
+        ((dtypes,), {"operation": operation, "progress": None})
+        for operation, dtypes in given.items()
+    ]
 
 
 def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).parents[2] / "examples"
 
 
@@ -20,7 +22,8 @@ def test_a_layer_in_ten_lines() -> None:
     assert "what dx and x have in common: 0.0\n" in said
 
 
-def test_a_transformer_learns_with_checked_gradients_and_the_same_bits() -> None:
-    said = _said("transformer.py", "--steps", "20")
+@pytest.mark.parametrize("example", ["transformer.py", "llama.py"])
+def test_a_transformer_learns_with_checked_gradients_and_the_same_bits(example: str) -> None:
+    said = _said(example, "--steps", "20")
     assert "gradient check: PASS" in said
     assert "the same bits: yes" in said

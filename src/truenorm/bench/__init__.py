@@ -1,4 +1,4 @@
-"""How fast layer normalization is on this machine: the operation, two textbook forms, a copy."""
+"""How fast the norms are on this machine: the operation, two textbook forms, a copy."""
 
 from truenorm.bench.measuring import DEFAULT_ROUNDS, DEFAULT_SHAPES, measure, shape_of
 from truenorm.bench.report import Figure, Report

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.bench.contestants import DIRECTIONS, TEXTBOOK, Contest
+from truenorm.bench.contestants import DIRECTIONS, NORMS, TEXTBOOK, Contest
 from truenorm.bench.report import Figure, Report, Timing, figures_of, label
 from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.ops.arguments import threads_of
@@ -53,6 +53,7 @@ def shape_of(text: str) -> tuple[int, ...]:
 def measure(
     shapes: Sequence[tuple[int, ...]] = DEFAULT_SHAPES,
     *,
+    operation: str = "layer_norm",
     dtype: str = "float32",
     threads: int | None = None,
     rounds: int = DEFAULT_ROUNDS,
@@ -64,6 +65,8 @@ def measure(
     ----------
     shapes : sequence of tuple of int
         Of x, at least one; the last axis is normalized.
+    operation : str
+        layer_norm or rms_norm.
     dtype : str
         float16, bfloat16, float32 or float64.
     threads : int, optional
@@ -92,13 +95,13 @@ def measure(
     turns = announced([name for name in names for _ in range(rounds)], progress, str)
     figures: list[Figure] = []
     for shape in shapes:
-        contest = Contest(shape, kind, threads)
+        contest = Contest(NORMS[operation], shape, kind, threads)
         for direction in DIRECTIONS:
             timings = take_turns(contest.of(direction), islice(turns, rounds))
-            figures += figures_of(shape, kind.itemsize, direction, timings)
+            figures += figures_of(operation, shape, kind.itemsize, direction, timings)
     backend = contest.saved["correct"].settings.backend
     used = thread_count(threads_of(variables().threads or threads)) if backend == "fused" else 1
-    return Report(machine, backend, used, dtype, rounds, tuple(figures), _notes(kind))
+    return Report(operation, machine, backend, used, dtype, rounds, tuple(figures), _notes(kind))
 
 
 def take_turns(contestants: Contestants, turns: Iterable[object]) -> dict[str, Timing]:
@@ -137,10 +140,7 @@ def _check(shapes: Sequence[tuple[int, ...]], threads: int | None) -> None:
 def _notes(kind: np.dtype[Any]) -> tuple[str, ...]:
     """Return what a reader would otherwise take for something else."""
     if kind == np.float64:
-        return (
-            f"The {TEXTBOOK} in float64, then cast, is the {TEXTBOOK} itself for this type.",
-            "For this type truenorm's fast mode does what its correct mode does.",
-        )
+        return (f"The {TEXTBOOK} in float64, then cast, is the {TEXTBOOK} itself for this type.",)
     if kind.name == "bfloat16":
         return (f"The {TEXTBOOK} computes in float32: NumPy widens bfloat16 when it adds eps.",)
     return ()

@@ -17,14 +17,13 @@ COMPILED = (
     " Kernels are compiled when they are first needed, kept on disk, and loaded by the next "
     "process."
 )
+TITLES = {"layer_norm": "layer norm", "rms_norm": "RMSNorm"}
 HOW_TO_READ = (
     "Contestants take turns. Timings on a busy machine wander: trust ratios, of one run.",
     "copy: np.copyto, what forward must move at least; triad: two reads and one write, as "
     "backward.",
     f"GB/s: the {ARRAYS['forward']} arrays x and y forward, the {ARRAYS['backward']} arrays "
     "x, dy and dx backward, and no other traffic.",
-    f"GFLOP/s: operations of the textbook formula, {FLOPS['forward']} forward and "
-    f"{FLOPS['backward']} backward for each element, whoever computes.",
     "truenorm and the copy write to an existing array (out=); the textbook forms make new ones.",
 )
 
@@ -46,7 +45,7 @@ def show(report: Report, console: Console) -> None:
     """Print a report."""
     machine = ", ".join(f"{key} {value}" for key, value in report.machine.items())
     heading = Text.assemble(
-        (f"layer norm in {report.dtype}", "bold"),
+        (f"{TITLES[report.operation]} in {report.dtype}", "bold"),
         f": truenorm with the backend {report.backend!r} on {counted(report.threads, 'thread')}, "
         f"NumPy on one; medians of {counted(report.rounds, 'round')}\n",
         (machine, "dim"),
@@ -61,7 +60,12 @@ def show(report: Report, console: Console) -> None:
         console.print()
         console.print(part)
     console.print()
-    for line in (*HOW_TO_READ, *report.notes):
+    flops = FLOPS[report.operation]
+    counts = (
+        f"GFLOP/s: operations of the textbook formula, {flops['forward']} forward and "
+        f"{flops['backward']} backward for each element, whoever computes."
+    )
+    for line in (*HOW_TO_READ, counts, *report.notes):
         console.print(Text(line, style="dim"))
 
 

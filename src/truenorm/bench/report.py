@@ -10,7 +10,10 @@ __all__ = ["ARRAYS", "FLOPS", "Figure", "Report", "Timing", "figures_of", "label
 
 ARRAYS = {"forward": 2, "backward": 3}
 """Arrays of the size of x that must move: x and y; x, dy and dx."""
-FLOPS = {"forward": 7, "backward": 11}
+FLOPS = {
+    "layer_norm": {"forward": 7, "backward": 11},
+    "rms_norm": {"forward": 4, "backward": 8},
+}
 """Operations for each element in the textbook formula: docs/time-and-memory.md counts them."""
 
 
@@ -41,6 +44,7 @@ class Figure:
 class Report:
     """All figures of a run, and where it ran."""
 
+    operation: str  # layer_norm or rms_norm
     machine: dict[str, str]  # date, processor, cores, load and versions
     backend: str  # of truenorm
     threads: int  # that truenorm could use
@@ -74,7 +78,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
-        counted = {"arrays_moved": ARRAYS, "flops_per_element": FLOPS}
+        counted = {"arrays_moved": ARRAYS, "flops_per_element": FLOPS[self.operation]}
         return {**vars(self), **counted, "first_calls": self.first_calls()}
 
 
@@ -84,10 +88,14 @@ def label(shape: tuple[int, ...]) -> str:
 
 
 def figures_of(
-    shape: tuple[int, ...], itemsize: int, direction: str, timings: dict[str, Timing]
+    operation: str,
+    shape: tuple[int, ...],
+    itemsize: int,
+    direction: str,
+    timings: dict[str, Timing],
 ) -> list[Figure]:
     """Return what follows from the times of one shape and direction."""
-    moved, flops = (prod(shape) * each[direction] for each in (ARRAYS, FLOPS))
+    moved, flops = (prod(shape) * each[direction] for each in (ARRAYS, FLOPS[operation]))
     floor = FLOORS[direction]
     return [
         Figure(

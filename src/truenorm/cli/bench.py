@@ -8,7 +8,15 @@ import typer
 from truenorm.bench import DEFAULT_ROUNDS, DEFAULT_SHAPES, measure, shape_of
 from truenorm.bench.page import show
 from truenorm.cli import stop
-from truenorm.cli.output import Dtype, file_option, json_option, present, refusing, writer_of
+from truenorm.cli.output import (
+    Dtype,
+    OperationName,
+    file_option,
+    json_option,
+    present,
+    refusing,
+    writer_of,
+)
 from truenorm.cli.progress import progress_bar
 
 __all__ = ["command"]
@@ -24,6 +32,7 @@ def command(
             show_default=False,
         ),
     ] = None,
+    operation: Annotated[OperationName, typer.Option(help="Which norm.")] = "layer_norm",
     dtype: Annotated[Dtype, typer.Option(help="The type of the data.")] = Dtype.float32,
     threads: Annotated[
         int | None,
@@ -37,7 +46,7 @@ def command(
     json: Annotated[bool, json_option("the figures")] = False,
     png: Annotated[Path | None, file_option("Also draw the times.")] = None,
 ) -> None:
-    """Time layer norm on this machine, forward and backward.
+    """Time layer norm or RMSNorm on this machine, forward and backward.
 
     Contestants are truenorm in its two modes (correct and fast), the textbook formula in NumPy,
     the same in float64 with the result cast, and a copy of the array, which cannot be beaten by
@@ -49,6 +58,7 @@ def command(
     \b
         truenorm bench
         truenorm bench 8x1024x4096 --threads 1
+        truenorm bench --operation rms_norm
         truenorm bench --dtype float16 --png my_machine.png
 
     Exit codes:
@@ -62,7 +72,12 @@ def command(
         with refusing(ValueError), progress_bar("measuring") as progress:
             chosen = [shape_of(text) for text in shapes] if shapes else DEFAULT_SHAPES
             report = measure(
-                chosen, dtype=dtype, threads=threads, rounds=rounds, progress=progress
+                chosen,
+                operation=operation,
+                dtype=dtype,
+                threads=threads,
+                rounds=rounds,
+                progress=progress,
             )
     except MemoryError:
         stop("there is not enough memory for this shape: give a smaller one")

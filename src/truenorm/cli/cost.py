@@ -6,8 +6,15 @@ from typing import Annotated, get_args
 import typer
 
 from truenorm.cli import stop
-from truenorm.cli.output import Dtype, json_option, present, refusing
-from truenorm.cost import Form, Keep, layer_norm_cost, measure_bandwidth, measure_flops_rate
+from truenorm.cli.output import Dtype, OperationName, json_option, present, refusing
+from truenorm.cost import (
+    Form,
+    Keep,
+    layer_norm_cost,
+    measure_bandwidth,
+    measure_flops_rate,
+    rms_norm_cost,
+)
 from truenorm.cost.page import Machine, as_data, show
 from truenorm.threads import thread_count
 
@@ -15,6 +22,8 @@ __all__ = ["command"]
 
 NATURAL: dict[Form, Keep] = {"textbook": "xhat", "blocked": "x", "fused": "x"}
 """What each form keeps if it is not asked: truenorm.textbook has xhat."""
+COUNTED = {"layer_norm": ("layer norm", layer_norm_cost), "rms_norm": ("RMSNorm", rms_norm_cost)}
+"""Each operation in words, and who counts it."""
 
 
 def command(
@@ -30,6 +39,7 @@ def command(
         Dtype,
         typer.Option(metavar="TYPE", help="float16, bfloat16, float32 or float64."),
     ] = Dtype.float32,
+    operation: Annotated[OperationName, typer.Option(help="Which norm.")] = "layer_norm",
     steps: Annotated[Form, typer.Option(help="Which form to show step by step.")] = "textbook",
     keep: Annotated[
         Keep | None,
@@ -59,14 +69,15 @@ def command(
     ] = False,
     json: Annotated[bool, json_option("all numbers")] = False,
 ) -> None:
-    """Count what layer norm costs: FLOPs, bytes, memory.
+    """Count what layer norm or RMSNorm costs: FLOPs, bytes, memory.
 
     Three forms are compared: the textbook's, where each NumPy operation goes through memory; the
     same in blocks that stay in a cache; one fused kernel a pass. Nothing is run, except with
-    --measure. The numbers (D1) to (D17) are equations of the page "Derivation".
+    --measure. The numbers (D1) to (D29) are equations of the page "Derivation".
 
     \b
         truenorm cost 8 1024 4096
+        truenorm cost 8 1024 4096 --operation rms_norm
         truenorm cost 8 1024 4096 --dtype bfloat16 --measure
         truenorm cost 8 1024 4096 --steps fused --bandwidth 3350 --flops 67000
 
@@ -76,15 +87,14 @@ def command(
         0  counted
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
+    title, counted = COUNTED[operation]
     with refusing(ValueError):
-        costs = [
-            layer_norm_cost(shape, dtype, form, keep or NATURAL[form]) for form in get_args(Form)
-        ]
+        costs = [counted(shape, dtype, form, keep or NATURAL[form]) for form in get_args(Form)]
     machine = _machine(bandwidth, flops, measure, dtype)
     present(
-        as_data(costs, machine),
+        {"operation": operation, **as_data(costs, machine)},
         json=json,
-        show=lambda console: show(costs, steps, machine, console),
+        show=lambda console: show(title, costs, steps, machine, console),
     )
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich.console import Console
@@ -14,7 +14,17 @@ from rich.console import Console
 from truenorm.cli import stop
 from truenorm.tools import strict_json
 
-__all__ = ["Dtype", "file_option", "json_option", "present", "refusing", "writer_of"]
+__all__ = [
+    "Dtype",
+    "OperationName",
+    "file_option",
+    "json_option",
+    "present",
+    "refusing",
+    "writer_of",
+]
+
+OperationName = Literal["layer_norm", "rms_norm"]
 
 
 class Dtype(StrEnum):

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from truenorm.cli.output import Dtype, json_option, refusing
+from truenorm.cli.output import Dtype, OperationName, json_option, refusing
 from truenorm.cli.progress import progress_bar
-from truenorm.cli.verify import LevelName, OperationName
+from truenorm.cli.verify import LevelName
 from truenorm.tools import strict_json
 from truenorm.verify import suite
 from truenorm.verify.operations import OPERATIONS

@@ -6,16 +6,15 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from truenorm.cli.output import Dtype, file_option, json_option, refusing, writer_of
+from truenorm.cli.output import Dtype, OperationName, file_option, json_option, refusing, writer_of
 from truenorm.cli.progress import progress_bar
 from truenorm.verify.pages.json_report import to_json
 from truenorm.verify.pages.terminal import show
 from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError
 from truenorm.verify.target import verify_target
 
-__all__ = ["GradeName", "LevelName", "OperationName", "command"]
+__all__ = ["GradeName", "LevelName", "command"]
 
-OperationName = Literal["layer_norm", "rms_norm"]
 LevelName = Literal["quick", "full"]
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from truenorm.cli.output import Dtype, json_option, present, refusing
+from truenorm.cli.output import Dtype, OperationName, json_option, present, refusing
 from truenorm.cli.progress import progress_bar
 from truenorm.warmup import warm_up
 from truenorm.warmup.page import show
@@ -21,6 +21,9 @@ def command(
             show_default="all four",
         ),
     ] = None,
+    operation: Annotated[
+        OperationName, typer.Option(help="Which norm's kernels: each has its own.")
+    ] = "layer_norm",
     json: Annotated[bool, json_option("what was compiled")] = False,
 ) -> None:
     """Compile the kernels ahead, so that no call has to.
@@ -36,6 +39,7 @@ def command(
     \b
         truenorm warmup
         truenorm warmup --dtype float32 --dtype bfloat16
+        truenorm warmup --operation rms_norm
 
     Exit codes:
 
@@ -45,5 +49,5 @@ def command(
     """  # noqa: D301  (the backspace keeps lines as they are)
     # An ImportError is that of a Numba that is installed and does not take this NumPy.
     with refusing(ValueError, ImportError), progress_bar("compiling") as progress:
-        report = warm_up(dtype or (), progress=progress)
+        report = warm_up(dtype or (), operation=operation, progress=progress)
     present(report.as_dict(), json=json, show=lambda console: show(report, console))

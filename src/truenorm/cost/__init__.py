@@ -1,4 +1,4 @@
-"""What layer normalization costs: FLOPs, bytes, memory, and the time that follows from them.
+"""What layer norm and RMSNorm cost: FLOPs, bytes, memory, and the time that follows from them.
 
 Three forms are counted, step by step: the textbook's, whose every operation goes through memory;
 the same in blocks that stay in a cache; and one fused kernel a pass. docs/time-and-memory.md
@@ -7,7 +7,7 @@ tells what the numbers mean, and ``truenorm cost`` prints them.
 
 from truenorm.cost.counting import Step
 from truenorm.cost.machine import measure_bandwidth, measure_flops_rate
-from truenorm.cost.model import ITEMSIZES, Cost, Form, PassCost, layer_norm_cost
+from truenorm.cost.model import ITEMSIZES, Cost, Form, PassCost, layer_norm_cost, rms_norm_cost
 from truenorm.cost.program import Keep
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "layer_norm_cost",
     "measure_bandwidth",
     "measure_flops_rate",
+    "rms_norm_cost",
 ]

@@ -7,7 +7,10 @@ from truenorm.cost.program import Operation
 
 __all__ = ["Sizes", "Step", "on_chip", "through_memory"]
 
-ROWS = ("mean", "hi", "lo", "var", "rstd", "mean_g", "mean_gxhat")
+ROWS = (
+    *("mean", "hi", "lo", "var", "rstd", "mean_g", "mean_gxhat"),
+    *("(mean square)", "(mean product)"),
+)
 COLUMNS = ("gamma", "beta", "dgamma", "dbeta")
 SHARES = ("dgamma_shares", "dbeta_shares")
 

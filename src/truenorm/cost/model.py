@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from truenorm.cost.counting import Sizes, Step, on_chip, through_memory
-from truenorm.cost.program import FUSED, TEXTBOOK, Keep, Operation
+from truenorm.cost.program import LAYER_NORM, RMS_NORM, Forms, Keep, Operation
 
-__all__ = ["ITEMSIZES", "Cost", "Form", "PassCost", "layer_norm_cost"]
+__all__ = ["ITEMSIZES", "Cost", "Form", "PassCost", "layer_norm_cost", "rms_norm_cost"]
 
 Form = Literal["textbook", "blocked", "fused"]
 
@@ -91,7 +91,7 @@ class Cost(_Counted):
     shape : tuple of int
         Of x; the last axis is the one that is normalized.
     dtype, form, keep : str
-        As `layer_norm_cost` was asked.
+        As `layer_norm_cost`, or `rms_norm_cost`, was asked.
     forward, backward : PassCost
         Each pass by itself.
     kept : int
@@ -183,11 +183,43 @@ def layer_norm_cost(
     blocked     805 MB 0.75 FLOPs a byte
     fused       839 MB 0.80 FLOPs a byte
     """
+    return _cost(LAYER_NORM, shape, dtype, form, keep)
+
+
+def rms_norm_cost(
+    shape: Sequence[int], dtype: str = "float32", form: Form = "fused", keep: Keep = "x"
+) -> Cost:
+    """Count FLOPs, bytes and memory of RMSNorm over the last axis.
+
+    Parameters
+    ----------
+    shape, dtype, form, keep
+        As in `layer_norm_cost`.
+
+    Returns
+    -------
+    Cost
+        Step by step and in total.
+
+    Examples
+    --------
+    One kernel a pass moves what layer norm moves, and computes little more than half as much:
+
+    >>> from truenorm.cost import layer_norm_cost, rms_norm_cost
+    >>> layer, rms = (count((8, 1024, 4096)) for count in (layer_norm_cost, rms_norm_cost))
+    >>> print(f"{rms.bytes_moved / layer.bytes_moved:.2f} {rms.flops / layer.flops:.2f}")
+    0.98 0.56
+    """
+    return _cost(RMS_NORM, shape, dtype, form, keep)
+
+
+def _cost(norm: Forms, shape: Sequence[int], dtype: str, form: Form, keep: Keep) -> Cost:
+    """Count both passes of a norm."""
     _check(shape, dtype, form, keep)
     rows, width, itemsize = math.prod(shape[:-1]), shape[-1], ITEMSIZES[dtype]
-    sizes, program = Sizes(rows, width, itemsize, itemsize), TEXTBOOK
+    sizes, program = Sizes(rows, width, itemsize, itemsize), norm.textbook
     if form == "fused":
-        program = FUSED
+        program = norm.fused
         rows_of_a_share = max(FEWEST_ROWS, -(-rows // MOST_SHARES))
         sizes = sizes._replace(wide=max(4, itemsize), shares=-(-rows // rows_of_a_share))
     kept: tuple[str, ...] = ("xhat", "rstd")
@@ -201,7 +233,7 @@ def layer_norm_cost(
         form,
         keep,
         _pass(form, program.forward, sizes, results=["y", *kept]),
-        _pass(form, backward, sizes, results=["dx", "dgamma", "dbeta"]),
+        _pass(form, backward, sizes, results=norm.gradients),
         kept=sizes.total(kept),
         referenced=sizes.total(referenced),
     )

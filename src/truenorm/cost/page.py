@@ -59,14 +59,16 @@ class Unit(NamedTuple):
         return f"{value / self.size:,.1f}" if value else ""
 
 
-def show(costs: Sequence[Cost], form: Form, machine: Machine, console: Console) -> None:
-    """Print what the forms cost, and one of them in detail."""
+def show(
+    title: str, costs: Sequence[Cost], form: Form, machine: Machine, console: Console
+) -> None:
+    """Print what the forms of an operation cost, and one of them in detail."""
     (cost,) = (each for each in costs if each.form == form)
     elements = math.prod(cost.shape)
     power = min((len(str(elements)) - 1) // 3, 4)
     unit = Unit(1000.0**power, ("", "k", "M", "G", "T")[power])
     shape = ", ".join(map(str, cost.shape))
-    console.print(f"\n[bold]layer norm of ({shape}), {cost.dtype}[/]: {elements:,} elements")
+    console.print(f"\n[bold]{title} of ({shape}), {cost.dtype}[/]: {elements:,} elements")
     console.print(f"\nThe {form} form step by step, {cost.keep} kept\n")
     console.print(_steps(cost, unit))
     console.print("\nThe three forms\n")

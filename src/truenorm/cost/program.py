@@ -1,4 +1,4 @@
-"""Layer normalization as a list of operations on named arrays: what is counted, apart from how.
+"""Both norms as lists of operations on named arrays: what is counted, apart from how.
 
 A name in parentheses is a temporary that Python frees after its last use; the other names are
 local variables and stay until the pass returns. Equations are those of docs/derivation.md.
@@ -6,7 +6,7 @@ local variables and stay until the pass returns. Equations are those of docs/der
 
 from typing import Literal, NamedTuple
 
-__all__ = ["FUSED", "TEXTBOOK", "Keep", "Operation", "Program"]
+__all__ = ["LAYER_NORM", "RMS_NORM", "Forms", "Keep", "Operation", "Program"]
 
 Keep = Literal["x", "xhat"]
 
@@ -88,6 +88,30 @@ FUSED_BACKWARD: Operations = (
 end, so that bits do not depend on who was first."""
 
 
+RMS_FORWARD: Operations = (
+    Operation("D25", "x * x", ("x",), "(squares)"),
+    Operation("D25", "(...).mean(axis=-1)", ("(squares)",), "(mean square)", "mean"),
+    Operation("D25", "rstd = 1 / np.sqrt(... + eps)", ("(mean square)",), "rstd", times=3),
+    Operation("D26", "xhat = x * rstd", ("x", "rstd"), "xhat"),
+    Operation("D27", "y = gamma * xhat", ("gamma", "xhat"), "y"),
+)
+"""`truenorm.textbook.rms_norm_forward`. There is no mean that would have to be a pair, so that a
+kernel does the same."""
+
+ALONG: Operations = (
+    BACKWARD[3],
+    Operation("D29", "g * xhat", ("g", "xhat"), "(products)"),
+    Operation("D29", "(...).mean(axis=-1)", ("(products)",), "(mean product)", "mean"),
+    Operation("D29", "xhat * (...)", ("xhat", "(mean product)"), "(along xhat)"),
+    Operation("D29", "g - (...)", ("g", "(along xhat)"), "(inner)"),
+    Operation("D29", "dx = rstd * (...)", ("rstd", "(inner)"), "dx"),
+)
+RMS_BACKWARD: Operations = (*BACKWARD[1:3], *ALONG)
+"""`truenorm.textbook.rms_norm_backward`, line by line."""
+
+RMS_FUSED_BACKWARD: Operations = (*FUSED_BACKWARD[1:3], *ALONG, FUSED_BACKWARD[-2])
+
+
 class Program(NamedTuple):
     """Both passes, and what they have if x is kept: statistics of rows, and xhat from them."""
 
@@ -97,5 +121,21 @@ class Program(NamedTuple):
     rebuild: Operations
 
 
-TEXTBOOK = Program(FORWARD, BACKWARD, ("mean", "rstd"), REBUILD)
-FUSED = Program(FUSED_FORWARD, FUSED_BACKWARD, ("hi", "lo", "rstd"), (*CENTRE_BY_PAIR, REBUILD[1]))
+class Forms(NamedTuple):
+    """A norm in both forms, and what its backward pass returns."""
+
+    textbook: Program
+    fused: Program
+    gradients: tuple[str, ...]
+
+
+LAYER_NORM = Forms(
+    Program(FORWARD, BACKWARD, ("mean", "rstd"), REBUILD),
+    Program(FUSED_FORWARD, FUSED_BACKWARD, ("hi", "lo", "rstd"), (*CENTRE_BY_PAIR, REBUILD[1])),
+    ("dx", "dgamma", "dbeta"),
+)
+RMS_NORM = Forms(
+    Program(RMS_FORWARD, RMS_BACKWARD, ("rstd",), RMS_FORWARD[3:4]),
+    Program(RMS_FORWARD, RMS_FUSED_BACKWARD, ("rstd",), RMS_FORWARD[3:4]),
+    ("dx", "dgamma"),
+)

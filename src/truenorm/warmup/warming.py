@@ -18,13 +18,20 @@ __all__ = ["warm_up"]
 DIRECTIONS = ("forward", "backward")
 
 
-def warm_up(dtypes: Sequence[str] = (), *, progress: Progress | None = None) -> Report:
+def warm_up(
+    dtypes: Sequence[str] = (),
+    *,
+    operation: str = "layer_norm",
+    progress: Progress | None = None,
+) -> Report:
     """Compile all that calls of these types can need, or load it if it is kept from before.
 
     Parameters
     ----------
     dtypes : sequence of str
         Of float16, bfloat16, float32 and float64; without any, all that can be used here.
+    operation : str
+        layer_norm or rms_norm.
     progress : callable, optional
         Called with the number of steps done, the number of all, and what comes next.
 
@@ -52,7 +59,7 @@ def warm_up(dtypes: Sequence[str] = (), *, progress: Progress | None = None) -> 
     modes = (rounding_of(chosen),) if chosen else get_args(Rounding)
     from truenorm.warmup.passes import Passes, report_of
 
-    passes = Passes(list(usable.values()))
+    passes = Passes(operation, list(usable.values()))
     jobs = [(name, mode, each) for name in kinds for mode in modes for each in DIRECTIONS]
     steps = [
         passes.timed(kinds[name], mode, direction)
