@@ -23,10 +23,12 @@ __all__ = [
     "encode_single",
     "layout",
     "magnitude",
+    "nan_like",
 ]
 
 HALF_MANTISSA, HALF_BIAS = 10, 15
 BRAIN_MANTISSA, BRAIN_BIAS = 7, 127
+HALF_NAN, BRAIN_NAN = 0x7E00, 0x7FC0
 
 
 @compiled
@@ -36,7 +38,7 @@ def _brain_to_single(bits: Element) -> Any:
 
 @compiled
 def _single_to_brain(value: Element) -> Any:
-    """Round a float32, to nearest, ties to even: infinity is next to the top, quiet NaN stays."""
+    """Round a float32 that is not NaN, to nearest, ties to even: infinity is next to the top."""
     bits = np.float32(value).view(np.uint32)
     tie = (bits >> np.uint32(16)) & np.uint32(1)
     return np.uint16((bits + np.uint32(0x7FFF) + tie) >> np.uint32(16))
@@ -107,7 +109,7 @@ def _encode(value: Any, like: Any) -> Any:
 
 
 def encode_single(value: Element, like: Element) -> Any:
-    """Round a float32 to the type of the element `like`; a quiet NaN stays one."""
+    """Round a float32 that is not NaN to the type of the element `like`."""
     if isinstance(like, np.int16):
         return single_to_half(value)
     return _single_to_brain(value) if isinstance(like, np.uint16) else value
@@ -120,6 +122,22 @@ def _encode_single(value: Any, like: Any) -> Any:
     if like == types.uint16:
         return lambda value, like: _single_to_brain(value)
     return lambda value, like: value
+
+
+def nan_like(like: Element) -> Any:
+    """Return NaN in the type of the element `like`."""
+    if isinstance(like, np.int16):
+        return np.int16(HALF_NAN)
+    return np.uint16(BRAIN_NAN) if isinstance(like, np.uint16) else type(like)(np.nan)
+
+
+@overload(nan_like, strict=False, jit_options=PART)
+def _nan_like(like: Any) -> Any:
+    if like == types.int16:
+        return lambda like: np.int16(HALF_NAN)
+    if like == types.uint16:
+        return lambda like: np.uint16(BRAIN_NAN)
+    return lambda like: np.float32(np.nan)
 
 
 def as_bits(value: Element) -> Any:

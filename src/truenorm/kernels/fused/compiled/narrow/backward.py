@@ -15,9 +15,9 @@ from truenorm.kernels.fused.compiled.columns.column_sums import (
 )
 from truenorm.kernels.fused.compiled.elements.encoding import (
     encode,
-    encode_single,
     layout,
     magnitude,
+    nan_like,
 )
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.narrow.dx import NUMBERS, row_numbers, write_dx
@@ -135,7 +135,7 @@ def backward(
                     and (status[i] == DONE or status[i] == REFUSED)
                 ):
                     status[i] = REFUSED
-                    dx[i, left] = encode_single(np.float32(np.nan), dx[i, left])
+                    dx[i, left] = nan_like(dx[i, left])
                 if k < following:
                     n = i + GROUP
                     _note_extent(dy[n, left:right], extents, k)
@@ -210,5 +210,5 @@ def _finish_row(
             status[0] = DONE
             if write_two(dy, gamma, kept, eps, dx):
                 status[0] = REFUSED
-                dx[0] = encode_single(np.float32(np.nan), dx[0])
+                dx[0] = nan_like(dx[0])
     return status[0] != DONE
