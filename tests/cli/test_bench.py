@@ -17,9 +17,9 @@ def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     run("bench")
     options = ["--operation", "rms_norm", "--dtype", "float16", "--threads", 3, "--rounds", 9]
     run("bench", "2x3", "4x5x6", *options)
-    plain = {"operation": "layer_norm", "dtype": "float32", "threads": None}
+    plain: dict[str, object] = {"operation": "layer_norm", "dtype": "float32", "threads": None}
     plain |= {"rounds": DEFAULT_ROUNDS, "progress": None}
-    other = {"operation": "rms_norm", "dtype": "float16", "threads": 3}
+    other: dict[str, object] = {"operation": "rms_norm", "dtype": "float16", "threads": 3}
     other |= {"rounds": 9, "progress": None}
     assert asked == [((DEFAULT_SHAPES,), plain), (([(2, 3), (4, 5, 6)],), other)]
 
