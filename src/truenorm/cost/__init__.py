@@ -5,9 +5,10 @@ the same in blocks that stay in a cache; and one fused kernel a pass. docs/time-
 tells what the numbers mean, and ``truenorm cost`` prints them.
 """
 
+from truenorm.cost.counted import Cost, Form, PassCost
 from truenorm.cost.counting import Step
 from truenorm.cost.machine import measure_bandwidth, measure_flops_rate
-from truenorm.cost.model import ITEMSIZES, Cost, Form, PassCost, layer_norm_cost, rms_norm_cost
+from truenorm.cost.model import ITEMSIZES, layer_norm_cost, rms_norm_cost
 from truenorm.cost.program import Keep
 
 __all__ = [

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from truenorm.cost.model import ITEMSIZES, Cost, Form, PassCost
+from truenorm.cost.counted import Cost, Form, PassCost
+from truenorm.cost.model import ITEMSIZES
 from truenorm.tools.terminal import number_table
 
 __all__ = ["Machine", "as_data", "show"]

@@ -1,6 +1,8 @@
 """The run: both passes of each type in both modes."""
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, get_args
 
 import numpy as np
@@ -61,11 +63,24 @@ def warm_up(
 
     passes = Passes(operation, list(usable.values()))
     jobs = [(name, mode, each) for name in kinds for mode in modes for each in DIRECTIONS]
-    steps = [
-        passes.timed(kinds[name], mode, direction)
-        for name, mode, direction in announced(jobs, progress, ", ".join)
-    ]
+    with _without_collecting():
+        steps = [
+            passes.timed(kinds[name], mode, direction)
+            for name, mode, direction in announced(jobs, progress, ", ".join)
+        ]
     return report_of(tuple(steps), () if dtypes else notes)
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Keep Python from looking for garbage, a tenth of compiling: Numba leaves little."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _check_that_it_compiles() -> None:
