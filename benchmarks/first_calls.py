@@ -56,9 +56,11 @@ print(json.dumps(found))
 
 def measure(place: str) -> dict[str, Any]:
     """Make the calls in a fresh process that keeps its kernels in a place."""
+    # Python keeps byte code, as an installation does: the second process has it.
+    variables = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     ran = subprocess.run(
         [sys.executable, "-c", CALLS],
-        env=os.environ | {"TRUENORM_CACHE_DIR": place},
+        env=variables | {"TRUENORM_CACHE_DIR": place},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
