@@ -12,7 +12,7 @@ __all__ = ["SECONDS", "tell"]
 
 logger = logging.getLogger("truenorm")
 
-SECONDS = 15
+SECONDS = 20
 """What the first calls of one type take, forward and backward in correct mode: measured as
 docs/engine.md says, section "The first call"."""
 TYPES = {"int16": "float16", "uint16": "bfloat16", "float32": "float32", "float64": "float64"}
