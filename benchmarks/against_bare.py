@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-import truenorm as tn
 from benchmarks.bare import Bare
+from truenorm.bench.contestants import NORMS
 from truenorm.tools.progress import status_line
 from truenorm.tools.stopwatch import Stopwatch
 
@@ -33,7 +33,7 @@ GOALS: dict[str, tuple[float | None, ...]] = {
     "bfloat16": (2.0, 2.5, None, None),
 }
 GOALS_OF_LONG = (2.0, 2.5, 3.0, 5.0)
-RMS_NORM = "RMSNorm, "  # before its passes, which have the same goals
+BEFORE = {"layer_norm": "", "rms_norm": "RMSNorm, "}  # the names of passes, whose goals are shared
 # A shorter call is repeated until about so many elements have passed, for the clock's sake.
 ELEMENTS_PER_TIME, MOST_CALLS = 2**20, 256
 
@@ -102,14 +102,14 @@ class Arrays:
         """Return all of them over these arrays; they write to one array, so to the same pages."""
         found = bare.contestants(self.x, self.dy, self.out)
         where: dict[str, Any] = {"out": self.out, "threads": threads}
-        layer = tn.layer_norm_forward, tn.layer_norm_backward, (self.x, self.gamma, self.beta)
-        rms = tn.rms_norm_forward, tn.rms_norm_backward, (self.x, self.gamma)
-        for norm, (of_forward, of_backward, given) in {"": layer, RMS_NORM: rms}.items():
-            for rounding in ("fast", "correct"):
-                forward = partial(of_forward, *given, rounding=rounding, **where)
+        arrays = (self.x, self.gamma, self.beta)
+        for name, norm in NORMS.items():
+            before, given = BEFORE[name], arrays[: 1 + norm.parameters]
+            for mode in ("fast", "correct"):
+                forward = partial(norm.forward, *given, rounding=mode, **where)
                 saved = forward()[1]
-                found[f"{norm}{rounding} forward"] = forward
-                found[f"{norm}{rounding} backward"] = partial(of_backward, self.dy, saved, **where)
+                found[f"{before}{mode} forward"] = forward
+                found[f"{before}{mode} backward"] = partial(norm.backward, self.dy, saved, **where)
         return found
 
 
@@ -159,7 +159,7 @@ def line_of(setting: Setting, watch: Stopwatch, name: str) -> Line:
     moved = ARRAYS[kind] * setting.elements * type_named(setting.dtype).itemsize
     ratio = None if bare is None else watch.ratio(name, bare)
     of_means = None if bare is None else watch.mean(name) / watch.mean(bare)
-    goal = setting.goals.get(name.removeprefix(RMS_NORM))
+    goal = setting.goals.get(name.removeprefix(BEFORE["rms_norm"]))
     return Line(
         setting.section,
         setting.dtype,

@@ -97,10 +97,13 @@ class Source:
         return given.copy() if np.may_share_memory(given, results) else given
 
     def copy(self, indices: NDArray[np.intp]) -> Stored:
-        """Return copies of some rows, at least one."""
+        """Return copies of some rows."""
         if self._memory is not None:
             return self._memory[indices]
-        return _native(np.concatenate([self._rows.read(i, i + 1) for i in indices.tolist()]))
+        rows = np.empty((len(indices), self._rows.size), self._rows.dtype.newbyteorder("="))
+        for place, index in enumerate(indices.tolist()):
+            rows[place] = self._rows.read(index, index + 1)[0]
+        return rows
 
 
 class Target:

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from promise.formats import bits
 from promise.oracle import correct_backward, correct_forward
 from truenorm.verify.answers.expected import expected
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.layer_norm import OUTPUTS, layer_norm_case
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS, Array
+from verify.answers.rounded_once import assert_rounded_once
 
 SMALL = 600  # elements of x: beyond, ball arithmetic takes its time
 
@@ -29,16 +29,7 @@ def _right(case: Case) -> dict[str, Array | None]:
 
 @pytest.mark.parametrize("case", _small_cases(), ids=str)
 def test_every_answer_is_rounded_correctly(case: Case) -> None:
-    found = expected(case)
-    for output, right in _right(case).items():
-        value = found.values[output]
-        if right is None or value is None:
-            assert value is None
-            assert right is None
-        else:
-            same = (bits(value) == bits(right)) | (np.isnan(value) & np.isnan(right))
-            assert same.all(), output
-            assert (np.abs(found.rests[output]) <= 0.5).all()
+    assert_rounded_once(expected(case), _right(case))
 
 
 def _case(x: list[list[float]]) -> Case:

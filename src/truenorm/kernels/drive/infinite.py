@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from truenorm.kernels.backend import ColumnGradients
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import canonical_nan
-from truenorm.kernels.rows import Rows, Target
+from truenorm.kernels.rows import Rows, Source, Target
 from truenorm.kernels.special import SpecialSum, has_infinity, signs
-from truenorm.kernels.storage import Stored, widen
+from truenorm.kernels.storage import widen
 
 __all__ = ["BesideInfinities", "infinite_rows"]
 
@@ -26,7 +26,7 @@ def infinite_rows(norm: Norm, x: Rows, kept: Float64) -> NDArray[np.intp]:
     undefined = np.flatnonzero(np.isnan(kept[:, 0]))
     if not len(undefined):
         return undefined
-    return undefined[has_infinity(widen(_taken(x, undefined), x.target))]
+    return undefined[has_infinity(widen(Source(x).copy(undefined), x.target))]
 
 
 class BesideInfinities:
@@ -45,13 +45,14 @@ class BesideInfinities:
     ) -> None:
         self.rows = np.delete(np.arange(x.count), infinite)
         self._found = np.empty((len(self.rows), x.size), canonical_nan(x.target).dtype)
+        given = Source(dy), Source(x)
         self.dy, self.x, self.dx = (
             Rows(block, (1,), x.target)
-            for block in (_taken(dy, self.rows), _taken(x, self.rows), self._found)
+            for block in (*(each.copy(self.rows) for each in given), self._found)
         )
         self._output, self._infinite = Target(dx), infinite
         self._dgamma = SpecialSum(x.size)
-        slopes, values = (widen(_taken(each, infinite), x.target) for each in (dy, x))
+        slopes, values = (widen(each.copy(infinite), x.target) for each in given)
         self._dgamma.add(slopes * signs(values, norm))
 
     def completed(self, columns: ColumnGradients) -> ColumnGradients:
@@ -63,9 +64,3 @@ class BesideInfinities:
         if columns.dgamma is not None:
             self._dgamma.apply(columns.dgamma)
         return columns
-
-
-def _taken(rows: Rows, indices: NDArray[np.intp]) -> Stored:
-    """Return copies of some rows."""
-    found: Stored = rows.read(0, rows.count)[indices]
-    return found
