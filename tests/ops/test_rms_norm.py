@@ -164,6 +164,35 @@ class TestSaved:
             with pytest.raises(RuntimeError, match=CHANGED):
                 tn.rms_norm_backward(inputs.dy, saved, backend=backend)
 
+    def test_one_number_a_row(self, backend: str, rounding: str, dtype: np.dtype[Any]) -> None:
+        """Also of rows whose mean square float64 does not have: largest and smallest numbers."""
+        largest, smallest = largest_and_smallest(dtype)
+        random = np.random.default_rng(0)
+        for size in (1, 2, 67, 4096):
+            x = random.uniform(0.5, 1, (6, size))
+            x[1] *= largest
+            x[2] = smallest
+            x[3] = 0
+            x[4, 0] = INF
+            rows, dy = x.astype(dtype), np.ones((6, size), dtype)
+            for status in tn.backends():
+                if status.usable:
+                    _, saved = tn.rms_norm_forward(rows, rounding=rounding, backend=status.name)
+                    assert saved.nbytes == 6 * 8
+                    found = tn.rms_norm_backward(dy, saved, backend=backend).dx
+                    again = tn.rms_norm_forward(rows, rounding=rounding, backend=backend)[1]
+                    right = tn.rms_norm_backward(dy, again, backend=backend).dx
+                    assert found.shape == right.shape
+                    if rounding == "correct":
+                        assert_same_bits((found,), (right,))
+
+
+def largest_and_smallest(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Return the largest number of a type, and the smallest above zero."""
+    limits = {"float16": (65504.0, 2.0**-24), "bfloat16": (3.3e38, 2.0**-133)}
+    found = np.finfo(np.float32 if dtype.name == "bfloat16" else dtype)
+    return limits.get(dtype.name, (float(found.max), float(found.smallest_subnormal)))
+
 
 def test_axes_layouts_and_out(backend: str, rounding: str, dtype: np.dtype[Any]) -> None:
     """The same bits as of contiguous rows along the last axis."""

@@ -12,7 +12,6 @@ from truenorm.kernels.rows import Range, Source
 from truenorm.kernels.storage import Stored
 
 __all__ = [
-    "NUMBERS_KEPT",
     "AtOnce",
     "Backend",
     "Backward",
@@ -29,10 +28,6 @@ __all__ = [
 Float64 = NDArray[np.float64]
 States = NDArray[np.uint8]
 """What became of each row: see `kernels.ground`."""
-
-
-NUMBERS_KEPT = 3
-"""For each row, by forward: the mean as a pair, and the variance or a power of two."""
 
 
 class Mergeable(Protocol):

@@ -85,8 +85,8 @@ DONE, REFUSED, UNDEFINED, NOT_FINITE, CHANGED = range(5)
 finite; its x is not what forward saw."""
 
 BY_PAIRS = -(2.0**12)
-"""Added to the power of two that level 2 keeps of a row: the sum is below zero, as the variance
-that fast mode keeps of other float64 rows never is."""
+"""Added to the power of two that level 2 keeps of a centred row: the sum is below zero, as the
+variance that fast mode keeps of other float64 rows never is."""
 
 GAMMA, BETA, WEIGHT = range(3)
 """What forward needs of a column: its parameters, and their weight in the bound."""

@@ -22,6 +22,11 @@ class Norm:
         """What its public functions begin with."""
         return "layer_norm" if self.centred else "rms_norm"
 
+    @property
+    def numbers_kept(self) -> int:
+        """What forward keeps of a row: the mean as a pair, and a variance; or a mean square."""
+        return 3 if self.centred else 1
+
 
 LAYER_NORM = Norm(centred=True)
 RMS_NORM = Norm(centred=False)

@@ -31,9 +31,9 @@ class Gradients(NamedTuple):
 class Saved:
     """What `truenorm.layer_norm_backward`, or `rms_norm_backward`, needs of the forward pass.
 
-    It owns a few numbers a row and keeps x and gamma alive, without copying them: they must not
-    change before backward has run. Backward notices if the mean of a row has moved, that of
-    RMSNorm its mean square, no more.
+    It owns three numbers a row, of RMSNorm one, and keeps x and gamma alive, without copying them:
+    they must not change before backward has run. Backward notices if the mean of a row has moved,
+    that of RMSNorm its mean square, no more.
     """
 
     x: NDArray[Any]
@@ -55,6 +55,6 @@ class Saved:
             alive.append(f"gamma {self.gamma.shape} {self.gamma.dtype}, {self.gamma.nbytes} bytes")
         rows, numbers = self.kept.shape
         return (
-            f"<truenorm.Saved: owns {numbers} numbers for each of {rows} rows, "
-            f"{self.nbytes} bytes; keeps alive {' and '.join(alive)}>"
+            f"<truenorm.Saved: owns {numbers} number{'s'[: numbers != 1]} for each of {rows} "
+            f"rows, {self.nbytes} bytes; keeps alive {' and '.join(alive)}>"
         )

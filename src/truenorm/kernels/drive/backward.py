@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from truenorm.kernels import integers
 from truenorm.kernels.backend import (
-    NUMBERS_KEPT,
     Backend,
     Backward,
     ColumnGradients,
@@ -94,9 +93,8 @@ def settle_rows(
     call = Call.of(settings, x, gamma, beta)
     level = backend.backward(call, Source(dy))
     if states is not None:
-        run = _Run(
-            call, level, Source(dy), Source(x), np.empty((0, NUMBERS_KEPT)), Target(dx), True
-        )
+        nothing = np.empty((0, settings.norm.numbers_kept))
+        run = _Run(call, level, Source(dy), Source(x), nothing, Target(dx), True)
         refused = RefusedRows(run.dx, call.size, run.settle)
         again = np.flatnonzero(states == REFUSED)
         refused.add(0, again, *(rows.read(0, rows.count) for rows in (dx, dy, x)))

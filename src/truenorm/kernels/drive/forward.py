@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels import integers
-from truenorm.kernels.backend import NUMBERS_KEPT, Backend, Forward, States
+from truenorm.kernels.backend import Backend, Forward, States
 from truenorm.kernels.call import Call, Flags, Parameter, Settings
 from truenorm.kernels.drive.again import numpy_backend, second_look
 from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
@@ -30,7 +30,7 @@ def forward(
     call = Call.of(settings, x, gamma, beta)
     level = backend.forward(call, special)
     run = _Run(call, level, gamma, beta, special if special.any() else None)
-    kept = np.empty((x.count, NUMBERS_KEPT))
+    kept = np.empty((x.count, settings.norm.numbers_kept))
     source, output = Source(x), Target(y)
     parts = level.parts
     in_parts(lambda k: run.part(parts[k], source, kept, output), len(parts), level.threads)

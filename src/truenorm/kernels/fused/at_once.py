@@ -13,7 +13,7 @@ from numba.core import config
 from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT32, FLOAT64, FloatFormat
-from truenorm.kernels.backend import NUMBERS_KEPT, RowSums, States
+from truenorm.kernels.backend import RowSums, States
 from truenorm.kernels.call import Settings
 from truenorm.kernels.fused import blocks
 from truenorm.kernels.fused.blocks import (
@@ -57,7 +57,7 @@ def forward(
         gamma, beta = _parameters(gamma, beta, x)
     if target is not FLOAT32:
         x, gamma, beta, y = _coded(x), _coded(gamma), _coded(beta), _coded(y)
-    kept, states = np.empty((count, NUMBERS_KEPT)), np.empty(count, np.uint8)
+    kept, states = np.empty((count, settings.norm.numbers_kept)), np.empty(count, np.uint8)
     eps, centred = settings.eps, True if settings.norm.centred else None
     threads = threads_for(x.size, settings.threads)
     if threads == 1:

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import NUMBERS_KEPT, States
+from truenorm.kernels.backend import States
 from truenorm.kernels.call import Flags
 from truenorm.kernels.fused.columns import DigitColumns, PairColumns, Sums
 from truenorm.kernels.fused.compiled.narrow import backward, forward
@@ -34,7 +34,9 @@ class NarrowForward(ForwardSweep):
     def would_compile(self) -> bool:
         """Whether a second look means compiling."""
         none = self.no_rows()
-        return needs_compiling(lambda: self.look_again(none, np.empty((0, NUMBERS_KEPT)), none))
+        return needs_compiling(
+            lambda: self.look_again(none, np.empty((0, self.call.norm.numbers_kept)), none)
+        )
 
     def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
         """Take refused y through structure and double-double."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from truenorm.exact import BFLOAT16
 from truenorm.kernels.backend import NeverRefuses, States
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.ground import BY_PAIRS, CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
+from truenorm.kernels.ground import CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
 from truenorm.kernels.integers import ExactSum
 from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
 from truenorm.kernels.reference.columns import (
@@ -116,7 +116,7 @@ class NarrowBackward(_CorrectBackward[BoundedSum]):
         self, dy: Float64, x: Float64, kept: Float64, dgamma: BoundedSum
     ) -> tuple[Tested, Flags]:
         call = self.call
-        found = narrow.Statistics(*kept.T[..., np.newaxis])
+        found = narrow.Statistics.of_kept(kept)
         gradient = narrow.backward(dy, x, found, call, self.scratch)
         structure.accept_zero_dx(gradient.dx, dy, call)
         dgamma.add(gradient.dgamma)
@@ -138,12 +138,11 @@ class PairBackward(_CorrectBackward[PairSum]):
         return Sums(PairSum(self.call.size), self._dbeta())
 
     def adopt(self, x: Stored, kept: Float64) -> bool:
-        """Put a mean in pairs, or w, in the place of one of fast mode that is good to some u."""
+        """Put what pairs keep in the place of what fast mode does, which is good to some u."""
         if self.call.level != "plain":
             return False
-        rows = np.flatnonzero(kept[:, 2] >= 0)
-        near, rest, v = kept[rows].T[..., np.newaxis]
-        kept[:, 2] -= BY_PAIRS
+        rows = np.flatnonzero(kept[:, -1] >= 0)
+        near, rest, v = narrow.Statistics.of_kept(kept[rows])
         if not len(rows):
             return False
         values = widen(x[rows], self.call.target)
@@ -151,10 +150,10 @@ class PairBackward(_CorrectBackward[PairSum]):
         found = pairs.describe(values, self.call)
         high, low = pairs.scaled(found.mean, found.mean_exponent)
         allowed = 2.0**-46 * np.sqrt(v) + 2.0**-90 * np.abs(near)
+        kept[rows] = np.hstack(pairs.kept_of(found, self.call.norm))
         if not self.call.norm.centred:
-            near, allowed = v + self.call.eps, 2.0**-46 * v
+            near, high, allowed = np.sqrt(v), -kept[rows], 2.0**-46 * np.sqrt(v) + 1e-323
         changed |= not (np.abs((high - near) + (low - rest)) <= allowed).all()
-        kept[rows] = np.hstack([*found.mean, found.mean_exponent])
         return bool(changed)
 
     def _tested(
@@ -164,13 +163,9 @@ class PairBackward(_CorrectBackward[PairSum]):
         rows = pairs.describe(x, call)
         if call.of_gamma is not None:
             dgamma.add(column_terms(rows, dy, np.arange(call.size)))
-        high, low, exponent = kept.T[..., np.newaxis]
-        # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
-        moved = ~(np.abs((rows.mean[0] - high) + (rows.mean[1] - low)) <= 2.0**-90)
-        moved |= rows.mean_exponent != exponent
         tested = pairs.backward(rows, dy, call)
         structure.accept_zero_at_zero(tested, dy, x, call)
-        return tested, moved[:, 0]
+        return tested, pairs.have_moved(rows, kept, call.norm)
 
     def dgamma_again(self, _columns: Columns) -> None:
         """Return nothing: only integers know better."""

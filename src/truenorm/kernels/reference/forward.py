@@ -29,7 +29,7 @@ class NarrowForward(sweep.Sweep):
         values = widen(x, self.call.target, self.scratch.like(x, "x"))
         undefined = clear_not_finite(values) | no_spread(values, self.call.eps, self.call.norm)
         tested, found = self._tested(values)
-        np.concatenate(found, axis=1, out=kept)
+        np.concatenate(found[-kept.shape[1] :], axis=1, out=kept)
         y[...] = tested.values
         kept[undefined] = np.nan
         states[...] = np.where(tested.refused.any(axis=1), REFUSED, DONE)
@@ -75,7 +75,7 @@ class PairForward(NarrowForward):
         structure.accept_beta(tested, rows.constant[:, 0], call)
         if not call.norm.centred and tested.refused.any():
             structure.accept_beta_at_mean(tested, x, call)
-        return tested, [*rows.mean, rows.mean_exponent.astype(np.float64)]
+        return tested, pairs.kept_of(rows, call.norm)
 
 
 def _take(tested: Tested, rows: NDArray[np.intp], better: Tested) -> None:
@@ -99,7 +99,7 @@ class SingleForward(sweep.Sweep, NeverRefuses):
         call = self.call
         rows = as_float32(x, call.target)
         found, easy = single.statistics(rows, call, self.scratch)
-        kept[...] = found
+        kept[...] = found[:, -kept.shape[1] :]
         if self._parameters is None:
             easy[:] = False
         else:
@@ -108,8 +108,8 @@ class SingleForward(sweep.Sweep, NeverRefuses):
             y[...] = single.rounded(values, call.target)
         difficult = np.flatnonzero(~easy)
         if len(difficult):
-            y[difficult], kept[difficult] = single.difficult_rows(
-                widen(x[difficult], call.target), call
-            )
+            wide = widen(x[difficult], call.target)
+            y[difficult], numbers = single.difficult_rows(wide, call)
+            kept[difficult] = numbers[:, -kept.shape[1] :]
         states[...] = np.where(np.isnan(kept[:, 0]), UNDEFINED, DONE)
         return bool(states.any())

@@ -40,6 +40,13 @@ class Statistics(NamedTuple):
     mean_low: Float64
     v: Float64
 
+    @classmethod
+    def of_kept(cls, kept: Float64) -> "Statistics":
+        """Return what was kept of rows; where they are not centred that is v alone."""
+        if kept.shape[1] == 1:
+            return cls(np.zeros_like(kept), np.zeros_like(kept), kept)
+        return cls(*kept.T[..., np.newaxis])
+
 
 class Bounds(NamedTuple):
     """Errors of the statistics of each row: (E3), (E4), (E5)."""

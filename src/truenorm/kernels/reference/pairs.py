@@ -13,13 +13,23 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels import double_double as dd
-from truenorm.kernels.call import Call
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.double_double import ABSENT, Pair
-from truenorm.kernels.ground import SLACK, TINY, W
+from truenorm.kernels.ground import BY_PAIRS, SLACK, TINY, W
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import Tested, round_pair, same_roundings
 
-__all__ = ["PairRows", "backward", "clipped", "describe", "forward", "rounding_test", "scaled"]
+__all__ = [
+    "PairRows",
+    "backward",
+    "clipped",
+    "describe",
+    "forward",
+    "have_moved",
+    "kept_of",
+    "rounding_test",
+    "scaled",
+]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -27,8 +37,6 @@ Integers = NDArray[np.int64]
 
 class PairRows(NamedTuple):
     """Rows, centred: c*2**exponent is x - mean*2**mean_exponent, w*4**w_exponent is var + eps.
-
-    Where rows are not centred, mean*2**mean_exponent is w: that is what is compared later.
 
     All of shape (rows, 1) but c. `ratio` is 4**(exponent - w_exponent), at most 1.
     """
@@ -76,10 +84,6 @@ def describe(x: Float64, call: Call) -> PairRows:
     scaled_eps = np.ldexp(eps, np.clip(-2 * w_exponent, -2200, 2200).astype(np.int32))
     w = dd.add_float((v[0] * ratio, v[1] * ratio), scaled_eps)
     w_bound = SLACK * v_bound * ratio / w[0] + 4 * W  # (P3)
-    mean_exponent = x_exponent
-    if not call.norm.centred:
-        w_size = np.frexp(w[0])[1]
-        mean, mean_exponent = scaled(w, -w_size), 2 * w_exponent + w_size
     return PairRows(
         c=c,
         exponent=exponent,
@@ -93,9 +97,33 @@ def describe(x: Float64, call: Call) -> PairRows:
         w_bound=w_bound,
         r_bound=w_bound / 2 * SLACK + 32 * W,  # (P4)
         mean=mean,
-        mean_exponent=mean_exponent,
+        mean_exponent=x_exponent,
         constant=constant,
     )
+
+
+def kept_of(rows: PairRows, norm: Norm) -> list[Float64]:
+    """Return what is kept: the mean as a pair, and its power of two; or the root mean square.
+
+    The last is below zero, as what fast mode keeps of other rows never is.
+    """
+    if norm.centred:
+        return [*rows.mean, rows.mean_exponent + BY_PAIRS]
+    return [-np.maximum(np.ldexp(rows.spread, rows.exponent.astype(np.int32)), 5e-324)]
+
+
+def have_moved(rows: PairRows, kept: Float64, norm: Norm) -> Flags:
+    """Return which rows do not have the mean, or the root mean square, that was kept."""
+    found = kept_of(rows, norm)
+    if not norm.centred:
+        close = np.abs(found[0] - kept) <= 2.0**-46 * -found[0] + 1e-323
+    else:
+        high, low, exponent = kept.T[..., np.newaxis]
+        # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
+        close = np.abs((found[0] - high) + (found[1] - low)) <= 2.0**-90
+        close &= found[2] == exponent
+    moved: Flags = ~close[:, 0]
+    return moved
 
 
 def _centred(x: Float64, norm: Norm) -> tuple[Pair, Pair, Pair]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT32, FloatFormat
 from truenorm.kernels.call import Call
+from truenorm.kernels.reference.narrow import Statistics
 from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums
 from truenorm.kernels.rounding import round_to
@@ -134,7 +135,7 @@ def gradient(dy: Float64, x: Float64, kept: Float64, call: Call, scratch: Scratc
     """Return dx of the rows and their share of dgamma, in float64; x is used up."""
     centred, eps = call.norm.centred, call.eps
     size = x.shape[1]
-    high, low, v = kept.T[..., np.newaxis]
+    high, low, v = Statistics.of_kept(kept)
     w = v + eps
     r = 1 / np.sqrt(w)
     c = x

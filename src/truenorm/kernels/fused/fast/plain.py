@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
-from truenorm.kernels.backend import NUMBERS_KEPT, States
+from truenorm.kernels.backend import States
 from truenorm.kernels.call import Call
 from truenorm.kernels.fused.columns import PairColumns
 from truenorm.kernels.fused.compiled.columns.column_sums import (
@@ -23,7 +23,6 @@ from truenorm.kernels.fused.fast.single import parts_with_sums, rows_with_sums
 from truenorm.kernels.fused.pairs import GradientByPairs, PairForward, largest_exponent
 from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
 from truenorm.kernels.ground import (
-    BY_PAIRS,
     DBETA_HIGH,
     DBETA_LOW,
     DGAMMA_HIGH,
@@ -56,7 +55,6 @@ class PlainForward(PairForward):
             given, numbers, outcome = x[rows], kept[rows], states[rows]
             results = np.empty_like(given)
             super().look(given, results, numbers, outcome)
-            numbers[:, 2] += BY_PAIRS
             y[rows], kept[rows], states[rows] = results, numbers, outcome
         return bool(states.any())
 
@@ -118,9 +116,8 @@ class PlainBackward(GradientByPairs):
         """Return sums over no rows."""
         return PlainSums(self.call.size)
 
-    def adopt(self, _x: Stored, kept: Float64) -> bool:
-        """Have pairs do all rows: what another backend keeps is what they keep."""
-        kept[:, 2] += BY_PAIRS
+    def adopt(self, _x: Stored, _kept: Float64) -> bool:
+        """Take what another backend keeps: it is what pairs keep, so pairs do all rows."""
         return False
 
     def look(
@@ -140,8 +137,7 @@ class PlainBackward(GradientByPairs):
         self, dy: Stored, x: Stored, kept: Float64, sums: PlainSums
     ) -> tuple[Stored, States]:
         """Do copies of some rows: return dx and what became of them, and add to the sums."""
-        by_plain = np.flatnonzero(kept[:, 2] >= 0)
-        kept[:, 2] -= BY_PAIRS
+        by_plain = np.flatnonzero(kept[:, -1] >= 0)
         kept[by_plain] = self._kept_by_pairs(x[by_plain])
         dx, states = np.empty_like(x), np.empty(len(x), np.uint8)
         self.add_rows(dy, x, kept, dx, sums.array, states, 0)
@@ -153,7 +149,7 @@ class PlainBackward(GradientByPairs):
 
     def _kept_by_pairs(self, x: Stored) -> Float64:
         """Return what pairs would have kept of some rows."""
-        kept = np.empty((len(x), NUMBERS_KEPT))
+        kept = np.empty((len(x), self.call.norm.numbers_kept))
         space = aligned(scratch_of_pairs(self.call.size))
         keep_rows(self.coded(x), self.call.eps, self.centred, kept, space)
         return kept

@@ -24,6 +24,7 @@ from truenorm.kernels.fused.compiled.narrow.dx import NUMBERS, row_numbers, writ
 from truenorm.kernels.fused.compiled.narrow.forward import SPECIAL
 from truenorm.kernels.fused.compiled.narrow.parameters import widen_gamma
 from truenorm.kernels.fused.compiled.narrow.structure import is_constant, write_two
+from truenorm.kernels.fused.compiled.rows.kept import kept_numbers
 from truenorm.kernels.fused.compiled.rows.row_sums import WIDTH, add_row_sums
 from truenorm.kernels.fused.compiled.rows.sums import SPACE, clear_last_segment
 from truenorm.kernels.fused.compiling import compiled, kernel
@@ -138,13 +139,14 @@ def backward(
                     dx[i, left] = nan_like(dx[i, left])
                 if k < following:
                     n = i + GROUP
+                    near, low, _ = kept_numbers(kept[n], centred)
                     _note_extent(dy[n, left:right], extents, k)
                     add_row_sums(
                         x[n, left:right],
                         dy[n, left:right],
                         columns,
-                        kept[n, 0],
-                        kept[n, 1],
+                        near,
+                        low,
                         centred,
                         left == 0,
                         lanes[k * LANES_OF_ROW :],

@@ -6,6 +6,7 @@ import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import as_bits, decode, encode
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
+from truenorm.kernels.fused.compiled.rows.kept import kept_numbers
 from truenorm.kernels.fused.compiled.rows.row_sums import means_of
 from truenorm.kernels.fused.compiled.rows.statistics import (
     error_of_mean,
@@ -40,7 +41,7 @@ def row_numbers(
 ) -> Any:
     """Find what the elements of a row need from its sums, and return whether x has changed."""
     h = depth_of_sum(size)
-    near, low, v = kept[0], kept[1], kept[2]
+    near, low, v = kept_numbers(kept, centred)
     w = v + eps
     r = 1 / np.sqrt(w)
     s = np.sqrt(v + low * low)

@@ -17,6 +17,7 @@ from truenorm.kernels.fused.compiled.narrow.parameters import (
     widen_parameters,
     write_constant,
 )
+from truenorm.kernels.fused.compiled.rows.kept import keep, kept_numbers
 from truenorm.kernels.fused.compiled.rows.statistics import (
     WIDTH,
     add_moments,
@@ -85,10 +86,16 @@ def write_y(
 
 @compiled(fastmath={"contract"})
 def refused_y(
-    x: Coded, kept: Numbers, columns: Numbers, eps: float, y: Coded, refused: Flags
+    x: Coded,
+    kept: Numbers,
+    columns: Numbers,
+    eps: float,
+    centred: Centred,
+    y: Coded,
+    refused: Flags,
 ) -> None:
     """Write y of a row once more, and note which elements the rounding test refuses."""
-    near, low, v = kept[0], kept[1], kept[2]
+    near, low, v = kept_numbers(kept, centred)
     gamma, beta, weight = columns[GAMMA], columns[BETA], columns[WEIGHT]
     r, k = _scale_of(low, v, eps, depth_of_sum(x.shape[0]))
     like = y[0]
@@ -129,6 +136,7 @@ def forward(
     weights, numbers = scratch[WEIGHT * COLUMNS :][:COLUMNS], scratch[PARAMETERS:][: 3 * GROUP]
     lanes = scratch[PARAMETERS + 3 * GROUP :][: GROUP * LANES_OF_ROW]
     partial = scratch[PARAMETERS + GROUP * (3 + LANES_OF_ROW) :]
+    last = kept.shape[1] - 1
     share = 0.0 if centred is None else share_of_gamma(size)  # (R1)
     clear_last_segment(partial)
     count = 0
@@ -144,22 +152,20 @@ def forward(
                 return SPECIAL
             for k in range(GROUP):
                 i = start + k
-                if (
-                    0 <= i < rows
-                    and kept[i, 2] > 0
-                    and write_y(
+                if 0 <= i < rows and kept[i, last] > 0:
+                    near, low, _ = kept_numbers(kept[i], centred)
+                    if write_y(
                         x[i, left:right],
-                        kept[i, 0],
-                        kept[i, 1],
+                        near,
+                        low,
                         numbers[GROUP + k],
                         numbers[2 * GROUP + k],
                         scales,
                         shifts,
                         weights,
                         y[i, left:right],
-                    )
-                ):
-                    status[i] = REFUSED
+                    ):
+                        status[i] = REFUSED
                 if k < following:
                     add_moments(
                         x[i + GROUP, left:right],
@@ -171,7 +177,7 @@ def forward(
         if start >= 0:
             for i in range(start, min(start + GROUP, rows)):
                 count += status[i] != DONE
-                if kept[i, 2] == 0 and not write_constant(beta, y[i]):
+                if kept[i, last] == 0 and not write_constant(beta, y[i]):
                     return SPECIAL
         for k in range(following):
             i = start + GROUP + k
@@ -181,7 +187,7 @@ def forward(
             if not v + eps > 0:
                 status[i] = UNDEFINED
                 near = low = v = np.nan
-            kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
+            keep(kept[i], near, low, v, centred)
             r, bound = _scale_of(low, v, eps, depth_of_sum(size))
             numbers[GROUP + k], numbers[2 * GROUP + k] = r, bound
     return count
@@ -200,9 +206,9 @@ def statistics(x: Coded, centred: Centred, kept: Numbers, scratch: Numbers) -> A
         if kept[i, 0] == kept[i, 0]:
             near, low, v = row_statistics(x[i], centred, lanes, partial)
             if centred is None:
-                changed += not abs(v - kept[i, 2]) <= 2.0**-40 * v
+                changed += not abs(v - kept[i, 0]) <= 2.0**-40 * v
             else:
                 difference = abs((near - kept[i, 0]) + (low - kept[i, 1]))
                 changed += not difference <= 2.0**-40 * np.sqrt(v) + 2.0**-1000
-            kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
+            keep(kept[i], near, low, v, centred)
     return changed

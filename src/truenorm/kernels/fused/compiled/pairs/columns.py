@@ -27,10 +27,11 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     PairRow,
     centre,
     describe,
-    kept_of,
+    root_mean_square,
 )
 from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
+    BY_PAIRS,
     CHANGED,
     DGAMMA_BOUND,
     DGAMMA_HIGH,
@@ -121,11 +122,15 @@ def largest_exponent_of_rows(dy: Coded) -> Any:
 
 @compiled
 def _has_changed(kept: Numbers, found: PairRow, centred: Centred) -> Any:
-    """Return whether a row has another mean, or w, than was kept, beyond what rounding does."""
-    high, low, exponent = kept_of(found, centred)
-    if centred is not None:
-        high, low = found.near, found.low_high
-    return kept[2] != exponent or not abs((high - kept[0]) + (low - kept[1])) <= 2.0**-90
+    """Return whether a row has another mean than was kept, beyond what rounding does.
+
+    If it is not centred, another root mean square.
+    """
+    if centred is None:
+        root = root_mean_square(found)
+        return not abs(root + kept[0]) <= 2.0**-46 * root + 1e-323
+    difference = abs((found.near - kept[0]) + (found.low_high - kept[1]))
+    return kept[2] != found.exponent + BY_PAIRS or not difference <= 2.0**-90
 
 
 @compiled

@@ -28,7 +28,7 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
     PairRow,
     centre,
     describe,
-    kept_of,
+    keep_row,
 )
 from truenorm.kernels.fused.compiled.rows.structure import accept_beta_at_mean
 from truenorm.kernels.fused.compiling import compiled, kernel
@@ -76,7 +76,7 @@ def forward(
             status[i] = UNDEFINED
             continue
         found = describe(x[i], eps, centred, row, lanes)
-        kept[i, 0], kept[i, 1], kept[i, 2] = kept_of(found, centred)
+        keep_row(kept[i], found, centred)
         left = _write_row(x[i], row, found, columns, constant, centred, y[i], work, refused[i])
         status[i] = REFUSED if left > 0 else DONE
 
@@ -112,7 +112,7 @@ def settle_y(
     size = x.shape[1]
     work, lanes, row = scratch[:WORK], scratch[WORK:SCRATCH], scratch[SCRATCH:][:size]
     for i in range(x.shape[0]):
-        refused_y(x[i], kept[i], columns, eps, y[i], refused[i])
+        refused_y(x[i], kept[i], columns, eps, centred, y[i], refused[i])
         found = describe(x[i], eps, centred, row, lanes)
         _write_row(x[i], row, found, columns, constant, centred, y[i], work, refused[i])
 

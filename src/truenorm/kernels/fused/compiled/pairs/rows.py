@@ -21,7 +21,7 @@ from truenorm.kernels.fused.compiled.pairs.arithmetic import (
 )
 from truenorm.kernels.fused.compiled.pairs.moments import PAIR_LANES, middle, moments, pair_depth
 from truenorm.kernels.fused.compiling import compiled, kernel
-from truenorm.kernels.ground import SLACK, TINY, Centred, Coded, Numbers, Pair, W
+from truenorm.kernels.ground import BY_PAIRS, SLACK, TINY, Centred, Coded, Numbers, Pair, W
 
 __all__ = [
     "CHUNK",
@@ -37,8 +37,9 @@ __all__ = [
     "PairRow",
     "centre",
     "describe",
+    "keep_row",
     "keep_rows",
-    "kept_of",
+    "root_mean_square",
 ]
 
 
@@ -129,13 +130,22 @@ def describe(x: Coded, eps: float, centred: Centred, row: Numbers, lanes: Number
 
 
 @compiled
-def kept_of(found: PairRow, centred: Centred) -> Any:
-    """Return what is kept of a row: its mean as a pair, and a power of two; w if not centred."""
+def keep_row(kept: Numbers, found: PairRow, centred: Centred) -> None:
+    """Keep the mean of a row as a pair, and its power of two; or its root mean square.
+
+    The last number is below zero, as the variance that fast mode keeps of other rows never is.
+    """
     if centred is None:
-        part, exponent = math.frexp(found.w_high)
-        return part, np.ldexp(found.w_low, -exponent), 2 * found.w_exponent + exponent
-    high, low = add_float((found.low_high, found.low_low), found.near)
-    return high, low, found.exponent
+        kept[0] = -root_mean_square(found)
+    else:
+        kept[0], kept[1] = add_float((found.low_high, found.low_low), found.near)
+        kept[2] = found.exponent + BY_PAIRS
+
+
+@compiled
+def root_mean_square(found: PairRow) -> Any:
+    """Return that of a row that is not centred; of zeros and near them the smallest number."""
+    return max(np.ldexp(found.spread, found.exponent), 5e-324)
 
 
 @kernel
@@ -144,7 +154,7 @@ def keep_rows(x: Coded, eps: float, centred: Centred, kept: Numbers, scratch: Nu
     row, lanes = scratch[SCRATCH:][: x.shape[1]], scratch[WORK:SCRATCH]
     for i in range(x.shape[0]):
         found = describe(x[i], eps, centred, row, lanes)
-        kept[i, 0], kept[i, 1], kept[i, 2] = kept_of(found, centred)
+        keep_row(kept[i], found, centred)
 
 
 @compiled

@@ -23,6 +23,7 @@ from truenorm.kernels.fused.compiled.plain.writing import (
     R,
     write_four,
 )
+from truenorm.kernels.fused.compiled.rows.kept import kept_numbers
 from truenorm.kernels.fused.compiled.rows.row_sums import WIDTH, means_of, put_row_sums
 from truenorm.kernels.fused.compiled.rows.sums import SPACE, add_segments, clear_last_segment
 from truenorm.kernels.fused.compiled.single.backward import FOUR
@@ -69,7 +70,7 @@ def _describe(
     row: Numbers,
 ) -> Any:
     """Find the numbers of a row, if they can be had, and return what became of it."""
-    v = kept[2]
+    near, low, v = kept_numbers(kept, centred)
     if not v >= 0:  # level 2 kept it, or it has no result
         return REFUSED
     c, a, p, square = means_of(lanes, dy.shape[0], True)
@@ -79,7 +80,7 @@ def _describe(
     w = v + eps
     if not (is_in_range(w) and (is_in_range(square) or (square == 0 and _is_zero(dy, gamma)))):
         return REFUSED
-    row[NEAR], row[LOW], row[R] = kept[0], kept[1], inverse_deviation(v, eps)
+    row[NEAR], row[LOW], row[R] = near, low, inverse_deviation(v, eps)
     row[A], row[Q], row[PLAIN] = a, p / w, 1.0
     if centred is None:
         row[A] = -0.0  # g less that is +0 where it is -0
@@ -172,7 +173,8 @@ def backward(
             for k in range(following):
                 i = start + FOUR + k
                 px, pdy, pgamma = x[i, left:right], dy[i, left:right], gamma[left:right]
-                put_row_sums(px, pdy, pgamma, kept[i, 0], kept[i, 1], centred, partial)
+                near, low, _ = kept_numbers(kept[i], centred)
+                put_row_sums(px, pdy, pgamma, near, low, centred, partial)
                 add_segments(lanes[k * LANES_OF_ROW :], partial, right - left, WIDTH)
         for i in range(max(start, 0), min(start + FOUR, rows)):
             left_over += status[i] != DONE

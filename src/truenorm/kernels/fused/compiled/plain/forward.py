@@ -23,6 +23,7 @@ from truenorm.kernels.fused.compiled.plain.statistics import (
     near_mean,
     statistics_of,
 )
+from truenorm.kernels.fused.compiled.rows.kept import keep
 from truenorm.kernels.fused.compiled.rows.sums import SPACE, clear_last_segment
 from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
@@ -102,7 +103,7 @@ def forward(
             status[i] = _state(x[i], v, eps, centred)
             if status[i] == UNDEFINED:
                 near = low = v = np.nan
-            kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
+            keep(kept[i], near, low, v, centred)
             r = inverse_deviation(v, eps)
             count += status[i] != DONE
         has_spread = i >= 0 and v > 0 and status[i] == DONE

@@ -13,6 +13,7 @@ import numpy as np
 from truenorm.kernels.fused.compiled.elements.encoding import decode_single
 from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.narrow.forward import SPECIAL
+from truenorm.kernels.fused.compiled.rows.kept import kept_numbers
 from truenorm.kernels.fused.compiled.single.forward import is_easy
 from truenorm.kernels.fused.compiled.single.hard_rows import (
     HARD,
@@ -53,10 +54,11 @@ FAST_BACKWARD = FOUR * (SINGLES + SUMS) + (RUNS + AT_ONCE) // 2 + 2 * AT_ONCE + 
 
 
 @compiled
-def _mean(kept: Numbers) -> Any:
+def _mean(kept: Numbers, centred: Centred) -> Any:
     """Return the mean of a row as a pair of float32 numbers."""
-    high = np.float32(kept[0] + kept[1])
-    return high, np.float32((kept[0] - high) + kept[1])
+    near, low, _ = kept_numbers(kept, centred)
+    high = np.float32(near + low)
+    return high, np.float32((near - high) + low)
 
 
 @compiled
@@ -68,13 +70,13 @@ def _describe(
     g must be neither so large nor so small that its products leave the range of float32.
     """
     fill(row[:SINGLES], 0.0)
-    v = kept[2]
+    v = kept_numbers(kept, centred)[2]
     if (centred is not None and size == 2) or not is_easy(v, eps):
         return False
     c, a, p, square = sums[0] / size, sums[1] / size, sums[2] / size, sums[3] / size
     if 2.0**-100 < square < 2.0**100:
         w = v + eps
-        row[HIGH], row[LOW] = _mean(kept)
+        row[HIGH], row[LOW] = _mean(kept, centred)
         row[R], row[Q], row[SINGLE] = 1 / np.sqrt(w), p / w, 1.0
         row[A] = -0.0 if centred is None else a  # g less -0 is +0 where it is -0
     if centred is None:
@@ -185,7 +187,7 @@ def backward(
                 )
             for k in range(following):
                 i = start + FOUR + k
-                high, low = _mean(kept[i])
+                high, low = _mean(kept[i], centred)
                 add_single_sums(
                     x[i, left:right],
                     dy[i, left:right],

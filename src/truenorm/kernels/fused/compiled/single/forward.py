@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from truenorm.kernels.fused.compiled.elements.encoding import decode_single, encode_single
+from truenorm.kernels.fused.compiled.elements.filling import fill
 from truenorm.kernels.fused.compiled.elements.vectors import prefer_wide_vectors
 from truenorm.kernels.fused.compiled.narrow.forward import SPECIAL, write_y
 from truenorm.kernels.fused.compiled.narrow.parameters import widen_parameters, write_constant
+from truenorm.kernels.fused.compiled.rows.kept import keep, kept_numbers
 from truenorm.kernels.fused.compiled.single.moments import moments, shift_of, statistics_of
 from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
@@ -58,10 +60,18 @@ def _write_single(
 
 @compiled
 def _write_in_float64(
-    x: Coded, kept: Numbers, eps: float, gamma: Coded, beta: Coded, y: Coded, scratch: Numbers
+    x: Coded,
+    kept: Numbers,
+    eps: float,
+    centred: Centred,
+    gamma: Coded,
+    beta: Coded,
+    y: Coded,
+    scratch: Numbers,
 ) -> Any:
     """Write y of a row by the kernel of level 1, and return whether the parameters are finite."""
-    near, low, r = kept[0], kept[1], 1 / np.sqrt(kept[2] + eps)
+    near, low, v = kept_numbers(kept, centred)
+    r = 1 / np.sqrt(v + eps)
     scales, shifts, weights = scratch, scratch[BETA * COLUMNS :], scratch[WEIGHT * COLUMNS :]
     for left in range(0, x.shape[0], COLUMNS):
         right = min(left + COLUMNS, x.shape[0])
@@ -90,6 +100,7 @@ def forward(
     y must not overlap the others.
     """
     rows, size = x.shape
+    last = kept.shape[1] - 1
     count = 0
     total, square = 0.0, 0.0
     for i in range(-1, rows):
@@ -98,7 +109,7 @@ def forward(
         easy, hard = False, False
         if i >= 0:
             near, low, v = statistics_of(x[i], centred, total, square)
-            kept[i, 0], kept[i, 1], kept[i, 2] = near, low, v
+            keep(kept[i], near, low, v, centred)
             easy, hard = is_easy(v, eps), v > 0
             high = np.float32(near + low)
             rest = np.float32((near - high) + low)
@@ -126,13 +137,13 @@ def forward(
         if i < 0:
             continue
         status[i] = DONE
-        if not kept[i, 2] + eps > 0:
-            kept[i, 0], kept[i, 1], kept[i, 2] = np.nan, np.nan, np.nan
+        if not kept[i, last] + eps > 0:
+            fill(kept[i], np.nan)
             status[i] = UNDEFINED
             count += 1
         elif hard:
-            if not _write_in_float64(x[i], kept[i], eps, gamma, beta, y[i], scratch):
+            if not _write_in_float64(x[i], kept[i], eps, centred, gamma, beta, y[i], scratch):
                 return SPECIAL
-        elif kept[i, 2] == 0 and not write_constant(beta, y[i]):
+        elif kept[i, last] == 0 and not write_constant(beta, y[i]):
             return SPECIAL
     return count

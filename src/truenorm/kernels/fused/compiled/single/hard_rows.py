@@ -17,6 +17,7 @@ from truenorm.kernels.fused.compiled.narrow.dx import (
 )
 from truenorm.kernels.fused.compiled.narrow.parameters import widen_gamma
 from truenorm.kernels.fused.compiled.narrow.structure import is_constant, write_two
+from truenorm.kernels.fused.compiled.rows.kept import kept_numbers
 from truenorm.kernels.fused.compiled.rows.row_sums import add_row_sums
 from truenorm.kernels.fused.compiled.rows.sums import SPACE, clear_last_segment
 from truenorm.kernels.fused.compiling import compiled
@@ -70,13 +71,14 @@ def do_in_float64(
     numbers = scratch[SHARES + COLUMNS :][:NUMBERS]
     lanes = scratch[SHARES + COLUMNS + NUMBERS :][:LANES_OF_ROW]
     partial = scratch[SHARES + COLUMNS + NUMBERS + LANES_OF_ROW :]
+    near, low, _ = kept_numbers(kept, centred)
     clear_last_segment(partial)
     for left in range(0, size, COLUMNS):
         right = min(left + COLUMNS, size)
         if not widen_gamma(gamma[left:right], columns):
             return NO_NUMBERS
         px, pdy = x[left:right], dy[left:right]
-        add_row_sums(px, pdy, columns, kept[0], kept[1], centred, left == 0, lanes, partial)
+        add_row_sums(px, pdy, columns, near, low, centred, left == 0, lanes, partial)
     changed = row_numbers(size, kept, eps, centred, lanes, numbers)
     numbers[COMMON] = numbers[OF_G] = numbers[OF_C] = 0.0
     for left in range(0, size, COLUMNS):
