@@ -22,10 +22,20 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     done = run("verify", "x.py")
     assert (done.exit_code, done.stderr) == (code, "")
     options = ("--level", "full", "--require", "faithful", "--dtype", "float16")
-    more = ("--dtype", "float64", "--start-seconds", "7", "--operation", "rms_norm")
+    more = (
+        "--dtype",
+        "float64",
+        "--start-seconds",
+        "7",
+        "--operation",
+        "rms_norm",
+        "--recipe",
+        "early",
+    )
     run("verify", "x.py:mine", *options, *more)
     plain = {
         "operation": "",
+        "recipe": "",
         "level": "quick",
         "require": "stable",
         "dtypes": None,
@@ -33,6 +43,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     }
     other = {
         "operation": "rms_norm",
+        "recipe": "early",
         "level": "full",
         "require": "faithful",
         "dtypes": ["float16", "float64"],

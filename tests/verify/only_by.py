@@ -16,6 +16,7 @@ ONLY_BY = {
     "ordinary": "last partial block of 1024 dropped",
     "finite": "negative variance of a constant row",
     "growth": "float32 mean only",
+    "recipe": "rms_norm: early, where late is claimed",
     "special": "NaN swallowed",
     "subnormal": "subnormal inputs flushed",
     "repeat": "dgamma depending on threads",

@@ -70,4 +70,5 @@ def graded(
         guards=[guard for guard in GUARDS if guard != without],
         require=require,
         origin=origin,
+        recipe=subject.recipe,
     )

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from truenorm.cli.output import Dtype, OperationName, json_option, refusing
+from truenorm.cli.output import Dtype, json_option, refusing
 from truenorm.cli.progress import progress_bar
 from truenorm.cli.verify import LevelName
 from truenorm.tools import strict_json
 from truenorm.verify import suite
-from truenorm.verify.operations import OPERATIONS
+from truenorm.verify.operations import operation_of
 from truenorm.verify.pages.vectors import write_vectors
 
 __all__ = ["command"]
@@ -24,7 +24,12 @@ def command(
         ),
     ],
     operation: Annotated[
-        OperationName, typer.Option(help="Whose inputs and answers.")
+        str,
+        typer.Option(
+            metavar="NAME[,OPTION=...]",
+            help="Whose inputs and answers: layer_norm, rms_norm, or another that "
+            "'truenorm verify --help' names.",
+        ),
     ] = "layer_norm",
     level: Annotated[LevelName, typer.Option(help="How many cases.")] = "quick",
     dtype: Annotated[
@@ -59,7 +64,7 @@ def command(
         cases = [
             case
             for name in dtype or [Dtype.float32]
-            for case in suite.cases(name, level, operation=OPERATIONS[operation])
+            for case in suite.cases(name, level, operation=operation_of(operation))
         ]
         summary = write_vectors(folder, cases, progress)
     if json:

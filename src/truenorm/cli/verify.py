@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from truenorm.cli.output import Dtype, OperationName, file_option, json_option, refusing, writer_of
+from truenorm.cli.output import Dtype, file_option, json_option, refusing, writer_of
 from truenorm.cli.progress import progress_bar
 from truenorm.verify.pages.json_report import to_json
 from truenorm.verify.pages.terminal import show
@@ -30,12 +30,24 @@ def command(
         ),
     ],
     operation: Annotated[
-        OperationName | None,
+        str,
         typer.Option(
-            help="What it computes.",
+            metavar="NAME[,OPTION=...]",
+            help="What it computes: layer_norm, rms_norm, add_layer_norm or add_rms_norm; then, "
+            "with commas before them, what is not the usual: gain=zero-centred, beta=true, "
+            "parameters=TYPE, result=TYPE, sum=unrounded.",
             show_default="what the subject says, which is layer_norm unless it says otherwise",
         ),
-    ] = None,
+    ] = "",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Where it must round on the way to 16 bits, such as late or early. "
+            "By default, whatever recipe it has is told.",
+            show_default=False,
+        ),
+    ] = "",
     level: Annotated[
         LevelName, typer.Option(help="How much to try: some seconds, or some minutes.")
     ] = "quick",
@@ -76,6 +88,8 @@ def command(
         truenorm verify my_kernel_check.py:subject
         truenorm verify my_kernel_check.py --level full --html report.html
         truenorm verify my_rms_norm_check.py --operation rms_norm
+        truenorm verify my_fused_check.py --operation add_rms_norm,parameters=float32 \\
+            --recipe early
 
     Exit codes:
 
@@ -85,10 +99,11 @@ def command(
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
     write = writer_of("--html", html, "truenorm.verify.pages.html_report")
-    with refusing(CannotRunError), progress_bar("judging") as progress:
+    with refusing(CannotRunError, ValueError), progress_bar("judging") as progress:
         report = verify_target(
             target,
-            operation=operation or "",
+            operation=operation,
+            recipe=recipe,
             level=level,
             require=require,
             dtypes=dtype,

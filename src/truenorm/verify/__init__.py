@@ -8,11 +8,12 @@
 (False, 'wrong')
 """
 
-from truenorm.verify.grading.report import Finding, Grade, Report
+from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
 from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import LAYER_NORM, RMS_NORM
+from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
 from truenorm.verify.operations.layer_norm import EXTENSIONS
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.runs.loading import load
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import case, cases
@@ -24,11 +25,14 @@ __all__ = [
     "Case",
     "Finding",
     "Grade",
+    "Norm",
+    "Recipe",
     "Report",
     "Subject",
     "case",
     "cases",
     "check",
     "load",
+    "norm",
     "verify",
 ]

@@ -91,6 +91,7 @@ def judged(
         require=require,
         level=level,
         origin=origin,
+        recipe=subject.recipe,
     )
     return replace(report, machine=describe("date", "python", "numpy", "machine"))
 
@@ -153,7 +154,7 @@ def _origin(subject: Subject) -> Origin:
     return Origin.of(subject)
 
 
-def check(subject: Subject, case: Case, *, require: str = "stable") -> None:
+def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str = "") -> None:
     """Judge a subject on one case; raise AssertionError if it fails.
 
     Parameters
@@ -163,6 +164,8 @@ def check(subject: Subject, case: Case, *, require: str = "stable") -> None:
         One of `cases`.
     require : str
         ``stable``, ``faithful`` or ``correct``.
+    recipe : str
+        Where it must round on the way; by default, where the subject says.
 
     Examples
     --------
@@ -182,7 +185,14 @@ def check(subject: Subject, case: Case, *, require: str = "stable") -> None:
     __tracebackhide__ = True  # pytest shows the test that failed, and none of these lines
     records = collect(runner_for(subject), [case])
     outputs = _outputs(subject, Origin.of(subject), records)
-    report = grade(subject.name, [case], records, outputs=outputs, require=require)
+    report = grade(
+        subject.name,
+        [case],
+        records,
+        outputs=outputs,
+        require=require,
+        recipe=recipe or subject.recipe,
+    )
     if not report.passed:
         symptoms = "; ".join(finding.symptom for finding in report.findings)
         raise AssertionError(f"{case.name} ({case.why}): {symptoms}")

@@ -6,66 +6,23 @@ to files without a change elsewhere.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
+from truenorm.verify.layouts import LAYOUTS
+from truenorm.verify.parts import Bits, Guess, Input, Output, Scales
 from truenorm.verify.types import Array, Float64s
 
-__all__ = ["KINDS", "LAYOUTS", "Case", "Guess", "Input", "Operation", "Output", "Scales"]
-
-Guess = Callable[[Mapping[str, Float64s]], Float64s]
-"""Returns an array near an exact one, from the inputs in float64 and from what was found before.
-
-It computes with single operations of IEEE 754, whose bits are the same everywhere.
-"""
+__all__ = ["KINDS", "Case", "Operation"]
 
 KINDS = ("ordinary", "sweep", "hard", "special", "subnormal")
 """Ordinary input must simply be right. A sweep raises the condition number step by step; hard
 cases are rows that broke somebody. Special ones hold values that are not finite; subnormal ones
 are about numbers that a processor may be told to flush."""
-
-
-class Input(NamedTuple):
-    """An argument: `data` are rows for forward, a `gradient` rows for backward.
-
-    A `parameter` has one number for each column, for forward, and may be None.
-    """
-
-    name: str
-    role: Literal["data", "parameter", "gradient"]
-
-
-class Output(NamedTuple):
-    """A result: it has the shape and the type of the input `like`.
-
-    So it has a number for each element of a row, or, like a parameter, one for each column: then
-    it is a sum over rows. Results of backward say so.
-    """
-
-    name: str
-    like: str
-    backward: bool = False
-
-
-class Scales(Protocol):
-    """How large the errors of a case may be: u times a few roundings times its natural scales."""
-
-    @property
-    def kappa(self) -> Float64s:
-        """The condition number of each row, as a column."""
-
-    def of(self, output: str, power: int) -> Float64s:
-        """Return the scale of each element, for errors that grow like this power of kappa.
-
-        Rows that a case repeats are taken once.
-        """
-
-    def terms(self, output: str) -> int:
-        """Return how many numbers are added up for one of the result."""
 
 
 class Operation(ABC):
@@ -95,6 +52,10 @@ class Operation(ABC):
         Folders of such sources that it shares with others.
     guesses : mapping of str to callable
         For names of `exact`, in the order in which they are found: an answer is kept by these.
+    variant : str
+        What answers depend on beside these sources and the inputs.
+    recipe_names : tuple of str
+        Those that a subject may claim: see `recipes`.
     """
 
     name: str
@@ -110,6 +71,8 @@ class Operation(ABC):
     folder: Path | None = None
     also_computed_in: tuple[Path, ...] = ()
     guesses: Mapping[str, Guess] = {}
+    variant: str = ""
+    recipe_names: tuple[str, ...] = ()
 
     @abstractmethod
     def cases(self, dtype: str, level: str) -> "Iterable[Case]":
@@ -128,6 +91,23 @@ class Operation(ABC):
     def scales(self, case: "Case", exact: Mapping[str, Float64s]) -> Scales:
         """Return the natural scales of a case, from what `exact` returned."""
 
+    @property
+    def words(self) -> str:
+        """What `truenorm.verify.operations.operation_of` makes it of, in another process."""
+        return self.name
+
+    def type_of(self, output: str, like: str) -> str:  # noqa: ARG002 (others look at its name)
+        """Return the type of a result, given that of the input it is like."""
+        return like
+
+    def recipes(self, case: "Case") -> Mapping[str, Bits]:  # noqa: ARG002 (others look at it)
+        """Return the first result by each way of rounding on the way to it, where bits tell."""
+        return {}
+
+    def mistaken(self, case: "Case") -> Mapping[str, Float64s]:  # noqa: ARG002 (the same)
+        """Return what the first result would be if the subject computed something else."""
+        return {}
+
     def inputs_of(self, *roles: str) -> list[str]:
         """Return the names of the inputs that have one of these roles."""
         return [each.name for each in self.inputs if each.role in roles]
@@ -140,22 +120,6 @@ class Operation(ABC):
         """Tell whether an input or an output consists of rows, and not of one number a column."""
         like = {each.name: each.like for each in self.outputs}.get(name, name)
         return like not in self.inputs_of("parameter")
-
-
-def _with_gaps(rows: Array) -> Array:
-    """Return the same values, each followed by a number that is none of them."""
-    wide = np.full((*rows.shape, 2), 77.0, rows.dtype)
-    wide[..., 0] = rows
-    return wide[..., 0]
-
-
-LAYOUTS: dict[str, Callable[[Array], Array]] = {
-    "rows": lambda rows: rows,
-    "one-axis": lambda rows: rows.reshape(-1),
-    "three-axes": lambda rows: rows.reshape(2, -1, rows.shape[1]),
-    "strided": _with_gaps,
-}
-"""How rows, as which a case holds them, are given to the subject."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +149,7 @@ class Case:
     repeats : int
         The rows are a few, so many times over: so the exact answer stays cheap.
     layout : str
-        One of `LAYOUTS`.
+        One of `truenorm.verify.layouts.LAYOUTS`.
     needs : frozenset of str
         The extensions of the operation that a subject must have asked for.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from truenorm.verify.operation import Operation
-from truenorm.verify.operations import LAYER_NORM, OPERATIONS
+from truenorm.verify.operations import LAYER_NORM, operation_of
 from truenorm.verify.types import FORMATS
 
 __all__ = ["Subject"]
@@ -38,7 +38,11 @@ class Subject:
     seconds : float
         How long one call may take before it counts as hanging, where that can be stopped.
     operation : Operation
-        What it computes: ``truenorm.verify.LAYER_NORM`` or ``truenorm.verify.RMS_NORM``.
+        What it computes: ``truenorm.verify.LAYER_NORM``, ``truenorm.verify.RMS_NORM``, or one of
+        their relatives, which `truenorm.verify.norm` returns.
+    recipe : str
+        Where it claims to round on the way to a result of 16 bits, such as ``late``: then the
+        bits of another recipe are a finding. The page "Recipes" lists them.
 
     Examples
     --------
@@ -56,6 +60,7 @@ class Subject:
     command: Sequence[str] | None = None
     seconds: float = 60.0
     operation: Operation = LAYER_NORM
+    recipe: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be judged, and say why."""
@@ -78,6 +83,9 @@ class Subject:
                 f"also is {self.also!r}; the files of a command cannot hold "
                 f"{', '.join(sorted(not_in_files))}"
             )
+        if self.recipe and self.recipe not in self.operation.recipe_names:
+            names = ", ".join(self.operation.recipe_names) or "none for this operation"
+            raise ValueError(f"recipe is {self.recipe!r}; it is one of {names}")
         if not 0 < self.seconds < math.inf:
             raise ValueError(f"seconds is {self.seconds}; give a number above zero")
         if not self.dtypes:
@@ -88,10 +96,8 @@ class Subject:
         return f"Subject({self.name!r}, {', '.join(self.dtypes)})"
 
     def taken_for(self, operation: str) -> "Subject":
-        """Return the same subject as one of another operation, by its name."""
-        if operation not in OPERATIONS:
-            raise ValueError(f"operation is {operation!r}; it is one of {', '.join(OPERATIONS)}")
-        return replace(self, operation=OPERATIONS[operation])
+        """Return the same subject as one of another operation, by its name and options."""
+        return replace(self, operation=operation_of(operation, self.operation))
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from truenorm.tools.progress import Progress
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import judged
-from truenorm.verify.operations import OPERATIONS
+from truenorm.verify.operations import operation_of
 from truenorm.verify.runs.loading import split_target
 from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError, SubjectProcess
 from truenorm.verify.subject import Subject
@@ -20,6 +20,7 @@ def verify_target(
     target: str,
     *,
     operation: str = "",
+    recipe: str = "",
     level: str = "quick",
     require: str = "stable",
     dtypes: Collection[str] | None = None,
@@ -30,8 +31,8 @@ def verify_target(
 ) -> Report:
     """Judge the subject of ``file.py:name``, which is executed in a process of its own.
 
-    With `operation` it is taken for that one, whatever it says itself. With `python`, it runs by
-    the interpreter of another environment, which can import truenorm.
+    With `operation` or `recipe` it is taken for one of these, whatever it says itself. With
+    `python`, it runs by the interpreter of another environment, which can import truenorm.
     """
     file, name = split_target(target)
     with SubjectProcess(
@@ -42,15 +43,20 @@ def verify_target(
         start_seconds=start_seconds,
     ) as process:
         told = process.description
-        if told["operation"] not in OPERATIONS:
-            raise CannotRunError(f"the operation {told['operation']!r} is known in its file alone")
+        try:
+            known = operation_of(told["operation"])
+        except ValueError as unknown:
+            raise CannotRunError(
+                f"the operation {told['operation']!r} is known in its file alone"
+            ) from unknown
         claimed = Subject(
             forward=_elsewhere,
             backward=_elsewhere if told["backward"] else None,
             name=told["name"],
             dtypes=told["dtypes"],
             also=told["also"],
-            operation=OPERATIONS[told["operation"]],
+            operation=known,
+            recipe=recipe or told["recipe"],
         )
         if dtypes:
             if not set(dtypes) <= set(claimed.dtypes):

@@ -22,6 +22,7 @@ from truenorm.verify.suite import case
 
 ROOM = 2_000_000
 ROW = "float32-normal-4x67"
+assert LAYER_NORM.folder is not None
 FOLDER = LAYER_NORM.folder
 CASES = [each for operation in OPERATIONS.values() for each in quick_cases(operation)]
 
@@ -115,7 +116,7 @@ def test_what_is_quickly_computed_is_not_kept(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "name", "value"),
-    [(type(LAYER_NORM), "folder", None), (store, "sources", lambda *_: "")],
+    [(LAYER_NORM, "folder", None), (store, "sources", lambda *_: "")],
     ids=["of an operation that does not tell them", "in an archive"],
 )
 def test_without_sources_nothing_is_kept(
@@ -142,7 +143,7 @@ def test_other_sources_have_other_answers(
     assert store.sources(copy) == store.sources(FOLDER)
     (copy / "__init__.py").write_text("# changed", encoding="utf-8")
     store.sources.cache_clear()
-    monkeypatch.setattr(type(LAYER_NORM), "folder", copy)
+    monkeypatch.setattr(LAYER_NORM, "folder", copy)
     assert asker.ask() == 2
     assert len(files(place)) == 2
     monkeypatch.setattr(type(LAYER_NORM), "also_computed_in", ())

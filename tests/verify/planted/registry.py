@@ -10,6 +10,7 @@ from verify.planted.forward_bugs import FORWARD
 from verify.planted.memory_bugs import MEMORY
 from verify.planted.parameter_bugs import PARAMETERS
 from verify.planted.property_bugs import PROPERTIES
+from verify.planted.relatives.bugs import RELATIVES
 from verify.planted.right import RIGHT
 from verify.planted.rms_norm.bugs import RMS_NORM
 
@@ -17,7 +18,7 @@ __all__ = ["FATAL", "PLANTED", "RIGHT"]
 
 PLANTED: dict[str, PlantedBug] = {
     bug.subject.name: bug
-    for bug in (*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *MEMORY, *RMS_NORM)
+    for bug in (*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *MEMORY, *RMS_NORM, *RELATIVES)
 }
 
 FATAL: dict[str, str] = {

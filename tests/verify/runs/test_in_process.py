@@ -13,7 +13,7 @@ CASE = tv.case("float32-normal-4x5")
 
 def test_a_wrong_pair_is_a_finding() -> None:
     for forward, backward, said in (
-        (in_float64, lambda dy, _: dy, "forward returned ndarray, not the pair"),
+        (in_float64, lambda dy, _: dy, "forward returned ndarray, not the tuple (y, saved)"),
         (lambda *a: (a[0], 0), lambda dy, _: (dy,), "backward returned 1 results"),
     ):
         subject = tv.Subject(forward, backward)

@@ -82,6 +82,15 @@ class Expected:
         scale = self._repeated(output, self.scales.of(output, power))
         return scale if self._case.operation.is_rows(output) else self._case.repeats * scale
 
+    def unit(self, output: str) -> float:
+        """Return u of a result; of none that is more precise than rows, but a plain sum of them.
+
+        So a float32 result of bfloat16 rows may have been rounded to bfloat16 on the way, as some
+        recipes do.
+        """
+        own = unit_roundoff(self.types[output])
+        return own if output == "dbeta" else max(own, unit_roundoff(self._case.dtype))
+
     def factor(self, output: str, power: int = 0) -> float:
         """Return K: some roundings, and those of sums, which add up like the square root of n.
 
@@ -108,6 +117,6 @@ class Expected:
         if place not in self._allowed:
             with np.errstate(all="ignore"):
                 scale = self.scale(output, power) * self.factor(output, power)
-                bound = self.ulps[output] + unit_roundoff(self.types[output]) * scale
+                bound = self.ulps[output] + self.unit(output) * scale
             self._allowed[place] = np.where(np.isfinite(self.wide[output]), bound, 0.0)
         return self._allowed[place]

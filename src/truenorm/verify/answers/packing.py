@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.answers.question import Arrays, Question, fingerprint
-from truenorm.verify.operation import Guess
+from truenorm.verify.parts import Guess
 from truenorm.verify.types import Float64s, ulps_of
 
 __all__ = ["pack", "unpack"]

@@ -22,10 +22,13 @@ class Question(NamedTuple):
         In float64: the inputs that are there, rows that are repeated once; eps; and repeats.
     types : dict of str to str
         Of each result that is there.
+    variant : str
+        What else the answers depend on.
     """
 
     given: Arrays
     types: dict[str, str]
+    variant: str = ""
 
     @classmethod
     def of(cls, case: Case) -> "Question":
@@ -35,18 +38,23 @@ class Question(NamedTuple):
         others = {"eps": np.asarray(case.eps), "repeats": np.asarray(case.repeats)}
         parts = {**case.inputs, **rows, **others}
         given = {name: part.astype(np.float64) for name, part in parts.items() if part is not None}
-        return cls(given, types_of(case))
+        return cls(given, types_of(case), case.operation.variant)
 
     @property
     def name(self) -> str:
         """A name that no other question has: it depends on all bits, shapes and types."""
-        return sha256(repr(self.types).encode() + fingerprint(self.given)).hexdigest()[:32]
+        kind = f"{self.types}{self.variant}".encode()
+        return sha256(kind + fingerprint(self.given)).hexdigest()[:32]
 
 
 def types_of(case: Case) -> dict[str, str]:
     """Return the type of each result; one like an absent parameter has none."""
     likes = {each.name: case.inputs[each.like] for each in case.operation.outputs}
-    return {name: like.dtype.name for name, like in likes.items() if like is not None}
+    return {
+        name: case.operation.type_of(name, like.dtype.name)
+        for name, like in likes.items()
+        if like is not None
+    }
 
 
 def fingerprint(arrays: Arrays) -> bytes:

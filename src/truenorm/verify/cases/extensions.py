@@ -32,6 +32,8 @@ def _all(operation: Operation, dtype: str) -> Iterator[Case]:
     yield replace(case.part(slice(0, 1)), layout="one-axis")
     case = plain("strided", "x and dy have gaps along the last axis", "strides")
     yield replace(case, layout="strided")
+    case = plain("padded-rows", "x and dy are slices of a wider array", "padded-rows")
+    yield replace(case, layout="padded")
     yield replace(plain("zero-eps", "eps is 0", "zero-eps"), eps=0.0)
     yield replace(plain("tiny-eps", "eps is a float64", "tiny-eps"), eps=1e-5)
     yield plain("empty", "x has no rows", "empty").part(slice(0, 0))

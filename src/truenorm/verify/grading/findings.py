@@ -1,7 +1,7 @@
 """From symptoms to findings: what follows from another is left out, what is alike is one."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -65,11 +65,16 @@ def _plainness(symptom: Symptom) -> tuple[float, bool, float, int]:
 
 
 def findings_of(
-    symptoms: Sequence[Symptom], grades: Sequence[Grade], origin: Origin, not_run: int
+    symptoms: Sequence[Symptom],
+    grades: Sequence[Grade],
+    origin: Origin,
+    not_run: int,
+    mistaken: Mapping[str, str],
 ) -> tuple[Finding, ...]:
     """Return one finding for each kind of symptom, with the case that shows it most simply.
 
-    `not_run` is the number of cases that were given up.
+    `not_run` is the number of cases that were given up; `mistaken` says by type what the first
+    result is instead.
     """
     groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
     for symptom in symptoms:
@@ -83,6 +88,8 @@ def findings_of(
         if guard == "growth" and rate is not None and shown.severity < UNEXPLAINED:
             condition = shown.case.operation.condition
             text += f"; the error grows with kappa = {condition}, slope {rate:.1f}"
+        if guard == "ordinary" and output == shown.case.operation.outputs[0].name:
+            text += f"; it is what {mistaken[dtype]} gives" if dtype in mistaken else ""
         if guard == "raised" and not_run:
             text += f"; after that it was given up, {not_run} cases were not run"
         found.append(

@@ -10,6 +10,8 @@ from truenorm.verify.answers.expected import expected
 from truenorm.verify.grading.findings import explained_once, findings_of, unrounded
 from truenorm.verify.grading.guards import GUARDS, Judged, Symptom, judge_case
 from truenorm.verify.grading.measuring import UNEXPLAINED
+from truenorm.verify.grading.mistaken import mistaken_in
+from truenorm.verify.grading.recipes import not_as_asked, recipes_in
 from truenorm.verify.grading.report import GRADES, VERDICTS, CaseResult, Grade, Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.operation import Case
@@ -34,6 +36,7 @@ def grade(
     guards: Collection[str] = tuple(GUARDS),
     level: str = "quick",
     origin: Origin = NOWHERE,
+    recipe: str = "",
 ) -> Report:
     """Judge what a subject returned.
 
@@ -54,6 +57,8 @@ def grade(
         For the report.
     origin : Origin
         Where the subject is defined, for the reproducers.
+    recipe : str
+        The recipe that is asked for, if one is.
     """
     if require not in GRADES:
         raise ValueError(f"require is {require!r}; it is one of {', '.join(GRADES)}")
@@ -81,7 +86,12 @@ def grade(
         if GUARDS[each.guard] != "accuracy" or (each.case.dtype, each.output) in below
     ]
     symptoms += unrounded(judged, below, {(each.case.dtype, each.output) for each in symptoms})
-    findings = findings_of(symptoms, grades, origin, len(cases) - len(run))
+    recipes = recipes_in(judged)
+    if recipe and "recipe" in guards:
+        symptoms += not_as_asked(recipes, judged, recipe)
+    not_run = len(cases) - len(run)
+    origin = origin._replace(recipe=recipe)
+    findings = findings_of(symptoms, grades, origin, not_run, mistaken_in(judged))
     verdicts = _verdicts(run, records, origin.callable)
     verdicts |= dict.fromkeys(all_verdicts & verdicts.keys(), "not judged")
     verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
@@ -95,6 +105,7 @@ def grade(
         tuple(results),
         len(run),
         sum(record.seconds for record in records),
+        recipes=recipes,
         notes={NEEDS[each.call.kind]: each.left_out for each in records if each.left_out},
         operation=operation,
     )

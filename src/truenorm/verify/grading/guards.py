@@ -33,6 +33,7 @@ GUARDS = {
     "ordinary": "accuracy",
     "finite": "accuracy",
     "growth": "accuracy",
+    "recipe": "recipe",
     "special": "special values",
     "subnormal": "subnormals kept",
     "repeat": "repeatable",

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.answers.expected import Expected
-from truenorm.verify.types import Array, Float64s, unit_roundoff
+from truenorm.verify.types import Array, Float64s
 
 __all__ = ["UNEXPLAINED", "Error", "measure", "misplaced"]
 
@@ -56,9 +56,7 @@ def measure(expected: Expected, output: str, got: Array, *, finite: bool = True)
         error = _away(np.abs((result - exact) - rest * ulps), judged)
         in_ulp = _away(np.abs((result - exact) / ulps - rest), judged)
         # Beyond an ulp, which nobody is blamed for.
-        natural = (error - ulps).clip(0) / (
-            unit_roundoff(expected.types[output]) * expected.scale(output)
-        )
+        natural = (error - ulps).clip(0) / (expected.unit(output) * expected.scale(output))
         excess = error / expected.allowed(output).clip(ulps)
     if error.size == 0:
         return Error(0.0, 0.0, 0, True, (), 0.0, False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from truenorm.verify.operation import Operation
 
-__all__ = ["GRADES", "VERDICTS", "CaseResult", "Finding", "Grade", "Report"]
+__all__ = ["GRADES", "VERDICTS", "CaseResult", "Finding", "Grade", "Recipe", "Report"]
 
 GRADES = ("wrong", "unstable", "conditional", "stable", "faithful", "correct")
 """From the worst to the best."""
@@ -86,6 +86,38 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Recipe:
+    """Where the first result is rounded on the way, as far as its bits tell.
+
+    Attributes
+    ----------
+    dtype : str
+    name : str
+        The recipe; empty if none fits.
+    shares : dict of str to float
+        By recipe, the share of elements that have its bits.
+    same : dict of str to tuple of str
+        By recipe, others that give the same bits for this operation and these types.
+    """
+
+    dtype: str
+    name: str
+    shares: dict[str, float]
+    same: dict[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The recipe that fits, and those that give the same bits."""
+        return (self.name, *self.same[self.name]) if self.name else ()
+
+    def __str__(self) -> str:
+        """Return the three largest shares in words."""
+        order = sorted(self.shares, key=lambda name: -self.shares[name])[:3]
+        parts = [f"of {name} in {100 * self.shares[name]:.2f} %" for name in order]
+        return f"bits {', '.join(parts)} of elements"
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything about one subject."""
 
@@ -100,6 +132,7 @@ class Report:
     seconds: float = 0.0
     machine: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # by verdict: why it was not judged
+    recipes: tuple[Recipe, ...] = ()  # of types of 16 bits
     operation: Operation = field(kw_only=True, repr=False)
 
     @property

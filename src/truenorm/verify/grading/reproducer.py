@@ -25,7 +25,8 @@ class Origin(NamedTuple):
     """Where a subject comes from, and how it is called.
 
     `file` and `name` tell where it is defined; without them a line is left to be filled in.
-    `operation` is what it was taken for, if that is not what it says itself.
+    `operation` is what it was taken for, if that is not what it says itself; `recipe` the one that
+    was asked for.
     """
 
     file: str = ""
@@ -33,6 +34,7 @@ class Origin(NamedTuple):
     callable: bool = True
     backward: bool = True
     operation: str = ""
+    recipe: str = ""
 
     @classmethod
     def of(cls, subject: Subject, file: str = "", name: str = "subject") -> "Origin":
@@ -49,9 +51,10 @@ def reproducer(symptom: Symptom, origin: Origin) -> str:
         _case(symptom),
     ]
     another_way = symptom.guard == "raised" and symptom.record.call.kind != PLAIN
-    in_a_word = symptom.guard in ("shape", "type", "inputs", "rounding")
+    in_a_word = symptom.guard in ("shape", "type", "inputs", "rounding", "recipe")
     if not origin.callable or another_way or in_a_word:
-        required = ", require='correct'" if symptom.guard == "rounding" else ""
+        asked = {"rounding": ", require='correct'", "recipe": f", recipe={origin.recipe!r}"}
+        required = asked.get(symptom.guard, "")
         lines.append(f"tv.check(subject, case{required})")
     elif symptom.guard in ("repeat", "batch"):
         lines += _compared_with_another_call(symptom, origin)
@@ -121,10 +124,10 @@ def _passes(symptom: Symptom, origin: Origin) -> list[str]:
     case, operation = symptom.case, symptom.case.operation
     rows = _plain_rows(case)
     of_forward = operation.outputs_of(backward=False)
-    (y,) = of_forward
+    results = ", ".join(of_forward)
     if not origin.backward:
-        return [f"{y} = {_forward(case, rows)}"]
-    forward = f"{y}, saved = {_forward(case, rows)}"
+        return [f"{results} = {_forward(case, rows)}"]
+    forward = f"{results}, saved = {_forward(case, rows)}"
     gradients = ", ".join(operation.outputs_of(backward=True))
     backward = f"{gradients} = {_backward(case, rows)}"
     return [forward] if symptom.output in of_forward else [forward, backward]
@@ -177,7 +180,7 @@ def _compared_with_itself_later(symptom: Symptom, origin: Origin) -> list[str]:
     return [
         *passes,
         *(
-            [f"_, other = {other}", _backward(case, OTHER_ROWS, "other")]
+            [f"*_, other = {other}", _backward(case, OTHER_ROWS, "other")]
             if origin.backward
             else [other]
         ),
@@ -188,8 +191,8 @@ def _compared_with_itself_later(symptom: Symptom, origin: Origin) -> list[str]:
 def _compared_with_another_backward(symptom: Symptom) -> list[str]:
     case = symptom.case
     gradients = case.operation.outputs_of(backward=True)
-    (y,) = case.operation.outputs_of(backward=False)
-    forward = f"{y}, saved = {_forward(case, 'case.{}')}"
+    results = ", ".join(case.operation.outputs_of(backward=False))
+    forward = f"{results}, saved = {_forward(case, 'case.{}')}"
     which = f"[{gradients.index(symptom.output)}]" if len(gradients) > 1 else ""
     backward = _backward(case, "case.{}") + which
     between = [forward, _forward(case, OTHER_ROWS)] if symptom.guard == "stale" else []

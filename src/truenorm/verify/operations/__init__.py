@@ -1,10 +1,90 @@
-"""The operations that the judge knows, each in a folder of its own; `norms` is what they share."""
+"""The operations that the judge knows; folders of plain ones hold their cases and answers."""
+
+from functools import cache
+from typing import Any, cast
 
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations.layer_norm import LAYER_NORM
+from truenorm.verify.operations.norms import NAMES, Gain, Norm, NormName, Sum
 from truenorm.verify.operations.rms_norm import RMS_NORM
 
-__all__ = ["LAYER_NORM", "OPERATIONS", "RMS_NORM"]
+__all__ = ["LAYER_NORM", "NAMES", "OPERATIONS", "RMS_NORM", "norm", "operation_of"]
 
-OPERATIONS: dict[str, Operation] = {each.name: each for each in (LAYER_NORM, RMS_NORM)}
-"""By name, as a subject in another process tells it."""
+OPERATIONS: dict[str, Norm] = {each.name: each for each in (LAYER_NORM, RMS_NORM)}
+"""The plain ones, by name."""
+OPTIONS = {"gain", "beta", "parameters", "result", "sum"}
+
+
+def norm(
+    name: NormName,
+    *,
+    gain: Gain = "plain",
+    beta: bool | None = None,
+    parameters: str = "",
+    result: str = "",
+    sum: Sum = "rounded",  # noqa: A002 (so it is called everywhere)
+) -> Norm:
+    """Return an operation for `Subject`: a norm as kernels ship it.
+
+    Parameters
+    ----------
+    name : str
+        ``layer_norm``, ``rms_norm``, ``add_layer_norm`` or ``add_rms_norm``. The latter two add a
+        residual first: ``forward(x, residual, gamma, ..., eps) -> (y, sum, saved)`` and
+        ``backward(dy, dsum, saved) -> (dx, dresidual, dgamma, ...)``, where dsum is the gradient
+        that arrives at the sum.
+    gain : str
+        ``plain``: a column is multiplied by gamma. ``zero-centred``: by 1 + gamma.
+    beta : bool, optional
+        Whether there is one; by default, of layer norm.
+    parameters : str
+        The type of gamma and beta, such as ``float32``; by default, that of x.
+    result : str
+        The type of y; by default, that of x.
+    sum : str
+        ``rounded``: what is normalized is the sum as it is returned. ``unrounded``: before it is
+        rounded to a type of 16 bits.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> tv.norm("add_rms_norm", gain="zero-centred", parameters="float32").title
+    'residual add and RMS normalization, zero-centred gain, float32 parameters'
+    """
+    return _norm(name, gain, beta, parameters, result, sum)
+
+
+@cache  # so that the same words mean the same operation, whose cases are made once
+def _norm(
+    name: NormName, gain: Gain, beta: bool | None, parameters: str, result: str, summed: Sum
+) -> Norm:
+    made = Norm(name, gain=gain, beta=beta, parameters=parameters, result=result, sum=summed)
+    return made if made.is_variant else OPERATIONS[name]
+
+
+def operation_of(words: str, default: Operation = LAYER_NORM) -> Operation:
+    """Return the operation that is written like ``add_rms_norm,gain=zero-centred``.
+
+    Without a name, it is the default with some of its options changed.
+
+    Examples
+    --------
+    >>> operation_of("rms_norm,parameters=float32").words
+    'rms_norm,parameters=float32'
+    """
+    name, *said = words.split(",")
+    options: dict[str, Any] = {
+        key: value for key, _, value in (each.partition("=") for each in said)
+    }
+    beta = {"true": True, "false": False}
+    if not options.keys() <= OPTIONS or options.get("beta", "true") not in beta:
+        raise ValueError(
+            f"operation is {words!r}; after a name such as add_rms_norm may stand, with commas "
+            "before them, gain=zero-centred, beta=false, parameters=float32, result=float32 and "
+            "sum=unrounded"
+        )
+    if not name and isinstance(default, Norm):
+        name, options = default.name, {**default.options, **options}
+    if "beta" in options:
+        options["beta"] = beta[options["beta"]]
+    return norm(cast(NormName, name), **options)

@@ -3,7 +3,7 @@
 Names and symptoms come from others. They are put into `Text`, which takes no markup from them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.rule import Rule
@@ -13,7 +13,7 @@ from rich.text import Text
 from truenorm.tools.text import counted, duration, number, one_line, printable
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.pages.sources import link
-from truenorm.verify.pages.wording import conclusion, slope
+from truenorm.verify.pages.wording import conclusion, recipe_lines, slope
 
 __all__ = ["show"]
 
@@ -39,6 +39,9 @@ def show(report: Report, console: Console) -> None:
     console.print(_headline(report))
     console.print(_grades(report, console))
     console.print()
+    if recipes := recipe_lines(report):
+        console.print(_recipes(recipes))
+        console.print()
     console.print(_verdicts(report, ticks=not console.options.ascii_only))
     for place, finding in enumerate(report.findings, 1):
         console.print()
@@ -94,6 +97,16 @@ def _table(report: Report, columns: Sequence[str]) -> Table:
         }
         table.add_row(*(cells[name] for name in columns))
         before = grade.dtype
+    return table
+
+
+def _recipes(lines: Mapping[str, tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for dtype, (name, shares) in lines.items():
+        table.add_row(_plain("recipe", "dim"), _plain(dtype), _plain(f"{name}: {shares}"))
     return table
 
 

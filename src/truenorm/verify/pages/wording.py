@@ -1,9 +1,9 @@
 """What the pages of a report have in common: what grades mean, and how a report ends."""
 
 from truenorm.tools.text import counted
-from truenorm.verify.grading.report import Grade, Report
+from truenorm.verify.grading.report import Grade, Recipe, Report
 
-__all__ = ["MEANINGS", "below", "conclusion", "slope"]
+__all__ = ["MEANINGS", "below", "conclusion", "recipe_lines", "slope"]
 
 MEANINGS = {
     "correct": "the exact answer rounded once, everywhere",
@@ -24,6 +24,21 @@ def slope(grade: Grade) -> str:
 def below(report: Report) -> list[Grade]:
     """Return the grades that are lower than required."""
     return [grade for grade in report.grades if not grade.reaches(report.require)]
+
+
+def recipe_lines(report: Report) -> dict[str, tuple[str, str]]:
+    """Return by type the name of the recipe, and in how many elements each has its bits."""
+    if not report.operation.recipe_names:
+        return {}
+    lines = {each.dtype: (_named(each), str(each)) for each in report.recipes}
+    hidden = ("not told", "arithmetic in this type hides where a result is rounded on the way")
+    return {each.dtype: lines.get(each.dtype, hidden) for each in report.grades}
+
+
+def _named(recipe: Recipe) -> str:
+    """Return the name of a recipe, and of those that cannot be told from it."""
+    name, *others = recipe.names or ("none fits",)
+    return f"{name} (as {' and '.join(others)} here)" if others else name
 
 
 def conclusion(report: Report) -> str:

@@ -92,18 +92,21 @@ class _Functions:
         self._settings = [eps] if subject.operation.takes_eps else []
 
     def forward(self, arrays: Arrays) -> tuple[dict[str, Any], Any]:
-        """Return the result of forward, and what it saved if there is a backward pass."""
+        """Return the results of forward, and what it saved if there is a backward pass."""
         if self._subject.forward is None:
             raise TypeError("a command is not run in this process")
         names = self._subject.operation.inputs_of("data", "parameter")
         returned = self._subject.forward(*(arrays[name] for name in names), *self._settings)
-        (output,) = self._subject.operation.outputs_of(backward=False)
-        if self._subject.backward is None:
-            return {output: returned}, None
-        if not isinstance(returned, tuple) or len(returned) != 2:
+        outputs = self._subject.operation.outputs_of(backward=False)
+        wanted = [*outputs, *(["saved"] if self._subject.backward is not None else [])]
+        if len(wanted) == 1:
+            return {wanted[0]: returned}, None
+        if not isinstance(returned, tuple) or len(returned) != len(wanted):
             kind = type(returned).__name__
-            raise TypeError(f"forward returned {kind}, not the pair ({output}, saved)")
-        return {output: returned[0]}, returned[1]
+            raise TypeError(f"forward returned {kind}, not the tuple ({', '.join(wanted)})")
+        results = dict(zip(wanted, returned, strict=True))
+        saved = results.pop("saved", None)
+        return results, saved
 
     def backward(self, arrays: Arrays, saved: Any) -> dict[str, Any]:
         """Return the results of backward; nothing if there is none."""

@@ -39,7 +39,8 @@ def _described(subject: Subject) -> dict[str, Any]:
         "also": list(subject.also),
         "seconds": subject.seconds,
         "callable": subject.forward is not None,
-        "operation": subject.operation.name,
+        "operation": subject.operation.words,
+        "recipe": subject.recipe,
         "backward": subject.command is not None or subject.backward is not None,
     }
 

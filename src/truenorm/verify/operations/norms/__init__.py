@@ -1,67 +1,197 @@
-"""Layer normalization and its relatives, as the judge sees them: what they have in common."""
+"""Layer normalization and its relatives, as the judge sees them."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
 
 from truenorm.verify.cases.extensions import extensions
 from truenorm.verify.cases.hard import hard, sweeps
 from truenorm.verify.cases.named import named_cases
 from truenorm.verify.cases.ordinary import ordinary
-from truenorm.verify.operation import Case, Input, Operation, Output
+from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations.norms.answers import exact_answers
 from truenorm.verify.operations.norms.guesses import guesses_of
+from truenorm.verify.operations.norms.mistaken import mistaken_for
+from truenorm.verify.operations.norms.recipes import names_of, recipes_of, tells_recipes
 from truenorm.verify.operations.norms.scales import NormScales
-from truenorm.verify.types import Float64s
+from truenorm.verify.operations.norms.variants import varied
+from truenorm.verify.parts import Bits, Input, Output
+from truenorm.verify.types import FORMATS, Float64s
 
-__all__ = ["Norm"]
+__all__ = ["GAINS", "NAMES", "SUMS", "Gain", "Norm", "NormName", "Sum"]
 
-IN_NO_FILE = ("ranks", "strides", "float32-parameters")
+NormName = Literal["layer_norm", "rms_norm", "add_layer_norm", "add_rms_norm"]
+Gain = Literal["plain", "zero-centred"]
+Sum = Literal["rounded", "unrounded"]
+NAMES, GAINS, SUMS = get_args(NormName), get_args(Gain), get_args(Sum)
+
+IN_NO_FILE = ("ranks", "strides", "padded-rows", "float32-parameters")
+OPERATIONS = Path(__file__).parent.parent
 
 
 class Norm(Operation):
-    """y = gamma*c/sqrt(mean(c^2) + eps), with beta if there is one, and its gradients.
+    """y = gain*c/sqrt(mean(c^2) + eps), with beta if there is one, and its gradients.
 
-    Attributes
+    Parameters
     ----------
-    centred : bool
-        Whether c is x - mean(x); otherwise it is x itself.
-    parameters : tuple of str
-        gamma, or gamma and beta.
+    name : str
+        ``layer_norm`` and ``add_layer_norm`` subtract the mean of a row, ``rms_norm`` and
+        ``add_rms_norm`` do not. Those that add normalize the sum of x and of a residual, and
+        return it as well: it is the next residual. Their backward pass is given the gradient
+        that arrives there, dsum, beside dy, and returns that of both summands.
+    gain : str
+        The factor of a column: gamma itself, if ``plain``; 1 + gamma, if ``zero-centred``.
+    beta : bool, optional
+        Whether there is one; by default, where the mean is subtracted.
+    parameters, result : str
+        The type of gamma and beta, and that of y; by default, that of x.
+    sum : str
+        What is normalized: the sum as it is returned, ``rounded`` to the type of x, or, for
+        types of 16 bits, the ``unrounded`` one.
     """
 
-    centred: bool
-    parameters: tuple[str, ...]
     also_computed_in = (Path(__file__).parent,)
 
-    def __init__(self) -> None:
-        given = (Input(name, "parameter") for name in self.parameters)
-        self.inputs = (Input("x", "data"), *given, Input("dy", "gradient"))
-        gradients = (Output(f"d{name}", like=name, backward=True) for name in self.parameters)
-        self.outputs = (
-            Output("y", like="x"),
-            Output("dx", like="x", backward=True),
-            *gradients,
+    def __init__(
+        self,
+        name: NormName = "layer_norm",
+        *,
+        gain: Gain = "plain",
+        beta: bool | None = None,
+        parameters: str = "",
+        result: str = "",
+        sum: Sum = "rounded",  # noqa: A002 (so it is called everywhere)
+    ) -> None:
+        for given, known, what in (
+            (name, NAMES, "operation"),
+            (gain, GAINS, "gain"),
+            (sum, SUMS, "sum"),
+            (parameters, ("", *FORMATS), "parameters"),
+            (result, ("", *FORMATS), "result"),
+        ):
+            if given not in known:
+                these = ", ".join(each for each in known if each)
+                raise ValueError(f"{what} is {given!r}; it is one of {these}")
+        self.name = name
+        self.gain: str = gain
+        self.sum: str = sum
+        self.adds = name.startswith("add_")
+        if sum != "rounded" and not self.adds:
+            raise ValueError(f"sum is {sum!r}; {name} adds nothing: give add_{name}")
+        base = name.removeprefix("add_")
+        self.centred = base == "layer_norm"
+        has_beta = self.centred if beta is None else beta
+        self.parameters: tuple[str, ...] = ("gamma", "beta") if has_beta else ("gamma",)
+        self.parameter_type, self.result_type = parameters, result
+        chosen = {
+            "gain": gain if gain != "plain" else "",
+            "beta": "" if beta in (None, self.centred) else str(beta).lower(),
+            "parameters": parameters,
+            "result": result,
+            "sum": sum if sum != "rounded" else "",
+        }
+        self.options = {key: value for key, value in chosen.items() if value}
+        self.variant = ",".join(["add" if self.adds else "", *map("=".join, self.options.items())])
+        self.case_file = f"{base}/cases.toml"
+        self.folder = OPERATIONS / base
+        self.guesses = guesses_of(self)
+        self.recipe_names = names_of(self)
+        self.inputs, self.outputs = self._signature()
+        self.extensions = self._extensions()
+        self.not_in_files = frozenset({*(f"no-{each}" for each in self.parameters), *IN_NO_FILE})
+
+    def _signature(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
+        """Return what goes in, and what comes out."""
+        summand = [Input("residual", "data")] if self.adds else []
+        arriving = [Input("dsum", "gradient")] if self.adds else []
+        inputs = (
+            Input("x", "data"),
+            *summand,
+            *(Input(name, "parameter") for name in self.parameters),
+            Input("dy", "gradient"),
+            *arriving,
         )
+        outputs = (
+            Output("y", like="x"),
+            *([Output("sum", like="x")] if self.adds else []),
+            Output("dx", like="x", backward=True),
+            *([Output("dresidual", like="x", backward=True)] if self.adds else []),
+            *(Output(f"d{name}", like=name, backward=True) for name in self.parameters),
+        )
+        return inputs, outputs
+
+    def _extensions(self) -> dict[str, str]:
+        """Return what is judged only where a subject asks for it."""
         absent = {
             f"no-{name}": f"{name} is None, and nobody looks at d{name}"
             for name in self.parameters
         }
-        all_of_them = " and ".join(self.parameters)
+        rows = " and ".join(each.name for each in self.inputs if each.role != "parameter")
         are = "is" if len(self.parameters) == 1 else "are"
-        self.extensions = {
+        found = {
             **absent,
             "ranks": "x has one axis, or three",
-            "strides": "x and dy are views with gaps along the last axis",
+            "strides": f"{rows} are views with gaps along the last axis",
+            "padded-rows": f"{rows} are views with gaps between rows, as slices of a wider array",
             "zero-eps": f"eps is 0, and no row is {'constant' if self.centred else 'zero'}",
             "tiny-eps": "eps is a number that float32 does not have",
             "empty": "x has no rows",
-            "float32-parameters": f"{all_of_them} {are} float32 whatever x is",
         }
-        self.not_in_files = frozenset({*absent, *IN_NO_FILE})
-        self.guesses = guesses_of(centred=self.centred)
+        if not self.parameter_type:
+            all_of_them = " and ".join(self.parameters)
+            found["float32-parameters"] = f"{all_of_them} {are} float32 whatever x is"
+        return found
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """What it is called, and in what it differs."""
+        base = "layer normalization" if self.centred else "RMS normalization"
+        said = {"beta": "with beta" if "beta" in self.parameters else "without beta"}
+        said |= {key: f"{self.options.get(key)} {key}" for key in ("gain", "parameters", "sum")}
+        said["result"] = f"y in {self.result_type}"
+        parts = [("residual add and " if self.adds else "") + base]
+        return ", ".join([*parts, *(said[key] for key in self.options)])
+
+    @property
+    def condition(self) -> str:  # type: ignore[override]
+        """What kappa is, as a formula."""
+        row = "x + residual" if self.adds else "x"
+        return f"rms({row})/sqrt(var + eps)" if self.centred else "1"
+
+    @property
+    def condition_says(self) -> str:  # type: ignore[override]
+        """What kappa is, in a sentence."""
+        if not self.centred:
+            return "κ is 1: no mean is subtracted, so that no row is harder than another."
+        row = "x + residual" if self.adds else "x"
+        return f"κ = rms({row})/√(var + ε) says how much of a row is mean."
+
+    @property
+    def words(self) -> str:
+        """Its name and its options, as one word."""
+        return ",".join([self.name, *map("=".join, self.options.items())])
+
+    @property
+    def is_variant(self) -> bool:
+        """Whether it is more than a layer or RMS normalization as such."""
+        return self.variant != ""
+
+    def type_of(self, output: str, like: str) -> str:
+        """Return the type of a result; that of y may be declared."""
+        return self.result_type if output == "y" and self.result_type else like
 
     def cases(self, dtype: str, level: str) -> Iterator[Case]:
         """Yield families, named cases, and what is judged only where it is asked for."""
+        if self.sum == "unrounded" and FORMATS[dtype].precision > 11:
+            raise ValueError(f"an unrounded sum is for types of 16 bits, and not for {dtype}")
+        if self.is_variant:
+            plain = Norm("layer_norm" if self.centred else "rms_norm")
+            yield from (
+                varied(self, each) for each in plain.cases(dtype, level) if self._has(each)
+            )
+            return
         yield from ordinary(self, dtype, level)
         if self.centred:  # else a large mean is nothing special
             yield from sweeps(self, dtype, level)
@@ -69,10 +199,34 @@ class Norm(Operation):
         yield from named_cases(self, dtype)
         yield from extensions(self, dtype)
 
+    def _has(self, plain: Case) -> bool:
+        """Tell whether a case of the plain operation is one of this one."""
+        return plain.needs <= self.extensions.keys()
+
+    def normalized(self, case: Case) -> Float64s:
+        """Return the rows that are normalized, in float64."""
+        if not self.adds:
+            rows: Float64s = case.x.astype(np.float64)
+        elif self.sum == "rounded":
+            rows = (case.x + case.residual).astype(np.float64)
+        else:
+            rows = case.x.astype(np.float64) + case.residual.astype(np.float64)
+        return rows
+
+    def recipes(self, case: Case) -> dict[str, Bits]:
+        """Return y of ordinary rows of a type of 16 bits, by every recipe."""
+        if not tells_recipes(case.dtype) or case.family != "normal":
+            return {}
+        return recipes_of(self, case)
+
+    def mistaken(self, case: Case) -> dict[str, Float64s]:
+        """Return y of ordinary rows by the definitions of its relatives."""
+        return mistaken_for(self, case)
+
     def exact(self, case: Case) -> dict[str, Float64s]:
         """Return the results, and of each row r and xhat."""
-        return exact_answers(case, centred=self.centred)
+        return exact_answers(case, self)
 
     def scales(self, case: Case, exact: Mapping[str, Float64s]) -> NormScales:
         """Return the natural scales."""
-        return NormScales(case, exact, centred=self.centred)
+        return NormScales(case, exact, self)

@@ -12,8 +12,10 @@ from math import isfinite, isinf, isnan, nan
 import numpy as np
 
 from truenorm.exact import ExactRow, RowGradient, Term, centred_signs, scaled_integers
+from truenorm.verify.answers.question import types_of
 from truenorm.verify.answers.rounded import ONE, Known, Line, Number, Sum, rounded
 from truenorm.verify.operation import Case
+from truenorm.verify.operations.norms.definition import Definition
 from truenorm.verify.types import FORMATS, Array, Float64s
 
 __all__ = ["exact_answers"]
@@ -22,24 +24,30 @@ NOT_A_NUMBER = Known(nan)
 BITS = 96  # of a root, for scales: more than float64 has
 
 
-def exact_answers(case: Case, *, centred: bool) -> dict[str, Float64s]:
-    """Return r and xhat of each row, and y, dx and the gradients of parameters rounded once."""
-    answers = _Answers(case, centred=centred)
+def exact_answers(case: Case, norm: Definition) -> dict[str, Float64s]:
+    """Return r and xhat of each row, and all results rounded once."""
+    answers = _Answers(case, norm)
     size = case.shape[1]
     found = answers.statistics()
     computed = {
         "y": answers.y,
+        "sum": answers.sum,
         "dx": answers.dx,
         "dgamma": answers.dgamma,
         "dbeta": answers.dbeta,
     }
-    for output in case.operation.outputs:
-        like = case.inputs[output.like]
-        if like is not None:
-            shape = (-1, size, 2) if case.operation.is_rows(output.name) else (size, 2)
-            pairs = rounded(list(computed[output.name]()), FORMATS[like.dtype.name])
-            found[output.name] = pairs.reshape(shape)
+    for output, kind in types_of(case).items():
+        if output == "dresidual":  # of a sum, both gradients are the same
+            found[output] = found["dx"]
+            continue
+        shape = (-1, size, 2) if case.operation.is_rows(output) else (size, 2)
+        found[output] = rounded(list(computed[output]()), FORMATS[kind]).reshape(shape)
     return found
+
+
+def _rows(array: Array) -> list[list[float]]:
+    floats: list[list[float]] = array.astype(np.float64).tolist()
+    return floats
 
 
 def _floats(array: Array | None, size: int, absent: float) -> list[float]:
@@ -77,15 +85,18 @@ class _Row:
 class _Answers:
     """The results of the rows of a case, those that are repeated taken once."""
 
-    def __init__(self, case: Case, *, centred: bool) -> None:
+    def __init__(self, case: Case, norm: Definition) -> None:
         rows, self.size = case.shape
         once = rows // case.repeats
         self.repeats = case.repeats
-        x: list[list[float]] = case.x[:once].astype(np.float64).tolist()
-        self.dy: list[list[float]] = case.dy[:once].astype(np.float64).tolist()
-        self.gamma = _floats(case.gamma, self.size, 1.0)
+        self.offset = int(norm.gain == "zero-centred")
+        given = {name: _rows(array[:once]) for name, array in case.rows.items()}
+        self.x, self.dy = given["x"], given["dy"]
+        self.residual, self.dsum = given.get("residual"), given.get("dsum")
+        self.gamma = _floats(case.gamma, self.size, 1.0 - self.offset)
         self.beta = _floats(case.inputs.get("beta"), self.size, 0.0)
-        self.rows = [_Row(each, case.eps, centred=centred) for each in x]
+        normalized = _rows(norm.normalized(case)[:once])
+        self.rows = [_Row(each, case.eps, centred=norm.centred) for each in normalized]
 
     def y(self) -> Iterator[Number]:
         """Yield gamma*c*r + beta, row by row."""
@@ -99,6 +110,7 @@ class _Answers:
                     yield Known(gamma * row.signs[j] + beta)
                     continue
                 scale, of_scale = gamma.as_integer_ratio()
+                scale += self.offset * of_scale
                 shift, of_shift = beta.as_integer_ratio()
                 under = row.exact.scale * of_scale
                 yield Line(
@@ -108,16 +120,38 @@ class _Answers:
                     under * of_shift,
                 )
 
+    def sum(self) -> Iterator[Number]:
+        """Yield x + residual, row by row."""
+        for x, residual in zip(self.x, self.residual or (), strict=True):
+            for one, other in zip(x, residual, strict=True):
+                if not (isfinite(one) and isfinite(other)):
+                    yield Known(one + other)
+                    continue
+                (a, under), (b, of_b) = one.as_integer_ratio(), other.as_integer_ratio()
+                yield Line(ONE, 0, a * of_b + b * under, under * of_b)
+
     def dx(self) -> Iterator[Number]:
-        """Yield r*(g - mean(g) - c*mean(g*c)/w), or without mean(g), row by row."""
-        gamma = scaled_integers(self.gamma) if all(map(isfinite, self.gamma)) else None
-        for dy, row in zip(self.dy, self.rows, strict=True):
+        """Yield r*(g - mean(g) - c*mean(g*c)/w), or without mean(g), row by row; and dsum."""
+        gamma = None
+        if all(map(isfinite, self.gamma)):
+            integers, k = scaled_integers(self.gamma)
+            gamma = [each + (self.offset << k) for each in integers], k
+        for i, (dy, row) in enumerate(zip(self.dy, self.rows, strict=True)):
             if row.exact is None or row.vanishes or gamma is None or not all(map(isfinite, dy)):
                 yield from [NOT_A_NUMBER] * self.size
                 continue
             slopes = RowGradient(row.exact, gamma, dy)
             for j in range(self.size):
-                yield Line(row.exact.root, slopes.bracket(j), 0, slopes.denominator)
+                if self.dsum is None:
+                    yield Line(row.exact.root, slopes.bracket(j), 0, slopes.denominator)
+                    continue
+                over, under = self.dsum[i][j].as_integer_ratio()
+                yield Line(
+                    row.exact.root,
+                    slopes.bracket(j) * under,
+                    over * slopes.denominator,
+                    slopes.denominator * under,
+                )
 
     def dgamma(self) -> Iterator[Number]:
         """Yield the sum of dy*xhat over the rows, for each column."""

@@ -29,6 +29,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from truenorm.verify.operation import Case
+from truenorm.verify.operations.norms.definition import Definition
 from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
 
 __all__ = ["NormScales"]
@@ -54,15 +55,20 @@ def _wide(array: Array | None, size: int, absent: float) -> Float64s:
 class NormScales:
     """The natural scales of one case: see `truenorm.verify.operation.Scales`."""
 
-    def __init__(self, case: Case, exact: Mapping[str, Float64s], *, centred: bool) -> None:
-        self._centred = centred
+    def __init__(self, case: Case, exact: Mapping[str, Float64s], norm: Definition) -> None:
+        self._centred = centred = norm.centred
         self._xhat, self._r = np.abs(exact["xhat"]), exact["r"]
         rows, size = self._shape = case.shape
         once = rows // case.repeats
         # A rounding error of the smallest number, as if it were one of relative size u.
         self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
-        x, self._dy = _wide(case.x[:once], size, 0.0), _wide(case.dy[:once], size, 0.0)
+        x = _wide(norm.normalized(case)[:once], size, 0.0)
+        self._dy = _wide(case.dy[:once], size, 0.0)
+        arriving = case.inputs.get("dsum")
+        self._dsum = 0.0 if arriving is None else _wide(arriving[:once], size, 0.0)
         self._gamma = _wide(case.gamma, size, 1.0)
+        if norm.gain == "zero-centred" and case.gamma is not None:
+            self._gamma = _wide(1.0 + case.gamma.astype(np.float64), size, 1.0)
         self._beta = _wide(case.inputs.get("beta"), size, 0.0)
         self._rho = _root_mean_square(self._xhat) + self._least * self._r
         # What the rounding of a mean moves xhat by; without one, what that of x does.
@@ -72,7 +78,8 @@ class NormScales:
     def terms(self, output: str) -> int:
         """Return how many numbers are added up: along a row, and for columns over rows."""
         rows, size = self._shape
-        return {"y": size, "dx": size, "dgamma": rows + size, "dbeta": rows}[output]
+        along = dict.fromkeys(("y", "dx", "dresidual"), size)
+        return {**along, "sum": 1, "dgamma": rows + size, "dbeta": rows}[output]
 
     def of(self, output: str, power: int = 0) -> Float64s:
         """Return the scale of each element, for errors that grow like this power of kappa."""
@@ -80,6 +87,8 @@ class NormScales:
         if output == "dbeta":
             scale = self._dy.sum(axis=0)
             return scale
+        if output == "sum":  # one rounding, which an ulp covers
+            return np.zeros_like(self._xhat)
         power = power if self._centred else 0
         growth = (1 + self.kappa) ** power
         sizes = (self._xhat + self._moves) * growth + (self.kappa**power if power else 0.0)
@@ -92,5 +101,5 @@ class NormScales:
         g = self._gamma * self._dy + self._least
         along = _root_mean_square(g) * self._rho * (self._moves + self._xhat)
         of_mean = g.mean(axis=1, keepdims=True) if self._centred else 0.0
-        scale = self._r * (g + of_mean + along) * growth
+        scale = self._r * (g + of_mean + along) * growth + self._dsum
         return scale

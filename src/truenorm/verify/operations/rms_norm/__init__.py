@@ -1,29 +1,14 @@
 """RMS normalization, as the judge sees it: no mean is subtracted, and there is no beta."""
 
-from pathlib import Path
 from typing import Any
 
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array
 
-__all__ = ["RMS_NORM", "RmsNorm", "rms_norm_case"]
+__all__ = ["RMS_NORM", "rms_norm_case"]
 
-
-class RmsNorm(Norm):
-    """y = gamma*x/sqrt(mean(x^2) + eps), and its gradients."""
-
-    name = "rms_norm"
-    title = "RMS normalization"
-    centred = False
-    parameters = ("gamma",)
-    condition = "1"
-    condition_says = "κ is 1: no mean is subtracted, so that no row is harder than another."
-    case_file = "rms_norm/cases.toml"
-    folder = Path(__file__).parent
-
-
-RMS_NORM = RmsNorm()
+RMS_NORM = Norm("rms_norm")
 
 
 def rms_norm_case(

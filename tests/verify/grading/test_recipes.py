@@ -1,0 +1,148 @@
+"""Which recipe it is: named where bits tell, and a finding where another was asked for."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+import truenorm.verify as tv
+from truenorm.verify.types import Array
+
+Function = Callable[..., Any]
+
+
+def layer_norm(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    return tn.layer_norm(x, gamma, beta, eps=eps)
+
+
+def early(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    """Multiply and add in float64, which is exact here, and round once more."""
+    xhat = tn.layer_norm(x, eps=eps).astype(np.float64)
+    return (xhat * gamma.astype(np.float64) + beta.astype(np.float64)).astype(x.dtype)
+
+
+def product(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    return np.asarray(tn.layer_norm(x, gamma, eps=eps) + beta)
+
+
+def apex(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    return np.asarray(tn.layer_norm(x, eps=eps) * gamma + beta)
+
+
+LAYER_NORMS = {"late": layer_norm, "early": early, "product": product, "apex": apex}
+
+
+def rms_early(x: Array, gamma: Array, eps: float) -> Array:
+    return np.asarray(tn.rms_norm(x, eps=eps) * gamma)
+
+
+def rms_none(x: Array, gamma: Array, eps: float) -> Array:
+    with np.errstate(all="ignore"):
+        squares = (x * x).astype(np.float64).mean(axis=-1, keepdims=True).astype(x.dtype)
+        w = squares + x.dtype.type(eps)
+        r = (1 / np.sqrt(w.astype(np.float64))).astype(x.dtype)
+        return np.asarray(x * r * gamma)
+
+
+RMS_NORMS = {
+    "late": lambda x, gamma, eps: tn.rms_norm(x, gamma, eps=eps),
+    "early": rms_early,
+    "none": rms_none,
+}
+
+
+def report_of(forward: Function, dtype: str, operation: tv.Norm, recipe: str = "") -> tv.Report:
+    subject = tv.Subject(forward, dtypes=[dtype], operation=operation, recipe=recipe)
+    return tv.verify(subject)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", LAYER_NORMS)
+def test_of_layer_norm(name: str, dtype: str) -> None:
+    (recipe,) = report_of(LAYER_NORMS[name], dtype, tv.LAYER_NORM).recipes
+    assert recipe.name == name
+    assert recipe.shares[name] > 0.999
+    assert all(share < 0.9 for other, share in recipe.shares.items() if other != name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", RMS_NORMS)
+def test_of_rms_norm(name: str, dtype: str) -> None:
+    (recipe,) = report_of(RMS_NORMS[name], dtype, tv.RMS_NORM).recipes
+    assert name in recipe.names
+    assert ("apex" in recipe.names) == (name == "early")  # without beta they are the same
+
+
+def test_with_float32_weights_and_results() -> None:
+    """As Hugging Face's Llama norm returns them: the product of xhat, rounded, and the weight."""
+
+    def forward(x: Array, gamma: Array, eps: float) -> Array:
+        return np.asarray(gamma * tn.rms_norm(x, eps=eps).astype(np.float32))
+
+    operation = tv.norm("rms_norm", parameters="float32", result="float32")
+    report = report_of(forward, "bfloat16", operation)
+    assert [each.names for each in report.recipes] == [("early",)]
+    assert report.passed
+
+
+def test_which_sum_is_normalized() -> None:
+    def rounded(x: Array, residual: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
+        total = x + residual
+        return tn.rms_norm(total, gamma, eps=eps), total
+
+    def unrounded(x: Array, residual: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
+        total = x.astype(np.float64) + residual.astype(np.float64)
+        return tn.rms_norm(total, gamma, eps=eps).astype(x.dtype), x + residual
+
+    operation = tv.norm("add_rms_norm")
+    names = [
+        report_of(forward, "bfloat16", operation).recipes[0].name
+        for forward in (rounded, unrounded)
+    ]
+    assert names == ["late", "late, of the unrounded sum"]
+    operation = tv.norm("add_rms_norm", sum="unrounded")
+    assert report_of(unrounded, "bfloat16", operation).recipes[0].name == "late"
+
+
+def test_float32_does_not_tell() -> None:
+    report = report_of(RMS_NORMS["late"], "float32", tv.RMS_NORM)
+    assert report.recipes == ()
+
+
+def test_another_than_was_asked_for() -> None:
+    report = report_of(rms_early, "bfloat16", tv.RMS_NORM, "late")
+    (finding,) = report.findings
+    assert finding.guard == "recipe"
+    assert (
+        "y is not rounded as late asks: bits of early in 100.00 %, of late in 7" in finding.symptom
+    )
+    assert "recipe='late'" in finding.reproducer
+    assert not report.passed
+    for name in ("early", "apex"):
+        assert report_of(rms_early, "bfloat16", tv.RMS_NORM, name).passed
+
+
+def test_a_recipe_that_is_none() -> None:
+    with pytest.raises(ValueError, match="recipe is 'later'; it is one of late, early"):
+        tv.Subject(rms_early, operation=tv.RMS_NORM, recipe="later")
+
+
+@pytest.mark.parametrize(
+    ("handed_in", "operation", "said"),
+    [
+        (tn.layer_norm, tv.RMS_NORM, "it is what layer normalization gives"),
+        (tn.rms_norm, tv.norm("layer_norm", beta=False), "it is what RMS normalization gives"),
+        (tn.rms_norm, tv.norm("rms_norm", gain="zero-centred"), "a gain of gamma, and not of 1"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_another_operation_is_recognized(
+    handed_in: Function, operation: tv.Norm, said: str, dtype: str
+) -> None:
+    def forward(x: Array, gamma: Array, eps: float) -> Array:
+        return np.asarray(handed_in(x, gamma, eps=eps))
+
+    report = report_of(forward, dtype, operation)
+    assert said in report.findings[0].symptom
