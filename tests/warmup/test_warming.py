@@ -1,6 +1,7 @@
 """What is compiled ahead is all that calls need; and where it would be in vain it is not tried."""
 
 import sys
+from itertools import product
 from pathlib import Path
 from threading import Lock
 
@@ -81,6 +82,19 @@ def test_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(step.seconds > 0 for step in steps)
     monkeypatch.setenv("TRUENORM_ROUNDING", "fast")
     assert {step.rounding for step in warm_up(["float64"]).steps} == {"fast"}
+
+
+def test_both_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each makes its own calls, and is named."""
+    monkeypatch.setenv("TRUENORM_ROUNDING", "fast")
+    told: list[tuple[int, int, str]] = []
+    norms = ("layer_norm", "rms_norm")
+    steps = warm_up(["float64"], operation=norms, progress=lambda *given: told.append(given)).steps
+    names = [f"{norm}, float64, fast, {way}" for norm in norms for way in WAYS]
+    assert [each[-1] for each in told] == names
+    assert [(step.operation, step.direction) for step in steps] == list(product(norms, WAYS))
+    (*_, one) = warm_up(["float64"], operation="rms_norm").steps
+    assert one.operation == "rms_norm"
 
 
 def test_nobody_is_told_what_they_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
