@@ -60,7 +60,8 @@ def test_rows_too_small_for_float32(backend: str) -> None:
     assert np.abs(y / np.array([-exact, exact]) - 1).max() <= 16 * SINGLE_U
 
 
-@pytest.mark.parametrize("rows", [2**15, 2**22])
+# The more rows are those of many blocks, and take seconds.
+@pytest.mark.parametrize("rows", [2**15, pytest.param(2**22, marks=pytest.mark.slow)])
 def test_dbeta_of_many_short_rows(backend: str, rows: int) -> None:
     """Added one after the other, the small ones would be lost; and so would blocks of them."""
     small = 2.0**-54 if rows == 2**15 else 2.0**-63
