@@ -27,6 +27,36 @@ from truenorm.warmup import warm_up
 warm_up()
 warm_up(["float32", "float64"], operation="rms_norm")
 """
+# pytest would import the first three to look for examples and tests, and they need Numba. The last
+# three do not meet NumPy. The others take minutes: of the promise, the tests of all families run,
+# and not those of more elements by the same arithmetic; of the judge the examples show whether
+# NumPy will do.
+NOT_WITH_THE_OLDEST = (
+    "src/truenorm/kernels/fused",
+    "src/truenorm/warmup",
+    "tests/kernels/fused",
+    "tests/promise/bounds",
+    "tests/promise/hard_cases",
+    "tests/promise/test_oracle.py",
+    "tests/verify",
+    "tests/demo",
+    "tests/bench",
+    "tests/benchmarks",
+    "tests/cli",
+    "tests/examples",
+    "tests/house",
+    "tests/threads",
+    "tests/tools",
+)
+# With the oldest NumPy, a quarter of the time: examples in the package show whether it will do for
+# the gradient check, others compute with integers and fractions, and the last fills memory.
+LEFT_TO_SLOW = (
+    "tests/gradient_check",
+    "docs/gradient-check.md",
+    "tests/exact",
+    "tests/test_derivation.py",
+    "tests/ops/test_layer_norm.py::TestMemory",
+)
 BUGGY = str(Path("examples/verify/numpy_check.py").resolve())
 PAIR = str(Path("examples/pair.py").resolve())
 
@@ -67,51 +97,28 @@ def tests(session: nox.Session, numpy: str) -> None:
         session.run("python", "-c", COMPILE_FOR_THE_GATE)
     else:
         install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
-        # pytest would import the first three to look for examples and tests, and they need Numba.
-        # The last five do not meet NumPy. The others take minutes: of the promise, the tests of
-        # all families run, and not those of more elements by the same arithmetic; of the judge
-        # and of the gradient check the examples of the package show whether NumPy will do.
-        left_out = [
-            "src/truenorm/kernels/fused",
-            "src/truenorm/warmup",
-            "tests/kernels/fused",
-            "tests/promise/bounds",
-            "tests/promise/hard_cases",
-            "tests/promise/test_oracle.py",
-            "tests/verify",
-            "tests/demo",
-            "tests/bench",
-            "tests/benchmarks",
-            "tests/cli",
-            "tests/examples",
-            "tests/gradient_check",
-            "docs/gradient-check.md",
-            "tests/house",
-            "tests/threads",
-            "tests/tools",
-            "tests/exact",
-            "tests/test_derivation.py",
-        ]
-        again = [
-            "promise/test_promise.py::test_each_family_alike",
-            "promise/test_promise.py::test_numbers_from_anywhere_in_the_range",
-            "ops/test_layer_norm.py::TestMemory",  # of arrays that the newest NumPy gets as well
-        ]
         options = [
-            *(f"--ignore={path}" for path in left_out),
-            *(f"--deselect=tests/{name}" for name in again),
+            *(f"--ignore={path}" for path in NOT_WITH_THE_OLDEST),
+            *(f"--deselect={path}" for path in LEFT_TO_SLOW),
         ]
     # Who is done first takes tests from the other.
     session.run("pytest", "-n", "2", "--dist", "worksteal", *options, *session.posargs)
 
 
 @nox.session
-def slow(session: nox.Session) -> None:
-    """Run the tests that take minutes, and Hypothesis for long."""
-    install(session, "tests", "-e", ".[fast]")
-    session.env.update(KEPT, HYPOTHESIS_PROFILE="slow")
-    session.run("truenorm", "warmup", "--operation", "layer_norm", "--operation", "rms_norm")
-    session.run("pytest", "-m", "slow or not slow", "-n", "2", *session.posargs)
+@nox.parametrize("numpy", ["newest", "oldest"], ids=["newest", "oldest"])
+def slow(session: nox.Session, numpy: str) -> None:
+    """Run the tests that take minutes, and with the newest NumPy Hypothesis for long."""
+    session.env.update(KEPT)
+    options: list[str] = []
+    if numpy == "newest":
+        install(session, "tests", "-e", ".[fast]")
+        session.env["HYPOTHESIS_PROFILE"] = "slow"
+        session.run("truenorm", "warmup", "--operation", "layer_norm", "--operation", "rms_norm")
+    else:
+        install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
+        options = [f"--ignore={path}" for path in NOT_WITH_THE_OLDEST]
+    session.run("pytest", "-m", "slow or not slow", "-n", "2", *options, *session.posargs)
 
 
 @nox.session
