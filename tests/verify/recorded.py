@@ -25,22 +25,25 @@ def in_float64(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
 
 RIGHT_FORWARD = Subject(in_float64, name="in float64")
 """Right for float32, and without a backward pass."""
-ASKED_OF_RMS_NORM = "RMSNorm: two passes in float32"
-SLOW = {
-    "the base for float64",
-    *(name for name in RIGHT if name.startswith("RMSNorm") and name != ASKED_OF_RMS_NORM),
-}
-"""Right, and not asked for a call of 2^24 elements: it takes 15 s, or one of a norm will do."""
+GETS_LARGE_CALLS = {"truenorm, fast", "RMSNorm: two passes in float32"}
+"""Right, and asked for calls of 2^24 elements at the quick level: of each norm one will do there.
+
+Such calls take 5 to 30 s. At the full level, which is for the slow session, all get them.
+"""
 
 
-def asked(name: str, level: str) -> list[Case]:
-    """Return the cases that are put to a subject.
+def asked(name: str, level: str, dtype: str = "") -> list[Case]:
+    """Return the cases that are put to a subject, or those of one type.
 
     A planted bug gets the large one only if that is what it is about: a call takes seconds.
     """
-    other = name in PLANTED and PLANTED[name].verdict != "large calls"
+    if name in PLANTED:
+        large = PLANTED[name].verdict == "large calls"
+    else:
+        large = level == "full" or name in GETS_LARGE_CALLS
     suite = scope(subject_named(name), level)
-    return [case for case in suite if case.family != "large" or not (other or name in SLOW)]
+    of_type = [case for case in suite if dtype in ("", case.dtype)]
+    return [case for case in of_type if large or case.family != "large"]
 
 
 def subject_named(name: str) -> Subject:
@@ -48,9 +51,9 @@ def subject_named(name: str) -> Subject:
 
 
 @cache
-def records_of(name: str, level: str = "quick") -> tuple[Record, ...]:
+def records_of(name: str, level: str = "quick", dtype: str = "") -> tuple[Record, ...]:
     subject = subject_named(name)
-    return tuple(collect(InProcess(subject), asked(name, level)))
+    return tuple(collect(InProcess(subject), asked(name, level, dtype)))
 
 
 def graded(
@@ -59,13 +62,14 @@ def graded(
     without: str = "",
     require: str = "stable",
     origin: Origin = NOWHERE,
+    dtype: str = "",
 ) -> Report:
-    """Grade what a subject returned, with all guards but one."""
+    """Grade what a subject returned, with all guards but one, for all its types or one."""
     subject = subject_named(name)
     return grade(
         name,
-        asked(name, level),
-        records_of(name, level),
+        asked(name, level, dtype),
+        records_of(name, level, dtype),
         outputs=subject.outputs,
         guards=[guard for guard in GUARDS if guard != without],
         require=require,
