@@ -14,6 +14,7 @@ from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.operation import Case
 from truenorm.verify.runs.calls import GaveUpError, Record, Runner, calls_of
 from truenorm.verify.runs.runners import runner_for
+from truenorm.verify.runs.trial import try_a_call
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
@@ -80,9 +81,10 @@ def judged(
     require: str = "stable",
     progress: Progress | None = None,
 ) -> Report:
-    """Collect and grade."""
+    """Try a call, then collect and grade."""
     suite = scope(subject, level)
-    records = collect(runner, suite, progress)
+    tried = try_a_call(subject, runner, suite)
+    records = [*tried, *collect(runner, suite, progress)]
     report = grade(
         subject.name,
         suite,
@@ -92,6 +94,7 @@ def judged(
         level=level,
         origin=origin,
         recipe=subject.recipe,
+        domain=subject.domain,
     )
     return replace(report, machine=describe("date", "python", "numpy", "machine"))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from truenorm.verify.domain import EVERYWHERE, Domain
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import LAYER_NORM, operation_of
 from truenorm.verify.types import FORMATS
@@ -43,6 +44,8 @@ class Subject:
     recipe : str
         Where it claims to round on the way to a result of 16 bits, such as ``late``: then the
         bits of another recipe are a finding. The page "Recipes" lists them.
+    domain : Domain
+        The rows that it claims to be right for; by default, all. Others are left out of the grade.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class Subject:
     seconds: float = 60.0
     operation: Operation = LAYER_NORM
     recipe: str = ""
+    domain: Domain = EVERYWHERE
 
     def __post_init__(self) -> None:
         """Refuse what cannot be judged, and say why."""

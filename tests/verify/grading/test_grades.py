@@ -72,7 +72,8 @@ def test_a_call_that_failed_shows_nothing() -> None:
     def refuse(*_: object) -> None:
         raise ValueError("no")
 
-    report = tv.verify(tv.Subject(refuse))
+    suite = tv.cases("float32")
+    report = grade("none", suite, collect(InProcess(tv.Subject(refuse)), suite))
     assert report.verdicts.pop("runs") == "fail"
     assert set(report.verdicts.values()) == {"not judged"}
 

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from truenorm.verify.domain import EVERYWHERE, Domain
 from truenorm.verify.operation import Operation
 
-__all__ = ["GRADES", "VERDICTS", "CaseResult", "Finding", "Grade", "Recipe", "Report"]
+__all__ = ["GRADES", "RANGE", "VERDICTS", "CaseResult", "Finding", "Grade", "Recipe", "Report"]
 
 GRADES = ("wrong", "unstable", "conditional", "stable", "faithful", "correct")
 """From the worst to the best."""
@@ -22,6 +23,8 @@ VERDICTS = {
     "subnormals kept": "numbers below the normal range are not flushed to zero",
 }
 """What is said beside the grades: pass, fail, or not judged."""
+RANGE = "range"
+"""The verdict on what is beyond the domain, if one is declared: no finding comes of it."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,9 @@ class Report:
     machine: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # by verdict: why it was not judged
     recipes: tuple[Recipe, ...] = ()  # of types of 16 bits
+    domain: Domain = EVERYWHERE
+    left_out: int = 0  # cases beyond the domain
+    not_run: int = 0  # cases that were given up
     operation: Operation = field(kw_only=True, repr=False)
 
     @property

@@ -41,6 +41,7 @@ def _described(subject: Subject) -> dict[str, Any]:
         "callable": subject.forward is not None,
         "operation": subject.operation.words,
         "recipe": subject.recipe,
+        "domain": [subject.domain.largest.hex(), subject.domain.kappa.hex()],
         "backward": subject.command is not None or subject.backward is not None,
     }
 
