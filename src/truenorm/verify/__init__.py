@@ -8,6 +8,7 @@
 (False, 'wrong')
 """
 
+from truenorm.verify.domain import Domain
 from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
 from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case
@@ -23,6 +24,7 @@ __all__ = [
     "LAYER_NORM",
     "RMS_NORM",
     "Case",
+    "Domain",
     "Finding",
     "Grade",
     "Norm",

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
+from truenorm.tools.text import counted
 from truenorm.verify.domain import EVERYWHERE, Domain
 from truenorm.verify.grading.beyond import parted
 from truenorm.verify.grading.findings import explained_once, findings_of, unrounded
@@ -93,12 +94,14 @@ def grade(
     not_run = len(cases) - len(run)
     origin = origin._replace(recipe=recipe)
     findings = findings_of(symptoms, grades, origin, not_run, mistaken_in(judged))
-    verdicts = _verdicts(run, records, origin.callable)
+    verdicts = _verdicts(
+        run, [each for case in run for each in by_case[case.name]], origin.callable
+    )
     verdicts |= dict.fromkeys(all_verdicts & verdicts.keys(), "not judged")
     verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
     notes = {NEEDS[each.call.kind]: each.left_out for each in records if each.left_out}
     if not domain.is_all:
-        notes[RANGE] = f"{len(beyond)} of {len(suite)} cases are beyond {domain}"
+        notes[RANGE] = f"rows beyond {domain} are right, too: {counted(len(beyond), 'case')}"
         verdicts[RANGE] = _range(beyond, by_case, outputs, require)
     return Report(
         subject,

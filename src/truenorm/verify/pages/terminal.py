@@ -13,7 +13,7 @@ from rich.text import Text
 from truenorm.tools.text import counted, duration, number, one_line, printable
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.pages.sources import link
-from truenorm.verify.pages.wording import conclusion, recipe_lines, slope
+from truenorm.verify.pages.wording import about, conclusion, recipe_lines, slope
 
 __all__ = ["show"]
 
@@ -38,6 +38,8 @@ def show(report: Report, console: Console) -> None:
     console.print()
     console.print(_headline(report))
     console.print(_grades(report, console))
+    for line in about(report):
+        console.print(_plain(line, "yellow"))
     console.print()
     if recipes := recipe_lines(report):
         console.print(_recipes(recipes))

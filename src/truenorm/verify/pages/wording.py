@@ -3,7 +3,7 @@
 from truenorm.tools.text import counted
 from truenorm.verify.grading.report import Grade, Recipe, Report
 
-__all__ = ["MEANINGS", "below", "conclusion", "recipe_lines", "slope"]
+__all__ = ["MEANINGS", "about", "below", "conclusion", "recipe_lines", "slope"]
 
 MEANINGS = {
     "correct": "the exact answer rounded once, everywhere",
@@ -19,6 +19,18 @@ MEANINGS = {
 def slope(grade: Grade) -> str:
     """Return the power of kappa with which errors grow; a dash where nothing does."""
     return "-" if grade.slope is None else f"{grade.slope:.1f}"
+
+
+def about(report: Report) -> list[str]:
+    """Return what the grades rest on, where that is not all cases."""
+    said = []
+    every = report.cases + report.not_run
+    if report.not_run:
+        said.append(f"{report.not_run} of {every} cases did not run: the grades are of the others")
+    if not report.domain.is_all:
+        left = f"{report.left_out} of {every + report.left_out} cases are beyond and left out"
+        said.append(f"the grades are about {report.domain}; {left}")
+    return said
 
 
 def below(report: Report) -> list[Grade]:
@@ -44,7 +56,8 @@ def _named(recipe: Recipe) -> str:
 def conclusion(report: Report) -> str:
     """Return what the verdict rests on, in one sentence."""
     if report.passed:
-        return f"No finding, and every grade is at least {report.require}."
+        where = "" if report.domain.is_all else f" for {report.domain}"
+        return f"No finding, and every grade is at least {report.require}{where}."
     said = [counted(len(report.findings), "finding")] if report.findings else []
     low: dict[str, list[str]] = {}
     for grade in below(report):
