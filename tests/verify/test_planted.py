@@ -11,8 +11,8 @@ from truenorm.verify.grading.report import VERDICTS
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.target import verify_target
 from verify import only_by
-from verify.planted.registry import FATAL, PLANTED, RIGHT
-from verify.recorded import SLOW, graded
+from verify.planted.registry import FATAL, MORE_RIGHT, PLANTED, RIGHT
+from verify.recorded import SLOW, graded, subject_named
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -38,6 +38,15 @@ def test_nothing_is_found_in_what_is_right(name: str) -> None:
     assert not report.findings
     left_out = {"large calls": "not judged"} if name in SLOW else {}
     assert report.verdicts == dict.fromkeys(VERDICTS, "pass") | left_out
+    if recipe := subject_named(name).recipe:
+        (told,) = report.recipes
+        assert recipe in told.names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MORE_RIGHT)
+def test_nothing_is_found_in_more_that_is_right(name: str) -> None:
+    test_nothing_is_found_in_what_is_right(name)
 
 
 @pytest.mark.slow

@@ -110,11 +110,18 @@ class Relative(Kernel):
         return (*rows, dgamma, dbeta)[: len(rows) + len(self.operation.parameters)]
 
 
+class By(Relative):
+    """It rounds by a recipe."""
+
+    def __init__(self, recipe: str) -> None:
+        self.recipe = recipe
+
+
 class Changed(Relative):
     """Some results are made of the right ones, and of what was given, by their names."""
 
-    def __init__(self, recipe: str = "late", **made: Callable[[Mapping[str, Any]], Any]) -> None:
-        self.recipe, self.made = recipe, made
+    def __init__(self, **made: Callable[[Mapping[str, Any]], Any]) -> None:
+        self.made = made
 
     def changed(self, inputs: Mapping[str, Any], results: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the results, with what stands in the place of some."""
@@ -132,7 +139,8 @@ class Changed(Relative):
 
     def passed_backward(self, *given: Any) -> tuple[Any, ...]:
         *gradients, kept = given
-        inputs = {**kept.inputs, **dict(zip(self.operation.inputs_of("gradient"), gradients))}
+        arrived = zip(self.operation.inputs_of("gradient"), gradients, strict=True)
+        inputs = {**kept.inputs, **dict(arrived)}
         found = super().passed_backward(*given)
         names = self.operation.outputs_of(backward=True)
         return self.changed(inputs, dict(zip(names, found, strict=True)))

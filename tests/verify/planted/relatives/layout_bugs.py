@@ -62,7 +62,11 @@ class NotInitialized(Relative):
 
 LAYOUTS = [
     plant(
-        PaddingIgnored(), "rows of x without their gaps", ADD_RMS_NORM, also=["padded-rows"], y="wrong"
+        PaddingIgnored(),
+        "rows of x without their gaps",
+        ADD_RMS_NORM,
+        also=["padded-rows"],
+        y="wrong",
     ),
     plant(
         GradientsWithoutGaps(dsum_only=True),

@@ -92,7 +92,12 @@ PARAMETERS = [
         WIDE_ZERO_CENTRED,
         dgamma="wrong",
     ),
-    plant(Changed(dgamma=lambda at: 0 * at["gamma"]), "dgamma never written", ADD_RMS_NORM, dgamma="wrong"),
+    plant(
+        Changed(dgamma=lambda at: 0 * at["gamma"]),
+        "dgamma never written",
+        ADD_RMS_NORM,
+        dgamma="wrong",
+    ),
     plant(Changed(dgamma=lambda _: None), "no dgamma", ADD_RMS_NORM, verdict="runs"),
     plant(AddedUpIn16Bits(), "dgamma added up in bfloat16", ADD_RMS_NORM),
     plant(HalfOfTheRows(), "dgamma of half of the rows", ADD_RMS_NORM, dgamma="wrong"),

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array, Float64s
 from verify.planted.base import to_24_bits
 from verify.planted.entry import PlantedBug
-from verify.planted.relatives.kernel import Relative, plant
+from verify.planted.relatives.kernel import By, Relative, plant
 from verify.planted.relatives.shipped import (
     ADD_LAYER_NORM,
     ADD_RMS_NORM,
@@ -16,14 +17,6 @@ from verify.planted.relatives.shipped import (
     WIDE_ZERO_CENTRED,
     ZERO_CENTRED,
 )
-from truenorm.verify.operations.norms import Norm
-
-
-class By(Relative):
-    """It rounds by a recipe."""
-
-    def __init__(self, recipe: str) -> None:
-        self.recipe = recipe
 
 
 class CutOff(Relative):
@@ -70,34 +63,46 @@ class OtherNorm(Relative):
 
 
 def claimed(
-    claim: str, kernel: Relative, name: str, operation: Norm, dtype: str = "bfloat16", bits: str = ""
+    claim: str,
+    kernel: Relative,
+    name: str,
+    operation: Norm,
+    dtype: str = "bfloat16",
+    *,
+    bits: str = "",
+    y: str = "stable",
 ) -> PlantedBug:
-    """Return a bug whose y is stable, and has other bits than it claims."""
-    said = f"y is not rounded as {claim} asks: bits" + (f" of {bits} in" if bits else "")
-    return plant(
-        kernel, f"{name}, where {claim} is claimed", operation, dtype, recipe=claim, said=said, y="stable"
-    )
+    """Return a bug whose y is near enough, and has other bits than it claims."""
+    said = f"y is not rounded as {claim} asks: bits" + (f" of {bits} in 100" if bits else "")
+    title = f"{name}, where {claim} is claimed"
+    return plant(kernel, title, operation, dtype, recipe=claim, said=said, y=y)
 
 
-def by(recipe: str, claim: str, operation: Norm, dtype: str = "bfloat16") -> PlantedBug:
-    return claimed(claim, By(recipe), recipe, operation, dtype, recipe)
+def by(
+    recipe: str, claim: str, operation: Norm, dtype: str = "bfloat16", y: str = "stable"
+) -> PlantedBug:
+    return claimed(claim, By(recipe), recipe, operation, dtype, bits=recipe, y=y)
 
 
 RECIPES = [
     by("early", "late", RMS_NORM),
-    by("late", "early", RMS_NORM, "float16"),
+    by("late", "early", RMS_NORM, "float16", y="correct"),
     by("early", "late", ADD_RMS_NORM),
-    by("late", "early", ADD_RMS_NORM),
+    by("late", "early", ADD_RMS_NORM, y="faithful"),
     by("product", "late", LAYER_NORM, "float16"),
     by("apex", "late", LAYER_NORM),
-    by("late", "apex", ADD_LAYER_NORM, "float16"),
+    by("late", "apex", ADD_LAYER_NORM, "float16", y="correct"),
     by("early", "weight-typed", WIDE_ZERO_CENTRED),
     by("gain-rounded", "late", ZERO_CENTRED),
-    by("late", "gain-rounded", ZERO_CENTRED),
-    by("late", "none", RMS_NORM),
-    claimed("late", OtherSum(), "of the unrounded sum", ADD_RMS_NORM, bits="late, of the unrounded sum"),
-    claimed("late", OtherSum(), "of the rounded sum", OF_THE_UNROUNDED, bits="late, of the rounded sum"),
-    claimed("late", CutOff(sums=False), "y cut off", RMS_NORM),
+    by("late", "gain-rounded", ZERO_CENTRED, y="faithful"),
+    by("late", "none", RMS_NORM, y="faithful"),
+    claimed(
+        "late", OtherSum(), "of the unrounded sum", ADD_RMS_NORM, bits="late, of the unrounded sum"
+    ),
+    claimed(
+        "late", OtherSum(), "of the rounded sum", OF_THE_UNROUNDED, bits="late, of the rounded sum"
+    ),
+    claimed("late", CutOff(sums=False), "y cut off", RMS_NORM, y="faithful"),
     claimed("late", CutOff(sums=True), "the sum cut off", ADD_RMS_NORM),
 ]
 
@@ -108,5 +113,7 @@ OTHER_NORMS = [
     plant(OtherNorm(), "layer norm handed in", ADD_RMS_NORM, y="wrong", said=A_LAYER_NORM),
     plant(OtherNorm(), "layer norm handed in", WIDE_ZERO_CENTRED, y="wrong", said=A_LAYER_NORM),
     plant(OtherNorm(), "RMSNorm handed in", LAYER_NORM, y="wrong", said=AN_RMS_NORM),
-    plant(OtherNorm(), "RMSNorm handed in", ADD_LAYER_NORM, "float16", y="wrong", said=AN_RMS_NORM),
+    plant(
+        OtherNorm(), "RMSNorm handed in", ADD_LAYER_NORM, "float16", y="wrong", said=AN_RMS_NORM
+    ),
 ]

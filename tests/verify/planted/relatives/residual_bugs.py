@@ -128,9 +128,7 @@ RESIDUALS = [
         dresidual="wrong",
     ),
     plant(Changed(dresidual=lambda _: None), "no dresidual", ADD_RMS_NORM, verdict="runs"),
-    plant(
-        Changed(sum=lambda at: at["x"]), "x returned as the sum", ADD_RMS_NORM, sum="wrong"
-    ),
+    plant(Changed(sum=lambda at: at["x"]), "x returned as the sum", ADD_RMS_NORM, sum="wrong"),
     plant(
         Changed(sum=lambda at: at["residual"]),
         "the residual returned as the sum",
@@ -138,9 +136,7 @@ RESIDUALS = [
         "float16",
         sum="wrong",
     ),
-    plant(
-        Changed(sum=lambda at: at["y"]), "y returned as the sum", ADD_RMS_NORM, sum="wrong"
-    ),
+    plant(Changed(sum=lambda at: at["y"]), "y returned as the sum", ADD_RMS_NORM, sum="wrong"),
     plant(
         Changed(sum=lambda at: at["sum"].astype(np.float32)),
         "the sum in float32",
@@ -186,7 +182,9 @@ RESIDUALS = [
     ),
     plant(KeepsX(), "gradients at x, not at the sum", ADD_RMS_NORM, dx="wrong", dgamma="wrong"),
     plant(SumInItsPlace("x"), "the sum over x", ADD_RMS_NORM, verdict="inputs kept"),
-    plant(SumInItsPlace("residual"), "the sum over the residual", ADD_RMS_NORM, verdict="inputs kept"),
+    plant(
+        SumInItsPlace("residual"), "the sum over the residual", ADD_RMS_NORM, verdict="inputs kept"
+    ),
     plant(DxInItsPlace(), "dx over dsum", ADD_RMS_NORM, verdict="inputs kept"),
     plant(OneBuffer(), "sums in one buffer", OF_THE_UNROUNDED, verdict="results kept"),
     plant(LatestSum(), "gradients at the latest sum", OF_THE_UNROUNDED, verdict="own state"),

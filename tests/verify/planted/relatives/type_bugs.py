@@ -9,8 +9,7 @@ from truenorm.verify.operations import LAYER_NORM, RMS_NORM
 from truenorm.verify.types import Array, Float64s, dtype_of
 from verify.planted import forward_bugs as forward
 from verify.planted.base import Saved
-from verify.planted.backward_bugs import StatisticsKeptInBfloat16
-from verify.planted.relatives.kernel import Changed, Relative, as_relative, plant, rounded
+from verify.planted.relatives.kernel import By, Changed, Relative, as_relative, plant, rounded
 from verify.planted.relatives.shipped import (
     ADD_LAYER_NORM,
     ADD_RMS_NORM,
@@ -30,7 +29,7 @@ class WeightsReadAsBfloat16(Relative):
         return super().gain(gamma.view(BFLOAT16)[: len(gamma)])
 
 
-class WeightsCastFirst(Relative):
+class WeightsCastFirst(By):
     """float32 weights are rounded to bfloat16 before they are used."""
 
     def gain(self, gamma: Array | None) -> Array | None:
@@ -42,6 +41,13 @@ class VarianceInFloat16(Relative):
 
     def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
         return rounded(super().variance(rows, centred), np.float16)
+
+
+class RootSavedInBfloat16(Relative):
+    """Backward gets 1/sqrt(mean square + eps) in bfloat16."""
+
+    def kept(self, saved: Saved) -> Saved:
+        return replace(saved, rstd=rounded(saved.rstd, BFLOAT16))
 
 
 class InverseRootInBfloat16(Relative):
@@ -78,24 +84,21 @@ OTHER_EPS, OUTSIDE = forward.OtherEps, forward.EpsOutsideTheRoot
 TYPES = [
     plant(WeightsReadAsBfloat16(), "weights read as bfloat16", WIDE_ZERO_CENTRED, y="wrong"),
     plant(
-        WeightsCastFirst(),
+        WeightsCastFirst("late"), "weights cast to bfloat16 first", WIDE_ZERO_CENTRED, y="wrong"
+    ),
+    plant(
+        WeightsCastFirst("early"),
         "weights cast to bfloat16 first",
-        WIDE_ZERO_CENTRED,
-        recipe="late",
-        said="y is not rounded as late asks",
+        LLAMA,
+        recipe="early",
+        said="y is not rounded as early asks",
         y="stable",
     ),
     plant(narrow("y"), "y in bfloat16", LLAMA, verdict="runs"),
     plant(narrow("dgamma"), "dgamma in bfloat16", LLAMA, verdict="runs"),
+    plant(RootSavedInBfloat16(), "rstd saved in bfloat16", ADD_LAYER_NORM, "float16"),
     plant(
-        as_relative(StatisticsKeptInBfloat16),
-        "rstd saved in bfloat16",
-        ADD_LAYER_NORM,
-        "float16",
-        dx="wrong",
-    ),
-    plant(
-        as_relative(StatisticsKeptInBfloat16),
+        RootSavedInBfloat16(),
         "rstd saved in bfloat16",
         ADD_RMS_NORM,
         "float32",
@@ -113,9 +116,7 @@ TYPES = [
     plant(InverseRootInBfloat16(), "bfloat16 root of float16", RMS_NORM, "float16", y="wrong"),
     plant(SumOfShards(), "mean squares of shards added up", ADD_RMS_NORM, y="wrong"),
     plant(as_relative(OTHER_EPS, lambda _: 1e-6), "eps is 1e-6", ADD_RMS_NORM, y="wrong"),
-    plant(
-        as_relative(OTHER_EPS, lambda _: 2.0**-23), "eps is float32's", LAYER_NORM, y="wrong"
-    ),
+    plant(as_relative(OTHER_EPS, lambda _: 2.0**-23), "eps is float32's", LAYER_NORM, y="wrong"),
     plant(as_relative(OUTSIDE), "eps outside the root", ADD_LAYER_NORM, "float16", y="wrong"),
     plant(EpsDividedToo(), "eps divided by D", ADD_RMS_NORM, y="wrong"),
 ]
