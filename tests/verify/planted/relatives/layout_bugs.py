@@ -38,6 +38,23 @@ class GradientsWithoutGaps(Relative):
         return super().passed_backward(dy, *map(one_after_the_other, arriving), kept)
 
 
+class LanesByBatch(Relative):
+    """Squares are added up in float32 by so many lanes as the number of rows says."""
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        lanes = min(8 if len(rows) < 256 else 64, rows.shape[1])
+        squares = (centred * centred).astype(np.float32)
+        each = [one_by_one(squares[:, lane::lanes]) for lane in range(lanes)]
+        mean: Float64s = one_by_one(np.concatenate(each, axis=1)) / np.float64(rows.shape[1])
+        return mean
+
+
+def one_by_one(terms: Array) -> Array:
+    """Return sums in the type of their terms, from the first to the last, as a column."""
+    sums: Array = np.add.accumulate(terms, axis=1)[:, -1:]
+    return sums
+
+
 class TwoAtATime(Relative):
     """Two elements are written at a time, from the last row to the first, also of an odd width."""
 
@@ -106,6 +123,14 @@ LAYOUTS = [
         "blocks that switch at 256 rows",
         ADD_RMS_NORM,
         "float32",
+        verdict="batch-invariant",
+    ),
+    plant(LanesByBatch(), "lanes that switch at 256 rows", RMS_NORM, verdict="batch-invariant"),
+    plant(
+        LanesByBatch(),
+        "lanes that switch at 256 rows",
+        ADD_LAYER_NORM,
+        "float16",
         verdict="batch-invariant",
     ),
     plant(NotInitialized(), "garbage of each run", ADD_RMS_NORM, y="wrong", verdict="repeatable"),
