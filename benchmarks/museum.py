@@ -40,7 +40,7 @@ judge: of those of layer norm {reported} were reported, {quiet} were not but bre
     tv.check(subject, tv.case("{example}"))
 
 κ is the condition number of a row, rms(x)/√(var + eps), see
-[Read the grades](verify.md#read-the-grades). An exhibit that needs an extension is judged only if
+[Read the grades](judging.md#read-the-grades). An exhibit that needs an extension is judged only if
 the subject asks for it."""
 
 TODAY = """\

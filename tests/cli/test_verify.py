@@ -7,7 +7,7 @@ import pytest
 
 from cli.recording import recorded, run
 from truenorm.cli import verify as command
-from truenorm.cli.output import Dtype, OperationName
+from truenorm.cli.output import Dtype, Operation, OperationName
 from truenorm.verify.grading.report import GRADES, Report
 from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.runs.subject_process import CannotRunError
@@ -60,6 +60,7 @@ def test_choices_are_those_of_the_judge() -> None:
     assert get_args(command.LevelName) == LEVELS
     assert get_args(command.GradeName) == GRADES
     assert {str(each) for each in Dtype} == set(FORMATS)
+    assert [str(each) for each in Operation] == list(OPERATIONS)
 
 
 def test_cannot_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from programs import SOURCES, run_on_terminal
 from truenorm.cli import warmup as command
 from truenorm.warmup import Report, Step
 
-REPORT = Report((Step("float32", "fast", "forward", 3, 1, 1.5),), Path("kernels-01"), 3)
+REPORT = Report(
+    (Step("rms_norm", "float32", "fast", "forward", 3, 1, 1.5),), Path("kernels-01"), 3
+)
 PROGRAM = "from truenorm.cli import main; main()"
 
 
@@ -21,10 +23,14 @@ def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = recorded(monkeypatch, command, "warm_up", REPORT)
     run("warmup")
     run("warmup", "--dtype", "float16", "--dtype", "float32", "--operation", "rms_norm")
-    given: dict[str, object] = {"layer_norm": (), "rms_norm": ["float16", "float32"]}
+    run("warmup", "--operation", "rms_norm", "--operation", "layer_norm")
+    given: list[tuple[object, list[str]]] = [
+        ((), ["layer_norm"]),
+        (["float16", "float32"], ["rms_norm"]),
+        ((), ["rms_norm", "layer_norm"]),
+    ]
     assert asked == [
-        ((dtypes,), {"operation": operation, "progress": None})
-        for operation, dtypes in given.items()
+        ((dtypes,), {"operation": operations, "progress": None}) for dtypes, operations in given
     ]
 
 
@@ -37,6 +43,7 @@ def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert (found["steps"][0]["compiled"], found["folder"]) == (3, "kernels-01")
+    assert found["steps"][0]["operation"] == "rms_norm"
 
 
 def test_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +60,7 @@ def test_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         ([], ValueError("pip install truenorm[fast]"), "pip install truenorm[fast]", 1),
         ([], ImportError("Numba needs NumPy 1.0"), "Numba needs NumPy 1.0", 1),
         (["--dtype", "float8"], None, "--dtype", 0),
+        (["--operation", "batch_norm"], None, "--operation", 0),
     ],
 )
 def test_refusals(

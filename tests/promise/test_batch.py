@@ -7,19 +7,36 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.families import DTYPES, Case, usual_case
+from gated import BACKENDS_AND_TYPES as KINDS
+from promise.families import Case, usual_case
 from promise.judging import both_passes, bytes_of
 from truenorm.kernels.reference import narrow
 
 
-@pytest.fixture(params=DTYPES, ids=str)
-def case(request: pytest.FixtureRequest, of_norm: Callable[[Case], Case]) -> Case:
-    """Rows that kernels take eight at a time, and four more."""
-    return of_norm(usual_case("normal", 12, 67, request.param))
+def rows_of(dtype: np.dtype[Any]) -> Case:
+    """Return rows that kernels take eight at a time, and four more."""
+    return usual_case("normal", 12, 67, dtype)
 
 
+def rows_of_rms_norm(dtype: np.dtype[Any]) -> Case:
+    return rows_of(dtype).of_rms_norm()
+
+
+EACH = [
+    *(pytest.param(rows_of, *each.values, id=f"layer_norm-{each.id}") for each in KINDS),
+    *(
+        pytest.param(rows_of_rms_norm, *each.values, marks=each.marks, id=f"rms_norm-{each.id}")
+        for each in KINDS
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "backend", "dtype"), EACH)
 @pytest.mark.parametrize("rounding", ["correct", "fast"])
-def test_rows_alone_and_together(case: Case, rounding: str, backend: str) -> None:
+def test_rows_alone_and_together(
+    make: Callable[[Any], Case], dtype: np.dtype[Any], rounding: str, backend: str
+) -> None:
+    case = make(dtype)
     y, dx, _, _ = both_passes(case, backend, rounding)
     for cut in range(1, 12):
         for part in (slice(0, cut), slice(cut, None)):
@@ -27,8 +44,12 @@ def test_rows_alone_and_together(case: Case, rounding: str, backend: str) -> Non
             assert bytes_of(*found[:2]) == bytes_of(y[part], dx[part])
 
 
-def test_order_of_the_rows(case: Case, backend: str) -> None:
+@pytest.mark.parametrize(("make", "backend", "dtype"), EACH)
+def test_order_of_the_rows(
+    make: Callable[[Any], Case], dtype: np.dtype[Any], backend: str
+) -> None:
     """Dgamma and dbeta too: a correctly rounded sum has no order."""
+    case = make(dtype)
     y, dx, *sums = both_passes(case, backend)
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(12)

@@ -25,27 +25,31 @@ def in_float64(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
 
 RIGHT_FORWARD = Subject(in_float64, name="in float64")
 """Right for float32, and without a backward pass."""
-ASKED_OF_RMS_NORM = "RMSNorm: two passes in float32"
-SLOW = {
-    "the base for float64",
-    *(name for name in RIGHT if name.startswith("RMSNorm") and name != ASKED_OF_RMS_NORM),
-    *(name for name, subject in (RIGHT | MORE_RIGHT).items() if subject.recipe),
-}
-"""Right, and not asked for a call of 2^24 elements: it takes 15 s, or one of a norm will do."""
+GETS_LARGE_CALLS = {"truenorm, fast", "RMSNorm: two passes in float32"}
+"""Right, and asked for calls of 2^24 elements at the quick level: of each norm one will do there.
+
+Such calls take 5 to 30 s. At the full level, which is for the slow session, all get them but the
+recipes, which are one kernel.
+"""
 
 MANY_ROWS = 2**16
 
 
-def asked(name: str, level: str) -> list[Case]:
-    """Return the cases that are put to a subject.
+def asked(name: str, level: str, dtype: str = "") -> list[Case]:
+    """Return the cases that are put to a subject, or those of one type.
 
     A planted bug gets the large one only if that is what it is about: a call takes seconds. Those
     of relatives are to be caught without the three cases of more than 2^16 rows as well.
     """
-    other = name in PLANTED and PLANTED[name].verdict != "large calls"
+    if name in PLANTED:
+        large = PLANTED[name].verdict == "large calls"
+    else:
+        one_of_all = level == "full" and not subject_named(name).recipe
+        large = one_of_all or name in GETS_LARGE_CALLS
     suite = scope(subject_named(name), level)
-    suite = [case for case in suite if case.family != "large" or not (other or name in SLOW)]
-    return [case for case in suite if case.shape[0] < MANY_ROWS or name not in FEW_ROWS]
+    of_type = [case for case in suite if dtype in ("", case.dtype)]
+    few = [case for case in of_type if case.shape[0] < MANY_ROWS or name not in FEW_ROWS]
+    return [case for case in few if large or case.family != "large"]
 
 
 def subject_named(name: str) -> Subject:
@@ -53,9 +57,9 @@ def subject_named(name: str) -> Subject:
 
 
 @cache
-def records_of(name: str, level: str = "quick") -> tuple[Record, ...]:
+def records_of(name: str, level: str = "quick", dtype: str = "") -> tuple[Record, ...]:
     subject = subject_named(name)
-    return tuple(collect(InProcess(subject), asked(name, level)))
+    return tuple(collect(InProcess(subject), asked(name, level, dtype)))
 
 
 def graded(
@@ -64,13 +68,14 @@ def graded(
     without: str = "",
     require: str = "stable",
     origin: Origin = NOWHERE,
+    dtype: str = "",
 ) -> Report:
-    """Grade what a subject returned, with all guards but one."""
+    """Grade what a subject returned, with all guards but one, for all its types or one."""
     subject = subject_named(name)
     return grade(
         name,
-        asked(name, level),
-        records_of(name, level),
+        asked(name, level, dtype),
+        records_of(name, level, dtype),
         outputs=subject.outputs,
         guards=[guard for guard in GUARDS if guard != without],
         require=require,

@@ -27,7 +27,9 @@ def test_kernel(name):
 SOURCES = Path(tv.__file__).parent
 
 
-@pytest.mark.parametrize("style", ["auto", "long", "short"])
+@pytest.mark.parametrize(
+    "style", ["auto", *(pytest.param(each, marks=pytest.mark.slow) for each in ("long", "short"))]
+)
 def test_a_failing_case_shows_no_source_of_ours(tmp_path: Path, style: str) -> None:
     (tmp_path / "test_kernel.py").write_text(SUITE, encoding="utf-8")
     done = subprocess.run(

@@ -11,8 +11,8 @@ from truenorm.warmup import Report, Step
 from truenorm.warmup.page import conclusion, show
 
 STEPS = (
-    Step("bfloat16", "correct", "forward", 48, 3, 20.46),
-    Step("bfloat16", "correct", "backward", 1, 0, 61.2),
+    Step("layer_norm", "bfloat16", "correct", "forward", 48, 3, 20.46),
+    Step("layer_norm", "bfloat16", "correct", "backward", 1, 0, 61.2),
 )
 REPORT = Report(STEPS, Path("/kept/kernels-01"), 120, notes=("a note\x1b[2J",))
 
@@ -33,6 +33,14 @@ def test_whole() -> None:
         f"{Path('/kept/kernels-01')}, 120 functions.",
         r"a note\x1b[2J",
     ]
+
+
+def test_several_norms_are_named() -> None:
+    others = tuple(replace(step, operation="rms_norm") for step in STEPS)
+    lines = shown(replace(REPORT, steps=STEPS + others)).splitlines()
+    assert lines[0] == "norm        type      mode     pass      compiled  loaded       time"
+    names = [line.split()[0] for line in lines[1:5]]
+    assert names == ["layer_norm", "layer_norm", "rms_norm", "rms_norm"]
 
 
 def test_nothing_new() -> None:

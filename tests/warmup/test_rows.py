@@ -6,12 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import truenorm as tn
 from promise.families import DTYPES
 from promise.formats import FORMATS
-from truenorm import layer_norm_backward, layer_norm_forward
 from truenorm.kernels import integers
 from truenorm.warmup.rows import all_kinds
 
+NORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], int]] = {
+    "layer_norm": (tn.layer_norm_forward, tn.layer_norm_backward, 3),
+    "rms_norm": (tn.rms_norm_forward, tn.rms_norm_backward, 2),
+}
+"""Both passes, and how many arrays the first one takes."""
 SETTLED = {"settle_y", "settle_dx", "column_sums"}
 
 
@@ -34,12 +39,14 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return found
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_rows_are_refused(settled: set[str], dtype: np.dtype[Any]) -> None:
-    for x, gamma, beta, dy, eps in all_kinds(dtype, [dtype]):
-        if x.size <= 1000:  # the others are ordinary
-            _, saved = layer_norm_forward(x, gamma, beta, eps=eps, backend="reference")
-            layer_norm_backward(dy, saved, backend="reference")
+def test_rows_are_refused(settled: set[str], dtype: np.dtype[Any], norm: str) -> None:
+    forward, backward, arrays = NORMS[norm]
+    for given in all_kinds(dtype, [dtype]):
+        if given.x.size <= 1000:  # the others are ordinary
+            _, saved = forward(*given[:arrays], eps=given.eps, backend="reference")
+            backward(given.dy, saved, backend="reference")
     assert settled == SETTLED
 
 

@@ -1,6 +1,7 @@
 """What is compiled ahead is all that calls need; and where it would be in vain it is not tried."""
 
 import sys
+from itertools import product
 from pathlib import Path
 from threading import Lock
 
@@ -10,6 +11,7 @@ pytest.importorskip("numba")
 
 from programs import run_python
 from truenorm.kernels.fused import compiling
+from truenorm.verify.types import FORMATS
 from truenorm.warmup import warm_up
 
 # Calls of the tests of the promise, whose data know nothing of ours: every family, shape, eps and
@@ -18,29 +20,34 @@ CALLS = """
 import sys
 from itertools import chain
 from promise.families import DTYPES, usual_case
+from promise.hard_cases import OUTPUTS, RMS_OUTPUTS, hard_cases
 from promise.hard_cases.kept import some_kept
-from promise.hard_cases.making import OUTPUTS
 from promise.judging import both_passes
 from promise.suites import cases, not_finite_cases
 from truenorm.kernels.fused.compiling import TALLY
 
 (dtype,) = (each for each in DTYPES if each.name == sys.argv[1])
+norm = sys.argv[2]
 
 def make_calls():
     some = chain(
         cases(dtype, 14_000),
         not_finite_cases(dtype, 8, (1, 7), (5, 67)),
-        chain.from_iterable(some_kept(output, dtype, 50) for output in OUTPUTS),
         [usual_case("normal", 1200, 257, dtype)],
     )
-    for case in some:
+    if norm == "rms_norm":
+        hard = (hard_cases(output, dtype, 50, centred=False) for output in RMS_OUTPUTS)
+        some = (case.of_rms_norm() for case in some)
+    else:
+        hard = (some_kept(output, dtype, 50) for output in OUTPUTS)
+    for case in chain(some, *hard):
         for rounding in ("correct", "fast"):
             both_passes(case, "fused", rounding, threads=3)
 """
 NOTHING_MORE = """
 from truenorm.warmup import warm_up
 
-warm_up([sys.argv[1]])
+warm_up([sys.argv[1]], operation=norm)
 before = sum(TALLY.values())
 make_calls()
 print(before > 0, sum(TALLY.values()) - before)
@@ -54,10 +61,22 @@ WAYS = ("forward", "backward")
 NAMES = {"float16", "float32", "float64"}
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_no_call_needs_more(dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("norm", "dtype"),
+    [
+        *(("layer_norm", name) for name in FORMATS),
+        # One type shows that the data are RMSNorm's too; of 16 bits the gate compiles nothing.
+        ("rms_norm", "float32"),
+        *(
+            pytest.param("rms_norm", name, marks=pytest.mark.slow)
+            for name in FORMATS
+            if name != "float32"
+        ),
+    ],
+)
+def test_no_call_needs_more(norm: str, dtype: str) -> None:
     """Neither compiled nor loaded: whatever there is was met, whether it is kept or not."""
-    (printed,) = run_python(CALLS + NOTHING_MORE, dtype)
+    (printed,) = run_python(CALLS + NOTHING_MORE, dtype, norm)
     assert printed.split() == ["True", "0"]
 
 
@@ -68,7 +87,7 @@ def test_the_next_process_compiles_nothing(tmp_path: Path) -> None:
     printed = run_python(warm, "warmup", "--dtype", "float32", TRUENORM_CACHE_DIR=place)
     assert f"Kept for the next process: {place}" in printed[-1]
     calls = CALLS + NOTHING_COMPILED
-    assert run_python(calls, "float32", TRUENORM_CACHE_DIR=place) == ["True 0"]
+    assert run_python(calls, "float32", "layer_norm", TRUENORM_CACHE_DIR=place) == ["True 0"]
 
 
 def test_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +100,19 @@ def test_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(step.seconds > 0 for step in steps)
     monkeypatch.setenv("TRUENORM_ROUNDING", "fast")
     assert {step.rounding for step in warm_up(["float64"]).steps} == {"fast"}
+
+
+def test_both_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each makes its own calls, and is named."""
+    monkeypatch.setenv("TRUENORM_ROUNDING", "fast")
+    told: list[tuple[int, int, str]] = []
+    norms = ("layer_norm", "rms_norm")
+    steps = warm_up(["float64"], operation=norms, progress=lambda *given: told.append(given)).steps
+    names = [f"{norm}, float64, fast, {way}" for norm in norms for way in WAYS]
+    assert [each[-1] for each in told] == names
+    assert [(step.operation, step.direction) for step in steps] == list(product(norms, WAYS))
+    (*_, one) = warm_up(["float64"], operation="rms_norm").steps
+    assert one.operation == "rms_norm"
 
 
 def test_nobody_is_told_what_they_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from truenorm.tools import strict_json
 
 __all__ = [
     "Dtype",
+    "Operation",
     "OperationName",
     "file_option",
     "json_option",
@@ -34,6 +35,13 @@ class Dtype(StrEnum):
     bfloat16 = "bfloat16"
     float32 = "float32"
     float64 = "float64"
+
+
+class Operation(StrEnum):
+    """The operations by name, where several can be given."""
+
+    layer_norm = "layer_norm"
+    rms_norm = "rms_norm"
 
 
 def json_option(what: str) -> Any:

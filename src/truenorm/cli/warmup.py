@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from truenorm.cli.output import Dtype, OperationName, json_option, present, refusing
+from truenorm.cli.output import Dtype, Operation, json_option, present, refusing
 from truenorm.cli.progress import progress_bar
 from truenorm.warmup import warm_up
 from truenorm.warmup.page import show
@@ -22,8 +22,14 @@ def command(
         ),
     ] = None,
     operation: Annotated[
-        OperationName, typer.Option(help="Which norm's kernels: each has its own.")
-    ] = "layer_norm",
+        list[Operation] | None,
+        typer.Option(
+            metavar="NORM",
+            help="layer_norm or rms_norm: each has kernels of its own. May be given again for "
+            "the other; what they share is compiled once.",
+            show_default="layer_norm",
+        ),
+    ] = None,
     json: Annotated[bool, json_option("what was compiled")] = False,
 ) -> None:
     """Compile the kernels ahead, so that no call has to.
@@ -34,12 +40,12 @@ def command(
     container is built.
 
     Both passes of both modes are compiled, also for rows that few calls have, which takes about a
-    minute for each type. What is kept from before is only loaded.
+    minute for each type of a norm. What is kept from before is only loaded.
 
     \b
         truenorm warmup
         truenorm warmup --dtype float32 --dtype bfloat16
-        truenorm warmup --operation rms_norm
+        truenorm warmup --operation layer_norm --operation rms_norm
 
     Exit codes:
 
@@ -47,7 +53,8 @@ def command(
         0  compiled or loaded; the last lines say where it is kept, if it can be
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
+    norms = operation or [Operation.layer_norm]
     # An ImportError is that of a Numba that is installed and does not take this NumPy.
     with refusing(ValueError, ImportError), progress_bar("compiling") as progress:
-        report = warm_up(dtype or (), operation=operation, progress=progress)
+        report = warm_up(dtype or (), operation=norms, progress=progress)
     present(report.as_dict(), json=json, show=lambda console: show(report, console))

@@ -1,4 +1,7 @@
-"""A report on a terminal: a line for each pass, and where everything is kept."""
+"""A report on a terminal: a line for each pass, and where everything is kept.
+
+The norm is named where there are several.
+"""
 
 from rich.console import Console
 from rich.text import Text
@@ -9,14 +12,15 @@ from truenorm.warmup.report import Report
 
 __all__ = ["conclusion", "show"]
 
-HEAD = ("type", "mode", "pass", "compiled", "loaded", "time")
+HEAD = ("norm", "type", "mode", "pass", "compiled", "loaded", "time")
 
 
 def show(report: Report, console: Console) -> None:
     """Print a report."""
-    table = number_table(HEAD, words=3)
+    first = len({step.operation for step in report.steps}) < 2  # of the names that tell apart
+    table = number_table(HEAD[first:], words=4 - first)
     for step in report.steps:
-        names = step.dtype, step.rounding, step.direction
+        names = (step.operation, step.dtype, step.rounding, step.direction)[first:]
         table.add_row(*names, str(step.compiled), str(step.loaded), duration(step.seconds))
     console.print(table)
     console.print()

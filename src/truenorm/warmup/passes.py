@@ -30,6 +30,7 @@ class Passes:
     """Forward, and then backward from what it saved."""
 
     def __init__(self, operation: str, parameters: Sequence[np.dtype[Any]]) -> None:
+        self._operation = operation
         self._norm_forward, self._norm_backward, self._arrays = NORMS[operation]
         self._parameters = parameters
         self._saved: list[Saved] = []
@@ -45,7 +46,8 @@ class Passes:
                 self._backward(kind)
         seconds = time.perf_counter() - started
         compiled, loaded = (TALLY[each] - before[each] for each in ("compiled", "loaded"))
-        return Step(kind.name, rounding, direction, compiled, loaded, seconds)
+        names = self._operation, kind.name, rounding, direction
+        return Step(*names, compiled, loaded, seconds)
 
     def _forward(self, kind: np.dtype[Any], rounding: str) -> None:
         self._saved = [

@@ -9,8 +9,9 @@ __all__ = ["Report", "Step"]
 
 @dataclass(frozen=True)
 class Step:
-    """One pass of one type in one mode: functions that it was the first to need."""
+    """One pass of one norm and type in one mode: functions that it was the first to need."""
 
+    operation: str
     dtype: str
     rounding: str
     direction: str  # forward or backward

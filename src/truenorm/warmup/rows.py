@@ -68,9 +68,12 @@ def _refused(dtype: np.dtype[Any]) -> Iterator[Inputs]:
 
     Rows of 1, 1, -1, -1 are their own xhat if eps is zero. So integers and odd eighths that have
     one bit too many together make midpoints: of y as gamma and beta, of dgamma as dy of two rows;
-    half of them, as the first two dy of a row, make one of its first dx.
+    half of them, as the first two dy of a row, make one of its first dx. Rows of 7, 1 have the
+    mean square 25: without mean and beta, y is 7/5 of gamma, here an odd number of one bit too
+    many.
     """
-    top, size = 2 ** (FORMATS[dtype.name].precision - 3), 64
+    precision, size = FORMATS[dtype.name].precision, 64
+    top = 2 ** (precision - 3)
     random = np.random.default_rng(0)
     integers = random.integers(top + 1, 2 * top, size).astype(np.float64)
     eighths = (2 * random.integers(0, 4, size) + 1) / 8
@@ -79,6 +82,8 @@ def _refused(dtype: np.dtype[Any]) -> Iterator[Inputs]:
     dy = np.zeros((size, 4))
     dy[:, 0], dy[:, 1] = integers // 2, eighths / 2
     yield Inputs(np.tile(signs[:1, :4], (size, 1)), np.ones(4), np.zeros(4), dy, 0.0)
+    fifths = 2 * random.integers(2**precision // 14 + 1, 2**precision // 10, size) + 1
+    yield Inputs(np.tile([[7.0, 1.0]], size // 2), 5.0 * fifths, None, np.ones((1, size)), 0.0)
     x = _normal(1, size).x
     yield Inputs(np.concatenate([x, -x]), integers, eighths, np.ones((2, size)))
 

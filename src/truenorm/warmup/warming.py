@@ -1,8 +1,9 @@
-"""The run: both passes of each type in both modes."""
+"""The run: both passes of each norm and type in both modes."""
 
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from typing import Any, get_args
 
 import numpy as np
@@ -23,7 +24,7 @@ DIRECTIONS = ("forward", "backward")
 def warm_up(
     dtypes: Sequence[str] = (),
     *,
-    operation: str = "layer_norm",
+    operation: str | Sequence[str] = "layer_norm",
     progress: Progress | None = None,
 ) -> Report:
     """Compile all that calls of these types can need, or load it if it is kept from before.
@@ -32,15 +33,15 @@ def warm_up(
     ----------
     dtypes : sequence of str
         Of float16, bfloat16, float32 and float64; without any, all that can be used here.
-    operation : str
-        layer_norm or rms_norm.
+    operation : str or sequence of str
+        layer_norm, rms_norm or both: what they share is compiled once.
     progress : callable, optional
         Called with the number of steps done, the number of all, and what comes next.
 
     Returns
     -------
     Report
-        ``report.steps``, one for each type, mode and pass, and ``report.folder``.
+        ``report.steps``, one for each operation, type, mode and pass, and ``report.folder``.
 
     Raises
     ------
@@ -61,12 +62,16 @@ def warm_up(
     modes = (rounding_of(chosen),) if chosen else get_args(Rounding)
     from truenorm.warmup.passes import Passes, report_of
 
-    passes = Passes(operation, list(usable.values()))
-    jobs = [(name, mode, each) for name in kinds for mode in modes for each in DIRECTIONS]
+    operations = (operation,) if isinstance(operation, str) else operation
+    passes = {norm: Passes(norm, list(usable.values())) for norm in operations}
+    jobs = list(product(passes, kinds, modes, DIRECTIONS))
+    first = len(passes) < 2  # of the names that tell them apart
     with _without_collecting():
         steps = [
-            passes.timed(kinds[name], mode, direction)
-            for name, mode, direction in announced(jobs, progress, ", ".join)
+            passes[norm].timed(kinds[name], mode, direction)
+            for norm, name, mode, direction in announced(
+                jobs, progress, lambda job: ", ".join(job[first:])
+            )
         ]
     return report_of(tuple(steps), () if dtypes else notes)
 

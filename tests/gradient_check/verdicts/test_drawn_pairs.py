@@ -48,9 +48,10 @@ def share_of_inconclusive(found: Counter[tuple[bool, Verdict]]) -> float:
     return sum(n for key, n in found.items() if key[1] is Verdict.INCONCLUSIVE) / found.total()
 
 
-def test_no_false_verdict() -> None:
-    found = verdicts(200)
-    assert found.total() >= 150
+@pytest.mark.parametrize("examples", [70, pytest.param(200, marks=pytest.mark.slow)])
+def test_no_false_verdict(examples: int) -> None:
+    found = verdicts(examples)
+    assert found.total() >= 3 * examples // 4
     assert share_of_inconclusive(found) <= 0.02, found
 
 

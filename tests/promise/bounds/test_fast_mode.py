@@ -1,34 +1,43 @@
 """Fast mode keeps the bounds that the promise gives it, on every family, at any condition."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 import truenorm as tn
+from gated import SETS_AND_TYPES
 from promise.bounds.fast_bounds import SINGLE_U, FastBounds
 from promise.families import DTYPES, Case
 from promise.judging import BACKENDS, OUTPUTS, both_passes
 from promise.suites import cases
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_bounds(dtype: np.dtype[Any], of_norm: Callable[[Case], Case]) -> None:
+def assert_bounds(some: Iterable[Case], backends: Sequence[str]) -> None:
     """Of every backend, also where another one did forward: backward may not believe it."""
     checked = 0
-    for each in cases(dtype, 14_000):
-        case = of_norm(each)
+    for case in some:
         if case.x.size > 2000 or case.has_undefined_rows:
             continue
         bounds = FastBounds(case)
-        for forward in BACKENDS:
-            for backward in BACKENDS:
-                wrong = bounds.violations(both_passes(case, forward, "fast", backward=backward))
-                assert not wrong, (str(case), forward, backward, wrong[:5])
+        for forward, backward in product(backends, backends):
+            wrong = bounds.violations(both_passes(case, forward, "fast", backward=backward))
+            assert not wrong, (str(case), forward, backward, wrong[:5])
         checked += 1
     assert checked >= 25
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_bounds(dtype: np.dtype[Any]) -> None:
+    assert_bounds(cases(dtype, 14_000), BACKENDS)
+
+
+@pytest.mark.parametrize(("backends", "dtype"), SETS_AND_TYPES)
+def test_bounds_of_rms_norm(backends: tuple[str, ...], dtype: np.dtype[Any]) -> None:
+    assert_bounds((case.of_rms_norm() for case in cases(dtype, 14_000)), backends)
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -51,7 +60,8 @@ def test_rows_too_small_for_float32(backend: str) -> None:
     assert np.abs(y / np.array([-exact, exact]) - 1).max() <= 16 * SINGLE_U
 
 
-@pytest.mark.parametrize("rows", [2**15, 2**22])
+# The more rows are those of many blocks, and take seconds.
+@pytest.mark.parametrize("rows", [2**15, pytest.param(2**22, marks=pytest.mark.slow)])
 def test_dbeta_of_many_short_rows(backend: str, rows: int) -> None:
     """Added one after the other, the small ones would be lost; and so would blocks of them."""
     small = 2.0**-54 if rows == 2**15 else 2.0**-63

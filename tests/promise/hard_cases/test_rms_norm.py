@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from promise.families import DTYPES
+from gated import SETS_AND_TYPES
 from promise.hard_cases import RMS_OUTPUTS, hard_cases, hard_elements
 from promise.judging import judge
 
@@ -13,16 +13,18 @@ pytestmark = [
     pytest.mark.skipif(
         np.finfo(np.longdouble).nmant != 63, reason="made with a longdouble of 64 bits"
     ),
-    pytest.mark.parametrize("dtype", DTYPES, ids=str),
+    pytest.mark.parametrize(("backends", "dtype"), SETS_AND_TYPES),
     pytest.mark.parametrize("output", RMS_OUTPUTS),
 ]
 
 
 @pytest.mark.parametrize("elements", [10_000, pytest.param(50_000, marks=pytest.mark.slow)])
-def test_hard_cases(output: str, dtype: np.dtype[Any], elements: int) -> None:
+def test_hard_cases(
+    output: str, backends: tuple[str, ...], dtype: np.dtype[Any], elements: int
+) -> None:
     hard = 0
     for case in hard_cases(output, dtype, elements, centred=False):
-        _, wrong = judge(case, [output])
+        _, wrong = judge(case, [output], backends)
         hard += hard_elements(case, output)
         assert not wrong, wrong
     assert hard >= elements

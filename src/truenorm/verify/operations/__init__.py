@@ -45,6 +45,11 @@ def norm(
         ``rounded``: what is normalized is the sum as it is returned. ``unrounded``: before it is
         rounded to a type of 16 bits.
 
+    Returns
+    -------
+    Norm
+        The same one for the same words.
+
     Examples
     --------
     >>> import truenorm.verify as tv

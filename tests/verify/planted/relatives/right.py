@@ -36,7 +36,7 @@ def by(recipe: str, operation: Norm, dtype: str, who: str = "") -> Subject:
 
 RECIPES = [
     by("late", RMS_NORM, "float16", "torch.nn.functional.rms_norm"),
-    by("early", RMS_NORM, "bfloat16", "MLX, and T5 with weights of 16 bits"),
+    by("early", RMS_NORM, "bfloat16", "MLX"),
     by("none", RMS_NORM, "bfloat16", "Liger's none"),
     by("early", LLAMA, "bfloat16", "Hugging Face's Llama"),
     by("late", WIDE_ZERO_CENTRED, "bfloat16", "Gemma"),

@@ -9,13 +9,14 @@ import truenorm as tn
 from truenorm import textbook
 from truenorm.verify.operations import RMS_NORM as OPERATION
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import FORMATS, Array
+from truenorm.verify.types import Array
 from verify.planted.base import Kernel
 from verify.planted.entry import rms_norm
 from verify.planted.exact_subject import ExactKernel
 from verify.planted.wide import WideKernel
 
-NARROW = ["float16", "bfloat16", "float32"]
+HALVES, WIDE = ["float16", "bfloat16"], ["float32", "float64"]
+NARROW = [*HALVES, "float32"]
 EVERYTHING = list(OPERATION.extensions)
 WITH_GAMMA = [each for each in EVERYTHING if each != "no-gamma"]
 
@@ -33,12 +34,12 @@ def _over_rows(terms: Array) -> Array:
     return np.asarray(columns.sum(axis=-1))
 
 
-def _of_truenorm(rounding: str) -> tuple[Function, Function]:
+def _of_truenorm(rounding: str, backend: str | None = None) -> tuple[Function, Function]:
     def forward(x: Array, gamma: Array | None, eps: float) -> tuple[Array, Any]:
-        return tn.rms_norm_forward(x, gamma, eps=eps, rounding=rounding)
+        return tn.rms_norm_forward(x, gamma, eps=eps, rounding=rounding, backend=backend)
 
     def backward(dy: Array, saved: Any) -> tuple[Array, Array | None]:
-        dx, dgamma, _ = tn.rms_norm_backward(dy, saved)
+        dx, dgamma, _ = tn.rms_norm_backward(dy, saved, backend=backend)
         return dx, dgamma
 
     return forward, backward
@@ -98,8 +99,12 @@ RMS_NORM = [
     *(
         Subject(forward, backward, f"RMSNorm: {name}", dtypes, also, operation=OPERATION)
         for (forward, backward), name, dtypes, also in (
-            (_of_truenorm("correct"), "truenorm, correct", list(FORMATS), EVERYTHING),
-            (_of_truenorm("fast"), "truenorm, fast", list(FORMATS), EVERYTHING),
+            (_of_truenorm("correct"), "truenorm, correct", WIDE, EVERYTHING),
+            (_of_truenorm("correct"), "truenorm, correct, 16 bits", HALVES, EVERYTHING),
+            (_of_truenorm("correct", "reference"), "truenorm, correct, NumPy", HALVES, EVERYTHING),
+            (_of_truenorm("fast"), "truenorm, fast", WIDE, EVERYTHING),
+            (_of_truenorm("fast"), "truenorm, fast, 16 bits", HALVES, EVERYTHING),
+            (_of_truenorm("fast", "reference"), "truenorm, fast, NumPy", HALVES, EVERYTHING),
             (
                 (_textbook_forward, _textbook_backward),
                 "textbook in float64, then cast",
