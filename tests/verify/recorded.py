@@ -15,7 +15,7 @@ from truenorm.verify.runs.calls import Record
 from truenorm.verify.runs.in_process import InProcess
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array
-from verify.planted.registry import PLANTED, RIGHT
+from verify.planted.registry import FEW_ROWS, MORE_RIGHT, PLANTED, RIGHT
 
 
 def in_float64(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
@@ -28,26 +28,32 @@ RIGHT_FORWARD = Subject(in_float64, name="in float64")
 GETS_LARGE_CALLS = {"truenorm, fast", "RMSNorm: two passes in float32"}
 """Right, and asked for calls of 2^24 elements at the quick level: of each norm one will do there.
 
-Such calls take 5 to 30 s. At the full level, which is for the slow session, all get them.
+Such calls take 5 to 30 s. At the full level, which is for the slow session, all get them but the
+recipes, which are one kernel.
 """
+
+MANY_ROWS = 2**16
 
 
 def asked(name: str, level: str, dtype: str = "") -> list[Case]:
     """Return the cases that are put to a subject, or those of one type.
 
-    A planted bug gets the large one only if that is what it is about: a call takes seconds.
+    A planted bug gets the large one only if that is what it is about: a call takes seconds. Those
+    of relatives are to be caught without the three cases of more than 2^16 rows as well.
     """
     if name in PLANTED:
         large = PLANTED[name].verdict == "large calls"
     else:
-        large = level == "full" or name in GETS_LARGE_CALLS
+        one_of_all = level == "full" and not subject_named(name).recipe
+        large = one_of_all or name in GETS_LARGE_CALLS
     suite = scope(subject_named(name), level)
     of_type = [case for case in suite if dtype in ("", case.dtype)]
-    return [case for case in of_type if large or case.family != "large"]
+    few = [case for case in of_type if case.shape[0] < MANY_ROWS or name not in FEW_ROWS]
+    return [case for case in few if large or case.family != "large"]
 
 
 def subject_named(name: str) -> Subject:
-    return PLANTED[name].subject if name in PLANTED else RIGHT[name]
+    return PLANTED[name].subject if name in PLANTED else (RIGHT | MORE_RIGHT)[name]
 
 
 @cache

@@ -12,8 +12,8 @@ from truenorm.verify.grading.report import VERDICTS
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.target import verify_target
 from verify import only_by
-from verify.planted.registry import FATAL, PLANTED, RIGHT
-from verify.recorded import GETS_LARGE_CALLS, graded
+from verify.planted.registry import FATAL, MORE_RIGHT, PLANTED, RIGHT
+from verify.recorded import GETS_LARGE_CALLS, graded, subject_named
 
 
 def gated(name: str) -> Any:
@@ -39,6 +39,7 @@ def test_a_planted_bug_is_caught_and_its_case_named(name: str) -> None:
         assert grades[output] == grade, (output, grades)
     if bug.verdict:
         assert report.verdicts[bug.verdict] == "fail"
+    assert any(bug.said in finding.symptom for finding in report.findings)
 
 
 @pytest.mark.parametrize("name", [gated(name) for name in RIGHT])
@@ -54,6 +55,15 @@ def test_nothing_is_found_in_what_is_right(name: str) -> None:
         assert grades == {"correct"}
     if of_norm.startswith("truenorm, fast"):
         assert grades <= {"stable", "faithful", "correct"}
+    if recipe := subject_named(name).recipe:
+        (told,) = report.recipes
+        assert recipe in told.names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MORE_RIGHT)
+def test_nothing_is_found_in_more_that_is_right(name: str) -> None:
+    test_nothing_is_found_in_what_is_right(name)
 
 
 @pytest.mark.slow

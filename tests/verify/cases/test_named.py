@@ -21,6 +21,11 @@ onnxruntime#29043 onnxruntime#17692 burn#5607 burn#1992 mlx#2238 tvm#19643 flax#
 DeepSpeed#581 onnx#8439 Megatron-LM#6859 tt-metal#53215 FlagGems#5392 Fast-LLM#220 apex#411
 flashinfer#3391 LightLLM#1467 quack#23 tensorflow#47604 vllm#48271 numpy#9393 numpy#29772
 KernelBench#165
+quack#53 Liger-Kernel#950 helion#2273 trueno#178 unsloth#4550 aiter#5151 aiter#5044 unsloth#10617
+quack#88 onnxruntime#29034 onnxruntime#28442 executorch#16727 IRON#139 Xilinx/mlir-air#1679
+vllm#48324 vllm#45770 xla#10875 llama.cpp#2373 pytorch#155527 flash-linear-attention#508
+tilelang#1243 tt-mlir#8798 flash-attention#781 nano-vllm#170 vllm#48997 vllm#28131 vllm#46658
+vllm#51393
 """
 """Every failure that the judge must know, by repository and number."""
 

@@ -16,6 +16,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "constant": {"value": 3},
     "decades": {"reach": 6},
     "integers": {"limit": 9},
+    "next-to-ties": {"eps": "0x1p-17"},
     "one-ulp-off": {"value": 1234},
     "outlier": {"outlier": 50},
     "signs": {"value": 7},
@@ -159,3 +160,15 @@ def test_put_comes_last() -> None:
     put = [[0, 1, "nan"], [1, 0, "-inf"], [1, 1, "max"]]
     x = filled({"pattern": "zeros", "put": put}, "float16", (2, 2), "test")
     assert np.array_equal(x, np.array([[0, np.nan], [-np.inf, 65504]]), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_next_to_ties(dtype: str) -> None:
+    """In each row an element of xhat is next to a middle; the mean is 0."""
+    x = wide(filled({"pattern": "next-to-ties", "eps": "0x1p-17"}, dtype, (12, 131), "ties"))
+    assert (x.sum(axis=1) == 0).all()
+    xhat = np.abs(x) / np.sqrt((x * x).mean(axis=1, keepdims=True) + 2.0**-17)
+    places = xhat / ulps_of(xhat, dtype)
+    off = np.abs(places - np.floor(places) - 0.5) * ulps_of(xhat, dtype)
+    assert (off.min(axis=1) < 2.0**-24).all()
+    assert np.median(off.min(axis=1)) < 2.0**-27

@@ -135,6 +135,11 @@ class Kernel:
 
 def to_24_bits(values: Float64s) -> Float64s:
     """Round to the precision of float32, with the range of float64."""
+    return to_bits(values, 24)
+
+
+def to_bits(values: Float64s, bits: int) -> Float64s:
+    """Round to so many digits, with the range of float64."""
     fractions, exponents = np.frexp(values)
-    rounded: Float64s = np.ldexp(np.rint(np.ldexp(fractions, 24)), exponents - 24)
+    rounded: Float64s = np.ldexp(np.rint(np.ldexp(fractions, bits)), exponents - bits)
     return rounded

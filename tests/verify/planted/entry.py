@@ -15,12 +15,13 @@ class PlantedBug:
     """A wrong subject, and what the judge has to say of it where that is plain beforehand.
 
     `grades` has by output the grade that it deserves; `verdict` is the line of the judge's
-    verdicts that fails, or nothing where the grades say all.
+    verdicts that fails, or nothing where the grades say all; `said` stands in a finding.
     """
 
     subject: Subject
     grades: Mapping[str, str]
     verdict: str
+    said: str = ""
 
 
 def layer_norm(

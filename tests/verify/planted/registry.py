@@ -11,15 +11,22 @@ from verify.planted.memory_bugs import MEMORY
 from verify.planted.parameter_bugs import PARAMETERS
 from verify.planted.property_bugs import PROPERTIES
 from verify.planted.relatives.bugs import RELATIVES
+from verify.planted.relatives.right import RECIPES_OF_MORE
 from verify.planted.right import RIGHT
 from verify.planted.rms_norm.bugs import RMS_NORM
 
-__all__ = ["FATAL", "PLANTED", "RIGHT"]
+__all__ = ["FATAL", "FEW_ROWS", "MORE_RIGHT", "PLANTED", "RIGHT"]
 
 PLANTED: dict[str, PlantedBug] = {
     bug.subject.name: bug
     for bug in (*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *MEMORY, *RMS_NORM, *RELATIVES)
 }
+
+FEW_ROWS = {bug.subject.name for bug in RELATIVES}
+"""Planted bugs that are no matter of very many rows, which take longer than all the rest."""
+
+MORE_RIGHT: dict[str, Subject] = {subject.name: subject for subject in RECIPES_OF_MORE}
+"""Beside `RIGHT`, for the slow session."""
 
 FATAL: dict[str, str] = {
     subject.name: f"{Path(fatal.__file__).resolve()}:{name}"

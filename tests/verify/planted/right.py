@@ -13,6 +13,7 @@ from truenorm.verify.types import FORMATS, Array
 from verify.planted.base import Kernel
 from verify.planted.entry import layer_norm
 from verify.planted.exact_subject import ExactKernel
+from verify.planted.relatives.right import RECIPES
 from verify.planted.rms_norm.right import RMS_NORM
 from verify.planted.wide import WideKernel
 
@@ -66,6 +67,7 @@ _SUBJECTS = [
     ),
     layer_norm(ExactKernel(), "exact", ["float32"]),
     *RMS_NORM,
+    *RECIPES,
 ]
 
 RIGHT: dict[str, Subject] = {subject.name: subject for subject in _SUBJECTS}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from truenorm.verify.cases.ties import next_to_ties
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
 
 __all__ = ["PATTERNS", "Pattern", "filled", "number"]
@@ -201,6 +202,9 @@ PATTERNS: dict[str, Callable[..., Float64s]] = {
     "integers": _integers,
     "signs": _signs,
     "one-hot": _Place.one_per_row,
+    "next-to-ties": lambda at, eps: next_to_ties(
+        at.random, at.shape, at.dtype, float(at.number(eps))
+    ),
     "positive": _positive,
     "proportional": _proportional,
     "random": _random,

@@ -1,22 +1,11 @@
 """Planted bugs of norms as kernels ship them: recipes, residuals, gains and types of their own."""
 
-from truenorm.verify.operations import norm
-from verify.planted.entry import PlantedBug
-from verify.planted.relatives.kernel import Relative, relative
+from verify.planted.relatives.layout_bugs import LAYOUTS
+from verify.planted.relatives.parameter_bugs import PARAMETERS
+from verify.planted.relatives.recipe_bugs import OTHER_NORMS, RECIPES
+from verify.planted.relatives.residual_bugs import RESIDUALS
+from verify.planted.relatives.type_bugs import TYPES
 
+__all__ = ["RELATIVES"]
 
-class Early(Relative):
-    """xhat is rounded before it is multiplied."""
-
-    recipe = "early"
-
-
-RELATIVES = [
-    PlantedBug(
-        relative(
-            Early(), "early, where late is claimed", ["bfloat16"], norm("rms_norm"), recipe="late"
-        ),
-        {"y": "stable"},
-        "",
-    ),
-]
+RELATIVES = [*RECIPES, *OTHER_NORMS, *RESIDUALS, *PARAMETERS, *TYPES, *LAYOUTS]

@@ -3,7 +3,7 @@
 It is the kernel of `verify.planted.base` behind three steps more, which a planted bug may replace.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,19 +12,33 @@ from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, Float64s, dtype_of
 from verify.planted.base import Kernel, Saved, to_24_bits
+from verify.planted.entry import PlantedBug
+
+ROUNDED: dict[str, dict[str, str]] = {
+    "late": {},
+    "early": {"xhat": "x"},
+    "weight-typed": {"xhat": "gamma"},
+    "product": {"product": "y"},
+    "apex": {"xhat": "y", "product": "y"},
+    "gain-rounded": {"gain": "gamma"},
+    "early, gain-rounded": {"xhat": "x", "gain": "gamma"},
+    "none": {"square": "x", "w": "x", "r": "x", "xhat": "x", "gain": "x", "product": "x"},
+}
+"""By recipe: the steps that are rounded on the way, each to the type of x, of gamma or of y."""
 
 
 class Kept(NamedTuple):
-    """What backward is given: what forward of the base saved, and gamma as it was given."""
+    """What backward is given: what forward of the base saved, and all that was given to it."""
 
     saved: Any
-    gamma: Array | None
+    inputs: Mapping[str, Any]
 
 
 class Relative(Kernel):
-    """Any norm; `recipe` says where y is rounded on the way."""
+    """Any norm, of one type of x; `recipe` says where y is rounded on the way."""
 
     operation: Norm
+    kinds: Mapping[str, Any]
     recipe = "late"
 
     # The steps that the base does not have.
@@ -49,21 +63,28 @@ class Relative(Kernel):
             total = (dx.astype(np.float64) + dsum.astype(np.float64)).astype(dsum.dtype)
         return total, total
 
-    def result_like(self, x: Array) -> Array:
-        """Return an array of the type of y."""
-        result = self.operation.result_type
-        return x if not result else np.empty(0, dtype_of(result))
-
     # Where it rounds.
 
+    def stepped(self, step: str, values: Float64s) -> Float64s:
+        """Round the result of a step, if the recipe says so."""
+        to = ROUNDED[self.recipe].get(step)
+        return rounded(values, self.kinds[to]) if to else values
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        if self.recipe != "none":
+            return super().variance(rows, centred)
+        return self.stepped("w", self.mean_of(self.stepped("square", centred * centred)))
+
+    def rstd(self, variance: Float64s, eps: Any) -> Float64s:
+        if self.recipe != "none":
+            return super().rstd(variance, eps)
+        w = self.stepped("w", variance + self.stepped("w", np.asarray(eps)))
+        return self.stepped("r", super().rstd(w, 0.0))
+
     def output(self, saved: Saved) -> Float64s:
-        xhat, gain, beta = self.xhat(saved), self.gamma(saved), self.beta(saved)
-        kind = saved.x.dtype if saved.x.dtype != np.float64 else None
-        if self.recipe == "early":
-            xhat = rounded(xhat, kind)
-        if self.recipe == "product":
-            return rounded(xhat * gain, kind) + beta
-        return xhat * gain + beta
+        xhat = self.stepped("xhat", self.xhat(saved))
+        product = xhat * self.stepped("gain", self.gamma(saved))
+        return self.stepped("product", product) + self.beta(saved)
 
     # Both passes of the operation.
 
@@ -71,12 +92,12 @@ class Relative(Kernel):
         *arrays, eps = given
         names = self.operation.inputs_of("data", "parameter")
         inputs = dict(zip(names, arrays, strict=True))
-        x, gamma = inputs["x"], inputs["gamma"]
+        x = inputs["x"]
         with np.errstate(all="ignore"):
             rows, total = self.added(x, inputs["residual"]) if self.operation.adds else (x, None)
-            saved = self.statistics(rows, self.gain(gamma), inputs.get("beta"), eps)
-            y = self.cast(self.output(saved), self.result_like(x)).reshape(x.shape)
-        kept = Kept(self.kept(saved), gamma)
+            saved = self.statistics(rows, self.gain(inputs["gamma"]), inputs.get("beta"), eps)
+            y = self.cast(self.output(saved), np.empty(0, self.kinds["y"])).reshape(x.shape)
+        kept = Kept(self.kept(saved), inputs)
         return (y, total, kept) if self.operation.adds else (y, kept)
 
     def passed_backward(self, dy: Array, *others: Any) -> tuple[Any, ...]:
@@ -84,36 +105,98 @@ class Relative(Kernel):
         dx, dgamma, dbeta = self.backward(dy, kept.saved)
         with np.errstate(all="ignore"):
             if dgamma is not None:
-                dgamma = dgamma.astype(kept.gamma.dtype)
+                dgamma = dgamma.astype(kept.inputs["gamma"].dtype)
             rows = self.arriving(dx, arriving[0]) if arriving else (dx,)
         return (*rows, dgamma, dbeta)[: len(rows) + len(self.operation.parameters)]
 
 
+class By(Relative):
+    """It rounds by a recipe."""
+
+    def __init__(self, recipe: str) -> None:
+        self.recipe = recipe
+
+
+class Changed(Relative):
+    """Some results are made of the right ones, and of what was given, by their names."""
+
+    def __init__(self, **made: Callable[[Mapping[str, Any]], Any]) -> None:
+        self.made = made
+
+    def changed(self, inputs: Mapping[str, Any], results: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the results, with what stands in the place of some."""
+        known = {**inputs, **results}
+        with np.errstate(all="ignore"):
+            return tuple(
+                self.made[name](known) if name in self.made else result
+                for name, result in results.items()
+            )
+
+    def passed_forward(self, *given: Any) -> Any:
+        *found, kept = super().passed_forward(*given)
+        names = self.operation.outputs_of(backward=False)
+        return (*self.changed(kept.inputs, dict(zip(names, found, strict=True))), kept)
+
+    def passed_backward(self, *given: Any) -> tuple[Any, ...]:
+        *gradients, kept = given
+        arrived = zip(self.operation.inputs_of("gradient"), gradients, strict=True)
+        inputs = {**kept.inputs, **dict(arrived)}
+        found = super().passed_backward(*given)
+        names = self.operation.outputs_of(backward=True)
+        return self.changed(inputs, dict(zip(names, found, strict=True)))
+
+
 def rounded(values: Float64s, kind: Any) -> Float64s:
     """Round to a type and back; through float32, as kernels do."""
-    if kind is None:
-        return values
     with np.errstate(all="ignore"):
         narrow: Float64s = to_24_bits(values).astype(kind).astype(np.float64)
     return narrow
 
 
+def as_relative(bug: type[Kernel], *settings: Any) -> Relative:
+    """Return a planted bug of the base as one of a relative."""
+    both: type[Relative] = type(bug.__name__, (bug, Relative), {"__doc__": bug.__doc__})
+    return both(*settings)
+
+
 def relative(
     kernel: Relative,
     name: str,
-    dtypes: Collection[str],
     operation: Norm,
+    dtype: str = "bfloat16",
     also: Collection[str] = (),
     recipe: str = "",
 ) -> Subject:
-    """Make a subject of a kernel; `recipe` is what it claims."""
+    """Make a subject of a kernel, in one type; `recipe` is what it claims."""
     kernel.operation, kernel.centred = operation, operation.centred
+    kernel.kinds = {
+        "x": dtype_of(dtype),
+        "gamma": dtype_of(operation.parameter_type or dtype),
+        "y": dtype_of(operation.result_type or dtype),
+    }
     return Subject(
         kernel.passed_forward,
         kernel.passed_backward,
         f"{operation.words}: {name}",
-        list(dtypes),
+        [dtype],
         list(also),
         operation=operation,
         recipe=recipe,
     )
+
+
+def plant(
+    kernel: Relative,
+    name: str,
+    operation: Norm,
+    dtype: str = "bfloat16",
+    *,
+    also: Collection[str] = (),
+    recipe: str = "",
+    verdict: str = "",
+    said: str = "",
+    **grades: str,
+) -> PlantedBug:
+    """Make a subject of a wrong kernel; `said` is what a finding must say."""
+    subject = relative(kernel, name, operation, dtype, also, recipe)
+    return PlantedBug(subject, grades, verdict, said)
