@@ -32,7 +32,6 @@ from truenorm.verify.runs.subject_process import CannotRunError, SubjectProcess
 RESULTS = ROOT / "benchmarks" / "results" / "recipes.json"
 DTYPES = ("bfloat16", "float16")
 COMMON = ("numpy", "ml_dtypes", "torch")
-THREADS = {"OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
 
 
 def arguments_of(argv: list[str] | None) -> argparse.Namespace:
@@ -75,7 +74,7 @@ def looked_at(listed: Listed, python: Path) -> dict[str, Any]:
         "ran": listed.package != FORMULA,
         "package": listed.package,
     }
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PYTHONNOUSERSITE": "1", **THREADS}
+    environment = {"PYTHONPATH": str(ROOT / "src"), "PYTHONNOUSERSITE": "1"}
     try:
         with SubjectProcess(
             listed.target,

@@ -58,12 +58,23 @@ def _cell(subject: Mapping[str, Any], dtype: str) -> str:
         return "-"
     if "failed" in found:
         return f"fails: {found['failed']}"
-    order = sorted(found["shares"].items(), key=lambda each: -each[1])
-    (first, share), *others = order
-    named = f"**{first}**" if found["names"] else f"none; {first}"
-    same = f" ({', '.join(found['names'][1:])})" if found["names"][1:] else ""
+    (first, share), *others = sorted(found["shares"].items(), key=lambda each: -each[1])
     nearest = "".join(f"; {name} {_percent(other)}" for name, other in others[:1])
-    return f"{named}{same} {_percent(share)}{nearest}"
+    if not found["names"]:
+        return f"{_without(subject, found)}: {first} {_percent(share)}{nearest}"
+    same = f" ({', '.join(found['names'][1:])})" if found["names"][1:] else ""
+    return f"**{first}**{same} {_percent(share)}{nearest}"
+
+
+def _without(subject: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Say why no recipe is named."""
+    grade = found["grades"]["y"]
+    if grade == "wrong":
+        return "no recipe fits, y is wrong"
+    # To float32: what was rounded to 16 bits on the way would not be stable there.
+    if "result=float32" in subject["operation"] and grade in ("stable", "faithful", "correct"):
+        return "nothing is rounded to 16 bits"
+    return "no recipe fits"
 
 
 def _percent(share: float) -> str:

@@ -82,8 +82,11 @@ RUN = [
         "ONNX Runtime", "LayerNormalization-17", "layer_norm", f"{RUNTIME}:subject", "onnxruntime"
     ),
 ]
+# Of vLLM's CUDA kernels, vllm#40860 made late what was early (csrc/layernorm_kernels.cu at commit
+# 0112cf23), and vllm#42379 and #49639 dispute it; of Liger's, liger-kernel 0.8.5 has the sources.
 FROM_FORMULAS = [
     *_formula("vLLM", "rms_norm, CUDA kernel", "plain_late", *PLAIN),
+    *_formula("vLLM", "rms_norm, CUDA kernel to 0.19.1", "plain_early", "rms_norm"),
     *_formula("vLLM", "RMSNorm, native path", "plain_vllm_native", *PLAIN),
     *_formula("FlashInfer", "rmsnorm", "plain_late", "rms_norm"),
     *_formula("quack", "rmsnorm", "plain_late", *PLAIN),
@@ -94,14 +97,17 @@ FROM_FORMULAS = [
     ),
     *_formula("apex", "RMSNorm", "plain_apex_rms_norm", "rms_norm"),
     *_formula("apex", "layer norm", "plain_apex_layer_norm", "layer_norm"),
-    *_formula("Liger", 'RMSNorm, "llama"', "plain_liger_llama", *PLAIN),
+    *_formula("Liger", 'RMSNorm, "llama"', "plain_early", *PLAIN),
     *_formula("Liger", 'RMSNorm, "gemma"', "plain_zero_centred", ZERO_CENTRED[0]),
     *_formula("Liger", 'RMSNorm, "none"', "plain_liger_none", "rms_norm"),
     *_formula("vLLM", "fused_add_rms_norm, CUDA kernel", "fused_rounded", "add_rms_norm"),
+    *_formula(
+        *("vLLM", "fused_add_rms_norm, CUDA kernel to 0.19.1", "fused_early"), "add_rms_norm"
+    ),
     *_formula("vLLM", "RMSNorm with residual, native path", "fused_native", "add_rms_norm"),
     *_formula("FlashInfer", "fused_add_rmsnorm", "fused_unrounded", "add_rms_norm"),
     *_formula("quack", "rmsnorm with residual", "fused_unrounded", "add_rms_norm"),
-    *_formula("Liger", "fused add and RMSNorm", "fused_rounded", "add_rms_norm"),
+    *_formula("Liger", 'fused add and RMSNorm, "llama"', "fused_early", "add_rms_norm"),
 ]
 LISTED = [*RUN, *FROM_FORMULAS]
 """What was run itself, then what was written anew."""

@@ -31,8 +31,8 @@ def late(x: Array, gamma: Array, eps: float) -> Array:
     return np.asarray((wide(x) * rstd(wide(x), eps) * wide(gamma)).astype(x.dtype))
 
 
-def liger_llama(x: Array, gamma: Array, eps: float) -> Array:
-    """[[x*r]_T*w], in the wider of T and W and then in T: Liger, casting mode "llama"."""
+def early(x: Array, gamma: Array, eps: float) -> Array:
+    """[[x*r]_T*w]_T: Liger, casting mode "llama"; vLLM's CUDA kernel to 0.19.1."""
     xhat = (wide(x) * rstd(wide(x), eps)).astype(x.dtype)
     return np.asarray((wide(xhat) * wide(gamma)).astype(x.dtype))
 
@@ -75,9 +75,15 @@ def liger_none(x: Array, gamma: Array, eps: float) -> Array:
 
 
 def add_rounded(x: Array, residual: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
-    """[s]_T is stored and normalized: vLLM's CUDA kernel, Liger."""
+    """[s]_T is stored and normalized: vLLM's CUDA kernel."""
     total = (wide(x) + wide(residual)).astype(x.dtype)
     return late(total, gamma, eps), total
+
+
+def add_rounded_early(x: Array, residual: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
+    """As the one before, with xhat rounded: Liger, and vLLM's CUDA kernel to 0.19.1."""
+    total = (wide(x) + wide(residual)).astype(x.dtype)
+    return early(total, gamma, eps), total
 
 
 def add_unrounded(x: Array, residual: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
@@ -99,7 +105,7 @@ def subject(function: Callable[..., Any], operation: str = "rms_norm") -> tv.Sub
 
 
 plain_late = subject(late)
-plain_liger_llama = subject(liger_llama)
+plain_early = subject(early)
 plain_vllm_native = subject(vllm_native)
 plain_apex_rms_norm = subject(apex_rms_norm)
 plain_apex_layer_norm = subject(apex_layer_norm, "layer_norm")
@@ -107,5 +113,6 @@ plain_zero_centred = subject(zero_centred, "rms_norm,gain=zero-centred")
 plain_one_added = subject(one_added_in_its_type, "rms_norm,gain=zero-centred")
 plain_liger_none = subject(liger_none)
 fused_rounded = subject(add_rounded, "add_rms_norm")
+fused_early = subject(add_rounded_early, "add_rms_norm")
 fused_unrounded = subject(add_unrounded, "add_rms_norm")
 fused_native = subject(add_native, "add_rms_norm")
