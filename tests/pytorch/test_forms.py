@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 import truenorm.verify as tv
 from pytorch import kernels
 from pytorch.kernels import Tensor
+from truenorm.verify.runs.calls import LARGE, Call
+from truenorm.verify.runs.in_process import InProcess
 from truenorm.verify.tensors.torch_subject import FormName
 
 Case = tuple[Any, str, FormName]
@@ -142,6 +144,22 @@ def test_padded_rows_keep_their_strides(form: FormName, dtype: str) -> None:
         seen.clear()
         tv.check(subject, case)
         assert set(seen) == {(3 * case.shape[1], 1)}
+
+
+@pytest.mark.parametrize(
+    "lack",
+    [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory: 8 GB")],
+)
+def test_memory_that_is_short_is_not_the_kernels_fault(lack: Exception) -> None:
+    def large(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        if len(x) > 4:
+            raise lack
+        return kernels.rms_norm(x, weight, eps)
+
+    subject = tv.torch_subject(large, operation="rms_norm", dtypes=["float32"])
+    case = tv.case("float32-normal-4x17", operation=tv.RMS_NORM)
+    record = InProcess(subject).run(case, Call(LARGE, 0, 8))
+    assert record.left_out.startswith("there was not enough memory for 8 rows of 17")
 
 
 def test_ranks_and_absent_parameters() -> None:

@@ -1,6 +1,7 @@
 """PyTorch, imported when a subject of it is made: the one module of the judge that does so."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,17 @@ class Tensors:
         """Show in an array what became of its tensor, if that is a copy on another device."""
         if self.device.type != "cpu":
             array[...] = self.array(tensor)
+
+    @contextmanager
+    def memory(self) -> Iterator[None]:
+        """Raise MemoryError where memory is short, which PyTorch says by errors of its own."""
+        try:
+            yield
+        except RuntimeError as raised:
+            of_device = isinstance(raised, self.torch.OutOfMemoryError)
+            if of_device or "can't allocate memory" in str(raised):
+                raise MemoryError(str(raised)) from raised
+            raise
 
     def gradients(
         self, results: Sequence[Tensor], arriving: Sequence[Tensor], inputs: Sequence[Tensor]

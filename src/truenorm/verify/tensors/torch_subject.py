@@ -74,6 +74,12 @@ def torch_subject(
     -------
     Subject
 
+    Notes
+    -----
+    On a CPU the tensors are the judge's own arrays. On another device they are copies, written
+    back so that "inputs kept" is judged; of results the judge sees what was copied when they were
+    returned, so that a buffer which is used again is not noticed.
+
     Examples
     --------
     >>> import truenorm.verify as tv
@@ -145,6 +151,15 @@ class _Passes:
 
     def forward(self, *given: Any) -> Any:
         """Return the results, and what backward needs if there is one."""
+        with self.tensors.memory():
+            return self._forward(*given)
+
+    def backward(self, *given: Any) -> tuple[Array | None, ...]:
+        """Return the gradients of what requires them."""
+        with self.tensors.memory():
+            return self._backward(*given)
+
+    def _forward(self, *given: Any) -> Any:
         *arrays, eps = given
         names = self.norm.inputs_of("data", "parameter")
         values: Values = {
@@ -161,8 +176,7 @@ class _Passes:
             return *found, (results, [values[name] for name in names], rest)
         return found[0] if len(found) == 1 else tuple(found)
 
-    def backward(self, *given: Any) -> tuple[Array | None, ...]:
-        """Return the gradients of what requires them."""
+    def _backward(self, *given: Any) -> tuple[Array | None, ...]:
         *arrays, (results, inputs, rest) = given
         arriving = [self.tensors.of(array) for array in arrays]
         if self.explicit is None:
