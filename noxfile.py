@@ -122,6 +122,15 @@ def slow(session: nox.Session, numpy: str) -> None:
 
 
 @nox.session
+def torch(session: nox.Session) -> None:
+    """Judge kernels of PyTorch on the CPU, in every form, and one of Triton by its interpreter."""
+    install(session, "torch", "-e", ".")
+    # Each of two processes has a core; threads of PyTorch's own would take it from the other.
+    session.env.update(KEPT, OMP_NUM_THREADS="1")
+    session.run("pytest", "-n", "2", "--dist", "worksteal", "tests/pytorch", *session.posargs)
+
+
+@nox.session
 def perf(session: nox.Session) -> None:
     """Print what everything costs; nothing here passes or fails."""
     install(session, "tests", "-e", ".[fast]")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PEERS", "ROOT", "Peer"]
+__all__ = ["PEERS", "RECIPES", "ROOT", "Peer"]
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ("numpy==2.4.6", "ml_dtypes==0.6.0")  # the latter is how NumPy knows bfloat16
@@ -34,3 +34,18 @@ PEERS = {
         Peer("truenorm", "truenorm", OF_TRUENORM, needs_checkout=True),
     )
 }
+
+RECIPES = Peer(
+    "recipes",
+    "recipes",
+    (
+        *PEERS["torch"].requirements,
+        "litgpt==0.4.11",
+        "mlx[cpu]==0.32.4",
+        "onnx==1.23.2",
+        "onnxruntime==1.31.1",
+        "quack-kernels==0.6.5",
+        "transformers==5.22.2",
+    ),
+)
+"""Norms that run on a CPU, for their recipes; it takes part in no contest."""

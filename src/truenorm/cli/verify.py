@@ -25,7 +25,9 @@ def command(
         typer.Argument(
             metavar="TARGET",
             help="A Python file, and after a colon the name of the Subject in it "
-            "('subject' if no name is given). The file is executed.",
+            "('subject' if no name is given). The file is executed. Or torch:PATH, a function or "
+            "a module of PyTorch as it is imported, such as torch:torch.nn.functional.rms_norm; "
+            "--operation says what it computes.",
             show_default=False,
         ),
     ],
@@ -57,7 +59,7 @@ def command(
         typer.Option(
             metavar="TYPE",
             help="Judge this type alone, such as float32; may be given again for others. "
-            "By default, all that the subject declares.",
+            "By default, all that the subject declares; of torch:PATH, float32 and bfloat16.",
             show_default=False,
         ),
     ] = None,
@@ -88,6 +90,7 @@ def command(
         truenorm verify my_kernel_check.py:subject
         truenorm verify my_kernel_check.py --level full --html report.html
         truenorm verify my_rms_norm_check.py --operation rms_norm
+        truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm
         truenorm verify my_fused_check.py --operation add_rms_norm,parameters=float32 \\
             --recipe early
 

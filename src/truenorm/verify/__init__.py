@@ -18,6 +18,7 @@ from truenorm.verify.operations.norms import Norm
 from truenorm.verify.runs.loading import load
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import case, cases
+from truenorm.verify.tensors.torch_subject import torch_subject
 
 __all__ = [
     "EXTENSIONS",
@@ -36,5 +37,6 @@ __all__ = [
     "check",
     "load",
     "norm",
+    "torch_subject",
     "verify",
 ]

@@ -1,4 +1,4 @@
-"""Judge the subject of ``file.py:name``, in a process of its own."""
+"""Judge the subject of a target, in a process of its own."""
 
 import sys
 from collections.abc import Collection, Mapping
@@ -9,9 +9,11 @@ from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import judged
 from truenorm.verify.operations import operation_of
-from truenorm.verify.runs.loading import split_target
+from truenorm.verify.runs.loading import dotted_path, split_target
 from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError, SubjectProcess
 from truenorm.verify.subject import Subject
+from truenorm.verify.tensors.dotted import PREFIX
+from truenorm.verify.tensors.torch_subject import DTYPES
 
 __all__ = ["verify_target"]
 
@@ -31,10 +33,11 @@ def verify_target(
 ) -> Report:
     """Judge the subject of ``file.py:name``, which is executed in a process of its own.
 
+    Or of ``torch:package.module.function``: of that, float32 and bfloat16 unless `dtypes` says.
     With `operation` or `recipe` it is taken for one of these, whatever it says itself. With
     `python`, it runs by the interpreter of another environment, which can import truenorm.
     """
-    file, name = split_target(target)
+    dtypes = dtypes or (DTYPES if dotted_path(target) else None)
     with SubjectProcess(
         target,
         operation=operation,
@@ -64,8 +67,16 @@ def verify_target(
                     f"{claimed.name} claims {', '.join(claimed.dtypes)}, not {', '.join(dtypes)}"
                 )
             claimed = replace(claimed, dtypes=tuple(dtypes))
-        origin = Origin(str(file.resolve()), name, told["callable"], told["backward"], operation)
+        origin = Origin(*_place(target), told["callable"], told["backward"], operation)
         return judged(claimed, process, origin, level=level, require=require, progress=progress)
+
+
+def _place(target: str) -> tuple[str, str]:
+    """Return where the subject is found again, from any folder, and its name there."""
+    if dotted := dotted_path(target):
+        return PREFIX.rstrip(":"), dotted
+    file, name = split_target(target)
+    return str(file.resolve()), name
 
 
 def _elsewhere(*_: object) -> None:

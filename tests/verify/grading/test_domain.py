@@ -57,7 +57,8 @@ def test_who_is_right_everywhere_passes_beyond() -> None:
         wide = x.astype(np.longdouble)
         centred = wide - wide.mean(axis=-1, keepdims=True)
         w = (centred * centred).mean(axis=-1, keepdims=True) + eps
-        return (gamma * (centred / np.sqrt(w)) + beta).astype(x.dtype)
+        found: Array = (gamma * (centred / np.sqrt(w)) + beta).astype(x.dtype)
+        return found
 
     report = tv.verify(tv.Subject(right, domain=tv.Domain(kappa=10)))
     assert report.passed

@@ -1,4 +1,4 @@
-"""Find the subject in the file that somebody named. The file is executed, as pytest does."""
+"""Find the subject that somebody named: by a path, or in a file, which is executed."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -6,8 +6,9 @@ from pathlib import Path
 from types import ModuleType
 
 from truenorm.verify.subject import Subject
+from truenorm.verify.tensors.dotted import PREFIX, subject_at
 
-__all__ = ["NotThereError", "executed", "load", "split_target"]
+__all__ = ["NotThereError", "dotted_path", "executed", "load", "split_target"]
 
 
 class NotThereError(ValueError):
@@ -26,6 +27,17 @@ def split_target(target: str, default: str = "subject") -> tuple[Path, str]:
     if not colon or not name.isidentifier():  # no colon, or that of C:\\folder\\file.py
         file, name = target, default
     return Path(file), name
+
+
+def dotted_path(target: str) -> str:
+    """Return the path of ``torch:package.module.function``; nothing if it is a file.
+
+    Examples
+    --------
+    >>> dotted_path("torch:torch.nn.functional.rms_norm"), dotted_path("torch_check.py:mine")
+    ('torch.nn.functional.rms_norm', '')
+    """
+    return target.removeprefix(PREFIX) if target.startswith(PREFIX) else ""
 
 
 def executed(path: Path) -> ModuleType:
@@ -50,10 +62,16 @@ def load(target: str, operation: str = "") -> Subject:
     Parameters
     ----------
     target : str
-        ``file.py:name``, or ``file.py`` for the name ``subject``.
+        ``file.py:name``, or ``file.py`` for the name ``subject``; or
+        ``torch:package.module.function``, which is no file and names a kernel of PyTorch.
     operation : str
-        What it is taken for, ``layer_norm`` or ``rms_norm``; by default, what it says itself.
+        What it is taken for, such as ``rms_norm``; by default, what it says itself.
     """
+    if dotted := dotted_path(target):
+        try:
+            return subject_at(dotted, operation)
+        except ValueError as refused:
+            raise NotThereError(str(refused)) from refused
     path, name = split_target(target)
     module = executed(path)
     found = getattr(module, name, None)
