@@ -22,20 +22,14 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     done = run("verify", "x.py")
     assert (done.exit_code, done.stderr) == (code, "")
     options = ("--level", "full", "--require", "faithful", "--dtype", "float16")
-    more = (
-        "--dtype",
-        "float64",
-        "--start-seconds",
-        "7",
-        "--operation",
-        "rms_norm",
-        "--recipe",
-        "early",
-    )
-    run("verify", "x.py:mine", *options, *more)
+    more = ("--dtype", "float64", "--start-seconds", "7")
+    what = ("--operation", "rms_norm", "--recipe", "early", "--largest", "1e4", "--kappa", "10")
+    run("verify", "x.py:mine", *options, *more, *what)
     plain = {
         "operation": "",
         "recipe": "",
+        "largest": None,
+        "kappa": None,
         "level": "quick",
         "require": "stable",
         "dtypes": None,
@@ -44,6 +38,8 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     other = {
         "operation": "rms_norm",
         "recipe": "early",
+        "largest": 1e4,
+        "kappa": 10.0,
         "level": "full",
         "require": "faithful",
         "dtypes": ["float16", "float64"],

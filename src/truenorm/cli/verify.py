@@ -50,6 +50,23 @@ def command(
             show_default=False,
         ),
     ] = "",
+    largest: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="The largest |x| that it claims to be right for, such as 1e4: "
+            "what is beyond is left out of the grade.",
+            show_default=False,
+        ),
+    ] = None,
+    kappa: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="The same of the condition number rms(x)/sqrt(var + eps).",
+            show_default=False,
+        ),
+    ] = None,
     level: Annotated[
         LevelName, typer.Option(help="How much to try: some seconds, or some minutes.")
     ] = "quick",
@@ -91,6 +108,7 @@ def command(
         truenorm verify my_kernel_check.py --level full --html report.html
         truenorm verify my_rms_norm_check.py --operation rms_norm
         truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm
+        truenorm verify my_kernel_check.py --require conditional --largest 1e4
         truenorm verify my_fused_check.py --operation add_rms_norm,parameters=float32 \\
             --recipe early
 
@@ -107,6 +125,8 @@ def command(
             target,
             operation=operation,
             recipe=recipe,
+            largest=largest,
+            kappa=kappa,
             level=level,
             require=require,
             dtypes=dtype,

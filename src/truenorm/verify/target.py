@@ -3,8 +3,10 @@
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
 from truenorm.tools.progress import Progress
+from truenorm.verify.domain import Domain
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import judged
@@ -18,26 +20,39 @@ from truenorm.verify.tensors.torch_subject import DTYPES
 __all__ = ["verify_target"]
 
 
+class Said(TypedDict, total=False):
+    """What may be said of a subject in place of what it says itself.
+
+    `operation` in words, `recipe`, the `dtypes` to judge, and its domain: the `largest` of its
+    numbers, and `kappa`.
+    """
+
+    operation: str
+    recipe: str
+    dtypes: Collection[str] | None
+    largest: float | None
+    kappa: float | None
+
+
 def verify_target(
     target: str,
     *,
-    operation: str = "",
-    recipe: str = "",
     level: str = "quick",
     require: str = "stable",
-    dtypes: Collection[str] | None = None,
     progress: Progress | None = None,
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
     start_seconds: float = START_SECONDS,
+    **said: Unpack[Said],
 ) -> Report:
     """Judge the subject of ``file.py:name``, which is executed in a process of its own.
 
     Or of ``torch:package.module.function``: of that, float32 and bfloat16 unless `dtypes` says.
-    With `operation` or `recipe` it is taken for one of these, whatever it says itself. With
-    `python`, it runs by the interpreter of another environment, which can import truenorm.
+    What is `said` of it counts, whatever it says itself. With `python`, it runs by the interpreter
+    of another environment, which can import truenorm.
     """
-    dtypes = dtypes or (DTYPES if dotted_path(target) else None)
+    operation = said.get("operation", "")
+    dtypes = said.get("dtypes") or (DTYPES if dotted_path(target) else None)
     with SubjectProcess(
         target,
         operation=operation,
@@ -59,7 +74,8 @@ def verify_target(
             dtypes=told["dtypes"],
             also=told["also"],
             operation=known,
-            recipe=recipe or told["recipe"],
+            recipe=said.get("recipe") or told["recipe"],
+            domain=_domain(said, *map(float.fromhex, told["domain"])),
         )
         if dtypes:
             if not set(dtypes) <= set(claimed.dtypes):
@@ -69,6 +85,11 @@ def verify_target(
             claimed = replace(claimed, dtypes=tuple(dtypes))
         origin = Origin(*_place(target), told["callable"], told["backward"], operation)
         return judged(claimed, process, origin, level=level, require=require, progress=progress)
+
+
+def _domain(said: Said, largest: float, kappa: float) -> Domain:
+    """Return what the grade is about."""
+    return Domain(said.get("largest") or largest, said.get("kappa") or kappa)
 
 
 def _place(target: str) -> tuple[str, str]:
