@@ -47,7 +47,7 @@ def test_the_page_shows_this_output(report: tv.Report) -> None:
 
 def test_the_page_shows_this_kernel() -> None:
     """The listing is the file without type hints, docstrings and comments."""
-    listing = PAGE.partition("```python\n")[2].partition("```")[0]
+    listing = PAGE.partition("\n## NumPy\n")[2].partition("```python\n")[2].partition("```")[0]
     said = {re.sub(r" +# .*", "", line) for line in listing.splitlines()[1:]}
     file = (EXAMPLE / "numpy_check.py").read_text(encoding="utf-8")
     lines = set(re.sub(r": Array|: Any|: float| -> [^:]+", "", file).splitlines())
