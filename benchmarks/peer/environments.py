@@ -46,6 +46,7 @@ RECIPES = Peer(
         "onnxruntime==1.31.1",
         "quack-kernels==0.6.5",
         "transformers==5.22.2",
+        "triton==3.9.0",  # quack imports it
     ),
 )
 """Norms that run on a CPU, for their recipes; it takes part in no contest."""
