@@ -9,6 +9,7 @@ from benchmarks.pages import markdown_table
 __all__ = ["PAGE", "page"]
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recipes-table.md"
+TYPES = ("bfloat16", "float16")
 HEAD = """\
 <!-- Written by python -m benchmarks.recipes from benchmarks/results/recipes.json: change that. -->
 """
@@ -38,32 +39,46 @@ def page(report: Mapping[str, Any]) -> str:
 def _table(subjects: Iterable[Mapping[str, Any]]) -> str:
     rows = [
         [
-            each["project"],
-            each["what"],
-            f"`{each['operation']}`",
-            *(_cell(each, dtype) for dtype in ("bfloat16", "float16")),
+            f"{each['project']}, {each['what']}",
+            each["operation"].replace(",", ", "),
+            _recipe(each),
+            *(_shares(each, dtype) for dtype in TYPES),
         ]
         for each in subjects
     ]
-    head = ["project", "norm", "taken for", "bfloat16", "float16"]
+    head = ["norm", "taken for", "recipe", *(f"{dtype}, %" for dtype in TYPES)]
     return markdown_table(head, rows, numbers=False)
 
 
-def _cell(subject: Mapping[str, Any], dtype: str) -> str:
-    """Return the recipe and its share, and the next; or why there is none."""
+def _recipe(subject: Mapping[str, Any]) -> str:
+    """Return the recipe, and what is different in a type; or why there is none."""
     if "cannot" in subject:
         return f"cannot run: {subject['cannot']}"
-    found = subject["recipes"].get(dtype)
-    if found is None:
-        return "-"
+    names = {dtype: _name(subject, found) for dtype, found in subject["recipes"].items()}
+    first, *others = dict.fromkeys(names.values())
+    return "; ".join(
+        [
+            first,
+            *(f"{dtype}: {names[dtype]}" for dtype in names if others and names[dtype] != first),
+        ]
+    )
+
+
+def _name(subject: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     if "failed" in found:
         return f"fails: {found['failed']}"
-    (first, share), *others = sorted(found["shares"].items(), key=lambda each: -each[1])
-    nearest = "".join(f"; {name} {_percent(other)}" for name, other in others[:1])
     if not found["names"]:
-        return f"{_without(subject, found)}: {first} {_percent(share)}{nearest}"
-    same = f" ({', '.join(found['names'][1:])})" if found["names"][1:] else ""
-    return f"**{first}**{same} {_percent(share)}{nearest}"
+        return _without(subject, found)
+    name, *same = found["names"]
+    return f"**{name}**" + (f" ({', '.join(same)})" if same else "")
+
+
+def _shares(subject: Mapping[str, Any], dtype: str) -> str:
+    """Return the largest shares, the best first."""
+    found = {} if "cannot" in subject else subject["recipes"].get(dtype, {})
+    shares = {} if "failed" in found else found.get("shares", {})
+    order = sorted(shares, key=lambda name: -shares[name])[:2]
+    return "; ".join(f"{name} {100 * shares[name]:.2f}" for name in order) or "-"
 
 
 def _without(subject: Mapping[str, Any], found: Mapping[str, Any]) -> str:
@@ -75,7 +90,3 @@ def _without(subject: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     if "result=float32" in subject["operation"] and grade in ("stable", "faithful", "correct"):
         return "nothing is rounded to 16 bits"
     return "no recipe fits"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
