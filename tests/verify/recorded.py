@@ -1,6 +1,6 @@
 """What each subject of the tests returned, at the quick level: asked once, graded often."""
 
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def subject_named(name: str) -> Subject:
     return PLANTED[name].subject if name in PLANTED else (RIGHT | MORE_RIGHT)[name]
 
 
-@cache
+@lru_cache(maxsize=16)  # of all of them, results would be gigabytes
 def records_of(name: str, level: str = "quick", dtype: str = "") -> tuple[Record, ...]:
     subject = subject_named(name)
     return tuple(collect(InProcess(subject), asked(name, level, dtype)))
