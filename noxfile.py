@@ -102,7 +102,9 @@ def tests(session: nox.Session, numpy: str) -> None:
             *(f"--deselect={path}" for path in LEFT_TO_SLOW),
         ]
     # Who is done first takes tests from the other.
-    session.run("pytest", "-n", "2", "--dist", "worksteal", *options, *session.posargs)
+    session.run(
+        "pytest", "-n", "2", "--dist", "worksteal", "--durations=25", *options, *session.posargs
+    )
 
 
 @nox.session
