@@ -1,5 +1,6 @@
 """Which cases are beyond what a subject claims, and how it does there."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,6 +8,8 @@ import numpy as np
 from truenorm.verify.answers.expected import expected
 from truenorm.verify.domain import Domain
 from truenorm.verify.operation import Case
+from truenorm.verify.own.cases import is_own
+from truenorm.verify.own.norms import condition
 
 __all__ = ["parted"]
 
@@ -23,4 +26,8 @@ def _has(domain: Domain, case: Case) -> bool:
         sizes = np.abs(case.rows[name].astype(np.float64))
         if sizes[np.isfinite(sizes)].max(initial=0.0) > domain.largest:
             return False
+    if domain.kappa == math.inf:
+        return True
+    if is_own(case):
+        return condition(case) <= domain.kappa
     return bool(expected(case).scales.kappa.max(initial=0.0) <= domain.kappa)
