@@ -98,7 +98,7 @@ def _read_npz(path: Path) -> tuple[dict[str, Array], Any]:
         with np.load(path, allow_pickle=False) as file:
             arrays = {n: file[n] if n in WANTED else np.empty(0) for n in file.files}
             eps, dtype = (file[n].item() if n in arrays else None for n in ("eps", "dtype"))
-    except (ValueError, EOFError, zipfile.BadZipFile) as unreadable:
+    except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as unreadable:
         raise ValueError(f"{path} is no .npz file without pickle: {unreadable}") from unreadable
     if dtype == "bfloat16":
         bits = {n: array for n, array in arrays.items() if array.dtype == np.uint16}
