@@ -52,9 +52,9 @@ def test_shapes_and_data_beside_the_usual_cases(target: str, tmp_path: Path) -> 
 
 def test_what_cannot_be_judged_is_said_before_anything_is_run(target: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "wide.npz", x=np.ones((4, 8)))
-    with pytest.raises(CannotRunError, match="your data, wide.npz is float64, and subject is"):
+    with pytest.raises(CannotRunError, match=r"your data, wide\.npz is float64, and subject is"):
         verify_target(target, data=[tmp_path / "wide.npz"])
     with pytest.raises(ValueError, match="shape is '4by5'; write it like 4096x5120"):
         verify_target(target, shapes=["4by5"])
-    with pytest.raises(ValueError, match="cannot read .*none.npz"):
+    with pytest.raises(ValueError, match=r"cannot read .*none\.npz"):
         verify_target(target, data=[tmp_path / "none.npz"])
