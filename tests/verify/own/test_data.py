@@ -95,9 +95,9 @@ def test_a_kernel_that_is_wrong_on_these_rows_is_found(
 
     def change(found: dict[str, Array]) -> None:
         if "dx" in found:
-            found["dx"][-2:, 5] = 0
+            found["dx"][-2:, 6] = 0
 
-    with pytest.raises(AssertionError, match=rf"your data, rows.{ending}\): dx\[5[89], 5\] is 0"):
+    with pytest.raises(AssertionError, match=rf"your data, rows.{ending}\): dx\[5[89], 6\] is 0"):
         tv.check(subject(dtype=dtype, change=change), case)
 
 
@@ -114,8 +114,8 @@ def test_what_is_missing_is_filled_in(tmp_path: Path) -> None:
         assert np.array_equal(array, two.inputs[name])
         assert np.ptp(array) > 0
     assert one.gamma.dtype == np.float64
-    assert abs(one.gamma).max() < abs(one.gamma + 1).max()
-    tv.check(subject(operation), one, require="faithful")
+    assert abs(np.median(one.gamma)) < 0.5  # 1 is added to it
+    tv.check(subject(operation), one)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_one_ulp_is_not_correct_anywhere() -> None:
             found["y"][row, 5] = np.nextafter(found["y"][row, 5], np.float32(np.inf))
 
     assert row not in sample_of(case)
-    with pytest.raises(AssertionError, match="y is off by 1"):
+    with pytest.raises(AssertionError, match="y is off by "):
         tv.check(subject(change=change), case, require="correct")
     report = tv.verify(right, own=[case])
     mine = [each for each in report.results if each.family == "own"]
@@ -179,7 +179,7 @@ def test_beyond_the_domain_it_is_left_out() -> None:
         assert any(each.family == "own" for each in report.results) != out
 
 
-@pytest.mark.parametrize("shape", [(700, 512), (3, 2**16)])
+@pytest.mark.parametrize("shape", [(700, 512), (2, 2**15 + 5)])
 def test_no_exact_answer_is_larger_than_a_row(
     shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
