@@ -97,7 +97,7 @@ def _case(symptom: Symptom) -> str:
     is_default = case.operation is Subject.operation
     operation = "" if is_default else ", operation=subject.operation"
     if case.made:
-        return f"case = {case.made.format(operation=operation)}"
+        return f"case = {case.made.replace('{operation}', operation)}"
     if is_own(case):
         return "case = ...  # yours"
     copies = f".tiled({copies_of(case)})" if symptom.guard == "large" else ""

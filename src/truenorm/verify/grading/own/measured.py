@@ -21,7 +21,7 @@ from truenorm.verify.own.balls import Ball
 from truenorm.verify.own.norms import condition, near, parts
 from truenorm.verify.parts import Scales
 from truenorm.verify.runs.calls import AGAIN, Call, Record, Runner
-from truenorm.verify.types import Array, same_bits
+from truenorm.verify.types import FORMATS, Array, same_bits
 
 __all__ = ["Measured", "MeasuredRecord", "own_records", "sample_of"]
 
@@ -70,7 +70,9 @@ def own_records(runner: Runner, case: Case, tell: Tell) -> Iterator[Record]:
         other = again.results.get(output)
         if other is None or other.shape != result.shape or other.dtype != result.dtype:
             continue
-        if not same_bits(np.ascontiguousarray(other), np.ascontiguousarray(result)):
+        if result.dtype.name in FORMATS and not same_bits(
+            np.ascontiguousarray(other), np.ascontiguousarray(result)
+        ):
             seen.append(("repeat", output, f"{output} has other bits when called again"))
     # That they came is all that grading asks; numbers would stay in memory until then.
     came = {output: np.empty(0) for output in plain.results}
@@ -182,7 +184,7 @@ def _one(answer: Expected, output: str, got: Array, start: int) -> Measured:
     allowed = float(answer.allowed(output)[at]) + (0.0 if known is None else known.radius[at])
     return Measured(
         replace(error, at=moved),
-        float(got[at]),
+        float(np.real(got[at])),
         float(answer.wide[output][at]),
         allowed,
         answer.factor(output),
@@ -196,8 +198,9 @@ def _misplaced(
     if np.isfinite(answer.wide[output]).all():
         return None
     spot = misplaced(answer, output, got)
-    sure = spot is None or known is None or not np.isfinite(known.low[spot] + known.high[spot])
-    return spot if sure else None
+    if spot is None or known is None:
+        return spot
+    return None if np.isfinite([known.low[spot], known.high[spot]]).any() else spot
 
 
 def _worst(some: Sequence[Measured]) -> Measured:
