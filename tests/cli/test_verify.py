@@ -24,12 +24,15 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     options = ("--level", "full", "--require", "faithful", "--dtype", "float16")
     more = ("--dtype", "float64", "--start-seconds", "7")
     what = ("--operation", "rms_norm", "--recipe", "early", "--largest", "1e4", "--kappa", "10")
-    run("verify", "x.py:mine", *options, *more, *what)
+    own = ("--shape", "4x5", "--shape", "6x7", "--data", "a.npz")
+    run("verify", "x.py:mine", *options, *more, *what, *own)
     plain = {
         "operation": "",
         "recipe": "",
         "largest": None,
         "kappa": None,
+        "shapes": (),
+        "data": (),
         "level": "quick",
         "require": "stable",
         "dtypes": None,
@@ -40,6 +43,8 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "recipe": "early",
         "largest": 1e4,
         "kappa": 10.0,
+        "shapes": ["4x5", "6x7"],
+        "data": [Path("a.npz")],
         "level": "full",
         "require": "faithful",
         "dtypes": ["float16", "float64"],

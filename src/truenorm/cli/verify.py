@@ -67,6 +67,25 @@ def command(
             show_default=False,
         ),
     ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROWSxD",
+            help="Judge it on ordinary rows of this shape as well, such as 4096x5120 or "
+            "8x1024x4096, in every type; may be given again for others.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="And on saved tensors: a .npz or .safetensors file with x (or input, "
+            "hidden_states), and if you like gamma (weight), beta (bias), dy (grad), residual, "
+            "dsum and eps. May be given again.",
+            show_default=False,
+        ),
+    ] = None,
     level: Annotated[
         LevelName, typer.Option(help="How much to try: some seconds, or some minutes.")
     ] = "quick",
@@ -109,6 +128,7 @@ def command(
         truenorm verify my_rms_norm_check.py --operation rms_norm
         truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm
         truenorm verify my_kernel_check.py --require conditional --largest 1e4
+        truenorm verify my_kernel_check.py --shape 4096x5120 --data activations.safetensors
         truenorm verify my_fused_check.py --operation add_rms_norm,parameters=float32 \\
             --recipe early
 
@@ -127,6 +147,8 @@ def command(
             recipe=recipe,
             largest=largest,
             kappa=kappa,
+            shapes=shape or (),
+            data=data or (),
             level=level,
             require=require,
             dtypes=dtype,

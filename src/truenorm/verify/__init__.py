@@ -15,6 +15,8 @@ from truenorm.verify.operation import Case
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
 from truenorm.verify.operations.layer_norm import EXTENSIONS
 from truenorm.verify.operations.norms import Norm
+from truenorm.verify.own.cases import case_from, case_of_shape
+from truenorm.verify.own.data import load_data
 from truenorm.verify.runs.loading import load
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import case, cases
@@ -33,9 +35,12 @@ __all__ = [
     "Report",
     "Subject",
     "case",
+    "case_from",
+    "case_of_shape",
     "cases",
     "check",
     "load",
+    "load_data",
     "norm",
     "torch_subject",
     "verify",

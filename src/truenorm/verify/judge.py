@@ -3,15 +3,18 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.answers.expected import expected
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.large import large_call
+from truenorm.verify.grading.own.measured import own_records
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.operation import Case
+from truenorm.verify.own.cases import is_own
 from truenorm.verify.runs.calls import GaveUpError, Record, Runner, calls_of
 from truenorm.verify.runs.runners import runner_for
 from truenorm.verify.runs.trial import try_a_call
@@ -38,17 +41,26 @@ def collect(
     tell = progress or (lambda *_: None)
     # First: a subject may leave the processor in a state in which subnormal numbers are zero.
     for done, case in enumerate(suite):
-        tell(done, steps, f"exact answers: {case.name}")
-        expected(case)
+        if not is_own(case):
+            tell(done, steps, f"exact answers: {case.name}")
+            expected(case)
     records: list[Record] = []
     for done, case in enumerate(suite, start=len(suite)):
         tell(done, steps, case.name)
         try:
-            records += _records_of(runner, case)
+            if is_own(case):
+                records += own_records(runner, case, partial(_told, tell, done, steps, case.name))
+            else:
+                records += _records_of(runner, case)
         except GaveUpError:
             return records
     tell(steps, steps, "grading")
     return records
+
+
+def _told(tell: Progress, done: int, steps: int, name: str, what: str) -> None:
+    """Say how far a case is that takes long by itself."""
+    tell(done, steps, f"{name}: {what}")
 
 
 def _records_of(runner: Runner, case: Case) -> Iterator[Record]:
@@ -80,9 +92,10 @@ def judged(
     level: str = "quick",
     require: str = "stable",
     progress: Progress | None = None,
+    own: Sequence[Case] = (),
 ) -> Report:
     """Try a call, then collect and grade."""
-    suite = scope(subject, level)
+    suite = [*scope(subject, level), *own]
     tried = try_a_call(subject, runner, suite)
     records = [*tried, *collect(runner, suite, progress)]
     report = grade(
@@ -105,6 +118,7 @@ def verify(
     level: str = "quick",
     require: str = "stable",
     progress: Progress | None = None,
+    own: Sequence[Case] = (),
 ) -> Report:
     """Judge a layer normalization.
 
@@ -120,6 +134,8 @@ def verify(
         The least grade that passes: wrong, unstable, conditional, stable, faithful or correct.
     progress : callable, optional
         Called with the number of cases done, the number of all, and the name of the next.
+    own : sequence of Case
+        More cases, which `case_of_shape`, `case_from` or `load_data` returned.
 
     Returns
     -------
@@ -143,6 +159,7 @@ def verify(
         level=level,
         require=require,
         progress=progress,
+        own=own,
     )
 
 
@@ -164,7 +181,7 @@ def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str 
     ----------
     subject : Subject
     case : Case
-        One of `cases`.
+        One of `cases`, or one that `case_of_shape`, `case_from` or `load_data` returned.
     require : str
         ``stable``, ``faithful`` or ``correct``.
     recipe : str

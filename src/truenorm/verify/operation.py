@@ -152,6 +152,9 @@ class Case:
         One of `truenorm.verify.layouts.LAYOUTS`.
     needs : frozenset of str
         The extensions of the operation that a subject must have asked for.
+    made : str
+        The Python that makes it again, with ``{operation}`` where one is said; by default, its
+        name is enough.
     """
 
     operation: Operation = field(repr=False)
@@ -166,6 +169,7 @@ class Case:
     repeats: int = 1
     layout: str = "rows"
     needs: frozenset[str] = frozenset()
+    made: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a kind or a layout that nobody knows."""

@@ -1,8 +1,9 @@
 """Judge the subject of a target, in a process of its own."""
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypedDict, Unpack
 
 from truenorm.tools.progress import Progress
@@ -10,7 +11,10 @@ from truenorm.verify.domain import Domain
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import judged
+from truenorm.verify.operation import Case
 from truenorm.verify.operations import operation_of
+from truenorm.verify.own.cases import case_of_shape, shape_of
+from truenorm.verify.own.data import load_data
 from truenorm.verify.runs.loading import dotted_path, split_target
 from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError, SubjectProcess
 from truenorm.verify.subject import Subject
@@ -24,7 +28,7 @@ class Said(TypedDict, total=False):
     """What may be said of a subject in place of what it says itself.
 
     `operation` in words, `recipe`, the `dtypes` to judge, and its domain: the `largest` of its
-    numbers, and `kappa`.
+    numbers, and `kappa`. Beside that, what else it is judged on: `shapes`, and files with `data`.
     """
 
     operation: str
@@ -32,6 +36,8 @@ class Said(TypedDict, total=False):
     dtypes: Collection[str] | None
     largest: float | None
     kappa: float | None
+    shapes: Sequence[str]
+    data: Sequence[Path]
 
 
 def verify_target(
@@ -83,8 +89,28 @@ def verify_target(
                     f"{claimed.name} claims {', '.join(claimed.dtypes)}, not {', '.join(dtypes)}"
                 )
             claimed = replace(claimed, dtypes=tuple(dtypes))
+        own = _own(said, claimed)
         origin = Origin(*_place(target), told["callable"], told["backward"], operation)
-        return judged(claimed, process, origin, level=level, require=require, progress=progress)
+        asked = {"level": level, "require": require}
+        return judged(claimed, process, origin, **asked, progress=progress, own=own)
+
+
+def _own(said: Said, claimed: Subject) -> list[Case]:
+    """Return the cases of the shapes and of the files that are asked for."""
+    operation = claimed.operation
+    files = [load_data(path, operation=operation) for path in said.get("data", ())]
+    for case in files:
+        if case.dtype not in claimed.dtypes:
+            raise CannotRunError(
+                f"{case.why} is {case.dtype}, and {claimed.name} is judged in "
+                f"{', '.join(claimed.dtypes)}"
+            )
+    shapes = dict.fromkeys(map(shape_of, said.get("shapes", ())))
+    return files + [
+        case_of_shape(shape, dtype, operation=operation)
+        for dtype in claimed.dtypes
+        for shape in shapes
+    ]
 
 
 def _domain(said: Said, largest: float, kappa: float) -> Domain:

@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from truenorm.tools.text import number
 from truenorm.verify.grading.report import GRADES, VERDICTS
 from truenorm.verify.operations.layer_norm import OUTPUTS
 from truenorm.verify.pages import wording
@@ -130,7 +129,7 @@ def test_headline(page: Page, good: Page) -> None:
 
 def test_grades_verdicts_findings(page: Page) -> None:
     for grade in REPORT.grades:
-        assert {grade.grade, number(grade.max_ulp)} <= set(page.of("td"))
+        assert {grade.grade, wording.max_ulp(grade)} <= set(page.of("td"))
     assert page.of("b") == list(VERDICTS)
     assert page.tags.count("article") == len(REPORT.findings)
     assert page.of("pre") == [each.reproducer for each in REPORT.findings if each.reproducer]

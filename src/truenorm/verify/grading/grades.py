@@ -7,9 +7,10 @@ from truenorm.tools.text import counted
 from truenorm.verify.domain import EVERYWHERE, Domain
 from truenorm.verify.grading.beyond import parted
 from truenorm.verify.grading.findings import explained_once, findings_of, unrounded
-from truenorm.verify.grading.guards import GUARDS, Judged, Symptom, judge_case
+from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.marks import grades_of, result_of
 from truenorm.verify.grading.mistaken import mistaken_in
+from truenorm.verify.grading.own.judged import judge_any
 from truenorm.verify.grading.recipes import not_as_asked, recipes_in
 from truenorm.verify.grading.report import GRADES, RANGE, VERDICTS, Report
 from truenorm.verify.grading.reproducer import Origin
@@ -72,7 +73,7 @@ def grade(
     symptoms: list[Symptom] = []
     judged: list[Judged] = []
     for case in cases:
-        found = judge_case(case, by_case[case.name], outputs, finite="finite" in guards)
+        found = judge_any(case, by_case[case.name], outputs, finite="finite" in guards)
         symptoms += found[0]
         judged += found[1]
     symptoms = [each for each in symptoms if each.guard in guards or each.guard == "repeat"]
@@ -129,7 +130,7 @@ def _range(
     require: str,
 ) -> str:
     """Return how a subject does beyond its domain."""
-    found = [judge_case(case, by_case[case.name], outputs) for case in cases if by_case[case.name]]
+    found = [judge_any(case, by_case[case.name], outputs) for case in cases if by_case[case.name]]
     if not found:
         return "not judged"
     results = [result_of(one) for _, judged in found for one in judged]

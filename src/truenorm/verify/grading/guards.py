@@ -24,7 +24,7 @@ from truenorm.verify.runs.calls import (
 )
 from truenorm.verify.types import FORMATS, Array, same_bits
 
-__all__ = ["GUARDS", "Judged", "Symptom", "judge_case"]
+__all__ = ["GUARDS", "Judged", "Symptom", "conduct", "inaccurate", "judge_case"]
 
 GUARDS = {
     "raised": "runs",
@@ -68,6 +68,8 @@ class Symptom:
     at: tuple[int, ...] = ()
     severity: float = 0.0
     natural: float = 0.0
+    right: float | None = None  # where `expected` is not asked: what it should be there,
+    allowed: float = 0.0  # and how far off it may be
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def judge_case(
     symptoms: list[Symptom] = []
     judged: list[Judged] = []
     for record in records:
-        symptoms += _conduct(case, record)
+        symptoms += conduct(case, record)
         if record.call.kind == PLAIN:
             for output, result in _comparable(case, exact, record, outputs, symptoms).items():
                 error = measure(exact, output, result, finite=finite)
@@ -105,7 +107,7 @@ def judge_case(
     return symptoms, judged
 
 
-def _conduct(case: Case, record: Record) -> Iterator[Symptom]:
+def conduct(case: Case, record: Record) -> Iterator[Symptom]:
     """Say whether the call returned, and left its inputs alone."""
     if record.failure:
         yield Symptom("raised", case, record, "", record.failure)
@@ -152,7 +154,12 @@ def _accuracy(one: Judged, exact: Expected) -> Iterator[Symptom]:
         yield Symptom("special", case, one.record, output, text, spot)
     if not error.needs:
         return
-    got, right = one.result[error.at], value[error.at]
+    yield inaccurate(one, one.result[error.at], value[error.at])
+
+
+def inaccurate(one: Judged, got: float, right: float) -> Symptom:
+    """Say by how much a result is off at its worst element, and what kind of failure that is."""
+    output, error, case = one.output, one.error, one.case
     where = f"{output}{list(error.at)}"
     if error.not_finite:
         text = f"{where} is {got}, the exact answer {right}"
@@ -168,7 +175,7 @@ def _accuracy(one: Judged, exact: Expected) -> Iterator[Symptom]:
         # What the condition of a row explains is no mistake, even if the row is an ordinary one.
         wrong = case.kind == "ordinary" and error.needs == UNEXPLAINED
         guard = "ordinary" if wrong else "growth"
-    yield Symptom(guard, case, one.record, output, text, error.at, error.needs, error.natural)
+    return Symptom(guard, case, one.record, output, text, error.at, error.needs, error.natural)
 
 
 def _far_out(

@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from truenorm.verify.answers.expected import expected
+from truenorm.verify.answers.question import types_of
 from truenorm.verify.grading.guards import Judged
 from truenorm.verify.grading.measuring import UNEXPLAINED
+from truenorm.verify.grading.own.measured import MeasuredRecord
 from truenorm.verify.grading.report import CaseResult, Grade
 from truenorm.verify.operation import Case
 from truenorm.verify.types import unit_roundoff
@@ -19,7 +21,11 @@ GROWS = 4.0  # natural units: below, an error is rounding and says nothing about
 
 def result_of(one: Judged) -> CaseResult:
     """Return what a report says of one result."""
-    exact = expected(one.case)
+    if isinstance(one.record, MeasuredRecord):
+        units, kappa = one.record.measured[one.output].units, one.record.kappa
+    else:
+        exact = expected(one.case)
+        units, kappa = exact.factor(one.output), float(exact.scales.kappa.max(initial=0.0))
     return CaseResult(
         one.case.name,
         one.case.dtype,
@@ -28,10 +34,10 @@ def result_of(one: Judged) -> CaseResult:
         one.output,
         one.error.ulp,
         one.error.natural,
-        exact.factor(one.output),
+        units,
         one.error.needs,
         one.error.correct,
-        float(exact.scales.kappa.max(initial=0.0)),
+        kappa,
     )
 
 
@@ -62,10 +68,7 @@ def grades_of(
 ) -> tuple[Grade, ...]:
     """Return the grades of results, with all cases behind them."""
     there = dict.fromkeys(
-        (case.dtype, output)
-        for case in cases
-        for output in outputs
-        if output in expected(case).types
+        (case.dtype, output) for case in cases for output in outputs if output in types_of(case)
     )
     found = []
     for dtype, output in there:

@@ -1,6 +1,7 @@
 """How far a result is from the exact answer: in ulp, and in natural units. NaN is never near."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +9,23 @@ from numpy.typing import NDArray
 from truenorm.verify.answers.expected import Expected
 from truenorm.verify.types import Array, Float64s
 
-__all__ = ["UNEXPLAINED", "Error", "measure", "misplaced"]
+__all__ = ["UNEXPLAINED", "Bounds", "Error", "measure", "misplaced"]
 
 UNEXPLAINED = 3
 """What stands for the power of kappa where none up to 2 explains an error."""
+
+
+class Bounds(NamedTuple):
+    """How well answers are known, where they are not exact.
+
+    `radius` is how far each can be from what is taken for it; `low` and `high` are the ends of
+    that, rounded to the type of the result. Errors are less by the radius: nobody is blamed for
+    what may be the judge's.
+    """
+
+    radius: Float64s
+    low: Float64s
+    high: Float64s
 
 
 @dataclass(frozen=True)
@@ -32,6 +46,8 @@ class Error:
         Its error.
     not_finite : bool
         Whether that element should have been finite, and was not.
+    excess : float
+        By how much it exceeds that: how many times what is allowed its error is.
     """
 
     ulp: float
@@ -41,20 +57,34 @@ class Error:
     at: tuple[int, ...]
     ulp_there: float
     not_finite: bool
+    excess: float = 0.0
 
 
-def measure(expected: Expected, output: str, got: Array, *, finite: bool = True) -> Error:
+def measure(
+    expected: Expected,
+    output: str,
+    got: Array,
+    *,
+    finite: bool = True,
+    known: Bounds | None = None,
+) -> Error:
     """Measure the elements whose exact answer is finite.
 
     Without `finite`, elements that are not finite are passed over: what a judge does that compares
-    by ``abs(error) > tolerance``.
+    by ``abs(error) > tolerance``. `known` says how well the answers are, unless they are exact.
     """
     exact, ulps, rest = (found[output] for found in (expected.wide, expected.ulps, expected.rests))
     with np.errstate(all="ignore"):
         result = got.astype(np.float64)
         judged = np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(result)
-        error = _away(np.abs((result - exact) - rest * ulps), judged)
-        in_ulp = _away(np.abs((result - exact) / ulps - rest), judged)
+        error = np.abs((result - exact) - rest * ulps)
+        in_ulp = np.abs((result - exact) / ulps - rest)
+        right = result == exact
+        if known is not None:
+            judged &= np.isfinite(known.low) & np.isfinite(known.high)
+            error, in_ulp = (error - known.radius).clip(0), (in_ulp - known.radius / ulps).clip(0)
+            right = (known.low <= result) & (result <= known.high)
+        error, in_ulp = _away(error, judged), _away(in_ulp, judged)
         # Beyond an ulp, which nobody is blamed for.
         natural = (error - ulps).clip(0) / (expected.unit(output) * expected.scale(output))
         excess = error / expected.allowed(output).clip(ulps)
@@ -65,10 +95,11 @@ def measure(expected: Expected, output: str, got: Array, *, finite: bool = True)
         float(in_ulp.max()),
         float(np.nan_to_num(natural, nan=0.0, posinf=np.inf).max()),
         _power(expected, output, error),
-        bool(((result == exact) | ~judged).all()),
+        bool((right | ~judged).all()),
         at,
         float(in_ulp[at]),
         not np.isfinite(result[at]),
+        float(excess[at]),
     )
 
 

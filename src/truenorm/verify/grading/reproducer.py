@@ -10,6 +10,7 @@ from truenorm.verify.answers.expected import expected
 from truenorm.verify.grading.guards import Symptom
 from truenorm.verify.grading.large import copies_of
 from truenorm.verify.operation import Case
+from truenorm.verify.own.cases import is_own
 from truenorm.verify.runs.calls import PLAIN
 from truenorm.verify.subject import Subject
 
@@ -95,6 +96,10 @@ def _case(symptom: Symptom) -> str:
     case = symptom.case
     is_default = case.operation is Subject.operation
     operation = "" if is_default else ", operation=subject.operation"
+    if case.made:
+        return f"case = {case.made.replace('{operation}', operation)}"
+    if is_own(case):
+        return "case = ...  # yours"
     copies = f".tiled({copies_of(case)})" if symptom.guard == "large" else ""
     return f"case = tv.case({case.name!r}{operation}){copies}"
 
@@ -134,6 +139,8 @@ def _passes(symptom: Symptom, origin: Origin) -> list[str]:
 
 
 def _compared_with_the_exact_answer(symptom: Symptom) -> list[str]:
+    if symptom.right is not None:
+        return _compared_with_what_was_measured(symptom)
     exact = expected(symptom.case)
     value = exact.values[symptom.output]
     if value is None:
@@ -144,15 +151,25 @@ def _compared_with_the_exact_answer(symptom: Symptom) -> list[str]:
     relaid = value.ndim == 2 and symptom.case.layout != "rows"
     rows = ".reshape(case.shape)" if relaid else ""
     got = f"got = float({symptom.output}{rows}{list(symptom.at)})"
-    if math.isfinite(right):
-        allowed = float(exact.allowed(symptom.output)[at])
-        return [
-            got,
-            f"exact = {right!r}  # {right.hex()}",
-            f"assert abs(got - exact) <= {allowed:.4g}, f'got {{got}}, exact {{exact}}'",
-        ]
-    test = "not abs(got) < float('inf')" if math.isnan(right) else f"got == float('{right}')"
-    return [got, f"assert {test}, f'got {{got}}, exact {right}'"]
+    return [got, *_compared_with(right, float(exact.allowed(symptom.output)[at]))]
+
+
+def _compared_with(right: float, allowed: float) -> list[str]:
+    """Return what holds a number against the right one; where that is NaN, any will do."""
+    if not math.isfinite(right):
+        test = "not abs(got) < float('inf')" if math.isnan(right) else f"got == float('{right}')"
+        return [f"assert {test}, f'got {{got}}, exact {right}'"]
+    return [
+        f"exact = {right!r}  # {right.hex()}",
+        f"assert abs(got - exact) <= {allowed:.4g}, f'got {{got}}, exact {{exact}}'",
+    ]
+
+
+def _compared_with_what_was_measured(symptom: Symptom) -> list[str]:
+    """Return the same for an element whose answer is known from when it was measured."""
+    got = f"got = float({symptom.output}{list(symptom.at)})"
+    right = symptom.right if symptom.right is not None else math.nan
+    return [got, *_compared_with(right, symptom.allowed)]
 
 
 def _compared_with_another_call(symptom: Symptom, origin: Origin) -> list[str]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from truenorm.tools.text import counted, duration, number, one_line, printable
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.pages.sources import link
-from truenorm.verify.pages.wording import about, conclusion, recipe_lines, slope
+from truenorm.verify.pages.wording import LEGEND, about, conclusion, max_ulp, recipe_lines, slope
 
 __all__ = ["show"]
 
@@ -38,6 +38,7 @@ def show(report: Report, console: Console) -> None:
     console.print()
     console.print(_headline(report))
     console.print(_grades(report, console))
+    console.print(_plain(LEGEND, "dim"))
     for line in about(report):
         console.print(_plain(line, "yellow"))
     console.print()
@@ -92,7 +93,7 @@ def _table(report: Report, columns: Sequence[str]) -> Table:
             "type": _plain(grade.dtype if grade.dtype != before else ""),
             "output": _plain(grade.output),
             "grade": _plain(grade.grade, STYLES.get(grade.grade, "")),
-            "max\nulp": number(grade.max_ulp),
+            "max\nulp": max_ulp(grade),
             "natural\nunits": number(grade.max_natural),
             "slope": slope(grade),
             "worst case": _plain(grade.worst_case),

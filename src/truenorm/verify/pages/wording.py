@@ -1,9 +1,11 @@
 """What the pages of a report have in common: what grades mean, and how a report ends."""
 
-from truenorm.tools.text import counted
+from truenorm.tools.text import counted, number
 from truenorm.verify.grading.report import Grade, Recipe, Report
 
-__all__ = ["MEANINGS", "about", "below", "conclusion", "recipe_lines", "slope"]
+__all__ = [
+    *("LEGEND", "MEANINGS", "about", "below", "conclusion", "max_ulp", "recipe_lines", "slope"),
+]
 
 MEANINGS = {
     "correct": "the exact answer rounded once, everywhere",
@@ -14,6 +16,19 @@ MEANINGS = {
     "wrong": "fails on ordinary input",
 }
 """What each grade says about the error, from the best to the worst."""
+
+
+LEGEND = "ulp: a step of the type; natural unit: u times the scale; slope: power of kappa"
+"""What the numbers beside the grades are, in 80 columns."""
+DECIDED_BY_ULP = ("correct", "faithful")
+
+
+def max_ulp(grade: Grade) -> str:
+    """Return the largest error in ulp where the grade rests on it, else a dash.
+
+    A stable result may be off by any number of them where terms cancel, and nothing is wrong.
+    """
+    return number(grade.max_ulp) if grade.grade in DECIDED_BY_ULP else "-"
 
 
 def slope(grade: Grade) -> str:

@@ -1,0 +1,217 @@
+"""Put a large case to a subject, and measure what comes back some rows at a time.
+
+Every element of every row is held against an answer with a proven bound
+(`truenorm.verify.own.balls`): it is wrong if it is further off than the tolerance and that bound.
+Some rows are held against integers as well, one after the other. Sums over rows are added up as
+balls. What came back is forgotten as soon as it is measured.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from truenorm.verify.answers.expected import Expected, computed
+from truenorm.verify.answers.question import types_of
+from truenorm.verify.answers.store import kept
+from truenorm.verify.grading.measuring import UNEXPLAINED, Bounds, Error, measure, misplaced
+from truenorm.verify.grading.own.enclosed import ColumnScales, Enclosed
+from truenorm.verify.operation import Case
+from truenorm.verify.own.balls import Ball
+from truenorm.verify.own.norms import condition, near, parts
+from truenorm.verify.parts import Scales
+from truenorm.verify.runs.calls import AGAIN, Call, Record, Runner
+from truenorm.verify.types import FORMATS, Array, same_bits
+
+__all__ = ["Measured", "MeasuredRecord", "own_records", "sample_of"]
+
+SAMPLED = 2**14
+"""Elements that integers are asked for, at some 50 microseconds each; two rows at least."""
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How far a result is off; at its worst element, what came, what should have, and the room."""
+
+    error: Error
+    got: float
+    right: float
+    allowed: float
+    units: float  # what is allowed in natural units
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredRecord(Record):
+    """A record whose results were measured; `seen` has guard, output and text of what else is."""
+
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    seen: tuple[tuple[str, str, str], ...] = ()
+    kappa: float = 1.0
+
+
+def sample_of(case: Case) -> list[int]:
+    """Return the rows that integers are asked for: the first, the last, and some between."""
+    rows, size = case.shape
+    count = min(rows, max(2, SAMPLED // size))
+    return np.unique(np.linspace(0, rows - 1, count).astype(int)).tolist() if rows else []
+
+
+def own_records(runner: Runner, case: Case, tell: Tell) -> Iterator[Record]:
+    """Make the call twice, and yield a record of each, without results."""
+    tell("called")
+    plain = runner.run(case, Call())
+    if plain.failure:
+        yield plain
+        return
+    again = runner.run(case, Call(AGAIN))
+    results, seen = _comparable(case, plain)
+    for output, result in results.items():
+        other = again.results.get(output)
+        if other is None or other.shape != result.shape or other.dtype != result.dtype:
+            continue
+        if result.dtype.name in FORMATS and not same_bits(
+            np.ascontiguousarray(other), np.ascontiguousarray(result)
+        ):
+            seen.append(("repeat", output, f"{output} has other bits when called again"))
+    # That they came is all that grading asks; numbers would stay in memory until then.
+    came = {output: np.empty(0) for output in plain.results}
+    yield replace(again, results=came)
+    measured = _measured(case, {k: v.reshape(_shape(case, k)) for k, v in results.items()}, tell)
+    yield MeasuredRecord(
+        case.name,
+        plain.call,
+        came,
+        plain.damaged,
+        seconds=plain.seconds,
+        measured=measured,
+        seen=tuple(seen),
+        kappa=condition(case),
+    )
+
+
+def _shape(case: Case, output: str) -> tuple[int, ...]:
+    return case.shape if case.operation.is_rows(output) else case.shape[1:]
+
+
+def _comparable(case: Case, record: Record) -> tuple[dict[str, Array], list[tuple[str, str, str]]]:
+    """Return the results of the right shape, and what is wrong with the others."""
+    found, seen = {}, []
+    for output, kind in types_of(case).items():
+        if output not in record.results:
+            continue
+        result, shape = record.results[output], _shape(case, output)
+        if result is None or result.shape != shape:
+            came = "None" if result is None else f"shape {result.shape}"
+            text = f"{output} is {came}; it should have the shape {shape}"
+            seen.append(("shape", output, text))
+            continue
+        if result.dtype.name != kind:
+            seen.append(("type", output, f"{output} is {result.dtype.name}; it should be {kind}"))
+        found[output] = result
+    return found, seen
+
+
+def _measured(case: Case, results: Mapping[str, Array], tell: Tell) -> dict[str, Measured]:
+    """Measure all results."""
+    rows = [output for output in results if case.operation.is_rows(output)]
+    found: dict[str, list[Measured]] = {output: [] for output in results}
+    sums = _Sums(case, [output for output in results if output not in rows])
+    for some in parts(case):
+        tell(f"row {some.start:,} of {case.shape[0]:,}")
+        part = case.part(some)
+        balls = near(part)
+        exact = {"xhat": balls["xhat"].high, "r": balls["r"].high}
+        scales = case.operation.scales(part, exact)
+        enclosed = Enclosed(part, {output: balls[output] for output in rows}, scales)
+        sums.add(balls, scales)
+        for output in rows:
+            found[output].append(_one(enclosed, output, results[output][some], some.start))
+    for row in sample_of(case) if rows else []:
+        tell(f"row {row:,} in integers")
+        part = case.part(slice(row, row + 1))
+        answer = Expected(part, kept(part, computed))
+        for output in rows:
+            found[output].append(_one(answer, output, results[output][row : row + 1], row))
+    if case.shape[0]:
+        whole = sums.enclosed()
+        for output in sums.outputs:
+            found[output].append(_one(whole, output, results[output], 0))
+    return {output: _worst(some) for output, some in found.items() if some}
+
+
+class _Sums:
+    """Sums over rows as balls, and their scales, as far as rows have come."""
+
+    def __init__(self, case: Case, outputs: Sequence[str]) -> None:
+        self._case, self.outputs = case, outputs
+        self._balls: dict[str, Ball] = {}
+        self._scales: dict[tuple[str, int], Array] = {}
+
+    def add(self, balls: Mapping[str, Ball], scales: Scales) -> None:
+        """Add some rows."""
+        for output in self.outputs:
+            ball = balls[output]
+            self._balls[output] = self._balls[output] + ball if output in self._balls else ball
+            for power in range(UNEXPLAINED):
+                more = scales.of(output, power)
+                self._scales[output, power] = self._scales.get((output, power), 0.0) + more
+
+    def enclosed(self) -> Enclosed:
+        """Return the answers, one for each column."""
+        balls = {
+            output: Ball(ball.high[0], ball.low[0], ball.radius[0])
+            for output, ball in self._balls.items()
+        }
+        rows, size = self._case.shape
+        # How many terms a sum has is told by the shape alone, and grows by one with each row.
+        first = self._case.part(slice(0, 1))
+        exact = {"xhat": np.zeros((1, size)), "r": np.zeros((1, 1))}
+        of_one = self._case.operation.scales(first, exact)
+        counts = {output: of_one.terms(output) + rows - 1 for output in self.outputs}
+        scales = ColumnScales(self._scales, counts, np.zeros((1, 1)))
+        return Enclosed(self._case, balls, scales)
+
+
+def _one(answer: Expected, output: str, got: Array, start: int) -> Measured:
+    """Measure a part of a result, whose first row is `start`."""
+    known: Bounds | None = answer.bounds[output] if isinstance(answer, Enclosed) else None
+    error = measure(answer, output, got, known=known)
+    if (spot := _misplaced(answer, output, got, known)) is not None:
+        error = replace(error, needs=UNEXPLAINED, at=spot, ulp=np.inf, excess=np.inf)
+    at = error.at
+    moved = (start + at[0], *at[1:]) if answer.wide[output].ndim == 2 else at
+    allowed = float(answer.allowed(output)[at]) + (0.0 if known is None else known.radius[at])
+    return Measured(
+        replace(error, at=moved),
+        float(np.real(got[at])),
+        float(answer.wide[output][at]),
+        allowed,
+        answer.factor(output),
+    )
+
+
+def _misplaced(
+    answer: Expected, output: str, got: Array, known: Bounds | None
+) -> tuple[int, ...] | None:
+    """Return an element that should be infinite, being too large for its type, and is not."""
+    if np.isfinite(answer.wide[output]).all():
+        return None
+    spot = misplaced(answer, output, got)
+    if spot is None or known is None:
+        return spot
+    return None if np.isfinite([known.low[spot], known.high[spot]]).any() else spot
+
+
+def _worst(some: Sequence[Measured]) -> Measured:
+    """Return what holds of all parts, shown at the element that is furthest off."""
+    shown = max(some, key=lambda each: each.error.excess)
+    errors = [each.error for each in some]
+    whole = replace(
+        shown.error,
+        ulp=max(each.ulp for each in errors),
+        natural=max(each.natural for each in errors),
+        needs=max(each.needs for each in errors),
+        correct=all(each.correct for each in errors),
+    )
+    return replace(shown, error=whole)

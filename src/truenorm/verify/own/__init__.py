@@ -1,0 +1,1 @@
+"""Cases of one's own, a shape or saved tensors, and answers to them with a proven bound."""

@@ -1,0 +1,10 @@
+"""Fewer rows in integers than users get: what is tested here is what the bounds see."""
+
+import pytest
+
+from truenorm.verify.grading.own import measured
+
+
+@pytest.fixture(autouse=True)
+def few_in_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "SAMPLED", 2**11)

@@ -1,0 +1,93 @@
+"""Balls hold what they say: against fractions, and against the integers of the judge."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.answers.expected import computed
+from truenorm.verify.answers.question import types_of
+from truenorm.verify.operations import operation_of
+from truenorm.verify.own.balls import Ball
+from truenorm.verify.own.norms import near
+from truenorm.verify.types import FORMATS, ulps_of
+
+OPERATIONS = ("layer_norm", "rms_norm", "add_layer_norm", "add_rms_norm,gain=zero-centred")
+
+
+def fractions(ball: Ball) -> list[tuple[Fraction, Fraction]]:
+    """Return middle and radius of each."""
+    parts = (ball.high.ravel(), ball.low.ravel(), ball.radius.ravel())
+    return [
+        (Fraction(high) + Fraction(low), Fraction(radius))
+        for high, low, radius in zip(*parts, strict=True)
+    ]
+
+
+def drawn(seed: int, count: int = 300) -> Ball:
+    random = np.random.default_rng(seed)
+    high = random.normal(size=(count, 1)) * 2.0 ** random.integers(-40, 40, (count, 1))
+    return Ball(
+        high, high * random.uniform(-(2.0**-54), 2.0**-54, (count, 1)), np.zeros_like(high)
+    )
+
+
+def test_each_operation_is_within_its_radius() -> None:
+    a, b = drawn(1), drawn(2)
+    cancels = np.arange(300)[:, None] % 3 == 0
+    b = Ball(np.where(cancels, -a.high, b.high), np.where(cancels, a.low / 3, b.low), b.radius)
+    pairs = list(zip(fractions(a), fractions(b), strict=True))
+    for found, right in (
+        (a + b, [x + y for (x, _), (y, _) in pairs]),
+        (a - b, [x - y for (x, _), (y, _) in pairs]),
+        (a * b, [x * y for (x, _), (y, _) in pairs]),
+        (a.over(7), [x / 7 for (x, _), _ in pairs]),
+        (a.sum(0), [sum((x for (x, _), _ in pairs), Fraction(0))]),
+    ):
+        for (middle, radius), exact in zip(fractions(found), right, strict=True):
+            assert abs(middle - exact) <= radius
+        sizes = np.abs(a.high).sum() * np.maximum(1.0, np.abs(b.high).max())
+        assert (found.radius <= 2.0**-95 * sizes).all()
+
+
+def test_an_inverse_root_is_within_its_radius() -> None:
+    a = drawn(3) * drawn(3)
+    for (w, _), (middle, radius) in zip(
+        fractions(a), fractions(Ball(a.high, a.low, 0 * a.high).inverse_root()), strict=True
+    ):
+        assert middle > radius
+        assert (middle - radius) ** 2 * w <= 1 <= (middle + radius) ** 2 * w
+        assert radius <= middle * Fraction(2) ** -98
+    zero = Ball.of(np.zeros((1, 1)))
+    with np.errstate(all="ignore"):
+        assert np.isnan(zero.inverse_root().radius).all()
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("words", OPERATIONS)
+def test_the_answers_of_integers_are_in_the_balls(words: str, dtype: str) -> None:
+    """The rest of an answer is known to a rounding in float64; of float64 it has own digits."""
+    case = tv.case_of_shape((3, 67), dtype, operation=operation_of(words))
+    exact, balls = computed(case), near(case)
+    for output, kind in types_of(case).items():
+        ball = balls[output]
+        value, rest = exact[output][..., 0], exact[output][..., 1]
+        ulps = ulps_of(value, kind)
+        off = np.abs(((ball.high - value) + ball.low) - rest * ulps)
+        known = 2.0**-52 * (ulps if kind == "float64" else np.abs(value))
+        assert (off <= ball.radius + known).all(), output
+        assert (ball.radius <= 2.0**-90 * (1 + np.abs(ball.high))).all(), output
+
+
+def test_a_large_mean_is_no_matter() -> None:
+    """Of float64 rows around 1e9, where plain float64 has no digit of what is asked left."""
+    x = 1e9 + np.random.default_rng(0).normal(size=(2, 50))
+    case = tv.case_from({"x": x})
+    exact, ball = computed(case)["y"], near(case)["y"]
+    off = np.abs(
+        ((ball.high - exact[..., 0]) + ball.low)
+        - exact[..., 1] * ulps_of(exact[..., 0], "float64")
+    )
+    assert (off <= ball.radius + 2.0**-104 * np.abs(ball.high)).all()
+    assert (ball.radius < 1e-18).all()
