@@ -32,7 +32,7 @@ def activations(dtype: str = "float32", shape: tuple[int, ...] = (2, 30, 48)) ->
 
 def save_npz(path: Path, arrays: Mapping[str, Array], **said: Any) -> Path:
     """Write as `truenorm vectors` does: bfloat16 as bits, and a note of the type."""
-    stored = {
+    stored: dict[str, Any] = {
         name: array.view(np.uint16) if array.dtype.name == "bfloat16" else array
         for name, array in arrays.items()
     }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from truenorm.verify.runs.subject_process import CannotRunError
-from truenorm.verify.target import verify_target
+from truenorm.verify.target import Said, verify_target
 
 KERNEL = """
 import numpy as np
@@ -38,15 +38,16 @@ def test_shapes_and_data_beside_the_usual_cases(target: str, tmp_path: Path) -> 
     np.savez(tmp_path / "rows.npz", hidden_states=rows)
     plain = verify_target(target)
     assert plain.passed
-    for said, case, row in (
-        ({"shapes": ["60x50x64", "4x64"]}, "float32-own-60x50x64", 2999),
-        ({"data": [tmp_path / "rows.npz"]}, "float32-own-rows-3x7x32", 20),
-    ):
-        report = verify_target(target, **said)  # type: ignore[arg-type]
+    asked: list[tuple[Said, int, str, int]] = [
+        ({"shapes": ["60x50x64", "4x64"]}, 2, "float32-own-60x50x64", 2999),
+        ({"data": [tmp_path / "rows.npz"]}, 1, "float32-own-rows-3x7x32", 20),
+    ]
+    for said, more, case, row in asked:
+        report = verify_target(target, **said)
         (finding,) = report.findings
         assert finding.case == case
         assert finding.symptom.startswith(f"y[{row}, ")
-        assert report.cases == plain.cases + len(next(iter(said.values())))
+        assert report.cases == plain.cases + more
         assert report.grades[0].grade == "wrong"
 
 
