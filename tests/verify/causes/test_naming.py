@@ -49,12 +49,19 @@ PLACES = [
     *((ADD_RMS_NORM, "bfloat16", output) for output in ("y", "sum", "dx", "dgamma")),
     (tv.norm("rms_norm", gain="zero-centred"), "float16", "y"),
 ]
+GATED = [(tv.LAYER_NORM, "float32", "dx"), (ADD_RMS_NORM, "bfloat16", "sum")]
+"""The others are for the slow session."""
 
 
 @pytest.mark.parametrize(
     ("operation", "dtype", "output", "words"),
     [
-        pytest.param(*place, words, id=f"{place[0].name}-{place[1]}-{place[2]}-{words}")
+        pytest.param(
+            *place,
+            words,
+            id=f"{place[0].name}-{place[1]}-{place[2]}-{words}",
+            marks=() if place in GATED else pytest.mark.slow,
+        )
         for place in PLACES
         for words in place[0].hypotheses(place[2])
     ],
@@ -62,23 +69,26 @@ PLACES = [
 def test_a_hypothesis_is_named_for_a_kernel_that_is_just_that(
     operation: Operation, dtype: str, output: str, words: str
 ) -> None:
-    """Unless no ordinary case shows it: then there is nothing wrong to explain."""
+    """Unless fewer than two of these cases show it."""
     hypotheses = operation.hypotheses(output)
     came = came_of(operation, dtype, output, hypotheses[words])
     cause = cause_of(came, hypotheses, partly=False)
-    if all(one.right for one in came):
-        assert not cause.words
+    if not cause.words:
+        assert sum(not one.right for one in came) < 2, "it should have been named"
         return
     same = {
         other
         for other, each in hypotheses.items()
-        if all(
-            np.array_equal(each(one.case), hypotheses[words](one.case), equal_nan=True)
-            for one in came
-        )
+        if all(_equal(each(one.case), hypotheses[words](one.case)) for one in came)
     }
+    assert words in same
     last_words = {each.removeprefix("eps is ") for each in same}
     assert any(each in cause.words for each in last_words), cause
+
+
+def _equal(one: Float64s, other: Float64s) -> bool:
+    """Tell whether two hypotheses are one, written otherwise."""
+    return bool(np.isclose(one, other, rtol=1e-12, atol=0.0, equal_nan=True).all())
 
 
 def reversed_rows(case: Case) -> Float64s:

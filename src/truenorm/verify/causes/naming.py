@@ -20,6 +20,8 @@ CASES, SEVERAL, MANY = 2, 3, 32
 each of two cases, or, in types of more than 16 bits, in many of one."""
 LARGE = 2**15
 """Elements of a result from which on it is looked at last."""
+FLOAT64 = 2.0**-40
+"""What float64 may get wrong, of a number: so near to each other, two hypotheses are one."""
 CLEARLY = 2.0
 """A hypothesis that is farther off by this factor than another is not as good."""
 
@@ -87,15 +89,16 @@ def _sentence(output: str, chosen: Sequence[Fit], place: str) -> str:
     ulp = max(1, math.ceil(max(fit.ulp for fit in chosen)))
     first, *others = (fit.words for fit in chosen)
     start = _in_common([first, *others])
-    either = " or ".join([first, *(each.removeprefix(start) for each in others)])
+    either = ", or ".join([first, *(each.removeprefix(start) for each in others)])
     said = f"{output} is, to {ulp} ulp, what comes out if {either}"
     return f"{place}, {said}; elsewhere it is right" if place else said
 
 
 def _in_common(texts: Sequence[str]) -> str:
-    """Return the words with which all begin."""
+    """Return the words with which all begin, if what follows is a phrase."""
     by_place = zip(*(text.split(" ") for text in texts), strict=False)
-    return "".join(f"{words[0]} " for words in takewhile(lambda some: len({*some}) == 1, by_place))
+    start = [words[0] for words in takewhile(lambda some: len({*some}) == 1, by_place)]
+    return " ".join([*start, ""]) if start[-1:] == ["is"] else ""
 
 
 def _fit(words: str, order: Sequence[Came], hypothesis: Hypothesis) -> Fit | None:
@@ -131,10 +134,11 @@ def _chosen(fits: Sequence[Fit]) -> list[Fit]:
 
 
 def _alike(one: Fit, other: Fit, *, exactly: bool = False) -> bool:
-    """Tell whether two hypotheses give the same in all cases, to rounding or exactly."""
+    """Tell whether two hypotheses give the same in all cases: to rounding, or in float64."""
     with np.errstate(all="ignore"):
-        return all(
-            bool((apart(mine.numbers, theirs.numbers) <= (0.0 if exactly else mine.room)).all())
-            for case, mine in one.by_case.items()
-            if (theirs := other.by_case.get(case)) is not None
-        )
+        for case, mine in one.by_case.items():
+            theirs = other.by_case.get(case)
+            room = FLOAT64 * np.abs(mine.numbers) if exactly else mine.room
+            if theirs and not (apart(mine.numbers, theirs.numbers) <= room).all():
+                return False
+    return True
