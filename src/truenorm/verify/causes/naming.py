@@ -18,8 +18,9 @@ __all__ = ["UNKNOWN", "Cause", "cause_of"]
 CASES, SEVERAL, MANY = 2, 3, 32
 """A hypothesis must be what came back, and be told from the exact answer, in several elements
 each of two cases, or, in types of more than 16 bits, in many of one."""
-LARGE = 2**15
-"""Elements of a result from which on it is looked at last."""
+LARGE = 2**16
+"""Elements of a case above which it takes long: it is looked at last, if something is wrong in
+one that is so large."""
 FLOAT64 = 2.0**-40
 """What float64 may get wrong, of a number: so near to each other, two hypotheses are one."""
 CLEARLY = 2.0
@@ -63,21 +64,32 @@ def cause_of(
     """
     none = Cause("", len(hypotheses))
     # The small ones first, where something is wrong above all: there most of them fall.
-    order = sorted(came, key=lambda one: (one.result.size > LARGE, one.right, one.result.size))
+    order = sorted(came, key=lambda one: (_is_large(one), one.right, _size(one)))
     if all(one.right for one in order):
         return none
+    if all(one.right for one in order if _is_large(one)):
+        order = [one for one in order if not _is_large(one)]
     everywhere = (_fit(words, order, each) for words, each in hypotheses.items())
     chosen, place = _chosen([fit for fit in everywhere if fit]), ""
     if not chosen:
         wrong = [one for one in order if not one.right]
         place = where(_cases(wrong), _cases(one for one in order if one.right))
-        if not partly or not place or wrong[-1].result.size > LARGE:
+        if not partly or not place or _is_large(wrong[-1]):
             return none
         there = (_fit(words, wrong, each) for words, each in hypotheses.items())
         chosen = _chosen([fit for fit in there if fit])
         if not chosen:
             return none
     return Cause(_sentence(order[0].output, chosen, place), len(hypotheses))
+
+
+def _size(came: Came) -> int:
+    rows, size = came.case.shape
+    return rows * size
+
+
+def _is_large(came: Came) -> bool:
+    return _size(came) > LARGE
 
 
 def _cases(came: Iterable[Came]) -> list[Case]:
