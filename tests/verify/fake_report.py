@@ -78,12 +78,14 @@ def failing_report() -> Report:
                 ("pytorch#51102", "onnxruntime#28463", "a talk"),
                 also_in=11,
                 reproducer=REPRODUCER,
+                tried=99,
             ),
             Finding("runs", "runs", "float16", "", NASTY, "", f"raised\n{NASTY}\n{ESCAPES}"),
             *(
                 Finding(
                     *("batch", "batch-invariant", "float32", output, "float32-batch-300x48", ""),
                     f"{output} of row 3 changes with the batch",
+                    cause=f"{output} is, to 1 ulp, another <b>one</b>",
                     reproducer=f"# {output} alone\n",
                 )
                 for output in ("dx", "dgamma", "dbeta")

@@ -12,7 +12,7 @@ from truenorm.verify.grading.report import VERDICTS
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.target import verify_target
 from verify import only_by
-from verify.planted.registry import FATAL, MORE_RIGHT, PLANTED, RIGHT
+from verify.planted.registry import CAUSES, FATAL, MORE_RIGHT, PLANTED, RIGHT
 from verify.recorded import GETS_LARGE_CALLS, graded, subject_named
 
 
@@ -40,6 +40,16 @@ def test_a_planted_bug_is_caught_and_its_case_named(name: str) -> None:
     if bug.verdict:
         assert report.verdicts[bug.verdict] == "fail"
     assert any(bug.said in finding.symptom for finding in report.findings)
+    causes = [finding.cause for finding in report.findings if finding.cause]
+    for cause in causes:
+        assert any(words in cause for words in CAUSES.get(name, [])), cause
+    assert bool(causes) == bool(CAUSES.get(name))
+
+
+def test_most_bugs_in_the_arithmetic_of_results_have_a_cause() -> None:
+    """By the table, which each of them is held against above."""
+    assert CAUSES.keys() <= PLANTED.keys()
+    assert sum(map(bool, CAUSES.values())) >= 0.8 * len(CAUSES)
 
 
 @pytest.mark.parametrize("name", [gated(name) for name in RIGHT])

@@ -6,7 +6,7 @@ to files without a change elsewhere.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from truenorm.verify.layouts import LAYOUTS
 from truenorm.verify.parts import Bits, Guess, Input, Output, Scales
 from truenorm.verify.types import Array, Float64s
 
-__all__ = ["KINDS", "Case", "Operation"]
+__all__ = ["KINDS", "Case", "Hypothesis", "Operation"]
 
 KINDS = ("ordinary", "sweep", "hard", "special", "subnormal")
 """Ordinary input must simply be right. A sweep raises the condition number step by step; hard
@@ -104,8 +104,11 @@ class Operation(ABC):
         """Return the first result by each way of rounding on the way to it, where bits tell."""
         return {}
 
-    def mistaken(self, case: "Case") -> Mapping[str, Float64s]:  # noqa: ARG002 (the same)
-        """Return what the first result would be if the subject computed something else."""
+    def hypotheses(self, output: str) -> "Mapping[str, Hypothesis]":  # noqa: ARG002 (the same)
+        """Return what a result would be if a step were done otherwise, by words for that step.
+
+        The words go on after "what comes out if".
+        """
         return {}
 
     def inputs_of(self, *roles: str) -> list[str]:
@@ -216,3 +219,7 @@ class Case:
         """Return the same case with its rows so many times over."""
         many = {name: np.tile(array, (times, 1)) for name, array in self.rows.items()}
         return replace(self.with_inputs(**many), repeats=times * self.repeats)
+
+
+Hypothesis = Callable[[Case], Float64s]
+"""Returns a result of a case in float64, as it would be if something were wrong."""

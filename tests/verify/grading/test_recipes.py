@@ -138,9 +138,9 @@ def test_a_recipe_that_is_none() -> None:
 @pytest.mark.parametrize(
     ("handed_in", "operation", "said"),
     [
-        (tn.layer_norm, tv.RMS_NORM, "it is what layer normalization gives"),
-        (tn.rms_norm, tv.norm("layer_norm", beta=False), "it is what RMS normalization gives"),
-        (tn.rms_norm, tv.norm("rms_norm", gain="zero-centred"), "a gain of gamma, and not of 1"),
+        (tn.layer_norm, tv.RMS_NORM, "as in layer normalization"),
+        (tn.rms_norm, tv.norm("layer_norm", beta=False), "as in RMS normalization"),
+        (tn.rms_norm, tv.norm("rms_norm", gain="zero-centred"), "the gain is gamma, and not 1"),
     ],
 )
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -151,4 +151,4 @@ def test_another_operation_is_recognized(
         return np.asarray(handed_in(x, gamma, eps=eps))
 
     report = report_of(forward, dtype, operation)
-    assert said in report.findings[0].symptom
+    assert said in report.findings[0].cause

@@ -23,6 +23,7 @@ def test_nothing_is_missing_and_everything_is_strict() -> None:
     assert told["subject"] == f"my kernel {NASTY}{ESCAPES}"
     assert len(told["results"]) == len(report.results)
     assert told["findings"][0]["reproducer"] == report.findings[0].reproducer
+    assert (told["findings"][0]["cause"], told["findings"][0]["tried"]) == ("", 99)
     assert told["findings"][0]["sources"] == list(report.findings[0].sources)
     assert told["machine"] == report.machine
     assert told["grades"][4]["max_ulp"] == "inf"

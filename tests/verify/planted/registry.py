@@ -1,5 +1,6 @@
 """All subjects of the judge's tests: the wrong ones, the fatal ones and the right ones."""
 
+import tomllib
 from pathlib import Path
 
 from truenorm.verify.subject import Subject
@@ -15,12 +16,17 @@ from verify.planted.relatives.right import RECIPES_OF_MORE
 from verify.planted.right import RIGHT
 from verify.planted.rms_norm.bugs import RMS_NORM
 
-__all__ = ["FATAL", "FEW_ROWS", "MORE_RIGHT", "PLANTED", "RIGHT"]
+__all__ = ["CAUSES", "FATAL", "FEW_ROWS", "MORE_RIGHT", "PLANTED", "RIGHT"]
 
 PLANTED: dict[str, PlantedBug] = {
     bug.subject.name: bug
     for bug in (*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *MEMORY, *RMS_NORM, *RELATIVES)
 }
+
+CAUSES: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("causes.toml").read_text(encoding="utf-8")
+)
+"""For bugs in the arithmetic of results: words of which one stands in each cause that is named."""
 
 FEW_ROWS = {bug.subject.name for bug in RELATIVES}
 """Planted bugs that are no matter of very many rows, which take longer than all the rest."""

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from truenorm.verify.causes.naming import UNKNOWN, Cause
 from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.measuring import UNEXPLAINED
 from truenorm.verify.grading.report import Finding, Grade
@@ -69,12 +70,12 @@ def findings_of(
     grades: Sequence[Grade],
     origin: Origin,
     not_run: int,
-    mistaken: Mapping[str, str],
+    causes: Mapping[tuple[str, str], Cause],
 ) -> tuple[Finding, ...]:
     """Return one finding for each kind of symptom, with the case that shows it most simply.
 
-    `not_run` is the number of cases that were given up; `mistaken` says by type what the first
-    result is instead.
+    `not_run` is the number of cases that were given up; `causes` are those of results whose
+    accuracy is not what it should be, by type and output.
     """
     groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
     for symptom in symptoms:
@@ -88,14 +89,14 @@ def findings_of(
         if guard == "growth" and rate is not None and shown.severity < UNEXPLAINED:
             condition = shown.case.operation.condition
             text += f"; the error grows with kappa = {condition}, slope {rate:.1f}"
-        if guard == "ordinary" and output == shown.case.operation.outputs[0].name:
-            text += f"; it is what {mistaken[dtype]} gives" if dtype in mistaken else ""
         if guard == "raised" and not_run:
             text += f"; after that it was given up, {not_run} cases were not run"
+        verdict = GUARDS.get(guard, "accuracy")
+        cause = causes.get((dtype, output), UNKNOWN) if verdict == "accuracy" else UNKNOWN
         found.append(
             Finding(
                 guard,
-                GUARDS.get(guard, "accuracy"),
+                verdict,
                 dtype,
                 output,
                 shown.case.name,
@@ -104,6 +105,8 @@ def findings_of(
                 shown.case.sources,
                 len({each.case.name for each in group}) - 1,
                 reproducer(shown, origin),
+                cause.words,
+                cause.tried,
             )
         )
     order = [*GUARDS, "rounding"]

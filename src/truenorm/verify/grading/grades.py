@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from truenorm.tools.text import counted
 from truenorm.verify.domain import EVERYWHERE, Domain
 from truenorm.verify.grading.beyond import parted
+from truenorm.verify.grading.causes import causes_of
 from truenorm.verify.grading.findings import explained_once, findings_of, unrounded
 from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.marks import grades_of, result_of
-from truenorm.verify.grading.mistaken import mistaken_in
 from truenorm.verify.grading.own.judged import judge_any
 from truenorm.verify.grading.recipes import not_as_asked, recipes_in
 from truenorm.verify.grading.report import GRADES, RANGE, VERDICTS, Report
@@ -94,7 +94,7 @@ def grade(
         symptoms += not_as_asked(recipes, judged, recipe)
     not_run = len(cases) - len(run)
     origin = origin._replace(recipe=recipe)
-    findings = findings_of(symptoms, grades, origin, not_run, mistaken_in(judged))
+    findings = findings_of(symptoms, grades, origin, not_run, causes_of(symptoms, judged))
     verdicts = _verdicts(
         run, [each for case in run for each in by_case[case.name]], origin.callable
     )

@@ -73,7 +73,7 @@ class Finding:
     """A symptom, the case that showed it, and ten lines that show it again.
 
     `guard` is the check that found it; `verdict` the line of `VERDICTS` it belongs to, or
-    ``accuracy``.
+    ``accuracy``. Of those `cause` says what is done wrong, if one of the `tried` hypotheses fits.
     """
 
     guard: str
@@ -86,6 +86,8 @@ class Finding:
     sources: tuple[str, ...] = ()
     also_in: int = 0  # other cases with the same symptom
     reproducer: str = field(default="", repr=False)
+    cause: str = ""
+    tried: int = 0  # hypotheses; none where the symptom is no matter of them
 
 
 @dataclass(frozen=True)

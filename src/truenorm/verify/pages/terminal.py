@@ -13,7 +13,15 @@ from rich.text import Text
 from truenorm.tools.text import counted, duration, number, one_line, printable
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.pages.sources import link
-from truenorm.verify.pages.wording import LEGEND, about, conclusion, max_ulp, recipe_lines, slope
+from truenorm.verify.pages.wording import (
+    LEGEND,
+    about,
+    cause,
+    conclusion,
+    max_ulp,
+    recipe_lines,
+    slope,
+)
 
 __all__ = ["show"]
 
@@ -141,6 +149,7 @@ def _show_finding(place: int, finding: Finding, console: Console) -> None:
         ("in", where),
         ("case", finding.case + more),
         ("why", finding.why),
+        ("cause", cause(finding)),
         ("seen", "\n".join(f"{each} {link(each)}" for each in finding.sources)),
     ]
     for label, text in rows:

@@ -1,10 +1,11 @@
 """What the pages of a report have in common: what grades mean, and how a report ends."""
 
 from truenorm.tools.text import counted, number
-from truenorm.verify.grading.report import Grade, Recipe, Report
+from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
 
 __all__ = [
-    *("LEGEND", "MEANINGS", "about", "below", "conclusion", "max_ulp", "recipe_lines", "slope"),
+    *("LEGEND", "MEANINGS", "about", "below", "cause", "conclusion", "max_ulp", "recipe_lines"),
+    "slope",
 ]
 
 MEANINGS = {
@@ -46,6 +47,13 @@ def about(report: Report) -> list[str]:
         left = f"{report.left_out} of {every + report.left_out} cases are beyond and left out"
         said.append(f"the grades are about {report.domain}; {left}")
     return said
+
+
+def cause(finding: Finding) -> str:
+    """Return what is done wrong, if that is known; nothing where it is not asked for."""
+    if finding.cause or not finding.tried:
+        return finding.cause
+    return f"none of {finding.tried} hypotheses fits"
 
 
 def below(report: Report) -> list[Grade]:

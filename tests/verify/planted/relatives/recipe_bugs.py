@@ -106,14 +106,9 @@ RECIPES = [
     claimed("late", CutOff(sums=True), "the sum cut off", ADD_RMS_NORM),
 ]
 
-A_LAYER_NORM = "; it is what layer normalization gives"
-AN_RMS_NORM = "; it is what RMS normalization gives"
-
 OTHER_NORMS = [
-    plant(OtherNorm(), "layer norm handed in", ADD_RMS_NORM, y="wrong", said=A_LAYER_NORM),
-    plant(OtherNorm(), "layer norm handed in", WIDE_ZERO_CENTRED, y="wrong", said=A_LAYER_NORM),
-    plant(OtherNorm(), "RMSNorm handed in", LAYER_NORM, y="wrong", said=AN_RMS_NORM),
-    plant(
-        OtherNorm(), "RMSNorm handed in", ADD_LAYER_NORM, "float16", y="wrong", said=AN_RMS_NORM
-    ),
+    plant(OtherNorm(), "layer norm handed in", ADD_RMS_NORM, y="wrong"),
+    plant(OtherNorm(), "layer norm handed in", WIDE_ZERO_CENTRED, y="wrong"),
+    plant(OtherNorm(), "RMSNorm handed in", LAYER_NORM, y="wrong"),
+    plant(OtherNorm(), "RMSNorm handed in", ADD_LAYER_NORM, "float16", y="wrong"),
 ]

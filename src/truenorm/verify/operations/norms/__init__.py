@@ -12,10 +12,10 @@ from truenorm.verify.cases.extensions import extensions
 from truenorm.verify.cases.hard import hard, sweeps
 from truenorm.verify.cases.named import named_cases
 from truenorm.verify.cases.ordinary import ordinary
-from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operation import Case, Hypothesis, Operation
 from truenorm.verify.operations.norms.answers import exact_answers
 from truenorm.verify.operations.norms.guesses import guesses_of
-from truenorm.verify.operations.norms.mistaken import mistaken_for
+from truenorm.verify.operations.norms.hypotheses import hypotheses_of
 from truenorm.verify.operations.norms.recipes import names_of, recipes_of, tells_recipes
 from truenorm.verify.operations.norms.scales import NormScales
 from truenorm.verify.operations.norms.variants import varied
@@ -221,9 +221,9 @@ class Norm(Operation):
             return {}
         return recipes_of(self, case)
 
-    def mistaken(self, case: Case) -> dict[str, Float64s]:
-        """Return y of ordinary rows by the definitions of its relatives."""
-        return mistaken_for(self, case)
+    def hypotheses(self, output: str) -> dict[str, Hypothesis]:
+        """Return what comes out if one step is done otherwise."""
+        return hypotheses_of(self, output)
 
     def exact(self, case: Case) -> dict[str, Float64s]:
         """Return the results, and of each row r and xhat."""
