@@ -6,6 +6,7 @@ from truenorm.verify.causes.holding import Came
 from truenorm.verify.causes.naming import Cause, cause_of
 from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.measuring import UNEXPLAINED
+from truenorm.verify.own.cases import is_own
 
 __all__ = ["causes_of"]
 
@@ -29,7 +30,9 @@ def causes_of(
         came = [
             Came(one.case, output, one.result, one.error.needs < least)
             for one in judged
-            if (one.case.dtype, one.output) == (dtype, output) and one.case.kind in kinds
+            if (one.case.dtype, one.output) == (dtype, output)
+            and one.case.kind in kinds
+            and not is_own(one.case)  # of which no result is kept
         ]
         if came:
             hypotheses = came[0].case.operation.hypotheses(output)
