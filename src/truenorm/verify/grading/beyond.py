@@ -8,7 +8,6 @@ from truenorm.verify.answers.expected import expected
 from truenorm.verify.domain import Domain
 from truenorm.verify.operation import Case
 from truenorm.verify.own.cases import is_own
-from truenorm.verify.own.cases import is_own
 from truenorm.verify.own.norms import condition
 
 __all__ = ["parted"]
