@@ -110,8 +110,10 @@ def test_what_is_missing_is_filled_in(tmp_path: Path) -> None:
     assert one.eps == EPS
     assert list(one.inputs) == ["x", "residual", "gamma", "dy", "dsum"]
     for name, array in one.inputs.items():
+        other = two.inputs[name]
         assert array is not None
-        assert np.array_equal(array, two.inputs[name])
+        assert other is not None
+        assert np.array_equal(array, other)
         assert np.ptp(array) > 0
     assert one.gamma.dtype == np.float64
     assert abs(np.median(one.gamma)) < 0.5  # 1 is added to it
