@@ -15,8 +15,6 @@ __all__ = ["parted"]
 
 def parted(cases: Sequence[Case], domain: Domain) -> tuple[list[Case], list[Case]]:
     """Return the cases that a domain has, and those beyond it."""
-    if domain.is_all:
-        return list(cases), []
     within = [case for case in cases if _has(domain, case)]
     return within, [case for case in cases if case not in within]
 
@@ -31,6 +29,4 @@ def _has(domain: Domain, case: Case) -> bool:
             return False
     if is_own(case):
         return condition(case) <= domain.kappa
-    if is_own(case):  # whose exact answers would take too long
-        return True
     return bool(expected(case).scales.kappa.max(initial=0.0) <= domain.kappa)
