@@ -39,7 +39,7 @@ def test_the_page_shows_this_output(report: tv.Report) -> None:
     grades = re.findall(r"^(?:float32)? +(y|dx|dgamma|dbeta) +(\w+)", shown, re.MULTILINE)
     assert grades == [(each.output, each.grade) for each in report.grades]
     assert f"quick level, {report.cases} cases" in shown
-    places = re.findall(r"^ +(\d)  .*?^case  (\S+)", shown, re.MULTILINE | re.DOTALL)
+    places = re.findall(r"^ +(\d)  .*?^ *case  (\S+)", shown, re.MULTILINE | re.DOTALL)
     for place, case in places:
         assert report.findings[int(place) - 1].case == case
     assert int(places[-1][0]) == len(report.findings)

@@ -118,6 +118,11 @@ def case_from(
     made : str
         The Python that makes it again, for reproducers.
 
+    Returns
+    -------
+    Case
+        One for `truenorm.verify.check`, or for ``own`` of `truenorm.verify.verify`.
+
     Examples
     --------
     >>> import numpy as np
