@@ -7,7 +7,7 @@ import pytest
 
 from cli.recording import recorded, run
 from truenorm.cli import verify as command
-from truenorm.cli.output import Dtype, Operation, OperationName
+from truenorm.cli.output import Dtype, Operation
 from truenorm.verify.grading.report import GRADES, Report
 from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.runs.subject_process import CannotRunError
@@ -57,7 +57,6 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
 
 
 def test_choices_are_those_of_the_judge() -> None:
-    assert get_args(OperationName) == tuple(OPERATIONS)
     assert get_args(command.LevelName) == LEVELS
     assert get_args(command.GradeName) == GRADES
     assert {str(each) for each in Dtype} == set(FORMATS)

@@ -10,7 +10,7 @@ from truenorm.bench.page import show
 from truenorm.cli import stop
 from truenorm.cli.output import (
     Dtype,
-    OperationName,
+    Operation,
     file_option,
     json_option,
     present,
@@ -32,7 +32,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    operation: Annotated[OperationName, typer.Option(help="Which norm.")] = "layer_norm",
+    operation: Annotated[Operation, typer.Option(help="Which norm.")] = Operation.layer_norm,
     dtype: Annotated[Dtype, typer.Option(help="The type of the data.")] = Dtype.float32,
     threads: Annotated[
         int | None,

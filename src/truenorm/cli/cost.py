@@ -6,7 +6,7 @@ from typing import Annotated, get_args
 import typer
 
 from truenorm.cli import stop
-from truenorm.cli.output import Dtype, OperationName, json_option, present, refusing
+from truenorm.cli.output import Dtype, Operation, json_option, present, refusing
 from truenorm.cost import (
     Form,
     Keep,
@@ -39,7 +39,7 @@ def command(
         Dtype,
         typer.Option(metavar="TYPE", help="float16, bfloat16, float32 or float64."),
     ] = Dtype.float32,
-    operation: Annotated[OperationName, typer.Option(help="Which norm.")] = "layer_norm",
+    operation: Annotated[Operation, typer.Option(help="Which norm.")] = Operation.layer_norm,
     steps: Annotated[Form, typer.Option(help="Which form to show step by step.")] = "textbook",
     keep: Annotated[
         Keep | None,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -17,15 +17,12 @@ from truenorm.tools import strict_json
 __all__ = [
     "Dtype",
     "Operation",
-    "OperationName",
     "file_option",
     "json_option",
     "present",
     "refusing",
     "writer_of",
 ]
-
-OperationName = Literal["layer_norm", "rms_norm"]
 
 
 class Dtype(StrEnum):
@@ -38,7 +35,7 @@ class Dtype(StrEnum):
 
 
 class Operation(StrEnum):
-    """The operations by name, where several can be given."""
+    """The operations by name."""
 
     layer_norm = "layer_norm"
     rms_norm = "rms_norm"

@@ -11,7 +11,7 @@ from truenorm.verify.grading.findings import explained_once, findings_of, unroun
 from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.marks import grades_of, result_of
 from truenorm.verify.grading.own.judged import judge_any
-from truenorm.verify.grading.recipes import not_as_asked, recipes_in
+from truenorm.verify.grading.recipes import not_as_asked, recipes_in, told_in
 from truenorm.verify.grading.report import GRADES, RANGE, VERDICTS, Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.operation import Case
@@ -89,9 +89,10 @@ def grade(
         if GUARDS[each.guard] != "accuracy" or (each.case.dtype, each.output) in below
     ]
     symptoms += unrounded(judged, below, {(each.case.dtype, each.output) for each in symptoms})
-    recipes = recipes_in(judged)
+    told = told_in(judged)
+    recipes = recipes_in(told)
     if recipe and "recipe" in guards:
-        symptoms += not_as_asked(recipes, judged, recipe)
+        symptoms += not_as_asked(recipes, told, recipe)
     not_run = len(cases) - len(run)
     origin = origin._replace(recipe=recipe)
     findings = findings_of(symptoms, grades, origin, not_run, causes_of(symptoms, judged))

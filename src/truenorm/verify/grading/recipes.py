@@ -8,31 +8,33 @@ from truenorm.verify.grading.guards import Judged, Symptom
 from truenorm.verify.grading.report import Recipe
 from truenorm.verify.parts import Bits
 
-__all__ = ["not_as_asked", "recipes_in"]
+__all__ = ["Told", "not_as_asked", "recipes_in", "told_in"]
 
 FITS = 0.99
 """The share from which on a recipe is named: float32 arithmetic moves one rounding of thousands,
 and two recipes that differ do so in a fifth of the elements."""
 
 
-def recipes_in(judged: Collection[Judged]) -> tuple[Recipe, ...]:
+Told = Sequence[tuple[Judged, Mapping[str, Bits]]]
+"""Results of one type that tell where they are rounded, and what each recipe gives for them."""
+
+
+def told_in(judged: Collection[Judged]) -> dict[str, Told]:
+    """Return, by type, the first results that tell a recipe."""
+    found: dict[str, list[tuple[Judged, Mapping[str, Bits]]]] = {}
+    for one in judged:
+        operation = one.case.operation
+        if one.output == operation.outputs[0].name and (bits := operation.recipes(one.case)):
+            found.setdefault(one.case.dtype, []).append((one, bits))
+    return dict(found)
+
+
+def recipes_in(told: Mapping[str, Told]) -> tuple[Recipe, ...]:
     """Return what is known of the recipe of the first result, in each type."""
-    found = []
-    for dtype in dict.fromkeys(one.case.dtype for one in judged):
-        mine = [one for one in judged if one.case.dtype == dtype]
-        given = [(one, recipes) for one in mine if (recipes := _recipes(one))]
-        if given:
-            found.append(_recipe(dtype, given))
-    return tuple(found)
+    return tuple(_recipe(dtype, given) for dtype, given in told.items())
 
 
-def _recipes(one: Judged) -> Mapping[str, Bits]:
-    """Return the recipes of a result, if it is one that tells them."""
-    operation = one.case.operation
-    return operation.recipes(one.case) if one.output == operation.outputs[0].name else {}
-
-
-def _recipe(dtype: str, given: Sequence[tuple[Judged, Mapping[str, Bits]]]) -> Recipe:
+def _recipe(dtype: str, given: Told) -> Recipe:
     """Count the elements that have the bits of each recipe; those that hardly differ are one."""
     names = list(given[0][1])
     by_name = {
@@ -57,15 +59,14 @@ def _recipe(dtype: str, given: Sequence[tuple[Judged, Mapping[str, Bits]]]) -> R
 
 
 def not_as_asked(
-    recipes: Collection[Recipe], judged: Collection[Judged], asked: str
+    recipes: Collection[Recipe], told: Mapping[str, Told], asked: str
 ) -> list[Symptom]:
     """Say where another recipe was asked for than the bits are of."""
     found = []
     for each in recipes:
         if asked in each.names:
             continue
-        told = [one for one in judged if one.case.dtype == each.dtype and _recipes(one)]
-        one = max(told, key=lambda one: one.result.size)
+        one = max((one for one, _ in told[each.dtype]), key=lambda one: one.result.size)
         text = f"{one.output} is not rounded as {asked} asks: {each}"
         found.append(Symptom("recipe", one.case, one.record, one.output, text))
     return found

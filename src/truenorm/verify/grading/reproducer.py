@@ -139,8 +139,9 @@ def _passes(symptom: Symptom, origin: Origin) -> list[str]:
 
 
 def _compared_with_the_exact_answer(symptom: Symptom) -> list[str]:
-    if symptom.right is not None:
-        return _compared_with_what_was_measured(symptom)
+    if symptom.right is not None:  # known from when it was measured
+        got = f"got = float({symptom.output}{list(symptom.at)})"
+        return [got, *_compared_with(symptom.right, symptom.allowed)]
     exact = expected(symptom.case)
     value = exact.values[symptom.output]
     if value is None:
@@ -163,13 +164,6 @@ def _compared_with(right: float, allowed: float) -> list[str]:
         f"exact = {right!r}  # {right.hex()}",
         f"assert abs(got - exact) <= {allowed:.4g}, f'got {{got}}, exact {{exact}}'",
     ]
-
-
-def _compared_with_what_was_measured(symptom: Symptom) -> list[str]:
-    """Return the same for an element whose answer is known from when it was measured."""
-    got = f"got = float({symptom.output}{list(symptom.at)})"
-    right = symptom.right if symptom.right is not None else math.nan
-    return [got, *_compared_with(right, symptom.allowed)]
 
 
 def _compared_with_another_call(symptom: Symptom, origin: Origin) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -189,7 +190,7 @@ class Norm(Operation):
         if self.sum == "unrounded" and FORMATS[dtype].precision > 11:
             raise ValueError(f"an unrounded sum is for types of 16 bits, and not for {dtype}")
         if self.is_variant:
-            plain = Norm("layer_norm" if self.centred else "rms_norm")
+            plain = self._plain
             yield from (
                 varied(self, each) for each in plain.cases(dtype, level) if self._has(each)
             )
@@ -200,6 +201,11 @@ class Norm(Operation):
         yield from hard(self, dtype, level)
         yield from named_cases(self, dtype)
         yield from extensions(self, dtype)
+
+    @cached_property
+    def _plain(self) -> "Norm":
+        """The norm whose cases and answers it takes over."""
+        return Norm("layer_norm" if self.centred else "rms_norm")
 
     def _has(self, plain: Case) -> bool:
         """Tell whether a case of the plain operation is one of this one."""
@@ -230,7 +236,7 @@ class Norm(Operation):
         if self.variant != "add":
             return exact_answers(case, self)
         # What does not depend on how the row came about may be kept already.
-        plain = Norm("layer_norm" if self.centred else "rms_norm")
+        plain = self._plain
         inputs = {name: case.inputs[name] for name in (*self.parameters, "dy")}
         rows = {"x": np.asarray(case.x + case.residual), **inputs}
         known = kept(replace(case, operation=plain, inputs=rows), plain.exact)
