@@ -16,10 +16,18 @@ if TYPE_CHECKING:
     from truenorm.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
     from truenorm.ops.rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
     from truenorm.ops.saved import Gradients, Saved
+    from truenorm.partials.backward import (
+        layer_norm_backward_partial,
+        rms_norm_backward_partial,
+    )
+    from truenorm.partials.gradients import PartialGradients
+    from truenorm.partials.rounding import RoundedGradients
 
 __all__ = [
     "GradientCheck",
     "Gradients",
+    "PartialGradients",
+    "RoundedGradients",
     "Saved",
     "TaylorTest",
     "__version__",
@@ -29,9 +37,11 @@ __all__ = [
     "gradcheck",
     "layer_norm",
     "layer_norm_backward",
+    "layer_norm_backward_partial",
     "layer_norm_forward",
     "rms_norm",
     "rms_norm_backward",
+    "rms_norm_backward_partial",
     "rms_norm_forward",
     "taylor_test",
     "textbook",
@@ -45,6 +55,8 @@ __version__ = "0.1.0.dev0"
 _HOMES = {
     "GradientCheck": "truenorm.gradient_check",
     "Gradients": "truenorm.ops.saved",
+    "PartialGradients": "truenorm.partials.gradients",
+    "RoundedGradients": "truenorm.partials.rounding",
     "Saved": "truenorm.ops.saved",
     "TaylorTest": "truenorm.gradient_check",
     "backends": "truenorm.dispatch",
@@ -52,9 +64,11 @@ _HOMES = {
     "gradcheck": "truenorm.gradient_check",
     "layer_norm": "truenorm.ops.layer_norm",
     "layer_norm_backward": "truenorm.ops.layer_norm",
+    "layer_norm_backward_partial": "truenorm.partials.backward",
     "layer_norm_forward": "truenorm.ops.layer_norm",
     "rms_norm": "truenorm.ops.rms_norm",
     "rms_norm_backward": "truenorm.ops.rms_norm",
+    "rms_norm_backward_partial": "truenorm.partials.backward",
     "rms_norm_forward": "truenorm.ops.rms_norm",
     "taylor_test": "truenorm.gradient_check",
 }

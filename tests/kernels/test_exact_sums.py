@@ -10,7 +10,7 @@ from promise.families import DTYPES, Array
 from promise.formats import FORMATS
 from promise.judging import BACKENDS
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat, round_ratio
-from truenorm.kernels.integers import ExactSum
+from truenorm.kernels.lattice.digits import Digits
 from truenorm.kernels.special import SpecialSum
 from truenorm.kernels.storage import stored_view, widen
 
@@ -60,7 +60,7 @@ def rounded(exact: Fraction, target: FloatFormat) -> float:
 @of_each_spread
 def test_sums_of_the_reference(spread: int) -> None:
     terms = difficult(DTYPES[3], spread, spread)
-    total = ExactSum(terms.shape[1])
+    total = Digits(terms.shape[1])
     for part in np.split(terms.copy(), [3, 20]):
         total.add(part)
     for target in (FLOAT32, FLOAT64):
@@ -71,13 +71,13 @@ def test_sums_of_the_reference(spread: int) -> None:
 
 
 def test_a_finite_sum_does_not_overflow_midway() -> None:
-    total = ExactSum(1)
+    total = Digits(1)
     total.add(np.array([[1.7e308], [1.7e308], [-1.7e308]]))
     assert total.rounded(FLOAT64).values.tolist() == [1.7e308]
 
 
 def test_a_sum_of_nothing() -> None:
-    assert ExactSum(2).rounded(FLOAT32).values.tolist() == [0.0, 0.0]
+    assert Digits(2).rounded(FLOAT32).values.tolist() == [0.0, 0.0]
 
 
 def test_special_sum() -> None:

@@ -100,3 +100,24 @@ class InverseRoot:
             # What was not decided is nearly always next to a tie, of which eps or a term far below
             # the others keeps it away: then many more digits are needed.
             bits *= 6
+
+    def nearest(self, a: int, denominator: int) -> int:
+        """Return the integer nearest to a*r/denominator, ties to even.
+
+        Terminates as `round_linear` does: an irrational value is no tie.
+        """
+        if a == 0:
+            return 0
+        if self.rational is not None:
+            over, under = self.rational
+            return round(Fraction(a * over, denominator * under))
+        bits = 96
+        while True:
+            place = max(0, bits - self.magnitude)
+            below = self.scaled(place)
+            unit = denominator << place
+            # Halves are where the nearest integer changes.
+            low, high = (2 * a * root // unit for root in (below, below + 1))
+            if low == high:
+                return (low + 1) // 2
+            bits *= 6

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call, Flags, Settings
+from truenorm.kernels.lattice.digits import Digits
+from truenorm.kernels.lattice.terms import TermSums
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Range, Source
 from truenorm.kernels.storage import Stored
@@ -18,11 +20,13 @@ __all__ = [
     "ColumnGradients",
     "ColumnSums",
     "ColumnSweep",
+    "ExactSums",
     "Forward",
     "Mergeable",
     "NeverRefuses",
     "RowSums",
     "States",
+    "Terms",
 ]
 
 Float64 = NDArray[np.float64]
@@ -44,6 +48,13 @@ class ColumnSums(Mergeable, Protocol):
         """Round them; those that are refused are not known well enough."""
 
 
+class ExactSums(ColumnSums, Protocol):
+    """Sums that may be known without any error."""
+
+    def as_digits(self) -> Digits | None:
+        """Return them, or None if some are not exact."""
+
+
 class RowSums(Mergeable, Protocol):
     """Both sums over rows that grow while backward sweeps."""
 
@@ -53,7 +64,7 @@ class RowSums(Mergeable, Protocol):
 
     @property
     def dbeta(self) -> ColumnSums:
-        """Of dy."""
+        """Of dy; in correct mode, `ExactSums`."""
 
 
 Columns = TypeVar("Columns", bound=ColumnSums)
@@ -135,6 +146,16 @@ class Backward(Sweep, SecondLook, Protocol[Sums]):
 
     def dbeta_again(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
         """Return how to know some columns exactly."""
+
+
+class Terms(Protocol):
+    """dgamma on the lattice, of a call at level 1: see `kernels.lattice`."""
+
+    def sums(self) -> TermSums:
+        """Return sums over no rows."""
+
+    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: TermSums) -> None:
+        """Add a block of rows, or some of them; they have a result and their dy is finite."""
 
 
 class NeverRefuses:

@@ -12,7 +12,6 @@ from truenorm.exact import (
     FloatFormat,
     RowGradient,
     Term,
-    round_ratio,
     round_sum_of_roots,
     scaled_integers,
 )
@@ -22,7 +21,7 @@ from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.rows import Range, Rows, blocks_of
 from truenorm.kernels.storage import widen
 
-__all__ = ["ExactSum", "column_sums", "settle_dx", "settle_y"]
+__all__ = ["column_sums", "settle_dx", "settle_y", "terms_of"]
 
 Float64 = NDArray[np.float64]
 
@@ -146,14 +145,14 @@ def column_sums(
         left = group[~_vanishing(dy, x, likenesses, group, call.norm)]
         found = dict.fromkeys(group.tolist(), 0.0)
         if len(left):
-            terms = _terms_of(dy, x, left, call)
+            terms = terms_of(dy, x, left, call)
             rounded = [round_sum_of_roots(column, target) for column in terms]
             found |= zip(left.tolist(), rounded, strict=True)
         sums += found.values()
     return sums
 
 
-def _terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], call: Call) -> list[list[Term]]:
+def terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], call: Call) -> list[list[Term]]:
     """Return the terms of some columns, over all rows."""
     terms: list[list[Term]] = [[] for _ in columns]
     for slopes, values in _finite_blocks(dy, x):
@@ -161,64 +160,3 @@ def _terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], call: Call) -> list[
         for column, more in zip(terms, found, strict=True):
             column.extend(more)
     return terms
-
-
-class ExactSum:
-    """The sum of finite float64 numbers in each column, without any error.
-
-    Every number is cut into digits of BIN bits at fixed places, and each place is summed in
-    integers. Integer addition is associative: the order of the rows cannot matter.
-    """
-
-    BIN = 32
-    """Bits of a digit. A float64 adds up 2**20 of them exactly, an int64 2**31."""
-
-    def __init__(self, columns: int) -> None:
-        self._columns = columns
-        self._places: dict[int, NDArray[np.int64]] = {}
-
-    def add(self, terms: Float64) -> None:
-        """Add at most 2**20 rows; `terms` is used up."""
-        largest = float(np.abs(terms).max(initial=0.0))
-        # Places lie at BIN*k - BIN/2, so that numbers around 1 begin in the middle of a digit.
-        place = (int(np.frexp(largest)[1]) + self.BIN // 2) // self.BIN
-        while largest > 0:
-            exponent = self.BIN * place - self.BIN // 2
-            digits = np.trunc(_times_power(terms, -exponent))
-            total = self._places.setdefault(place, np.zeros(self._columns, np.int64))
-            total += digits.sum(axis=0).astype(np.int64)
-            terms -= _times_power(digits, exponent)
-            largest = float(np.abs(terms).max())
-            place -= 1
-
-    def merge(self, other: "ExactSum") -> None:
-        """Add the sums over other rows."""
-        for place, digits in other._places.items():
-            self._places[place] = self._places.get(place, 0) + digits
-
-    def rounded(self, target: FloatFormat) -> Tested:
-        """Round the sums; none is refused."""
-        return Tested(round_to(self._rounded(target), target), np.zeros(self._columns, bool))
-
-    def _rounded(self, target: FloatFormat) -> Float64:
-        if not self._places:
-            return np.zeros(self._columns)
-        lowest = min(self._places)
-        exponent = self.BIN * lowest - self.BIN // 2
-        sums = [0] * self._columns
-        for place, digits in self._places.items():
-            shift = self.BIN * (place - lowest)
-            sums = [
-                total + (digit << shift)
-                for total, digit in zip(sums, digits.tolist(), strict=True)
-            ]
-        up, under = max(0, exponent), 1 << max(0, -exponent)
-        return np.array([round_ratio(total << up, under, target) for total in sums])
-
-
-def _times_power(values: Float64, exponent: int) -> Float64:
-    """Multiply by 2**exponent, in two steps where one factor would leave the range."""
-    if abs(exponent) < 1000:
-        return values * 2.0**exponent
-    half = exponent // 2
-    return values * 2.0**half * 2.0 ** (exponent - half)

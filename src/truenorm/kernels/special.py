@@ -111,6 +111,18 @@ class SpecialSum:
         """Which columns have no such terms."""
         return ~(self._plus | self._minus | self._nan)
 
+    @property
+    def flags(self) -> NDArray[np.uint8]:
+        """One bit a column for each of +infinity, -infinity and NaN among its terms."""
+        return self._plus * np.uint8(1) | self._minus * np.uint8(2) | self._nan * np.uint8(4)
+
+    @classmethod
+    def of_flags(cls, flags: NDArray[np.uint8]) -> "SpecialSum":
+        """Return what has such flags."""
+        found = cls(len(flags))
+        found._plus, found._minus, found._nan = ((flags & bit) != 0 for bit in (1, 2, 4))
+        return found
+
     def spoil(self) -> None:
         """Make every sum NaN: a row had no result."""
         self._nan[:] = True

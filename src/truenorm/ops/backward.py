@@ -23,7 +23,7 @@ from truenorm.ops.settings import settings_of_backward
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend, ColumnGradients, ColumnSums
 
-__all__ = ["backward"]
+__all__ = ["backward", "check_saved", "parameters_of"]
 
 Array = NDArray[Any]
 
@@ -37,15 +37,7 @@ def backward(
     threads: int | None,
 ) -> Gradients:
     """Carry a gradient back through the call that saved something."""
-    if not isinstance(saved, Saved):
-        raise TypeError(
-            f"saved is a {type(saved).__name__}: pass what {norm.name}_forward returned beside y"
-        )
-    made_by = saved.settings.norm
-    if made_by != norm:
-        raise ValueError(
-            f"saved is what {made_by.name}_forward returned beside y: call {made_by.name}_backward"
-        )
+    check_saved(norm, saved, "_backward")
     chosen, settings = settings_of_backward(saved.settings, backend, threads)
     found = None
     if chosen.at_once is not None and settings.backend == chosen.name:
@@ -54,6 +46,19 @@ def backward(
         with np.errstate(all="ignore"):
             return _by_driver(chosen, settings, dy, saved, out)
     return found
+
+
+def check_saved(norm: Norm, saved: Any, suffix: str) -> None:
+    """Raise unless a forward pass of this norm saved it; the suffix is of what was called."""
+    if not isinstance(saved, Saved):
+        raise TypeError(
+            f"saved is a {type(saved).__name__}: pass what {norm.name}_forward returned beside y"
+        )
+    made_by = saved.settings.norm
+    if made_by != norm:
+        raise ValueError(
+            f"saved is what {made_by.name}_forward returned beside y: call {made_by.name}{suffix}"
+        )
 
 
 class _Plain(NamedTuple):
@@ -112,7 +117,7 @@ def _at_once(
             return Gradients(dx, dgamma, dbeta)
         rows = [Rows(each, saved.axes, target) for each in (given.dy, x, dx)]
         columns = drive.settle_rows(
-            backend, settings, rows[0], rows[1], *_parameters(saved), rows[2], sums, states
+            backend, settings, rows[0], rows[1], *parameters_of(saved), rows[2], sums, states
         )
     return _gradients(saved, dx, columns)
 
@@ -140,12 +145,12 @@ def _by_driver(
     dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})
     dy_rows, x_rows, dx_rows = (Rows(array, saved.axes, target) for array in (slopes, x, dx))
     columns = drive.backward(
-        backend, settings, dy_rows, x_rows, saved.kept, *_parameters(saved), dx_rows
+        backend, settings, dy_rows, x_rows, saved.kept, *parameters_of(saved), dx_rows
     )
     return _gradients(saved, dx, columns)
 
 
-def _parameters(saved: Saved) -> tuple[Parameter, Parameter]:
+def parameters_of(saved: Saved) -> tuple[Parameter, Parameter]:
     """Return gamma as the driver takes it, and what it needs of beta: the type."""
     lengths = tuple(saved.x.shape[k] for k in saved.axes)
     gamma, _ = arguments.parameter_of("gamma", saved.gamma, lengths, saved.axes, 1.0)

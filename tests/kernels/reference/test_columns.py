@@ -12,7 +12,7 @@ from promise.families import DTYPES, Array
 from promise.formats import FORMATS
 from truenorm.exact import FLOAT32, FLOAT64
 from truenorm.kernels import rounding
-from truenorm.kernels.integers import ExactSum
+from truenorm.kernels.lattice.digits import Digits
 from truenorm.kernels.reference.columns import CertifiedSum
 
 
@@ -94,13 +94,13 @@ def test_merged_sums_are_those_of_all_rows() -> None:
 def columns_in_integers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Collect how many columns of dbeta each look in integers is for."""
     seen: list[int] = []
-    original = ExactSum.add
+    original = Digits.add
 
-    def noted(self: ExactSum, terms: Array) -> None:
+    def noted(self: Digits, terms: Array) -> None:
         seen.append(terms.shape[1])
         original(self, terms)
 
-    monkeypatch.setattr(ExactSum, "add", noted)
+    monkeypatch.setattr(Digits, "add", noted)
     return seen
 
 

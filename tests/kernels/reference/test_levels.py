@@ -12,7 +12,7 @@ from kernels.calls import call_for, each_family
 from promise.families import Array, usual_case
 from truenorm.kernels import special
 from truenorm.kernels.reference import narrow, pairs, structure
-from truenorm.kernels.reference.scratch import Scratch
+from truenorm.kernels.reference.sweep import Scratch
 
 
 @pytest.fixture

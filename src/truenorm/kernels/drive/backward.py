@@ -25,7 +25,7 @@ from truenorm.kernels.rows import Range, Rows, Source, Target, blocks_of
 from truenorm.kernels.storage import Stored, widen
 from truenorm.kernels.sweeping import in_parts, merged
 
-__all__ = ["backward", "settle_rows"]
+__all__ = ["adopted", "backward", "settle_rows", "swept"]
 
 Float64 = NDArray[np.float64]
 
@@ -60,22 +60,41 @@ def backward(
         found = backward(
             backend, settings, others.dy, others.x, kept[others.rows], gamma, beta, others.dx
         )
-        return others.completed(found)
+        others.write_dx()
+        if found.dgamma is not None:
+            others.dgamma.apply(found.dgamma)
+        return found
     call = Call.of(settings, x, gamma, beta)
-    slopes, source = Source(dy), Source(x)
-    level = backend.backward(call, slopes)
+    level = backend.backward(call, Source(dy))
     if settings.backend != backend.name:
-        kept = _adopted(call, level, source, kept)
+        kept = adopted(call, level, Source(x), kept)
     has_dx = bool(np.isfinite(gamma.values).all())
-    run = _Run(call, level, slopes, source, kept, Target(dx), has_dx)
-    shares = [_Share(level.sums()) for _ in level.parts]
-    in_parts(lambda k: run.part(level.parts[k], shares[k]), len(shares), level.threads)
-    special = run.add_left_out(shares)
-    sums = merged([share.sums for share in shares])
+    sums, special = swept(call, level, dy, x, kept, dx, has_dx=has_dx)
     return ColumnGradients(
         round_dgamma(call, level, sums, special, dy, x),
         round_dbeta(call, level, sums, special, dy, x),
     )
+
+
+def swept(
+    call: Call,
+    level: Backward[Any],
+    dy: Rows,
+    x: Rows,
+    kept: Float64,
+    dx: Rows,
+    *,
+    has_dx: bool,
+) -> tuple[Any, SpecialColumns | None]:
+    """Write dx; return the sums over rows, and what of them is not by arithmetic.
+
+    `has_dx` is False if gamma is not finite: then all dx are NaN.
+    """
+    run = _Run(call, level, Source(dy), Source(x), kept, Target(dx), has_dx)
+    shares = [_Share(level.sums()) for _ in level.parts]
+    in_parts(lambda k: run.part(level.parts[k], shares[k]), len(shares), level.threads)
+    special = run.add_left_out(shares)
+    return merged([share.sums for share in shares]), special
 
 
 def settle_rows(
@@ -105,7 +124,7 @@ def settle_rows(
     )
 
 
-def _adopted(call: Call, level: Backward[Any], x: Source, kept: Float64) -> Float64:
+def adopted(call: Call, level: Backward[Any], x: Source, kept: Float64) -> Float64:
     """Return what the backend would have kept of all rows: its bounds hold for its own sums."""
     kept = kept.copy()
     for part in level.parts:
@@ -129,7 +148,6 @@ class _Run(NamedTuple):
     kept: Float64
     dx: Target
     has_dx: bool
-    """False if gamma is not finite: then all dx are NaN."""
 
     def part(self, rows: Range, share: _Share) -> None:
         """Write dx of a part of the rows, and add to its sums."""

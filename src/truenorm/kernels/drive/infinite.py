@@ -7,7 +7,6 @@ and the columns of its infinities, but not the rest of dgamma. Other rows are do
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import ColumnGradients
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rounding import canonical_nan
 from truenorm.kernels.rows import Rows, Source, Target
@@ -38,6 +37,8 @@ class BesideInfinities:
         Which they are.
     dy, x, dx : Rows
         What they are; dx is to be written.
+    dgamma : SpecialSum
+        What the infinities make of dgamma. A norm that is not centred has no dbeta.
     """
 
     def __init__(
@@ -51,16 +52,12 @@ class BesideInfinities:
             for block in (*(each.copy(self.rows) for each in given), self._found)
         )
         self._output, self._infinite = Target(dx), infinite
-        self._dgamma = SpecialSum(x.size)
+        self.dgamma = SpecialSum(x.size)
         slopes, values = (widen(each.copy(infinite), x.target) for each in given)
-        self._dgamma.add(slopes * signs(values, norm))
+        self.dgamma.add(slopes * signs(values, norm))
 
-    def completed(self, columns: ColumnGradients) -> ColumnGradients:
-        """Write dx, and put into dgamma what the infinities make of it."""
-        # A norm that is not centred has no beta, and so there is no dbeta to complete.
+    def write_dx(self) -> None:
+        """Put dx of all rows where it belongs."""
         self._output.write(self.rows, self._found)
         nothing = np.full((len(self._infinite), self.x.size), canonical_nan(self.x.target))
         self._output.write(self._infinite, nothing)
-        if columns.dgamma is not None:
-            self._dgamma.apply(columns.dgamma)
-        return columns

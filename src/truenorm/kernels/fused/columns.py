@@ -25,6 +25,7 @@ from truenorm.kernels.fused.first_call.loading import needs_compiling
 from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
 from truenorm.kernels.fused.sweep import Sweep
 from truenorm.kernels.ground import SUMS
+from truenorm.kernels.lattice.digits import Digits
 from truenorm.kernels.rounding import Tested, canonical_nan, round_to
 from truenorm.kernels.storage import Stored
 
@@ -86,6 +87,14 @@ class CountedSum:
         if self._source is not None and self._is_exact(self._source):
             return _rounded(high, low, _zeros(size, "float64"), _zeros(size, "int64"), target)
         return Tested(round_to(np.zeros(size), target), np.ones(size, bool))
+
+    def as_digits(self) -> Digits | None:
+        """Return the sums if they are exact."""
+        if self._source is None or not self._is_exact(self._source):
+            return None
+        found = Digits(self._array.shape[1])
+        found.add(self._array[3:].copy())
+        return found
 
     def _is_exact(self, source: FloatFormat) -> bool:
         mantissa = source.precision - 1
@@ -180,6 +189,13 @@ class DigitSum:
         exponents = np.empty(columns, np.int64)
         as_pairs(self.first, self.digits, high, low, exponents)
         return _rounded(high, low, np.zeros(columns), exponents, target)
+
+    def as_digits(self) -> Digits:
+        """Return the sums."""
+        found = Digits(self.digits.shape[1])
+        for k, place in enumerate(self.digits):
+            found.deposit(place, (self.first + k) * BITS + LOWEST)
+        return found
 
 
 class DigitColumns(Sweep):

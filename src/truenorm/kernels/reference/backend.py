@@ -7,6 +7,7 @@ from truenorm.kernels.backend import AtOnce, Backward, Forward
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.reference.backward import NarrowBackward, PairBackward, SingleBackward
 from truenorm.kernels.reference.forward import NarrowForward, PairForward, SingleForward
+from truenorm.kernels.reference.terms import Terms
 from truenorm.kernels.rows import Source
 
 __all__ = ["ReferenceBackend"]
@@ -35,6 +36,10 @@ class ReferenceBackend:
         if call.level == "narrow":
             return NarrowBackward(call)
         return SingleBackward(call) if call.level == "single" else PairBackward(call)
+
+    def terms(self, call: Call) -> Terms:
+        """Return how dgamma of a call at level 1 is summed on the lattice."""
+        return Terms(call)
 
 
 def _announce(call: Call) -> None:

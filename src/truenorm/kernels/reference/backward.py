@@ -10,7 +10,7 @@ from truenorm.exact import BFLOAT16
 from truenorm.kernels.backend import NeverRefuses, States
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.ground import CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
-from truenorm.kernels.integers import ExactSum
+from truenorm.kernels.lattice.digits import Digits
 from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
 from truenorm.kernels.reference.columns import (
     BoundedSum,
@@ -195,11 +195,11 @@ class ExactColumns(sweep.Sweep):
         super().__init__(call, sweep.BLOCK)
         self.columns = columns
 
-    def sums(self) -> ExactSum:
+    def sums(self) -> Digits:
         """Return sums over no rows."""
-        return ExactSum(len(self.columns))
+        return Digits(len(self.columns))
 
-    def add(self, dy: Stored, _x: Stored, sums: ExactSum) -> None:
+    def add(self, dy: Stored, _x: Stored, sums: Digits) -> None:
         """Add a block of rows."""
         sums.add(widen(dy[:, self.columns], self.call.target))
 

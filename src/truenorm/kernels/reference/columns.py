@@ -11,6 +11,7 @@ from truenorm.kernels import double_double as dd
 from truenorm.kernels.backend import ColumnSums
 from truenorm.kernels.double_double import Pair, two_sum
 from truenorm.kernels.ground import SLACK, TINY, U, W
+from truenorm.kernels.lattice.digits import Digits
 from truenorm.kernels.reference import pairs
 from truenorm.kernels.reference.narrow import ColumnTerms, rounding_test
 from truenorm.kernels.rounding import Tested, round_to
@@ -68,8 +69,21 @@ class CertifiedSum:
 
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are exact."""
+        return Tested(round_to(self._total, target), self._inexact)
+
+    def as_digits(self) -> Digits | None:
+        """Return the sums if all are exact."""
+        if self._inexact.any():
+            return None
+        found = Digits(len(self._total))
+        found.add(self._total[np.newaxis].copy())
+        return found
+
+    @property
+    def _inexact(self) -> NDArray[np.bool_]:
         # The right side is below 2**53 places, and a size that was rounded is not.
-        return Tested(round_to(self._total, target), self._size > self._reach * self._least)
+        found: NDArray[np.bool_] = self._size > self._reach * self._least
+        return found
 
 
 class CompensatedSum:

@@ -16,8 +16,8 @@ from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call
 from truenorm.kernels.ground import LOST_IN_Q, SLACK, U
 from truenorm.kernels.norm import Norm
-from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums, depth_of_sum, row_sums
+from truenorm.kernels.reference.sweep import Scratch
 from truenorm.kernels.rounding import Tested, round_to, same_roundings
 
 __all__ = [

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from truenorm.exact import FLOAT32, FloatFormat
 from truenorm.kernels.call import Call
 from truenorm.kernels.reference.narrow import Statistics
-from truenorm.kernels.reference.scratch import Scratch
 from truenorm.kernels.reference.sums import column_sums
+from truenorm.kernels.reference.sweep import Scratch
 from truenorm.kernels.rounding import round_to
 from truenorm.kernels.special import clear_not_finite, no_spread
 from truenorm.kernels.storage import Stored, widen

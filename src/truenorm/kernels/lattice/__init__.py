@@ -1,0 +1,1 @@
+"""Sums of integers on one lattice: exact, and the same whatever the order of the rows."""

@@ -1,0 +1,4 @@
+"""Gradients of gamma and beta over some rows of a batch, which merge exactly.
+
+See docs/scale.md.
+"""

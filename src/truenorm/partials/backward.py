@@ -1,0 +1,123 @@
+"""Backward over some rows of a batch, for layer norm and RMSNorm."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.kernels.drive import partial as drive
+from truenorm.kernels.norm import LAYER_NORM, RMS_NORM, Norm
+from truenorm.kernels.rows import Rows
+from truenorm.ops import arguments
+from truenorm.ops.backward import check_saved, parameters_of
+from truenorm.ops.output import output_for
+from truenorm.ops.saved import Saved
+from truenorm.ops.settings import settings_of_backward
+from truenorm.partials.gradients import PartialGradients
+from truenorm.partials.kind import Kind
+
+__all__ = ["layer_norm_backward_partial", "rms_norm_backward_partial"]
+
+Array = NDArray[Any]
+
+
+def layer_norm_backward_partial(
+    dy: Any,
+    saved: Saved,
+    *,
+    out: Array | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+) -> tuple[Array, PartialGradients]:
+    """Do the same as `layer_norm_backward` for some rows of a batch.
+
+    dx is done with the call. Of dgamma and dbeta, which are sums over the whole batch, a partial
+    is returned: added up over micro-batches or ranks, and rounded then, it has the bits that one
+    call with all rows would have given, whatever the split.
+
+    Parameters
+    ----------
+    dy, saved, out, backend, threads
+        As in `layer_norm_backward`. x, gamma and beta are of at most float32, and forward's
+        rounding was "correct".
+
+    Returns
+    -------
+    dx : ndarray
+        Of the shape and type of x.
+    partial : PartialGradients
+        What these rows add to dgamma and dbeta.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> x = np.array([[1, 2, 4], [3, 3, 5]], np.float32)
+    >>> gamma, beta = np.ones(3, np.float32), np.zeros(3, np.float32)
+    >>> total = 0
+    >>> for row in x:
+    ...     y, saved = tn.layer_norm_forward(row, gamma, beta)
+    ...     dx, partial = tn.layer_norm_backward_partial(np.ones_like(row), saved)
+    ...     total = total + partial
+    >>> total
+    <truenorm.PartialGradients of layer_norm: 2 rows of 3 float32, ... bytes>
+    >>> print(total.rounded(divide_by=2).dbeta)
+    [1. 1. 1.]
+    """
+    return _backward(LAYER_NORM, dy, saved, out, backend, threads)
+
+
+def rms_norm_backward_partial(
+    dy: Any,
+    saved: Saved,
+    *,
+    out: Array | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+) -> tuple[Array, PartialGradients]:
+    """Do the same as `rms_norm_backward` for some rows of a batch.
+
+    Parameters
+    ----------
+    dy, saved, out, backend, threads
+        As in `layer_norm_backward_partial`.
+
+    Returns
+    -------
+    dx : ndarray
+        Of the shape and type of x.
+    partial : PartialGradients
+        What these rows add to dgamma.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> x = np.array([[3, 4]], np.float32)
+    >>> y, saved = tn.rms_norm_forward(x, np.ones(2, np.float32), eps=0.0)
+    >>> dx, partial = tn.rms_norm_backward_partial(np.ones_like(x), saved)
+    >>> print((partial + partial).rounded().dgamma)
+    [1.6970563 2.2627418]
+    """
+    return _backward(RMS_NORM, dy, saved, out, backend, threads)
+
+
+def _backward(
+    norm: Norm,
+    dy: Any,
+    saved: Saved,
+    out: Array | None,
+    backend: str | None,
+    threads: int | None,
+) -> tuple[Array, PartialGradients]:
+    check_saved(norm, saved, "_backward_partial")
+    kind = Kind.of(saved)
+    chosen, settings = settings_of_backward(saved.settings, backend, threads)
+    slopes, target = arguments.dy_of(dy, saved.x)
+    dx = output_for(saved.x, out, {"x": saved.x, "gamma": saved.gamma, "dy": slopes})
+    rows = [Rows(array, saved.axes, target) for array in (slopes, saved.x, dx)]
+    with np.errstate(all="ignore"):
+        share = drive.backward(
+            chosen, settings, rows[0], rows[1], saved.kept, *parameters_of(saved), rows[2]
+        )
+    return dx, PartialGradients._of_share(kind, rows[1].count, share)

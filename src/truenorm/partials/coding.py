@@ -1,0 +1,96 @@
+"""Partials as bytes: one form for each value, the same on every machine, nothing executed.
+
+A header, then the digits of dgamma and of dbeta as int32, place by place, then bits of what is not
+finite, if there is any. All integers are little-endian.
+"""
+
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.kernels.lattice.digits import Number
+from truenorm.kernels.norm import LAYER_NORM, RMS_NORM
+from truenorm.partials.kind import Kind
+
+__all__ = ["decoded", "encoded"]
+
+MAGIC = b"truenorm partial"
+VERSION = 1
+HEADER = struct.Struct("<16sH4BdQiIiIBB")
+TYPES = ("float16", "bfloat16", "float32")
+NO_TYPE = 255
+NORMS = (LAYER_NORM, RMS_NORM)
+
+
+def _code(dtype: np.dtype[Any] | None) -> int:
+    return NO_TYPE if dtype is None else TYPES.index(dtype.name)
+
+
+def _dtype(code: int) -> np.dtype[Any] | None:
+    """Return a type; that of bfloat16 is known to NumPy once its package is imported."""
+    if code == NO_TYPE:
+        return None
+    if TYPES[code] == "bfloat16":
+        import ml_dtypes  # noqa: F401
+    return np.dtype(TYPES[code])
+
+
+def encoded(
+    kind: Kind, rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8]
+) -> bytes:
+    """Return the bytes of a partial."""
+    has_special = bool(special.any())
+    header = HEADER.pack(
+        MAGIC,
+        VERSION,
+        NORMS.index(kind.norm),
+        *map(_code, (kind.x, kind.gamma, kind.beta)),
+        kind.eps,
+        rows,
+        dgamma.first,
+        len(dgamma.digits),
+        dbeta.first,
+        len(dbeta.digits),
+        has_special,
+        len(kind.lengths),
+    )
+    lengths = struct.pack(f"<{len(kind.lengths)}Q", *kind.lengths)
+    numbers = (number.digits.astype("<i4").tobytes() for number in (dgamma, dbeta))
+    return b"".join((header, lengths, *numbers, special.tobytes() if has_special else b""))
+
+
+def decoded(data: bytes) -> tuple[Kind, int, Number, Number, NDArray[np.uint8]]:
+    """Return what bytes are of."""
+    if len(data) < HEADER.size or not data.startswith(MAGIC):
+        raise ValueError("these are not the bytes of a partial: pass what tobytes returned")
+    (_, version, norm, x, gamma, beta, eps, rows, *places, has_special, axes) = HEADER.unpack_from(
+        data
+    )
+    if version != VERSION:
+        raise ValueError(
+            f"the bytes are of version {version}, and this truenorm reads version {VERSION}: "
+            "install the one that wrote them"
+        )
+    position = HEADER.size
+    lengths = struct.unpack_from(f"<{axes}Q", data, position)
+    position += 8 * axes
+    of_x = _dtype(x)
+    assert of_x is not None
+    kind = Kind(NORMS[norm], eps, lengths, of_x, _dtype(gamma), _dtype(beta))
+    numbers = []
+    for first, count, columns in (
+        (places[0], places[1], kind.size + 1),
+        (places[2], places[3], kind.size),
+    ):
+        digits = np.frombuffer(data, "<i4", count * columns, position).astype(np.int64)
+        numbers.append(Number(first, digits.reshape(count, columns)))
+        position += 4 * count * columns
+    special = np.zeros((2, kind.size), np.uint8)
+    if has_special:
+        special = np.frombuffer(data, np.uint8, 2 * kind.size, position).reshape(2, -1).copy()
+        position += 2 * kind.size
+    if position != len(data):
+        raise ValueError(f"the bytes of this partial are {position}, and {len(data)} were passed")
+    return kind, rows, numbers[0], numbers[1], special
