@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call, Flags, Settings
-from truenorm.kernels.lattice.digits import Digits
-from truenorm.kernels.lattice.terms import TermSums
+from truenorm.kernels.lattice.digits import Digits, Number
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Range, Source
 from truenorm.kernels.storage import Stored
@@ -24,6 +23,7 @@ __all__ = [
     "Forward",
     "Mergeable",
     "NeverRefuses",
+    "OnLattice",
     "RowSums",
     "States",
     "Terms",
@@ -148,13 +148,23 @@ class Backward(Sweep, SecondLook, Protocol[Sums]):
         """Return how to know some columns exactly."""
 
 
-class Terms(Protocol):
+class OnLattice(Mergeable, Protocol):
+    """Sums of terms."""
+
+    def number(self) -> Number:
+        """Return them in their one form; the last column is the sum of all units."""
+
+
+Binned = TypeVar("Binned", bound=OnLattice)
+
+
+class Terms(Protocol[Binned]):
     """dgamma on the lattice, of a call at level 1: see `kernels.lattice`."""
 
-    def sums(self) -> TermSums:
+    def sums(self) -> Binned:
         """Return sums over no rows."""
 
-    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: TermSums) -> None:
+    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: Binned) -> None:
         """Add a block of rows, or some of them; they have a result and their dy is finite."""
 
 
@@ -238,3 +248,6 @@ class Backend(Protocol):
 
     def backward(self, call: Call, dy: Source) -> Backward[Any]:
         """Return backward for a call; the sums may need to know all dy from the start."""
+
+    def terms(self, call: Call) -> Terms[Any]:
+        """Return how dgamma of a call at level 1 is summed on the lattice."""

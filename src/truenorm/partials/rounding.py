@@ -1,5 +1,6 @@
 """Partials rounded: what a column is, known to half the units that its terms were rounded to."""
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -8,18 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat, round_ratio
-from truenorm.kernels import double_double as dd
-from truenorm.kernels.ground import SLACK, TINY
+from truenorm.kernels.ground import SLACK
 from truenorm.kernels.lattice.digits import BITS, Number
-from truenorm.kernels.rounding import Tested, round_pair, same_roundings
+from truenorm.kernels.rounding import Tested, round_to, same_roundings
 from truenorm.kernels.storage import widen
 
 __all__ = ["RoundedGradients", "round_columns"]
 
 Float64 = NDArray[np.float64]
 
-OF_PAIR = 2.0**-96
-"""More than the relative error of a column as a pair, divided (L5)."""
+OF_FLOAT64 = 2.0**-46
+"""More than the relative error of a column of less than 30 digits as a float64 (L5)."""
 
 
 class RoundedGradients(NamedTuple):
@@ -44,8 +44,8 @@ def round_columns(
 ) -> tuple[Float64, NDArray[np.intp]]:
     """Return columns, divided and rounded, and which of them are undecided.
 
-    Each is known to `error` units of the first place. Nearly all are settled as pairs, the others
-    in integers.
+    Each is known to `error` units of the first place. Nearly all are settled as float64 numbers,
+    the others in integers.
     """
     tested = _tested(number, error, divide_by, target)
     values = widen(tested.values, target)
@@ -60,17 +60,20 @@ def round_columns(
 
 
 def _tested(number: Number, error: int, divide_by: int, target: FloatFormat) -> Tested:
-    """Round columns as pairs in units of the first place, where that decides."""
-    high, low = np.zeros((2, number.digits.shape[1]))
+    """Round columns as float64 numbers, where that decides."""
+    z = np.zeros(number.digits.shape[1])
     for digits in number.digits[::-1]:
         # No cancellation: what is below a digit that is not zero is less than its unit.
-        high, low = dd.add_float((high * 2.0**BITS, low * 2.0**BITS), digits.astype(np.float64))
-    high, low = dd.divide_float((high, low), float(divide_by))
-    bound = SLACK * (float(error) / divide_by + OF_PAIR * np.abs(high)) + TINY * (high != 0)
-    exponent = np.full(len(high), BITS * number.first)
-    ends = (dd.two_sum(high, low + change) for change in (-bound, bound))
-    lower, upper = (round_pair(*end, exponent, target) for end in ends)
-    return same_roundings(lower, upper)
+        z *= 2.0**BITS
+        z += digits
+    unit = math.ldexp(1.0, BITS * number.first)
+    z *= unit / divide_by
+    bound = np.abs(z)
+    bound *= OF_FLOAT64
+    bound += SLACK * float(error) * unit / divide_by
+    lower = round_to(z - bound, target)
+    z += bound
+    return same_roundings(lower, round_to(z, target))
 
 
 @dataclass

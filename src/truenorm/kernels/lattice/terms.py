@@ -5,16 +5,14 @@ from numpy.typing import NDArray
 
 from truenorm.exact import ExactRow
 from truenorm.kernels.call import Call
+from truenorm.kernels.ground import HIGH
 from truenorm.kernels.lattice.digits import Digits, Number
 from truenorm.kernels.lattice.units import NO_TERMS
 
-__all__ = ["HIGH", "TermSums", "exact_terms"]
+__all__ = ["TermSums", "exact_terms"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-HIGH = 32
-"""A term in units is high*2**HIGH + low, both of them integers that a float64 holds."""
 
 
 class TermSums:
@@ -24,7 +22,7 @@ class TermSums:
         self._digits = Digits(size + 1)
 
     def add(self, high: Float64, low: Float64, unit: int, rows: int) -> None:
-        """Add the sums of terms over at most 2**20 rows that have the same unit."""
+        """Add the sums of terms over at most MOST_ROWS rows that have the same unit."""
         for part, exponent, counted in ((high, unit + HIGH, 0), (low, unit, rows)):
             self._digits.deposit(np.append(part.astype(np.int64), counted), exponent)
 
@@ -33,7 +31,7 @@ class TermSums:
         self._digits.merge(other._digits)
 
     def add_rows(self, high: Float64, low: Float64, units: Integers) -> None:
-        """Add terms row by row, at most 2**20 of them."""
+        """Add the terms of at most MOST_ROWS rows."""
         for unit in np.unique(units[units != NO_TERMS]).tolist():
             rows = units == unit
             self.add(high[rows].sum(axis=0), low[rows].sum(axis=0), unit, int(rows.sum()))
