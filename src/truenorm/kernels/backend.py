@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call, Flags, Settings
-from truenorm.kernels.lattice.digits import Digits, Number
+from truenorm.kernels.lattice.digits import Digits
+from truenorm.kernels.lattice.terms import Terms
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Range, Source
 from truenorm.kernels.storage import Stored
@@ -23,10 +24,8 @@ __all__ = [
     "Forward",
     "Mergeable",
     "NeverRefuses",
-    "OnLattice",
     "RowSums",
     "States",
-    "Terms",
 ]
 
 Float64 = NDArray[np.float64]
@@ -146,26 +145,6 @@ class Backward(Sweep, SecondLook, Protocol[Sums]):
 
     def dbeta_again(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
         """Return how to know some columns exactly."""
-
-
-class OnLattice(Mergeable, Protocol):
-    """Sums of terms."""
-
-    def number(self) -> Number:
-        """Return them in their one form; the last column is the sum of all units."""
-
-
-Binned = TypeVar("Binned", bound=OnLattice)
-
-
-class Terms(Protocol[Binned]):
-    """dgamma on the lattice, of a call at level 1: see `kernels.lattice`."""
-
-    def sums(self) -> Binned:
-        """Return sums over no rows."""
-
-    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: Binned) -> None:
-        """Add a block of rows, or some of them; they have a result and their dy is finite."""
 
 
 class NeverRefuses:

@@ -15,9 +15,10 @@ from programs import run_python
 from promise.families import DTYPES
 from truenorm import layer_norm_backward, layer_norm_forward
 from truenorm.kernels.drive import again
-from truenorm.kernels.fused import columns, compiling, narrow
+from truenorm.kernels.fused import compiling, narrow
 from truenorm.kernels.fused.compiling import kernel
 from truenorm.kernels.fused.first_call.loading import needs_compiling
+from truenorm.kernels.fused.sums import columns
 from truenorm.warmup.rows import Inputs, all_kinds
 
 LEVELS = (narrow.NarrowForward, narrow.NarrowBackward, columns.PairColumns)

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Backend, Backward, OnLattice, RowSums, States, Terms
+from truenorm.kernels.backend import Backend, Backward, RowSums, States
 from truenorm.kernels.call import Call, Flags, Parameter, Settings
 from truenorm.kernels.drive.backward import adopted, swept
 from truenorm.kernels.drive.columns import SpecialColumns
 from truenorm.kernels.drive.infinite import BesideInfinities, infinite_rows
 from truenorm.kernels.ground import DONE, REFUSED
 from truenorm.kernels.lattice.digits import Digits, Number
+from truenorm.kernels.lattice.terms import OnLattice, Terms
 from truenorm.kernels.rows import Rows, Source
 from truenorm.kernels.storage import Stored
 from truenorm.kernels.sweeping import summed

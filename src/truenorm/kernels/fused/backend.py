@@ -10,7 +10,7 @@ from truenorm.kernels.fused.fast.plain import PlainBackward, PlainForward
 from truenorm.kernels.fused.fast.single import SingleBackward, SingleForward
 from truenorm.kernels.fused.narrow import NarrowBackward, NarrowForward
 from truenorm.kernels.fused.pairs import PairBackward, PairForward
-from truenorm.kernels.fused.terms import Terms
+from truenorm.kernels.fused.sums.terms import Terms
 from truenorm.kernels.rows import Source
 
 __all__ = ["FusedBackend"]

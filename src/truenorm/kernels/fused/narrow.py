@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.backend import States
 from truenorm.kernels.call import Flags
-from truenorm.kernels.fused.columns import DigitColumns, PairColumns, Sums
 from truenorm.kernels.fused.compiled.narrow import backward, forward
 from truenorm.kernels.fused.compiled.pairs import forward as pair_forward
 from truenorm.kernels.fused.first_call.loading import needs_compiling
 from truenorm.kernels.fused.pairs import look_again_at_dx
 from truenorm.kernels.fused.scratch import aligned, scratch, scratch_of_pairs
+from truenorm.kernels.fused.sums.columns import DigitColumns, PairColumns, Sums
 from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.ground import COLUMNS
 from truenorm.kernels.storage import Stored, widen

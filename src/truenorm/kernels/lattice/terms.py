@@ -1,18 +1,44 @@
 """The terms dy*xhat of some rows as integers, and their sum: dgamma on the lattice (L2)."""
 
+from typing import Any, Protocol, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import ExactRow
-from truenorm.kernels.call import Call
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.ground import HIGH
 from truenorm.kernels.lattice.digits import Digits, Number
 from truenorm.kernels.lattice.units import NO_TERMS
+from truenorm.kernels.storage import Stored
 
-__all__ = ["TermSums", "exact_terms"]
+__all__ = ["OnLattice", "TermSums", "Terms", "exact_terms"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+class OnLattice(Protocol):
+    """Sums of terms over some rows."""
+
+    def merge(self, other: Any, /) -> None:
+        """Add those over other rows, which are used up."""
+
+    def number(self) -> Number:
+        """Return them in their one form; the last column is the sum of all units."""
+
+
+Binned = TypeVar("Binned", bound=OnLattice)
+
+
+class Terms(Protocol[Binned]):
+    """How a backend sums dgamma of a call at level 1 on the lattice."""
+
+    def sums(self) -> Binned:
+        """Return sums over no rows."""
+
+    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: Binned) -> None:
+        """Add a block of rows, or some of them; they have a result and their dy is finite."""
 
 
 class TermSums:

@@ -37,18 +37,13 @@ from truenorm.kernels.ground import (
     Numbers,
 )
 
-__all__ = ["ALL_DONE", "FOR_INTEGERS", "NO_BIN", "add_terms", "scratch_of_terms"]
+__all__ = ["ALL_DONE", "FOR_INTEGERS", "NO_BIN", "add_terms"]
 
 SPLIT_HIGH = SPLIT * 2.0**HIGH
 
 ALL_DONE, NO_BIN, FOR_INTEGERS = range(3)
 """Why `add_terms` returns: nothing is left, or a row has a unit for which there is no bin with
 room, or a term of a row cannot be told from a tie."""
-
-
-def scratch_of_terms(size: int) -> int:
-    """Return how much scratch rows of a size need."""
-    return SCRATCH + 4 * size
 
 
 @kernel

@@ -11,9 +11,8 @@ from truenorm.kernels.fused.compiled.lattice.terms import (
     ALL_DONE,
     FOR_INTEGERS,
     add_terms,
-    scratch_of_terms,
 )
-from truenorm.kernels.fused.scratch import aligned
+from truenorm.kernels.fused.scratch import aligned, scratch_of_terms
 from truenorm.kernels.ground import HIGH
 from truenorm.kernels.lattice.digits import Number
 from truenorm.kernels.lattice.terms import TermSums, exact_terms
