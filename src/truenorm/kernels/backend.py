@@ -140,6 +140,10 @@ class Backward(Sweep, SecondLook, Protocol[Sums]):
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Write dx of rows that were refused; return which elements are refused once more."""
 
+    @property
+    def lattice(self) -> Terms[Any] | None:
+        """How dgamma is summed on the lattice, if that takes less time than `dgamma_again`."""
+
     def dgamma_again(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
         """Return how to know some columns better, short of integers."""
 
@@ -149,6 +153,8 @@ class Backward(Sweep, SecondLook, Protocol[Sums]):
 
 class NeverRefuses:
     """For fast mode: it has no rounding test, and so nothing is looked at again."""
+
+    lattice = None
 
     def look_again(self, *_: Any) -> Any:
         """Is not called, since no row is refused."""

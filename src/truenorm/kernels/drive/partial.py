@@ -90,6 +90,7 @@ class _WithTerms:
         )
         self.adopt, self.look_again = level.adopt, level.look_again
         self.dgamma_again, self.dbeta_again = level.dgamma_again, level.dbeta_again
+        self.lattice = level.lattice
 
     @property
     def would_compile(self) -> bool:

@@ -56,6 +56,8 @@ class PairForward(ForwardSweep):
 class GradientByPairs(Sweep):
     """dx in double-double with the rounding test; gamma is scaled by a power of two."""
 
+    lattice = None
+
     def __init__(self, call: Call) -> None:
         super().__init__(call)
         self._gamma_exponent = int(backward.largest_exponent(call.gamma))

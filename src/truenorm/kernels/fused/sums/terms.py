@@ -12,11 +12,13 @@ from truenorm.kernels.fused.compiled.lattice.terms import (
     FOR_INTEGERS,
     add_terms,
 )
+from truenorm.kernels.fused.first_call.loading import needs_compiling
 from truenorm.kernels.fused.scratch import aligned, scratch_of_terms
 from truenorm.kernels.ground import HIGH
 from truenorm.kernels.lattice.digits import Number
 from truenorm.kernels.lattice.terms import TermSums, exact_terms
 from truenorm.kernels.lattice.units import NO_TERMS, half_exponent_of_eps, half_exponent_of_size
+from truenorm.kernels.rounding import canonical_nan
 from truenorm.kernels.storage import Stored, widen
 
 __all__ = ["Bins", "Terms"]
@@ -80,6 +82,12 @@ class Terms:
     def _numbers(self) -> NDArray[np.float64]:
         eps, size = self._call.eps, self._call.size
         return np.array([eps, half_exponent_of_eps(eps), half_exponent_of_size(size)])
+
+    @cached_property
+    def would_compile(self) -> bool:
+        """Whether it means compiling."""
+        none = np.empty((0, self._call.size), canonical_nan(self._call.target).dtype)
+        return needs_compiling(lambda: self.add(none, none, None, self.sums()))
 
     def sums(self) -> Bins:
         """Return sums over no rows."""

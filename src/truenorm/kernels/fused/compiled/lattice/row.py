@@ -34,6 +34,9 @@ __all__ = ["LANES", "Extent", "RowFactors", "extent_of", "row_factors", "unit_of
 LANES = 64
 """Sums beside each other; four times as many numbers of scratch."""
 
+WITHOUT_ERROR = 8
+"""Lanes whose sum would still be on the grid: each is below 2**50 of its units."""
+
 SPLIT = 1.5 * 2.0**52
 """Added and subtracted, it leaves an integer; times a power of two, a multiple of that."""
 
@@ -199,8 +202,10 @@ def _total(sums: Numbers, rests: Numbers) -> Any:
     while half > 0:
         for j in range(half):
             rests[j] += rests[j + half]
+            if half >= WITHOUT_ERROR:
+                sums[j] += sums[j + half]
         half //= 2
     total = (rests[0], 0.0)
-    for j in range(LANES):
+    for j in range(WITHOUT_ERROR):
         total = add_float(total, sums[j])
     return total
