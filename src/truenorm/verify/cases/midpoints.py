@@ -28,11 +28,11 @@ NEXT_TO_MIDPOINTS = "next-to-midpoints"
 """The family of these cases."""
 WIDTHS = {"y": (22, 64, 130), "dx": (21, 64, 131), "dgamma": (257, 67), "dbeta": (67,)}
 """By output; of the quick level is the first."""
-SHORT = 10
-"""The first width for y and dx in float64: an algorithm in pairs has errors far below its bounds,
-and least so in short rows."""
-ROWS = {"float16": 48, "bfloat16": 48, "float32": 48, "float64": 192}
+ROWS = 48
 """For y and dx, where each row has one such element; for dgamma and dbeta each column is one."""
+SHORT, SHORT_ROWS = 10, 192
+"""The first width for y and dx in float64: an algorithm in pairs has errors far below its bounds,
+and least so in short rows; and even there in few."""
 LARGER = 4.0
 """That element is so many times larger than others, whose errors then count for less."""
 BITS = 256  # of a root: many more than are looked at
@@ -47,8 +47,7 @@ class _Maker:
         self.random = np.random.default_rng(zlib.crc32(name.encode()))
         self.kind = FORMATS[dtype]
         self.narrow = dtype == "float16"  # has so few exponents that inputs must share them
-        self.rows, self.steps = ROWS[dtype], STEPS[dtype]
-        self.eps, self.centred = eps, centred
+        self.steps, self.eps, self.centred = STEPS[dtype], eps, centred
 
     def numbers(self, *shape: int, exponent: int = 0) -> Float64s:
         """Return numbers of the type, between 1/2 and 2 times a power of two, of either sign."""
@@ -103,6 +102,10 @@ class _Maker:
 Inputs = dict[str, Float64s]
 
 
+def _rows(size: int) -> int:
+    return SHORT_ROWS if size == SHORT else ROWS
+
+
 def _sum(terms: Iterable[Fraction]) -> Fraction:
     return sum(terms, Fraction(0))
 
@@ -112,7 +115,7 @@ def _of_y(make: _Maker, size: int) -> Inputs:
 
     There is no zero among them, beside which a row may be computed with more care.
     """
-    half = make.numbers(make.rows, size // 2, exponent=9 if make.narrow else 0)
+    half = make.numbers(_rows(size), size // 2, exponent=9 if make.narrow else 0)
     half[:, 0] *= LARGER
     half[:, 1 : 1 + make.steps] = 0.0
     gamma = np.abs(make.numbers(size))
@@ -130,8 +133,8 @@ def _of_y(make: _Maker, size: int) -> Inputs:
 def _of_dx(make: _Maker, size: int) -> Inputs:
     """Bridge what is left of the last dx of each row by the first elements of dy."""
     places = range(make.steps)
-    x = make.numbers(make.rows, size, exponent=8 if make.narrow else 0)
-    dy = make.numbers(make.rows, size, exponent=6 if make.narrow else 0)
+    x = make.numbers(_rows(size), size, exponent=8 if make.narrow else 0)
+    dy = make.numbers(_rows(size), size, exponent=6 if make.narrow else 0)
     dy[:, -1] *= LARGER
     dy[:, : make.steps] = 0.0
     gamma = np.abs(make.numbers(size, exponent=12 if make.narrow else 0))
