@@ -39,7 +39,8 @@ def asked(name: str, level: str, dtype: str = "") -> list[Case]:
     """Return the cases that are put to a subject, or those of one type.
 
     A planted bug gets the large one only if that is what it is about: a call takes seconds. And
-    at the quick level, those of relatives at any, the three of more than 2^16 rows likewise.
+    at the quick level, those of relatives at any, the three of more than 2^16 rows likewise; nor
+    are there such rows for a recipe that is right.
     """
     if name in PLANTED:
         large = PLANTED[name].verdict == "large calls"
@@ -48,7 +49,8 @@ def asked(name: str, level: str, dtype: str = "") -> list[Case]:
         large = one_of_all or name in GETS_LARGE_CALLS
     suite = scope(subject_named(name), level)
     of_type = [case for case in suite if dtype in ("", case.dtype)]
-    by_few = name in FEW_ROWS or (level == "quick" and name in PLANTED.keys() - OF_MANY_ROWS)
+    spared = name in PLANTED.keys() - OF_MANY_ROWS or bool(subject_named(name).recipe)
+    by_few = name in FEW_ROWS or (level == "quick" and spared)
     few = [case for case in of_type if case.shape[0] < MANY_ROWS or not by_few]
     return [case for case in few if large or case.family != "large"]
 
