@@ -20,12 +20,12 @@ LOADED_FROM_ELSEWHERE = re.compile(
 KEPT = {"TRUENORM_CACHE_DIR": str(Path(".nox/kept").resolve())}
 # What the tests need, so that no two processes of pytest compile the same kernel; in one process,
 # which compiles the parts that kernels share once. Kernels of float16, and RMSNorm's of 16 bits,
-# are left to the session `slow`: tests/gated.py.
+# are left to the session `slow`: tests/gated.py. First comes what the session `package` looks for.
 COMPILE_FOR_THE_GATE = """
 from truenorm.warmup import warm_up
 
-warm_up(["bfloat16", "float32", "float64"])
-warm_up(["float32", "float64"], operation="rms_norm")
+warm_up(["float32", "float64"], operation=["layer_norm", "rms_norm"])
+warm_up(["bfloat16"])
 """
 # pytest would import the first three to look for examples and tests, and they need Numba. The last
 # three do not meet NumPy. The others take minutes: of the promise, the tests of all families run,
