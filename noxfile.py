@@ -98,6 +98,8 @@ def tests(session: nox.Session, numpy: str) -> None:
     if numpy == "newest":
         install(session, "tests", "-e", ".[fast]")
         session.run("python", "-c", COMPILE_FOR_THE_GATE)
+        # RMSNorm of bfloat16 would be compiled for it; with the oldest NumPy it is not.
+        options = ["--deselect=docs/recipes.md"]
     else:
         install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
         options = [
