@@ -77,7 +77,9 @@ def _of_size(norm: Definition) -> dict[str, Changes]:
             "w": lambda at: at.right("w") * (at.size / max(at.size - 1, 1))
         },
         f"{what} is a sum, not divided by D": {"w": lambda at: at.right("w") * at.size},
-        "no root is taken": {"r": lambda at: 1 / (at["w"] + at["eps"])},
+        "no root is taken, or 1/sqrt(... + eps) is squared": {
+            "r": lambda at: 1 / (at["w"] + at["eps"])
+        },
     }
     for times in (2, 4, 8):
         found[f"{what} is {times} times as large"] = {"w": partial(_times, times)}
