@@ -19,7 +19,7 @@ __all__ = ["UNKNOWN", "Cause", "cause_of"]
 CASES, SEVERAL, MANY = 2, 3, 32
 """A hypothesis must be what came back, and be told from the exact answer, in several elements
 each of two cases, or in many of one."""
-FAR = 32.0
+FAR = 16.0
 """In types of 16 bits one case will do only if the hypothesis is so many times the room from the
 exact answer: where it is near, there is room for another mistake."""
 LARGE = 2**16

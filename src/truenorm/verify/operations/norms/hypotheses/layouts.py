@@ -17,12 +17,17 @@ def of_layouts(norm: Definition, output: str) -> dict[str, Hypothesis]:
     """Return by their words what comes of rows that are taken to have no gaps."""
     found: dict[str, Hypothesis] = {}
     for names in _together(norm, output):
-        these = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} read as though"
-        contiguous = "it were contiguous" if len(names) == 1 else "they were contiguous"
-        found[f"{these} {contiguous}"] = partial(_misread, norm, output, names, False)
-        found[f"{these} the elements of a row had no gaps"] = partial(
-            _misread, norm, output, names, True
-        )
+        *others, last = names
+        these, are, were = last, "is", "it were"
+        if others:
+            these, are, were = f"{', '.join(others)} and {last}", "are", "they were"
+        for words, only_in_rows in (
+            (f"{were} contiguous", False),
+            ("the elements of a row had no gaps", True),
+        ):
+            found[f"{these} {are} read as though {words}"] = partial(
+                _misread, norm, output, names, only_in_rows
+            )
     return found
 
 
