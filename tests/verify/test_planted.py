@@ -52,8 +52,8 @@ def test_a_planted_bug_is_caught_and_its_case_named(name: str) -> None:
     assert any(bug.said in finding.symptom for finding in report.findings)
     causes = [finding.cause for finding in report.findings if finding.cause]
     for cause in causes:
-        assert any(words in cause for words in CAUSES.get(name, [])), cause
-    assert bool(causes) == bool(CAUSES.get(name))
+        assert any(words in cause for words in CAUSES[name]), cause
+    assert bool(causes) == bool(CAUSES[name])
 
 
 def test_the_gate_has_some_of_each_kind() -> None:
@@ -63,10 +63,10 @@ def test_the_gate_has_some_of_each_kind() -> None:
     assert {PLANTED[name].kind for name in kept} == {bug.kind for bug in PLANTED.values()}
 
 
-def test_most_bugs_in_the_arithmetic_of_results_have_a_cause() -> None:
+def test_four_of_five_bugs_have_a_cause() -> None:
     """By the table, which each of them is held against above."""
-    assert CAUSES.keys() <= PLANTED.keys()
-    assert sum(map(bool, CAUSES.values())) >= 0.8 * len(CAUSES)
+    assert CAUSES.keys() == PLANTED.keys()
+    assert sum(map(bool, CAUSES.values())) >= 0.8 * len(PLANTED)
 
 
 @pytest.mark.parametrize("name", [gated(name) for name in RIGHT])

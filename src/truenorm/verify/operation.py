@@ -54,8 +54,8 @@ class Operation(ABC):
         For names of `exact`, in the order in which they are found: an answer is kept by these.
     variant : str
         What answers depend on beside these sources and the inputs.
-    recipe_names : tuple of str
-        Those that a subject may claim: see `recipes`.
+    recipe_names : mapping of str to str
+        Those that a subject may claim, and what they are: see `recipes`.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Operation(ABC):
     also_computed_in: tuple[Path, ...] = ()
     guesses: Mapping[str, Guess] = {}
     variant: str = ""
-    recipe_names: tuple[str, ...] = ()
+    recipe_names: Mapping[str, str] = {}
 
     @abstractmethod
     def cases(self, dtype: str, level: str) -> "Iterable[Case]":

@@ -37,7 +37,7 @@ PLANTED: dict[str, PlantedBug] = {
 CAUSES: dict[str, list[str]] = tomllib.loads(
     Path(__file__).with_name("causes.toml").read_text(encoding="utf-8")
 )
-"""For bugs in the arithmetic of results: words of which one stands in each cause that is named."""
+"""By bug: words of which one stands in each cause that is named; none where none is."""
 
 _ALIKE = {
     # The gate has another width, number of rows or type with each of these.

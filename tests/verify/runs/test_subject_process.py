@@ -53,6 +53,13 @@ def test_results_come_back_as_they_are(tmp_path: Path) -> None:
     np.testing.assert_array_equal(part.results["y"], 2 * CASE.x[1:3], strict=True)
 
 
+def test_what_an_input_holds_comes_back(tmp_path: Path) -> None:
+    with SubjectProcess(_forward(tmp_path, "x *= 2")) as process:
+        record = process.run(CASE, Call())
+    assert record.damaged == ("x",)
+    assert record.holds == {"x": ("y",)}
+
+
 @pytest.mark.parametrize(
     "line",
     [

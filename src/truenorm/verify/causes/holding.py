@@ -43,6 +43,8 @@ class Held(NamedTuple):
         The root mean square of how far off that is, relative to the room.
     ulp : float
         The largest that is off, in ulp.
+    contrast : float
+        The root mean square of how far it is from the exact answer, relative to the room.
     """
 
     numbers: Float64s
@@ -53,6 +55,7 @@ class Held(NamedTuple):
     tells: int
     distance: float
     ulp: float
+    contrast: float
 
 
 def held(came: Came, hypothesis: Hypothesis) -> Held:
@@ -72,11 +75,11 @@ def held(came: Came, hypothesis: Hypothesis) -> Held:
         different = int((off > allowed).sum())
         distance = _root_mean_square(away / room)
         fits = bool((away <= room).all())
-        far = NEARER * distance <= _root_mean_square(off / room)
-        tells = different if fits and far else 0
+        contrast = _root_mean_square(off / room)
+        tells = different if fits and NEARER * distance <= contrast else 0
         ulp = float((away / ulps).max(initial=0.0))
         known = not np.isnan(numbers).all()
-        return Held(numbers, room, known, different > 0, fits, tells, distance, ulp)
+        return Held(numbers, room, known, different > 0, fits, tells, distance, ulp, contrast)
 
 
 def _root_mean_square(numbers: Float64s) -> float:

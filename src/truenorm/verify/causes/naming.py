@@ -1,28 +1,34 @@
 """Which hypothesis is named, in which words, and when none is."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.verify.answers.expected import SINGLE
+from truenorm.verify.answers.expected import SINGLE, expected
 from truenorm.verify.causes.holding import Came, Held, apart, held
 from truenorm.verify.causes.where import where
 from truenorm.verify.operation import Case, Hypothesis
-from truenorm.verify.types import unit_roundoff
+from truenorm.verify.types import Float64s, unit_roundoff
 
 __all__ = ["UNKNOWN", "Cause", "cause_of"]
 
 CASES, SEVERAL, MANY = 2, 3, 32
 """A hypothesis must be what came back, and be told from the exact answer, in several elements
-each of two cases, or, in types of more than 16 bits, in many of one."""
+each of two cases, or in many of one."""
+FAR = 16.0
+"""In types of 16 bits one case will do only if the hypothesis is so many times the room from the
+exact answer: where it is near, there is room for another mistake."""
 LARGE = 2**16
 """Elements of a case above which it takes long: it is looked at last, if something is wrong in
 one that is so large."""
 FLOAT64 = 2.0**-40
 """What float64 may get wrong, of a number: so near to each other, two hypotheses are one."""
+DIGITS = (1, 2, 3, 4)
+"""With so many a factor is said."""
 CLEARLY = 2.0
 """A hypothesis that is farther off by this factor than another is not as good."""
 
@@ -72,6 +78,8 @@ def cause_of(
     everywhere = (_fit(words, order, each) for words, each in hypotheses.items())
     chosen, place = _chosen([fit for fit in everywhere if fit]), ""
     if not chosen:
+        chosen = [fit for words, each in _factors(order) if (fit := _fit(words, order, each))][:1]
+    if not chosen:
         wrong = [one for one in order if not one.right]
         place = where(_cases(wrong), _cases(one for one in order if one.right))
         if not partly or not place or _is_large(wrong[-1]):
@@ -81,6 +89,26 @@ def cause_of(
         if not chosen:
             return none
     return Cause(_sentence(order[0].output, chosen, place), len(hypotheses))
+
+
+def _factors(order: Sequence[Came]) -> Iterator[tuple[str, Hypothesis]]:
+    """Yield the exact answer times what one wrong case suggests, in few digits first."""
+    wrong = [one for one in order if not one.right and not _is_large(one)]
+    if not wrong:
+        return
+    output, case = wrong[-1].output, wrong[-1].case
+    exact, result = expected(case).wide[output], wrong[-1].result.astype(np.float64)
+    with np.errstate(all="ignore"):
+        factor = float((result * exact).sum() / (exact * exact).sum())
+    if not math.isfinite(factor):
+        return
+    for digits in DIGITS:
+        times = float(f"{factor:.{digits}g}")
+        yield f"it is multiplied by {times:g}", partial(_times, times, output)
+
+
+def _times(factor: float, output: str, case: Case) -> Float64s:
+    return factor * expected(case).wide[output]
 
 
 def _size(came: Came) -> int:
@@ -125,8 +153,8 @@ def _fit(words: str, order: Sequence[Came], hypothesis: Hypothesis) -> Fit | Non
         if found.fits:
             by_case[came.case.name] = found
     told = [each.tells for each in by_case.values() if each.tells >= SEVERAL]
-    # In 16 bits one case proves little: there is room for another mistake.
-    alone = unit_roundoff(came.case.dtype) <= SINGLE and max(told, default=0) >= MANY
+    least = 0.0 if unit_roundoff(came.case.dtype) <= SINGLE else FAR
+    alone = any(each.tells >= MANY and each.contrast >= least for each in by_case.values())
     return Fit(words, by_case) if len(told) >= CASES or alone else None
 
 

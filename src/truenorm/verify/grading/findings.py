@@ -70,12 +70,12 @@ def findings_of(
     grades: Sequence[Grade],
     origin: Origin,
     not_run: int,
-    causes: Mapping[tuple[str, str], Cause],
+    causes: Mapping[tuple[str, str, str], Cause],
 ) -> tuple[Finding, ...]:
     """Return one finding for each kind of symptom, with the case that shows it most simply.
 
-    `not_run` is the number of cases that were given up; `causes` are those of results whose
-    accuracy is not what it should be, by type and output.
+    `not_run` is the number of cases that were given up; `causes` are by guard, type and output,
+    with ``accuracy`` for all guards of it.
     """
     groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
     for symptom in symptoms:
@@ -92,7 +92,8 @@ def findings_of(
         if guard == "raised" and not_run:
             text += f"; after that it was given up, {not_run} cases were not run"
         verdict = GUARDS.get(guard, "accuracy")
-        cause = causes.get((dtype, output), UNKNOWN) if verdict == "accuracy" else UNKNOWN
+        decided_by = "accuracy" if verdict == "accuracy" else guard
+        cause = causes.get((decided_by, dtype, output), UNKNOWN)
         found.append(
             Finding(
                 guard,

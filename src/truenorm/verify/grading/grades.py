@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from truenorm.tools.text import counted
 from truenorm.verify.domain import EVERYWHERE, Domain
 from truenorm.verify.grading.beyond import parted
-from truenorm.verify.grading.causes import causes_of
+from truenorm.verify.grading.causes import causes_of, causes_of_conduct, causes_of_recipes
 from truenorm.verify.grading.findings import explained_once, findings_of, unrounded
 from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.marks import grades_of, result_of
@@ -95,7 +95,12 @@ def grade(
         symptoms += not_as_asked(recipes, told, recipe)
     not_run = len(cases) - len(run)
     origin = origin._replace(recipe=recipe)
-    findings = findings_of(symptoms, grades, origin, not_run, causes_of(symptoms, judged))
+    causes = {
+        **causes_of(symptoms, judged),
+        **causes_of_conduct(symptoms, run, by_case),
+        **causes_of_recipes(symptoms, recipes, told, recipe),
+    }
+    findings = findings_of(symptoms, grades, origin, not_run, causes)
     verdicts = _verdicts(
         run, [each for case in run for each in by_case[case.name]], origin.callable
     )

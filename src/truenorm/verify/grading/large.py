@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from truenorm.verify.answers.expected import expected
+from truenorm.verify.causes.places import beyond
 from truenorm.verify.grading.measuring import measure
 from truenorm.verify.operation import Case
 from truenorm.verify.runs.calls import LARGE, Call, Record, Runner
@@ -70,7 +71,9 @@ def _worst_rows(case: Case, record: Record) -> Iterator[Record]:
         start = case.shape[0] * _worst_copy(case, output, copies)
         kept = slice(start, start + case.shape[0])
         call = Call(LARGE, kept.start, kept.stop)
-        yield Record(case.name, call, {output: result[kept].copy()})
+        held = beyond(copies)
+        holds = {output: (held,)} if held else {}
+        yield Record(case.name, call, {output: result[kept].copy()}, holds=holds)
 
 
 def _worst_copy(case: Case, output: str, copies: Array) -> int:

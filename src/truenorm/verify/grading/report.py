@@ -73,7 +73,8 @@ class Finding:
     """A symptom, the case that showed it, and ten lines that show it again.
 
     `guard` is the check that found it; `verdict` the line of `VERDICTS` it belongs to, or
-    ``accuracy``. Of those `cause` says what is done wrong, if one of the `tried` hypotheses fits.
+    ``accuracy``. `cause` says what is done wrong, if that is known: for ``accuracy``, if one of
+    the `tried` hypotheses fits.
     """
 
     guard: str

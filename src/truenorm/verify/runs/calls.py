@@ -9,7 +9,7 @@ from truenorm.verify.types import Array
 
 __all__ = [
     *("AGAIN", "INTERLEAVED", "LARGE", "LATER", "PLAIN", "ROWS", "TWICE"),
-    *("Call", "GaveUpError", "Record", "Runner", "calls_of", "given"),
+    *("Call", "GaveUpError", "Record", "Runner", "calls_of", "given", "others"),
 ]
 
 PLAIN, AGAIN, INTERLEAVED, ROWS = "plain", "again", "interleaved", "rows"
@@ -56,6 +56,9 @@ class Record:
     seconds : float
     left_out : str
         Why there is nothing to judge although the subject is not to be blamed. Else empty.
+    holds : mapping of str to tuple of str
+        By input that was damaged, or by result that other calls may have changed: the results
+        whose bits it has; of a large call, what its elements are that are in no right place.
     """
 
     case: str
@@ -65,6 +68,7 @@ class Record:
     failure: str = ""
     seconds: float = 0.0
     left_out: str = ""
+    holds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class GaveUpError(Exception):
@@ -105,3 +109,8 @@ def given(case: Case, call: Call) -> Case:
     if call.kind == ROWS:
         return case.part(slice(call.start, call.stop))
     return case.tiled(call.stop // case.shape[0]) if call.kind == LARGE else case
+
+
+def others(case: Case) -> dict[str, Array]:
+    """Return other rows of the same shape: no result of theirs has the same bits."""
+    return {name: (rows[::-1] * rows.dtype.type(-2)).copy() for name, rows in case.rows.items()}

@@ -9,9 +9,18 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.runs.calls import INTERLEAVED, LARGE, LATER, TWICE, Call, Record, given
+from truenorm.verify.runs.calls import (
+    INTERLEAVED,
+    LARGE,
+    LATER,
+    TWICE,
+    Call,
+    Record,
+    given,
+    others,
+)
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import NUMBERS, Array, same_bits
+from truenorm.verify.types import FORMATS, NUMBERS, Array, same_bits
 
 __all__ = ["InProcess"]
 
@@ -64,16 +73,32 @@ def _damaged(case: Case, arrays: Arrays) -> tuple[str, ...]:
     )
 
 
+def _holding(arrays: Arrays, results: Arrays) -> dict[str, tuple[str, ...]]:
+    """Return by array the results whose bits it has, if there are any."""
+    found = {
+        name: tuple(output for output, result in results.items() if _same(array, result))
+        for name, array in arrays.items()
+    }
+    return {name: outputs for name, outputs in found.items() if outputs}
+
+
+def _same(one: Array | None, other: Array | None) -> bool:
+    if one is None or other is None or one.dtype.name not in FORMATS:
+        return False
+    return one.shape == other.shape and one.dtype == other.dtype and same_bits(one, other)
+
+
 def _executed(subject: Subject, case: Case, call: Call) -> Record:
     asked = given(case, call)
     arrays = _copies(asked)
     results: dict[str, Array | None] = {}
+    holds: dict[str, tuple[str, ...]] = {}
     failure = left_out = ""
     start = time.perf_counter()
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            _passes(_Functions(subject, asked.eps), asked, arrays, call, results)
+            holds |= _passes(_Functions(subject, asked.eps), asked, arrays, call, results)
     except RefusedError as refused:
         left_out = str(refused)
     except Exception as raised:  # whatever it is, it is the subject's
@@ -81,7 +106,9 @@ def _executed(subject: Subject, case: Case, call: Call) -> Record:
             raise  # or the machine's
         failure = f"raised {type(raised).__name__}: {_said(raised)}"
     seconds = time.perf_counter() - start
-    return Record(case.name, call, results, _damaged(asked, arrays), failure, seconds, left_out)
+    damaged = _damaged(asked, arrays)
+    holds |= _holding({name: arrays[name] for name in damaged}, results)
+    return Record(case.name, call, results, damaged, failure, seconds, left_out, holds)
 
 
 class _Functions:
@@ -136,8 +163,11 @@ def _passes(
     arrays: Arrays,
     call: Call,
     results: dict[str, Array | None],
-) -> None:
-    """Do one forward and one backward pass, and fill in the results as they come."""
+) -> dict[str, tuple[str, ...]]:
+    """Do one forward and one backward pass, and fill in the results as they come.
+
+    Of those that are looked at later, return which results of the later passes they have become.
+    """
     found, saved = functions.forward(arrays)
     if call.kind != LATER:
         results |= _kept(found)
@@ -146,19 +176,19 @@ def _passes(
     gradients = functions.backward(arrays, saved)
     if call.kind == TWICE and gradients:
         gradients = functions.second_backward(_copies(case), saved)
-    if call.kind == LATER:
-        others = {**arrays, **_others(case)}
-        functions.backward(others, functions.forward(others)[1])
-        results |= _kept(found)
-    results |= _kept(gradients)
+    if call.kind != LATER:
+        results |= _kept(gradients)
+        return {}
+    more = {**arrays, **_others(case)}
+    later, saved = functions.forward(more)
+    later |= functions.backward(more, saved)
+    results |= _kept({**found, **gradients})
+    return _holding(results, _kept(later))
 
 
 def _others(case: Case) -> dict[str, Array]:
-    """Return other rows of the same shape: no result of theirs has the same bits."""
-    return {
-        name: case.laid_out((rows[::-1] * rows.dtype.type(-2)).copy())
-        for name, rows in case.rows.items()
-    }
+    """Return other rows as a subject gets them."""
+    return {name: case.laid_out(rows) for name, rows in others(case).items()}
 
 
 def _said(raised: Exception) -> str:

@@ -184,6 +184,7 @@ class SubjectProcess:
             told["failure"],
             told["seconds"],
             told["left_out"],
+            {name: tuple(outputs) for name, outputs in told["holds"].items()},
         )
 
     def _again(self) -> str:

@@ -83,6 +83,7 @@ def main(target: str, operation: str) -> int:
             "failure": record.failure,
             "seconds": record.seconds,
             "left_out": record.left_out,
+            "holds": record.holds,
         }
         send(answers, answer, record.results)
     return 0

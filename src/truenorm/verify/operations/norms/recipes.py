@@ -38,9 +38,9 @@ def tells_recipes(dtype: str) -> bool:
     return FORMATS[dtype].precision <= 11
 
 
-def names_of(norm: Definition) -> tuple[str, ...]:
-    """Return the names of the recipes of a norm."""
-    return tuple(_recipes(norm))
+def names_of(norm: Definition) -> dict[str, str]:
+    """Return the names of the recipes of a norm, and what they are."""
+    return {name: RECIPES[name] for name in _recipes(norm)}
 
 
 def recipes_of(norm: Definition, case: Case) -> dict[str, Bits]:

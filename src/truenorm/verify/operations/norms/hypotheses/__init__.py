@@ -6,7 +6,9 @@ from truenorm.verify.operation import Case, Hypothesis
 from truenorm.verify.operations.norms.definition import Definition
 from truenorm.verify.operations.norms.hypotheses.backward import of_gradients
 from truenorm.verify.operations.norms.hypotheses.forward import of_results
+from truenorm.verify.operations.norms.hypotheses.layouts import of_layouts
 from truenorm.verify.operations.norms.hypotheses.parameters import of_parameters
+from truenorm.verify.operations.norms.hypotheses.recalled import of_recalled
 from truenorm.verify.operations.norms.hypotheses.statistics import of_statistics
 from truenorm.verify.operations.norms.hypotheses.steps import Changes, Steps
 from truenorm.verify.types import Float64s
@@ -35,9 +37,9 @@ def hypotheses_of(norm: Definition, output: str) -> dict[str, Hypothesis]:
     tables = {
         "y": (of_statistics, of_results),
         "sum": (of_results,),
-        "dx": (of_statistics, of_results, of_gradients),
-        "dresidual": (of_statistics, of_results, of_gradients),
-        "dgamma": (of_statistics, of_results, of_parameters),
+        "dx": (of_statistics, of_results, of_gradients, of_recalled),
+        "dresidual": (of_statistics, of_results, of_gradients, of_recalled),
+        "dgamma": (of_statistics, of_results, of_parameters, of_recalled),
         "dbeta": (of_statistics, of_results, of_parameters),
     }
     found: dict[str, Hypothesis] = {
@@ -46,7 +48,7 @@ def hypotheses_of(norm: Definition, output: str) -> dict[str, Hypothesis]:
         for words, changes in table(norm).items()
         if NEEDED[output] & changes.keys()
     }
-    return found
+    return found | of_layouts(norm, output)
 
 
 def _done(norm: Definition, output: str, changes: Changes, case: Case) -> Float64s:

@@ -6,7 +6,7 @@ import numpy as np
 
 from truenorm.verify.operations.norms.definition import Definition
 from truenorm.verify.operations.norms.hypotheses.steps import Changes, Steps, rounded
-from truenorm.verify.types import Array, Float64s
+from truenorm.verify.types import Array, Float64s, ulps_of
 
 __all__ = ["of_results"]
 
@@ -104,6 +104,9 @@ def _of_y() -> dict[str, Changes]:
             "y": lambda at: at["xhat"] * at["r"] * at["gain"] + at["beta"]
         },
         "y is cut off, not rounded": {"y": _cut},
+        "the last element of a row of odd width is written over the first of the next, too": {
+            "y": _over_the_next
+        },
         "rows beyond 65,535 are not written": {
             "y": lambda at: at.right("y") * (np.arange(at.count)[:, np.newaxis] < 65_535)
         },
@@ -125,12 +128,20 @@ def _zeros(step: str, at: Steps) -> Float64s:
 
 
 def _cut(at: Steps) -> Float64s:
-    y = at.right("y")
-    near = rounded(y, at.type_of_y)
-    toward = np.nextafter(near.astype(np.float64), 0.0)
-    below = np.abs(near) > np.abs(y)
-    ulp = np.abs(near - rounded(toward, at.type_of_y))
-    return np.where(below, near - np.sign(near) * ulp, near)
+    return _toward_zero(at.right("y"), at.type_of_y)
+
+
+def _toward_zero(numbers: Float64s, kind: str) -> Float64s:
+    ulps = ulps_of(np.where(np.isfinite(numbers), numbers, 0.0), kind)
+    return np.asarray(np.trunc(numbers / ulps) * ulps)
+
+
+def _over_the_next(at: Steps) -> Float64s:
+    """Return y of rows that were written from the last to the first, two elements at a time."""
+    y: Float64s = at.right("y").copy()
+    if at.size % 2:
+        y[1:, 0] = y[:-1, -1]
+    return y
 
 
 def _of_sum(norm: Definition) -> dict[str, Changes]:
@@ -171,6 +182,9 @@ _SUMMANDS: Changes = {
     "the residual is added twice": lambda at: _added(at, _x(at), _residual(at), _residual(at)),
     "x is added twice": lambda at: _added(at, _x(at), _residual(at), _x(at)),
     "the residual is subtracted": lambda at: _added(at, _x(at), -_residual(at)),
+    "x + residual is cut off, not rounded": lambda at: _toward_zero(
+        _x(at) + _residual(at), at.case.dtype
+    ),
     "the residual is rounded to float16 first": lambda at: _added(
         at, _x(at), rounded(_residual(at), "float16")
     ),

@@ -24,9 +24,10 @@ BLOCKS = (4, 8, 16, 32, 64, 128)
 
 def of_parameters(norm: Definition) -> dict[str, Changes]:
     """Return by their words what may be wrong with the sums over rows."""
+    rows = "the sum" if norm.adds else "x"
     found: dict[str, Changes] = {
-        "it is summed from x, not from xhat": {"terms": lambda at: at["dy"] * at["rows"]},
-        "it is summed from x - mean, not from xhat": {"terms": lambda at: at["dy"] * at["c"]},
+        f"it is summed from {rows}, not from xhat": {"terms": lambda at: at["dy"] * at["rows"]},
+        f"it is summed from {rows} - mean, not from xhat": {"terms": lambda at: at["dy"] * at["c"]},
         "it is summed from y, not from xhat": {"terms": lambda at: at["dy"] * at["y"]},
         "xhat is divided by the root once more": {"terms": lambda at: at.right("terms") * at["r"]},
         "it is multiplied by the gain": {

@@ -77,13 +77,15 @@ def _of_size(norm: Definition) -> dict[str, Changes]:
             "w": lambda at: at.right("w") * (at.size / max(at.size - 1, 1))
         },
         f"{what} is a sum, not divided by D": {"w": lambda at: at.right("w") * at.size},
-        "no root is taken": {"r": lambda at: 1 / (at["w"] + at["eps"])},
+        "no root is taken, or 1/sqrt(... + eps) is squared": {
+            "r": lambda at: 1 / (at["w"] + at["eps"])
+        },
     }
     for times in (2, 4, 8):
         found[f"{what} is {times} times as large"] = {"w": partial(_times, times)}
     for tile in (*TILES, 0):
         width = f"the next multiple of {tile}" if tile else "the next power of two"
-        found[f"{what} is divided by {width}"] = {"w": partial(_over_tile, tile)}
+        found[f"the sum of squares is divided by {width}, not by D"] = {"w": partial(_over_tile, tile)}
         if norm.centred:
             found[f"both means are divided by {width}"] = {
                 "mean": partial(_mean_over_tile, tile),
