@@ -23,7 +23,7 @@ from truenorm.verify.types import FORMATS
 
 __all__ = ["Packed", "packed", "quick_cases"]
 
-ROOM = 2_000_000
+ROOM = 2_200_000
 ENTRY = 150
 """Bytes that an archive needs for an entry beside its content."""
 MIDNIGHT = (1980, 1, 1, 0, 0, 0)

@@ -16,13 +16,13 @@ from truenorm.kernels.storage import stored_view, widen
 
 if "fused" in BACKENDS:
     from truenorm.kernels.fused.blocks import coded
-    from truenorm.kernels.fused.columns import places_of
     from truenorm.kernels.fused.compiled.columns.exact_columns import (
         BITS,
         LOWEST,
         add_digits,
         as_pairs,
     )
+    from truenorm.kernels.fused.sums.columns import places_of
 
 needs_numba = pytest.mark.skipif("fused" not in BACKENDS, reason="needs Numba")
 of_each_spread = pytest.mark.parametrize("spread", [1, 30, 300, 2000])

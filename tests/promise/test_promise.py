@@ -6,12 +6,14 @@ rounding boundary in `hard_cases`. The judge is slow: it is asked once for each 
 backend that can be used is held against what it says.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 import truenorm as tn
+from gated import SETS_OF_LAYER_NORM
 from promise.families import DTYPES, EPSILONS, X_FAMILIES, Case
 from promise.formats import bits
 from promise.judging import BACKENDS, OUTPUTS, both_passes, compare, expected_results, judge
@@ -37,12 +39,12 @@ def test_families_are_complete_finite_and_the_same_every_time(dtype: np.dtype[An
                 assert bits(one).tolist() == bits(two).tolist(), str(case)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_families(dtype: np.dtype[Any]) -> None:
+@pytest.mark.parametrize(("backends", "dtype"), SETS_OF_LAYER_NORM)
+def test_families(backends: Sequence[str], dtype: np.dtype[Any]) -> None:
     """More than 75,000 elements for each type, 300,000 in all."""
     compared = 0
     for case in cases(dtype, 31_000):
-        count, wrong = judge(case)
+        count, wrong = judge(case, backends=backends)
         compared += count
         assert not wrong, wrong
     assert compared >= 75_000
@@ -61,12 +63,14 @@ def test_each_family_alike(dtype: np.dtype[Any]) -> None:
         assert not wrong, wrong
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("backends", "dtype"), SETS_OF_LAYER_NORM)
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
-def test_numbers_from_anywhere_in_the_range(count: int, dtype: np.dtype[Any]) -> None:
+def test_numbers_from_anywhere_in_the_range(
+    count: int, backends: Sequence[str], dtype: np.dtype[Any]
+) -> None:
     """Huge and tiny numbers in one row, with parameters that bring either to light."""
     for case in cases_from_anywhere(dtype, count):
-        _, wrong = judge(case)
+        _, wrong = judge(case, backends=backends)
         assert not wrong, wrong
 
 

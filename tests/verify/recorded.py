@@ -15,7 +15,7 @@ from truenorm.verify.runs.calls import Record
 from truenorm.verify.runs.in_process import InProcess
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array
-from verify.planted.registry import FEW_ROWS, MORE_RIGHT, PLANTED, RIGHT
+from verify.planted.registry import FEW_ROWS, MORE_RIGHT, OF_MANY_ROWS, PLANTED, RIGHT
 
 
 def in_float64(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
@@ -38,8 +38,9 @@ MANY_ROWS = 2**16
 def asked(name: str, level: str, dtype: str = "") -> list[Case]:
     """Return the cases that are put to a subject, or those of one type.
 
-    A planted bug gets the large one only if that is what it is about: a call takes seconds. Those
-    of relatives are to be caught without the three cases of more than 2^16 rows as well.
+    A planted bug gets the large one only if that is what it is about: a call takes seconds. And
+    at the quick level, those of relatives at any, the three of more than 2^16 rows likewise; nor
+    are there such rows for a recipe that is right.
     """
     if name in PLANTED:
         large = PLANTED[name].verdict == "large calls"
@@ -48,7 +49,9 @@ def asked(name: str, level: str, dtype: str = "") -> list[Case]:
         large = one_of_all or name in GETS_LARGE_CALLS
     suite = scope(subject_named(name), level)
     of_type = [case for case in suite if dtype in ("", case.dtype)]
-    few = [case for case in of_type if case.shape[0] < MANY_ROWS or name not in FEW_ROWS]
+    spared = name in PLANTED.keys() - OF_MANY_ROWS or bool(subject_named(name).recipe)
+    by_few = name in FEW_ROWS or (level == "quick" and spared)
+    few = [case for case in of_type if case.shape[0] < MANY_ROWS or not by_few]
     return [case for case in few if large or case.family != "large"]
 
 

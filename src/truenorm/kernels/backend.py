@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call, Flags, Settings
 from truenorm.kernels.lattice.digits import Digits
-from truenorm.kernels.lattice.terms import TermSums
+from truenorm.kernels.lattice.terms import Terms
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Range, Source
 from truenorm.kernels.storage import Stored
@@ -26,7 +26,6 @@ __all__ = [
     "NeverRefuses",
     "RowSums",
     "States",
-    "Terms",
 ]
 
 Float64 = NDArray[np.float64]
@@ -141,6 +140,10 @@ class Backward(Sweep, SecondLook, Protocol[Sums]):
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Write dx of rows that were refused; return which elements are refused once more."""
 
+    @property
+    def lattice(self) -> Terms[Any] | None:
+        """How dgamma is summed on the lattice, if that takes less time than `dgamma_again`."""
+
     def dgamma_again(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
         """Return how to know some columns better, short of integers."""
 
@@ -148,18 +151,10 @@ class Backward(Sweep, SecondLook, Protocol[Sums]):
         """Return how to know some columns exactly."""
 
 
-class Terms(Protocol):
-    """dgamma on the lattice, of a call at level 1: see `kernels.lattice`."""
-
-    def sums(self) -> TermSums:
-        """Return sums over no rows."""
-
-    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: TermSums) -> None:
-        """Add a block of rows, or some of them; they have a result and their dy is finite."""
-
-
 class NeverRefuses:
     """For fast mode: it has no rounding test, and so nothing is looked at again."""
+
+    lattice = None
 
     def look_again(self, *_: Any) -> Any:
         """Is not called, since no row is refused."""
@@ -238,3 +233,6 @@ class Backend(Protocol):
 
     def backward(self, call: Call, dy: Source) -> Backward[Any]:
         """Return backward for a call; the sums may need to know all dy from the start."""
+
+    def terms(self, call: Call) -> Terms[Any]:
+        """Return how dgamma of a call at level 1 is summed on the lattice."""

@@ -6,6 +6,7 @@ With the folder of compiled code, this is the file whose text decides what is co
 from typing import Any
 
 __all__ = [
+    "BELOW",
     "BETA",
     "BY_PAIRS",
     "CHANGED",
@@ -18,7 +19,10 @@ __all__ = [
     "DONE",
     "GAMMA",
     "GROUP",
+    "HIGH",
     "LOST_IN_Q",
+    "LOWEST",
+    "MOST_ROWS",
     "NOT_FINITE",
     "REFUSED",
     "SHARE",
@@ -115,3 +119,15 @@ TINY = 2.0**-1000
 
 LOST_IN_Q = 2.0**-800
 """The same of q = mean(g*c)/w at level 1, where a factor |c| of 2**-149 does not lose it (R2)."""
+
+BELOW = 64
+"""Bits of a term of dgamma on the lattice: its unit is so far below the largest that its row can
+have."""
+
+LOWEST = -320
+"""No unit is below 2**LOWEST: what float32 and smaller types can tell begins at 2**-150."""
+
+HIGH = 24
+"""A term in units is high*2**HIGH + low, of which a float64 adds up MOST_ROWS without error."""
+
+MOST_ROWS = 2**12

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.drive.partial import Share
 from truenorm.kernels.lattice.digits import Number
+from truenorm.kernels.lattice.rounding import columns_and_error, round_columns
 from truenorm.kernels.special import SpecialSum
 from truenorm.ops.output import as_parameter
 from truenorm.ops.saved import Saved
 from truenorm.partials import coding, refining, words
 from truenorm.partials.kind import Kind
-from truenorm.partials.rounding import RoundedGradients, round_columns
+from truenorm.partials.rounding import RoundedGradients
 
 __all__ = ["PartialGradients"]
 
@@ -215,12 +216,8 @@ class PartialGradients:
         undecided = np.empty(0, np.intp)
         divisor = int(divide_by)
         if self.kind.gamma is not None:
-            units = self._dgamma.integers(np.array([self.kind.size]))[0]
-            columns = Number(self._dgamma.first, self._dgamma.digits[:, :-1])
-            # Each term is off by at most half its unit (L4).
-            values, undecided = round_columns(
-                columns, -(-units // 2), divisor, self.kind.target("gamma")
-            )
+            columns, error = columns_and_error(self._dgamma)
+            values, undecided = round_columns(columns, error, divisor, self.kind.target("gamma"))
             SpecialSum.of_flags(self._special[0]).apply(values)
             undecided = undecided[self._special[0][undecided] == 0]
             dgamma = as_parameter(values, self.kind.gamma, self.kind.lengths)

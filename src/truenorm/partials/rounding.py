@@ -1,25 +1,11 @@
-"""Partials rounded: what a column is, known to half the units that its terms were rounded to."""
+"""What partials are rounded to."""
 
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FloatFormat, round_ratio
-from truenorm.kernels import double_double as dd
-from truenorm.kernels.ground import SLACK, TINY
-from truenorm.kernels.lattice.digits import BITS, Number
-from truenorm.kernels.rounding import Tested, round_pair, same_roundings
-from truenorm.kernels.storage import widen
-
-__all__ = ["RoundedGradients", "round_columns"]
-
-Float64 = NDArray[np.float64]
-
-OF_PAIR = 2.0**-96
-"""More than the relative error of a column as a pair, divided (L5)."""
+__all__ = ["RoundedGradients"]
 
 
 class RoundedGradients(NamedTuple):
@@ -37,72 +23,3 @@ class RoundedGradients(NamedTuple):
     dgamma: NDArray[Any] | None
     dbeta: NDArray[Any] | None
     undecided: NDArray[np.intp]
-
-
-def round_columns(
-    number: Number, error: int, divide_by: int, target: FloatFormat
-) -> tuple[Float64, NDArray[np.intp]]:
-    """Return columns, divided and rounded, and which of them are undecided.
-
-    Each is known to `error` units of the first place. Nearly all are settled as pairs, the others
-    in integers.
-    """
-    tested = _tested(number, error, divide_by, target)
-    values = widen(tested.values, target)
-    undecided = []
-    left = np.flatnonzero(tested.refused)
-    for j, middle in zip(left.tolist(), number.integers(left), strict=True):
-        found = _Bracket(middle, error, BITS * number.first, divide_by, target)
-        values[j] = found.value
-        if not found.is_decided:
-            undecided.append(j)
-    return values, np.array(undecided, np.intp)
-
-
-def _tested(number: Number, error: int, divide_by: int, target: FloatFormat) -> Tested:
-    """Round columns as pairs in units of the first place, where that decides."""
-    high, low = np.zeros((2, number.digits.shape[1]))
-    for digits in number.digits[::-1]:
-        # No cancellation: what is below a digit that is not zero is less than its unit.
-        high, low = dd.add_float((high * 2.0**BITS, low * 2.0**BITS), digits.astype(np.float64))
-    high, low = dd.divide_float((high, low), float(divide_by))
-    bound = SLACK * (float(error) / divide_by + OF_PAIR * np.abs(high)) + TINY * (high != 0)
-    exponent = np.full(len(high), BITS * number.first)
-    ends = (dd.two_sum(high, low + change) for change in (-bound, bound))
-    lower, upper = (round_pair(*end, exponent, target) for end in ends)
-    return same_roundings(lower, upper)
-
-
-@dataclass
-class _Bracket:
-    """A column between two ratios, in integers (L6)."""
-
-    middle: int
-    error: int
-    exponent: int
-    divide_by: int
-    target: FloatFormat
-
-    def __post_init__(self) -> None:
-        self._low, self._high = (
-            self._rounded(self.middle + change) for change in (-self.error, self.error)
-        )
-
-    def _rounded(self, value: int) -> float:
-        up, down = max(0, self.exponent), max(0, -self.exponent)
-        return round_ratio(value << up, self.divide_by << down, self.target)
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether everything in it rounds alike, sign included: -0 is no +0."""
-        return self._low.hex() == self._high.hex()
-
-    @property
-    def value(self) -> float:
-        """What it rounds to; if undecided, what the zero or the tie in it does."""
-        if self.is_decided:
-            return self._low
-        if abs(self.middle) <= self.error:
-            return 0.0
-        tie = (Fraction(self._low) + Fraction(self._high)) / 2
-        return round_ratio(tie.numerator, tie.denominator, self.target)

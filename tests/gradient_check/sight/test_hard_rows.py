@@ -30,9 +30,10 @@ def rows(shape: tuple[int, ...], seed: int = 0) -> list[Array]:
 
 SHAPES = [(1, 16), (2, 16), (1, 1024)]
 DRAWN = [((1, 16), 0), ((1, 16), 1), ((2, 16), 2), ((1, 1024), 0), ((1, 1024), 1)]
-OFTEN = [("complex", *each) for each in DRAWN] + [
-    # Differences are slow: the gate has them once of each width.
-    pytest.param("central", *each, marks=pytest.mark.slow if each[1] else ())
+OFTEN = [
+    # The gate has each method once of each width.
+    pytest.param(method, *each, marks=pytest.mark.slow if each[1] else ())
+    for method in ("complex", "central")
     for each in DRAWN
 ]
 

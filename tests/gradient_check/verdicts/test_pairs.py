@@ -35,7 +35,14 @@ def test_right_pairs_pass(name: str) -> None:
         assert result.method == method
 
 
-@pytest.mark.parametrize(("name", "which", "mistake"), GROSS_MISTAKES)
+@pytest.mark.parametrize(
+    ("name", "which", "mistake"),
+    [
+        # Of most pairs the gate has one mistake for each input, in turn, and of one all.
+        pytest.param(*each, marks=() if each[0] == "RMSNorm" or k % 3 == 0 else pytest.mark.slow)
+        for k, each in enumerate(GROSS_MISTAKES)
+    ],
+)
 def test_gross_mistakes_fail_in_the_right_input(name: str, which: int, mistake: str) -> None:
     pair = PAIRS[name]
     wrong = with_mistake(pair, mistake, which)

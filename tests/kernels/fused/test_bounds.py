@@ -7,18 +7,23 @@ import pytest
 
 pytest.importorskip("numba")
 
+from gated import TYPES_OF_LAYER_NORM
 from programs import run_python
-from promise.families import DTYPES, usual_case
+from promise.families import usual_case
 from promise.judging import both_passes
 from truenorm.kernels.fused.backend import FusedBackend
 from truenorm.kernels.fused.compiled.narrow import backward as narrow_backward
 from truenorm.kernels.fused.compiled.narrow import forward as narrow_forward
 
 
-# Fractions of float64 take their time: of its three cases of a family the gate has one or two.
+# Fractions take their time: of the three cases of a family the gate has one, or two.
 @pytest.mark.parametrize(
     ("dtype", "every"),
-    [("float32", 1), ("float64", 2), pytest.param("float64", 1, marks=pytest.mark.slow)],
+    [
+        ("float32", 2),
+        ("float64", 3),
+        *(pytest.param(each, 1, marks=pytest.mark.slow) for each in ("float32", "float64")),
+    ],
 )
 def test_exact_results_lie_within_the_bounds(dtype: str, every: int) -> None:
     """Of every family, to 60 digits by way of fractions: y, dx and dgamma of levels 1 and 2."""
@@ -46,7 +51,7 @@ def test_no_term_goes_through_more_additions_than_claimed() -> None:
 ROWS, SIZE = 1000, 4096
 
 
-@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+@pytest.mark.parametrize("dtype", TYPES_OF_LAYER_NORM[:3], ids=str)
 def test_few_rows_of_normal_data_are_refused(
     dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

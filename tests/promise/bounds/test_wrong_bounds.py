@@ -1,23 +1,21 @@
-"""With the bounds of a backend divided by 64, the hard cases must see it.
-
-Of the reference while it runs; of the fused backend in a copy of its sources, since what is
-compiled cannot be patched.
-"""
+"""With the bounds of a backend divided by 64, the hard cases must see it."""
 
 import os
-import re
-import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from programs import SOURCES, TESTS, run_python
+from programs import TESTS, run_python
+from promise.bounds.divided import (
+    QUICKLY_COMPILED,
+    copied,
+    divide_bounds,
+    divide_bounds_of_copy,
+)
 from promise.hard_cases import hard_cases
 from promise.hard_cases.kept import some_kept
 from promise.judging import BACKENDS, judge
-from truenorm.kernels.reference import columns, narrow, pairs
 
 ELEMENTS = 2000
 
@@ -25,18 +23,7 @@ ELEMENTS = 2000
 class TestOfTheReference:
     @pytest.fixture(autouse=True)
     def bounds_divided_by_64(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        rounded = columns.BoundedSum.rounded
-
-        def smaller_sum(self: columns.BoundedSum, target: Any) -> Any:
-            self._bound = self._bound / 64
-            return rounded(self, target)
-
-        def smaller(test: Any) -> Any:
-            return lambda z, bound, *rest: test(z, bound / 64, *rest)
-
-        for level in (narrow, pairs):
-            monkeypatch.setattr(level, "rounding_test", smaller(level.rounding_test))
-        monkeypatch.setattr(columns.BoundedSum, "rounded", smaller_sum)
+        divide_bounds(monkeypatch, 64)
 
     @pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
     @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
@@ -76,7 +63,6 @@ for output, some in cases.items():
     ]
     print(output, sum(found))
 """
-QUICKLY_COMPILED = {"NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
 
 
 def wrong_elements(copy: Path, dtype: str, norm: str, **variables: str) -> dict[str, int]:
@@ -92,25 +78,14 @@ def wrong_elements(copy: Path, dtype: str, norm: str, **variables: str) -> dict[
 class TestOfTheFusedBackend:
     @pytest.fixture
     def copy(self, tmp_path: Path) -> Path:
-        folder = tmp_path / "src"
-        unwanted = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(SOURCES / "truenorm", folder / "truenorm", ignore=unwanted)
-        return folder
+        return copied(tmp_path)
 
     # Level 2 counts (n + 1)**2 errors of low parts, which hardly ever add up: of 2**-6 of its
     # bounds nothing is seen, of 2**-8 little.
     @pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
-    @pytest.mark.parametrize(("dtype", "share"), [("float32", "64"), ("float64", "1024")])
-    def test_divided(self, copy: Path, dtype: str, share: str, norm: str) -> None:
-        """Every rounding test adds its bound to one end and subtracts it from the other."""
-        changed = []
-        folder = copy / "truenorm" / "kernels" / "fused" / "compiled"
-        for path in folder.rglob("*.py"):
-            original = path.read_text(encoding="utf-8")
-            text = re.sub(r"([-+]) bound\b", rf"\1 bound / {share}", original)
-            path.write_text(text, encoding="utf-8")
-            changed += [path.relative_to(folder).as_posix()] if text != original else []
-        assert {"narrow/forward.py", "narrow/dx.py", "pairs/rounding.py"} <= set(changed)
+    @pytest.mark.parametrize(("dtype", "share"), [("float32", 64), ("float64", 1024)])
+    def test_divided(self, copy: Path, dtype: str, share: int, norm: str) -> None:
+        divide_bounds_of_copy(copy, share)
         kept_apart = str(copy.parent / "kept")
         found = wrong_elements(
             copy, dtype, norm, TRUENORM_CACHE_DIR=kept_apart, **QUICKLY_COMPILED

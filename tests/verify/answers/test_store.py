@@ -20,7 +20,7 @@ from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
 from truenorm.verify.suite import case
 
-ROOM = 2_000_000
+ROOM = 2_200_000
 ROW = "float32-normal-4x67"
 assert LAYER_NORM.folder is not None
 FOLDER = LAYER_NORM.folder

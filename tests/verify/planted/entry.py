@@ -23,6 +23,11 @@ class PlantedBug:
     verdict: str
     said: str = ""
 
+    @property
+    def kind(self) -> tuple[str, str, frozenset[str]]:
+        """Of which operation, and what the judge is to say of it."""
+        return self.subject.operation.name, self.verdict, frozenset(self.grades)
+
 
 def layer_norm(
     kernel: Kernel, name: str, dtypes: Collection[str], also: Collection[str] = ()

@@ -1,6 +1,7 @@
 """Right subjects, of which the judge must find nothing to say."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,21 @@ from verify.planted.relatives.right import RECIPES
 from verify.planted.rms_norm.right import RMS_NORM
 from verify.planted.wide import WideKernel
 
+ALL_BUT_HALF = [each for each in FORMATS if each != "float16"]
 NARROW = ["float16", "bfloat16", "float32"]
 EVERYTHING = list(EXTENSIONS)
 PARAMETERS_GIVEN = [each for each in EXTENSIONS if each not in ("no-gamma", "no-beta")]
 
+Function = Callable[..., Any]
 
-def _of_truenorm(rounding: str) -> Callable[..., tuple[Array, Any]]:
+
+def _of_truenorm(rounding: str, backend: str | None) -> tuple[Function, Function]:
     def forward(
         x: Array, gamma: Array | None, beta: Array | None, eps: float
     ) -> tuple[Array, Any]:
-        return tn.layer_norm_forward(x, gamma, beta, eps=eps, rounding=rounding)
+        return tn.layer_norm_forward(x, gamma, beta, eps=eps, rounding=rounding, backend=backend)
 
-    return forward
+    return forward, partial(tn.layer_norm_backward, backend=backend)
 
 
 def _textbook_forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Any]:
@@ -49,14 +53,13 @@ _SUBJECTS = [
     layer_norm(Kernel(), "the base", NARROW, EVERYTHING),
     layer_norm(WideKernel(), "the base for float64", ["float64"], EVERYTHING),
     *(
-        Subject(
-            _of_truenorm(rounding),
-            tn.layer_norm_backward,
-            name=f"truenorm, {rounding}",
-            dtypes=list(FORMATS),
-            also=EVERYTHING,
-        )
+        Subject(*_of_truenorm(rounding, backend), f"truenorm, {name}", dtypes, EVERYTHING)
         for rounding in ("correct", "fast")
+        for backend, name, dtypes in (
+            (None, rounding, ALL_BUT_HALF),
+            (None, f"{rounding}, float16", ["float16"]),
+            ("reference", f"{rounding}, NumPy", ["float16"]),
+        )
     ),
     Subject(
         _textbook_forward,

@@ -16,9 +16,16 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.backend import Backend, Backward, ColumnSweep, SecondLook
 from truenorm.kernels.call import Call
+from truenorm.kernels.drive.lattice import LatticeColumns
 from truenorm.kernels.rows import Rows, Source
 
-__all__ = ["compiling_at_once", "dgamma_again", "numpy_backend", "second_look"]
+__all__ = [
+    "compiling_at_once",
+    "dgamma_again",
+    "dgamma_on_lattice",
+    "numpy_backend",
+    "second_look",
+]
 
 Look = TypeVar("Look", bound=SecondLook)
 
@@ -61,16 +68,27 @@ def second_look(level: Look, call: Call, elements: int, stand_in: Callable[[], L
     return stand_in()
 
 
+def dgamma_on_lattice(
+    call: Call, level: Backward[Any], columns: NDArray[np.intp], dy: Rows
+) -> ColumnSweep[Any] | None:
+    """Return how to know some columns of dgamma better, if the lattice is a way."""
+    terms = level.lattice
+    return None if terms is None else _or_numpy(call, LatticeColumns(level, terms, columns), dy)
+
+
 def dgamma_again(
     call: Call, level: Backward[Any], columns: NDArray[np.intp], dy: Rows
 ) -> ColumnSweep[Any] | None:
     """Return how to know some columns of dgamma better, short of integers."""
     sweep = level.dgamma_again(columns)
-    if sweep is None:
-        return None
+    return None if sweep is None else _or_numpy(call, sweep, dy)
+
+
+def _or_numpy(call: Call, sweep: ColumnSweep[Any], dy: Rows) -> ColumnSweep[Any]:
+    """Return a sweep, or NumPy's in its place if it would have to be compiled."""
 
     def stand_in() -> ColumnSweep[Any]:
-        found = numpy_backend().backward(call, Source(dy)).dgamma_again(columns)
+        found = numpy_backend().backward(call, Source(dy)).dgamma_again(sweep.columns)
         # In fast mode it has none for float64, which its first look sums in pairs.
         return sweep if found is None else found
 

@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Backend, Backward, RowSums, States, Terms
+from truenorm.kernels.backend import Backend, Backward, RowSums, States
 from truenorm.kernels.call import Call, Flags, Parameter, Settings
 from truenorm.kernels.drive.backward import adopted, swept
 from truenorm.kernels.drive.columns import SpecialColumns
 from truenorm.kernels.drive.infinite import BesideInfinities, infinite_rows
 from truenorm.kernels.ground import DONE, REFUSED
 from truenorm.kernels.lattice.digits import Digits, Number
-from truenorm.kernels.lattice.terms import TermSums
-from truenorm.kernels.reference.backend import ReferenceBackend
+from truenorm.kernels.lattice.terms import OnLattice, Terms
 from truenorm.kernels.rows import Rows, Source
 from truenorm.kernels.storage import Stored
 from truenorm.kernels.sweeping import summed
@@ -55,7 +54,7 @@ def backward(
         others.write_dx()
         return found._replace(of_dgamma=found.of_dgamma | others.dgamma.flags)
     call = Call.of(settings, x, gamma, beta)
-    level = _WithTerms(backend.backward(call, Source(dy)), ReferenceBackend().terms(call))
+    level = _WithTerms(backend.backward(call, Source(dy)), backend.terms(call))
     if settings.backend != backend.name:
         kept = adopted(call, level, Source(x), kept)
     has_dx = bool(np.isfinite(gamma.values).all())
@@ -71,7 +70,7 @@ class _Sums:
     """The sums of plain backward, of which dbeta is used, and those of the terms."""
 
     rows: RowSums
-    terms: TermSums
+    terms: OnLattice
 
     def merge(self, other: "_Sums") -> None:
         """Add the sums over other rows."""
@@ -82,7 +81,7 @@ class _Sums:
 class _WithTerms:
     """Backward that rounds the terms of each block of rows while it is in the cache."""
 
-    def __init__(self, level: Backward[Any], terms: Terms) -> None:
+    def __init__(self, level: Backward[Any], terms: Terms[Any]) -> None:
         self._level, self._terms = level, terms
         self.threads, self.parts, self.rows_at_once = (
             level.threads,
@@ -91,6 +90,7 @@ class _WithTerms:
         )
         self.adopt, self.look_again = level.adopt, level.look_again
         self.dgamma_again, self.dbeta_again = level.dgamma_again, level.dbeta_again
+        self.lattice = level.lattice
 
     @property
     def would_compile(self) -> bool:

@@ -10,6 +10,7 @@ from truenorm.kernels.fused.fast.plain import PlainBackward, PlainForward
 from truenorm.kernels.fused.fast.single import SingleBackward, SingleForward
 from truenorm.kernels.fused.narrow import NarrowBackward, NarrowForward
 from truenorm.kernels.fused.pairs import PairBackward, PairForward
+from truenorm.kernels.fused.sums.terms import Terms
 from truenorm.kernels.rows import Source
 
 __all__ = ["FusedBackend"]
@@ -39,3 +40,7 @@ class FusedBackend:
         if call.level == "plain":
             return PlainBackward(call, dy)
         return SingleBackward(call) if call.level == "single" else NarrowBackward(call)
+
+    def terms(self, call: Call) -> Terms:
+        """Return how dgamma of a call at level 1 is summed on the lattice."""
+        return Terms(call)

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.call import Settings
-from truenorm.kernels.fused.columns import Sums
 from truenorm.kernels.fused.compiled import small
 from truenorm.kernels.fused.compiled.narrow import backward as narrow_backward
 from truenorm.kernels.fused.compiled.narrow import forward as narrow_forward
@@ -15,6 +14,7 @@ from truenorm.kernels.fused.compiled.single import backward as single_backward
 from truenorm.kernels.fused.compiled.single import forward as single_forward
 from truenorm.kernels.fused.fast.plain import PlainSums
 from truenorm.kernels.fused.fast.single import BlockSums
+from truenorm.kernels.fused.sums.columns import Sums
 
 __all__ = ["Kernels", "kernels_for"]
 

@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.backend import States
 from truenorm.kernels.call import Flags
-from truenorm.kernels.fused.columns import DigitColumns, PairColumns, Sums
 from truenorm.kernels.fused.compiled.narrow import backward, forward
 from truenorm.kernels.fused.compiled.pairs import forward as pair_forward
 from truenorm.kernels.fused.first_call.loading import needs_compiling
 from truenorm.kernels.fused.pairs import look_again_at_dx
 from truenorm.kernels.fused.scratch import aligned, scratch, scratch_of_pairs
+from truenorm.kernels.fused.sums.columns import DigitColumns, PairColumns, Sums
+from truenorm.kernels.fused.sums.terms import Terms
 from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.ground import COLUMNS
 from truenorm.kernels.storage import Stored, widen
@@ -82,6 +83,11 @@ class NarrowBackward(Sweep):
         marks = np.isnan(widen(dx[:, ::COLUMNS], self.call.target))
         refused = np.repeat(marks, COLUMNS, axis=1)[:, : self.call.size]
         return look_again_at_dx(self, dy, x, dx, (self.call.gamma, 0), refused)
+
+    @cached_property
+    def lattice(self) -> Terms:
+        """How dgamma is summed on the lattice."""
+        return Terms(self.call)
 
     def dgamma_again(self, columns: Columns) -> PairColumns:
         """Return how to know some columns better."""

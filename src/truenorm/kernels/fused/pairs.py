@@ -5,9 +5,9 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.backend import States
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.fused.columns import DigitColumns, Sums
 from truenorm.kernels.fused.compiled.pairs import backward, columns, forward
 from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
+from truenorm.kernels.fused.sums.columns import DigitColumns, Sums
 from truenorm.kernels.fused.sweep import ForwardSweep, Sweep
 from truenorm.kernels.rows import Source
 from truenorm.kernels.storage import Stored
@@ -55,6 +55,8 @@ class PairForward(ForwardSweep):
 
 class GradientByPairs(Sweep):
     """dx in double-double with the rounding test; gamma is scaled by a power of two."""
+
+    lattice = None
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)

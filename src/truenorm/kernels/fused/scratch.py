@@ -9,7 +9,7 @@ from truenorm.kernels.fused.compiled.narrow.forward import FORWARD
 from truenorm.kernels.fused.compiled.pairs.rows import SCRATCH
 from truenorm.kernels.fused.compiled.small import SMALL
 
-__all__ = ["aligned", "scratch", "scratch_of_pairs"]
+__all__ = ["aligned", "scratch", "scratch_of_pairs", "scratch_of_terms"]
 
 LINE = 8
 """How many float64 numbers a cache line holds."""
@@ -41,3 +41,8 @@ def scratch() -> NDArray[np.float64]:
 def scratch_of_pairs(size: int) -> int:
     """Return how much scratch the kernels of level 2 need for rows of a size."""
     return SCRATCH + 3 * size
+
+
+def scratch_of_terms(size: int) -> int:
+    """Return how much scratch the terms of a row of a size need."""
+    return SCRATCH + 4 * size

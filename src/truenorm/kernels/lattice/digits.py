@@ -37,10 +37,15 @@ class Number(NamedTuple):
 
     def plus(self, other: "Number") -> "Number":
         """Return the sum of two."""
-        total = Digits(self.digits.shape[1])
-        total.put(self)
-        total.put(other)
-        return total.number()
+        if not len(self.digits) or not len(other.digits):
+            return self if len(self.digits) else other
+        first = min(self.first, other.first)
+        places = max(self.first + len(self.digits), other.first + len(other.digits)) - first
+        # One place takes the carries of two numbers.
+        total = np.zeros((places + 1, self.digits.shape[1]), np.int64)
+        for each in (self, other):
+            total[each.first - first :][: len(each.digits)] += each.digits
+        return _in_one_form(first, total)
 
     def without(self, columns: NDArray[np.bool_]) -> "Number":
         """Return it with zeros in some columns."""
@@ -126,9 +131,11 @@ class Digits:
 def _in_one_form(first: int, digits: Integers) -> Number:
     """Carry from place to place, drop empty places at both ends; digits are used up."""
     for k in range(len(digits) - 1):
-        carry = (digits[k] + HALF) >> BITS
-        digits[k] -= carry << BITS
+        carry = digits[k] + HALF
+        carry >>= BITS
         digits[k + 1] += carry
+        carry <<= BITS
+        digits[k] -= carry
     used = np.flatnonzero(digits.any(axis=1))
     if not len(used):
         return Number(0, digits[:0])

@@ -1,20 +1,48 @@
 """The terms dy*xhat of some rows as integers, and their sum: dgamma on the lattice (L2)."""
 
+from typing import Any, Protocol, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import ExactRow
-from truenorm.kernels.call import Call
+from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.ground import HIGH
 from truenorm.kernels.lattice.digits import Digits, Number
 from truenorm.kernels.lattice.units import NO_TERMS
+from truenorm.kernels.storage import Stored
 
-__all__ = ["HIGH", "TermSums", "exact_terms"]
+__all__ = ["OnLattice", "TermSums", "Terms", "exact_terms"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-HIGH = 32
-"""A term in units is high*2**HIGH + low, both of them integers that a float64 holds."""
+
+class OnLattice(Protocol):
+    """Sums of terms over some rows."""
+
+    def merge(self, other: Any, /) -> None:
+        """Add those over other rows, which are used up."""
+
+    def number(self) -> Number:
+        """Return them in their one form; the last column is the sum of all units."""
+
+
+Binned = TypeVar("Binned", bound=OnLattice)
+
+
+class Terms(Protocol[Binned]):
+    """How a backend sums dgamma of a call at level 1 on the lattice."""
+
+    @property
+    def would_compile(self) -> bool:
+        """Whether something would have to be compiled first, which takes seconds."""
+
+    def sums(self) -> Binned:
+        """Return sums over no rows."""
+
+    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: Binned) -> None:
+        """Add a block of rows, or some of them; they have a result and their dy is finite."""
 
 
 class TermSums:
@@ -24,7 +52,7 @@ class TermSums:
         self._digits = Digits(size + 1)
 
     def add(self, high: Float64, low: Float64, unit: int, rows: int) -> None:
-        """Add the sums of terms over at most 2**20 rows that have the same unit."""
+        """Add the sums of terms over at most MOST_ROWS rows that have the same unit."""
         for part, exponent, counted in ((high, unit + HIGH, 0), (low, unit, rows)):
             self._digits.deposit(np.append(part.astype(np.int64), counted), exponent)
 
@@ -33,7 +61,7 @@ class TermSums:
         self._digits.merge(other._digits)
 
     def add_rows(self, high: Float64, low: Float64, units: Integers) -> None:
-        """Add terms row by row, at most 2**20 of them."""
+        """Add the terms of at most MOST_ROWS rows."""
         for unit in np.unique(units[units != NO_TERMS]).tolist():
             rows = units == unit
             self.add(high[rows].sum(axis=0), low[rows].sum(axis=0), unit, int(rows.sum()))

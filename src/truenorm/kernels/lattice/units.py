@@ -9,18 +9,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.kernels.ground import BELOW, LOWEST
 from truenorm.kernels.norm import Norm
 
-__all__ = ["BELOW", "LOWEST", "NO_TERMS", "half_exponent_of_eps", "half_exponent_of_size", "units"]
+__all__ = ["NO_TERMS", "half_exponent_of_eps", "half_exponent_of_size", "units"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-BELOW = 64
-"""Bits of a term."""
-
-LOWEST = -320
-"""No unit is below 2**LOWEST: what float32 and smaller types can tell begins at 2**-150."""
 
 NO_TERMS = np.iinfo(np.int64).min
 """In place of the unit of a row whose terms are all zero."""

@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from truenorm.kernels import double_double as dd
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.ground import SLACK, TINY, W
-from truenorm.kernels.lattice.terms import HIGH, TermSums, exact_terms
+from truenorm.kernels.ground import HIGH, MOST_ROWS, SLACK, TINY, W
+from truenorm.kernels.lattice.terms import TermSums, exact_terms
 from truenorm.kernels.lattice.units import NO_TERMS, units
 from truenorm.kernels.reference import pairs
 from truenorm.kernels.reference.sweep import PAIR_BLOCK
@@ -22,9 +22,11 @@ Integers = NDArray[np.int64]
 class Terms:
     """dgamma of a call on the lattice."""
 
+    would_compile = False
+
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._rows = max(1, PAIR_BLOCK // call.size)
+        self._rows = min(max(1, PAIR_BLOCK // call.size), MOST_ROWS)
 
     def sums(self) -> TermSums:
         """Return sums over no rows."""

@@ -143,9 +143,12 @@ def _told_by_float64(
     wide = np.where(decided, wide, 0.0)
     # From here on nothing is rounded but by `rint`: float64 has the digits to spare.
     places = _places(wide, target)
-    values = np.copysign(np.ldexp(np.rint(np.ldexp(wide, -places)), places), wide)
+    digits = np.ldexp(wide, -places)
+    whole = np.rint(digits)
+    # In places of the number, not of what it is rounded to: they differ below a power of two.
+    decided &= (digits != whole) & (np.abs(digits - whole) != 0.5)
+    values = np.copysign(np.ldexp(whole, places), wide)
     rests = np.ldexp(wide - values, -_places(values, target))
-    decided &= (rests != 0) & (np.abs(rests) != 0.5)
     return np.stack([values, rests], axis=-1), decided
 
 

@@ -10,6 +10,7 @@ from truenorm.tools import text
 from truenorm.tools.machine import today
 from truenorm.verify.grading.report import Report
 from truenorm.verify.pages import wording
+from truenorm.verify.pages.advice import advice
 from truenorm.verify.pages.heat_map import LEVELS, by_case, by_family
 from truenorm.verify.pages.kappa_plot import MARKERS, draw
 from truenorm.verify.pages.sources import link
@@ -34,6 +35,7 @@ def to_html(report: Report) -> str:
         words=wording,
         text=text,
         link=link,
+        advice=advice,
         plots=draw(report.results),
         markers=MARKERS,
         grades={(grade.dtype, grade.output): grade for grade in report.grades},

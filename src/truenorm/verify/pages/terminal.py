@@ -12,6 +12,7 @@ from rich.text import Text
 
 from truenorm.tools.text import counted, duration, number, one_line, printable
 from truenorm.verify.grading.report import Finding, Report
+from truenorm.verify.pages.advice import advice
 from truenorm.verify.pages.sources import link
 from truenorm.verify.pages.wording import (
     LEGEND,
@@ -145,11 +146,14 @@ def _show_finding(place: int, finding: Finding, console: Console) -> None:
     grid.add_column(overflow="fold")
     grid.add_row(Text(str(place), style="bold red"), _plain(finding.symptom, "bold"))
     more = f" (and {finding.also_in} more)" if finding.also_in else ""
+    said = advice(finding)
     rows = [
         ("in", where),
         ("case", finding.case + more),
-        ("why", finding.why),
+        ("input", finding.why),
         ("cause", cause(finding)),
+        ("matters", said.matters),
+        ("try", said.to_try),
         ("seen", "\n".join(f"{each} {link(each)}" for each in finding.sources)),
     ]
     for label, text in rows:

@@ -39,15 +39,11 @@ RECIPES = [
     by("early", RMS_NORM, "bfloat16", "MLX"),
     by("none", RMS_NORM, "bfloat16", "Liger's none"),
     by("early", LLAMA, "bfloat16", "Hugging Face's Llama"),
-    by("late", WIDE_ZERO_CENTRED, "bfloat16", "Gemma"),
     by("weight-typed", WIDE_ZERO_CENTRED, "bfloat16"),
     by("gain-rounded", ZERO_CENTRED, "bfloat16", "a switch of Transformer Engine"),
     by("late", LAYER_NORM, "bfloat16", "torch.nn.functional.layer_norm"),
-    by("apex", LAYER_NORM, "float16", "apex"),
     by("late", ADD_RMS_NORM, "bfloat16", "vLLM's CUDA kernel"),
-    by("early", ADD_RMS_NORM, "bfloat16", "Liger's llama"),
     by("late", OF_THE_UNROUNDED, "bfloat16", "FlashInfer"),
-    by("late", ADD_LAYER_NORM, "float16"),
     by("apex", ADD_LAYER_NORM, "float16"),
 ]
 """For the gate."""
@@ -58,6 +54,10 @@ _ADD_RMS = norm("add_rms_norm", gain="zero-centred", parameters="float32")
 _ADD_LAYER = norm("add_layer_norm", gain="zero-centred", parameters="float32", sum="unrounded")
 
 RECIPES_OF_MORE = [
+    by("late", WIDE_ZERO_CENTRED, "bfloat16", "Gemma"),
+    by("apex", LAYER_NORM, "float16", "apex"),
+    by("early", ADD_RMS_NORM, "bfloat16", "Liger's llama"),
+    by("late", ADD_LAYER_NORM, "float16"),
     by("weight-typed", _OF_16_BITS, "bfloat16", "T5 with float16 weights"),
     by("apex", RMS_NORM, "float16", "apex"),
     by("early, gain-rounded", ZERO_CENTRED, "bfloat16"),

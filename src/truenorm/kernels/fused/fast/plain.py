@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.backend import States
 from truenorm.kernels.call import Call
-from truenorm.kernels.fused.columns import PairColumns
 from truenorm.kernels.fused.compiled.columns.column_sums import (
     add_to_pairs,
     merge_dbeta,
@@ -22,6 +21,7 @@ from truenorm.kernels.fused.compiled.plain import backward, forward
 from truenorm.kernels.fused.fast.single import parts_with_sums, rows_with_sums
 from truenorm.kernels.fused.pairs import GradientByPairs, PairForward, largest_exponent
 from truenorm.kernels.fused.scratch import aligned, scratch_of_pairs
+from truenorm.kernels.fused.sums.columns import PairColumns
 from truenorm.kernels.ground import (
     DBETA_HIGH,
     DBETA_LOW,

@@ -11,6 +11,7 @@ import numpy as np
 from truenorm.verify.answers.store import kept
 from truenorm.verify.cases.extensions import extensions
 from truenorm.verify.cases.hard import hard, sweeps
+from truenorm.verify.cases.midpoints import next_to_midpoints
 from truenorm.verify.cases.named import named_cases
 from truenorm.verify.cases.ordinary import ordinary
 from truenorm.verify.operation import Case, Hypothesis, Operation
@@ -199,6 +200,7 @@ class Norm(Operation):
         if self.centred:  # else a large mean is nothing special
             yield from sweeps(self, dtype, level)
         yield from hard(self, dtype, level)
+        yield from next_to_midpoints(self, dtype, level, centred=self.centred)
         yield from named_cases(self, dtype)
         yield from extensions(self, dtype)
 

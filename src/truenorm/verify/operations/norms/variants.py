@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
 from truenorm.verify.cases.patterns import filled, number
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations.norms.definition import Definition
@@ -22,7 +23,9 @@ def varied(norm: Definition, plain: Case) -> Case:
     """Return a case as one of another norm."""
     once = plain.part(slice(0, plain.shape[0] // plain.repeats))
     inputs: dict[str, Array | None] = {"x": once.x, "dy": once.dy}
-    if norm.adds:
+    if norm.adds and _must_stay(once):
+        inputs["residual"], inputs["dsum"] = np.zeros_like(once.x), np.zeros_like(once.x)
+    elif norm.adds:
         inputs["x"], inputs["residual"] = summands(once.x, once.dtype, once.name)
         inputs["dsum"] = _arriving(once)
     for name in norm.parameters:
@@ -30,6 +33,11 @@ def varied(norm: Definition, plain: Case) -> Case:
     in_order = {each.name: inputs[each.name] for each in norm.inputs}
     assert isinstance(norm, Operation)
     return replace(once, operation=norm, inputs=in_order).tiled(plain.repeats)
+
+
+def _must_stay(plain: Case) -> bool:
+    """Tell whether results are next to midpoints, and no longer so if anything is added."""
+    return plain.family == NEXT_TO_MIDPOINTS
 
 
 def _random(*seed: str) -> np.random.Generator:
@@ -40,18 +48,23 @@ def _parameter(norm: Definition, plain: Case, name: str) -> Array | None:
     """Return gamma or beta in its type, with digits that the type of x does not have."""
     kind = norm.parameter_type or plain.dtype
     if name not in plain.inputs:
-        return filled("normal", kind, plain.shape[1:], f"{plain.name} {name}")
+        return filled(
+            "zeros" if _must_stay(plain) else "normal",
+            kind,
+            plain.shape[1:],
+            f"{plain.name} {name}",
+        )
     given = plain.inputs[name]
     if given is None:
         return None
     of_given = given.dtype.name
     with np.errstate(all="ignore"):
         values: Float64s = given.astype(np.float64)
-        if FORMATS[kind].precision > FORMATS[of_given].precision:
+        if FORMATS[kind].precision > FORMATS[of_given].precision and not _must_stay(plain):
             noise = _random(plain.name, name).uniform(-1, 1, values.shape)
             values = values * (1 + unit_roundoff(of_given) * noise)
         if name == "gamma" and norm.gain == "zero-centred":
-            values = _less_one(values, plain.name)
+            values = values - 1 if _must_stay(plain) else _less_one(values, plain.name)
         largest = number("max", kind)
         return np.where(np.isfinite(values), np.clip(values, -largest, largest), values).astype(
             dtype_of(kind)

@@ -24,6 +24,7 @@ __all__ = [
     "layout",
     "magnitude",
     "nan_like",
+    "of_magnitude",
 ]
 
 HALF_MANTISSA, HALF_BIAS = 10, 15
@@ -169,6 +170,22 @@ def _magnitude(value: Any) -> Any:
     if value == types.float32:
         return lambda value: np.int32(np.float32(value).view(np.int32) & np.int32(0x7FFFFFFF))
     return lambda value: np.int32(np.int32(value) & np.int32(0x7FFF))
+
+
+def of_magnitude(bits: int, like: Element) -> Any:
+    """Return the element of the type of `like` that has such a magnitude, and is not negative."""
+    if isinstance(like, np.int16):
+        return np.int16(bits)
+    return np.uint16(bits) if isinstance(like, np.uint16) else np.int32(bits).view(np.float32)
+
+
+@overload(of_magnitude, strict=False, jit_options=PART)
+def _of_magnitude(bits: Any, like: Any) -> Any:
+    if like == types.int16:
+        return lambda bits, like: np.int16(bits)
+    if like == types.uint16:
+        return lambda bits, like: np.uint16(bits)
+    return lambda bits, like: np.int32(bits).view(np.float32)
 
 
 def layout(like: Element) -> Any:

@@ -22,12 +22,20 @@ __all__ = [
     "divide_float",
     "inverse_root",
     "multiply",
+    "multiply_add",
     "multiply_float",
     "power_of_two",
     "rounded_to_odd",
     "two_product",
     "two_sum",
 ]
+
+
+def multiply_add(a: float, b: float, c: float) -> Any:
+    """Return a*b + c, rounded once."""
+    if not math.isfinite(a * b + c):
+        return a * b + c
+    return np.float64(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)))
 
 
 def product_error(a: float, b: float, product: float) -> Any:
@@ -45,6 +53,11 @@ def _multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
         return builder.fma(*arguments)
 
     return types.float64(types.float64, types.float64, types.float64), generate
+
+
+@overload(multiply_add, strict=False, jit_options=PART)
+def _multiply_add_once(a: Any, b: Any, c: Any) -> Any:
+    return lambda a, b, c: _multiply_add(a, b, c)  # type: ignore[call-arg]
 
 
 @overload(product_error, strict=False, jit_options=PART)

@@ -53,7 +53,7 @@ from truenorm.kernels.ground import (
     W,
 )
 
-__all__ = ["backward", "largest_exponent_of_rows", "round_columns", "sum_columns"]
+__all__ = ["backward", "largest_exponent_of_rows", "round_columns", "sum_columns", "write_terms"]
 
 
 @kernel
@@ -182,7 +182,7 @@ def _add_terms(
     for start in range(0, row.shape[0], CHUNK):
         stop = min(start + CHUNK, row.shape[0])
         centre(row[start:stop], found.near, (found.low_high, found.low_low), work)
-        _terms(slopes[start:stop], found, work)
+        write_terms(slopes[start:stop], found, work)
         _add_chunk(
             work,
             sums[DGAMMA_HIGH, start:stop],
@@ -192,7 +192,7 @@ def _add_terms(
 
 
 @compiled
-def _terms(slopes: Numbers, found: PairRow, work: Numbers) -> None:
+def write_terms(slopes: Numbers, found: PairRow, work: Numbers) -> None:
     """Write dy*xhat and its bound."""
     r = (found.r_high, found.r_low)
     relative = SLACK * (found.of_r + 16 * W)

@@ -1,0 +1,1 @@
+"""dgamma on the lattice: terms as integers."""

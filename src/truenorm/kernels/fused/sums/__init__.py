@@ -1,0 +1,1 @@
+"""Sums over rows: while backward sweeps, where those fail, and on the lattice."""

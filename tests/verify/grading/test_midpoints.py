@@ -1,0 +1,157 @@
+"""*Correct* is not had by luck: who rounds without a proof loses it next to midpoints.
+
+Ours with bounds that are too small by a factor of 64 stands for all who have none.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+import truenorm.verify as tv
+from gated import BACKENDS_AND_TYPES
+from programs import TESTS, run_python
+from promise.bounds.divided import (
+    QUICKLY_COMPILED,
+    copied,
+    divide_bounds,
+    divide_bounds_of_copy,
+)
+from promise.judging import BACKENDS
+from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.judge import collect, scope
+from truenorm.verify.operations import operation_of
+from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.norms.variants import varied
+from truenorm.verify.runs.in_process import InProcess
+from truenorm.verify.types import FORMATS, Array
+
+SUMS_AND_ROWS = {"y", "dx", "dgamma"}
+"""What has a bound: dbeta is summed without error."""
+of_each_norm = pytest.mark.parametrize(
+    "operation", [tv.LAYER_NORM, tv.RMS_NORM], ids=lambda each: each.name
+)
+
+
+def ours(operation: Norm, dtype: str, backend: str) -> tv.Subject:
+    """Return truenorm as a subject; a residual is added first where there is one."""
+    forwards = tn.layer_norm_forward if operation.centred else tn.rms_norm_forward
+    backwards = tn.layer_norm_backward if operation.centred else tn.rms_norm_backward
+
+    def forward(x: Array, *others: Any) -> tuple[Any, ...]:
+        *parameters, eps = others
+        total = [x + parameters.pop(0)] if operation.adds else []
+        y, saved = forwards(*(total or [x]), *parameters, eps=eps, backend=backend)
+        return (y, *total, saved)
+
+    def backward(dy: Array, *others: Any) -> tuple[Any, ...]:
+        *arriving, saved = others
+        dx, *of_parameters = backwards(dy, saved, backend=backend)
+        both = [dx + each for each in arriving for _ in range(2)]
+        return (*(both or [dx]), *of_parameters[: len(operation.parameters)])
+
+    return tv.Subject(
+        forward, backward, name=backend, dtypes=[dtype], operation=operation, seconds=600
+    )
+
+
+def not_correct(subject: tv.Subject) -> set[str]:
+    """Return the results that are not correct next to midpoints."""
+    suite = [each for each in scope(subject, "quick") if each.family == NEXT_TO_MIDPOINTS]
+    report = grade(subject.name, suite, collect(InProcess(subject), suite))
+    assert {each.output for each in report.grades} >= SUMS_AND_ROWS
+    assert not report.findings  # correct or not, it is stable
+    return {each.output for each in report.grades if each.grade != "correct"}
+
+
+@of_each_norm
+@pytest.mark.parametrize(("backend", "dtype"), BACKENDS_AND_TYPES)
+def test_ours_keeps_it(operation: Norm, backend: str, dtype: np.dtype[Any]) -> None:
+    assert not_correct(ours(operation, dtype.name, backend)) == set()
+
+
+@of_each_norm
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_a_weak_rounding_test_loses_it(
+    monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: str
+) -> None:
+    divide_bounds(monkeypatch, 64)
+    assert not_correct(ours(operation, dtype, "reference")) == SUMS_AND_ROWS
+
+
+@pytest.mark.parametrize("name", ["add_layer_norm", "add_rms_norm"])
+def test_so_it_does_with_a_residual(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
+    subject = ours(tv.norm(name), "bfloat16", "reference")
+    assert not_correct(subject) == set()
+    divide_bounds(monkeypatch, 64)
+    assert not_correct(subject) == {*SUMS_AND_ROWS, "dresidual"}
+
+
+@pytest.mark.parametrize("output", ["y", "dx"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@of_each_norm
+def test_of_other_gains_and_types_they_are_as_near(
+    operation: Norm, dtype: str, output: str
+) -> None:
+    """1 + gamma is what gamma was, and parameters of a wider type are what they were.
+
+    But not in dx of float16, whose tiny gamma has no such sum.
+    """
+    plain, *_ = (
+        each
+        for each in next_to_midpoints(operation, dtype, "quick", centred=operation.centred)
+        if each.name.startswith(f"{dtype}-{output}-")
+    )
+    for option in ("gain=zero-centred", "parameters=float64", "beta=true"):
+        relative = operation_of(f"{operation.name},{option}")
+        assert isinstance(relative, Norm)
+        case = varied(relative, plain)
+        gain = case.gamma.astype(np.float64) + (relative.gain == "zero-centred")
+        assert np.array_equal(gain, plain.gamma.astype(np.float64))
+        assert output != "y" or not np.any(case.inputs.get("beta", 0))
+
+
+@pytest.mark.slow
+@of_each_norm
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_by_all_cases(monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: str) -> None:
+    """As a user would ask, at the quick level."""
+    for backend in BACKENDS:
+        report = tv.verify(ours(operation, dtype, backend), require="correct")
+        assert report.passed
+    divide_bounds(monkeypatch, 64)
+    report = tv.verify(ours(operation, dtype, "reference"), require="correct")
+    assert not report.passed
+    assert {each.output for each in report.grades if each.grade != "correct"} == SUMS_AND_ROWS
+
+
+IN_A_COPY = """
+import sys
+import truenorm
+from truenorm.verify.operations import OPERATIONS
+from verify.grading.test_midpoints import not_correct, ours
+
+print(truenorm.__file__)
+dtype, norm = sys.argv[1:]
+print(*sorted(not_correct(ours(OPERATIONS[norm], dtype, "fused"))))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("fused" not in BACKENDS, reason="needs Numba")
+@pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_a_weak_rounding_test_of_the_fused_backend(tmp_path: Path, dtype: str, norm: str) -> None:
+    copy = copied(tmp_path)
+    divide_bounds_of_copy(copy, 64)
+    variables = QUICKLY_COMPILED | {
+        "TRUENORM_CACHE_DIR": str(tmp_path / "kept"),
+        "PYTHONPATH": os.pathsep.join([str(copy), str(TESTS)]),
+    }
+    who, lost = run_python(IN_A_COPY, dtype, norm, seconds=1800, **variables)
+    assert Path(who).parent.parent == copy
+    assert {"y", "dx"} <= set(lost.split())
