@@ -1,7 +1,7 @@
-"""``python -m benchmarks.scale.undecided``: how often a column is undecided, against (L7).
+"""``python -m benchmarks.scale.undecided``: how often a column is undecided, against (L10).
 
 It is too seldom to be counted. So the error of real sums is multiplied by powers of two: what is
-undecided then is counted, and held against what (L7) expects of that error.
+undecided then is counted, and held against what (L10) expects of that error.
 """
 # ruff: noqa: T201
 # A command prints its result.
@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks.timing import heading, machine
 from truenorm.exact import FLOAT32
 from truenorm.kernels.lattice.digits import Number
+from truenorm.kernels.lattice.rounding import columns_and_error, round_columns
 from truenorm.partials.gradients import PartialGradients
-from truenorm.partials.rounding import round_columns
 from truenorm.tools.text import table
 
 FACTORS = (14, 16, 18, 20, 22)
@@ -46,13 +46,11 @@ def sums_of(rows: int, columns: int, seed: int) -> Sums:
     gamma = np.ones(columns, np.float32)
     _, saved = tn.layer_norm_forward(x, gamma, backend="reference")
     partial: PartialGradients = tn.layer_norm_backward_partial(dy, saved, backend="reference")[1]
-    first, digits = partial._dgamma
-    units = partial._dgamma.integers(np.array([columns]))[0]
-    return Sums(Number(first, digits[:, :-1]), -(-units // 2))
+    return Sums(*columns_and_error(partial._dgamma))
 
 
 def expected(relative_error: float, precision: int = FLOAT32.precision) -> float:
-    """Return the share of normally distributed columns that are undecided (L7)."""
+    """Return the share of normally distributed columns that are undecided (L10)."""
     delta = 2.0**precision * relative_error / math.log(2)
     return math.sqrt(2 / math.pi) * delta * (math.log(1 / delta) + 1.06)
 
@@ -72,7 +70,7 @@ def report(batches: list[Sums], columns: int) -> str:
         lines.append([f"2^{bits}", f"{found}", f"{share * total:.1f}"])
     share = sum(expected(sums.relative_error) for sums in batches) / len(batches)
     lines.append(["1", f"{sum(undecided(sums, 0) for sums in batches)}", f"{share * total:.1e}"])
-    head = ["error times", f"undecided of {total:,}", "expected by (L7)"]
+    head = ["error times", f"undecided of {total:,}", "expected by (L10)"]
     return table(head, lines) + f"\n\nat its own error, a column in {1 / share:.1e}"
 
 

@@ -1,4 +1,4 @@
-"""The model of many ranks by hand; its tables are those of the page; (L7) by an integral."""
+"""The model of many ranks by hand; its tables are those of the page; (L10) by an integral."""
 
 import math
 
@@ -39,7 +39,7 @@ def test_the_page_has_the_tables_of_the_command() -> None:
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
 def test_the_probability_is_the_integral(delta: float) -> None:
-    """E min(1, delta/|Z|) by the trapezoidal rule in log z: (L7) leaves out delta squared."""
+    """E min(1, delta/|Z|) by the trapezoidal rule in log z: (L10) leaves out delta squared."""
     z = np.exp(np.linspace(math.log(1e-12), math.log(40), 200_001))
     density = math.sqrt(2 / math.pi) * np.exp(-z * z / 2)
     integral = float(np.trapezoid(np.minimum(1, delta / z) * density * z, np.log(z)))
