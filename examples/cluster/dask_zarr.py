@@ -18,6 +18,7 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
+import dask  # type: ignore[import-not-found]
 import numpy as np
 import zarr  # type: ignore[import-not-found]
 from distributed import (  # type: ignore[import-not-found]
@@ -79,6 +80,8 @@ def by_cluster(folder: Path) -> tuple[tn.PartialGradients, str]:
     """Return the partial of all rows, and what happened."""
     begun = time.perf_counter()
     with (
+        # On a busy machine a worker takes longer to start than Dask would wait, 30 s.
+        dask.config.set({"distributed.comm.timeouts.connect": "300s"}),
         LocalCluster(
             n_workers=2,
             threads_per_worker=1,
