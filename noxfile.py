@@ -138,6 +138,16 @@ def torch(session: nox.Session) -> None:
 
 
 @nox.session
+def cluster(session: nox.Session) -> None:
+    """Normalize a Zarr array by Dask's workers, one of which is killed: the bytes of one call."""
+    install(session, "cluster", "-e", ".")
+    session.run("pytest", "tests/cluster", *session.posargs)
+    folder = Path(session.create_tmp()).resolve() / "arrays"
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "examples/cluster/dask_zarr.py", str(folder))
+
+
+@nox.session
 def perf(session: nox.Session) -> None:
     """Print what everything costs; nothing here passes or fails."""
     install(session, "tests", "-e", ".[fast]")

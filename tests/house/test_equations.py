@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = {"D": "derivation.md", **dict.fromkeys("EFPR", "error-analysis.md")}
+PAGES = {"D": "derivation.md", **dict.fromkeys("EFPR", "error-analysis.md"), "L": "scale.md"}
 """Where the equations of each letter are."""
 
 
@@ -17,7 +17,7 @@ def numbered_equations(letter: str) -> list[str]:
 
 
 def citations(text: str) -> set[str]:
-    return set(re.findall(r"\(([DEFPR]\d+)\)", text))
+    return set(re.findall(r"\(([DEFLPR]\d+)\)", text))
 
 
 def citing_files() -> Iterator[Path]:

@@ -1,0 +1,1 @@
+"""What exact sums of gradients cost on many ranks, and how often a column is undecided."""
