@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.drive.partial import Share
 from truenorm.kernels.lattice.digits import Number
-from truenorm.kernels.special import SpecialSum
+from truenorm.kernels.special import IS_NAN, SpecialSum
 from truenorm.ops.output import as_parameter
 from truenorm.ops.saved import Saved
 from truenorm.partials import coding, refining, words
@@ -67,6 +67,7 @@ class PartialGradients:
         cls, kind: Kind, rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8]
     ) -> "PartialGradients":
         """Return the one form: where terms are not finite the others do not matter."""
+        special = np.where(special & IS_NAN, IS_NAN, special)
         there = special != 0
         return cls(
             kind,
