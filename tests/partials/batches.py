@@ -70,7 +70,7 @@ def nasty_cases(dtype: np.dtype[Any], rows: int, size: int, count: int) -> Itera
     def draw(shape: tuple[int, ...]) -> Array:
         z = random.standard_normal(shape)
         scale = 10.0 ** random.uniform(-18, 18, shape)
-        kinds = [
+        kinds: list[Array] = [
             z,
             random.choice([1e4, 1e7]) + z,
             z * scale,
@@ -82,7 +82,7 @@ def nasty_cases(dtype: np.dtype[Any], rows: int, size: int, count: int) -> Itera
             z * 10.0 ** random.uniform(-40, 38),
             np.where(random.random(shape) < 0.8, 0.0, z),
         ]
-        return kinds[random.integers(len(kinds))]
+        return kinds[int(random.integers(len(kinds)))]
 
     def batch() -> Array:
         values = np.stack([draw((size,)) for _ in range(rows)])

@@ -22,7 +22,7 @@ def _lines(call: str) -> dict[str, list[str]]:
     [
         "3, 67",
         pytest.param("1, 2, 5, 64, 129, 1000", marks=pytest.mark.slow),
-        pytest.param("20011,", marks=pytest.mark.slow),
+        pytest.param("8009,", marks=pytest.mark.slow),
     ],
 )
 def test_exact_terms_lie_within_the_bound(sizes: str) -> None:
