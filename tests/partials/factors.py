@@ -48,7 +48,8 @@ def each_row(case: Case) -> Iterator[tuple[Terms, Array, Array]]:
         values, slopes = (array.astype(np.float64).tolist() for array in (x, dy))
         row = Terms(values, slopes, case.eps, case.centred)
         if row.unit is not None:
-            yield row, *(coded(array.view(_held(array)), target) for array in (dy, x))
+            held_dy, held_x = (coded(array.view(_held(array)), target) for array in (dy, x))
+            yield row, held_dy, held_x
 
 
 def _held(array: Array) -> Any:
@@ -120,13 +121,13 @@ def check_undoing() -> None:
 
 def check_midpoints(divisor: float) -> None:
     """Print how many rows are wrong if bounds are divided by something."""
-    original = terms_of_rows.row_factors
+    original = factors_of_rows.row_factors
 
     def with_less(*arguments: Any) -> Any:
         found = original(*arguments)
         return found._replace(bound=found.bound / divisor)
 
-    terms_of_rows.row_factors = with_less  # type: ignore[assignment]
+    terms_of_rows.row_factors = with_less  # type: ignore[assignment, attr-defined]
     wrong = count = 0
     for case in midpoint_cases(40, 2.0**-32):
         count += len(case.x)

@@ -11,6 +11,7 @@ from partials.definition import Expected
 from promise.families import Case, usual_case
 from promise.judging import BACKENDS
 from truenorm.kernels.lattice import digits
+from truenorm.kernels.lattice import units as lattice_units
 from truenorm.kernels.reference import terms
 
 FLOAT32 = np.dtype(np.float32)
@@ -25,7 +26,7 @@ def test_a_wrong_place_of_a_row_is_seen(change: int, monkeypatch: pytest.MonkeyP
     """In one backend only, and of one row only."""
     case = usual_case("normal", 3, 5, FLOAT32)
     assert _is_right(case)
-    original = terms.units
+    original = lattice_units.units
 
     def wrong(*arguments: Any) -> Any:
         found = original(*arguments)
@@ -107,8 +108,7 @@ def test_a_bin_without_a_limit_would_lose_bits(monkeypatch: pytest.MonkeyPatch) 
     """What the guard is for: rows beyond it, added as numbers, are no longer exact."""
     pytest.importorskip("numba")
     from truenorm.kernels.fused import terms as fused_terms
-
-    original = fused_terms.add_terms
+    from truenorm.kernels.fused.compiled.lattice.terms import ALL_DONE, add_terms
 
     def without_limit(dy: Any, x: Any, some: Any, start: int, *others: Any) -> Any:
         """Count from zero for every thousand rows."""
@@ -117,11 +117,11 @@ def test_a_bin_without_a_limit_would_lose_bits(monkeypatch: pytest.MonkeyPatch) 
             held = counts.copy()
             counts[...] = 0
             rows = slice(k, k + 1024)
-            why, row, unit = original(dy[rows], x[rows], some[rows], 0, *others)
+            why, row, unit = add_terms(dy[rows], x[rows], some[rows], 0, *others)
             counts += held
-            if why != fused_terms.ALL_DONE:
+            if why != ALL_DONE:
                 return why, k + row, unit
-        return fused_terms.ALL_DONE, len(x), 0
+        return ALL_DONE, len(x), 0
 
     # An odd number of rows: else their sums could have their last bits to spare.
     case = full_rows(2**14 + 1)
