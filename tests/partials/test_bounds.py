@@ -18,20 +18,21 @@ def _lines(call: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "sizes",
+    ("sizes", "least"),
     [
-        "3, 67",
-        pytest.param("1, 2, 5, 64, 129, 1000", marks=pytest.mark.slow),
-        pytest.param("8009,", marks=pytest.mark.slow),
+        ("3, 67", 1 / 64),
+        pytest.param("1, 2, 5, 64, 129, 1000", 1 / 64, marks=pytest.mark.slow),
+        # Bounds of long sums have more room, since their errors do not all add up.
+        pytest.param("8009,", 2.0**-12, marks=pytest.mark.slow),
     ],
 )
-def test_exact_terms_lie_within_the_bound(sizes: str) -> None:
+def test_exact_terms_lie_within_the_bound(sizes: str, least: float) -> None:
     """And a 64th of the bound would not do: a bound too small by that is seen here."""
     lines = _lines(f"check_bounds({sizes})")
     assert list(lines) == ["share"], lines  # no unit is another than the definition's
     count, share, *case = lines["share"]
     assert int(count) > 40
-    assert 1 / 64 < float(share) < 0.9, case
+    assert least < float(share) < 0.9, case
 
 
 def test_rows_are_taken_back_without_a_trace() -> None:
