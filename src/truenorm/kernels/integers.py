@@ -156,7 +156,9 @@ def terms_of(dy: Rows, x: Rows, columns: NDArray[np.intp], call: Call) -> list[l
     """Return the terms of some columns, over all rows."""
     terms: list[list[Term]] = [[] for _ in columns]
     for slopes, values in _finite_blocks(dy, x):
-        found = _column_terms(slopes, values, columns, call)
+        # Beside infinities xhat is 0 (D33), and their own columns are none of these.
+        finite = np.isfinite(values).all(axis=1)
+        found = _column_terms(slopes[finite], values[finite], columns, call)
         for column, more in zip(terms, found, strict=True):
             column.extend(more)
     return terms

@@ -16,6 +16,7 @@ from truenorm.kernels.rounding import round_to
 from truenorm.kernels.storage import Stored, widen
 
 __all__ = [
+    "IS_NAN",
     "SpecialSum",
     "clear_not_finite",
     "has_infinity",
@@ -28,6 +29,9 @@ __all__ = [
 
 Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+
+IS_PLUS, IS_MINUS, IS_NAN = np.uint8(1), np.uint8(2), np.uint8(4)
+"""Bits for +infinity, -infinity and NaN among the terms of a column."""
 
 
 def special_columns(gamma: Parameter, beta: Parameter, target: FloatFormat) -> Flags:
@@ -114,13 +118,15 @@ class SpecialSum:
     @property
     def flags(self) -> NDArray[np.uint8]:
         """One bit a column for each of +infinity, -infinity and NaN among its terms."""
-        return self._plus * np.uint8(1) | self._minus * np.uint8(2) | self._nan * np.uint8(4)
+        return self._plus * IS_PLUS | self._minus * IS_MINUS | self._nan * IS_NAN
 
     @classmethod
     def of_flags(cls, flags: NDArray[np.uint8]) -> "SpecialSum":
         """Return what has such flags."""
         found = cls(len(flags))
-        found._plus, found._minus, found._nan = ((flags & bit) != 0 for bit in (1, 2, 4))
+        found._plus, found._minus, found._nan = (
+            (flags & bit) != 0 for bit in (IS_PLUS, IS_MINUS, IS_NAN)
+        )
         return found
 
     def spoil(self) -> None:

@@ -4,6 +4,7 @@ A header, then the digits of dgamma and of dbeta as int32, place by place, then 
 finite, if there is any. All integers are little-endian.
 """
 
+import math
 import struct
 from typing import Any
 
@@ -61,6 +62,20 @@ def encoded(
     return b"".join((header, lengths, *numbers, special.tobytes() if has_special else b""))
 
 
+def _check_length(data: bytes, expected: int, *, all_of_it: bool = False) -> None:
+    if len(data) < expected or (all_of_it and len(data) > expected):
+        raise ValueError(f"the bytes of this partial are {expected}, and {len(data)} were passed")
+
+
+def _kind(norm: int, eps: float, lengths: tuple[int, ...], x: int, *parameters: int) -> Kind:
+    known = {*range(len(TYPES)), NO_TYPE}
+    if norm >= len(NORMS) or x == NO_TYPE or not {x, *parameters} <= known:
+        raise ValueError("the bytes of this partial are damaged: it has no known norm or type")
+    of_x = _dtype(x)
+    assert of_x is not None
+    return Kind(NORMS[norm], eps, lengths, of_x, *map(_dtype, parameters))
+
+
 def decoded(data: bytes) -> tuple[Kind, int, Number, Number, NDArray[np.uint8]]:
     """Return what bytes are of."""
     if len(data) < HEADER.size or not data.startswith(MAGIC):
@@ -73,12 +88,13 @@ def decoded(data: bytes) -> tuple[Kind, int, Number, Number, NDArray[np.uint8]]:
             f"the bytes are of version {version}, and this truenorm reads version {VERSION}: "
             "install the one that wrote them"
         )
-    position = HEADER.size
-    lengths = struct.unpack_from(f"<{axes}Q", data, position)
-    position += 8 * axes
-    of_x = _dtype(x)
-    assert of_x is not None
-    kind = Kind(NORMS[norm], eps, lengths, of_x, _dtype(gamma), _dtype(beta))
+    position = HEADER.size + 8 * axes
+    _check_length(data, position)
+    lengths = struct.unpack_from(f"<{axes}Q", data, HEADER.size)
+    size = math.prod(lengths)
+    held = places[1] * (size + 1) + places[3] * size
+    _check_length(data, position + 4 * held + 2 * size * has_special, all_of_it=True)
+    kind = _kind(norm, eps, lengths, x, gamma, beta)
     numbers = []
     for first, count, columns in (
         (places[0], places[1], kind.size + 1),
@@ -90,7 +106,4 @@ def decoded(data: bytes) -> tuple[Kind, int, Number, Number, NDArray[np.uint8]]:
     special = np.zeros((2, kind.size), np.uint8)
     if has_special:
         special = np.frombuffer(data, np.uint8, 2 * kind.size, position).reshape(2, -1).copy()
-        position += 2 * kind.size
-    if position != len(data):
-        raise ValueError(f"the bytes of this partial are {position}, and {len(data)} were passed")
     return kind, rows, numbers[0], numbers[1], special

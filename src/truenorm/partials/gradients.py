@@ -1,27 +1,24 @@
 """Gradients of gamma and beta over some rows: sums of integers, which merge exactly."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from truenorm.kernels.drive.partial import Share
-from truenorm.kernels.lattice.digits import Number
 from truenorm.kernels.lattice.rounding import columns_and_error, round_columns
 from truenorm.kernels.special import SpecialSum
 from truenorm.ops.output import as_parameter
 from truenorm.ops.saved import Saved
-from truenorm.partials import coding, refining, words
-from truenorm.partials.kind import Kind
+from truenorm.partials import refining
+from truenorm.partials.held import HeldSums
 from truenorm.partials.rounding import RoundedGradients
 
 __all__ = ["PartialGradients"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PartialGradients:
+class PartialGradients(HeldSums):
     """What some rows add to dgamma and dbeta, such that sums of it are exact.
 
     Every row's terms are rounded once, to a unit that the row alone decides, and added up as
@@ -54,33 +51,6 @@ class PartialGradients:
     >>> np.array_equal(dgamma, tn.layer_norm_backward(dy, saved).dgamma)
     True
     """
-
-    kind: Kind
-    rows: int
-    _dgamma: Number = field()
-    """One column more than gamma has: the sum of the units that terms were rounded to."""
-    _dbeta: Number = field()
-    _special: NDArray[np.uint8] = field()
-    """Of shape (2, columns): what is not finite among the terms of dgamma and of dbeta."""
-
-    @classmethod
-    def _of(
-        cls, kind: Kind, rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8]
-    ) -> "PartialGradients":
-        """Return the one form: where terms are not finite the others do not matter."""
-        there = special != 0
-        return cls(
-            kind,
-            rows,
-            dgamma.without(np.append(there[0], False)),
-            dbeta.without(there[1]),
-            special,
-        )
-
-    @classmethod
-    def _of_share(cls, kind: Kind, rows: int, share: Share) -> "PartialGradients":
-        special = np.stack([share.of_dgamma, share.of_dbeta])
-        return cls._of(kind, rows, share.dgamma, share.dbeta, special)
 
     def __add__(self, other: Any) -> "PartialGradients":
         """Return the partial over the rows of both."""
@@ -116,85 +86,6 @@ class PartialGradients:
             f"{self.kind.size} {self.kind.x}, {self.nbytes} bytes>"
         )
 
-    @property
-    def nbytes(self) -> int:
-        """The memory that it takes, in bytes."""
-        digits = self._dgamma.digits.nbytes + self._dbeta.digits.nbytes
-        return digits + self._special.nbytes
-
-    def tobytes(self) -> bytes:
-        """Return its bytes: equal for equal partials, on every machine.
-
-        The format is that of docs/scale.md, with a version; nothing in it is executed.
-        """
-        return coding.encoded(self.kind, self.rows, self._dgamma, self._dbeta, self._special)
-
-    @classmethod
-    def frombuffer(cls, data: Any) -> "PartialGradients":
-        """Return the partial that has such bytes.
-
-        Parameters
-        ----------
-        data : bytes-like
-            What `tobytes` returned.
-
-        Returns
-        -------
-        PartialGradients
-            Equal to the one they are of.
-        """
-        return cls(*coding.decoded(bytes(data)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as bytes."""
-        return PartialGradients.frombuffer, (self.tobytes(),)
-
-    def extent(self) -> NDArray[np.int64]:
-        """Return which places are used: the maximum over all ranks is what `to_words` is given.
-
-        Returns
-        -------
-        ndarray of int64
-            Five numbers.
-        """
-        return words.extent(self._dgamma, self._dbeta, self._special)
-
-    def to_words(self, extent: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return it as integers whose sum over ranks is that of the merged partial.
-
-        For collectives that know int64 and SUM alone, MPI's and NCCL's for instance.
-
-        Parameters
-        ----------
-        extent : ndarray of int64
-            The elementwise maximum of `extent` over all ranks.
-
-        Returns
-        -------
-        ndarray of int64
-            As many on every rank.
-        """
-        return words.as_words(self.rows, self._dgamma, self._dbeta, self._special, extent)
-
-    def from_words(
-        self, words_: NDArray[np.int64], extent: NDArray[np.int64]
-    ) -> "PartialGradients":
-        """Return the partial, of the kind of this one, that such words are of.
-
-        Parameters
-        ----------
-        words_ : ndarray of int64
-            The sum of what `to_words` returned on at most 2**20 ranks.
-        extent : ndarray of int64
-            What was given to `to_words`.
-
-        Returns
-        -------
-        PartialGradients
-            Over the rows of all ranks.
-        """
-        return self._of(self.kind, *words.of_words(words_, extent, self.kind.size))
-
     def rounded(self, divide_by: int = 1) -> RoundedGradients:
         """Return dgamma and dbeta, rounded once.
 
@@ -209,6 +100,16 @@ class PartialGradients:
         RoundedGradients
             dgamma, dbeta and the columns of dgamma that are undecided: nearly always none. There
             a sum cannot be told from zero or from a tie, and is taken for that; `refine` decides.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import truenorm as tn
+        >>> x = np.array([[1, 2, 4], [3, 3, 5]], np.float32)
+        >>> _, saved = tn.rms_norm_forward(x, np.ones(3, np.float32))
+        >>> _, partial = tn.rms_norm_backward_partial(np.ones_like(x), saved)
+        >>> print(partial.rounded(divide_by=2).dgamma)
+        [0.5851849 0.774167  1.4162663]
         """
         if not 1 <= divide_by <= 2**53 or int(divide_by) != divide_by:
             raise ValueError(f"divide_by is {divide_by!r}: pass an integer from 1 to 2**53")
@@ -241,5 +142,16 @@ class PartialGradients:
         -------
         RoundedGradients
             With an empty list of undecided columns: those are computed again in integers.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import truenorm as tn
+        >>> x = np.array([[1, 2, 3], [1, 2, 3]], np.float32)
+        >>> dy = np.array([[1, 1, 1], [-1, -1, -1]], np.float32)  # all of dgamma is zero
+        >>> _, saved = tn.rms_norm_forward(x, np.ones(3, np.float32))
+        >>> _, partial = tn.rms_norm_backward_partial(dy, saved)
+        >>> len(partial.rounded().undecided), len(partial.refine([(dy, saved)]).undecided)
+        (3, 0)
         """
         return refining.refined(self.kind, self.rows, self.rounded(divide_by), batches, divide_by)

@@ -4,13 +4,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from truenorm.exact import Term, round_sum_of_roots
 from truenorm.kernels import integers
 from truenorm.kernels.call import Call, Parameter
-from truenorm.kernels.drive.infinite import infinite_rows
-from truenorm.kernels.rows import Rows, Source
+from truenorm.kernels.rows import Rows
 from truenorm.ops import arguments
 from truenorm.ops.output import as_parameter
 from truenorm.ops.saved import Saved
@@ -37,10 +35,6 @@ def refined(
         slopes, target = arguments.dy_of(dy, saved.x)
         dy_rows, x_rows = (Rows(array, saved.axes, target) for array in (slopes, saved.x))
         count += x_rows.count
-        infinite = infinite_rows(kind.norm, x_rows, saved.kept)
-        if len(infinite):
-            # Beside infinities xhat is 0 (D33); the columns of these are not undecided.
-            dy_rows, x_rows = (_without(infinite, rows) for rows in (dy_rows, x_rows))
         nothing = Parameter(np.zeros(kind.size), None)
         call = Call.of(saved.settings, x_rows, nothing, nothing)
         more = integers.terms_of(dy_rows, x_rows, found.undecided, call)
@@ -55,9 +49,3 @@ def refined(
     return RoundedGradients(
         as_parameter(dgamma, kind.gamma, kind.lengths), found.dbeta, np.empty(0, np.intp)
     )
-
-
-def _without(some: NDArray[np.intp], rows: Rows) -> Rows:
-    """Return a copy of all rows but some."""
-    others = np.delete(np.arange(rows.count), some)
-    return Rows(Source(rows).copy(others), (1,), rows.target)

@@ -39,7 +39,8 @@ def round_columns(
     Each is known to `error` units of the first place. Nearly all are settled as float64 numbers,
     the others in integers.
     """
-    tested = _tested(number, error, divide_by, target)
+    with np.errstate(all="ignore"):  # of overflow, for instance: infinity is the right answer
+        tested = _tested(number, error, divide_by, target)
     values = widen(tested.values, target)
     undecided = []
     left = np.flatnonzero(tested.refused)
@@ -99,5 +100,8 @@ class _Bracket:
             return self._low
         if abs(self.middle) <= self.error:
             return 0.0
+        infinite = [end for end in (self._low, self._high) if math.isinf(end)]
+        if infinite:  # beside the largest number the even one is infinite
+            return infinite[0]
         tie = (Fraction(self._low) + Fraction(self._high)) / 2
         return round_ratio(tie.numerator, tie.denominator, self.target)

@@ -27,7 +27,9 @@ def of_parameters(norm: Definition) -> dict[str, Changes]:
     rows = "the sum" if norm.adds else "x"
     found: dict[str, Changes] = {
         f"it is summed from {rows}, not from xhat": {"terms": lambda at: at["dy"] * at["rows"]},
-        f"it is summed from {rows} - mean, not from xhat": {"terms": lambda at: at["dy"] * at["c"]},
+        f"it is summed from {rows} - mean, not from xhat": {
+            "terms": lambda at: at["dy"] * at["c"]
+        },
         "it is summed from y, not from xhat": {"terms": lambda at: at["dy"] * at["y"]},
         "xhat is divided by the root once more": {"terms": lambda at: at.right("terms") * at["r"]},
         "it is multiplied by the gain": {

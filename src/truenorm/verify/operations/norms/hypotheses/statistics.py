@@ -85,7 +85,9 @@ def _of_size(norm: Definition) -> dict[str, Changes]:
         found[f"{what} is {times} times as large"] = {"w": partial(_times, times)}
     for tile in (*TILES, 0):
         width = f"the next multiple of {tile}" if tile else "the next power of two"
-        found[f"the sum of squares is divided by {width}, not by D"] = {"w": partial(_over_tile, tile)}
+        found[f"the sum of squares is divided by {width}, not by D"] = {
+            "w": partial(_over_tile, tile)
+        }
         if norm.centred:
             found[f"both means are divided by {width}"] = {
                 "mean": partial(_mean_over_tile, tile),

@@ -1,0 +1,182 @@
+"""What a partial holds, and the two forms in which it travels: bytes, and words to be added up."""
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.kernels.drive.partial import Share
+from truenorm.kernels.lattice.digits import Number
+from truenorm.kernels.special import IS_NAN
+from truenorm.partials import coding, words
+from truenorm.partials.kind import Kind
+
+__all__ = ["HeldSums"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldSums:
+    """Sums over rows as integers, with what belongs to them."""
+
+    kind: Kind
+    rows: int
+    _dgamma: Number = field()
+    """One column more than gamma has: the sum of the units that terms were rounded to."""
+    _dbeta: Number = field()
+    _special: NDArray[np.uint8] = field()
+    """Of shape (2, columns): what is not finite among the terms of dgamma and of dbeta."""
+
+    @classmethod
+    def _of(
+        cls, kind: Kind, rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8]
+    ) -> Self:
+        """Return the one form: where terms are not finite the others do not matter."""
+        special = np.where(special & IS_NAN, IS_NAN, special)
+        there = special != 0
+        return cls(
+            kind,
+            rows,
+            dgamma.without(np.append(there[0], False)),
+            dbeta.without(there[1]),
+            special,
+        )
+
+    @classmethod
+    def _of_share(cls, kind: Kind, rows: int, share: Share) -> Self:
+        special = np.stack([share.of_dgamma, share.of_dbeta])
+        return cls._of(kind, rows, share.dgamma, share.dbeta, special)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes, in bytes."""
+        digits = self._dgamma.digits.nbytes + self._dbeta.digits.nbytes
+        return digits + self._special.nbytes
+
+    def tobytes(self) -> bytes:
+        """Return its bytes: equal for equal partials, on every machine.
+
+        The format is that of docs/scale.md, with a version; nothing in it is executed.
+
+        Returns
+        -------
+        bytes
+            For `frombuffer`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import truenorm as tn
+        >>> x = np.array([[1, 2, 4], [3, 3, 5]], np.float32)
+        >>> _, saved = tn.rms_norm_forward(x, np.ones(3, np.float32))
+        >>> _, partial = tn.rms_norm_backward_partial(np.ones_like(x), saved)
+        >>> partial.tobytes()[:16]
+        b'truenorm partial'
+        """
+        return coding.encoded(self.kind, self.rows, self._dgamma, self._dbeta, self._special)
+
+    @classmethod
+    def frombuffer(cls, data: Any) -> Self:
+        """Return the partial that has such bytes.
+
+        Parameters
+        ----------
+        data : bytes-like
+            What `tobytes` returned.
+
+        Returns
+        -------
+        PartialGradients
+            Equal to the one they are of.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import truenorm as tn
+        >>> x = np.array([[1, 2, 4], [3, 3, 5]], np.float32)
+        >>> _, saved = tn.rms_norm_forward(x, np.ones(3, np.float32))
+        >>> _, partial = tn.rms_norm_backward_partial(np.ones_like(x), saved)
+        >>> tn.PartialGradients.frombuffer(partial.tobytes()) == partial
+        True
+        """
+        return cls(*coding.decoded(bytes(data)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as bytes."""
+        return type(self).frombuffer, (self.tobytes(),)
+
+    def extent(self) -> NDArray[np.int64]:
+        """Return which places are used: the maximum over all ranks is what `to_words` is given.
+
+        Returns
+        -------
+        ndarray of int64
+            Five numbers.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import truenorm as tn
+        >>> x = np.array([[1, 2, 4], [3, 3, 5]], np.float32)
+        >>> _, saved = tn.rms_norm_forward(x, np.ones(3, np.float32))
+        >>> _, partial = tn.rms_norm_backward_partial(np.ones_like(x), saved)
+        >>> partial.extent().shape
+        (5,)
+        """
+        return words.extent(self._dgamma, self._dbeta, self._special)
+
+    def to_words(self, extent: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return it as integers whose sum over ranks is that of the merged partial.
+
+        For collectives that know int64 and SUM alone, MPI's and NCCL's for instance.
+
+        Parameters
+        ----------
+        extent : ndarray of int64
+            The elementwise maximum of `extent` over all ranks.
+
+        Returns
+        -------
+        ndarray of int64
+            As many on every rank.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import truenorm as tn
+        >>> x = np.array([[1, 2, 4], [3, 3, 5]], np.float32)
+        >>> _, saved = tn.rms_norm_forward(x, np.ones(3, np.float32))
+        >>> _, partial = tn.rms_norm_backward_partial(np.ones_like(x), saved)
+        >>> partial.to_words(partial.extent())[:2]  # 1 partial, over 2 rows
+        array([1, 2])
+        """
+        return words.as_words(self.rows, self._dgamma, self._dbeta, self._special, extent)
+
+    def from_words(self, words_: NDArray[np.int64], extent: NDArray[np.int64]) -> Self:
+        """Return the partial, of the kind of this one, that such words are of.
+
+        Parameters
+        ----------
+        words_ : ndarray of int64
+            The sum of what `to_words` returned on at most 2**20 ranks.
+        extent : ndarray of int64
+            What was given to `to_words`.
+
+        Returns
+        -------
+        PartialGradients
+            Over the rows of all ranks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import truenorm as tn
+        >>> x = np.array([[1, 2, 4], [3, 3, 5]], np.float32)
+        >>> _, saved = tn.rms_norm_forward(x, np.ones(3, np.float32))
+        >>> _, partial = tn.rms_norm_backward_partial(np.ones_like(x), saved)
+        >>> agreed = partial.extent()  # on two ranks that have the same rows
+        >>> words = partial.to_words(agreed) + partial.to_words(agreed)
+        >>> partial.from_words(words, agreed) == partial + partial
+        True
+        """
+        return self._of(self.kind, *words.of_words(words_, extent, self.kind.size))

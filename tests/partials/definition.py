@@ -1,0 +1,206 @@
+"""The bytes of a partial from their definition alone, in fractions: shares nothing with us.
+
+A term is the integer nearest to dy*c*r/2**unit, ties to even, and the unit comes from powers of
+two above |dy|, above the spread of x, above 1/sqrt(eps) and above sqrt(D).
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import isfinite, isinf, isnan, isqrt
+
+import numpy as np
+
+from promise.families import Array, Case
+
+TYPES = {"float16": 0, "bfloat16": 1, "float32": 2}
+Row = list[float]
+
+
+def power_above(value: Fraction) -> int:
+    """Return the smallest b with value < 2**b, of a positive value."""
+    found = value.numerator.bit_length() - value.denominator.bit_length()
+    while value >= Fraction(2) ** found:
+        found += 1
+    return found
+
+
+def half_power(value: Fraction) -> int:
+    """Return the smallest h with value <= 4**h, of a positive value."""
+    found = power_above(value) // 2 - 1
+    while value > Fraction(4) ** found:
+        found += 1
+    return found
+
+
+def nearest(size: Fraction, square: Fraction) -> int:
+    """Return the integer nearest to size/sqrt(square), ties to even."""
+    fourfold = 4 * size * size / square
+    twice = isqrt(fourfold.numerator // fourfold.denominator)
+    found = (twice + 1) // 2
+    if twice * twice == fourfold and twice % 4 == 1:
+        found -= 1
+    return found if size > 0 else -found
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a row of finite numbers adds to dgamma: integers, times 2**unit."""
+
+    x: Row
+    dy: Row
+    eps: float
+    centred: bool
+
+    @cached_property
+    def unit(self) -> int | None:
+        """The exponent of its unit; None if every term is zero."""
+        slope = max(abs(Fraction(value)) for value in self.dy)
+        low, high = (Fraction(end(self.x)) for end in (min, max))
+        spread = high - low if self.centred else max(abs(low), abs(high))
+        if not slope or not spread:
+            return None
+        size = half_power(Fraction(len(self.x)))
+        if self.eps:
+            # The spread is taken as a float64: Python rounds a fraction correctly.
+            reach = power_above(Fraction(float(spread))) + half_power(1 / Fraction(self.eps))
+            size = min(size, reach)
+        return max(power_above(slope) + size - 64, -320)
+
+    @cached_property
+    def mean_and_w(self) -> tuple[Fraction, Fraction]:
+        """What is subtracted, and the mean square of what is left, plus eps."""
+        # By one common denominator: sums of fractions would look for one again and again.
+        under = max(value.as_integer_ratio()[1] for value in self.x)
+        x = [int(value * Fraction(under)) for value in map(Fraction, self.x)]
+        size, total = len(x), sum(x) if self.centred else 0
+        squares = size * sum(value * value for value in x) - total * total
+        w = Fraction(squares, (size * under) ** 2) + Fraction(self.eps)
+        return Fraction(total, size * under), w
+
+    def integers(self) -> list[int]:
+        """Return the terms in units."""
+        assert self.unit is not None
+        mean, w = self.mean_and_w
+        scale = Fraction(2) ** -self.unit
+        terms = (
+            Fraction(a) * (Fraction(b) - mean) * scale
+            for a, b in zip(self.dy, self.x, strict=True)
+        )
+        return [nearest(term, w) if term else 0 for term in terms]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The sums over the rows of a case, and its bytes."""
+
+    case: Case
+
+    @cached_property
+    def rows(self) -> list[tuple[Row, Row]]:
+        with np.errstate(all="ignore"):  # of signalling NaN
+            x, dy = (array.astype(np.float64).tolist() for array in (self.case.x, self.case.dy))
+        return list(zip(x, dy, strict=True))
+
+    def _is_infinite(self, x: Row) -> bool:
+        return not self.case.centred and any(map(isinf, x)) and not any(map(isnan, x))
+
+    def _is_undefined(self, x: Row) -> bool:
+        constant = min(x) == max(x) if self.case.centred else not any(x)
+        return not all(map(isfinite, x)) or (self.case.eps == 0 and constant)
+
+    def terms(self) -> Iterator[Terms]:
+        """Yield the rows that have a result, with zeros for a dy that is not finite."""
+        for x, dy in self.rows:
+            if not self._is_undefined(x):
+                finite = [value if isfinite(value) else 0.0 for value in dy]
+                yield Terms(x, finite, self.case.eps, self.case.centred)
+
+    @cached_property
+    def special(self) -> Array:
+        """Bits of +infinity, -infinity and NaN among the terms of dgamma and of dbeta."""
+        found = np.zeros((2, self.case.x.shape[1]), np.uint8)
+        for x, dy in self.rows:
+            infinite = self._is_infinite(x)
+            if self._is_undefined(x) and not infinite:
+                found[0] |= 4
+            for j, slope in enumerate(dy):
+                if not infinite:
+                    found[1, j] |= _bit(slope)
+                if not self._is_undefined(x) and not isfinite(slope):
+                    found[0, j] |= _bit(slope * _sign(x, j, centred=self.case.centred))
+                elif infinite:
+                    found[0, j] |= 4 if isinf(x[j]) else _bit(slope * 0.0)
+        return np.where(found & 4, 4, found).astype(np.uint8)  # NaN, whatever else there is
+
+    @cached_property
+    def dgamma(self) -> list[Fraction]:
+        """The sums of terms, then that of the units."""
+        total = [Fraction(0)] * (self.case.x.shape[1] + 1)
+        for row in self.terms():
+            if row.unit is not None:
+                for j, term in enumerate([*row.integers(), 1]):
+                    total[j] += term * Fraction(2) ** row.unit
+        spoilt = [*self.special[0].tolist(), 0]
+        return [Fraction(0) if bad else each for each, bad in zip(total, spoilt, strict=True)]
+
+    @cached_property
+    def dbeta(self) -> list[Fraction]:
+        columns = zip(*(dy for _, dy in self.rows), strict=True)
+        if self.case.beta is None:
+            return [Fraction(0)] * self.case.x.shape[1]
+        return [
+            Fraction(0) if bad else sum(map(Fraction, column), Fraction(0))
+            for column, bad in zip(columns, self.special[1].tolist(), strict=True)
+        ]
+
+    def to_bytes(self) -> bytes:
+        """Return the header, digits and bits."""
+        case = self.case
+        numbers = [_digits(self.dgamma), _digits(self.dbeta)]
+        places = [part for first, digits in numbers for part in (first, len(digits))]
+        types = [_type(array) for array in (case.x, case.gamma, case.beta)]
+        special = self.special.tobytes() if self.special.any() else b""
+        header = struct.pack(
+            "<16sH4BdQiIiIBB", b"truenorm partial", 1, 0 if case.centred else 1, *types,
+            case.eps, len(case.x), *places, bool(special), 1,
+        )  # fmt: skip
+        flat = [digit for _, digits in numbers for place in digits for digit in place]
+        size = struct.pack("<Q", case.x.shape[1])
+        return header + size + struct.pack(f"<{len(flat)}i", *flat) + special
+
+
+def _type(array: Array | None) -> int:
+    return 255 if array is None else TYPES[array.dtype.name]
+
+
+def _bit(value: float) -> int:
+    if isfinite(value):
+        return 0
+    return 4 if isnan(value) else 1 if value > 0 else 2
+
+
+def _sign(x: Row, j: int, *, centred: bool) -> float:
+    total = sum(map(Fraction, x), Fraction(0)) if centred else Fraction(0)
+    c = Fraction(x[j]) * len(x) - total
+    return float((c > 0) - (c < 0))
+
+
+def _digits(columns: list[Fraction]) -> tuple[int, list[list[int]]]:
+    """Return the first place, and for each place the digits in base 2**32, from -2**31 on."""
+    if not any(columns):
+        return 0, []
+    first = -40
+    values = [int(value * 2 ** (-32 * first)) for value in columns]
+    assert [Fraction(value, 2 ** (-32 * first)) for value in values] == columns
+    places = []
+    while any(values):
+        digits = [(value + 2**31) % 2**32 - 2**31 for value in values]
+        values = [(value - digit) >> 32 for value, digit in zip(values, digits, strict=True)]
+        places.append(digits)
+    while not any(places[0]):
+        places.pop(0)
+        first += 1
+    return first, places

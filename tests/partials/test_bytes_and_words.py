@@ -1,0 +1,121 @@
+"""Partials as bytes and as words: one form each, and what is no partial is refused."""
+
+import contextlib
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from partials.batches import drawn_cases, nasty_cases, partial_of
+from promise.families import Case
+
+FLOAT32 = np.dtype(np.float32)
+PartialGradients = tn.PartialGradients
+
+
+def _batches() -> list[Case]:
+    every = list(drawn_cases(FLOAT32, 60))
+    return [*every[::5], *nasty_cases(FLOAT32, 6, 5, 24)]
+
+
+def _partial(**changes: Any) -> tn.PartialGradients:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    _, saved = tn.rms_norm_forward(x, np.ones(3, np.float32), **changes)
+    return tn.rms_norm_backward_partial(np.ones_like(x), saved)[1]
+
+
+def test_bytes_and_pickles_come_back() -> None:
+    for case in _batches():
+        partial = partial_of(case, "reference")
+        data = partial.tobytes()
+        for again in (
+            PartialGradients.frombuffer(data),
+            PartialGradients.frombuffer(memoryview(bytearray(data))),
+            pickle.loads(pickle.dumps(partial)),
+        ):
+            assert again.tobytes() == data, str(case)
+            assert again == partial
+            assert hash(again) == hash(partial)
+            assert again.kind == partial.kind
+            assert (again + partial).tobytes() == (partial + partial).tobytes()
+
+
+def test_equality_is_that_of_bytes() -> None:
+    assert _partial() == _partial()
+    assert _partial() != _partial(eps=1.0)
+    assert _partial() != _partial() + _partial()
+    assert _partial() != 1
+
+
+def test_other_bytes_are_refused_by_name() -> None:
+    data = _partial().tobytes()
+    with pytest.raises(ValueError, match="not the bytes of a partial"):
+        PartialGradients.frombuffer(b"x" + data[1:])
+    newer = data[:16] + b"\x02\x00" + data[18:]
+    with pytest.raises(ValueError, match="version 2"):
+        PartialGradients.frombuffer(newer)
+    with pytest.raises(ValueError, match=f"are {len(data)}, and {len(data) + 1} were"):
+        PartialGradients.frombuffer(data + b"\0")
+
+
+def test_damaged_bytes_are_refused_as_such() -> None:
+    """Cut anywhere, or changed in one byte of the header: a ValueError, or a partial."""
+    data = _partial().tobytes()
+    for cut in range(len(data)):
+        with pytest.raises(ValueError, match="bytes"):
+            PartialGradients.frombuffer(data[:cut])
+    for k in range(64):
+        for value in (0, 1, 127, 255):
+            changed = bytearray(data)
+            changed[k] = value
+            with contextlib.suppress(ValueError):
+                PartialGradients.frombuffer(changed)
+
+
+def _sum_of_words(parts: list[tn.PartialGradients]) -> tn.PartialGradients:
+    extent = np.max([part.extent() for part in parts], axis=0)
+    total = np.sum([part.to_words(extent) for part in parts], axis=0)
+    return parts[-1].from_words(total, extent)
+
+
+def test_sums_of_words_are_merged_partials() -> None:
+    random = np.random.default_rng(5)
+    for case in _batches():
+        cuts = np.sort(random.integers(0, len(case.x) + 1, random.integers(0, 6)))
+        parts = [
+            partial_of(case.rows(part), "reference")
+            for part in np.split(random.permutation(len(case.x)), cuts)
+        ]
+        whole = partial_of(case, "reference").tobytes()
+        assert _sum_of_words(parts).tobytes() == whole, str(case)
+        assert _sum_of_words([_sum_of_words(parts[:1]), *parts[1:]]).tobytes() == whole
+
+
+def test_words_of_a_wider_extent_are_as_good() -> None:
+    partial = _partial()
+    wider = partial.extent() + np.array([2, 3, 0, 0, 1])
+    assert partial.from_words(partial.to_words(wider), wider) == partial
+
+
+def test_words_of_many_partials() -> None:
+    """A million of them, of digits as large as they get, add up; one more is refused."""
+    partial = _partial()
+    extent = partial.extent()
+    doubled = partial
+    for _ in range(20):
+        doubled = doubled + doubled
+    words = partial.to_words(extent)
+    assert partial.from_words(words * 2**20, extent) == doubled
+    with pytest.raises(OverflowError, match="1048577 partials"):
+        partial.from_words(words * (2**20 + 1), extent)
+
+
+def test_words_that_do_not_fit_are_refused() -> None:
+    partial = _partial()
+    extent = partial.extent()
+    with pytest.raises(ValueError, match="extent"):
+        partial.to_words(extent - np.array([0, 1, 0, 0, 0]))
+    with pytest.raises(ValueError, match="words"):
+        partial.from_words(partial.to_words(extent)[:-1], extent)
