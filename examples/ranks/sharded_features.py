@@ -159,7 +159,7 @@ def _integers(digits: NDArray[np.int64], places: range) -> list[int]:
     return [sum(d << BITS * k for d, k in zip(each, places, strict=True)) for each in columns]
 
 
-def fastest(comm: Any, function: Callable[[], Any], repeats: int = 50) -> float:
+def fastest(comm: Any, function: Callable[[], Any], repeats: int = 200) -> float:
     """Return the least time in microseconds, of the slowest rank."""
     taken = []
     for _ in range(repeats):
