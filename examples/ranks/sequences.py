@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# For this module and for those that import it first: transformer.py is in the folder above.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from transformer import Array, Backward, Model, Parameters
