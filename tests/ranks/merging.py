@@ -1,4 +1,4 @@
-"""What each rank does in test_allreduce.py: ``merging.py SCENE``; rank 0 prints JSON."""
+"""What each rank does in test_allreduce.py: ``merging.py SCENE...``; rank 0 prints JSON."""
 
 import json
 import sys
@@ -33,16 +33,15 @@ def refused(mine: list[tn.PartialGradients], comm: Any) -> dict[str, Any]:
     return {"told": comm.gather(told), "after": int(total[0])}
 
 
-def main(scene: str, comm: Any) -> dict[str, Any]:
-    """Do a scene."""
+def scene(name: str, comm: Any) -> dict[str, Any]:
+    """Do one."""
     rank, ranks = comm.rank, comm.size
-    rows = share(rank, ranks, scene == "uneven")
     usable = [each.name for each in tn.backends() if each.usable]
-    backend = usable[rank % len(usable)] if scene == "backends" else "reference"
-    mine = partials(rows, scene == "special", backend)
-    if scene == "count":
+    backend = usable[rank % len(usable)] if name == "backends" else "reference"
+    mine = partials(share(rank, ranks, name == "uneven"), name == "special", backend)
+    if name == "count":
         return refused(mine[: 3 - rank % 2], comm)
-    if scene == "order":
+    if name == "order":
         return refused(mine[:: 1 - 2 * (rank % 2)], comm)
     found = digests(tn.ranks.allreduce(mine, comm))
     everywhere = comm.allgather(found)
@@ -52,6 +51,6 @@ def main(scene: str, comm: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    result = main(sys.argv[1], MPI.COMM_WORLD)
+    results = {name: scene(name, MPI.COMM_WORLD) for name in sys.argv[1:]}
     if MPI.COMM_WORLD.rank == 0:
-        print(json.dumps(result))  # noqa: T201
+        print(json.dumps(results))  # noqa: T201
