@@ -177,6 +177,7 @@ def perf(session: nox.Session) -> None:
         ["benchmarks.family_cost", "--backend", "fused"],
         ["benchmarks.memory"],
         ["benchmarks.cost_model"],
+        ["benchmarks.scale.cost"],
     ]
     for command in commands:
         session.run("python", "-m", *command, *session.posargs)
