@@ -35,7 +35,7 @@ warm_up(["float32"])
 warm_up(["float32"], operation="rms_norm")
 """
 SEVERAL_PROCESSES = ("tests/ranks",)
-# pytest would import the first three to look for examples and tests, and they need Numba. The last
+# pytest would import the first four to look for examples and tests, and they need Numba. The last
 # three do not meet NumPy. The others take minutes: of the promise, the tests of all families run,
 # and not those of more elements by the same arithmetic; of the judge the examples show whether
 # NumPy will do.
@@ -43,6 +43,7 @@ NOT_WITH_THE_OLDEST = (
     "src/truenorm/kernels/fused",
     "src/truenorm/warmup",
     "tests/kernels/fused",
+    "tests/partials/factors.py",
     "tests/promise/bounds",
     "tests/promise/hard_cases",
     "tests/promise/test_oracle.py",
