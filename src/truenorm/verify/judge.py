@@ -24,12 +24,12 @@ from truenorm.verify.suite import cases
 __all__ = ["check", "collect", "judged", "scope", "verify"]
 
 
-def scope(subject: Subject, level: str) -> list[Case]:
+def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
     """Return the cases that a subject has to pass."""
     return [
         case
         for dtype in subject.dtypes
-        for case in cases(dtype, level, subject.also, operation=subject.operation)
+        for case in cases(dtype, level, subject.also, operation=subject.operation, seed=seed)
     ]
 
 
