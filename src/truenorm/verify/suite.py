@@ -5,6 +5,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
+
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.types import FORMATS
@@ -85,5 +87,6 @@ def _seeds(name: str) -> list[int]:
 
 @cache
 def _all(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
-    found = operation.cases(dtype, level, seed)
-    return tuple(replace(each, drawn=True) if seed else each for each in found)
+    with np.errstate(all="ignore"):  # whatever the caller has set
+        found = tuple(operation.cases(dtype, level, seed))
+    return tuple(replace(each, drawn=True) for each in found) if seed else found

@@ -14,7 +14,7 @@ import numpy as np
 from truenorm.verify.answers.expected import Expected, computed
 from truenorm.verify.answers.question import types_of
 from truenorm.verify.answers.store import kept
-from truenorm.verify.grading.measuring import UNEXPLAINED, Bounds, Error, measure, misplaced
+from truenorm.verify.grading.measuring import UNEXPLAINED, Bounds, Error, all_misplaced, measure
 from truenorm.verify.grading.own.answered import answered
 from truenorm.verify.grading.own.enclosed import Enclosed
 from truenorm.verify.operation import Case
@@ -133,7 +133,8 @@ def _one(answer: Expected, output: str, got: Array, start: int) -> Measured:
     """Measure a part of a result, whose first row is `start`."""
     known: Bounds | None = answer.bounds[output] if isinstance(answer, Enclosed) else None
     error = measure(answer, output, got, known=known)
-    if (spot := _misplaced(answer, output, got, known)) is not None:
+    if (wrong := all_misplaced(answer, output, got, known)).any():
+        spot = tuple(map(int, np.argwhere(wrong)[0]))
         error = replace(error, needs=UNEXPLAINED, at=spot, ulp=np.inf, excess=np.inf)
     at = error.at
     moved = (start + at[0], *at[1:]) if answer.wide[output].ndim == 2 else at
@@ -145,18 +146,6 @@ def _one(answer: Expected, output: str, got: Array, start: int) -> Measured:
         allowed,
         answer.factor(output),
     )
-
-
-def _misplaced(
-    answer: Expected, output: str, got: Array, known: Bounds | None
-) -> tuple[int, ...] | None:
-    """Return an element that should be infinite, being too large for its type, and is not."""
-    if np.isfinite(answer.wide[output]).all():
-        return None
-    spot = misplaced(answer, output, got)
-    if spot is None or known is None:
-        return spot
-    return None if np.isfinite([known.low[spot], known.high[spot]]).any() else spot
 
 
 def _worst(some: Sequence[Measured]) -> Measured:
