@@ -21,7 +21,7 @@ from truenorm.verify.runs.trial import try_a_call
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
-__all__ = ["check", "collect", "judged", "scope", "verify"]
+__all__ = ["check", "collect", "judged", "origin_of", "report_on", "scope", "verify"]
 
 
 def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
@@ -155,7 +155,7 @@ def verify(
     return judged(
         subject,
         runner_for(subject),
-        _origin(subject),
+        origin_of(subject),
         level=level,
         require=require,
         progress=progress,
@@ -163,7 +163,7 @@ def verify(
     )
 
 
-def _origin(subject: Subject) -> Origin:
+def origin_of(subject: Subject) -> Origin:
     """Find the name and the file of a subject in the modules that are loaded."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
@@ -203,16 +203,23 @@ def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str 
     AssertionError: float32-offset-1e4-4x67 (standard deviation 1, mean 10000): y...
     """
     __tracebackhide__ = True  # pytest shows the test that failed, and none of these lines
-    records = collect(runner_for(subject), [case])
-    outputs = _outputs(subject, Origin.of(subject), records)
-    report = grade(
-        subject.name,
-        [case],
-        records,
-        outputs=outputs,
-        require=require,
-        recipe=recipe or subject.recipe,
-    )
+    report = report_on(subject, case, Origin.of(subject), require=require, recipe=recipe)
     if not report.passed:
         symptoms = "; ".join(finding.symptom for finding in report.findings)
         raise AssertionError(f"{case.name} ({case.why}): {symptoms}")
+
+
+def report_on(
+    subject: Subject, case: Case, origin: Origin, *, require: str = "stable", recipe: str = ""
+) -> Report:
+    """Judge a subject on one case, whether or not that is in its domain."""
+    records = collect(runner_for(subject), [case])
+    return grade(
+        subject.name,
+        [case],
+        records,
+        outputs=_outputs(subject, origin, records),
+        require=require,
+        origin=origin,
+        recipe=recipe or subject.recipe,
+    )
