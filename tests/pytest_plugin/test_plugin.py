@@ -60,7 +60,7 @@ class Session:
         self.pytester = pytester
         found = [each.value for each in entry_points(group="pytest11")]
         name = truenorm.pytest_plugin.__name__
-        # Hypothesis is imported to end a session that failed, which takes longer than all the rest.
+        # Hypothesis is imported to end a session that failed, and that takes longer than the rest.
         without = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
         self.options = without if name in found else [*without, "-p", name]
 
