@@ -126,6 +126,14 @@ def test_what_a_kernel_raises_is_shown(session: Session) -> None:
     assert str(SOURCES) not in done.stdout.str()
 
 
+def test_a_cause_must_be_true_of_other_cases_too(session: Session) -> None:
+    """In this one alone, an inverse root of float16 would give the same zeros."""
+    done = session.run("right, cases=[tv.case('float32-inputs-near-1e30')]")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["y[[]*] is *, the exact answer *", "cause  *"])
+    assert "float16" not in done.stdout.str()
+
+
 def test_a_grade_can_be_required(session: Session) -> None:
     session.run("right, cases=CASES").assert_outcomes(passed=1, failed=1)
     session.run("right, cases=CASES, require='conditional'").assert_outcomes(passed=2)

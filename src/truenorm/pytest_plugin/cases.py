@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from truenorm.pytest_plugin.company import Company, with_causes_of
 from truenorm.verify.grading.beyond import parted
 from truenorm.verify.grading.report import GRADES, Finding, Report
 from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.judge import origin_of, report_on, scope
+from truenorm.verify.judge import collect, graded, origin_of, scope
 from truenorm.verify.operation import Case
+from truenorm.verify.own.cases import is_own
 from truenorm.verify.pages.sources import link
 from truenorm.verify.pages.wording import cause
+from truenorm.verify.runs.calls import Record
 from truenorm.verify.runs.loading import dotted_path, load, split_target
+from truenorm.verify.runs.runners import runner_for
 from truenorm.verify.subject import Subject
 from truenorm.verify.tensors.dotted import PREFIX
 
@@ -36,6 +40,10 @@ class JudgedCase:
         Where it must round on the way, if that is asked.
     seed : int
         The one that cases were asked of.
+    origin : Origin
+        Where the subject is found again, for reproducers.
+    company : Company
+        What else the subject was asked, for causes.
     """
 
     subject: Subject
@@ -44,6 +52,7 @@ class JudgedCase:
     recipe: str
     seed: int
     origin: Origin
+    company: Company
 
     def __str__(self) -> str:
         """Return the name of the case: what stands in brackets in a test's name."""
@@ -51,8 +60,16 @@ class JudgedCase:
 
     def report(self) -> Report:
         """Judge the case, whatever comes of it."""
-        return report_on(
-            self.subject, self.case, self.origin, require=self.require, recipe=self.recipe
+        records = collect(runner_for(self.subject), [self.case])
+        report = self._graded([self.case], records)
+        if report.passed or is_own(self.case):
+            return report
+        others, came = self.company.of(self.case)
+        return with_causes_of(report, self._graded([self.case, *others], [*records, *came]))
+
+    def _graded(self, suite: Sequence[Case], records: Sequence[Record]) -> Report:
+        return graded(
+            self.subject, suite, records, self.origin, require=self.require, recipe=self.recipe
         )
 
     def check(self) -> None:
@@ -118,7 +135,8 @@ def _cases(
         found = replace(found, dtypes=tuple(dtypes))
     suite = cases or scope(found, chosen or level, seed)
     of_seed = 0 if cases else seed
-    return [JudgedCase(found, each, require, recipe, of_seed, origin) for each in suite]
+    company = Company(found)
+    return [JudgedCase(found, each, require, recipe, of_seed, origin, company) for each in suite]
 
 
 def _found(subject: Subject | str, operation: str, folder: Path) -> tuple[Subject, Origin]:

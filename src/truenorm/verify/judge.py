@@ -21,7 +21,7 @@ from truenorm.verify.runs.trial import try_a_call
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
-__all__ = ["check", "collect", "judged", "origin_of", "report_on", "scope", "verify"]
+__all__ = ["check", "collect", "graded", "judged", "origin_of", "scope", "verify"]
 
 
 def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
@@ -203,20 +203,26 @@ def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str 
     AssertionError: float32-offset-1e4-4x67 (standard deviation 1, mean 10000): y...
     """
     __tracebackhide__ = True  # pytest shows the test that failed, and none of these lines
-    report = report_on(subject, case, Origin.of(subject), require=require, recipe=recipe)
+    records = collect(runner_for(subject), [case])
+    report = graded(subject, [case], records, Origin.of(subject), require=require, recipe=recipe)
     if not report.passed:
         symptoms = "; ".join(finding.symptom for finding in report.findings)
         raise AssertionError(f"{case.name} ({case.why}): {symptoms}")
 
 
-def report_on(
-    subject: Subject, case: Case, origin: Origin, *, require: str = "stable", recipe: str = ""
+def graded(
+    subject: Subject,
+    suite: Sequence[Case],
+    records: Sequence[Record],
+    origin: Origin,
+    *,
+    require: str = "stable",
+    recipe: str = "",
 ) -> Report:
-    """Judge a subject on one case, whether or not that is in its domain."""
-    records = collect(runner_for(subject), [case])
+    """Grade what came back in some cases, whether or not they are in the domain of a subject."""
     return grade(
         subject.name,
-        [case],
+        suite,
         records,
         outputs=_outputs(subject, origin, records),
         require=require,

@@ -9,9 +9,8 @@ import numpy as np
 from truenorm.verify.answers.expected import Expected, computed
 from truenorm.verify.answers.question import types_of
 from truenorm.verify.bounds.asked import asked
+from truenorm.verify.bounds.guessing import cause_in
 from truenorm.verify.bounds.held import GRADES, Off, held_against, tolerance_of
-from truenorm.verify.causes.holding import Came
-from truenorm.verify.causes.naming import cause_of
 from truenorm.verify.grading.own.answered import answered
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import operation_of
@@ -169,8 +168,7 @@ class Bound:
             start = max(0, min(off.at[0], len(rows) - count))
             some = slice(start, start + count)
             case, rows = case.part(some), rows[some]
-        came = [Came(case, name, rows, right=False)]
-        return cause_of(came, case.operation.hypotheses(name), partly=False).words
+        return cause_in(case, name, rows)
 
 
 def bound(
