@@ -177,6 +177,17 @@ def test_relatives_and_mixed_types(words: str) -> None:
         bound.assert_close(named | {"dgamma": named["dgamma"] * np.float32(1.001)})
 
 
+@pytest.mark.usefixtures("way")
+def test_a_single_row_without_other_axes() -> None:
+    x = given()["x"][0, 0]
+    bound = tv.bound("rms_norm", x)
+    y = tn.rms_norm(x, eps=1e-5)
+    bound.assert_close(y)
+    y[7] += 1
+    with pytest.raises(AssertionError, match=r"y is not stable: 1 of 32 .*\n  worst: y\[7\] is"):
+        bound.assert_close(y)
+
+
 def test_absent_parameters_keep_their_places() -> None:
     arrays = given() | {"gamma": None}
     y, dx, dgamma, dbeta = computed(**arrays)
