@@ -25,9 +25,9 @@ class Centring(Operation):
     condition = "rms(x)/std(x)"
     condition_says = "κ = rms(x)/std(x) says how much of a row is mean."
 
-    def cases(self, dtype: str, level: str) -> Iterable[Case]:
-        yield from ordinary(self, dtype, level)
-        yield from sweeps(self, dtype, level)
+    def cases(self, dtype: str, level: str, seed: int = 0) -> Iterable[Case]:
+        yield from ordinary(self, dtype, level, seed)
+        yield from sweeps(self, dtype, level, seed)
 
     def exact(self, case: Case) -> dict[str, Float64s]:
         once = len(case.x) // case.repeats

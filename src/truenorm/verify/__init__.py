@@ -8,6 +8,7 @@
 (False, 'wrong')
 """
 
+from truenorm.verify.bounds.bound import Bound, bound
 from truenorm.verify.domain import Domain
 from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
 from truenorm.verify.judge import check, verify
@@ -26,6 +27,7 @@ __all__ = [
     "EXTENSIONS",
     "LAYER_NORM",
     "RMS_NORM",
+    "Bound",
     "Case",
     "Domain",
     "Finding",
@@ -34,6 +36,7 @@ __all__ = [
     "Recipe",
     "Report",
     "Subject",
+    "bound",
     "case",
     "case_from",
     "case_of_shape",

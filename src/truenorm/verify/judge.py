@@ -21,15 +21,15 @@ from truenorm.verify.runs.trial import try_a_call
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
-__all__ = ["check", "collect", "judged", "scope", "verify"]
+__all__ = ["check", "collect", "graded", "judged", "origin_of", "scope", "verify"]
 
 
-def scope(subject: Subject, level: str) -> list[Case]:
+def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
     """Return the cases that a subject has to pass."""
     return [
         case
         for dtype in subject.dtypes
-        for case in cases(dtype, level, subject.also, operation=subject.operation)
+        for case in cases(dtype, level, subject.also, operation=subject.operation, seed=seed)
     ]
 
 
@@ -155,7 +155,7 @@ def verify(
     return judged(
         subject,
         runner_for(subject),
-        _origin(subject),
+        origin_of(subject),
         level=level,
         require=require,
         progress=progress,
@@ -163,7 +163,7 @@ def verify(
     )
 
 
-def _origin(subject: Subject) -> Origin:
+def origin_of(subject: Subject) -> Origin:
     """Find the name and the file of a subject in the modules that are loaded."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
@@ -204,15 +204,28 @@ def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str 
     """
     __tracebackhide__ = True  # pytest shows the test that failed, and none of these lines
     records = collect(runner_for(subject), [case])
-    outputs = _outputs(subject, Origin.of(subject), records)
-    report = grade(
-        subject.name,
-        [case],
-        records,
-        outputs=outputs,
-        require=require,
-        recipe=recipe or subject.recipe,
-    )
+    report = graded(subject, [case], records, Origin.of(subject), require=require, recipe=recipe)
     if not report.passed:
         symptoms = "; ".join(finding.symptom for finding in report.findings)
         raise AssertionError(f"{case.name} ({case.why}): {symptoms}")
+
+
+def graded(
+    subject: Subject,
+    suite: Sequence[Case],
+    records: Sequence[Record],
+    origin: Origin,
+    *,
+    require: str = "stable",
+    recipe: str = "",
+) -> Report:
+    """Grade what came back in some cases, whether or not they are in the domain of a subject."""
+    return grade(
+        subject.name,
+        suite,
+        records,
+        outputs=_outputs(subject, origin, records),
+        require=require,
+        origin=origin,
+        recipe=recipe or subject.recipe,
+    )

@@ -75,8 +75,11 @@ class Operation(ABC):
     recipe_names: Mapping[str, str] = {}
 
     @abstractmethod
-    def cases(self, dtype: str, level: str) -> "Iterable[Case]":
-        """Return all cases of a type, also those that a subject must ask for."""
+    def cases(self, dtype: str, level: str, seed: int = 0) -> "Iterable[Case]":
+        """Return all cases of a type, also those that a subject must ask for.
+
+        Another seed is other noise in cases of the same kinds; cases without noise stay.
+        """
 
     @abstractmethod
     def exact(self, case: "Case") -> dict[str, Float64s]:
@@ -158,6 +161,8 @@ class Case:
     made : str
         The Python that makes it again, with ``{operation}`` where one is said; by default, its
         name is enough.
+    drawn : bool
+        Whether it is of a seed that somebody chose: answers to it are not kept.
     """
 
     operation: Operation = field(repr=False)
@@ -173,6 +178,7 @@ class Case:
     layout: str = "rows"
     needs: frozenset[str] = frozenset()
     made: str = ""
+    drawn: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a kind or a layout that nobody knows."""

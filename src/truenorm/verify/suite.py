@@ -1,7 +1,11 @@
 """All the cases of a type, of one operation."""
 
+import re
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cache
+
+import numpy as np
 
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM
@@ -18,6 +22,7 @@ def cases(
     also: Collection[str] = (),
     *,
     operation: Operation = LAYER_NORM,
+    seed: int = 0,
 ) -> list[Case]:
     """Return the cases of a type, the same ones each time.
 
@@ -31,21 +36,28 @@ def cases(
         The extensions to the default scope, by name.
     operation : Operation
         Layer normalization, unless another is given.
+    seed : int
+        With another one than 0, cases of the same kinds from other random numbers, some of them of
+        other widths; their names end with it. Named cases, and those next to midpoints, stay.
 
     Examples
     --------
     >>> import truenorm.verify as tv
     >>> [str(case) for case in tv.cases("float32")][:2]
     ['float32-normal-4x2', 'float32-normal-4x3']
+    >>> [str(case) for case in tv.cases("float32", seed=7)][:2]
+    ['float32-normal-4x2-7', 'float32-normal-4x3-7']
     """
     if dtype not in FORMATS:
         raise ValueError(f"dtype is {dtype!r}; it is one of {', '.join(FORMATS)}")
     if level not in LEVELS:
         raise ValueError(f"level is {level!r}; it is one of {', '.join(LEVELS)}")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}; it is 0 or above")
     known = operation.extensions
     if unknown := set(also) - set(known):
         raise ValueError(f"also has {sorted(unknown)}; known are {', '.join(known)}")
-    return [each for each in _all(operation, dtype, level) if each.needs <= set(also)]
+    return [each for each in _all(operation, dtype, level, seed) if each.needs <= set(also)]
 
 
 def case(name: str, *, operation: Operation = LAYER_NORM) -> Case:
@@ -59,13 +71,22 @@ def case(name: str, *, operation: Operation = LAYER_NORM) -> Case:
     """
     dtype = name.partition("-")[0]
     if dtype in FORMATS:
-        for level in LEVELS:
-            for each in _all(operation, dtype, level):
-                if each.name == name:
-                    return each
+        for seed in _seeds(name):
+            for level in LEVELS:
+                for each in _all(operation, dtype, level, seed):
+                    if each.name == name:
+                        return each
     raise ValueError(f"there is no case {name!r}; truenorm.verify.cases(dtype) lists them")
 
 
+def _seeds(name: str) -> list[int]:
+    """Return the seeds whose cases may have such a one: that with which it ends, if any, and 0."""
+    ends = re.search(r"-(\d+)$", name)
+    return [int(ends[1]), 0] if ends else [0]
+
+
 @cache
-def _all(operation: Operation, dtype: str, level: str) -> tuple[Case, ...]:
-    return tuple(operation.cases(dtype, level))
+def _all(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
+    with np.errstate(all="ignore"):  # whatever the caller has set
+        found = tuple(operation.cases(dtype, level, seed))
+    return tuple(replace(each, drawn=True) for each in found) if seed else found

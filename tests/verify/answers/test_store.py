@@ -68,6 +68,12 @@ def test_it_is_computed_once(place: Path) -> None:
     assert [file.name for file in files(place)] == [Question.of(asker.case).name]
 
 
+def test_what_is_drawn_for_one_run_is_not_kept(place: Path) -> None:
+    asker = Asker(case(f"{ROW}-12345"))
+    assert [asker.ask() for _ in range(2)] == [1, 2]
+    assert files(place) == []
+
+
 def test_another_process_finds_it(place: Path) -> None:
     """Several at once, too; and none leaves anything half-written."""
     code = f"""

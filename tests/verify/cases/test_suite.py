@@ -65,3 +65,32 @@ def test_a_sweep_reaches_the_limit_of_the_type() -> None:
     for dtype, top in {"float16": 1e3, "bfloat16": 1e2, "float32": 1e7, "float64": 1e15}.items():
         offsets = [abs(float(c.x.mean())) for c in tv.cases(dtype) if c.kind == "sweep"]
         assert max(offsets) > 0.9 * top
+
+
+def _bits(case: tv.Case) -> bytes:
+    return b"".join(each.tobytes() for each in case.inputs.values() if each is not None)
+
+
+def test_another_seed_is_the_same_kinds_of_other_numbers() -> None:
+    """But for named cases and those next to midpoints, whose numbers are chosen."""
+    today = {each.name: each for each in tv.cases("float16")}
+    seeded = tv.cases("float16", seed=12345)
+    assert len(seeded) == len(today)
+    fixed = [each for each in seeded if each.name in today]
+    drawn = [each for each in seeded if each.name not in today]
+    assert all(_bits(each) == _bits(today[each.name]) for each in fixed)
+    assert all(each.name.endswith("-12345") for each in drawn)
+    assert len(drawn) > len(fixed)
+    known = {_bits(each) for each in today.values()}
+    assert all(_bits(each) not in known for each in drawn)
+    assert Counter(each.kind for each in drawn) + Counter(each.kind for each in fixed) == Counter(
+        each.kind for each in today.values()
+    )
+    again = tv.case("float16-offset-10-4x67-12345")
+    assert [_bits(again)] == [_bits(each) for each in drawn if each.name == again.name]
+    assert again.drawn
+
+
+def test_a_seed_is_not_negative() -> None:
+    with pytest.raises(ValueError, match="seed is -1"):
+        tv.cases("float32", seed=-1)

@@ -42,7 +42,7 @@ def kept(case: Case, compute: Callable[[Case], Arrays]) -> Arrays:
         if exact is not None:
             return exact
     exact = compute(case)
-    if question.given[operation.inputs[0].name].size >= WORTH_KEEPING:
+    if not case.drawn and question.given[operation.inputs[0].name].size >= WORTH_KEEPING:
         with suppress(OSError, RuntimeError):  # there is no place, or no home
             user_cache.write(*place, pack(question, operation.guesses, exact))
     return exact

@@ -10,16 +10,16 @@ from truenorm.verify.operation import Case, Operation
 __all__ = ["extensions"]
 
 
-def extensions(operation: Operation, dtype: str) -> Iterator[Case]:
+def extensions(operation: Operation, dtype: str, seed: int = 0) -> Iterator[Case]:
     """Yield a case or two for each extension that an operation has."""
-    for case in _all(operation, dtype):
+    for case in _all(operation, dtype, seed):
         if case.needs <= operation.extensions.keys():
             yield case
 
 
-def _all(operation: Operation, dtype: str) -> Iterator[Case]:
+def _all(operation: Operation, dtype: str, seed: int) -> Iterator[Case]:
     def plain(slug: str, why: str, needs: str) -> Case:
-        case = Family(slug, PLAIN_X[1], "ordinary", why).case(operation, dtype, 6, 67)
+        case = Family(slug, PLAIN_X[1], "ordinary", why).case(operation, dtype, 6, 67, seed)
         return replace(case, needs=frozenset([needs]))
 
     parameters = operation.inputs_of("parameter")

@@ -17,11 +17,11 @@ SWEEP_WIDTHS = {"quick": (67,), "full": (5, 67, 512, 2049)}
 HARD_WIDTHS = {"quick": (67,), "full": (3, 16, 67, 513, 4096)}
 
 
-def sweeps(operation: Operation, dtype: str, level: str) -> Iterator[Case]:
+def sweeps(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
     """Yield rows of standard deviation 1 whose mean grows until a spacing of the type is 1."""
     last = FORMATS[dtype].precision * np.log10(2.0)
     halves = range(int(2 * last) + 1)
-    for seed in range(SEEDS[level]):
+    for seed in range(first, first + SEEDS[level]):
         for size in SWEEP_WIDTHS[level]:
             for half in halves:
                 offset = float(f"{10 ** (half / 2):.3g}")
@@ -68,9 +68,9 @@ def _families(dtype: str) -> Iterator[Family]:
     yield Family("one-hot-dy", PLAIN_X[1], "hard", "a single element of dy", {"dy": "one-hot"})
 
 
-def hard(operation: Operation, dtype: str, level: str) -> Iterator[Case]:
+def hard(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
     """Yield rows that are hard for a reason, at several widths."""
-    for seed in range(SEEDS[level]):
+    for seed in range(first, first + SEEDS[level]):
         for size in HARD_WIDTHS[level]:
             for family in _families(dtype):
                 yield family.case(operation, dtype, 4 if size < 1000 else 2, size, seed)

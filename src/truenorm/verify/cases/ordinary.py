@@ -92,22 +92,22 @@ def _of_width(operation: Operation, dtype: str, size: int, seed: int, turn: int)
     return family.case(operation, dtype, rows, size, seed)
 
 
-def ordinary(operation: Operation, dtype: str, level: str) -> Iterator[Case]:
-    """Yield input on which every implementation is meant to be right."""
+def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
+    """Yield input on which every implementation is meant to be right; `first` is its seed."""
     widths = WIDTHS["quick"] + (WIDTHS["full"] if level == "full" else ())
-    for seed in range(SEEDS[level]):
+    for seed in range(first, first + SEEDS[level]):
         for k, size in enumerate([*widths, *drawn_widths(dtype, seed)]):
             yield _of_width(operation, dtype, size, seed, k + seed)
     for rows in ROWS:
         why = f"sums over {rows} rows"
-        yield Family("rows", PLAIN_X[1], "ordinary", why).case(operation, dtype, rows, 5)
-    yield MANY.case(operation, dtype, 64, 8)
-    yield ROW_LIMIT.case(operation, dtype, 41, 4)
-    yield BATCH.case(operation, dtype, 30, 67)
-    yield LARGE.case(operation, dtype, 2, 500)
-    yield PADDING.case(operation, dtype, 4, 67)
+        yield Family("rows", PLAIN_X[1], "ordinary", why).case(operation, dtype, rows, 5, first)
+    yield MANY.case(operation, dtype, 64, 8, first)
+    yield ROW_LIMIT.case(operation, dtype, 41, 4, first)
+    yield BATCH.case(operation, dtype, 30, 67, first)
+    yield LARGE.case(operation, dtype, 2, 500, first)
+    yield PADDING.case(operation, dtype, 4, 67, first)
     if "beta" in operation.inputs_of("parameter"):
-        yield LARGE_BETA.case(operation, dtype, 4, 67)
+        yield LARGE_BETA.case(operation, dtype, 4, 67, first)
     if level == "full":
-        yield ROW_LIMIT.case(operation, dtype, 43, 67)
-        yield BATCH.case(operation, dtype, 33, 1000)
+        yield ROW_LIMIT.case(operation, dtype, 43, 67, first)
+        yield BATCH.case(operation, dtype, 33, 1000, first)

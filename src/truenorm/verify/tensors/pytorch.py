@@ -1,5 +1,6 @@
 """PyTorch, imported when a subject of it is made: the one module of the judge that does so."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from truenorm.verify.types import Array, dtype_of
 
-__all__ = ["Tensors", "is_module"]
+__all__ = ["Tensors", "array_of", "is_module"]
 
 Tensor = Any
 """The gate's environment has no PyTorch, and so no types of it."""
@@ -29,10 +30,26 @@ def is_module(thing: object) -> bool:
     return isinstance(thing, type) and issubclass(thing, _torch().nn.Module)
 
 
+def array_of(thing: Any) -> Array:
+    """Return what an array, or a tensor of any device, holds; PyTorch is imported by who has one.
+
+    Examples
+    --------
+    >>> array_of([1.0, 2.0])
+    array([1., 2.])
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(thing, torch.Tensor):
+        return np.asarray(thing)
+    held = Tensors(thing.device).array(thing)
+    assert held is not None
+    return held
+
+
 class Tensors:
     """Arrays as tensors of a device, and back."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: Any) -> None:
         self.torch = _torch()
         self.device = self.torch.device(device)
 

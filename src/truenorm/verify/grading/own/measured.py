@@ -14,12 +14,11 @@ import numpy as np
 from truenorm.verify.answers.expected import Expected, computed
 from truenorm.verify.answers.question import types_of
 from truenorm.verify.answers.store import kept
-from truenorm.verify.grading.measuring import UNEXPLAINED, Bounds, Error, measure, misplaced
-from truenorm.verify.grading.own.enclosed import ColumnScales, Enclosed
+from truenorm.verify.grading.measuring import UNEXPLAINED, Bounds, Error, all_misplaced, measure
+from truenorm.verify.grading.own.answered import answered
+from truenorm.verify.grading.own.enclosed import Enclosed
 from truenorm.verify.operation import Case
-from truenorm.verify.own.balls import Ball
-from truenorm.verify.own.norms import condition, near, parts
-from truenorm.verify.parts import Scales
+from truenorm.verify.own.norms import condition
 from truenorm.verify.runs.calls import AGAIN, Call, Record, Runner
 from truenorm.verify.types import FORMATS, Array, same_bits
 
@@ -116,68 +115,26 @@ def _measured(case: Case, results: Mapping[str, Array], tell: Tell) -> dict[str,
     """Measure all results."""
     rows = [output for output in results if case.operation.is_rows(output)]
     found: dict[str, list[Measured]] = {output: [] for output in results}
-    sums = _Sums(case, [output for output in results if output not in rows])
-    for some in parts(case):
-        tell(f"row {some.start:,} of {case.shape[0]:,}")
-        part = case.part(some)
-        balls = near(part)
-        exact = {"xhat": balls["xhat"].high, "r": balls["r"].high}
-        scales = case.operation.scales(part, exact)
-        enclosed = Enclosed(part, {output: balls[output] for output in rows}, scales)
-        sums.add(balls, scales)
-        for output in rows:
-            found[output].append(_one(enclosed, output, results[output][some], some.start))
+    for some, answer in answered(case, list(results)):
+        tell(f"row {some.start:,} of {case.shape[0]:,}" if some else "sums over rows")
+        for output in answer.types:
+            got = results[output] if some is None else results[output][some]
+            found[output].append(_one(answer, output, got, some.start if some else 0))
     for row in sample_of(case) if rows else []:
         tell(f"row {row:,} in integers")
         part = case.part(slice(row, row + 1))
-        answer = Expected(part, kept(part, computed))
+        integers = Expected(part, kept(part, computed))
         for output in rows:
-            found[output].append(_one(answer, output, results[output][row : row + 1], row))
-    if case.shape[0]:
-        whole = sums.enclosed()
-        for output in sums.outputs:
-            found[output].append(_one(whole, output, results[output], 0))
+            found[output].append(_one(integers, output, results[output][row : row + 1], row))
     return {output: _worst(some) for output, some in found.items() if some}
-
-
-class _Sums:
-    """Sums over rows as balls, and their scales, as far as rows have come."""
-
-    def __init__(self, case: Case, outputs: Sequence[str]) -> None:
-        self._case, self.outputs = case, outputs
-        self._balls: dict[str, Ball] = {}
-        self._scales: dict[tuple[str, int], Array] = {}
-
-    def add(self, balls: Mapping[str, Ball], scales: Scales) -> None:
-        """Add some rows."""
-        for output in self.outputs:
-            ball = balls[output]
-            self._balls[output] = self._balls[output] + ball if output in self._balls else ball
-            for power in range(UNEXPLAINED):
-                more = scales.of(output, power)
-                self._scales[output, power] = self._scales.get((output, power), 0.0) + more
-
-    def enclosed(self) -> Enclosed:
-        """Return the answers, one for each column."""
-        balls = {
-            output: Ball(ball.high[0], ball.low[0], ball.radius[0])
-            for output, ball in self._balls.items()
-        }
-        rows, size = self._case.shape
-        # How many terms a sum has is told by the shape alone, and grows by one with each row.
-        first = self._case.part(slice(0, 1))
-        exact = {"xhat": np.zeros((1, size)), "r": np.zeros((1, 1))}
-        of_one = self._case.operation.scales(first, exact)
-        counts = {output: of_one.terms(output) + rows - 1 for output in self.outputs}
-        scales = ColumnScales(self._scales, counts, np.zeros((1, 1)))
-        return Enclosed(self._case, balls, scales)
 
 
 def _one(answer: Expected, output: str, got: Array, start: int) -> Measured:
     """Measure a part of a result, whose first row is `start`."""
     known: Bounds | None = answer.bounds[output] if isinstance(answer, Enclosed) else None
     error = measure(answer, output, got, known=known)
-    if (spot := _misplaced(answer, output, got, known)) is not None:
+    if (wrong := all_misplaced(answer, output, got, known)).any():
+        spot = tuple(map(int, np.argwhere(wrong)[0]))
         error = replace(error, needs=UNEXPLAINED, at=spot, ulp=np.inf, excess=np.inf)
     at = error.at
     moved = (start + at[0], *at[1:]) if answer.wide[output].ndim == 2 else at
@@ -189,18 +146,6 @@ def _one(answer: Expected, output: str, got: Array, start: int) -> Measured:
         allowed,
         answer.factor(output),
     )
-
-
-def _misplaced(
-    answer: Expected, output: str, got: Array, known: Bounds | None
-) -> tuple[int, ...] | None:
-    """Return an element that should be infinite, being too large for its type, and is not."""
-    if np.isfinite(answer.wide[output]).all():
-        return None
-    spot = misplaced(answer, output, got)
-    if spot is None or known is None:
-        return spot
-    return None if np.isfinite([known.low[spot], known.high[spot]]).any() else spot
 
 
 def _worst(some: Sequence[Measured]) -> Measured:

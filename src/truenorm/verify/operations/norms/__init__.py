@@ -186,23 +186,23 @@ class Norm(Operation):
         """Return the type of a result; that of y may be declared."""
         return self.result_type if output == "y" and self.result_type else like
 
-    def cases(self, dtype: str, level: str) -> Iterator[Case]:
-        """Yield families, named cases, and what is judged only where it is asked for."""
+    def cases(self, dtype: str, level: str, seed: int = 0) -> Iterator[Case]:
+        """Yield families, of a seed, and what no seed changes: named ones, and near midpoints."""
         if self.sum == "unrounded" and FORMATS[dtype].precision > 11:
             raise ValueError(f"an unrounded sum is for types of 16 bits, and not for {dtype}")
         if self.is_variant:
             plain = self._plain
             yield from (
-                varied(self, each) for each in plain.cases(dtype, level) if self._has(each)
+                varied(self, each) for each in plain.cases(dtype, level, seed) if self._has(each)
             )
             return
-        yield from ordinary(self, dtype, level)
+        yield from ordinary(self, dtype, level, seed)
         if self.centred:  # else a large mean is nothing special
-            yield from sweeps(self, dtype, level)
-        yield from hard(self, dtype, level)
+            yield from sweeps(self, dtype, level, seed)
+        yield from hard(self, dtype, level, seed)
         yield from next_to_midpoints(self, dtype, level, centred=self.centred)
         yield from named_cases(self, dtype)
-        yield from extensions(self, dtype)
+        yield from extensions(self, dtype, seed)
 
     @cached_property
     def _plain(self) -> "Norm":

@@ -1,0 +1,1 @@
+"""Exact answers and tolerances for somebody's own tests, as a call."""

@@ -1,0 +1,263 @@
+"""A bound as a call: what it lets pass, what it says of the rest, and what it needs."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+import truenorm.verify as tv
+from truenorm.verify.answers.expected import expected
+from truenorm.verify.bounds import bound as bounding
+from truenorm.verify.types import dtype_of
+
+SHAPE = (3, 4, 32)
+
+
+def given(shape: tuple[int, ...] = SHAPE, dtype: str = "float32") -> dict[str, Any]:
+    random = np.random.default_rng(5)
+    kind = dtype_of(dtype)
+    rows = {name: random.normal(size=shape).astype(kind) for name in ("x", "dy")}
+    columns = {name: random.normal(size=shape[-1]).astype(kind) for name in ("gamma", "beta")}
+    return {**rows, **columns}
+
+
+def computed(x: Any, gamma: Any, beta: Any, dy: Any) -> tuple[Any, ...]:
+    y, saved = tn.layer_norm_forward(x, gamma, beta, eps=1e-5)
+    return (y, *tn.layer_norm_backward(dy, saved))
+
+
+def two_passes(x: Any, gamma: Any, beta: Any, ddof: int = 0) -> Any:
+    c = x - x.mean(axis=-1, keepdims=True)
+    var = (c * c).sum(axis=-1, keepdims=True) / x.dtype.type(x.shape[-1] - ddof)
+    return gamma * c / np.sqrt(var + x.dtype.type(1e-5)) + beta
+
+
+@pytest.fixture(params=["integers", "balls"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to an answer, whatever the size is."""
+    if request.param == "balls":
+        monkeypatch.setattr(bounding, "SMALL", 0)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_what_is_correctly_rounded_is_correct(dtype: str) -> None:
+    arrays = given(dtype=dtype)
+    results = computed(**arrays)
+    bound = tv.bound("layer_norm", **arrays, grade="correct")
+    assert bound.results == ("y", "dx", "dgamma", "dbeta")
+    bound.assert_close(results)
+    for name, result in zip(bound.results, results, strict=True):
+        assert bound.exact(name).dtype == result.dtype
+        assert bound.exact(name).tobytes() == result.tobytes()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("grade", ["correct", "faithful", "stable", "conditional"])
+@pytest.mark.parametrize("output", [0, 1, 2, 3])
+def test_one_element_beyond_its_tolerance_is_found(output: int, grade: str) -> None:
+    """And none that is within."""
+    arrays = given()
+    bound = tv.bound("layer_norm", **arrays, grade=grade)
+    name = bound.results[output]
+    near = computed(**arrays)[output].copy()
+    at = (2, 3, 31)[-near.ndim :]
+    room = bound.tolerance(name)[at]
+    if grade != "correct":
+        near[at] = np.float64(near[at]) + 0.4 * room
+        bound.assert_close(**{name: near})
+    near[at] = np.float64(near[at]) + 1.7 * max(room, np.spacing(np.abs(near[at])))
+    with pytest.raises(AssertionError) as raised:
+        bound.assert_close(**{name: near})
+    text = str(raised.value)
+    assert text.startswith(f"{name} is not {grade}: 1 of {near.size} elements is off\n")
+    assert f"worst: {name}{list(at)} is {near[at]}, the exact answer " in text
+    assert f"where {room:.3g} is allowed" in text
+
+
+def test_tolerances_are_those_of_the_judge() -> None:
+    case = tv.case("float32-offset-1e4-4x67")
+    exact = expected(case)
+    arrays = {name: case.inputs[name] for name in ("x", "gamma", "beta", "dy")}
+    for grade, power in (("stable", 0), ("conditional", 1)):
+        bound = tv.bound("layer_norm", **arrays, eps=case.eps, grade=grade)
+        for name in bound.results:
+            assert np.array_equal(bound.tolerance(name), exact.allowed(name, power))
+            assert np.array_equal(bound.exact(name), exact.wide[name])
+
+
+def test_tolerances_of_many_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = given((40, 7, 9))
+    few = tv.bound("layer_norm", **arrays)
+    in_integers = {name: few.tolerance(name) for name in few.results}
+    monkeypatch.setattr(bounding, "SMALL", 0)
+    monkeypatch.setattr("truenorm.verify.own.norms.AT_ONCE", 100)
+    many = tv.bound("layer_norm", **arrays)
+    for name in many.results:
+        assert many.tolerance(name) == pytest.approx(in_integers[name], rel=1e-12)
+        assert np.array_equal(many.exact(name), few.exact(name))
+
+
+@pytest.mark.usefixtures("way")
+def test_the_cause_is_named() -> None:
+    arrays = given()
+    del arrays["dy"]
+    bound = tv.bound("layer_norm", **arrays)
+    bound.assert_close(two_passes(**arrays))
+    with pytest.raises(AssertionError, match=r"cause: y is, .* variance is divided by D - 1"):
+        bound.assert_close(two_passes(**arrays, ddof=1))
+
+
+def test_no_cause_is_named_where_many_would_do() -> None:
+    """Zeros of squares that overflow fit many a hypothesis."""
+    arrays = given() | {"beta": None}
+    arrays["x"] = arrays["x"] * np.float32(1e30)
+    with pytest.raises(AssertionError, match="y is not stable") as raised:
+        tv.bound("layer_norm", **arrays).assert_close(0 * arrays["dy"])
+    assert "cause" not in str(raised.value)
+
+
+@pytest.mark.usefixtures("way")
+def test_what_grows_with_kappa_is_conditional() -> None:
+    arrays = given()
+    del arrays["dy"]
+    arrays["x"] = arrays["x"] + np.float32(1e4)
+    y = two_passes(**arrays)
+    tv.bound("layer_norm", **arrays, grade="conditional").assert_close(y)
+    with pytest.raises(AssertionError, match="y is not stable"):
+        tv.bound("layer_norm", **arrays).assert_close(y)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_what_is_no_answer_is_off(value: float) -> None:
+    arrays = given()
+    y, *_ = computed(**arrays)
+    y[1, 2, 3] = value
+    with pytest.raises(AssertionError, match=rf"1 of 384 .*\n.*y\[1, 2, 3\] is {value}, "):
+        tv.bound("layer_norm", **arrays).assert_close(y)
+
+
+def test_a_row_that_is_no_number_must_not_become_one() -> None:
+    arrays = given()
+    arrays["x"][1, 2, 3] = np.inf
+    y, *_ = computed(**arrays)
+    bound = tv.bound("layer_norm", **arrays)
+    bound.assert_close(y)
+    y[1, 2, 5] = 0.0
+    with pytest.raises(AssertionError, match=r"y\[1, 2, 5\] is 0.0, the exact answer nan"):
+        bound.assert_close(y)
+
+
+@pytest.mark.parametrize("words", ["rms_norm", "add_rms_norm", "add_layer_norm,beta=false"])
+def test_relatives_and_mixed_types(words: str) -> None:
+    """By float64 and a cast, which is faithful; gamma is float32 beside float16 rows."""
+    arrays = given(dtype="float16")
+    x, dy = arrays["x"], arrays["dy"]
+    gamma = np.linspace(0.5, 1.5, SHAPE[-1], dtype=np.float32)
+    adds = words.startswith("add_")
+    more = {"residual": dy[::-1], "dsum": x[::-1]} if adds else {}
+    bound = tv.bound(words, x, gamma, eps=1e-3, dy=dy, **more, grade="faithful")
+    total = x + more.get("residual", np.float16(0))
+    rows, g = total.astype(np.float64), gamma * dy.astype(np.float64)
+    centred = rows - rows.mean(-1, keepdims=True) if "layer" in words else rows
+    r = 1 / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-3)
+    xhat = centred * r
+    mean = g.mean(-1, keepdims=True) if "layer" in words else 0.0
+    dx = r * (g - mean - xhat * (g * xhat).mean(-1, keepdims=True)) + more.get("dsum", 0.0)
+    results = {"y": gamma * xhat, "sum": total, "dx": dx, "dresidual": dx}
+    named = {name: results[name].astype(np.float16) for name in bound.results if name in results}
+    named["dgamma"] = (dy * xhat).sum(axis=(0, 1)).astype(np.float32)
+    assert set(named) == set(bound.results)
+    bound.assert_close(named)
+    with pytest.raises(AssertionError, match="dgamma is not faithful"):
+        bound.assert_close(named | {"dgamma": named["dgamma"] * np.float32(1.001)})
+
+
+@pytest.mark.usefixtures("way")
+def test_a_single_row_without_other_axes() -> None:
+    x = given()["x"][0, 0]
+    bound = tv.bound("rms_norm", x)
+    y = tn.rms_norm(x, eps=1e-5)
+    bound.assert_close(y)
+    y[7] += 1
+    with pytest.raises(AssertionError, match=r"y is not stable: 1 of 32 .*\n  worst: y\[7\] is"):
+        bound.assert_close(y)
+
+
+def test_absent_parameters_keep_their_places() -> None:
+    arrays = given() | {"gamma": None}
+    y, dx, dgamma, dbeta = computed(**arrays)
+    assert dgamma is None
+    bound = tv.bound("layer_norm", **arrays)
+    assert bound.results == ("y", "dx", "dbeta")
+    bound.assert_close((y, dx, dgamma, dbeta))
+    with pytest.raises(ValueError, match="there is no result 'dgamma'"):
+        bound.assert_close(dgamma=y)
+
+
+def test_shape_and_type_are_looked_at() -> None:
+    arrays = given()
+    y, *_ = computed(**arrays)
+    bound = tv.bound("layer_norm", **arrays)
+    with pytest.raises(
+        AssertionError, match=r"y has the shape \(12, 32\); it should be \(3, 4, 32"
+    ):
+        bound.assert_close(y.reshape(-1, 32))
+    with pytest.raises(AssertionError, match="y is float64; it should be float32"):
+        bound.assert_close(y.astype(np.float64))
+    with pytest.raises(AssertionError, match=r"(?s)y is float64.*dx is not stable"):
+        bound.assert_close(y=y.astype(np.float64), dx=arrays["dy"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"x": np.zeros((2, 3), np.int32)}, "x is int32; it is one of float16"),
+        ({"x": np.zeros((2, 0), np.float32)}, r"x has the shape \(2, 0\)"),
+        ({"dy": np.zeros((2, 3), np.float32)}, r"dy is float32 of the shape \(2, 3\); it should"),
+        ({"gamma": np.zeros(3, np.float32)}, r"gamma has the shape \(3,\); x asks for \(32,\)"),
+        ({"residual": np.zeros(3)}, "layer_norm takes no residual"),
+        ({"operation": "add_rms_norm", "beta": None}, "add_rms_norm needs residual"),
+        ({"operation": "batch_norm"}, "operation is 'batch_norm'"),
+        ({"grade": "wrong"}, "grade is 'wrong'; it is one of conditional, stable"),
+        ({"eps": -1.0}, "eps is -1.0"),
+        ({"eps": float("nan")}, "eps is nan"),
+    ],
+)
+def test_what_is_refused(changed: dict[str, Any], said: str) -> None:
+    arguments = {"operation": "layer_norm", **given(), **changed}
+    with pytest.raises(ValueError, match=said):
+        tv.bound(**arguments)
+
+
+def test_what_cannot_be_compared() -> None:
+    arrays = given()
+    y, *_ = computed(**arrays)
+    forward = tv.bound("layer_norm", **{**arrays, "dy": None})
+    with pytest.raises(ValueError, match="there is no result 'dx'; there are y; for others, give"):
+        forward.assert_close(dx=y)
+    with pytest.raises(ValueError, match="there are 2 results; known are y"):
+        forward.assert_close((y, y))
+    with pytest.raises(TypeError, match="nothing to compare"):
+        forward.assert_close()
+    arrays["x"][0, 0, 0] = np.nan
+    large = {**arrays, "x": np.tile(arrays["x"], (40, 1, 1)), "dy": None}
+    with pytest.raises(ValueError, match="there are bounds for finite numbers"):
+        tv.bound("layer_norm", **large)
+
+
+def test_memory_does_not_grow_with_rows() -> None:
+    peaks = []
+    for rows in (500, 4000):
+        arrays = given((rows, 128))
+        results = computed(**arrays)
+        bound = tv.bound("layer_norm", **arrays)
+        tracemalloc.start()
+        bound.assert_close(results)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
