@@ -24,7 +24,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     options = ("--level", "full", "--require", "faithful", "--dtype", "float16")
     more = ("--dtype", "float64", "--start-seconds", "7")
     what = ("--operation", "rms_norm", "--recipe", "early", "--largest", "1e4", "--kappa", "10")
-    own = ("--shape", "4x5", "--shape", "6x7", "--data", "a.npz")
+    own = ("--shape", "4x5", "--shape", "6x7", "--data", "a.npz", "--baseline", "known.json")
     run("verify", "x.py:mine", *options, *more, *what, *own)
     plain = {
         "operation": "",
@@ -37,6 +37,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "require": "stable",
         "dtypes": None,
         "start_seconds": 120.0,
+        "baseline": None,
     }
     other = {
         "operation": "rms_norm",
@@ -49,6 +50,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "require": "faithful",
         "dtypes": ["float16", "float64"],
         "start_seconds": 7.0,
+        "baseline": Path("known.json"),
     }
     assert asked == [
         (("x.py",), {**plain, "progress": None}),

@@ -8,7 +8,10 @@
 (False, 'wrong')
 """
 
+from truenorm.verify.baselines.comparing import update_baseline
 from truenorm.verify.domain import Domain
+from truenorm.verify.equal.comparing import compare
+from truenorm.verify.equal.report import Difference, Equality
 from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
 from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case
@@ -27,7 +30,9 @@ __all__ = [
     "LAYER_NORM",
     "RMS_NORM",
     "Case",
+    "Difference",
     "Domain",
+    "Equality",
     "Finding",
     "Grade",
     "Norm",
@@ -39,9 +44,11 @@ __all__ = [
     "case_of_shape",
     "cases",
     "check",
+    "compare",
     "load",
     "load_data",
     "norm",
     "torch_subject",
+    "update_baseline",
     "verify",
 ]
