@@ -27,6 +27,14 @@ from truenorm.warmup import warm_up
 warm_up(["float32", "float64"], operation=["layer_norm", "rms_norm"])
 warm_up(["bfloat16"])
 """
+# What the ranks' tests need, so that no two ranks compile the same kernel.
+COMPILE_FOR_RANKS = """
+from truenorm.warmup import warm_up
+
+warm_up(["float32"])
+warm_up(["float32"], operation="rms_norm")
+"""
+SEVERAL_PROCESSES = ("tests/ranks",)
 # pytest would import the first three to look for examples and tests, and they need Numba. The last
 # three do not meet NumPy. The others take minutes: of the promise, the tests of all families run,
 # and not those of more elements by the same arithmetic; of the judge the examples show whether
@@ -145,6 +153,17 @@ def cluster(session: nox.Session) -> None:
     folder = Path(session.create_tmp()).resolve() / "arrays"
     shutil.rmtree(folder, ignore_errors=True)
     session.run("python", "examples/cluster/dask_zarr.py", str(folder))
+
+
+@nox.session
+def ranks(session: nox.Session) -> None:
+    """Start ranks by an MPI from PyPI: the same bytes on any number of them, and the examples."""
+    install(session, "ranks", "-e", ".[fast,mpi]")
+    # Where there is no MPI these tests are skipped, but not here. Of fast mode there are no
+    # partials: what it needs is not compiled.
+    session.env.update(KEPT, RANKS_NEED_MPI="1", TRUENORM_ROUNDING="correct")
+    session.run("python", "-c", COMPILE_FOR_RANKS)
+    session.run("pytest", "--durations=10", *SEVERAL_PROCESSES, *session.posargs)
 
 
 @nox.session

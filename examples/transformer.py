@@ -32,8 +32,7 @@ def parameters(kind: "type[Model]", dtype: Any, width: int = WIDTH) -> Parameter
     random = np.random.default_rng(0)
 
     def weight(*shape: int) -> Array:
-        drawn: Array = random.standard_normal(shape) / np.sqrt(shape[0])
-        return drawn.astype(dtype)
+        return np.asarray(random.standard_normal(shape) / np.sqrt(shape[0]), dtype)
 
     found = {"letters": weight(len(LETTERS), width), "places": weight(LENGTH, width)}
     for layer in range(LAYERS):
@@ -117,10 +116,35 @@ class Model:
         y, back_to_bent = self.linear(f"{layer}.narrow", bent)
         return y, lambda dy: back_to_x(back_to_bent(dy) * (1 - bent * bent))
 
-    def loss(self, text: NDArray[np.intp]) -> tuple[float, Callable[[], Parameters]]:
-        """Return how badly each next letter is guessed, and the way to the gradients."""
-        given, wanted = text[:, :-1], text[:, 1:]
+    def embed(self, given: NDArray[np.intp]) -> tuple[Array, Callable[[Array], None]]:
+        """Look up letters and places."""
         x = self.p["letters"][given] + self.p["places"][: given.shape[1]]
+
+        def backward(dx: Array) -> None:
+            gradient = {name: np.zeros_like(self.p[name]) for name in ("letters", "places")}
+            np.add.at(gradient["letters"], given, dx)
+            gradient["places"][: given.shape[1]] = dx.sum(axis=0)
+            self.gradients |= gradient
+
+        return x, backward
+
+    def guess(self, x: Array, wanted: NDArray[np.intp]) -> tuple[float, Callable[[], Array]]:
+        """Return how badly each next letter is guessed."""
+        scores, back_to_x = self.linear("guess", x)
+        scores = scores - scores.max(axis=-1, keepdims=True)
+        log_odds = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+        picked = np.take_along_axis(log_odds, wanted[..., None], axis=-1)
+
+        def backward() -> Array:
+            dscores = np.exp(log_odds)
+            dscores[(*np.indices(wanted.shape), wanted)] -= 1
+            return back_to_x(dscores / dscores.dtype.type(wanted.size))
+
+        return float(-picked.mean()), backward
+
+    def loss(self, text: NDArray[np.intp]) -> tuple[float, Callable[[], Parameters]]:
+        """Return the loss of some sequences, and the way to the gradients."""
+        x, back_to_letters = self.embed(text[:, :-1])
         way: list[Backward] = []
         for layer in range(LAYERS):
             for norm, step in (("a", self.attention), ("b", self.feed_forward)):
@@ -129,23 +153,16 @@ class Model:
                 x = x + y
                 way.append(_around(back_step, back_norm))
         x, back_norm = self.norm("last", x)
-        scores, back_guess = self.linear("guess", x)
-        scores = scores - scores.max(axis=-1, keepdims=True)
-        log_odds = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-        picked = np.take_along_axis(log_odds, wanted[..., None], axis=-1)
+        loss, back_guess = self.guess(x, text[:, 1:])
 
         def backward() -> Parameters:
-            dscores = np.exp(log_odds)
-            dscores[(*np.indices(wanted.shape), wanted)] -= 1
-            dx = back_norm(back_guess(dscores / dscores.dtype.type(wanted.size)))
+            dx = back_norm(back_guess())
             for back in reversed(way):
                 dx = back(dx)
-            letters, places = np.zeros_like(self.p["letters"]), np.zeros_like(self.p["places"])
-            np.add.at(letters, given, dx)
-            places[: given.shape[1]] = dx.sum(axis=0)
-            return self.gradients | {"letters": letters, "places": places}
+            back_to_letters(dx)
+            return self.gradients
 
-        return float(-picked.mean()), backward
+        return loss, backward
 
 
 def _around(step: Backward, norm: Backward) -> Backward:
@@ -162,27 +179,35 @@ def batches(steps: int) -> Iterator[NDArray[np.intp]]:
         yield numbers[starts[:, None] + np.arange(LENGTH)]
 
 
+class Adam:
+    """The parameters, and what Adam remembers of their gradients."""
+
+    def __init__(self, p: Parameters) -> None:
+        self.p = p
+        self.first, self.second = ({name: np.zeros_like(w) for name, w in p.items()} for _ in "12")
+
+    def step(self, number: int, gradients: Parameters) -> None:
+        """Go one step down."""
+        for name, g in gradients.items():
+            self.first[name] = first = 0.9 * self.first[name] + 0.1 * g
+            self.second[name] = second = 0.99 * self.second[name] + 0.01 * g * g
+            size = np.sqrt(second / (1 - 0.99**number)) + 1e-8
+            self.p[name] = self.p[name] - 3e-3 * (first / (1 - 0.9**number)) / size
+
+
 def train(kind: type[Model], steps: int, threads: int) -> tuple[list[float], Parameters]:
-    """Train by Adam in float32; return the losses and the parameters."""
-    p, rate = parameters(kind, np.float32), 3e-3
-    first, second = ({name: np.zeros_like(w) for name, w in p.items()} for _ in range(2))
+    """Train in float32; return the losses and the parameters."""
+    adam = Adam(parameters(kind, np.float32))
     losses = []
     for step, text in enumerate(batches(steps), start=1):
-        loss, backward = kind(p, threads).loss(text)
+        loss, backward = kind(adam.p, threads).loss(text)
+        adam.step(step, backward())
         losses.append(loss)
-        for name, gradient in backward().items():
-            first[name] = 0.9 * first[name] + 0.1 * gradient
-            second[name] = 0.99 * second[name] + 0.01 * gradient * gradient
-            size = np.sqrt(second[name] / (1 - 0.99**step)) + 1e-8
-            p[name] = p[name] - rate * (first[name] / (1 - 0.9**step)) / size
-    return losses, p
+    return losses, adam.p
 
 
 def check(kind: type[Model]) -> tn.GradientCheck:
-    """Hold the gradients of a narrow model in float64 against differences of its loss.
-
-    All parameters are one long vector, which is moved in random directions.
-    """
+    """Hold gradients in float64, all as one vector, against differences of the loss."""
     start = parameters(kind, np.float64, width=8)
     ends = np.cumsum([each.size for each in start.values()])
     text = next(batches(1))[:2, :7]

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truenorm import cost, textbook, verify
+    from truenorm import cost, ranks, textbook, verify
     from truenorm.dispatch import backends
     from truenorm.gradient_check import (
         GradientCheck,
@@ -39,6 +39,7 @@ __all__ = [
     "layer_norm_backward",
     "layer_norm_backward_partial",
     "layer_norm_forward",
+    "ranks",
     "rms_norm",
     "rms_norm_backward",
     "rms_norm_backward_partial",
@@ -72,7 +73,7 @@ _HOMES = {
     "rms_norm_forward": "truenorm.ops.rms_norm",
     "taylor_test": "truenorm.gradient_check",
 }
-_MODULES = ("cost", "textbook", "verify")
+_MODULES = ("cost", "ranks", "textbook", "verify")
 
 
 def __getattr__(name: str) -> Any:

@@ -45,6 +45,7 @@ def test_import_loads_nothing_heavy_and_starts_no_thread() -> None:
         "typer",
         "rich",
         "torch",
+        "mpi4py",
         "logging.config",
     ]
     loaded = run_python(

@@ -107,8 +107,8 @@ def test_more_units_than_bins(backend: str) -> None:
 def test_a_bin_without_a_limit_would_lose_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the guard is for: rows beyond it, added as numbers, are no longer exact."""
     pytest.importorskip("numba")
-    from truenorm.kernels.fused.sums import terms as fused_terms
     from truenorm.kernels.fused.compiled.lattice.terms import ALL_DONE, add_terms
+    from truenorm.kernels.fused.sums import terms as fused_terms
 
     def without_limit(dy: Any, x: Any, some: Any, start: int, *others: Any) -> Any:
         """Count from zero for every thousand rows."""

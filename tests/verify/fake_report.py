@@ -80,7 +80,7 @@ def failing_report() -> Report:
                 reproducer=REPRODUCER,
                 tried=99,
             ),
-            Finding("runs", "runs", "float16", "", NASTY, "", f"raised\n{NASTY}\n{ESCAPES}"),
+            Finding("raised", "runs", "float16", "", NASTY, "", f"raised\n{NASTY}\n{ESCAPES}"),
             *(
                 Finding(
                     *("batch", "batch-invariant", "float32", output, "float32-batch-300x48", ""),

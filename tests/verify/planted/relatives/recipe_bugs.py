@@ -86,12 +86,12 @@ def by(
 
 RECIPES = [
     by("early", "late", RMS_NORM),
-    by("late", "early", RMS_NORM, "float16", y="correct"),
+    by("late", "early", RMS_NORM, "float16", y="faithful"),
     by("early", "late", ADD_RMS_NORM),
     by("late", "early", ADD_RMS_NORM, y="faithful"),
     by("product", "late", LAYER_NORM, "float16"),
     by("apex", "late", LAYER_NORM),
-    by("late", "apex", ADD_LAYER_NORM, "float16", y="correct"),
+    by("late", "apex", ADD_LAYER_NORM, "float16", y="faithful"),
     by("early", "weight-typed", WIDE_ZERO_CENTRED),
     by("gain-rounded", "late", ZERO_CENTRED),
     by("late", "gain-rounded", ZERO_CENTRED, y="faithful"),
