@@ -11,7 +11,7 @@ __all__ = ["Difference", "Equality", "Summary"]
 class Difference:
     """A result of one case that has other bits from the second subject than from the first.
 
-    `elements` of `total` differ, by at most `ulp` numbers of the type; where the largest distance
+    `elements` of `total` differ, by at most `ulp`, of the larger one; where the largest distance
     is, `at`, the two have the values `first` and `second`, and `exact` is the answer, rounded.
     Of the elements that were `judged` against exact answers, the first is nearer in
     `first_nearer`, the second in `second_nearer`, and their largest errors in ulp are `first_ulp`
