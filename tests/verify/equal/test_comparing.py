@@ -13,7 +13,7 @@ import truenorm.verify as tv
 from cli.recording import run
 from truenorm.verify import suite
 from truenorm.verify.equal import comparing
-from truenorm.verify.pages.equality import SHOWN, conclusion, in_words, show
+from truenorm.verify.pages.equality import conclusion, in_words, show, worst
 from truenorm.verify.types import Array
 from verify.baselines.known import wide
 
@@ -65,7 +65,7 @@ def test_one_bit_of_one_case_is_found() -> None:
     assert (summary.cases, summary.cases_that_differ, summary.elements) == (3, 1, 1)
     assert summary.worst_case == "float32-normal-4x64"
     assert conclusion(equality) == "Bits differ in 1 of 3 cases: y in float32."
-    assert "1.0 ulp apart, the exact answer" in in_words(found)
+    assert "1.0 ulp apart; the exact answer is" in in_words(found)
     text = shown(equality)
     assert "planted [bold] (second)" in text
     assert "the first is nearer in 1, the second in 0" in " ".join(text.split())
@@ -121,8 +121,18 @@ def test_many_differences_are_counted() -> None:
         case for case in tv.cases("float32") if case.family == "normal" and case.shape[1] < 200
     ]
     equality = tv.compare(WIDE, planted(lambda y: y + 1), cases=many)
-    assert len(equality.differences) == len(many) > SHOWN
-    assert f"and {len(many) - SHOWN} difference more: --json has all" in shown(equality)
+    assert len(equality.differences) == len(many)
+    (largest,) = worst(equality)
+    assert largest.ulp == max(each.ulp for each in equality.differences)
+    assert largest.case in shown(equality)
+    assert f"and {len(many) - 1} differences more: --json has all" in shown(equality)
+
+
+def test_what_is_not_finite_has_no_distance() -> None:
+    equality = tv.compare(WIDE, planted(lambda y: y * np.float32(np.nan)), cases=CASES[:1])
+    text = in_words(equality.differences[0])
+    assert "nan from the second; the exact answer is" in text
+    assert "inf" not in text
 
 
 def test_what_cannot_be_compared_is_said() -> None:

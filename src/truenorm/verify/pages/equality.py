@@ -1,5 +1,7 @@
 """Two subjects on a terminal: a table of results, and where they differ most."""
 
+import math
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -7,10 +9,7 @@ from rich.text import Text
 from truenorm.tools.text import counted, number, one_line
 from truenorm.verify.equal.report import Difference, Equality
 
-__all__ = ["conclusion", "in_words", "show"]
-
-SHOWN = 10
-"""So many differences are shown; JSON has all."""
+__all__ = ["conclusion", "in_words", "show", "worst"]
 
 
 def show(equality: Equality, console: Console) -> None:
@@ -22,18 +21,32 @@ def show(equality: Equality, console: Console) -> None:
     console.print(_plain(machine, "dim"))
     console.print()
     console.print(_table(equality))
-    worst = sorted(equality.differences, key=lambda each: (not each.words, -each.ulp))[:SHOWN]
-    for each in worst:
+    shown = worst(equality)
+    for each in shown:
         console.print()
-        console.print(_plain(each.case, "bold"))
+        console.print(_plain(f"{each.case}: {each.why}", "bold"))
         console.print(_plain(in_words(each)))
-    if len(equality.differences) > len(worst):
-        more = len(equality.differences) - len(worst)
+    if len(equality.differences) > len(shown):
+        more = len(equality.differences) - len(shown)
         console.print()
         console.print(_plain(f"and {counted(more, 'difference')} more: --json has all", "dim"))
     console.print()
     outcome = ("PASS", "bold green") if equality.passed else ("FAIL", "bold red")
     console.print(Text.assemble(outcome, f"  {one_line(conclusion(equality))}"))
+
+
+def worst(equality: Equality) -> list[Difference]:
+    """Return one difference for each type and output: a call that fails, or the largest."""
+    found: dict[tuple[str, str], Difference] = {}
+    for each in equality.differences:
+        place = (each.dtype, each.output)
+        if place not in found or _size(each) > _size(found[place]):
+            found[place] = each
+    return list(found.values())
+
+
+def _size(found: Difference) -> tuple[bool, float]:
+    return bool(found.words), found.ulp
 
 
 def _plain(text: str, style: str = "") -> Text:
@@ -67,15 +80,14 @@ def in_words(found: Difference) -> str:
     digits = 17 if found.dtype == "float64" else 9
     one, other = f"{found.first:.{digits}g}", f"{found.second:.{digits}g}"
     where = f"{found.output}{list(found.at)} is {one} from the first, {other} from the second"
-    said = f"{where}: {number(found.ulp)} ulp apart"
-    if found.exact is not None:
-        said += f", the exact answer {found.exact:.{digits}g}"
-    said += f"; {found.elements} of {found.total} elements differ"
+    apart = f", {number(found.ulp)} ulp apart" if math.isfinite(found.ulp) else ""
+    exact = "" if found.exact is None else f"; the exact answer is {found.exact:.{digits}g}"
+    said = f"{where}{apart}{exact}. {found.elements} of {found.total} elements differ"
     if not found.judged:
-        return said + ", too many to say which is nearer"
+        return said + "; of so large a case it is not told which is nearer."
     less = "" if found.judged == found.elements else f", of {found.judged} looked at"
     return said + (
-        f"{less}: the first is nearer in {found.first_nearer}, the second in {found.second_nearer}"
+        f"{less}: the first is nearer in {found.first_nearer}, the second in {found.second_nearer}."
     )
 
 
@@ -91,6 +103,8 @@ def conclusion(equality: Equality) -> str:
     if equality.passed:
         return f"All bits are equal.{rest}"
     cases = len({each.case for each in equality.differences})
-    places = dict.fromkeys((each.dtype, each.output) for each in equality.differences)
-    which = ", ".join(" in ".join(filter(None, (out, dtype))) for dtype, out in places)
+    places: dict[str, dict[str, None]] = {}
+    for each in equality.differences:
+        places.setdefault(each.dtype, {})[each.output or "calls"] = None
+    which = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in places.items())
     return f"Bits differ in {cases} of {counted(equality.cases, 'case')}: {which}.{rest}"
