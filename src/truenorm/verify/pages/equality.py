@@ -86,9 +86,8 @@ def in_words(found: Difference) -> str:
     if not found.judged:
         return said + "; of so large a case it is not told which is nearer."
     less = "" if found.judged == found.elements else f", of {found.judged} looked at"
-    return said + (
-        f"{less}: the first is nearer in {found.first_nearer}, the second in {found.second_nearer}."
-    )
+    first, second = found.first_nearer, found.second_nearer
+    return f"{said}{less}: the first is nearer in {first}, the second in {second}."
 
 
 def conclusion(equality: Equality) -> str:
