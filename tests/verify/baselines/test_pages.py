@@ -43,6 +43,8 @@ def test_numbers_and_what_vanished() -> None:
         f"vanished: y, float32, repeat ({NASTY})",
     ]
     assert conclusion(KNOWN) == "No new finding, and every grade is at least stable or known."
+    gone = against(made(of_y="stable"), BEFORE[:1])
+    assert vanished_lines(gone) == [f"vanished: y, float32, accuracy ({NASTY})"]
     better = against(made(finding(families=("offset", "constant")), of_y="conditional"), BEFORE)
     assert f"better than unstable: y, float32, accuracy ({NASTY})" in vanished_lines(better)
     good = against(made(of_y="stable"), BEFORE)

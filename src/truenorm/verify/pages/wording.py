@@ -77,7 +77,12 @@ def vanished_lines(report: Report) -> list[str]:
         f"better than {each.grade}: {_entry(each, families=False)}"
         for each in report.baseline.better
     ]
-    return [f"vanished: {_entry(each)}" for each in report.baseline.vanished] + better
+    # Where nothing is left of an entry, its families say no more.
+    whole = report.baseline.entries
+    return [
+        f"vanished: {_entry(each, families=each not in whole)}"
+        for each in report.baseline.vanished
+    ] + better
 
 
 def _entry(known: Known, *, families: bool = True) -> str:
