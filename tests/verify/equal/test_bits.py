@@ -94,7 +94,21 @@ def test_shapes_and_types() -> None:
     assert difference(CASE, "y", whole, whole) is None
     found = difference(CASE, "y", whole, whole + 1)
     assert found is not None
-    assert found.words == "y is int64 from both, and not equal"
+    assert found.words.startswith("y is int64 of shape (4, 17) from both, as it should not be")
+    flat = right()[0, :5]
+    assert difference(CASE, "y", flat, flat.copy()) is None
+    found = difference(CASE, "y", flat, flat + 1)
+    assert found is not None
+    assert found.words.startswith("y is float32 of shape (5,) from both, as it should not be")
+
+
+def test_a_gradient_of_no_parameter_has_no_answer() -> None:
+    case, *_ = (each for each in tv.cases("float32", also=["no-gamma"]) if each.gamma is None)
+    one = np.ones(case.shape[1], np.float32)
+    assert difference(case, "dgamma", one, one) is None
+    found = difference(case, "dgamma", one, 2 * one)
+    assert found is not None
+    assert "as it should not be" in found.words
 
 
 def test_of_large_cases_some_rows_are_held_against_exact_answers(

@@ -14,6 +14,8 @@ from cli.recording import run
 from truenorm.verify import suite
 from truenorm.verify.equal import comparing
 from truenorm.verify.pages.equality import conclusion, in_words, show, worst
+from truenorm.verify.runs.calls import Call, GaveUpError, Record
+from truenorm.verify.runs.in_process import InProcess
 from truenorm.verify.types import Array
 from verify.baselines.known import wide
 
@@ -91,12 +93,27 @@ def test_who_fails_alone_differs_and_where_both_fail_nothing_is_said() -> None:
     ]
     assert "the second raised ValueError" in shown(equality)
     both = tv.compare(planted(raises_at_17), planted(raises_at_17), cases=CASES)
-    assert (both.passed, both.cases, both.not_compared) == (True, 2, 1)
-    assert conclusion(both) == "All bits are equal. 1 case could not be compared."
+    assert (both.passed, both.cases, both.failed) == (True, 2, 1)
+    assert conclusion(both) == "All bits are equal. Neither returned in 1 case."
     never = tv.Subject(lambda *_: 1 / 0)
     none = tv.compare(never, never, cases=CASES[2:])
     assert not none.passed
     assert conclusion(none).startswith("Nothing could be compared")
+
+
+def test_what_was_given_up_is_no_pass() -> None:
+    class GivesUp(InProcess):
+        def run(self, case: tv.Case, call: Call) -> Record:
+            if case.family != "normal":
+                raise GaveUpError
+            return super().run(case, call)
+
+    equality = comparing.compared(
+        comparing.Side(WIDE, InProcess(WIDE)), comparing.Side(WIDE, GivesUp(WIDE)), CASES
+    )
+    assert (equality.passed, equality.cases, equality.not_run) == (False, 2, 1)
+    assert conclusion(equality).endswith("1 case did not run: one crashed or hung too often.")
+    assert "FAIL" in shown(equality)
 
 
 def test_gradients_are_compared_where_both_have_them() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.answers.expected import expected
+from truenorm.verify.answers.question import types_of
 from truenorm.verify.equal.report import Difference
 from truenorm.verify.operation import Case
 from truenorm.verify.own.cases import is_own
@@ -59,11 +60,13 @@ def difference(case: Case, output: str, first: Array, second: Array) -> Differen
         return Difference(
             *place, words=f"{output} is {one} from the first, {other} from the other"
         )
-    if first.dtype.name not in FORMATS:
+    shape = case.shape if case.operation.is_rows(output) else (1, case.shape[1])
+    known = first.dtype.name in FORMATS and output in types_of(case)
+    if not known or first.size != shape[0] * shape[1]:  # both are wrong, perhaps not equally so
         equal = np.array_equal(first, second, equal_nan=first.dtype.kind in "fc")
-        words = f"{output} is {first.dtype.name} from both, and not equal"
+        what = f"{first.dtype.name} of shape {first.shape}"
+        words = f"{output} is {what} from both, as it should not be, and not equal"
         return None if equal else Difference(*place, words=words)
-    shape = (-1, case.shape[1]) if case.operation.is_rows(output) else (1, -1)
     first, second = (np.ascontiguousarray(each).reshape(shape) for each in (first, second))
     bits = f"u{first.dtype.itemsize}"
     differs = first.view(bits) != second.view(bits)
@@ -99,7 +102,7 @@ def _judged(
 ) -> Difference:
     """Add to a difference which of the two is nearer to the exact answer."""
     answers = _answers(case, found.output, differs, at[0])
-    if answers is None or answers.wide.shape != (len(answers.rows), differs.shape[1]):
+    if answers is None:
         return found
     here = differs[answers.rows]
     one, other = (_errors(answers, each[answers.rows])[here] for each in results)

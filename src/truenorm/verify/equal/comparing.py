@@ -115,16 +115,18 @@ def compared(
     outputs = [each for each in first.subject.outputs if each in second.subject.outputs]
     seen: list[tuple[Case, str, int]] = []
     found: list[Difference] = []
-    asked = 0
+    failed = 0
+    not_run = len(within)
     for done, case in enumerate(within, start=len(suite)):
         tell(done, steps, case.name)
         try:
             records = [side.runner.run(case, Call()) for side in (first, second)]
         except GaveUpError:
             break
+        not_run -= 1
         if all(record.failure for record in records):
+            failed += 1
             continue
-        asked += 1
         sizes, differences = _of_case(case, records[0], records[1], outputs)
         seen += [(case, output, size) for output, size in sizes.items()]
         found += differences
@@ -132,10 +134,11 @@ def compared(
         first.subject.name,
         second.subject.name,
         level,
-        asked,
+        len(within) - not_run - failed,
         _summaries(seen, found),
         tuple(found),
-        len(within) - asked,
+        failed,
+        not_run,
         len(beyond) + len(more),
         describe("date", "python", "numpy", "machine"),
         operation=first.subject.operation,
@@ -152,7 +155,9 @@ def _of_case(
             return {}, [Difference(case.name, case.dtype, "", case.why, words=words)]
     sizes, found = {}, []
     for output in outputs:
-        one, other = first.results.get(output), second.results.get(output)
+        if output not in first.results or output not in second.results:
+            continue  # a command may have no backward pass
+        one, other = first.results[output], second.results[output]
         if one is None and other is None:
             continue
         if one is None or other is None:

@@ -71,8 +71,10 @@ class Equality:
         By type and output.
     differences : tuple of Difference
         By case and output.
-    not_compared : int
-        Cases in which neither returned, or that were given up.
+    failed : int
+        Cases in which neither returned.
+    not_run : int
+        Cases that were given up, because one of them crashed or hung too often.
     """
 
     first: str
@@ -81,12 +83,13 @@ class Equality:
     cases: int
     summaries: tuple[Summary, ...]
     differences: tuple[Difference, ...] = field(repr=False)
-    not_compared: int = 0
+    failed: int = 0
+    not_run: int = 0
     left_out: int = 0  # cases beyond the domain of one of them
     machine: dict[str, str] = field(default_factory=dict)
     operation: Operation = field(kw_only=True, repr=False)
 
     @property
     def passed(self) -> bool:
-        """Whether something was compared, and all bits are equal."""
-        return bool(self.summaries) and not self.differences
+        """Whether something was compared, nothing was given up, and all bits are equal."""
+        return bool(self.summaries) and not self.differences and not self.not_run

@@ -95,11 +95,13 @@ def conclusion(equality: Equality) -> str:
     if not equality.summaries and not equality.differences:
         return "Nothing could be compared: neither returned in any case."
     rest = ""
-    if equality.not_compared:
-        rest += f" {counted(equality.not_compared, 'case')} could not be compared."
+    if equality.failed:
+        rest += f" Neither returned in {counted(equality.failed, 'case')}."
+    if equality.not_run:
+        rest += f" {counted(equality.not_run, 'case')} did not run: one crashed or hung too often."
     if equality.left_out:
         rest += f" {counted(equality.left_out, 'case')} beyond the domain of one were left out."
-    if equality.passed:
+    if not equality.differences:
         return f"All bits are equal.{rest}"
     cases = len({each.case for each in equality.differences})
     places: dict[str, dict[str, None]] = {}
