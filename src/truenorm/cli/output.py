@@ -17,6 +17,7 @@ from truenorm.tools import strict_json
 __all__ = [
     "Dtype",
     "Operation",
+    "check_place",
     "file_option",
     "json_option",
     "present",
@@ -68,6 +69,12 @@ def present(report: object, *, json: bool, show: Callable[[Console], None]) -> N
         show(Console(highlight=False))
 
 
+def check_place(option: str, file: Path) -> None:
+    """Stop where no file can be, before a long run."""
+    if file.is_dir() or not file.parent.is_dir():
+        stop(f"cannot write {file}: give {option} a file in a folder that exists")
+
+
 def writer_of(
     option: str, file: Path | None, module: str, *endings: str
 ) -> Callable[[object], None]:
@@ -82,8 +89,7 @@ def writer_of(
         write = import_module(module).write
     except ImportError as missing:
         stop(f"{option} needs the package {missing.name}: pip install 'truenorm[verify]'")
-    if file.is_dir() or not file.parent.is_dir():
-        stop(f"cannot write {file}: give {option} a file in a folder that exists")
+    check_place(option, file)
     if endings and file.suffix.lower() not in endings:
         stop(f"cannot write {file}: give {option} a file that ends in {' or '.join(endings)}")
 

@@ -1,22 +1,39 @@
 """``truenorm verify``: judge an implementation."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
 
-from truenorm.cli.output import Dtype, file_option, json_option, refusing, writer_of
+from truenorm.cli import stop
+from truenorm.cli.output import (
+    Dtype,
+    check_place,
+    file_option,
+    json_option,
+    refusing,
+    writer_of,
+)
 from truenorm.cli.progress import progress_bar
+from truenorm.tools.text import counted
+from truenorm.verify.baselines import comparing
+from truenorm.verify.equal.report import Equality
+from truenorm.verify.grading.report import Report
+from truenorm.verify.pages import equality as equality_page
+from truenorm.verify.pages import terminal
 from truenorm.verify.pages.json_report import to_json
-from truenorm.verify.pages.terminal import show
+from truenorm.verify.pages.wording import counts
 from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError
-from truenorm.verify.target import verify_target
+from truenorm.verify.target import Said, compare_targets, verify_target
 
 __all__ = ["GradeName", "LevelName", "command"]
 
 LevelName = Literal["quick", "full"]
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
+Shown = TypeVar("Shown", Report, Equality)
 
 
 def command(
@@ -102,6 +119,29 @@ def command(
     start_seconds: Annotated[
         float, typer.Option(help="How long the file may take to import, or to compile.")
     ] = START_SECONDS,
+    baseline: Annotated[
+        Path | None,
+        file_option(
+            "A file of known findings, which pass and are listed; new ones fail, and vanished "
+            "ones are told."
+        ),
+    ] = None,
+    update_baseline: Annotated[
+        bool,
+        typer.Option(
+            "--update-baseline",
+            help="Write what is found now to that file; reasons in it are kept.",
+        ),
+    ] = False,
+    equal_to: Annotated[
+        str,
+        typer.Option(
+            metavar="TARGET",
+            help="Compare the bits with those of this subject instead: where they differ, by how "
+            "much, and which of the two is nearer to the exact answer.",
+            show_default=False,
+        ),
+    ] = "",
     json: Annotated[bool, json_option("the report")] = False,
     html: Annotated[
         Path | None, file_option("Also write the report, with plots, to one HTML file.")
@@ -129,6 +169,8 @@ def command(
         truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm
         truenorm verify my_kernel_check.py --require conditional --largest 1e4
         truenorm verify my_kernel_check.py --shape 4096x5120 --data activations.safetensors
+        truenorm verify my_kernel_check.py --baseline known.json
+        truenorm verify my_kernel_check.py:eager --equal-to my_kernel_check.py:compiled
         truenorm verify my_fused_check.py --operation add_rms_norm,parameters=float32 \\
             --recipe early
 
@@ -136,28 +178,70 @@ def command(
 
     \b
         0  clean
-        1  there are findings, or a grade is below --require
+        1  there are findings, or a grade is below --require, that the baseline does not have;
+           with --equal-to, some bits differ
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
+    said: Said = {
+        "operation": operation,
+        "recipe": recipe,
+        "largest": largest,
+        "kappa": kappa,
+        "shapes": shape or (),
+        "data": data or (),
+        "dtypes": dtype,
+    }
+    if equal_to:
+        if baseline or html:
+            stop("--baseline and --html are for one subject; of two there is --json")
+        with refusing(CannotRunError, ValueError), progress_bar("comparing") as progress:
+            equality = compare_targets(
+                target,
+                equal_to,
+                level=level,
+                progress=progress,
+                start_seconds=start_seconds,
+                **said,
+            )
+        _end(equality, equality_page.show, json=json)
+    if update_baseline:
+        check_place("--baseline", baseline or stop("--update-baseline needs --baseline FILE"))
+    known = None if update_baseline and baseline and not baseline.exists() else baseline
     write = writer_of("--html", html, "truenorm.verify.pages.html_report")
     with refusing(CannotRunError, ValueError), progress_bar("judging") as progress:
         report = verify_target(
             target,
-            operation=operation,
-            recipe=recipe,
-            largest=largest,
-            kappa=kappa,
-            shapes=shape or (),
-            data=data or (),
             level=level,
             require=require,
-            dtypes=dtype,
             progress=progress,
+            baseline=known,
             start_seconds=start_seconds,
+            **said,
         )
+    if update_baseline and baseline:
+        report = _updated(report, baseline)
+    write(report)
+    _end(report, terminal.show, json=json)
+
+
+def _updated(report: Report, baseline: Path) -> Report:
+    """Write a baseline, and return the report held against it."""
+    told = (
+        f"{counts(report)} before" if report.baseline else counted(len(report.findings), "finding")
+    )
+    with refusing(ValueError):
+        try:
+            report = comparing.update_baseline(report, baseline)
+        except OSError as refused:
+            stop(f"cannot write {baseline}: {refused.strerror}; give --baseline another file")
+    sys.stderr.write(f"wrote {baseline}: {told}\n")
+    return report
+
+
+def _end(report: Shown, show: Callable[[Shown, Console], None], *, json: bool) -> NoReturn:
+    """Print a report, and exit with its code."""
     if json:
         typer.echo(to_json(report))
     else:
         show(report, Console(highlight=False))
-    write(report)
     raise typer.Exit(0 if report.passed else 1)

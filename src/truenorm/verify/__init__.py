@@ -8,8 +8,11 @@
 (False, 'wrong')
 """
 
+from truenorm.verify.baselines.comparing import update_baseline
 from truenorm.verify.bounds.bound import Bound, bound
 from truenorm.verify.domain import Domain
+from truenorm.verify.equal.comparing import compare
+from truenorm.verify.equal.report import Difference, Equality
 from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
 from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case
@@ -29,7 +32,9 @@ __all__ = [
     "RMS_NORM",
     "Bound",
     "Case",
+    "Difference",
     "Domain",
+    "Equality",
     "Finding",
     "Grade",
     "Norm",
@@ -42,9 +47,11 @@ __all__ = [
     "case_of_shape",
     "cases",
     "check",
+    "compare",
     "load",
     "load_data",
     "norm",
     "torch_subject",
+    "update_baseline",
     "verify",
 ]

@@ -4,10 +4,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.answers.expected import expected
+from truenorm.verify.baselines.comparing import against
+from truenorm.verify.baselines.file import read
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.large import large_call
 from truenorm.verify.grading.own.measured import own_records
@@ -93,8 +96,10 @@ def judged(
     require: str = "stable",
     progress: Progress | None = None,
     own: Sequence[Case] = (),
+    baseline: str | Path | None = None,
 ) -> Report:
-    """Try a call, then collect and grade."""
+    """Try a call, then collect and grade, and hold that against a baseline."""
+    known = None if baseline is None else read(Path(baseline))  # now, not after a long run
     suite = [*scope(subject, level), *own]
     tried = try_a_call(subject, runner, suite)
     records = [*tried, *collect(runner, suite, progress)]
@@ -109,7 +114,8 @@ def judged(
         recipe=subject.recipe,
         domain=subject.domain,
     )
-    return replace(report, machine=describe("date", "python", "numpy", "machine"))
+    report = replace(report, machine=describe("date", "python", "numpy", "machine"))
+    return report if known is None else against(report, known)
 
 
 def verify(
@@ -119,6 +125,7 @@ def verify(
     require: str = "stable",
     progress: Progress | None = None,
     own: Sequence[Case] = (),
+    baseline: str | Path | None = None,
 ) -> Report:
     """Judge a layer normalization.
 
@@ -136,6 +143,8 @@ def verify(
         Called with the number of cases done, the number of all, and the name of the next.
     own : sequence of Case
         More cases, which `case_of_shape`, `case_from` or `load_data` returned.
+    baseline : str or Path, optional
+        A file of known findings, which pass; `update_baseline` writes it.
 
     Returns
     -------
@@ -160,6 +169,7 @@ def verify(
         require=require,
         progress=progress,
         own=own,
+        baseline=baseline,
     )
 
 

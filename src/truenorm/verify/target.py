@@ -1,13 +1,16 @@
-"""Judge the subject of a target, in a process of its own."""
+"""Judge the subject of a target, in a process of its own, or compare it with another."""
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 from truenorm.tools.progress import Progress
 from truenorm.verify.domain import Domain
+from truenorm.verify.equal.comparing import Side, common, compared
+from truenorm.verify.equal.report import Equality
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import judged
@@ -21,7 +24,7 @@ from truenorm.verify.subject import Subject
 from truenorm.verify.tensors.dotted import PREFIX
 from truenorm.verify.tensors.torch_subject import DTYPES
 
-__all__ = ["verify_target"]
+__all__ = ["Said", "compare_targets", "verify_target"]
 
 
 class Said(TypedDict, total=False):
@@ -46,6 +49,7 @@ def verify_target(
     level: str = "quick",
     require: str = "stable",
     progress: Progress | None = None,
+    baseline: Path | None = None,
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
     start_seconds: float = START_SECONDS,
@@ -54,45 +58,83 @@ def verify_target(
     """Judge the subject of ``file.py:name``, which is executed in a process of its own.
 
     Or of ``torch:package.module.function``: of that, float32 and bfloat16 unless `dtypes` says.
-    What is `said` of it counts, whatever it says itself. With `python`, it runs by the interpreter
-    of another environment, which can import truenorm.
+    What is `said` of it counts, whatever it says itself. Findings of a `baseline` pass. With
+    `python`, it runs by the interpreter of another environment, which can import truenorm.
     """
-    operation = said.get("operation", "")
-    dtypes = said.get("dtypes") or (DTYPES if dotted_path(target) else None)
     with SubjectProcess(
         target,
-        operation=operation,
+        operation=said.get("operation", ""),
         python=python,
         environment=environment,
         start_seconds=start_seconds,
     ) as process:
+        claimed = _claimed(target, process, said)
         told = process.description
-        try:
-            known = operation_of(told["operation"])
-        except ValueError as unknown:
-            raise CannotRunError(
-                f"the operation {told['operation']!r} is known in its file alone"
-            ) from unknown
-        claimed = Subject(
-            forward=_elsewhere,
-            backward=_elsewhere if told["backward"] else None,
-            name=told["name"],
-            dtypes=told["dtypes"],
-            also=told["also"],
-            operation=known,
-            recipe=said.get("recipe") or told["recipe"],
-            domain=_domain(said, *map(float.fromhex, told["domain"])),
+        origin = Origin(
+            *_place(target), told["callable"], told["backward"], said.get("operation", "")
         )
-        if dtypes:
-            if not set(dtypes) <= set(claimed.dtypes):
-                raise CannotRunError(
-                    f"{claimed.name} claims {', '.join(claimed.dtypes)}, not {', '.join(dtypes)}"
-                )
-            claimed = replace(claimed, dtypes=tuple(dtypes))
-        own = _own(said, claimed)
-        origin = Origin(*_place(target), told["callable"], told["backward"], operation)
-        asked = {"level": level, "require": require}
-        return judged(claimed, process, origin, **asked, progress=progress, own=own)
+        return judged(
+            claimed,
+            process,
+            origin,
+            level=level,
+            require=require,
+            progress=progress,
+            own=_own(said, claimed),
+            baseline=baseline,
+        )
+
+
+def compare_targets(
+    first: str,
+    second: str,
+    *,
+    level: str = "quick",
+    progress: Progress | None = None,
+    start_seconds: float = START_SECONDS,
+    **said: Unpack[Said],
+) -> Equality:
+    """Compare the bits of two subjects, each of which is executed in a process of its own."""
+    operation = said.get("operation", "")
+    start = partial(SubjectProcess, operation=operation, start_seconds=start_seconds)
+    with start(first) as one, start(second) as other:
+        sides = (
+            Side(_claimed(first, one, said), one),
+            Side(_claimed(second, other, said), other),
+        )
+        suite = common(sides[0].subject, sides[1].subject, level)
+        types = {case.dtype for case in suite}
+        own = [case for case in _own(said, sides[0].subject) if case.dtype in types]
+        return compared(*sides, [*suite, *own], level=level, progress=progress)
+
+
+def _claimed(target: str, process: SubjectProcess, said: Said) -> Subject:
+    """Return what the subject of a process says of itself, but for what is said of it."""
+    dtypes = said.get("dtypes") or (DTYPES if dotted_path(target) else None)
+    told = process.description
+    try:
+        known = operation_of(told["operation"])
+    except ValueError as unknown:
+        raise CannotRunError(
+            f"the operation {told['operation']!r} is known in its file alone"
+        ) from unknown
+    claimed = Subject(
+        forward=_elsewhere,
+        backward=_elsewhere if told["backward"] else None,
+        name=told["name"],
+        dtypes=told["dtypes"],
+        also=told["also"],
+        operation=known,
+        recipe=said.get("recipe") or told["recipe"],
+        domain=_domain(said, *map(float.fromhex, told["domain"])),
+    )
+    if not dtypes:
+        return claimed
+    if not set(dtypes) <= set(claimed.dtypes):
+        raise CannotRunError(
+            f"{claimed.name} claims {', '.join(claimed.dtypes)}, not {', '.join(dtypes)}"
+        )
+    return replace(claimed, dtypes=tuple(dtypes))
 
 
 def _own(said: Said, claimed: Subject) -> list[Case]:

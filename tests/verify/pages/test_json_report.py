@@ -18,7 +18,7 @@ def test_nothing_is_missing_and_everything_is_strict() -> None:
     text = to_json(report)
     assert text.isascii()  # whatever the encoding of the terminal is, it can be printed
     told = json.loads(text, parse_constant=refuse)
-    assert set(told) == {"passed", *(field.name for field in dataclasses.fields(Report))}
+    assert set(told) == {"schema", "passed", *(field.name for field in dataclasses.fields(Report))}
     assert told["operation"] == report.operation.name
     assert told["subject"] == f"my kernel {NASTY}{ESCAPES}"
     assert len(told["results"]) == len(report.results)

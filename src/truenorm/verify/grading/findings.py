@@ -8,7 +8,7 @@ import numpy as np
 from truenorm.verify.causes.naming import UNKNOWN, Cause
 from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.measuring import UNEXPLAINED
-from truenorm.verify.grading.report import Finding, Grade
+from truenorm.verify.grading.report import ACCURACY, Finding, Grade
 from truenorm.verify.grading.reproducer import Origin, reproducer
 from truenorm.verify.runs.calls import PLAIN
 
@@ -91,8 +91,8 @@ def findings_of(
             text += f"; the error grows with kappa = {condition}, slope {rate:.1f}"
         if guard == "raised" and not_run:
             text += f"; after that it was given up, {not_run} cases were not run"
-        verdict = GUARDS.get(guard, "accuracy")
-        decided_by = "accuracy" if verdict == "accuracy" else guard
+        verdict = GUARDS.get(guard, ACCURACY)
+        decided_by = ACCURACY if verdict == ACCURACY else guard
         cause = causes.get((decided_by, dtype, output), UNKNOWN)
         found.append(
             Finding(
@@ -108,6 +108,7 @@ def findings_of(
                 reproducer(shown, origin),
                 cause.words,
                 cause.tried,
+                tuple(sorted({each.case.family for each in group})),
             )
         )
     order = [*GUARDS, "rounding"]

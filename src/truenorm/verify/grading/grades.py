@@ -125,6 +125,7 @@ def grade(
         domain=domain,
         left_out=len(beyond),
         not_run=not_run,
+        recipe=recipe,
         operation=operation,
     )
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from truenorm.verify.domain import EVERYWHERE, Domain
 from truenorm.verify.operation import Operation
 
-__all__ = ["GRADES", "RANGE", "VERDICTS", "CaseResult", "Finding", "Grade", "Recipe", "Report"]
+__all__ = [
+    *("ACCURACY", "GRADES", "RANGE", "VERDICTS"),
+    *("CaseResult", "Compared", "Finding", "Grade", "Known", "Recipe", "Report"),
+]
 
 GRADES = ("wrong", "unstable", "conditional", "stable", "faithful", "correct")
 """From the worst to the best."""
@@ -25,6 +28,8 @@ VERDICTS = {
 """What is said beside the grades: pass, fail, or not judged."""
 RANGE = "range"
 """The verdict on what is beyond the domain, if one is declared: no finding comes of it."""
+ACCURACY = "accuracy"
+"""What stands for a verdict where a finding is about a grade."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,8 @@ class Finding:
 
     `guard` is the check that found it; `verdict` the line of `VERDICTS` it belongs to, or
     ``accuracy``. `cause` says what is done wrong, if that is known: for ``accuracy``, if one of
-    the `tried` hypotheses fits.
+    the `tried` hypotheses fits. If there is a baseline, a finding is either `known`, and `reason`
+    is what somebody wrote there, or `new` says what the baseline does not have.
     """
 
     guard: str
@@ -89,6 +95,15 @@ class Finding:
     reproducer: str = field(default="", repr=False)
     cause: str = ""
     tried: int = 0  # hypotheses; none where the symptom is no matter of them
+    families: tuple[str, ...] = ()  # of the cases that show it
+    known: bool = False
+    reason: str = ""
+    new: str = ""
+
+    @property
+    def check(self) -> str:
+        """What a baseline calls the guard: those of accuracy are one, and the grade says more."""
+        return ACCURACY if self.verdict == ACCURACY else self.guard
 
 
 @dataclass(frozen=True)
@@ -124,6 +139,40 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class Known:
+    """A finding as a baseline has it: by what depends on neither machine, seed nor order.
+
+    `families` are those of the cases that show it, where it is about input; `grade` is what
+    accuracy is known to be; `reason` is for people to write.
+    """
+
+    subject: str
+    operation: str
+    dtype: str
+    output: str
+    check: str
+    families: tuple[str, ...] = ()
+    grade: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a baseline says of a report.
+
+    `known` and `new` are numbers of findings; `entries` what the baseline has of this subject,
+    `vanished` those that were looked for and not found, with their families that were not, and
+    `better` those whose grade is higher now.
+    """
+
+    known: int
+    new: int
+    vanished: tuple[Known, ...]
+    better: tuple[Known, ...]
+    entries: tuple[Known, ...]
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything about one subject."""
 
@@ -142,13 +191,24 @@ class Report:
     domain: Domain = EVERYWHERE
     left_out: int = 0  # cases beyond the domain
     not_run: int = 0  # cases that were given up
+    recipe: str = ""  # that was asked for
+    baseline: Compared | None = None
     operation: Operation = field(kw_only=True, repr=False)
 
     @property
     def passed(self) -> bool:
-        """Whether something was graded, nothing was found, and no grade is below the required."""
-        enough = all(each.reaches(self.require) for each in self.grades)
-        return bool(self.grades) and enough and not self.findings
+        """Whether something was graded, nothing new was found, and every grade is accepted."""
+        enough = all(map(self.accepts, self.grades))
+        return bool(self.grades) and enough and all(each.known for each in self.findings)
+
+    def accepts(self, grade: Grade) -> bool:
+        """Tell whether a grade is at least the required one, or the one that a baseline has."""
+        place = (grade.dtype, grade.output)
+        entries = self.baseline.entries if self.baseline else ()
+        known = [
+            each.grade for each in entries if each.grade and (each.dtype, each.output) == place
+        ]
+        return any(map(grade.reaches, [self.require, *known]))
 
     def explained(self, verdict: str) -> str:
         """Return why a verdict was not judged, or what it says."""

@@ -19,9 +19,12 @@ from truenorm.verify.pages.wording import (
     about,
     cause,
     conclusion,
+    counts,
     max_ulp,
+    place,
     recipe_lines,
     slope,
+    vanished_lines,
 )
 
 __all__ = ["show"]
@@ -55,9 +58,13 @@ def show(report: Report, console: Console) -> None:
         console.print(_recipes(recipes))
         console.print()
     console.print(_verdicts(report, ticks=not console.options.ascii_only))
-    for place, finding in enumerate(report.findings, 1):
+    new = [finding for finding in report.findings if not finding.known]
+    for number_of_it, finding in enumerate(new, 1):
         console.print()
-        _show_finding(place, finding, console)
+        _show_finding(number_of_it, finding, console)
+    if report.baseline is not None:
+        console.print()
+        console.print(_baseline(report))
     console.print()
     console.print(_last_line(report))
 
@@ -139,17 +146,34 @@ def _verdicts(report: Report, *, ticks: bool) -> Table:
     return table
 
 
-def _show_finding(place: int, finding: Finding, console: Console) -> None:
-    where = ", ".join(each for each in (finding.output, finding.dtype, finding.verdict) if each)
+def _baseline(report: Report) -> Group:
+    """Return what is known, each in a line or two, what vanished, and how many there are."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for finding in report.findings:
+        if finding.known:
+            why = f" ({finding.reason})" if finding.reason else ""
+            text = f"{place(finding)}: {finding.symptom}{why}"
+            grid.add_row(Text("known", style="dim"), _plain(text))
+    for line in vanished_lines(report):
+        label, _, text = line.partition(": ")
+        grid.add_row(Text(label, style="green"), _plain(text))
+    return Group(grid, _plain(counts(report), "bold"))
+
+
+def _show_finding(number_of_it: int, finding: Finding, console: Console) -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row(Text(str(place), style="bold red"), _plain(finding.symptom, "bold"))
+    grid.add_row(Text(str(number_of_it), style="bold red"), _plain(finding.symptom, "bold"))
     more = f" (and {finding.also_in} more)" if finding.also_in else ""
     said = advice(finding)
     rows = [
-        ("in", where),
+        ("in", place(finding)),
         ("case", finding.case + more),
+        ("new", finding.new),
+        ("reason", finding.reason),
         ("input", finding.why),
         ("cause", cause(finding)),
         ("matters", said.matters),
@@ -161,7 +185,7 @@ def _show_finding(place: int, finding: Finding, console: Console) -> None:
             lines = Text("\n").join(map(_plain, text.splitlines()))
             grid.add_row(Text(label, style="dim"), lines)
     console.print(grid)
-    if finding.reproducer and place <= REPRODUCERS:
+    if finding.reproducer and number_of_it <= REPRODUCERS:
         console.print(Rule(style="dim", characters="-"))
         # Neither indented nor wrapped, so that it can be copied and run.
         for line in finding.reproducer.strip("\n").splitlines():

@@ -1,11 +1,11 @@
 """What the pages of a report have in common: what grades mean, and how a report ends."""
 
 from truenorm.tools.text import counted, number
-from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
+from truenorm.verify.grading.report import Finding, Grade, Known, Recipe, Report
 
 __all__ = [
-    *("LEGEND", "MEANINGS", "about", "below", "cause", "conclusion", "max_ulp", "recipe_lines"),
-    "slope",
+    *("LEGEND", "MEANINGS", "about", "below", "cause", "conclusion", "counts", "max_ulp"),
+    *("place", "recipe_lines", "slope", "vanished_lines"),
 ]
 
 MEANINGS = {
@@ -57,8 +57,46 @@ def cause(finding: Finding) -> str:
 
 
 def below(report: Report) -> list[Grade]:
-    """Return the grades that are lower than required."""
-    return [grade for grade in report.grades if not grade.reaches(report.require)]
+    """Return the grades that are lower than required, and than a baseline has them."""
+    return [grade for grade in report.grades if not report.accepts(grade)]
+
+
+def counts(report: Report) -> str:
+    """Return what a baseline says of a report, in numbers; nothing if there is none."""
+    if report.baseline is None:
+        return ""
+    known, new, gone = report.baseline.known, report.baseline.new, len(report.baseline.vanished)
+    return f"{known} known (baseline), {new} new, {gone} vanished"
+
+
+def vanished_lines(report: Report) -> list[str]:
+    """Return what a baseline has and this run has not, or has with a better grade."""
+    if report.baseline is None:
+        return []
+    better = [
+        f"better than {each.grade}: {_entry(each, families=False)}"
+        for each in report.baseline.better
+    ]
+    # Where nothing is left of an entry, its families say no more.
+    whole = report.baseline.entries
+    return [
+        f"vanished: {_entry(each, families=each not in whole)}"
+        for each in report.baseline.vanished
+    ] + better
+
+
+def _entry(known: Known, *, families: bool = True) -> str:
+    """Return a finding of a baseline in words."""
+    said = place(known)
+    if families and known.families:
+        said += f", in {', '.join(known.families)}"
+    return f"{said} ({known.reason})" if known.reason else said
+
+
+def place(found: Finding | Known) -> str:
+    """Return what a finding is about: the result, the type, the check."""
+    what = found.verdict if isinstance(found, Finding) else found.check
+    return ", ".join(each for each in (found.output, found.dtype, what) if each)
 
 
 def recipe_lines(report: Report) -> dict[str, tuple[str, str]]:
@@ -80,8 +118,13 @@ def conclusion(report: Report) -> str:
     """Return what the verdict rests on, in one sentence."""
     if report.passed:
         where = "" if report.domain.is_all else f" for {report.domain}"
-        return f"No finding, and every grade is at least {report.require}{where}."
-    said = [counted(len(report.findings), "finding")] if report.findings else []
+        if report.baseline is None:
+            return f"No finding, and every grade is at least {report.require}{where}."
+        known = "" if all(each.reaches(report.require) for each in report.grades) else " or known"
+        return f"No new finding, and every grade is at least {report.require}{known}{where}."
+    new = [each for each in report.findings if not each.known]
+    said = [counted(len(new), "finding" if report.baseline is None else "new finding")]
+    said = said if new else []
     low: dict[str, list[str]] = {}
     for grade in below(report):
         low.setdefault(grade.dtype, []).append(grade.output)

@@ -1,0 +1,199 @@
+"""A report held against a baseline: what is known, what is new, and what has vanished.
+
+Nothing counts as vanished that this run did not look for: another level, type or requirement, a
+verdict that was left open, or a symptom that hides behind a plainer one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from truenorm.verify.baselines.file import key, read, write
+from truenorm.verify.grading.guards import GUARDS
+from truenorm.verify.grading.report import ACCURACY, GRADES, Compared, Finding, Known, Report
+
+__all__ = ["against", "update_baseline", "updated"]
+
+BY_INPUT = (ACCURACY, "special", "subnormal", "raised", "shape", "type")
+"""What depends on the rows: known for some families of cases. The rest is what a kernel does with
+any rows, and where it shows may be chance, as with sums in a random order."""
+
+
+def against(report: Report, known: Iterable[Known]) -> Report:
+    """Return a report that tells known findings from new ones, the new ones first."""
+    entries = _of(report, known)
+    by_key = {key(entry): entry for entry in entries}
+    marked = [_marked(each, report, by_key.get(_key(each, report))) for each in report.findings]
+    vanished = [gone for entry in entries if (gone := _vanished(entry, report))]
+    better = [entry for entry in entries if _is_better(entry, report)]
+    known_now = sum(each.known for each in marked)
+    compared = Compared(
+        known_now, len(marked) - known_now, tuple(vanished), tuple(better), tuple(entries)
+    )
+    findings = tuple(sorted(marked, key=lambda each: each.known))
+    return replace(report, findings=findings, baseline=compared)
+
+
+def updated(report: Report, known: Iterable[Known]) -> list[Known]:
+    """Return a baseline with what a report found, without what vanished, and with all reasons."""
+    known = list(known)
+    now = {key(entry): entry for entry in _found(report)}
+    own = _of(report, known)
+    kept = [entry for entry in known if entry not in own]
+    for entry in own:
+        gone = _vanished(entry, report)
+        families = set(entry.families) - set(gone.families if gone else ())
+        found = now.pop(key(entry), None)
+        if found is not None:
+            unseen = families - _run(report, entry.dtype)
+            grade = min(found.grade, entry.grade, key=_height) if unseen else found.grade
+            families |= set(found.families)
+            kept.append(replace(entry, families=tuple(sorted(families)), grade=grade))
+        elif gone is None or families:
+            kept.append(replace(entry, families=tuple(sorted(families))))
+    return [*kept, *now.values()]
+
+
+def update_baseline(report: Report, file: str | Path) -> Report:
+    """Write what a report found to a baseline, and return the report held against that.
+
+    What is there is kept: reasons, other subjects, and what this run did not look for. What was
+    looked for and not found is taken out.
+
+    Parameters
+    ----------
+    report : Report
+        Of `verify`.
+    file : str or Path
+        The baseline, which need not be there.
+
+    Returns
+    -------
+    Report
+        In which every finding is known.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import truenorm.verify as tv
+    >>> kernel = tv.Subject(lambda x, gamma, beta, eps: 0 * x, name="zeros")
+    >>> report = tv.verify(kernel)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     known = tv.update_baseline(report, Path(folder) / "known.json")
+    >>> report.passed, known.passed, known.baseline.new
+    (False, True, 0)
+    """
+    file = Path(file)
+    entries = updated(report, read(file) if file.exists() else ())
+    write(entries, file)
+    return against(report, entries)
+
+
+def _of(report: Report, known: Iterable[Known]) -> list[Known]:
+    """Return the entries that are about this subject and operation."""
+    here = (report.subject, report.operation.words)
+    return [entry for entry in known if (entry.subject, entry.operation) == here]
+
+
+def _key(finding: Finding, report: Report) -> tuple[str, ...]:
+    place = (finding.dtype, finding.output, finding.check)
+    return (report.subject, report.operation.words, *place)
+
+
+def _families(finding: Finding) -> set[str]:
+    return set(finding.families) if finding.check in BY_INPUT else set()
+
+
+def _height(grade: str) -> int:
+    return GRADES.index(grade) if grade else len(GRADES)
+
+
+def _grade(report: Report, dtype: str, output: str) -> str:
+    """Return what a result got; nothing if it was not judged."""
+    got = [each.grade for each in report.grades if (each.dtype, each.output) == (dtype, output)]
+    return got[0] if got else ""
+
+
+def _is_low(grade: str, report: Report) -> bool:
+    return _height(grade) < _height(report.require)
+
+
+def _found(report: Report) -> list[Known]:
+    """Return a report's findings, and the grades that are too low, as a baseline has them."""
+    families: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for finding in report.findings:
+        families[_key(finding, report)] |= _families(finding)
+    for each in report.grades:
+        if _is_low(each.grade, report):
+            place = (each.dtype, each.output, ACCURACY)
+            families[report.subject, report.operation.words, *place] |= set()
+    found = []
+    for subject, operation, dtype, output, check in families:
+        seen = tuple(sorted(families[subject, operation, dtype, output, check]))
+        grade = _grade(report, dtype, output) if check == ACCURACY else ""
+        found.append(Known(subject, operation, dtype, output, check, seen, grade))
+    return found
+
+
+def _marked(finding: Finding, report: Report, entry: Known | None) -> Finding:
+    """Return a finding that says whether it is known, and if not, what is new about it."""
+    if entry is None:
+        return replace(finding, known=False, reason="", new="the baseline does not have it")
+    said = []
+    if more := sorted(_families(finding) - set(entry.families)):
+        said.append(f"the baseline does not have it in {', '.join(more)}")
+    if entry.grade:
+        grade = _grade(report, finding.dtype, finding.output)
+        if _height(grade) < _height(entry.grade):
+            said.append(f"the grade is {grade}, in the baseline {entry.grade}")
+    return replace(finding, known=not said, reason=entry.reason, new="; ".join(said))
+
+
+def _run(report: Report, dtype: str) -> set[str]:
+    """Return the families of a type of which a case came to a result, or to a finding."""
+    found = {each.family for each in report.results if each.dtype == dtype}
+    return found.union(*(each.families for each in report.findings if each.dtype == dtype))
+
+
+def _at(entry: Known, report: Report) -> Sequence[Finding]:
+    """Return the findings that an entry is about."""
+    return [each for each in report.findings if _key(each, report) == key(entry)]
+
+
+def _looked_for(entry: Known, report: Report) -> bool:
+    """Tell whether a run would have shown what an entry says."""
+    types = {each.dtype for each in report.grades}
+    judged = _grade(report, entry.dtype, entry.output) if entry.output else entry.dtype in types
+    if not judged:
+        return False
+    if entry.check == ACCURACY:
+        # What is wrong on ordinary input hides what is wrong on other.
+        hidden = any(each.guard == "ordinary" for each in _at(entry, report))
+        return _is_low(entry.grade, report) and not hidden
+    if entry.check == "recipe":
+        return bool(report.recipe)
+    return report.verdicts.get(GUARDS.get(entry.check, ""), "") != "not judged"
+
+
+def _vanished(entry: Known, report: Report) -> Known | None:
+    """Return an entry with the families in which it was looked for and not found, if it was."""
+    if not _looked_for(entry, report):
+        return None
+    found = _at(entry, report)
+    if entry.check not in BY_INPUT or not entry.families:
+        low = entry.grade and _is_low(_grade(report, entry.dtype, entry.output), report)
+        return None if found or low else entry
+    seen = set().union(*map(_families, found))
+    gone = (set(entry.families) & _run(report, entry.dtype)) - seen
+    return replace(entry, families=tuple(sorted(gone))) if gone else None
+
+
+def _is_better(entry: Known, report: Report) -> bool:
+    """Tell whether a grade that is still too low is higher than it was known to be."""
+    if entry.check != ACCURACY or set(entry.families) - _run(report, entry.dtype):
+        return False
+    return bool(_at(entry, report)) and _height(entry.grade) < _height(
+        _grade(report, entry.dtype, entry.output)
+    )

@@ -1,0 +1,208 @@
+"""Two subjects: a planted difference is found where it is, and nowhere else."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import truenorm.verify as tv
+from cli.recording import run
+from truenorm.verify import suite
+from truenorm.verify.equal import comparing
+from truenorm.verify.pages.equality import conclusion, in_words, show, worst
+from truenorm.verify.runs.calls import Call, GaveUpError, Record
+from truenorm.verify.runs.in_process import InProcess
+from truenorm.verify.types import Array
+from verify.baselines.known import wide
+
+WIDE = tv.Subject(wide, name="wide")
+CASES = [
+    tv.case(name) for name in ("float32-normal-4x17", "float32-normal-4x64", "float32-nan-in-x")
+]
+
+
+def shown(equality: tv.Equality) -> str:
+    stream = io.StringIO()
+    show(equality, Console(file=stream, width=100, highlight=False))
+    return stream.getvalue()
+
+
+def planted(change: Any) -> tv.Subject:
+    """Return the same kernel with something done to y."""
+
+    def forward(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        y = wide(x, gamma, beta, eps)
+        changed: Array = change(y)
+        return changed
+
+    return tv.Subject(forward, name="planted [bold]")
+
+
+def one_bit_at_64(y: Array) -> Array:
+    if y.shape[1] == 64:
+        y[3, 7] = np.nextafter(y[3, 7], np.float32(np.inf))
+    return y
+
+
+def test_a_subject_is_equal_to_itself() -> None:
+    equality = tv.compare(WIDE, planted(lambda y: y), cases=CASES)
+    assert equality.passed
+    assert [(each.cases, each.cases_that_differ) for each in equality.summaries] == [(3, 0)]
+    assert conclusion(equality) == "All bits are equal."
+    assert "PASS  All bits are equal." in shown(equality)
+
+
+def test_one_bit_of_one_case_is_found() -> None:
+    equality = tv.compare(WIDE, planted(one_bit_at_64), cases=CASES)
+    assert not equality.passed
+    (found,) = equality.differences
+    assert (found.case, found.output, found.at) == ("float32-normal-4x64", "y", (3, 7))
+    assert (found.elements, found.total, found.ulp) == (1, 256, 1.0)
+    assert (found.first_nearer, found.second_nearer) == (1, 0)
+    (summary,) = equality.summaries
+    assert (summary.cases, summary.cases_that_differ, summary.elements) == (3, 1, 1)
+    assert summary.worst_case == "float32-normal-4x64"
+    assert conclusion(equality) == "Bits differ in 1 of 3 cases: y in float32."
+    assert "1.0 ulp apart; the exact answer is" in in_words(found)
+    text = shown(equality)
+    assert "planted [bold] (second)" in text
+    assert "the first is nearer in 1, the second in 0" in " ".join(text.split())
+
+
+def test_which_is_nearer_does_not_depend_on_the_order() -> None:
+    one = tv.compare(WIDE, planted(one_bit_at_64), cases=CASES).differences[0]
+    other = tv.compare(planted(one_bit_at_64), WIDE, cases=CASES).differences[0]
+    assert (one.first_nearer, one.second_nearer) == (other.second_nearer, other.first_nearer)
+    assert (one.first_ulp, one.second_ulp) == (other.second_ulp, other.first_ulp)
+
+
+def raises_at_17(y: Array) -> Array:
+    if y.shape == (4, 17):
+        raise ValueError("no such width")
+    return y
+
+
+def test_who_fails_alone_differs_and_where_both_fail_nothing_is_said() -> None:
+    equality = tv.compare(WIDE, planted(raises_at_17), cases=CASES)
+    assert [each.words for each in equality.differences] == [
+        "the second raised ValueError: no such width, the other returned"
+    ]
+    assert "the second raised ValueError" in shown(equality)
+    both = tv.compare(planted(raises_at_17), planted(raises_at_17), cases=CASES)
+    assert (both.passed, both.cases, both.failed) == (True, 2, 1)
+    assert conclusion(both) == "All bits are equal. Neither returned in 1 case."
+    never = tv.Subject(lambda *_: 1 / 0)
+    none = tv.compare(never, never, cases=CASES[2:])
+    assert not none.passed
+    assert conclusion(none).startswith("Nothing could be compared")
+
+
+def test_what_was_given_up_is_no_pass() -> None:
+    class GivesUp(InProcess):
+        def run(self, case: tv.Case, call: Call) -> Record:
+            if case.family != "normal":
+                raise GaveUpError
+            return super().run(case, call)
+
+    equality = comparing.compared(
+        comparing.Side(WIDE, InProcess(WIDE)), comparing.Side(WIDE, GivesUp(WIDE)), CASES
+    )
+    assert (equality.passed, equality.cases, equality.not_run) == (False, 2, 1)
+    assert conclusion(equality).endswith("1 case did not run: one crashed or hung too often.")
+    assert "FAIL" in shown(equality)
+
+
+def test_gradients_are_compared_where_both_have_them() -> None:
+    def forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Array]:
+        return wide(x, gamma, beta, eps), gamma
+
+    def backward(dy: Array, gamma: Array) -> tuple[Array | None, Array, Array]:
+        return dy * gamma, dy.sum(axis=0), dy.sum(axis=0)
+
+    def another(dy: Array, _: Array) -> tuple[Array | None, Array, Array]:
+        return None, dy[::-1].sum(axis=0), dy.sum(axis=0)
+
+    one, other = tv.Subject(forward, backward), tv.Subject(forward, another)
+    equality = tv.compare(one, other, cases=CASES[:1])
+    assert {each.output for each in equality.differences} == {"dx", "dgamma"}
+    assert equality.differences[0].words == "dx is None from the second alone"
+    assert [each.output for each in tv.compare(one, WIDE, cases=CASES[:1]).summaries] == ["y"]
+
+
+def test_many_differences_are_counted() -> None:
+    many = [
+        case for case in tv.cases("float32") if case.family == "normal" and case.shape[1] < 200
+    ]
+    equality = tv.compare(WIDE, planted(lambda y: y + 1), cases=many)
+    assert len(equality.differences) == len(many)
+    (largest,) = worst(equality)
+    assert largest.ulp == max(each.ulp for each in equality.differences)
+    assert largest.case in shown(equality)
+    assert f"and {len(many) - 1} differences more: --json has all" in shown(equality)
+
+
+def test_what_is_not_finite_has_no_distance() -> None:
+    equality = tv.compare(WIDE, planted(lambda y: y * np.float32(np.nan)), cases=CASES[:1])
+    text = in_words(equality.differences[0])
+    assert "nan from the second; the exact answer is" in text
+    assert "inf" not in text
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    rms = tv.Subject(wide, name="other", operation=tv.RMS_NORM)
+    with pytest.raises(ValueError, match="wide is layer_norm, other rms_norm"):
+        tv.compare(WIDE, rms)
+    half = tv.Subject(wide, name="half", dtypes=["float16"])
+    with pytest.raises(ValueError, match="wide and half have no type in common"):
+        tv.compare(WIDE, half)
+
+
+def test_only_what_both_claim() -> None:
+    bounded = tv.Subject(wide, domain=tv.Domain(largest=0.5))
+    assert tv.compare(WIDE, bounded, cases=CASES[:2]).left_out == 2
+    ranks = tv.Subject(wide, also=["ranks"])
+    assert comparing.common(ranks, WIDE, "quick") == suite.cases("float32")
+
+
+FILE = """
+import numpy as np
+import truenorm.verify as tv
+
+
+def forward(x, gamma, beta, eps):
+    c = x - x.mean(axis=-1, keepdims=True)
+    return gamma * c / np.sqrt((c * c).mean(axis=-1, keepdims=True) + np.float32(eps)) + beta
+
+
+def compiled(x, gamma, beta, eps):  # another kernel for many rows
+    y = forward(x, gamma, beta, eps)
+    return y if len(x) < 256 else np.nextafter(y, np.float32(np.inf))
+
+
+one = tv.Subject(forward, name="eager")
+two = tv.Subject(compiled, name="compiled")
+"""
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each runs in a process of its own; own shapes are compared as well."""
+    few = [tv.case("float32-normal-4x17")]
+    monkeypatch.setattr(comparing, "cases_of", lambda *_, **__: few)
+    (tmp_path / "both.py").write_text(FILE, encoding="utf-8")
+    one, two = f"{tmp_path}/both.py:one", f"{tmp_path}/both.py:two"
+    done = run("verify", one, "--equal-to", two, "--shape", "255x8")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "All bits are equal." in done.stdout
+    done = run("verify", one, "--equal-to", two, "--shape", "255x8", "--shape", "256x8", "--json")
+    assert done.exit_code == 1
+    told = json.loads(done.stdout)
+    assert (told["passed"], told["first"], told["second"]) == (False, "eager", "compiled")
+    assert [each["case"] for each in told["differences"]] == ["float32-own-256x8"]
+    assert told["differences"][0]["ulp"] == 1
+    done = run("verify", one, "--equal-to", two, "--html", tmp_path / "x.html")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "of two there is --json" in done.stderr
