@@ -35,7 +35,7 @@ warm_up(["float32"])
 warm_up(["float32"], operation="rms_norm")
 """
 SEVERAL_PROCESSES = ("tests/ranks",)
-# pytest would import the first three to look for examples and tests, and they need Numba. The last
+# pytest would import the first four to look for examples and tests, and they need Numba. The last
 # three do not meet NumPy. The others take minutes: of the promise, the tests of all families run,
 # and not those of more elements by the same arithmetic; of the judge the examples show whether
 # NumPy will do.
@@ -43,6 +43,7 @@ NOT_WITH_THE_OLDEST = (
     "src/truenorm/kernels/fused",
     "src/truenorm/warmup",
     "tests/kernels/fused",
+    "tests/partials/factors.py",
     "tests/promise/bounds",
     "tests/promise/hard_cases",
     "tests/promise/test_oracle.py",
@@ -65,6 +66,10 @@ LEFT_TO_SLOW = (
     "tests/exact",
     "tests/test_derivation.py",
     "tests/ops/test_layer_norm.py::TestMemory",
+    "tests/promise/test_rms_norm.py",
+    "tests/partials",
+    "tests/doctor",
+    "tests/test_cost.py",
     "tests/ops/test_layouts.py::test_any_inputs",
     "docs/judging.md",
 )
@@ -106,8 +111,11 @@ def tests(session: nox.Session, numpy: str) -> None:
     if numpy == "newest":
         install(session, "tests", "-e", ".[fast]")
         session.run("python", "-c", COMPILE_FOR_THE_GATE)
-        # RMSNorm of bfloat16 would be compiled for it; with the oldest NumPy it is not.
-        options = ["--deselect=docs/recipes.md"]
+        # They would compile RMSNorm of bfloat16, and all of float16; with the oldest NumPy not.
+        options = [
+            "--deselect=docs/recipes.md",
+            "--deselect=src/truenorm/doctor/examination.py",
+        ]
     else:
         install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
         options = [
@@ -177,6 +185,7 @@ def perf(session: nox.Session) -> None:
         ["benchmarks.family_cost", "--backend", "fused"],
         ["benchmarks.memory"],
         ["benchmarks.cost_model"],
+        ["benchmarks.scale.cost"],
     ]
     for command in commands:
         session.run("python", "-m", *command, *session.posargs)

@@ -41,6 +41,7 @@ def test_rows_are_taken_back_without_a_trace() -> None:
     assert int(lines["undone"][0]) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_terms_near_midpoints_are_rounded_correctly(backend: str) -> None:
     from partials.factors import midpoint_cases

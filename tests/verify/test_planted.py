@@ -30,7 +30,7 @@ def gated(name: str) -> Any:
     Integers take half a minute, for results that have the bits of truenorm's.
     """
     if name in RIGHT:
-        left = name.endswith(("exact", "16 bits", ", float16"))
+        left = name.endswith(("exact", "16 bits", ", float16", ", NumPy", "for float64"))
     else:
         left = name in LEFT_TO_SLOW
     return pytest.param(name, marks=pytest.mark.slow if left else ())

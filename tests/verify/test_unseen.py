@@ -22,14 +22,9 @@ VERDICTS = {"right", "right but not the whole", "none", "wrong"}
 
 # Of each sort, those that take the least time; causes that are right, in part, and none.
 IN_THE_GATE = {
-    "layer-low-halves-lost",
     "near-eps-before-the-division",
-    "odd-right-half-of-next-row",
     "rms-backward-last-row-missing",
-    "rms-eps-as-a-floor",
     "rms-next-power-of-two",
-    "rms-norm-not-rms",
-    "two-offset-and-one-column-on",
 }
 
 

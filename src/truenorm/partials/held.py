@@ -32,15 +32,12 @@ class HeldSums:
         cls, kind: Kind, rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8]
     ) -> Self:
         """Return the one form: where terms are not finite the others do not matter."""
-        special = np.where(special & IS_NAN, IS_NAN, special)
-        there = special != 0
-        return cls(
-            kind,
-            rows,
-            dgamma.without(np.append(there[0], False)),
-            dbeta.without(there[1]),
-            special,
-        )
+        if special.any():
+            special = np.where(special & IS_NAN, IS_NAN, special)
+            there = special != 0
+            dgamma = dgamma.without(np.append(there[0], False))
+            dbeta = dbeta.without(there[1])
+        return cls(kind, rows, dgamma, dbeta, special)
 
     @classmethod
     def _of_share(cls, kind: Kind, rows: int, share: Share) -> Self:

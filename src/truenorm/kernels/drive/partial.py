@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels.backend import Backend, Backward, RowSums, States
-from truenorm.kernels.call import Call, Flags, Parameter, Settings
+from truenorm.kernels.call import Call, Parameter, Settings
 from truenorm.kernels.drive.backward import adopted, swept
 from truenorm.kernels.drive.columns import SpecialColumns
 from truenorm.kernels.drive.infinite import BesideInfinities, infinite_rows
-from truenorm.kernels.ground import DONE, REFUSED
 from truenorm.kernels.lattice.digits import Digits, Number
 from truenorm.kernels.lattice.terms import OnLattice, Terms
 from truenorm.kernels.rows import Rows, Source
@@ -105,12 +104,8 @@ class _WithTerms:
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: _Sums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        left = self._level.look(dy, x, kept, dx, sums.rows, states)
-        some: Flags | None = None
-        if left:
-            some = (states == DONE) | (states == REFUSED)
-        self._terms.add(dy, x, some, sums.terms)
-        return left
+        both = sums.rows, sums.terms
+        return self._terms.look(self._level, dy, x, kept, dx, both, states)
 
 
 def _dbeta(level: _WithTerms, sums: RowSums, special: SpecialColumns, dy: Rows, x: Rows) -> Digits:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import ExactRow
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.call import Call
 from truenorm.kernels.ground import HIGH
 from truenorm.kernels.lattice.digits import Digits, Number
 from truenorm.kernels.lattice.units import NO_TERMS
@@ -16,6 +16,7 @@ __all__ = ["OnLattice", "TermSums", "Terms", "exact_terms"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
+States = NDArray[np.uint8]
 
 
 class OnLattice(Protocol):
@@ -41,8 +42,20 @@ class Terms(Protocol[Binned]):
     def sums(self) -> Binned:
         """Return sums over no rows."""
 
-    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: Binned) -> None:
-        """Add a block of rows, or some of them; they have a result and their dy is finite."""
+    def add(self, dy: Stored, x: Stored, states: States | None, sums: Binned) -> None:
+        """Add a block of rows with a result and finite dy; or those of it that are such."""
+
+    def look(
+        self,
+        level: Any,
+        dy: Stored,
+        x: Stored,
+        kept: Float64,
+        dx: Stored,
+        sums: tuple[Any, Binned],
+        states: States,
+    ) -> bool:
+        """Do what the level's `look` does with the first of the sums, and add to the second."""
 
 
 class TermSums:

@@ -1,11 +1,13 @@
 """The terms of dgamma, each rounded to the unit of its row: in double-double, then integers."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels import double_double as dd
-from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.ground import HIGH, MOST_ROWS, SLACK, TINY, W
+from truenorm.kernels.call import Call
+from truenorm.kernels.ground import DONE, HIGH, MOST_ROWS, REFUSED, SLACK, TINY, W
 from truenorm.kernels.lattice.terms import TermSums, exact_terms
 from truenorm.kernels.lattice.units import NO_TERMS, units
 from truenorm.kernels.reference import pairs
@@ -17,6 +19,7 @@ __all__ = ["Terms"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
+States = NDArray[np.uint8]
 
 
 class Terms:
@@ -32,10 +35,26 @@ class Terms:
         """Return sums over no rows."""
         return TermSums(self._call.size)
 
-    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: TermSums) -> None:
-        """Add a block of rows, or some of them; they have a result and their dy is finite."""
+    def look(
+        self,
+        level: Any,
+        dy: Stored,
+        x: Stored,
+        kept: Float64,
+        dx: Stored,
+        sums: tuple[Any, TermSums],
+        states: States,
+    ) -> bool:
+        """Do what the level's `look` does with the first of the sums, and add to the second."""
+        left: bool = level.look(dy, x, kept, dx, sums[0], states)
+        self.add(dy, x, states if left else None, sums[1])
+        return left
+
+    def add(self, dy: Stored, x: Stored, states: States | None, sums: TermSums) -> None:
+        """Add a block of rows with a result and finite dy; or those of it that are such."""
         call = self._call
-        if some is not None:
+        if states is not None:
+            some = (states == DONE) | (states == REFUSED)
             dy, x = dy[some], x[some]
         for start, stop in blocks_of((0, len(x)), self._rows):
             slopes, values = (widen(part[start:stop], call.target) for part in (dy, x))

@@ -5,16 +5,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.call import Call
 from truenorm.kernels.fused.blocks import coded
+from truenorm.kernels.fused.compiled.lattice.sweep import backward_with_terms
 from truenorm.kernels.fused.compiled.lattice.terms import (
     ALL_DONE,
     FOR_INTEGERS,
     add_terms,
 )
 from truenorm.kernels.fused.first_call.loading import needs_compiling
-from truenorm.kernels.fused.scratch import aligned, scratch_of_terms
-from truenorm.kernels.ground import HIGH
+from truenorm.kernels.fused.scratch import aligned, scratch, scratch_of_terms
+from truenorm.kernels.fused.sums.columns import Sums
+from truenorm.kernels.fused.sweep import Sweep
+from truenorm.kernels.ground import DONE, HIGH
 from truenorm.kernels.lattice.digits import Number
 from truenorm.kernels.lattice.terms import TermSums, exact_terms
 from truenorm.kernels.lattice.units import NO_TERMS, half_exponent_of_eps, half_exponent_of_size
@@ -23,7 +26,8 @@ from truenorm.kernels.storage import Stored, widen
 
 __all__ = ["Bins", "Terms"]
 
-Integers = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+States = NDArray[np.uint8]
 
 BINS = 8
 """Units that have a bin at the same time: rows of ordinary data have two or three."""
@@ -93,17 +97,52 @@ class Terms:
         """Return sums over no rows."""
         return Bins(self._call.size)
 
-    def add(self, dy: Stored, x: Stored, some: Flags | None, sums: Bins) -> None:
-        """Add a block of rows, or some of them; they have a result and their dy is finite."""
+    def look(
+        self,
+        level: Sweep,
+        dy: Stored,
+        x: Stored,
+        kept: Float64,
+        dx: Stored,
+        sums: tuple[Sums, Bins],
+        states: States,
+    ) -> bool:
+        """Do what the level's `look` does with the first of the sums, and add to the second."""
+        of_rows, bins = sums
+        given = level.coded(dy), level.coded(x), kept
+        found = level.coded(dx), states
+        held = bins.units, bins.counts, bins.array
+        start = left = 0
+        while start < len(x):
+            row, stop, *noted = backward_with_terms(
+                given,
+                level.given_gamma,
+                self._numbers,
+                level.centred,
+                found,
+                of_rows.array,
+                held,
+                start,
+                scratch(),
+                bins.scratch,
+            )
+            left += of_rows.note(stop - start, (noted[0], noted[1], noted[2]))
+            self.add(dy[row:stop], x[row:stop], states[row:stop], bins)
+            start = stop
+        return left > 0
+
+    def add(self, dy: Stored, x: Stored, states: States | None, sums: Bins) -> None:
+        """Add a block of rows with a result and finite dy; or those of it that are such."""
         call = self._call
-        rows = np.ones(len(x), bool) if some is None else some
+        if states is None:
+            states = np.full(len(x), DONE, np.uint8)
         coded_dy, coded_x = coded(dy, call.target), coded(x, call.target)
         start = 0
         while True:
             why, start, unit = add_terms(
                 coded_dy,
                 coded_x,
-                rows,
+                states,
                 start,
                 self._numbers,
                 True if call.norm.centred else None,

@@ -28,13 +28,15 @@ from truenorm.kernels.fused.compiled.pairs.rows import (
 )
 from truenorm.kernels.fused.compiling import compiled, kernel
 from truenorm.kernels.ground import (
+    DONE,
     HIGH,
     MOST_ROWS,
+    REFUSED,
     Centred,
     Coded,
-    Flags,
     Integers,
     Numbers,
+    States,
 )
 
 __all__ = ["ALL_DONE", "FOR_INTEGERS", "NO_BIN", "add_terms"]
@@ -50,7 +52,7 @@ room, or a term of a row cannot be told from a tie."""
 def add_terms(
     dy: Coded,
     x: Coded,
-    some: Flags,
+    states: States,
     start: int,
     numbers: Numbers,
     centred: Centred,
@@ -59,7 +61,7 @@ def add_terms(
     bins: Numbers,
     scratch: Numbers,
 ) -> Any:
-    """Add the terms of some rows, from one on, to the bins of their units.
+    """Add the terms of rows that have a result, from one on, to the bins of their units.
 
     `numbers` are eps and the exponents of `kernels.lattice.units`: of 1/sqrt(eps), sqrt(D).
 
@@ -67,7 +69,7 @@ def add_terms(
     """
     eps, half_of_eps, half_of_size = numbers[0], int(numbers[1]), int(numbers[2])
     for i in range(start, x.shape[0]):
-        if not some[i]:
+        if states[i] != DONE and states[i] != REFUSED:
             continue
         extent = extent_of(dy[i], x[i])
         if reach_of(extent, centred) == 0:
@@ -134,7 +136,10 @@ def _add_row(
     high: Numbers,
     low: Numbers,
 ) -> Any:
-    """Add dy*(x - near)*r + dy*s; None for near is zero, and then dy*x is exact."""
+    """Add dy*(x - near)*r + dy*s; None for near is zero.
+
+    x - near has at most 25 bits, and so its product with dy is exact.
+    """
     prefer_wide_vectors()
     arrays_are_apart()
     far = np.int64(0)
@@ -144,8 +149,6 @@ def _add_row(
         p = slope * d
         coarse = multiply_add(p, r_high, SPLIT_HIGH) - SPLIT_HIGH
         rest = multiply_add(p, r_low, multiply_add(p, r_high, -coarse))
-        if near is not None:
-            rest += multiply_add(slope, d, -p) * r_high
         shift = multiply_add(slope, s_high, SPLIT_HIGH) - SPLIT_HIGH
         rest += multiply_add(slope, s_low, multiply_add(slope, s_high, -shift))
         fine = (rest + SPLIT) - SPLIT
