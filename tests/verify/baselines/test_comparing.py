@@ -86,6 +86,17 @@ def test_a_grade_that_falls_is_new_and_one_that_rises_is_told() -> None:
     assert [each.grade for each in updated(better, before)] == ["conditional"]
 
 
+def test_to_mend_what_hid_others_does_not_fail() -> None:
+    """What is wrong on ordinary input is the one finding of an output until it is mended."""
+    before = known(made(finding("ordinary", ["normal"]), of_y="wrong"))
+    mended = made(finding(families=["offset", "constant"]), of_y="unstable")
+    after = against(mended, before)
+    assert (after.passed, *numbers(after)) == (True, 1, 0, 1)
+    # From the next update on, it may not become worse again.
+    again = against(made(finding("ordinary", ["normal"]), of_y="wrong"), updated(mended, before))
+    assert not again.passed
+
+
 def test_a_low_grade_that_no_finding_explains_is_known_by_itself() -> None:
     """Where another finding explains an output, nothing is said about its rounding."""
     report = made(finding("repeat"), of_y="faithful", require="correct")

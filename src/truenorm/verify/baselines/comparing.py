@@ -142,7 +142,9 @@ def _marked(finding: Finding, report: Report, entry: Known | None) -> Finding:
     if entry is None:
         return replace(finding, known=False, reason="", new="the baseline does not have it")
     said = []
-    if more := sorted(_families(finding) - set(entry.families)):
+    # What is wrong on ordinary input is so on any, and hid what else there is until it is mended.
+    more = sorted(_families(finding) - set(entry.families)) if entry.grade != "wrong" else []
+    if more:
         said.append(f"the baseline does not have it in {', '.join(more)}")
     if entry.grade:
         grade = _grade(report, finding.dtype, finding.output)
