@@ -3,81 +3,17 @@
 import re
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
-import truenorm.pytest_plugin
 import truenorm.verify as tv
+from pytest_plugin.sessions import TESTS, Session
 
 pytest_plugins = ["pytester"]
 
-KERNELS = """
-import numpy as np
-import truenorm.verify as tv
-
-def forward(x, gamma, beta, eps, ddof=0):
-    c = x - x.mean(axis=-1, keepdims=True)
-    var = x.var(axis=-1, ddof=ddof, keepdims=True)
-    return gamma * c / np.sqrt(var + x.dtype.type(eps)) + beta
-
-def without_mean(x, gamma, eps):
-    return gamma * x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + x.dtype.type(eps))
-
-def divides_by_less(*arguments):
-    return forward(*arguments, ddof=1)
-
-def raises(*_):
-    raise ValueError("the kernel's own words")
-
-right = tv.Subject(forward, name="a right kernel", dtypes=["float32"])
-wrong = tv.Subject(divides_by_less, name="a wrong kernel", dtypes=["float32"])
-broken = tv.Subject(raises, name="a broken kernel", dtypes=["float32"])
-rms_norm = tv.Subject(without_mean, dtypes=["float32"], operation=tv.RMS_NORM)
-claims = tv.Subject(forward, dtypes=["float32"], domain=tv.Domain(kappa=10))
-CASES = [tv.case(f"float32-{name}") for name in ("normal-4x17", "offset-1e4-4x67")]
-LARGE = tv.case("float32-inputs-near-1e30", operation=tv.RMS_NORM)
-"""
-TESTS = """
-import pytest
-from kernels import *
-
-@pytest.mark.truenorm({marker})
-def test_kernel(truenorm_case):
-    truenorm_case.check()
-"""
 SOURCES = Path(tv.__file__).parents[1]
 OFFSET = "float32-offset-1e4-4x67"
-
-
-@pytest.fixture
-def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> "Session":
-    monkeypatch.delenv("CI", raising=False)
-    pytester.makepyfile(kernels=KERNELS)
-    return Session(pytester)
-
-
-class Session:
-    """Runs of pytest with the plugin, which an installed truenorm registers."""
-
-    def __init__(self, pytester: pytest.Pytester) -> None:
-        self.pytester = pytester
-        found = [each.value for each in entry_points(group="pytest11")]
-        name = truenorm.pytest_plugin.__name__
-        # Hypothesis is imported to end a session that failed, and that takes longer than the rest.
-        without = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-        self.options = without if name in found else [*without, "-p", name]
-
-    def run(self, marker: str, *options: str) -> pytest.RunResult:
-        """Run a test with a marker in this process."""
-        self.pytester.makepyfile(test_it=TESTS.format(marker=marker))
-        return self.pytester.runpytest_inprocess(*self.options, *options)
-
-    def run_apart(self, marker: str, *options: str) -> pytest.RunResult:
-        """Run it in another process, where nothing is imported yet."""
-        self.pytester.makepyfile(test_it=TESTS.format(marker=marker))
-        return self.pytester.runpytest_subprocess(*self.options, *options)
 
 
 def test_each_case_is_a_test(session: Session) -> None:
@@ -194,46 +130,6 @@ def test_the_level_of_the_command_counts(session: Session) -> None:
     done = session.run("right, level='quick'", "--truenorm-level", "full", "--collect-only")
     done.stdout.fnmatch_lines(["truenorm: level full"])
     assert f"{len(tv.cases('float32', 'full'))} tests collected" in done.stdout.str()
-
-
-@pytest.mark.parametrize(
-    ("marker", "said"),
-    [
-        ("", "missing 1 required positional argument: 'subject'"),
-        ("forward", "give a truenorm.verify.Subject, or file.py:name, not"),
-        ("right, grade='stable'", "unexpected keyword argument 'grade'"),
-        ("right, require='best'", "require is 'best'; it is one of wrong, unstable"),
-        ("right, dtypes=['float8']", "dtypes is"),
-        ("right, operation='norm'", "operation is 'norm'"),
-        ("'nowhere.py:subject'", "there is no file"),
-    ],
-)
-def test_what_a_marker_cannot_mean(session: Session, marker: str, said: str) -> None:
-    marker = marker.replace("forward", "forward, level='quick'")  # else it is what is marked
-    done = session.run(marker)
-    assert done.ret == pytest.ExitCode.INTERRUPTED
-    assert re.search(rf"@pytest.mark.truenorm: .*{re.escape(said)}", done.stdout.str())
-    assert "Traceback" not in done.stdout.str()
-
-
-@pytest.mark.parametrize(
-    ("test", "said"),
-    [
-        ("def test_it(truenorm_case): ...", "test_it has no marker"),
-        ("@pytest.mark.truenorm(1)\ndef test_it(): ...", "test_it does not take truenorm_case"),
-    ],
-)
-def test_marker_and_argument_belong_together(session: Session, test: str, said: str) -> None:
-    session.pytester.makepyfile(test_it=f"import pytest\n{test}")
-    done = session.pytester.runpytest_inprocess(*session.options)
-    done.stdout.fnmatch_lines([f"{said}: write @pytest.mark.truenorm(subject) on a test that *"])
-
-
-@pytest.mark.parametrize("seed", ["-1", "x", "1.5"])
-def test_what_is_no_seed(session: Session, seed: str) -> None:
-    done = session.run("right, cases=CASES[:1]", f"--truenorm-seed={seed}")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([f"*--truenorm-seed is '{seed}'; give a number, or fresh"])
 
 
 def test_where_it_is_not_used_nothing_is_imported(session: Session) -> None:
