@@ -55,7 +55,7 @@ def blocks(model: Model, network: Network) -> dict[str, str]:
     head = ["type of x", "float32 sums", "words", "in memory", "as bytes"]
     return {
         "bytes": markdown_table(head, sizes),
-        "times": markdown_table(["ranks", *HEAD], model.rows(network)),
+        "times": markdown_table(HEAD, model.rows(network)),
         "share": _share(model, network),
     }
 

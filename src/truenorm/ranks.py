@@ -84,7 +84,7 @@ def _mpi() -> Any:
 
 
 def _checked(partials: Sequence[PartialGradients]) -> list[PartialGradients]:
-    """Refuse what is no list of partials, before others wait for this rank."""
+    """Refuse what is no list of partials; others that do pass one then wait in vain."""
     if isinstance(partials, PartialGradients):
         raise TypeError("allreduce takes a list, one partial for each norm: pass [partial]")
     mine = list(partials)

@@ -119,3 +119,20 @@ def test_words_that_do_not_fit_are_refused() -> None:
         partial.to_words(extent - np.array([0, 1, 0, 0, 0]))
     with pytest.raises(ValueError, match="words"):
         partial.from_words(partial.to_words(extent)[:-1], extent)
+
+
+def test_infinities_that_an_extent_does_not_know_are_refused() -> None:
+    x = np.array([[1, 2, 4], [3, 3, 5]], np.float32)
+    dy = np.array([[1, 1, 1], [1, np.inf, 1]], np.float32)
+    _, saved = tn.rms_norm_forward(x, np.ones(3, np.float32), backend="reference")
+    _, finite = tn.rms_norm_backward_partial(np.ones_like(x), saved, backend="reference")
+    _, infinite = tn.rms_norm_backward_partial(dy, saved, backend="reference")
+    with pytest.raises(ValueError, match="not finite"):
+        infinite.to_words(finite.extent())
+
+
+def test_words_of_another_type_are_refused() -> None:
+    partial = _partial()
+    words = partial.to_words(partial.extent())
+    with pytest.raises(TypeError, match="int64"):
+        partial.from_words(words.astype(np.float64), partial.extent())

@@ -131,11 +131,20 @@ def _dbeta(case: Case, divide_by: int) -> Array:
     return np.array(patterns, into.storage).view(case.beta.dtype)
 
 
-@pytest.mark.parametrize("divisor", [0, -1, 2**53 + 1, 1.5, float("nan")])
+@pytest.mark.parametrize("divisor", [0, -1, 2**53 + 1, 1.5, 2.0, float("nan"), "3", None])
 def test_other_divisors_are_refused_by_name(divisor: Any) -> None:
     partial = partial_of(of_units([[1.0, 1.0]]), "reference")
     with pytest.raises(ValueError, match="divide_by"):
         partial.rounded(divisor)
+
+
+def test_a_divisor_of_numpy_is_as_good() -> None:
+    case = of_units([[1.0, 1.0], [-1.0, -1.0]])  # zeros, so that refine has something to do
+    _, saved = tn.rms_norm_forward(case.x, case.gamma, eps=case.eps)
+    _, partial = tn.rms_norm_backward_partial(case.dy, saved)
+    found = partial.refine([(case.dy, saved)], divide_by=np.int64(2))  # type: ignore[arg-type]
+    assert found.dgamma is not None
+    assert found.dgamma.tolist() == [0.0] * case.x.shape[1]
 
 
 def test_infinities_beside_undecided_columns() -> None:

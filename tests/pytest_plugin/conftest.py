@@ -9,5 +9,5 @@ from pytest_plugin.sessions import KERNELS, Session
 def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Session:
     """Return runs of pytest in a folder that has kernels."""
     monkeypatch.delenv("CI", raising=False)
-    pytester.makepyfile(kernels=KERNELS)
+    pytester.makepyfile(judged_kernels=KERNELS)
     return Session(pytester)

@@ -34,7 +34,7 @@ LARGE = tv.case("float32-inputs-near-1e30", operation=tv.RMS_NORM)
 """
 TESTS = """
 import pytest
-from kernels import *
+from judged_kernels import *
 
 @pytest.mark.truenorm({marker})
 def test_kernel(truenorm_case):

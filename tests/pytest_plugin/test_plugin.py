@@ -90,7 +90,7 @@ def test_beyond_its_domain_a_subject_is_not_asked(session: Session) -> None:
 def test_a_subject_by_its_name(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is looked for beside the test, wherever pytest is started."""
     chosen = ("-k", "float32-normal-4x17")
-    session.pytester.makepyfile(test_it=TESTS.format(marker="'kernels.py:wrong'"))
+    session.pytester.makepyfile(test_it=TESTS.format(marker="'judged_kernels.py:wrong'"))
     monkeypatch.chdir(session.pytester.mkdir("elsewhere"))
     done = session.pytester.runpytest_inprocess(*session.options, *chosen, "../test_it.py")
     assert done.parseoutcomes()["failed"] == 1
@@ -110,6 +110,7 @@ def test_workers_of_xdist(session: Session) -> None:
     done.stdout.fnmatch_lines([f"*FAILED*test_it.py::test_kernel[[]{OFFSET}[]]*"])
 
 
+@pytest.mark.slow
 def test_a_fresh_seed_is_the_same_for_all_workers_and_can_be_given_again(session: Session) -> None:
     done = session.run_apart("wrong", "-n", "2", "--truenorm-seed", "fresh", "-k", "normal-4x17")
     done.assert_outcomes(failed=1)
@@ -126,6 +127,7 @@ def test_a_fresh_seed_is_the_same_for_all_workers_and_can_be_given_again(session
     assert f"-{seed}]" not in another.stdout.str()
 
 
+@pytest.mark.slow
 def test_the_level_of_the_command_counts(session: Session) -> None:
     done = session.run("right, level='quick'", "--truenorm-level", "full", "--collect-only")
     done.stdout.fnmatch_lines(["truenorm: level full"])

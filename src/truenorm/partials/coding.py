@@ -34,7 +34,13 @@ def _dtype(code: int) -> np.dtype[Any] | None:
     if code == NO_TYPE:
         return None
     if TYPES[code] == "bfloat16":
-        import ml_dtypes  # noqa: F401
+        try:
+            import ml_dtypes  # noqa: F401
+        except ImportError as missing:
+            raise ValueError(
+                "these bytes are of bfloat16, which NumPy knows once its package is installed: "
+                "pip install ml_dtypes"
+            ) from missing
     return np.dtype(TYPES[code])
 
 

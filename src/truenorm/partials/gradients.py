@@ -1,5 +1,6 @@
 """Gradients of gamma and beta over some rows: sums of integers, which merge exactly."""
 
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -111,11 +112,9 @@ class PartialGradients(HeldSums):
         >>> print(partial.rounded(divide_by=2).dgamma)
         [0.5851849 0.774167  1.4162663]
         """
-        if not 1 <= divide_by <= 2**53 or int(divide_by) != divide_by:
-            raise ValueError(f"divide_by is {divide_by!r}: pass an integer from 1 to 2**53")
+        divisor = _divisor(divide_by)
         dgamma = dbeta = None
         undecided = np.empty(0, np.intp)
-        divisor = int(divide_by)
         if self.kind.gamma is not None:
             columns, error = columns_and_error(self._dgamma)
             values, undecided = round_columns(columns, error, divisor, self.kind.target("gamma"))
@@ -154,4 +153,17 @@ class PartialGradients(HeldSums):
         >>> len(partial.rounded().undecided), len(partial.refine([(dy, saved)]).undecided)
         (3, 0)
         """
-        return refining.refined(self.kind, self.rows, self.rounded(divide_by), batches, divide_by)
+        return refining.refined(
+            self.kind, self.rows, self.rounded(divide_by), batches, _divisor(divide_by)
+        )
+
+
+def _divisor(divide_by: Any) -> int:
+    """Return what sums are divided by, checked."""
+    try:
+        divisor = operator.index(divide_by)
+    except TypeError:
+        divisor = 0
+    if not 1 <= divisor <= 2**53:
+        raise ValueError(f"divide_by is {divide_by!r}: pass an integer from 1 to 2**53")
+    return divisor

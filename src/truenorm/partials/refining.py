@@ -39,7 +39,11 @@ def refined(
         call = Call.of(saved.settings, x_rows, nothing, nothing)
         more = integers.terms_of(dy_rows, x_rows, found.undecided, call)
         for column, some in zip(terms, more, strict=True):
-            column += [term._replace(denominator=term.denominator * divide_by) for term in some]
+            column += [
+                term._replace(denominator=term.denominator * divide_by)
+                for term in some
+                if term.numerator
+            ]
     if count != rows:
         raise ValueError(f"the batches have {count} rows and the partial {rows}: pass all of them")
     dgamma = found.dgamma.astype(np.float64).ravel()

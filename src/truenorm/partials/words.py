@@ -34,6 +34,7 @@ def as_words(
     rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8], agreed: Integers
 ) -> Integers:
     """Return the words: 1, the number of rows, digits, and counts of what is not finite."""
+    agreed = np.asarray(agreed, np.int64)
     words = [np.array([1, rows], np.int64)]
     for number, (first, places) in zip((dgamma, dbeta), _places(agreed), strict=True):
         digits = np.zeros((places, number.digits.shape[1]), np.int64)
@@ -46,6 +47,11 @@ def as_words(
                 )
             digits[start : start + len(number.digits)] = number.digits
         words.append(digits.ravel())
+    if special.any() and not agreed[4]:
+        raise ValueError(
+            "the partial has terms that are not finite, of which this extent knows none: pass the "
+            "maximum of the extents of all ranks"
+        )
     if agreed[4]:
         counts = np.zeros(special.shape, np.int64)
         for k in range(FLAGS):
@@ -58,7 +64,9 @@ def of_words(
     words: Integers, agreed: Integers, size: int
 ) -> tuple[int, Number, Number, NDArray[np.uint8]]:
     """Return rows, dgamma, dbeta and what is not finite, of words that were added up."""
-    words = np.asarray(words, np.int64)
+    words, agreed = np.asarray(words), np.asarray(agreed, np.int64)
+    if words.dtype != np.int64:
+        raise TypeError(f"words are {words.dtype}: pass the int64 that the sum of to_words is")
     columns = size + 1, size
     counts = [places * width for (_, places), width in zip(_places(agreed), columns, strict=True)]
     expected = 2 + sum(counts) + (2 * size if agreed[4] else 0)
