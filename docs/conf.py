@@ -34,6 +34,7 @@ numpydoc_validation_exclude = {
     r"Check",
     r"Verdict",
     r"TaylorTest",
+    r"Bound",
     r"nbytes",
 }
 
