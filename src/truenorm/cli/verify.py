@@ -220,8 +220,9 @@ def command(
         )
     if update_baseline and baseline:
         report = _updated(report, baseline)
+    _print(report, terminal.show, json=json)
     write(report)
-    _end(report, terminal.show, json=json)
+    raise typer.Exit(0 if report.passed else 1)
 
 
 def _updated(report: Report, baseline: Path) -> Report:
@@ -240,8 +241,12 @@ def _updated(report: Report, baseline: Path) -> Report:
 
 def _end(report: Shown, show: Callable[[Shown, Console], None], *, json: bool) -> NoReturn:
     """Print a report, and exit with its code."""
+    _print(report, show, json=json)
+    raise typer.Exit(0 if report.passed else 1)
+
+
+def _print(report: Shown, show: Callable[[Shown, Console], None], *, json: bool) -> None:
     if json:
         typer.echo(to_json(report))
     else:
         show(report, Console(highlight=False))
-    raise typer.Exit(0 if report.passed else 1)
