@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import typer
 from rich.console import Console
@@ -203,7 +203,8 @@ def command(
                 start_seconds=start_seconds,
                 **said,
             )
-        _end(equality, equality_page.show, json=json)
+        _print(equality, equality_page.show, json=json)
+        raise typer.Exit(0 if equality.passed else 1)
     if update_baseline:
         check_place("--baseline", baseline or stop("--update-baseline needs --baseline FILE"))
     known = None if update_baseline and baseline and not baseline.exists() else baseline
@@ -237,12 +238,6 @@ def _updated(report: Report, baseline: Path) -> Report:
             stop(f"cannot write {baseline}: {refused.strerror}; give --baseline another file")
     sys.stderr.write(f"wrote {baseline}: {told}\n")
     return report
-
-
-def _end(report: Shown, show: Callable[[Shown, Console], None], *, json: bool) -> NoReturn:
-    """Print a report, and exit with its code."""
-    _print(report, show, json=json)
-    raise typer.Exit(0 if report.passed else 1)
 
 
 def _print(report: Shown, show: Callable[[Shown, Console], None], *, json: bool) -> None:
