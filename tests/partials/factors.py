@@ -61,7 +61,8 @@ def factors(row: Terms, dy: Array, x: Array) -> Any:
     centred = True if row.centred else None
     extent = factors_of_rows.extent_of(dy, x)
     halves = half_exponent_of_eps(row.eps), half_exponent_of_size(len(x))
-    unit = factors_of_rows.unit_of(extent, *halves, centred)
+    reach = factors_of_rows.reach_of(extent, centred)
+    unit = factors_of_rows.unit_of(extent.dy, reach, *halves)
     if unit != row.unit:
         print("unit", unit, row)
     scratch = np.zeros(4 * factors_of_rows.LANES)

@@ -26,6 +26,7 @@ __all__ = [
     "NeverRefuses",
     "RowSums",
     "States",
+    "Sweep",
 ]
 
 Float64 = NDArray[np.float64]

@@ -131,3 +131,4 @@ HIGH = 24
 """A term in units is high*2**HIGH + low, of which a float64 adds up MOST_ROWS without error."""
 
 MOST_ROWS = 2**12
+"""Rows whose terms a bin holds before it is cleared."""

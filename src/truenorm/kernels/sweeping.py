@@ -5,13 +5,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from truenorm.kernels.backend import ColumnSums, ColumnSweep, Mergeable
+from truenorm.kernels.backend import ColumnSums, ColumnSweep, Mergeable, Sweep
 from truenorm.kernels.rows import Source, blocks_of
 from truenorm.threads import for_each_block
 
-__all__ = ["in_parts", "merged", "summed"]
+__all__ = ["SweepsLike", "in_parts", "merged", "summed"]
 
 Sums = TypeVar("Sums", bound=Mergeable)
+
+
+class SweepsLike:
+    """Goes over the rows in the way of another sweep."""
+
+    def __init__(self, other: Sweep) -> None:
+        self.threads, self.parts = other.threads, other.parts
+        self.rows_at_once = other.rows_at_once
 
 
 def in_parts(work: Callable[[int], None], parts: int, threads: int) -> None:

@@ -3,7 +3,8 @@
 The two ways give the same bits. What the backend does not do at once is for the driver.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,10 @@ from truenorm.ops.settings import settings_of_backward
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend, ColumnGradients, ColumnSums
 
-__all__ = ["backward", "check_saved", "parameters_of"]
+__all__ = ["backward", "by_driver", "check_saved"]
 
 Array = NDArray[Any]
+Found = TypeVar("Found")
 
 
 def backward(
@@ -43,8 +45,8 @@ def backward(
     if chosen.at_once is not None and settings.backend == chosen.name:
         found = _at_once(chosen, settings, dy, saved, out)
     if found is None:
-        with np.errstate(all="ignore"):
-            return _by_driver(chosen, settings, dy, saved, out)
+        dx, columns = by_driver(drive.backward, chosen, settings, dy, saved, out)
+        return _gradients(saved, dx, columns)
     return found
 
 
@@ -117,7 +119,7 @@ def _at_once(
             return Gradients(dx, dgamma, dbeta)
         rows = [Rows(each, saved.axes, target) for each in (given.dy, x, dx)]
         columns = drive.settle_rows(
-            backend, settings, rows[0], rows[1], *parameters_of(saved), rows[2], sums, states
+            backend, settings, rows[0], rows[1], *_parameters_of(saved), rows[2], sums, states
         )
     return _gradients(saved, dx, columns)
 
@@ -136,21 +138,27 @@ def _rounded(sums: "ColumnSums", dtype: np.dtype[Any] | None) -> Any:
     return REFUSED if refused.any() else values.view(dtype.newbyteorder("="))
 
 
-def _by_driver(
-    backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Array | None
-) -> Gradients:
-    """Take arrays of any kind and layout."""
+def by_driver(
+    backward: Callable[..., Found],
+    backend: "Backend",
+    settings: Settings,
+    dy: Any,
+    saved: Saved,
+    out: Array | None,
+) -> tuple[Array, Found]:
+    """Take arrays of any kind and layout; return dx, and what the driver's function does."""
     x = saved.x
     slopes, target = arguments.dy_of(dy, x)
     dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})
     dy_rows, x_rows, dx_rows = (Rows(array, saved.axes, target) for array in (slopes, x, dx))
-    columns = drive.backward(
-        backend, settings, dy_rows, x_rows, saved.kept, *parameters_of(saved), dx_rows
-    )
-    return _gradients(saved, dx, columns)
+    with np.errstate(all="ignore"):
+        found = backward(
+            backend, settings, dy_rows, x_rows, saved.kept, *_parameters_of(saved), dx_rows
+        )
+    return dx, found
 
 
-def parameters_of(saved: Saved) -> tuple[Parameter, Parameter]:
+def _parameters_of(saved: Saved) -> tuple[Parameter, Parameter]:
     """Return gamma as the driver takes it, and what it needs of beta: the type."""
     lengths = tuple(saved.x.shape[k] for k in saved.axes)
     gamma, _ = arguments.parameter_of("gamma", saved.gamma, lengths, saved.axes, 1.0)

@@ -2,15 +2,11 @@
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels.drive import partial as drive
 from truenorm.kernels.norm import LAYER_NORM, RMS_NORM, Norm
-from truenorm.kernels.rows import Rows
-from truenorm.ops import arguments
-from truenorm.ops.backward import check_saved, parameters_of
-from truenorm.ops.output import output_for
+from truenorm.ops.backward import by_driver, check_saved
 from truenorm.ops.saved import Saved
 from truenorm.ops.settings import settings_of_backward
 from truenorm.partials.gradients import PartialGradients
@@ -113,11 +109,5 @@ def _backward(
     check_saved(norm, saved, "_backward_partial")
     kind = Kind.of(saved)
     chosen, settings = settings_of_backward(saved.settings, backend, threads)
-    slopes, target = arguments.dy_of(dy, saved.x)
-    dx = output_for(saved.x, out, {"x": saved.x, "gamma": saved.gamma, "dy": slopes})
-    rows = [Rows(array, saved.axes, target) for array in (slopes, saved.x, dx)]
-    with np.errstate(all="ignore"):
-        share = drive.backward(
-            chosen, settings, rows[0], rows[1], saved.kept, *parameters_of(saved), rows[2]
-        )
-    return dx, PartialGradients._of_share(kind, rows[1].count, share)
+    dx, share = by_driver(drive.backward, chosen, settings, dy, saved, out)
+    return dx, PartialGradients._of_share(kind, len(saved.kept), share)

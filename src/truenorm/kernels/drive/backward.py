@@ -25,7 +25,7 @@ from truenorm.kernels.rows import Range, Rows, Source, Target, blocks_of
 from truenorm.kernels.storage import Stored, widen
 from truenorm.kernels.sweeping import in_parts, merged
 
-__all__ = ["adopted", "backward", "settle_rows", "swept"]
+__all__ = ["backward", "settle_rows", "swept"]
 
 Float64 = NDArray[np.float64]
 
@@ -66,10 +66,8 @@ def backward(
         return found
     call = Call.of(settings, x, gamma, beta)
     level = backend.backward(call, Source(dy))
-    if settings.backend != backend.name:
-        kept = adopted(call, level, Source(x), kept)
-    has_dx = bool(np.isfinite(gamma.values).all())
-    sums, special = swept(call, level, dy, x, kept, dx, has_dx=has_dx)
+    is_own = settings.backend == backend.name
+    sums, special = swept(call, level, dy, x, kept, gamma, dx, is_own=is_own)
     return ColumnGradients(
         round_dgamma(call, level, sums, special, dy, x),
         round_dbeta(call, level, sums, special, dy, x),
@@ -82,14 +80,18 @@ def swept(
     dy: Rows,
     x: Rows,
     kept: Float64,
+    gamma: Parameter,
     dx: Rows,
     *,
-    has_dx: bool,
+    is_own: bool,
 ) -> tuple[Any, SpecialColumns | None]:
     """Write dx; return the sums over rows, and what of them is not by arithmetic.
 
-    `has_dx` is False if gamma is not finite: then all dx are NaN.
+    `is_own` tells whether the backend itself did forward, and so kept what is kept.
     """
+    if not is_own:
+        kept = _adopted(call, level, Source(x), kept)
+    has_dx = bool(np.isfinite(gamma.values).all())  # if not, all dx are NaN
     run = _Run(call, level, Source(dy), Source(x), kept, Target(dx), has_dx)
     shares = [_Share(level.sums()) for _ in level.parts]
     in_parts(lambda k: run.part(level.parts[k], shares[k]), len(shares), level.threads)
@@ -124,7 +126,7 @@ def settle_rows(
     )
 
 
-def adopted(call: Call, level: Backward[Any], x: Source, kept: Float64) -> Float64:
+def _adopted(call: Call, level: Backward[Any], x: Source, kept: Float64) -> Float64:
     """Return what the backend would have kept of all rows: its bounds hold for its own sums."""
     kept = kept.copy()
     for part in level.parts:

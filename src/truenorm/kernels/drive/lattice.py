@@ -11,21 +11,18 @@ from truenorm.kernels.lattice.rounding import columns_and_error, round_columns
 from truenorm.kernels.lattice.terms import OnLattice, Terms
 from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.storage import Stored
+from truenorm.kernels.sweeping import SweepsLike
 
 __all__ = ["LatticeColumns"]
 
 Columns = NDArray[np.intp]
 
 
-class LatticeColumns:
+class LatticeColumns(SweepsLike):
     """Some columns, of a call without special values."""
 
     def __init__(self, level: Backward[Any], terms: Terms[Any], columns: Columns) -> None:
-        self.threads, self.parts, self.rows_at_once = (
-            level.threads,
-            level.parts,
-            level.rows_at_once,
-        )
+        super().__init__(level)
         self.columns = columns
         self._terms = terms
 

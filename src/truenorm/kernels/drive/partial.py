@@ -1,21 +1,21 @@
 """Backward over some rows of a batch: dx, and their share of dgamma and dbeta on the lattice."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Backend, Backward, RowSums, States
+from truenorm.kernels.backend import Backend, Backward, ExactSums, RowSums, States
 from truenorm.kernels.call import Call, Parameter, Settings
-from truenorm.kernels.drive.backward import adopted, swept
+from truenorm.kernels.drive.backward import swept
 from truenorm.kernels.drive.columns import SpecialColumns
 from truenorm.kernels.drive.infinite import BesideInfinities, infinite_rows
 from truenorm.kernels.lattice.digits import Digits, Number
 from truenorm.kernels.lattice.terms import OnLattice, Terms
 from truenorm.kernels.rows import Rows, Source
 from truenorm.kernels.storage import Stored
-from truenorm.kernels.sweeping import summed
+from truenorm.kernels.sweeping import SweepsLike, summed
 
 __all__ = ["Share", "backward"]
 
@@ -54,10 +54,8 @@ def backward(
         return found._replace(of_dgamma=found.of_dgamma | others.dgamma.flags)
     call = Call.of(settings, x, gamma, beta)
     level = _WithTerms(backend.backward(call, Source(dy)), backend.terms(call))
-    if settings.backend != backend.name:
-        kept = adopted(call, level, Source(x), kept)
-    has_dx = bool(np.isfinite(gamma.values).all())
-    sums, special = swept(call, level, dy, x, kept, dx, has_dx=has_dx)
+    is_own = settings.backend == backend.name
+    sums, special = swept(call, level, dy, x, kept, gamma, dx, is_own=is_own)
     if special is None:
         special = SpecialColumns(call)
     dbeta = _dbeta(level, sums.rows, special, dy, x) if call.of_beta else Digits(call.size)
@@ -77,16 +75,12 @@ class _Sums:
         self.terms.merge(other.terms)
 
 
-class _WithTerms:
+class _WithTerms(SweepsLike):
     """Backward that rounds the terms of each block of rows while it is in the cache."""
 
     def __init__(self, level: Backward[Any], terms: Terms[Any]) -> None:
+        super().__init__(level)
         self._level, self._terms = level, terms
-        self.threads, self.parts, self.rows_at_once = (
-            level.threads,
-            level.parts,
-            level.rows_at_once,
-        )
         self.adopt, self.look_again = level.adopt, level.look_again
         self.dgamma_again, self.dbeta_again = level.dgamma_again, level.dbeta_again
         self.lattice = level.lattice
@@ -113,7 +107,7 @@ def _dbeta(level: _WithTerms, sums: RowSums, special: SpecialColumns, dy: Rows, 
 
     Columns with terms that are not finite are left out of that.
     """
-    found: Digits | None = sums.dbeta.as_digits()  # type: ignore[attr-defined]
+    found = cast(ExactSums, sums.dbeta).as_digits()
     if found is not None:
         return found
     total = Digits(x.size)
@@ -121,7 +115,8 @@ def _dbeta(level: _WithTerms, sums: RowSums, special: SpecialColumns, dy: Rows, 
     while len(left):
         sweep = level.dbeta_again(left)
         assert sweep is not None
-        better = summed(sweep, Source(dy), Source(x)).as_digits()  # type: ignore[attr-defined]
+        better = cast(ExactSums, summed(sweep, Source(dy), Source(x))).as_digits()
+        assert better is not None
         total.put(better.number(), sweep.columns)
         left = left[len(sweep.columns) :]
     return total

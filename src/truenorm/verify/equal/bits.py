@@ -5,14 +5,14 @@ A zero is not equal to one of the other sign, although both are the same number.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.verify.answers.expected import expected
+from truenorm.verify.answers.expected import Expected, expected
 from truenorm.verify.answers.question import types_of
 from truenorm.verify.equal.report import Difference
+from truenorm.verify.grading.measuring import all_misplaced, apart
 from truenorm.verify.operation import Case
 from truenorm.verify.own.cases import is_own
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
@@ -21,15 +21,6 @@ __all__ = ["difference", "distances"]
 
 ANSWERED = 2**14
 """Elements of a case of one's own for which integers are asked: more would take minutes."""
-
-
-class _Answers(NamedTuple):
-    """Exact answers to some rows of a result: rounded, the ulp there, and what is left in it."""
-
-    rows: NDArray[np.intp]
-    wide: Float64s
-    ulps: Float64s
-    rests: Float64s
 
 
 def distances(first: Array, second: Array) -> Float64s:
@@ -101,15 +92,17 @@ def _judged(
     at: tuple[int, ...],
 ) -> Difference:
     """Add to a difference which of the two is nearer to the exact answer."""
-    answers = _answers(case, found.output, differs, at[0])
-    if answers is None:
+    rows = _judged_rows(case, found.output, differs, at[0])
+    if rows is None:
         return found
-    here = differs[answers.rows]
-    one, other = (_errors(answers, each[answers.rows])[here] for each in results)
-    row = int(np.flatnonzero(answers.rows == at[0])[0])
+    if len(rows) < len(differs):
+        case = case.with_inputs(**{name: array[rows] for name, array in case.rows.items()})
+    exact, here = expected(case), differs[rows]
+    one, other = (_errors(exact, found.output, each[rows])[here] for each in results)
+    spot = int(np.flatnonzero(rows == at[0])[0]), at[1]
     return replace(
         found,
-        exact=float(answers.wide[row, at[1]]),
+        exact=float(exact.wide[found.output].reshape(here.shape)[spot]),
         judged=int(here.sum()),
         first_nearer=int((one < other).sum()),
         second_nearer=int((other < one).sum()),
@@ -118,29 +111,21 @@ def _judged(
     )
 
 
-def _answers(case: Case, output: str, differs: NDArray[np.bool_], worst: int) -> _Answers | None:
-    """Return exact answers to the rows that differ, or to as many of them as there is time for."""
+def _judged_rows(
+    case: Case, output: str, differs: NDArray[np.bool_], worst: int
+) -> NDArray[np.intp] | None:
+    """Return the rows to hold against exact answers: all, or as many as there is time for."""
+    if not is_own(case) or case.shape[0] * case.shape[1] <= ANSWERED:
+        return np.arange(len(differs))
+    if not case.operation.is_rows(output):
+        return None  # every row has a part in it
     rows = np.flatnonzero(differs.any(axis=1))
-    if is_own(case) and case.shape[0] * case.shape[1] > ANSWERED:
-        if not case.operation.is_rows(output):
-            return None  # every row has a part in it
-        rest = rows[rows != worst][: max(ANSWERED // case.shape[1] - 1, 0)]
-        rows = np.sort(np.append(rest, worst))
-        case = case.with_inputs(**{name: array[rows] for name, array in case.rows.items()})
-        found, taken = expected(case), np.arange(len(rows))
-    else:
-        found, taken = expected(case), rows
-    parts = (found.wide[output], found.ulps[output], found.rests[output])
-    wide, ulps, rests = (np.reshape(each, (-1, differs.shape[1]))[taken] for each in parts)
-    return _Answers(rows, wide, ulps, rests)
+    rest = rows[rows != worst][: max(ANSWERED // case.shape[1] - 1, 0)]
+    return np.sort(np.append(rest, worst))
 
 
-def _errors(answers: _Answers, result: Array) -> Float64s:
+def _errors(exact: Expected, output: str, result: Array) -> Float64s:
     """Return errors in ulp: infinite where one is finite that should not be, or the reverse."""
-    with np.errstate(all="ignore"):
-        got = result.astype(np.float64)
-        error = np.abs((got - answers.wide) / answers.ulps - answers.rests)
-    finite = np.isfinite(answers.wide)
-    # As in grades: where NaN or infinity is due, all that is not finite will do, but for a sign.
-    due = ~np.isfinite(got) & (got != -answers.wide)
-    return np.where(finite, np.where(np.isfinite(got), error, np.inf), np.where(due, 0.0, np.inf))
+    got = result.reshape(exact.wide[output].shape)
+    error = apart(exact, output, got).in_ulp
+    return np.where(all_misplaced(exact, output, got), np.inf, error).reshape(result.shape)

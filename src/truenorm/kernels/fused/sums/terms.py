@@ -127,7 +127,8 @@ class Terms:
                 bins.scratch,
             )
             left += of_rows.note(stop - start, (noted[0], noted[1], noted[2]))
-            self.add(dy[row:stop], x[row:stop], states[row:stop], bins)
+            if row < stop:
+                self.add(dy[row:stop], x[row:stop], states[row:stop], bins)
             start = stop
         return left > 0
 

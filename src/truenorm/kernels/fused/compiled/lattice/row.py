@@ -29,13 +29,13 @@ from truenorm.kernels.fused.compiled.pairs.arithmetic import (
 from truenorm.kernels.fused.compiling import compiled
 from truenorm.kernels.ground import BELOW, LOWEST, SLACK, Centred, Coded, Numbers, U, W
 
-__all__ = ["LANES", "Extent", "RowFactors", "extent_of", "row_factors", "unit_of"]
+__all__ = ["SPLIT", "Extent", "RowFactors", "extent_of", "reach_of", "row_factors", "unit_of"]
 
 LANES = 64
 """Sums beside each other; four times as many numbers of scratch."""
 
 WITHOUT_ERROR = 8
-"""Lanes whose sum would still be on the grid: each is below 2**50 of its units."""
+"""Lanes that add up without error: each is below 2**50 units of its grid."""
 
 SPLIT = 1.5 * 2.0**52
 """Added and subtracted, it leaves an integer; times a power of two, a multiple of that."""
@@ -90,11 +90,13 @@ def _value(signed: int, like: Any) -> Any:
 
 
 @compiled
-def unit_of(extent: Extent, half_of_eps: int, half_of_size: int, centred: Centred) -> Any:
-    """Return e: terms are rounded to multiples of 2**e (L1); see `kernels.lattice.units`."""
-    reach = reach_of(extent, centred)
+def unit_of(slope: float, reach: float, half_of_eps: int, half_of_size: int) -> Any:
+    """Return e: terms are rounded to multiples of 2**e (L1); see `kernels.lattice.units`.
+
+    `slope` is the largest |dy| of the row.
+    """
     of_xhat = min(math.frexp(reach)[1] + half_of_eps, half_of_size)
-    return max(math.frexp(extent.dy)[1] + of_xhat - BELOW, LOWEST)
+    return max(math.frexp(slope)[1] + of_xhat - BELOW, LOWEST)
 
 
 @compiled
@@ -198,14 +200,15 @@ def _add_moments(
 @compiled
 def _total(sums: Numbers, rests: Numbers) -> Any:
     """Return the sum of all lanes as a pair; the rests are used up."""
+    left = LANES // WITHOUT_ERROR
     half = LANES // 2
     while half > 0:
         for j in range(half):
             rests[j] += rests[j + half]
-            if half >= WITHOUT_ERROR:
+            if half >= left:
                 sums[j] += sums[j + half]
         half //= 2
     total = (rests[0], 0.0)
-    for j in range(WITHOUT_ERROR):
+    for j in range(left):
         total = add_float(total, sums[j])
     return total

@@ -72,9 +72,10 @@ def add_terms(
         if states[i] != DONE and states[i] != REFUSED:
             continue
         extent = extent_of(dy[i], x[i])
-        if reach_of(extent, centred) == 0:
+        reach = reach_of(extent, centred)
+        if reach == 0:
             continue
-        unit = unit_of(extent, half_of_eps, half_of_size, centred)
+        unit = unit_of(extent.dy, reach, half_of_eps, half_of_size)
         k = 0
         while k < units.shape[0] and units[k] != unit:
             k += 1
@@ -117,7 +118,7 @@ def _added(
     """Add the terms of a row, or subtract them; return how far from an integer one is at most."""
     r_high, r_low = sign * found.r_high, sign * found.r_low
     if centred is None:
-        return _add_uncentred(dy, x, r_high, r_low, high, low)
+        return _add_row(dy, x, None, r_high, r_low, None, None, high, low)
     s_high, s_low = sign * found.s_high, sign * found.s_low
     if found.near == 0:
         return _add_row(dy, x, None, r_high, r_low, s_high, s_low, high, low)
@@ -131,12 +132,12 @@ def _add_row(
     near: Any,
     r_high: float,
     r_low: float,
-    s_high: float,
-    s_low: float,
+    s_high: Any,
+    s_low: Any,
     high: Numbers,
     low: Numbers,
 ) -> Any:
-    """Add dy*(x - near)*r + dy*s; None for near is zero.
+    """Add dy*(x - near)*r + dy*s; None for near or s is zero.
 
     x - near has at most 25 bits, and so its product with dy is exact.
     """
@@ -149,31 +150,14 @@ def _add_row(
         p = slope * d
         coarse = multiply_add(p, r_high, SPLIT_HIGH) - SPLIT_HIGH
         rest = multiply_add(p, r_low, multiply_add(p, r_high, -coarse))
-        shift = multiply_add(slope, s_high, SPLIT_HIGH) - SPLIT_HIGH
-        rest += multiply_add(slope, s_low, multiply_add(slope, s_high, -shift))
-        fine = (rest + SPLIT) - SPLIT
-        high[j] += coarse + shift
-        low[j] += fine
-        # As integers, since a compiler may not reorder the maximum of numbers that may be NaN.
-        far = max(far, np.float64(abs(rest - fine)).view(np.int64))
-    return np.int64(far).view(np.float64)
-
-
-@compiled
-def _add_uncentred(
-    dy: Coded, x: Coded, r_high: float, r_low: float, high: Numbers, low: Numbers
-) -> Any:
-    """Add dy*x*r."""
-    prefer_wide_vectors()
-    arrays_are_apart()
-    far = np.int64(0)
-    for j in range(x.shape[0]):
-        p = decode(dy[j]) * decode(x[j])
-        coarse = multiply_add(p, r_high, SPLIT_HIGH) - SPLIT_HIGH
-        rest = multiply_add(p, r_low, multiply_add(p, r_high, -coarse))
+        if s_high is not None:
+            shift = multiply_add(slope, s_high, SPLIT_HIGH) - SPLIT_HIGH
+            rest += multiply_add(slope, s_low, multiply_add(slope, s_high, -shift))
+            coarse += shift
         fine = (rest + SPLIT) - SPLIT
         high[j] += coarse
         low[j] += fine
+        # As integers, since a compiler may not reorder the maximum of numbers that may be NaN.
         far = max(far, np.float64(abs(rest - fine)).view(np.int64))
     return np.int64(far).view(np.float64)
 
