@@ -1,0 +1,46 @@
+"""The backend as the driver sees it."""
+
+from typing import Any
+
+import numpy as np
+
+from truenorm.kernels.backend import AtOnce, Backend, Backward, Forward
+from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.gpu.levels import DeviceBackward, DeviceForward
+from truenorm.kernels.lattice.terms import Terms
+from truenorm.kernels.rows import Source
+
+__all__ = ["GpuBackend"]
+
+
+class GpuBackend:
+    """A device, and for what it refuses another backend on the host."""
+
+    name = "gpu"
+    at_once: AtOnce | None = None
+
+    def __init__(self, runtime: Any, host: Backend) -> None:
+        self._runtime, self._host = runtime, host
+
+    def forward(self, call: Call, special: Flags) -> Forward:
+        """Return forward for a call."""
+        check(call)
+        return DeviceForward(self._runtime, call, self._host.forward(call, special))
+
+    def backward(self, call: Call, dy: Source) -> Backward[Any]:
+        """Return backward for a call."""
+        check(call)
+        return DeviceBackward(self._runtime, call, self._host.backward(call, dy))
+
+    def terms(self, call: Call) -> Terms[Any]:
+        """Return how dgamma of a call at level 1 is summed on the lattice."""
+        return self._host.terms(call)
+
+
+def check(call: Call) -> None:
+    """Raise if a call has float64 numbers."""
+    if call.level in ("pairs", "plain"):
+        raise ValueError(
+            "the backend 'gpu' takes float16, bfloat16 and float32, not float64: to be right, "
+            "float64 needs pairs of them, which no kernel has; choose another backend"
+        )

@@ -1,0 +1,126 @@
+"""How rows are laid on threads: decided by their length and type alone, for every interface.
+
+Bits must depend neither on the device nor on the batch, so neither takes part in it.
+"""
+
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FloatFormat
+
+__all__ = ["KERNELS", "LONGEST", "STORAGES", "Plan", "source_of"]
+
+STORAGES: dict[FloatFormat, int] = {FLOAT32: 0, FLOAT16: 1, BFLOAT16: 2}
+"""The types, by the number that the source knows them by."""
+
+LONGEST = 2**24
+"""Elements of a row: v of (E2) cannot cancel to nothing below that, with much room."""
+
+LOAD_BYTES = 16
+"""What a thread reads at a time, if rows allow it."""
+
+ITEMS = 8
+"""Elements that a thread has of a row, as long as there are threads."""
+
+WARP, BLOCK = 32, 128
+"""Threads that exchange numbers without a barrier; and of a block that has several rows."""
+
+MOST_THREADS, MOST_IN_BACKWARD = 1024, 512
+"""Of a block. A block of 1024 has 64 registers a thread, too few for backward's sums."""
+
+HELD_ITEMS, HELD_IN_BACKWARD, SUMMED_ITEMS = 16, 8, 16
+"""Elements that registers hold: of x in forward; of x and of dy in backward, beside the sums over
+rows; and of those sums."""
+
+SHORT_RUN, LONG_RUN, SHORT_ROW = 16, 64, 1024
+"""Rows whose share of dgamma and dbeta a team adds up: more of them where rows are short."""
+
+KERNELS = {
+    "forward": ("forward.c",),
+    "backward": ("backward.c",),
+    "shares": ("shares.c",),
+    "columns": ("columns.c",),
+}
+"""The files of each kernel, beside the headers."""
+
+HEADERS = ("dialect.h", "storage.h", "team.h", "statistics.h", "sums.h")
+
+
+class Plan(NamedTuple):
+    """The constants of a kernel. As macros of the source they have the same names, in capitals."""
+
+    size: int
+    storage: int
+    centred: bool
+    correct: bool
+    vector: int
+    team: int
+    teams: int
+    held: bool
+    sums: bool
+    run: int
+
+    @classmethod
+    def of(
+        cls, kernel: str, size: int, target: FloatFormat, *, centred: bool, correct: bool
+    ) -> "Plan":
+        """Return the constants for rows of a length and a type."""
+        backward = kernel != "forward"
+        vector = math.gcd(size, LOAD_BYTES // (4 if target is FLOAT32 else 2))
+        most = (
+            MOST_IN_BACKWARD
+            if backward and size <= MOST_IN_BACKWARD * SUMMED_ITEMS
+            else MOST_THREADS
+        )
+        team = min(_power_of_two(math.ceil(size / ITEMS)), most)
+        items = math.ceil(size / (team * vector)) * vector
+        return cls(
+            size=size,
+            storage=STORAGES[target],
+            centred=centred,
+            correct=correct,
+            vector=vector,
+            team=team,
+            teams=max(1, BLOCK // team) if team <= WARP else 1,
+            held=items <= (HELD_IN_BACKWARD if backward else HELD_ITEMS),
+            sums=backward and items <= SUMMED_ITEMS,
+            run=SHORT_RUN if size > SHORT_ROW else LONG_RUN,
+        )
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.team * self.teams
+
+    @property
+    def macros(self) -> dict[str, int]:
+        """The constants, as a compiler is given them."""
+        return {name.upper(): int(value) for name, value in self._asdict().items()} | {
+            "THREADS": self.threads
+        }
+
+    def runs(self, rows: int) -> int:
+        """Return how many shares so many rows have."""
+        return -(-rows // self.run)
+
+    def blocks(self, rows: int) -> int:
+        """Return how many blocks have a row, or a run, for each of their teams."""
+        return -(-rows // self.teams)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
+@lru_cache
+def source_of(kernel: str) -> str:
+    """Return the text of a kernel with all that it needs."""
+    return "\n".join(_texts((*HEADERS, *KERNELS[kernel])))
+
+
+def _texts(names: Iterable[str]) -> Iterable[str]:
+    folder = files("truenorm.kernels.gpu") / "source"
+    return [(folder / name).read_text(encoding="utf-8") for name in names]

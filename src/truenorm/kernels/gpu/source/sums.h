@@ -1,0 +1,26 @@
+/* Sums over rows. A run's share is a sum of dy*xhat, a bound on its error, and a sum of dy, which is
+ * exact, or NaN if it is not.
+ */
+#define LEAST 5.6051938572992683e-45f /* 2**-147: what a bound may lose below float32 */
+
+/* Return what a + b is more than `sum`, its rounding (Knuth's TwoSum). */
+DEVICE double error_of_sum(double a, double b, double sum) {
+    const double t = sum - a;
+    return (a - (sum - t)) + (b - t);
+}
+
+/* Add to an exact sum; NaN if it no longer is one. */
+DEVICE double exact_sum(double sum, double term) {
+    const double total = sum + term;
+    const int exact = total - sum == term && total - term == sum; /* TwoSum's error is zero */
+    return exact ? total : (double)INFINITE - (double)INFINITE;
+}
+
+/* Add a term to the sums of a column; of_term is zero in rows where xhat is, without any error. */
+DEVICE void add_term(float slope, double xhat, float of_dy, float of_term, double *of_gamma,
+                     double *of_beta, float *bound) {
+    *of_gamma = FMA((double)slope, xhat, *of_gamma);
+    if (slope != 0.f && of_term != 0.f) /* (E12) */
+        *bound += FMAF(ABSF(slope), FMAF(of_term, (float)ABS(xhat), of_dy), LEAST);
+    if (CENTRED) *of_beta = exact_sum(*of_beta, slope);
+}
