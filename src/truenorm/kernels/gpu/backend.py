@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from truenorm.kernels.backend import AtOnce, Backend, Backward, Forward
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.gpu.levels import DeviceBackward, DeviceForward

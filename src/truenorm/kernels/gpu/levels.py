@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Backward, ColumnSweep, Forward, NeverRefuses, States
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.backend import Backward, Forward, States
+from truenorm.kernels.call import Call
 from truenorm.kernels.gpu.plan import Plan
 from truenorm.kernels.gpu.sums import Sums
 from truenorm.kernels.rows import Range

@@ -1,6 +1,6 @@
 """Compiles kernels and launches them by OpenCL: on any device with float64, a processor too."""
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -9,24 +9,12 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.gpu.plan import Plan, source_of
 
-__all__ = ["OpenCL", "missing_of"]
+__all__ = ["OpenCL"]
 
 Array = NDArray[Any]
 
 OPTIONS = ["-cl-std=CL1.2"]
 """None that allows contraction, reordering or flushing; the source forbids the first itself."""
-
-
-def missing_of(device: cl.Device) -> str:
-    """Return what a device lacks for the promise; nothing if it has all."""
-    needed = cl.device_fp_config.DENORM | cl.device_fp_config.ROUND_TO_NEAREST
-    if not device.double_fp_config & cl.device_fp_config.FMA:
-        return "has no float64"
-    if needed & ~device.single_fp_config:
-        return "flushes subnormal float32 numbers to zero"
-    if not device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
-        return ""  # of float32, which the kernels do not divide
-    return ""
 
 
 class OpenCL:

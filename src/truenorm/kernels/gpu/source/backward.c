@@ -29,7 +29,7 @@ DEVICE slopes_t slopes_of(const double *a, stats_t s) {
     t.of_c = slack * (of_q + size * (s.of_r + 6 * U)) + (CENTRED ? 0.0 : LOST_IN_Q);
     t.of_dy = (float)(slack * s.centring) * 1.001f;
     t.of_term = (float)(SLACK * (s.of_r + (RUN + 6) * U)) * 1.001f;
-    if (s.v == 0) t.of_dy = t.of_term = 0.f; /* c is zero */
+    if (!(s.v > 0)) t.of_dy = t.of_term = 0.f; /* c is zero, or the row has no result */
     if (CENTRED)
         t.changed = !(ABS(a[2] / SIZE) <= s.of_mean + (h + 4) * U * s.spread + TINY);
     else
@@ -81,7 +81,7 @@ KERNEL backward(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRIC
             team_sums(5, a, scratch);
             varies = a[4] != 0;
             const slopes_t t = slopes_of(a, s);
-            const int defined = s.v == s.v, adds = there && defined && !t.not_finite;
+            const int defined = s.v == s.v, adds = there && !t.not_finite;
             const int known = t.all < INFINITE && t.of_g < INFINITE && t.of_c < INFINITE;
             int refused = !known;
             EACH_PACK {
@@ -112,7 +112,7 @@ KERNEL backward(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRIC
 #endif
 #if SUMS
                     if (adds)
-                        add_term(slope, c * s.r, t.of_dy, t.of_term, &of_gamma[ITEM],
+                        add_term(slope, defined ? c * s.r : 0.0, t.of_dy, t.of_term, &of_gamma[ITEM],
                                  &of_beta[ITEM], &bound_of[ITEM]);
 #endif
                 }
@@ -125,7 +125,7 @@ KERNEL backward(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRIC
                 else if (!defined) states[row] = UNDEFINED;
                 else if (t.changed) states[row] = CHANGED;
 #if !SUMS
-                numbers[3 * row] = adds ? s.r : 0.0;
+                numbers[3 * row] = !adds ? -1.0 : defined ? s.r : 0.0;
                 numbers[3 * row + 1] = t.of_dy;
                 numbers[3 * row + 2] = t.of_term;
 #endif
