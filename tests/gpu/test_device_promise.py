@@ -32,3 +32,15 @@ def test_families(dtype: np.dtype[Any]) -> None:
         compared += count
         assert not wrong, wrong
     assert compared >= 30_000
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
+def test_beside_a_boundary(dtype: np.dtype[Any], output: str, *, centred: bool) -> None:
+    if output == "dbeta" and not centred:
+        pytest.skip("RMSNorm has none")
+    made = some_kept(output, dtype, 2000) if centred else hard_cases(output, dtype, 2000, centred=False)
+    for case in without_float64(made):
+        _, wrong = judge(case, [output], ["gpu"])
+        assert not wrong, wrong

@@ -34,7 +34,9 @@ def first_device() -> Found:
     except cl.Error as refused:
         devices, lacking = [], [f"OpenCL says {refused}"]
     else:
-        lacking = [f"{each.name.strip()} {missing_of(each)}" for each in devices if missing_of(each)]
+        lacking = [
+            f"{each.name.strip()} {missing_of(each)}" for each in devices if missing_of(each)
+        ]
     devices.sort(key=lambda each: not each.type & cl.device_type.GPU)
     for each in devices:
         if not missing_of(each):

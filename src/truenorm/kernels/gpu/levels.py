@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Backward, Forward, States
-from truenorm.kernels.call import Call
+from truenorm.kernels.backend import Backward, States
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.gpu.plan import Plan
 from truenorm.kernels.gpu.sums import Sums
 from truenorm.kernels.rows import Range
@@ -60,13 +60,25 @@ class _Level:
         )
         return kept, states
 
+    def launched_again(
+        self, kernel: str, given: tuple[Stored, ...], parameters: tuple[Any, ...], results: Stored
+    ) -> Flags:
+        """Write results of rows in pairs; return which elements are refused."""
+        runtime, count = self.runtime, len(results)
+        plan = self.plan_of(kernel)
+        on_device, flags = runtime.empty(results.nbytes), runtime.empty(results.size)
+        runtime.launch(
+            *(kernel, plan, plan.blocks(count), *map(runtime.upload, given), *parameters),
+            *(np.float64(self.call.eps), on_device, flags, np.int64(count)),
+        )
+        refused = np.empty(results.shape, np.bool_)
+        runtime.download(on_device, results)
+        runtime.download(flags, refused)
+        return refused
+
 
 class DeviceForward(_Level):
-    """Levels 0 and 1."""
-
-    def __init__(self, runtime: Any, call: Call, host: Forward) -> None:
-        super().__init__(runtime, call)
-        self.look_again = host.look_again
+    """Level 1, and pairs for what that refuses."""
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
@@ -76,15 +88,19 @@ class DeviceForward(_Level):
             self.runtime.download(buffer, into)
         return bool(states.any())
 
+    def look_again(self, x: Stored, _kept: Float64, y: Stored) -> Flags:
+        """Do y of rows that were refused in pairs; return which elements still are."""
+        parameters = self._gamma, self._beta
+        return self.launched_again("forward_again", (x,), parameters, y)
+
 
 class DeviceBackward(_Level):
-    """The same of backward."""
+    """The same of backward; for columns that it does not know well enough, a host does."""
 
     lattice = None
 
     def __init__(self, runtime: Any, call: Call, host: Backward[Any]) -> None:
         super().__init__(runtime, call)
-        self.look_again = host.look_again
         self.dgamma_again, self.dbeta_again = host.dgamma_again, host.dbeta_again
 
     def sums(self) -> Sums:
@@ -113,6 +129,10 @@ class DeviceBackward(_Level):
         runtime.download(on_device, dx)
         runtime.download(became, states)
         return bool(states.any())
+
+    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Do dx of rows that were refused in pairs; return which elements still are."""
+        return self.launched_again("backward_again", (dy, x), (self._gamma,), dx)
 
     def launch_backward(
         self, dy: Any, x: Any, kept: Any, dx: Any, sums: Sums, states: Any, count: int

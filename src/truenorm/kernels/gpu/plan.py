@@ -43,6 +43,8 @@ KERNELS = {
     "backward": ("backward.c",),
     "shares": ("shares.c",),
     "columns": ("columns.c",),
+    "forward_again": ("pairs.h", "again.c"),
+    "backward_again": ("pairs.h", "again.c"),
 }
 """The files of each kernel, beside the headers."""
 
@@ -68,7 +70,7 @@ class Plan(NamedTuple):
         cls, kernel: str, size: int, target: FloatFormat, *, centred: bool, correct: bool
     ) -> "Plan":
         """Return the constants for rows of a length and a type."""
-        backward = kernel != "forward"
+        backward = not kernel.startswith("forward")
         vector = math.gcd(size, LOAD_BYTES // (4 if target is FLOAT32 else 2))
         most = (
             MOST_IN_BACKWARD

@@ -4,7 +4,6 @@
  * do not hold its sums, `numbers` are written instead, from which the kernel `shares` finds them.
  */
 #define LOST_IN_Q 1.4996968138956309e-241 /* 2**-800, (R2) */
-#define TINY 9.332636185032189e-302       /* 2**-1000 */
 
 /* The sums over a row, and the coefficients of its bounds. */
 typedef struct {

@@ -1,6 +1,7 @@
 /* What is known of a row: (E1) to (E6) of docs/error-analysis.md, with DEPTH for h. */
 #define U 1.1102230246251565e-16 /* 2**-53 */
 #define SLACK 1.01
+#define TINY 9.332636185032189e-302 /* 2**-1000 */
 
 typedef struct {
     double near, low, v;     /* the mean is near + low; v is 0 for constant rows only */
