@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.devices.arrays import library_of
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import forward as drive
 from truenorm.kernels.rows import Rows
-from truenorm.ops import arguments
+from truenorm.ops import arguments, on_device
 from truenorm.ops.arrays import as_array
 from truenorm.ops.output import output_for
 from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
@@ -108,6 +109,8 @@ def _by_driver(
     keep: bool,
 ) -> tuple[Array, Saved]:
     """Take arrays of any kind and layout."""
+    if (library := library_of(x)) is not None:
+        return on_device.forward(library, settings, x, gamma, beta, axis, out)
     x, target = as_array("x", x)
     axes = arguments.axes_of(x, axis)
     lengths = tuple(x.shape[k] for k in axes)

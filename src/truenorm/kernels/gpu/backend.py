@@ -5,6 +5,7 @@ from typing import Any
 from truenorm.kernels.backend import AtOnce, Backend, Backward, Forward
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.gpu.levels import DeviceBackward, DeviceForward
+from truenorm.kernels.gpu.runtime import Runtime
 from truenorm.kernels.lattice.terms import Terms
 from truenorm.kernels.rows import Source
 
@@ -17,7 +18,7 @@ class GpuBackend:
     name = "gpu"
     at_once: AtOnce | None = None
 
-    def __init__(self, runtime: Any, host: Backend) -> None:
+    def __init__(self, runtime: Runtime, host: Backend) -> None:
         self._runtime, self._host = runtime, host
 
     def forward(self, call: Call, _special: Flags) -> Forward:

@@ -51,4 +51,4 @@ def opencl() -> OpenCL:
     """Return the device, ready to be used."""
     device = first_device().device
     assert device is not None  # or the backend would have been refused
-    return OpenCL(device)
+    return OpenCL(cl.CommandQueue(cl.Context([device])))

@@ -20,22 +20,19 @@ OPTIONS = ["-cl-std=CL1.2"]
 class OpenCL:
     """A device, its queue, and the kernels that were compiled for it."""
 
-    def __init__(self, device: cl.Device) -> None:
-        self.device = device
-        self.context = cl.Context([device])
-        self.queue = cl.CommandQueue(self.context)
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.queue, self.context = queue, queue.context
         self._kernel = lru_cache(maxsize=None)(self._compiled)
 
     @property
     def name(self) -> str:
         """What the device calls itself."""
-        return str(self.device.name).strip()
+        return str(self.queue.device.name).strip()
 
     def upload(self, array: Array) -> cl.Buffer:
         """Return a copy on the device."""
         buffer = self.empty(array.nbytes)
-        if array.size:
-            cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array))
+        self.write(array, buffer)
         return buffer
 
     def empty(self, size: int) -> cl.Buffer:
@@ -45,13 +42,18 @@ class OpenCL:
     def zeros(self, size: int) -> cl.Buffer:
         """Return so many bytes that are zero."""
         buffer = self.empty(size)
-        cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(0), 0, max(size, 1))
+        cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint8), 0, max(size, 1))
         return buffer
 
-    def download(self, buffer: cl.Buffer, into: Array) -> None:
-        """Copy from the device, when all that was launched is done."""
+    def download(self, buffer: cl.Buffer, into: Array, start: int = 0) -> None:
+        """Copy from a byte on, when all that was launched is done."""
         if into.size:
-            cl.enqueue_copy(self.queue, into, buffer)
+            cl.enqueue_copy(self.queue, into, buffer, src_offset=start)
+
+    def write(self, array: Array, buffer: cl.Buffer, start: int = 0) -> None:
+        """Copy to the device, from a byte on."""
+        if array.size:
+            cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array), dst_offset=start)
 
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
         """Have blocks of the plan's threads run a kernel; it may not be done on return."""

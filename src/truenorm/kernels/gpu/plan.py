@@ -45,6 +45,9 @@ KERNELS = {
     "columns": ("columns.c",),
     "forward_again": ("pairs.h", "again.c"),
     "backward_again": ("pairs.h", "again.c"),
+    "widen": ("pairs.h", "finish.c"),
+    "finish_gamma": ("pairs.h", "finish.c"),
+    "finish_beta": ("pairs.h", "finish.c"),
 }
 """The files of each kernel, beside the headers."""
 
@@ -64,10 +67,18 @@ class Plan(NamedTuple):
     held: bool
     sums: bool
     run: int
+    alone: bool
 
     @classmethod
     def of(
-        cls, kernel: str, size: int, target: FloatFormat, *, centred: bool, correct: bool
+        cls,
+        kernel: str,
+        size: int,
+        target: FloatFormat,
+        *,
+        centred: bool,
+        correct: bool,
+        alone: bool = False,
     ) -> "Plan":
         """Return the constants for rows of a length and a type."""
         backward = not kernel.startswith("forward")
@@ -90,6 +101,7 @@ class Plan(NamedTuple):
             held=items <= (HELD_IN_BACKWARD if backward else HELD_ITEMS),
             sums=backward and items <= SUMMED_ITEMS,
             run=SHORT_RUN if size > SHORT_ROW else LONG_RUN,
+            alone=alone,
         )
 
     @property
@@ -103,6 +115,11 @@ class Plan(NamedTuple):
         return {name.upper(): int(value) for name, value in self._asdict().items()} | {
             "THREADS": self.threads
         }
+
+    @property
+    def strips(self) -> int:
+        """Blocks that have a thread for each column."""
+        return -(-self.size // self.threads)
 
     def runs(self, rows: int) -> int:
         """Return how many shares so many rows have."""

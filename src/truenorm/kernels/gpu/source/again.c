@@ -1,4 +1,5 @@
-/* Level 2: rows that were refused, once more in pairs; flags say which elements still are.
+/* Level 2: some rows once more in pairs; flags, one row after the other, say which elements are still
+ * refused.
  *
  * (P1) to (P9) of docs/error-analysis.md, with 3*DEPTH for h, and without powers of two: x, gamma
  * and dy are float32 at most. Where w is beyond what that allows, everything is refused.
@@ -73,10 +74,11 @@ DEVICE row_t described(GLOBAL const store_t *x, double eps, LOCAL double *scratc
 
 KERNEL forward_again(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTRICT gamma,
                      GLOBAL const float *RESTRICT beta, double eps, GLOBAL store_t *RESTRICT y,
-                     GLOBAL unsigned char *RESTRICT flags, wide_t rows) {
+                     GLOBAL unsigned char *RESTRICT flags, GLOBAL const wide_t *RESTRICT which,
+                     wide_t count) {
     SHARED double scratch[SCRATCH(2)];
-    EACH_ROW(rows) {
-        const index_t row = ROW_OF_TEAM(rows);
+    EACH_ROW(count) {
+        const index_t place = ROW_OF_TEAM(count), row = which[place];
         const row_t s = described(x + row * SIZE, eps, scratch);
         EACH_INDEX {
             const double value = LOAD(x[row * SIZE + at]), g = gamma[at], b = beta[at] + 0.f;
@@ -86,8 +88,8 @@ KERNEL forward_again(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTR
                                     + 4 * W * ABS(z.high)) + TINY; /* (P5) */
             if (value * SIZE == s.total) z = pair_of(b, 0.0), bound = 0.0; /* x is the mean */
             else if (!s.known) bound = INFINITE;
-            if (HAS_ROW(rows))
-                flags[row * SIZE + at] = round_pair(z, bound, y + row * SIZE + at);
+            if (HAS_ROW(count))
+                flags[place * SIZE + at] = round_pair(z, bound, y + row * SIZE + at);
         }
     }
 }
@@ -95,10 +97,10 @@ KERNEL forward_again(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTR
 KERNEL backward_again(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRICT x,
                       GLOBAL const float *RESTRICT gamma, double eps,
                       GLOBAL store_t *RESTRICT dx, GLOBAL unsigned char *RESTRICT flags,
-                      wide_t rows) {
+                      GLOBAL const wide_t *RESTRICT which, wide_t count) {
     SHARED double scratch[SCRATCH(2)];
-    EACH_ROW(rows) {
-        const index_t row = ROW_OF_TEAM(rows);
+    EACH_ROW(count) {
+        const index_t place = ROW_OF_TEAM(count), row = which[place];
         GLOBAL const store_t *of_x = x + row * SIZE, *of_dy = dy + row * SIZE;
         const row_t s = described(of_x, eps, scratch);
         double a[1];
@@ -137,8 +139,8 @@ KERNEL backward_again(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *R
 #endif
             if (!CENTRED && value == 0 && g == 0) z = pair_of(0.0, 0.0), bound = 0.0; /* (D29) */
             else if (!s.known) bound = INFINITE;
-            if (HAS_ROW(rows))
-                flags[row * SIZE + at] = round_pair(z, bound, dx + row * SIZE + at);
+            if (HAS_ROW(count))
+                flags[place * SIZE + at] = round_pair(z, bound, dx + row * SIZE + at);
         }
     }
 }

@@ -1,5 +1,8 @@
 /* dx of rows, what became of them, and each run's share of dgamma and dbeta.
  *
+ * What is not finite is left out of the sums, for the host to add, unless the device is ALONE, as it
+ * is in fast mode when nobody looks at states.
+ *
  * A run is RUN rows that one team takes one after the other. Where rows are so long that registers
  * do not hold its sums, `numbers` are written instead, from which the kernel `shares` finds them.
  */
@@ -80,7 +83,7 @@ KERNEL backward(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRIC
             team_sums(5, a, scratch);
             varies = a[4] != 0;
             const slopes_t t = slopes_of(a, s);
-            const int defined = s.v == s.v, adds = there && !t.not_finite;
+            const int defined = s.v == s.v, adds = there && (ALONE || !t.not_finite);
             const int known = t.all < INFINITE && t.of_g < INFINITE && t.of_c < INFINITE;
             int refused = !known;
             EACH_PACK {
@@ -111,7 +114,7 @@ KERNEL backward(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRIC
 #endif
 #if SUMS
                     if (adds)
-                        add_term(slope, defined ? c * s.r : 0.0, t.of_dy, t.of_term, &of_gamma[ITEM],
+                        add_term(slope, defined || ALONE ? c * s.r : 0.0, t.of_dy, t.of_term, &of_gamma[ITEM],
                                  &of_beta[ITEM], &bound_of[ITEM]);
 #endif
                 }
@@ -124,7 +127,7 @@ KERNEL backward(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRIC
                 else if (!defined) states[row] = UNDEFINED;
                 else if (t.changed) states[row] = CHANGED;
 #if !SUMS
-                numbers[3 * row] = !adds ? -1.0 : defined ? s.r : 0.0;
+                numbers[3 * row] = !adds ? -1.0 : defined || ALONE ? s.r : 0.0;
                 numbers[3 * row + 1] = t.of_dy;
                 numbers[3 * row + 2] = t.of_term;
 #endif

@@ -44,6 +44,8 @@ KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTRICT ga
         const stats_t s = stats_of(near, low, square - low * low, eps);       /* (E2) */
         const int defined = square < INFINITE && s.w > 0, flat = s.v == 0;
         const double of_t = SLACK * (s.of_r + 6 * U), of_gamma = SLACK * s.r * s.centring;
+        /* Infinities spare the elements beside them where rows are not centred (D33). */
+        const int spared = !CENTRED && square == INFINITE;
         const int known = of_t < INFINITE && of_gamma < INFINITE;
         int refused = defined && !known;
         EACH_PACK {
@@ -61,6 +63,7 @@ KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTRICT ga
                 out.value[k] = rounded(z);
 #endif
             }
+            if (!defined && !spared) EACH_ITEM out.value[k] = NO_NUMBER;
             if (HAS_ROW(rows)) PUT(y, row, at, out);
         }
         if (CORRECT && HAS_ROW(rows) && refused && defined) states[row] = REFUSED;
