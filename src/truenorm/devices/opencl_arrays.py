@@ -7,11 +7,10 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cl_array
 
-from truenorm.devices.arrays import OnDevice
-from truenorm.exact import BFLOAT16, FLOAT64, FloatFormat
+from truenorm.devices.arrays import OnDevice, checked_target, dtype_of
+from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.gpu.devices import missing_of
 from truenorm.kernels.gpu.opencl import OpenCL
-from truenorm.kernels.storage import format_of
 
 __all__ = ["OpenCLArrays"]
 
@@ -34,11 +33,7 @@ class OpenCLArrays:
         """Return an array with its memory."""
         if not isinstance(array, cl_array.Array):
             array = cl_array.to_device(self.runtime.queue, np.ascontiguousarray(array))
-        target = format_of(array.dtype)
-        if target is None or target is FLOAT64:
-            raise TypeError(
-                f"{name} is {array.dtype}: on a device float16, bfloat16 and float32 are taken"
-            )
+        target = checked_target(name, array.dtype)
         if not array.flags.c_contiguous:
             raise ValueError(f"{name} is not C-contiguous: pass {name}.copy()")
         buffer = array.base_data
@@ -52,13 +47,5 @@ class OpenCLArrays:
 
     def empty(self, shape: tuple[int, ...], target: FloatFormat) -> OnDevice:
         """Return a new array."""
-        array = cl_array.empty(self.runtime.queue, shape, _dtype_of(target))
+        array = cl_array.empty(self.runtime.queue, shape, dtype_of(target))
         return OnDevice(array, array.base_data, shape, target)
-
-
-def _dtype_of(target: FloatFormat) -> np.dtype[Any]:
-    if target is not BFLOAT16:
-        return np.dtype(target.name)
-    import ml_dtypes  # or nobody could have passed such an array
-
-    return np.dtype(ml_dtypes.bfloat16)

@@ -146,7 +146,7 @@ class DeviceCall:
         which, of_beta = np.arange(self._count), dbeta and dbeta.target
         found = self._dx_by_host(dy, kept, dx, which, of_beta)
         for values, gradient in zip(found, (dgamma, dbeta), strict=True):
-            if gradient is not None:
+            if gradient is not None and values is not None:
                 self._runtime.write(round_to(values, gradient.target), gradient.buffer)
 
     def _dx_by_host(
@@ -178,8 +178,8 @@ class DeviceCall:
 
     def _left(self, flags: Any, rows: int) -> NDArray[np.bool_]:
         """Return which rows have elements that pairs refuse."""
-        left: NDArray[np.bool_] = self._downloaded(flags, (rows, self._size), np.bool_).any(axis=1)
-        return left
+        refused = self._downloaded(flags, (rows, self._size), np.bool_)
+        return np.asarray(refused.any(axis=1))
 
     def _parameters(self) -> tuple[Parameter, Parameter]:
         """Return gamma and beta as the driver takes them."""

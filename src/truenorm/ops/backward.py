@@ -38,6 +38,7 @@ def backward(
     out: Array | None,
     backend: str | None,
     threads: int | None,
+    stream: Any,
 ) -> Gradients:
     """Carry a gradient back through the call that saved something."""
     check_saved(norm, saved, "_backward")
@@ -46,7 +47,7 @@ def backward(
     if chosen.at_once is not None and settings.backend == chosen.name:
         found = _at_once(chosen, settings, dy, saved, out)
     if found is None:
-        if (library := library_of(saved.x)) is not None:
+        if (library := library_of(saved.x, stream)) is not None:
             return on_device.backward(library, settings, dy, saved, out)
         dx, columns = by_driver(drive.backward, chosen, settings, dy, saved, out)
         return _gradients(saved, dx, columns)

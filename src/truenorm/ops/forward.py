@@ -35,6 +35,7 @@ def forward(
     beta: Any,
     axis: int | Sequence[int],
     out: Array | None,
+    stream: Any,
     *,
     keep: bool,
 ) -> tuple[Array, Saved]:
@@ -42,6 +43,8 @@ def forward(
     found = _at_once(backend, settings, x, gamma, beta, axis, out)
     if found is not None:
         return found
+    if (library := library_of(x, stream)) is not None:
+        return on_device.forward(library, settings, x, gamma, beta, axis, out)
     with np.errstate(all="ignore"):
         return _by_driver(backend, settings, x, gamma, beta, axis, out, keep=keep)
 
@@ -109,8 +112,6 @@ def _by_driver(
     keep: bool,
 ) -> tuple[Array, Saved]:
     """Take arrays of any kind and layout."""
-    if (library := library_of(x)) is not None:
-        return on_device.forward(library, settings, x, gamma, beta, axis, out)
     x, target = as_array("x", x)
     axes = arguments.axes_of(x, axis)
     lengths = tuple(x.shape[k] for k in axes)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from truenorm.devices.arrays import Library
+from truenorm.devices.arrays import Library, dtype_of
 from truenorm.dispatch import backend_named
 from truenorm.kernels.call import Settings
 from truenorm.kernels.storage import format_of
@@ -27,7 +27,7 @@ def forward(
     _check_out(out)
     host = backend_named("reference")
     y, kept = calls.forward(library, host, settings, x, gamma, beta, axis)
-    beta_dtype = None if beta is None else beta.dtype
+    beta_dtype = None if beta is None else dtype_of(library.on_device("beta", beta).target)
     return y, Saved(x, gamma, beta_dtype, (x.ndim - 1,), settings._replace(backend="gpu"), kept)
 
 

@@ -1,6 +1,7 @@
 """Compiles kernels and launches them by OpenCL: on any device with float64, a processor too."""
 
-from functools import lru_cache
+from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.gpu.plan import Plan, source_of
 
-__all__ = ["OpenCL"]
+__all__ = ["OpenCL", "compiled"]
 
 Array = NDArray[Any]
 
@@ -18,11 +19,10 @@ OPTIONS = ["-cl-std=CL1.2"]
 
 
 class OpenCL:
-    """A device, its queue, and the kernels that were compiled for it."""
+    """A queue of a device."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue, self.context = queue, queue.context
-        self._kernel = lru_cache(maxsize=None)(self._compiled)
 
     @property
     def name(self) -> str:
@@ -57,10 +57,16 @@ class OpenCL:
 
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
         """Have blocks of the plan's threads run a kernel; it may not be done on return."""
-        compiled = self._kernel(kernel, plan)
         size = (blocks * plan.threads,)
-        compiled(self.queue, size, (plan.threads,), *arguments)
+        with _launching:  # a kernel holds its arguments until it is launched
+            compiled(self.context, kernel, plan)(self.queue, size, (plan.threads,), *arguments)
 
-    def _compiled(self, kernel: str, plan: Plan) -> cl.Kernel:
-        options = [*OPTIONS, *(f"-D{name}={value}" for name, value in plan.macros.items())]
-        return cl.Kernel(cl.Program(self.context, source_of(kernel)).build(options), kernel)
+
+_launching = Lock()
+
+
+@cache
+def compiled(context: cl.Context, kernel: str, plan: Plan) -> cl.Kernel:
+    """Return a kernel for the devices of a context."""
+    options = [*OPTIONS, *(f"-D{name}={value}" for name, value in plan.macros.items())]
+    return cl.Kernel(cl.Program(context, source_of(kernel)).build(options), kernel)

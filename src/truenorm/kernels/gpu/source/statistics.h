@@ -23,6 +23,12 @@ DEVICE stats_t stats_of(double near, double low, double v, double eps) {
     return s;
 }
 
+/* Whether float32 will do for the elements of a row, which is all that fast mode asks. */
+DEVICE int is_easy(stats_t s) {
+    const double low = 8.673617379884035e-19, high = 1.152921504606847e+18; /* 2**-60, 2**60 */
+    return !CORRECT && s.v > low && s.v < high && s.w < high;
+}
+
 /* The row itself, as stored: in registers, or read once more, which a cache answers. */
 #if HELD
 #define HOLD(name) pack_t name[PACKS]
