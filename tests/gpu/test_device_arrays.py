@@ -76,10 +76,10 @@ def test_same_bits_where_the_host_must_help(queue: Any, what: str) -> None:
 def test_what_pairs_refuse_goes_to_the_host(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With bounds a million times too wide nothing is decided on the device."""
     from truenorm.kernels.gpu import opencl
+    from truenorm.kernels.gpu.plan import source_of
 
-    whole = opencl.source_of
     monkeypatch.setattr(
-        opencl, "source_of", lambda kernel: whole(kernel).replace("SLACK 1.01", "SLACK 1e30")
+        opencl, "source_of", lambda kernel: source_of(kernel).replace("SLACK 1.01", "SLACK 1e30")
     )
     opencl.compiled.cache_clear()
     try:
@@ -95,7 +95,7 @@ def test_rms_norm_and_parameters_of_another_type(queue: Any) -> None:
     right = [y, *tn.rms_norm_backward(dy, saved, backend="reference")]
     on = on_device(queue, (x, dy, wide))
     y, saved = tn.rms_norm_forward(on[0], on[2])
-    found = [y, *tn.rms_norm_backward(on[1], saved)]
+    found: list[Any] = [y, *tn.rms_norm_backward(on[1], saved)]
     assert found[3] is None
     assert bytes_of(*(each.get() for each in found[:3])) == bytes_of(*right[:3])
 

@@ -103,11 +103,10 @@ def test_bounds_divided_by_64_are_seen(
     output: str, monkeypatch: pytest.MonkeyPatch, *, centred: bool
 ) -> None:
     from truenorm.kernels.gpu import opencl
-
-    whole = opencl.source_of
+    from truenorm.kernels.gpu.plan import source_of
 
     def divided(kernel: str) -> str:
-        text = whole(kernel)
+        text = source_of(kernel)
         assert "#define SLACK 1.01" in text
         return text.replace("#define SLACK 1.01", "#define SLACK (1.01 / 64)")
 

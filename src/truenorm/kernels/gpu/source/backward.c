@@ -83,7 +83,7 @@ KERNEL backward(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRIC
             team_sums(5, a, scratch);
             varies = a[4] != 0;
             const slopes_t t = slopes_of(a, s);
-            const int defined = s.v == s.v, adds = t.not_finite && !ALONE ? 0 : there;
+            const int defined = s.v == s.v, adds = ALONE ? there : there && !t.not_finite;
             const int has_xhat = ALONE ? 1 : defined;
             const int known = t.all < INFINITE && t.of_g < INFINITE && t.of_c < INFINITE;
             int refused = !known;
