@@ -19,7 +19,9 @@ FIGURE = ROOT / "docs" / "figures" / "rooms.svg"
 HOUSES = {"floors": "truenorm", "backends": "truenorm/kernels", "wings": "truenorm/verify"}
 """Contracts, and the folders whose floors they say."""
 COMPUTES, JUDGES, PLAIN = "#bfdcec", "#fbe0b3", "#eeeeee"  # of Okabe and Ito, lightened
-COLOURS = dict.fromkeys(("ranks", "partials", "ops", "dispatch", "kernels", "threads"), COMPUTES)
+COLOURS = dict.fromkeys(
+    ("ranks", "partials", "ops", "dispatch", "devices", "kernels", "threads"), COMPUTES
+)
 COLOURS |= dict.fromkeys(("verify", "gradient_check"), JUDGES)
 
 

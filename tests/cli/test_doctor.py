@@ -23,10 +23,12 @@ def test_exit_code(monkeypatch: pytest.MonkeyPatch, diagnosis: Diagnosis, code: 
     assert (done.exit_code, done.stderr) == (code, "")
     assert done.stdout.startswith("```text\n")
     assert done.stdout.endswith("\n```\n")
-    done = run("doctor", "--full", "--json")
+    done = run("doctor", "--full", "--gpu", "--json")
     assert (done.exit_code, done.stderr) == (code, "")
     assert json.loads(done.stdout)["healthy"] is (code == 0)
-    assert asked == [((), {"full": full, "progress": None}) for full in (False, True)]
+    assert asked == [
+        ((), {"full": given, "gpu": given, "progress": None}) for given in (False, True)
+    ]
 
 
 def run_without(

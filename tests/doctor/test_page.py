@@ -42,6 +42,7 @@ def test_json() -> None:
         "healthy": False,
         "date": "2026-01-02",
         "full": True,
+        "gpu": False,
         "problems": [ill],
         "sections": {
             "Versions": {"seconds": None, "lines": [well]},

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from truenorm import textbook
+from truenorm.doctor.gpu import devices
 from truenorm.doctor.report import Diagnosis, Line, Section
 from truenorm.doctor.surroundings import (
     backends,
@@ -42,13 +43,17 @@ UNTESTED = Section("Self-test", (Line("not run", "the arithmetic of this process
 Array = np.ndarray[Any, Any]
 
 
-def examine(*, full: bool = False, progress: Progress | None = None) -> Diagnosis:
+def examine(
+    *, full: bool = False, gpu: bool = False, progress: Progress | None = None
+) -> Diagnosis:
     """Look at the installation of truenorm, and test it.
 
     Parameters
     ----------
     full : bool
         Also check the gradients, and put every case of the judge's quick level to truenorm.
+    gpu : bool
+        Examine graphics processors instead, or with `full` as well: their bits and their speed.
     progress : callable, optional
         Called with the number of steps done, the number of all, and what comes next.
 
@@ -66,13 +71,16 @@ def examine(*, full: bool = False, progress: Progress | None = None) -> Diagnosi
     found = [versions(), backends(), processor()]
     if found[-1].problems:
         # Then the operation refuses to compute, and more complaints would only hide why.
-        return Diagnosis(today(), full, (*found, UNTESTED))
-    # Before the folder of kernels is looked at: the test fills it.
-    tested = self_test(progress)
-    found += [kept_kernels(), tested]
+        return Diagnosis(today(), full, (*found, UNTESTED), gpu)
+    if full or not gpu:
+        # Before the folder of kernels is looked at: the test fills it.
+        tested = self_test(progress)
+        found += [kept_kernels(), tested]
     if full:
         found += [gradients(), judgement(progress)]
-    return Diagnosis(today(), full, tuple(found))
+    if gpu:
+        found += devices(progress)
+    return Diagnosis(today(), full, tuple(found), gpu)
 
 
 def _tested(title: str, lines: Iterable[Line]) -> Section:
@@ -96,12 +104,16 @@ def _missing(dtype: str) -> str:
 
 
 def self_test(progress: Progress | None = None) -> Section:
-    """Compare a few results of each backend and type with the exact answer, to the bit."""
+    """Compare a few results of each backend and type with the exact answer, to the bit.
+
+    Devices are left to `devices`: each of these cases would be compiled for.
+    """
 
     def what(job: tuple[str, str]) -> str:
         return ", ".join(job) + (", compiled the first time" if job[0] == "fused" else "")
 
-    jobs = [(backend, dtype) for backend in usable_backends() for dtype in FORMATS]
+    backends = [name for name in usable_backends() if name != "gpu"]
+    jobs = [(backend, dtype) for backend in backends for dtype in FORMATS]
     return _tested("Self-test", (_compared(*job) for job in announced(jobs, progress, what)))
 
 

@@ -18,15 +18,22 @@ TESTED = ("correct to the bit", "correct:", "PASS")
 
 def to_text(diagnosis: Diagnosis) -> str:
     """Return everything, ready to be pasted."""
-    title = f"truenorm doctor{' --full' if diagnosis.full else ''}, {diagnosis.date}"
+    title = f"{_command(diagnosis)}, {diagnosis.date}"
     return "\n".join(["```text", title, *(text for text, _ in _lines(diagnosis)), "```"])
+
+
+def _command(diagnosis: Diagnosis) -> str:
+    options = {" --full": diagnosis.full, " --gpu": diagnosis.gpu}
+    return "truenorm doctor" + "".join(name for name, given in options.items() if given)
 
 
 def show(diagnosis: Diagnosis, console: Console) -> None:
     """Print a diagnosis on a terminal."""
     for text, style in _lines(diagnosis):
         console.print(Text(text, style=style), soft_wrap=True)
-    console.print(Text("To paste it into an issue: truenorm doctor > report.txt", style="dim"))
+    console.print(
+        Text(f"To paste it into an issue: {_command(diagnosis)} > report.txt", style="dim")
+    )
 
 
 def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:

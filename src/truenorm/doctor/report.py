@@ -31,11 +31,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that was looked at, on a date; `full` tells whether the long checks were made too."""
+    """All that was looked at, on a date; `full` and `gpu` tell which further checks were made."""
 
     date: str
     full: bool
     sections: tuple[Section, ...]
+    gpu: bool = False
 
     @property
     def problems(self) -> list[Line]:
@@ -52,5 +53,6 @@ class Diagnosis:
         sections = {
             each.title: {"seconds": each.seconds, "lines": each.lines} for each in self.sections
         }
-        found = {"healthy": self.healthy, "date": self.date, "full": self.full}
+        asked = {"full": self.full, "gpu": self.gpu}
+        found = {"healthy": self.healthy, "date": self.date, **asked}
         return {**found, "problems": self.problems, "sections": sections}

@@ -23,6 +23,8 @@ PACKAGES = {
     "numpy": ("numpy", "everything", ""),
     "numba": ("numba", "compiled kernels", "fast"),
     "llvmlite": ("llvmlite", "compiled kernels", "fast"),
+    "pyopencl": ("pyopencl", "graphics processors", "opencl"),
+    "cuda-core": ("cuda", "arrays on cards of NVIDIA", "cuda"),
     "ml_dtypes": ("ml_dtypes", "bfloat16", "verify"),
     "python-flint": ("flint", "proofs of gradients", "verify"),
     "typer": ("typer", "this command", "verify"),

@@ -1,0 +1,163 @@
+"""Devices examined: what is said without one, and that wrong bits are seen."""
+
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from truenorm import dispatch
+from truenorm.doctor import gpu
+from truenorm.doctor.cards import CUDA_NEEDS, INSTALL, Card, by_cuda, by_opencl
+from truenorm.doctor.examination import examine
+from truenorm.doctor.gpu import DIFFERENT, devices
+from truenorm.doctor.report import Line, Section
+
+USABLE = {status.name: status.usable for status in tn.backends()}["gpu"]
+
+
+def card(put: Any = lambda array: array, *, is_gpu: bool = False) -> Card:
+    """Return a device that is none: its arrays are NumPy's."""
+    return Card(
+        interface="none",
+        is_gpu=is_gpu,
+        types=("float16", "float32"),
+        facts=(Line("none", "NumPy"),),
+        put=put,
+        get=lambda array: array,
+        copy=np.copy,
+        wait=lambda: None,
+    )
+
+
+@pytest.fixture
+def examined(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what examines a given card, with little to do."""
+    for name, value in {"FEWER_ELEMENTS": 2**11, "ELEMENTS": 2**14, "SIZES": (5, 64)}.items():
+        monkeypatch.setattr(gpu, name, value)
+    monkeypatch.setattr(gpu, "COMPARED", 256)
+    monkeypatch.setattr(gpu, "FEWER_SIZES", (64,))
+    monkeypatch.setattr(gpu, "by_cuda", lambda: Line("CUDA", CUDA_NEEDS))
+    monkeypatch.setenv("TRUENORM_BACKEND", "reference")
+
+    def examined(found: Card) -> list[Section]:
+        monkeypatch.setattr(gpu, "by_opencl", lambda: found)
+        return devices()
+
+    return examined
+
+
+def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says why, and what to install; and nothing else is examined."""
+    missing = dispatch.BackendStatus("gpu", False, "needs pyopencl")
+    monkeypatch.setattr(dispatch, "backends", lambda: [*tn.backends()[:2], missing])
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    diagnosis = examine(gpu=True)
+    (problem,) = diagnosis.problems
+    assert problem == Line("OpenCL", "no device: needs pyopencl", INSTALL)
+    assert diagnosis.sections[-1].lines == (problem, Line("CUDA", CUDA_NEEDS))
+    assert "Self-test" not in [section.title for section in diagnosis.sections]
+    assert diagnosis.as_dict()["gpu"] is True
+
+
+def test_right_bits_and_times(examined: Any) -> None:
+    found, bits, speed = examined(card())
+    assert [line.name for line in found.lines] == ["none", "CUDA"]
+    told = "1,216 numbers, both norms, forward and backward, D = 64"
+    assert [line.value for line in bits.lines] == [f"correct to the bit ({told})"] * 2
+    assert speed.lines[0].value == "this is no GPU, and these are no times of one"
+    assert [line.name for line in speed.lines[1:]] == ["float32, 1024"]
+    assert "GB/s" in speed.lines[1].value
+    assert not [*bits.problems, *speed.problems]
+
+
+def test_a_gpu_has_more_to_do(examined: Any) -> None:
+    _, bits, speed = examined(card(is_gpu=True))
+    assert all(line.value.endswith("D = 5, 64)") for line in bits.lines)
+    assert [line.name for line in speed.lines] == [f"float32, {n}" for n in (1024, 4096, 16384)]
+
+
+def test_one_wrong_bit_is_seen(examined: Any) -> None:
+    def put(array: Any) -> Any:
+        changed = np.copy(array)
+        if changed.ndim == 1:  # of gamma, or beta
+            changed[-1] = np.nextafter(changed[-1], changed.dtype.type(9))
+        return changed
+
+    _, bits, _ = examined(card(put))
+    assert [line.remedy for line in bits.problems] == [DIFFERENT] * 2
+    assert all(line.value.startswith("WRONG: ") for line in bits.lines)
+
+
+def test_a_driver_that_fails(examined: Any) -> None:
+    def put(_: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    _, bits, speed = examined(card(put))
+    for problem in (*bits.problems, *speed.problems):
+        assert problem.value == "FAILED: RuntimeError: out of memory"
+    assert len(bits.problems) == 2
+    assert len(speed.problems) == 1
+
+
+class TestCuda:
+    """Of CuPy there is nothing here but what is called of it."""
+
+    def given(self, monkeypatch: pytest.MonkeyPatch, properties: Any) -> None:
+        runtime = SimpleNamespace(
+            getDeviceProperties=properties,
+            driverGetVersion=lambda: 13010,
+            deviceSynchronize=lambda: None,
+        )
+        cupy = SimpleNamespace(
+            cuda=SimpleNamespace(runtime=runtime),
+            asarray=np.asarray,
+            asnumpy=np.asarray,
+            __spec__=SimpleNamespace(),
+        )
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+        monkeypatch.setitem(sys.modules, "cuda", cupy)
+
+    def test_a_card(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.given(
+            monkeypatch,
+            lambda _: {"name": b"H100", "multiProcessorCount": 132, "totalGlobalMem": 80 * 10**9},
+        )
+        found = by_cuda()
+        assert isinstance(found, Card)
+        assert [line.value for line in found.facts] == [
+            "H100, experimental",
+            "of CUDA 13.1",
+            "132, 80.0 GB",
+        ]
+
+    def test_no_card(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(_: int) -> None:
+            raise RuntimeError("no driver")
+
+        self.given(monkeypatch, refuse)
+        assert by_cuda() == Line("CUDA", "no card: RuntimeError: no driver")
+
+
+@pytest.mark.skipif(
+    not (USABLE or os.environ.get("TRUENORM_NEEDS_GPU")), reason="there is no device"
+)
+class TestOnADevice:
+    def test_facts(self) -> None:
+        found = by_opencl()
+        assert isinstance(found, Card)
+        assert [line.name for line in found.facts] == ["OpenCL", "driver", "version", "units"]
+        x = np.arange(6, dtype=np.float32)
+        assert found.get(found.copy(found.put(x))).tolist() == x.tolist()
+        found.wait()
+
+    @pytest.mark.slow
+    def test_its_bits_are_right(self) -> None:
+        diagnosis = examine(gpu=True)
+        assert not diagnosis.problems
+        sections = {section.title: section for section in diagnosis.sections}
+        assert len(sections["Bits, OpenCL"].lines) == 3
+        assert "Speed, OpenCL" in sections
