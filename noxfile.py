@@ -1,3 +1,4 @@
+import os
 import re
 import shutil
 import sys
@@ -35,6 +36,11 @@ warm_up(["float32"])
 warm_up(["float32"], operation="rms_norm")
 """
 SEVERAL_PROCESSES = ("tests/ranks",)
+POCL = "pocl-opencl-icd"
+HAS_DEVICE = (
+    "import truenorm as tn; print({each.name: each.usable for each in tn.backends()}['gpu'])"
+)
+ON_DEVICE = "tests/gpu/on_device.py"
 # pytest would import the first four to look for examples and tests, and they need Numba. The last
 # three do not meet NumPy. The others take minutes: of the promise, the tests of all families run,
 # and not those of more elements by the same arithmetic; of the judge the examples show whether
@@ -172,6 +178,48 @@ def ranks(session: nox.Session) -> None:
     session.env.update(KEPT, RANKS_NEED_MPI="1", TRUENORM_ROUNDING="correct")
     session.run("python", "-c", COMPILE_FOR_RANKS)
     session.run("pytest", "--durations=10", *SEVERAL_PROCESSES, *session.posargs)
+
+
+@nox.session
+@nox.parametrize("length", ["short", "long"], ids=["short", "long"])
+def gpu(session: nox.Session, length: str) -> None:
+    """Compute on an OpenCL device, which is the processor where there is no other.
+
+    The short form is the gate's; the long one runs what takes minutes, and has the judge look.
+    """
+    install(session, "gpu", "-e", ".")
+    # What PoCL compiles takes seconds a kernel, and is kept as the others' is.
+    kernels = {"POCL_CACHE_DIR": str(Path(KEPT["TRUENORM_CACHE_DIR"]) / "pocl")}
+    session.env.update(KEPT, TRUENORM_NEEDS_GPU="1", **kernels)
+    have_device(session)
+    options = ["-m", "slow or not slow"] if length == "long" else []
+    tested = ["tests/gpu", "tests/doctor/test_gpu.py"]
+    session.run("pytest", "--durations=10", *options, *tested, *session.posargs)
+    if length == "long":
+        for name in ("layer_norm", "rms_norm"):
+            session.run("truenorm", "verify", f"{ON_DEVICE}:{name}", "--require", "correct")
+
+
+def have_device(session: nox.Session) -> None:
+    """See that there is an OpenCL device: without one, install PoCL, or unpack it in a folder."""
+    if "True" in str(session.run("python", "-c", HAS_DEVICE, silent=True)):
+        return
+    wanted = ["install", "--no-install-recommends", POCL]
+    if os.geteuid() == 0:
+        session.run("apt-get", "update", external=True)
+        session.run("apt-get", "-y", *wanted, external=True)
+        return
+    folder = Path(session.create_tmp()).resolve() / "pocl"
+    folder.mkdir(exist_ok=True)
+    planned = session.run("apt-get", "-s", *wanted, external=True, silent=True)
+    with session.chdir(folder):
+        names = re.findall(r"^Inst (\S+)", str(planned), re.MULTILINE)
+        session.run("apt-get", "download", *names, external=True)
+        for package in folder.glob("*.deb"):
+            session.run("dpkg", "-x", package.name, ".", external=True)
+    libraries = sorted({str(each.parent) for each in folder.rglob("*.so*")})
+    session.env["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)
+    session.env["OCL_ICD_VENDORS"] = str(folder / "etc/OpenCL/vendors")
 
 
 @nox.session

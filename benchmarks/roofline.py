@@ -1,0 +1,168 @@
+"""``python -m benchmarks.roofline``: what the GPU kernels can reach on five cards, at best.
+
+It measures nothing: it divides what the kernels do for an element by what cards are said to do in
+a second, writes the table of docs/gpu-kernel.md and draws docs/figures/roofline.svg, for which it
+needs Matplotlib (the dependency group "figures").
+"""
+
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.pages import filled, markdown_table
+from truenorm.exact import BFLOAT16, FLOAT32
+from truenorm.kernels.gpu.plan import Plan
+from truenorm.tools.picture import save
+
+__all__ = ["CARDS", "COUNTS", "PAGE", "Card", "Counts", "limits", "table"]
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE, FIGURE = DOCS / "gpu-kernel.md", DOCS / "figures" / "roofline.svg"
+SIZE = 4096
+"""Elements of a row."""
+SHARES = 2 * (8 + 8 + 4)
+"""Bytes of a column's share of dgamma and dbeta with its bound, written and read."""
+TYPES = {"float32": FLOAT32, "16 bits": BFLOAT16}
+PASSES, MODES = ("forward", "backward"), ("correct", "fast")
+COLOURS = {  # of Okabe and Ito, which remain distinct for the colour-blind
+    "memory": "#999999",
+    "float64": "#d55e00",
+    "conversions": "#0072b2",
+    "instructions": "#009e73",
+}
+
+
+class Card(NamedTuple):
+    """What a card is said to do in a second."""
+
+    bandwidth: float
+    """In TB."""
+    float64: float
+    """In 1e12 multiply-adds: half of what is stated in FLOPs."""
+    lanes: tuple[int, int, int]
+    """Float64 operations, conversions from and to them, and instructions of any kind that a
+    multiprocessor does at a time; the clock follows from the first and the rate above."""
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Everything in 1e12 a second."""
+        float64, conversions, instructions = (
+            self.float64 * each / self.lanes[0] for each in self.lanes
+        )
+        return {"float64": float64, "conversions": conversions, "instructions": instructions}
+
+
+CARDS = {
+    "A100": Card(2.039, 9.7 / 2, (32, 16, 128)),
+    "H100": Card(3.35, 34 / 2, (64, 16, 128)),
+    "B200": Card(7.7, 37.5 / 2, (64, 16, 128)),
+    "MI300X": Card(5.3, 81.7 / 2, (64, 64, 64)),
+    "RTX 4090": Card(1.008, 1.29 / 2, (2, 2, 128)),
+}
+"""80 GB and SXM where there are several; docs/gpu-kernel.md names the sources."""
+
+
+class Counts(NamedTuple):
+    """What a kernel does for an element."""
+
+    float64: float
+    conversions: float
+    instructions: float
+
+
+COUNTS = {
+    ("correct", "forward", "float32"): Counts(11, 5, 28),
+    ("correct", "forward", "16 bits"): Counts(11, 3, 75),
+    ("correct", "backward", "float32"): Counts(25, 6, 66),
+    ("correct", "backward", "16 bits"): Counts(25, 4, 113),
+    ("fast", "forward", "float32"): Counts(3, 1, 16),
+    ("fast", "forward", "16 bits"): Counts(3, 2, 42),
+    ("fast", "backward", "float32"): Counts(10, 5, 34),
+    ("fast", "backward", "16 bits"): Counts(10, 6, 61),
+}
+"""Counted in the machine code of layer norm that nvcc 13.0 makes for sm_90: docs/gpu-kernel.md."""
+
+
+def bytes_moved(direction: str, kind: str) -> tuple[float, float]:
+    """Return the bytes an element that a pass moves, and the least that it can be."""
+    width = 4 if kind == "float32" else 2
+    if direction == "forward":
+        return 2 * width, 2 * width
+    plan = Plan.of("backward", SIZE, TYPES[kind], centred=True, correct=True)
+    return 3 * width + SHARES / plan.run, 3 * width
+
+
+def limits(card: Card, mode: str, direction: str, kind: str) -> dict[str, float]:
+    """Return what each resource takes for a pass, in units of the time of the least traffic."""
+    moved, least = bytes_moved(direction, kind)
+    unit = least / card.bandwidth
+    done = COUNTS[mode, direction, kind]._asdict()
+    return {"memory": moved / least} | {
+        name: done[name] / rate / unit for name, rate in card.rates.items()
+    }
+
+
+def cells(card: Card, mode: str) -> Iterator[str]:
+    """Yield the largest limit of each pass and type, and whose it is."""
+    for direction, kind in product(PASSES, TYPES):
+        found = limits(card, mode, direction, kind)
+        worst = max(found, key=found.__getitem__)
+        yield f"{found[worst]:.1f} {worst}"
+
+
+def table() -> str:
+    """Return a line for each card and mode."""
+    head = [
+        "card",
+        "mode",
+        *(f"{direction}, {kind}" for direction, kind in product(PASSES, TYPES)),
+    ]
+    rows = [[name, mode, *cells(card, mode)] for name, card in CARDS.items() for mode in MODES]
+    return markdown_table(head, rows, numbers=False)
+
+
+def draw(axes: Axes, direction: str, kind: str) -> None:
+    """Draw the four limits of each card, in correct mode."""
+    for place, card in enumerate(CARDS.values()):
+        found = limits(card, "correct", direction, kind)
+        worst = max(found.values())
+        for k, (name, limit) in enumerate(found.items()):
+            axes.barh(
+                place + 0.2 * (k - 1.5), limit, height=0.18, color=COLOURS[name],
+                label=name if place == 0 else None,
+            )  # fmt: skip
+            if limit == worst:
+                axes.text(limit + 0.1, place + 0.2 * (k - 1.5), f"{limit:.1f}", va="center")
+    axes.axvline(1, color="black", linestyle=":", linewidth=1.2)
+    axes.set_yticks(range(len(CARDS)), list(CARDS))
+    axes.set_ylim(len(CARDS) - 0.45, -0.55)
+    axes.set_xlim(0, 7.6)
+    axes.set_title(f"{direction}, {kind}", loc="left", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def main() -> int:
+    """Write the table, and draw."""
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(filled(page, {"roofline": table()}), encoding="utf-8")
+    figure = Figure(figsize=(8.4, 7.2), layout="constrained", facecolor="white")
+    places = figure.subplots(2, 2, sharey=True)
+    for axes, (direction, kind) in zip(places.flat, product(PASSES, TYPES), strict=True):
+        draw(axes, direction, kind)
+    places[0, 0].legend(loc="lower right", fontsize=9, frameon=False)
+    figure.supxlabel(
+        "Correct mode, computed and not measured: the time that each resource takes at its stated "
+        "rate,\nin units of what a copy of the same bytes takes (dotted); the longest decides.",
+        fontsize=9,
+    )
+    save(figure, FIGURE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
