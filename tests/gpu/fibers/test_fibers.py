@@ -1,0 +1,87 @@
+"""The CUDA dialect on a processor, by random schedules: the bits of the others."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpu.fibers.runtime import Fibers
+from gpu.runs import Seen, by_reference, on, opencl
+from promise.families import DTYPES, Case, usual_case
+from truenorm.kernels.gpu.plan import KERNELS, STORAGES, WARP, Plan
+from truenorm.kernels.storage import format_of
+
+SEEDS = (1, 2)
+
+SHAPES = ((37, 6), (300, 1), (70, 2), (67, 33), (9, 256), (33, 1000), (70, 1024), (17, 3001))
+LONG_SHAPES = ((3, 8192), (17, 8196), (2, 9001), (2, 16384), (2, 16400), (3, 20000))
+"""The longest that registers hold in backward and in forward are the first and the fourth."""
+
+QUICK = {
+    ("float32", True, (67, 33)),
+    ("bfloat16", True, (70, 1024)),
+    ("float16", False, (9, 200)),
+}
+"""Teams of less than a warp with odd rows, of four warps, and of one; in RMSNorm nothing is
+centred."""
+
+
+def case_of(dtype: Any, centred: bool, rows: int, size: int) -> Case:
+    case = usual_case("normal", rows, size, dtype)
+    return case if centred else case.of_rms_norm()
+
+
+def cases() -> list[Any]:
+    every = {
+        (dtype.name, centred, shape)
+        for dtype in DTYPES
+        if format_of(dtype) in STORAGES
+        for centred in (True, False)
+        for shape in (*SHAPES, *LONG_SHAPES)
+    }
+    return [
+        pytest.param(
+            *key,
+            marks=() if key in QUICK else pytest.mark.slow,
+            id=f"{key[0]}-{'layer' if key[1] else 'rms'}-{key[2][0]}x{key[2][1]}",
+        )
+        for key in sorted(every | QUICK)
+    ]
+
+
+@pytest.mark.parametrize(("dtype", "centred", "shape"), cases())
+def test_same_bits(dtype: str, centred: bool, shape: tuple[int, int]) -> None:
+    """Of results, those of the reference; of all that kernels write, those of OpenCL."""
+    case = case_of(dtype, centred, *shape)
+    expected = by_reference(case)
+    seen = [Seen(Fibers(seed)) for seed in SEEDS]
+    for each in seen:
+        assert on(each, case) == expected
+        assert each.launches == seen[0].launches
+    other = Seen(opencl())
+    assert on(other, case) == expected
+    assert other.launches == seen[0].launches
+
+
+def test_the_shapes_reach_every_way() -> None:
+    """Teams below, of and above a warp, rows that are not held, and every kernel."""
+    target = format_of(np.dtype(np.float32))
+    assert target is not None
+    plans = {
+        (kernel, size): Plan.of(kernel, size, target, centred=True, correct=True)
+        for kernel in ("forward", "backward")
+        for _, size in (*SHAPES, *LONG_SHAPES)
+    }
+    for kernel in ("forward", "backward"):
+        of_kernel = [plan for (name, _), plan in plans.items() if name == kernel]
+        assert {np.sign(plan.team - WARP) for plan in of_kernel} == {-1, 0, 1}
+        assert {plan.held for plan in of_kernel} == {False, True}
+        assert {plan.vector for plan in of_kernel} >= {1, 2, 4}
+    assert {plans["backward", size].sums for _, size in LONG_SHAPES} == {False, True}
+
+
+@pytest.mark.slow
+def test_every_kernel_is_run() -> None:
+    seen = Seen(Fibers(0))
+    on(seen, case_of("float32", True, 2, 9001))
+    assert {kernel for kernel, _ in seen.launches} == set(KERNELS)

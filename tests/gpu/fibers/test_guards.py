@@ -1,0 +1,120 @@
+"""What is planted in the source is found: by other bits, or by a complaint."""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from gpu.fibers.runtime import ComplaintError, Fibers
+from gpu.fibers.test_fibers import case_of
+from gpu.runs import forward_on, on
+from truenorm.kernels.gpu.plan import source_of
+
+FOUR_WARPS = case_of("float32", True, 12, 1024)
+BY_SHUFFLES = re.compile(r"#ifdef EXCHANGE\n.*?#else", re.DOTALL)
+Mutation = Callable[[str], str]
+
+
+def by_shuffles(source: str) -> str:
+    """Return the part of the source that only the dialects with shuffles have."""
+    found = BY_SHUFFLES.search(source)
+    assert found is not None
+    return found[0]
+
+
+def replaced(old: str, new: str) -> Mutation:
+    """Return what plants a bug in one place."""
+
+    def mutation(source: str) -> str:
+        assert old in source
+        return source.replace(old, new, 1)
+
+    return mutation
+
+
+def without_barrier(number: int) -> Mutation:
+    """Return what removes a barrier from a sum over a team."""
+
+    def mutation(source: str) -> str:
+        before = by_shuffles(source)
+        parts = before.split("BARRIER;")
+        after = "BARRIER;".join(parts[: number + 1]) + "BARRIER;".join(parts[number + 1 :])
+        return source.replace(before, after)
+
+    return mutation
+
+
+@cache
+def right_bits() -> list[bytes]:
+    return forward_on(Fibers(0), FOUR_WARPS)
+
+
+def left_to_slow(*names: str) -> list[Any]:
+    """Return names as parameters, the first of them for the gate."""
+    return [
+        pytest.param(each, marks=pytest.mark.slow if k else ()) for k, each in enumerate(names)
+    ]
+
+
+def is_found(mutation: Mutation, seeds: Iterable[int]) -> bool:
+    """Tell whether the bits of some schedule are not the right ones."""
+    return any(forward_on(Fibers(seed, mutation), FOUR_WARPS) != right_bits() for seed in seeds)
+
+
+@pytest.mark.parametrize("number", range(by_shuffles(source_of("forward")).count("BARRIER;")))
+def test_a_dropped_barrier_is_found(number: int) -> None:
+    assert is_found(without_barrier(number), range(4))
+
+
+WRONG_SUMS = {
+    "offset": ("offset = LANES / 2", "offset = LANES / 4"),
+    "lane": ("EXCHANGE(a.half[1], offset)", "EXCHANGE(a.half[1], offset ^ 1)"),
+    "slot": ("WARPS + THREAD / LANES]", "WARPS + WARPS - 1 - THREAD / LANES]"),
+}
+
+
+@pytest.mark.parametrize("name", left_to_slow(*WRONG_SUMS))
+def test_a_wrong_sum_is_found(name: str) -> None:
+    assert is_found(replaced(*WRONG_SUMS[name]), [0])
+
+
+DIVERGENCES = {
+    "a barrier": ("EACH_ROW(rows) {", "if (THREAD > 95) return; else EACH_ROW(rows) {"),
+    "a shuffle": ("a[q] += from_lane(", "if (THREAD != 7) a[q] += from_lane("),
+    "different shuffles": ("offset = LANES / 2", "offset = LANES / (THREAD ? 2 : 4)"),
+    "beside a buffer": ("kept[3 * row] =", "kept[3 * row - 40] ="),
+}
+
+
+@pytest.mark.parametrize("said", left_to_slow(*DIVERGENCES))
+def test_divergence_is_reported(said: str) -> None:
+    with pytest.raises(ComplaintError, match=said):
+        forward_on(Fibers(0, replaced(*DIVERGENCES[said])), FOUR_WARPS)
+
+
+@pytest.mark.parametrize(
+    "shape", [(40, 1024), pytest.param((7, 9001), marks=pytest.mark.slow)], ids=str
+)
+def test_large_arrays(shape: tuple[int, int]) -> None:
+    """More than 2^31 elements by proxy: what counts them has 32 bits and all else 16.
+
+    With 64 and 32 bits, as ever, the same would be too much memory.
+    """
+    case = case_of("float32", True, *shape)
+    assert case.x.size > 2**15 > case.x.shape[1]
+    assert on(Fibers(0, INDEX="int", SMALL="short"), case) == on(Fibers(0), case)
+
+
+SHORT_OFFSETS = {
+    "load and store": ("(index_t)(row) * SIZE", "(small_t)((row) * SIZE)"),
+    "first element": ("x[row * SIZE]", "x[(small_t)(row * SIZE)]"),
+}
+
+
+@pytest.mark.parametrize("name", left_to_slow(*SHORT_OFFSETS))
+def test_a_short_offset_is_found(name: str) -> None:
+    case = case_of("float32", True, 40, 1024)
+    short = Fibers(0, replaced(*SHORT_OFFSETS[name]), INDEX="int", SMALL="short")
+    assert forward_on(short, case) != forward_on(Fibers(0), case)
