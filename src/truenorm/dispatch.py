@@ -24,6 +24,8 @@ class BackendStatus(NamedTuple):
 def backends() -> list[BackendStatus]:
     """Tell which backends there are and whether they can be used here, the preferred one first.
 
+    The last, `gpu`, is never chosen for arrays of NumPy unless it is named.
+
     Returns
     -------
     list of BackendStatus
@@ -33,9 +35,9 @@ def backends() -> list[BackendStatus]:
     --------
     >>> import truenorm as tn
     >>> [status.name for status in tn.backends()]
-    ['fused', 'reference']
+    ['fused', 'reference', 'gpu']
     """
-    return [_fused(), BackendStatus("reference", True, "needs NumPy alone")]
+    return [_fused(), BackendStatus("reference", True, "needs NumPy alone"), _gpu()]
 
 
 def _fused() -> BackendStatus:
@@ -43,6 +45,16 @@ def _fused() -> BackendStatus:
     if find_spec("numba") is None:
         return BackendStatus("fused", False, "needs Numba: pip install truenorm[fast]")
     return BackendStatus("fused", True, "compiled with Numba, on several threads")
+
+
+def _gpu() -> BackendStatus:
+    """Tell whether a device can be had, which is looked for once."""
+    if find_spec("pyopencl") is None:
+        return BackendStatus("gpu", False, "needs pyopencl: pip install truenorm[opencl]")
+    from truenorm.kernels.gpu.devices import first_device
+
+    found = first_device()
+    return BackendStatus("gpu", found.device is not None, found.told)
 
 
 def backend_named(name: str | None) -> "Backend":
@@ -76,4 +88,9 @@ def _load(name: str) -> "Backend":
         return FusedBackend()
     from truenorm.kernels.reference.backend import ReferenceBackend
 
+    if name == "gpu":
+        from truenorm.kernels.gpu.backend import GpuBackend
+        from truenorm.kernels.gpu.devices import opencl
+
+        return GpuBackend(opencl(), ReferenceBackend())
     return ReferenceBackend()

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.devices.arrays import library_of
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import backward as drive
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
-from truenorm.ops import arguments
+from truenorm.ops import arguments, on_device
 from truenorm.ops.output import as_parameter, output_for
 from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Gradients, Saved
@@ -37,6 +38,7 @@ def backward(
     out: Array | None,
     backend: str | None,
     threads: int | None,
+    stream: Any,
 ) -> Gradients:
     """Carry a gradient back through the call that saved something."""
     check_saved(norm, saved, "_backward")
@@ -45,6 +47,8 @@ def backward(
     if chosen.at_once is not None and settings.backend == chosen.name:
         found = _at_once(chosen, settings, dy, saved, out)
     if found is None:
+        if (library := library_of(saved.x, stream)) is not None:
+            return on_device.backward(library, settings, dy, saved, out)
         dx, columns = by_driver(drive.backward, chosen, settings, dy, saved, out)
         return _gradients(saved, dx, columns)
     return found

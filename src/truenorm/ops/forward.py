@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.devices.arrays import library_of
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import forward as drive
 from truenorm.kernels.rows import Rows
-from truenorm.ops import arguments
+from truenorm.ops import arguments, on_device
 from truenorm.ops.arrays import as_array
 from truenorm.ops.output import output_for
 from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
@@ -34,6 +35,7 @@ def forward(
     beta: Any,
     axis: int | Sequence[int],
     out: Array | None,
+    stream: Any,
     *,
     keep: bool,
 ) -> tuple[Array, Saved]:
@@ -41,6 +43,8 @@ def forward(
     found = _at_once(backend, settings, x, gamma, beta, axis, out)
     if found is not None:
         return found
+    if (library := library_of(x, stream)) is not None:
+        return on_device.forward(library, settings, x, gamma, beta, axis, out)
     with np.errstate(all="ignore"):
         return _by_driver(backend, settings, x, gamma, beta, axis, out, keep=keep)
 

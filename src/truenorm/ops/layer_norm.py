@@ -25,6 +25,7 @@ def layer_norm(
     out: NDArray[Any] | None = None,
     backend: str | None = None,
     threads: int | None = None,
+    stream: Any = None,
 ) -> NDArray[Any]:
     r"""Normalize rows of x, scale them by gamma and shift them by beta.
 
@@ -37,7 +38,8 @@ def layer_norm(
     ----------
     x : array_like
         float16, bfloat16, float32 or float64, of any rank, strides and byte order. Arrays of other
-        libraries are taken through DLPack if they are on the CPU.
+        libraries are taken through DLPack if they are on the CPU. One on a device, of at most
+        float32, is normalized there, and the result is an array of the same library.
     gamma, beta : array_like, optional
         Scale and shift, of the shape of the normalized axes and of any of the four types. Without
         them 1 and 0.
@@ -54,6 +56,8 @@ def layer_norm(
         See `truenorm.backends`. TRUENORM_BACKEND overrides it.
     threads : int, optional
         The most threads to use. TRUENORM_THREADS overrides it. The reference backend starts none.
+    stream : optional
+        Of arrays on a device: the stream, or queue, to use in the place of the usual one.
 
     Returns
     -------
@@ -69,7 +73,7 @@ def layer_norm(
     [-1.0690415  -0.26726037  1.3363019 ]
     """
     chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, beta, axis, out, keep=False)[0]
+    return forward(chosen, settings, x, gamma, beta, axis, out, stream, keep=False)[0]
 
 
 def layer_norm_forward(
@@ -83,12 +87,13 @@ def layer_norm_forward(
     out: NDArray[Any] | None = None,
     backend: str | None = None,
     threads: int | None = None,
+    stream: Any = None,
 ) -> tuple[NDArray[Any], Saved]:
     """Do the same as `layer_norm`, and keep what the backward pass needs.
 
     Parameters
     ----------
-    x, gamma, beta, axis, eps, rounding, backend, threads
+    x, gamma, beta, axis, eps, rounding, backend, threads, stream
         As in `layer_norm`.
     out : ndarray, optional
         Where to put the result; it must overlap neither x nor gamma, which backward needs.
@@ -109,7 +114,7 @@ def layer_norm_forward(
     <truenorm.Saved: owns 3 numbers for each of 3 rows, 72 bytes; keeps alive x (3, 3) ...>
     """
     chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, beta, axis, out, keep=True)
+    return forward(chosen, settings, x, gamma, beta, axis, out, stream, keep=True)
 
 
 def layer_norm_backward(
@@ -119,6 +124,7 @@ def layer_norm_backward(
     out: NDArray[Any] | None = None,
     backend: str | None = None,
     threads: int | None = None,
+    stream: Any = None,
 ) -> Gradients:
     r"""Carry the gradient of a loss from y back to x, gamma and beta.
 
@@ -138,7 +144,7 @@ def layer_norm_backward(
         What `layer_norm_forward` returned beside y.
     out : ndarray, optional
         Where to put dx; it must overlap neither x, gamma nor dy.
-    backend, threads
+    backend, threads, stream
         As in `layer_norm`.
 
     Returns
@@ -162,4 +168,4 @@ def layer_norm_backward(
     >>> print(dx, dbeta)
     [[0. 0. 0.]] [1. 1. 1.]
     """
-    return backward(LAYER_NORM, dy, saved, out, backend, threads)
+    return backward(LAYER_NORM, dy, saved, out, backend, threads, stream)

@@ -24,6 +24,7 @@ def rms_norm(
     out: NDArray[Any] | None = None,
     backend: str | None = None,
     threads: int | None = None,
+    stream: Any = None,
 ) -> NDArray[Any]:
     r"""Divide rows of x by their root mean square, and scale them by gamma.
 
@@ -35,7 +36,7 @@ def rms_norm(
 
     Parameters
     ----------
-    x, axis, rounding, out, backend, threads
+    x, axis, rounding, out, backend, threads, stream
         As in `layer_norm`.
     gamma : array_like, optional
         Scale, of the shape of the normalized axes and of any of the four types. Without it 1.
@@ -56,7 +57,7 @@ def rms_norm(
     [0.46290955 0.9258191  1.3887286 ]
     """
     chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, None, axis, out, keep=False)[0]
+    return forward(chosen, settings, x, gamma, None, axis, out, stream, keep=False)[0]
 
 
 def rms_norm_forward(
@@ -69,12 +70,13 @@ def rms_norm_forward(
     out: NDArray[Any] | None = None,
     backend: str | None = None,
     threads: int | None = None,
+    stream: Any = None,
 ) -> tuple[NDArray[Any], Saved]:
     """Do the same as `rms_norm`, and keep what the backward pass needs.
 
     Parameters
     ----------
-    x, gamma, axis, eps, rounding, backend, threads
+    x, gamma, axis, eps, rounding, backend, threads, stream
         As in `rms_norm`.
     out : ndarray, optional
         Where to put the result; it must overlap neither x nor gamma, which backward needs.
@@ -97,7 +99,7 @@ def rms_norm_forward(
      [0.         0.         1.73205081]]
     """
     chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, None, axis, out, keep=True)
+    return forward(chosen, settings, x, gamma, None, axis, out, stream, keep=True)
 
 
 def rms_norm_backward(
@@ -107,6 +109,7 @@ def rms_norm_backward(
     out: NDArray[Any] | None = None,
     backend: str | None = None,
     threads: int | None = None,
+    stream: Any = None,
 ) -> Gradients:
     r"""Carry the gradient of a loss from y back to x and gamma.
 
@@ -124,7 +127,7 @@ def rms_norm_backward(
         What `rms_norm_forward` returned beside y.
     out : ndarray, optional
         Where to put dx; it must overlap neither x, gamma nor dy.
-    backend, threads
+    backend, threads, stream
         As in `rms_norm`.
 
     Returns
@@ -150,4 +153,4 @@ def rms_norm_backward(
     >>> print(dx, dgamma)
     [[0. 0. 0.]] [ 0.75592895  3.02371578 12.09486314]
     """
-    return backward(RMS_NORM, dy, saved, out, backend, threads)
+    return backward(RMS_NORM, dy, saved, out, backend, threads, stream)

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import numpy as np
-
 from truenorm.kernels.backend import AtOnce, Backend, Backward, Forward
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.gpu.levels import DeviceBackward, DeviceForward
+from truenorm.kernels.gpu.runtime import Runtime
 from truenorm.kernels.lattice.terms import Terms
 from truenorm.kernels.rows import Source
 
@@ -19,13 +18,13 @@ class GpuBackend:
     name = "gpu"
     at_once: AtOnce | None = None
 
-    def __init__(self, runtime: Any, host: Backend) -> None:
+    def __init__(self, runtime: Runtime, host: Backend) -> None:
         self._runtime, self._host = runtime, host
 
-    def forward(self, call: Call, special: Flags) -> Forward:
+    def forward(self, call: Call, _special: Flags) -> Forward:
         """Return forward for a call."""
         check(call)
-        return DeviceForward(self._runtime, call, self._host.forward(call, special))
+        return DeviceForward(self._runtime, call)
 
     def backward(self, call: Call, dy: Source) -> Backward[Any]:
         """Return backward for a call."""

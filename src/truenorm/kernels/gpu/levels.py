@@ -1,13 +1,14 @@
-"""Forward and backward on a device, as the driver sees them."""
+"""Forward and backward on a device, as the driver sees them: rows come from NumPy."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import Backward, ColumnSweep, Forward, NeverRefuses, States
+from truenorm.kernels.backend import Backward, States
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.gpu.plan import Plan
+from truenorm.kernels.gpu.launching import Launcher
+from truenorm.kernels.gpu.runtime import Buffer, Runtime
 from truenorm.kernels.gpu.sums import Sums
 from truenorm.kernels.rows import Range
 from truenorm.kernels.storage import Stored
@@ -29,76 +30,62 @@ class _Level:
     threads = 1
     would_compile = False
 
-    def __init__(self, runtime: Any, call: Call) -> None:
-        self.runtime, self.call = runtime, call
+    def __init__(self, runtime: Runtime, call: Call) -> None:
         self.parts: list[Range] = [(0, call.count)]
         self.rows_at_once = max(1, ELEMENTS // call.size // ROWS) * ROWS
-        self._gamma, self._beta = (
-            runtime.upload(each.astype(np.float32)) for each in (call.gamma, call.beta)
-        )
+        self._runtime, self._size = runtime, call.size
+        self._is_correct = call.level == "narrow"
+        parameters = (runtime.upload(each.astype(np.float32)) for each in (call.gamma, call.beta))
+        self._launcher = Launcher(runtime, call, *parameters)
 
-    def plan_of(self, kernel: str) -> Plan:
-        """Return how the rows of the call are laid on threads."""
-        call = self.call
-        return Plan.of(
-            kernel,
-            call.size,
-            call.target,
-            centred=call.norm.centred,
-            correct=call.level == "narrow",
-        )
-
-    def launch_forward(self, x: Any, y: Any, count: int) -> tuple[Any, Any]:
-        """Have y written; return what is kept and what became of rows, all on the device."""
-        plan = self.plan_of("forward")
-        kept = self.runtime.empty(count * self.call.norm.numbers_kept * 8)
-        states = self.runtime.zeros(count)
-        self.runtime.launch(
-            *("forward", plan, plan.blocks(count)),
-            *(x, self._gamma, self._beta, np.float64(self.call.eps)),
-            *(y, kept, states, np.int64(count)),
-        )
-        return kept, states
+    def _refused(self, flags: Buffer, results: Stored) -> Flags:
+        """Return which elements of results are refused."""
+        refused = np.empty(results.shape, np.bool_)
+        self._runtime.download(flags, refused)
+        return refused
 
 
 class DeviceForward(_Level):
-    """Levels 0 and 1."""
-
-    def __init__(self, runtime: Any, call: Call, host: Forward) -> None:
-        super().__init__(runtime, call)
-        self.look_again = host.look_again
+    """Level 1, and pairs for what that refuses."""
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
-        on_device = self.runtime.empty(y.nbytes)
-        found = self.launch_forward(self.runtime.upload(x), on_device, len(x))
-        for buffer, into in zip((on_device, *found), (y, kept, states), strict=True):
-            self.runtime.download(buffer, into)
+        on_device, statistics = map(self._runtime.empty, (y.nbytes, kept.nbytes))
+        became = self._launcher.forward(self._runtime.upload(x), on_device, statistics, len(x))
+        for buffer, into in ((on_device, y), (statistics, kept), (became, states)):
+            self._runtime.download(buffer, into)
         return bool(states.any())
+
+    def look_again(self, x: Stored, _kept: Float64, y: Stored) -> Flags:
+        """Do y of rows that were refused in pairs; return which elements still are."""
+        on_device = self._runtime.empty(y.nbytes)
+        which = np.arange(len(y))
+        flags = self._launcher.forward_again(self._runtime.upload(x), on_device, which)
+        self._runtime.download(on_device, y)
+        return self._refused(flags, y)
 
 
 class DeviceBackward(_Level):
-    """The same of backward."""
+    """The same of backward; columns that it does not know well enough are for a host."""
 
     lattice = None
 
-    def __init__(self, runtime: Any, call: Call, host: Backward[Any]) -> None:
+    def __init__(self, runtime: Runtime, call: Call, host: Backward[Any]) -> None:
         super().__init__(runtime, call)
-        self.look_again = host.look_again
         self.dgamma_again, self.dbeta_again = host.dgamma_again, host.dbeta_again
 
     def sums(self) -> Sums:
         """Return sums over no rows."""
-        return Sums(self.runtime, self.call.size)
+        buffer = self._launcher.sums()
+        return Sums(self._runtime, buffer, self._size, has_bounds=self._is_correct)
 
     def adopt(self, x: Stored, kept: Float64) -> bool:
         """Find anew what forward keeps; return whether a row does not have the mean it had."""
         found = np.empty_like(kept)
-        unused = self.runtime.empty(x.nbytes)
-        self.runtime.download(
-            self.launch_forward(self.runtime.upload(x), unused, len(x))[0], found
-        )
-        changed = moved(found, kept)
+        unused, statistics = map(self._runtime.empty, (x.nbytes, kept.nbytes))
+        self._launcher.forward(self._runtime.upload(x), unused, statistics, len(x))
+        self._runtime.download(statistics, found)
+        changed = _moved(found, kept)
         kept[...] = found
         return changed
 
@@ -106,36 +93,26 @@ class DeviceBackward(_Level):
         self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        runtime = self.runtime
-        on_device, became = runtime.empty(dx.nbytes), runtime.zeros(len(x))
-        given = runtime.upload(dy), runtime.upload(x), runtime.upload(kept)
-        self.launch_backward(*given, on_device, sums, became, len(x))
-        runtime.download(on_device, dx)
-        runtime.download(became, states)
+        on_device = self._runtime.empty(dx.nbytes)
+        slopes, values, statistics = map(self._runtime.upload, (dy, x, kept))
+        became = self._launcher.backward(
+            slopes, values, statistics, on_device, sums.buffer, len(x)
+        )
+        self._runtime.download(on_device, dx)
+        self._runtime.download(became, states)
         return bool(states.any())
 
-    def launch_backward(
-        self, dy: Any, x: Any, kept: Any, dx: Any, sums: Sums, states: Any, count: int
-    ) -> None:
-        """Have dx and states written, and the sums added to, all on the device."""
-        runtime, size = self.runtime, self.call.size
-        plan, rows = self.plan_of("backward"), np.int64(count)
-        runs = plan.runs(count)
-        shares, bounds = runtime.empty(runs * size * 16), runtime.empty(runs * size * 4)
-        numbers = runtime.empty(0 if plan.sums else count * 24)
-        runtime.launch(
-            *("backward", plan, plan.blocks(runs), dy, x, self._gamma, kept),
-            *(np.float64(self.call.eps), dx, shares, bounds, numbers, states, rows),
-        )
-        strips = -(-size // plan.threads)
-        if not plan.sums:
-            runtime.launch(
-                "shares", plan, runs * strips, dy, x, kept, numbers, shares, bounds, rows
-            )
-        runtime.launch("columns", plan, strips, shares, bounds, sums.buffer, np.int64(runs))
+    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Do dx of rows that were refused in pairs; return which elements still are."""
+        on_device = self._runtime.empty(dx.nbytes)
+        slopes, values = map(self._runtime.upload, (dy, x))
+        which = np.arange(len(dx))
+        flags = self._launcher.backward_again(slopes, values, on_device, which)
+        self._runtime.download(on_device, dx)
+        return self._refused(flags, dx)
 
 
-def moved(found: Float64, kept: Float64) -> bool:
+def _moved(found: Float64, kept: Float64) -> bool:
     """Tell whether a row has another mean, or mean square, than rounding explains."""
     if kept.shape[1] == 1:
         apart, allowed = found - kept, 2.0**-40 * np.abs(found)

@@ -1,6 +1,7 @@
 """Compiles kernels and launches them by OpenCL: on any device with float64, a processor too."""
 
-from functools import cache, lru_cache
+from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.gpu.plan import Plan, source_of
 
-__all__ = ["OpenCL", "missing_of"]
+__all__ = ["OpenCL", "compiled"]
 
 Array = NDArray[Any]
 
@@ -17,37 +18,21 @@ OPTIONS = ["-cl-std=CL1.2"]
 """None that allows contraction, reordering or flushing; the source forbids the first itself."""
 
 
-def missing_of(device: cl.Device) -> str:
-    """Return what a device lacks for the promise; nothing if it has all."""
-    needed = cl.device_fp_config.DENORM | cl.device_fp_config.ROUND_TO_NEAREST
-    if not device.double_fp_config & cl.device_fp_config.FMA:
-        return "has no float64"
-    if needed & ~device.single_fp_config:
-        return "flushes subnormal float32 numbers to zero"
-    if not device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
-        return ""  # of float32, which the kernels do not divide
-    return ""
-
-
 class OpenCL:
-    """A device, its queue, and the kernels that were compiled for it."""
+    """A queue of a device."""
 
-    def __init__(self, device: cl.Device) -> None:
-        self.device = device
-        self.context = cl.Context([device])
-        self.queue = cl.CommandQueue(self.context)
-        self._kernel = lru_cache(maxsize=None)(self._compiled)
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.queue, self.context = queue, queue.context
 
     @property
     def name(self) -> str:
         """What the device calls itself."""
-        return str(self.device.name).strip()
+        return str(self.queue.device.name).strip()
 
     def upload(self, array: Array) -> cl.Buffer:
         """Return a copy on the device."""
         buffer = self.empty(array.nbytes)
-        if array.size:
-            cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array))
+        self.write(array, buffer)
         return buffer
 
     def empty(self, size: int) -> cl.Buffer:
@@ -57,20 +42,31 @@ class OpenCL:
     def zeros(self, size: int) -> cl.Buffer:
         """Return so many bytes that are zero."""
         buffer = self.empty(size)
-        cl.enqueue_fill_buffer(self.queue, buffer, np.uint8(0), 0, max(size, 1))
+        cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint8), 0, max(size, 1))
         return buffer
 
-    def download(self, buffer: cl.Buffer, into: Array) -> None:
-        """Copy from the device, when all that was launched is done."""
+    def download(self, buffer: cl.Buffer, into: Array, start: int = 0) -> None:
+        """Copy from a byte on, when all that was launched is done."""
         if into.size:
-            cl.enqueue_copy(self.queue, into, buffer)
+            cl.enqueue_copy(self.queue, into, buffer, src_offset=start)
+
+    def write(self, array: Array, buffer: cl.Buffer, start: int = 0) -> None:
+        """Copy to the device, from a byte on."""
+        if array.size:
+            cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(array), dst_offset=start)
 
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
         """Have blocks of the plan's threads run a kernel; it may not be done on return."""
-        compiled = self._kernel(kernel, plan)
         size = (blocks * plan.threads,)
-        compiled(self.queue, size, (plan.threads,), *arguments)
+        with _launching:  # a kernel holds its arguments until it is launched
+            compiled(self.context, kernel, plan)(self.queue, size, (plan.threads,), *arguments)
 
-    def _compiled(self, kernel: str, plan: Plan) -> cl.Kernel:
-        options = [*OPTIONS, *(f"-D{name}={value}" for name, value in plan.macros.items())]
-        return cl.Kernel(cl.Program(self.context, source_of(kernel)).build(options), kernel)
+
+_launching = Lock()
+
+
+@cache
+def compiled(context: cl.Context, kernel: str, plan: Plan) -> cl.Kernel:
+    """Return a kernel for the devices of a context."""
+    options = [*OPTIONS, *(f"-D{name}={value}" for name, value in plan.macros.items())]
+    return cl.Kernel(cl.Program(context, source_of(kernel)).build(options), kernel)

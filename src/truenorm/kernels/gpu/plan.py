@@ -43,6 +43,11 @@ KERNELS = {
     "backward": ("backward.c",),
     "shares": ("shares.c",),
     "columns": ("columns.c",),
+    "forward_again": ("pairs.h", "again.c"),
+    "backward_again": ("pairs.h", "again.c"),
+    "widen": ("pairs.h", "finish.c"),
+    "finish_gamma": ("pairs.h", "finish.c"),
+    "finish_beta": ("pairs.h", "finish.c"),
 }
 """The files of each kernel, beside the headers."""
 
@@ -62,13 +67,21 @@ class Plan(NamedTuple):
     held: bool
     sums: bool
     run: int
+    alone: bool
 
     @classmethod
     def of(
-        cls, kernel: str, size: int, target: FloatFormat, *, centred: bool, correct: bool
+        cls,
+        kernel: str,
+        size: int,
+        target: FloatFormat,
+        *,
+        centred: bool,
+        correct: bool,
+        alone: bool = False,
     ) -> "Plan":
         """Return the constants for rows of a length and a type."""
-        backward = kernel != "forward"
+        backward = not kernel.startswith("forward")
         vector = math.gcd(size, LOAD_BYTES // (4 if target is FLOAT32 else 2))
         most = (
             MOST_IN_BACKWARD
@@ -88,6 +101,7 @@ class Plan(NamedTuple):
             held=items <= (HELD_IN_BACKWARD if backward else HELD_ITEMS),
             sums=backward and items <= SUMMED_ITEMS,
             run=SHORT_RUN if size > SHORT_ROW else LONG_RUN,
+            alone=alone,
         )
 
     @property
@@ -101,6 +115,11 @@ class Plan(NamedTuple):
         return {name.upper(): int(value) for name, value in self._asdict().items()} | {
             "THREADS": self.threads
         }
+
+    @property
+    def strips(self) -> int:
+        """Blocks that have a thread for each column."""
+        return -(-self.size // self.threads)
 
     def runs(self, rows: int) -> int:
         """Return how many shares so many rows have."""

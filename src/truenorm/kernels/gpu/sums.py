@@ -1,12 +1,11 @@
 """Sums over rows, which are on the device while backward sweeps."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.double_double import two_sum
+from truenorm.kernels.gpu.runtime import Buffer, Runtime
 from truenorm.kernels.ground import SLACK, SUMS, U
 from truenorm.kernels.lattice.digits import Digits
 from truenorm.kernels.rounding import Tested, round_pair, round_to, same_roundings
@@ -22,9 +21,9 @@ class Sums:
     There is one part of the rows, so that no two of these are ever merged.
     """
 
-    def __init__(self, runtime: Any, size: int) -> None:
+    def __init__(self, runtime: Runtime, buffer: Buffer, size: int, *, has_bounds: bool) -> None:
         self._runtime, self._size = runtime, size
-        self.buffer = runtime.zeros(SUMS * size * 8)
+        self.buffer, self.has_bounds = buffer, has_bounds
 
     def merge(self, _other: "Sums") -> None:
         """Is not called."""
@@ -58,7 +57,7 @@ class BoundedSum:
         """Round the sums that are known well enough."""
         high, low, bound, *_ = self._sums.numbers()
         z = (high + low) + 0.0
-        bound = SLACK * (bound + 2 * U * np.abs(z))
+        bound = SLACK * (bound + 2 * U * np.abs(z)) if self._sums.has_bounds else 0.0
         return same_roundings(round_to(z - bound, target), round_to(z + bound, target))
 
 

@@ -44,12 +44,22 @@ KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTRICT ga
         const stats_t s = stats_of(near, low, square - low * low, eps);       /* (E2) */
         const int defined = square < INFINITE && s.w > 0, flat = s.v == 0;
         const double of_t = SLACK * (s.of_r + 6 * U), of_gamma = SLACK * s.r * s.centring;
+        /* Infinities spare the elements beside them where rows are not centred (D33). */
+        const int lost = defined ? 0 : CENTRED ? 1 : square != INFINITE;
         const int known = of_t < INFINITE && of_gamma < INFINITE;
         int refused = defined && !known;
+        const int easy = is_easy(s);
+        const float low_part = (float)low, scale = (float)s.r;
         EACH_PACK {
             const pack_t pack = AGAIN(held, x, row);
             pack_t out;
             EACH_ITEM {
+                if (easy) {
+                    const float c = (LOAD(pack.value[k]) - near) - low_part;
+                    const float z = FMAF(c * scale, gamma[at + k], beta[at + k] + 0.f);
+                    out.value[k] = rounded(z);
+                    continue;
+                }
                 const double g = gamma[at + k], b = beta[at + k] + 0.f; /* -0 is +0 */
                 const double z = FMA(((double)LOAD(pack.value[k]) - near) - low, s.r * g, b);
 #if CORRECT
@@ -61,6 +71,7 @@ KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTRICT ga
                 out.value[k] = rounded(z);
 #endif
             }
+            if (lost) EACH_ITEM out.value[k] = NO_NUMBER;
             if (HAS_ROW(rows)) PUT(y, row, at, out);
         }
         if (CORRECT && HAS_ROW(rows) && refused && defined) states[row] = REFUSED;

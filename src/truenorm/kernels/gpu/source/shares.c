@@ -1,4 +1,6 @@
-/* The shares of runs of long rows, for a column each. A row that adds nothing has zero for r. */
+/* The shares of runs of long rows, for a column each. `numbers` are r and the
+ * coefficients of (E12): r is zero if a row has no result, and -1 if its dy is not finite.
+ */
 KERNEL shares(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRICT x,
               GLOBAL const double *RESTRICT kept, GLOBAL const double *RESTRICT numbers,
               GLOBAL double *RESTRICT found, GLOBAL float *RESTRICT bounds, wide_t rows) {
@@ -11,10 +13,10 @@ KERNEL shares(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRICT 
     float bound = 0.f;
     for (index_t row = run * RUN; row < end; ++row) {
         const double r = numbers[3 * row];
-        if (r == 0) continue;
+        if (r < 0) continue;
         const double near = CENTRED ? kept[3 * row] : 0.0, low = CENTRED ? kept[3 * row + 1] : 0.0;
         const double c = ((double)LOAD(x[row * SIZE + column]) - near) - low;
-        add_term(LOAD(dy[row * SIZE + column]), c * r, (float)numbers[3 * row + 1],
+        add_term(LOAD(dy[row * SIZE + column]), r == 0 ? 0.0 : c * r, (float)numbers[3 * row + 1],
                  (float)numbers[3 * row + 2], &of_gamma, &of_beta, &bound);
     }
     found[2 * (run * SIZE + column)] = of_gamma;

@@ -1,6 +1,7 @@
 /* What is known of a row: (E1) to (E6) of docs/error-analysis.md, with DEPTH for h. */
 #define U 1.1102230246251565e-16 /* 2**-53 */
 #define SLACK 1.01
+#define TINY 9.332636185032189e-302 /* 2**-1000 */
 
 typedef struct {
     double near, low, v;     /* the mean is near + low; v is 0 for constant rows only */
@@ -20,6 +21,12 @@ DEVICE stats_t stats_of(double near, double low, double v, double eps) {
     s.of_r = s.of_w / 2 + 2 * U;                                                   /* (E5) */
     s.centring = CENTRED ? s.of_mean + U * s.spread : 0.0;
     return s;
+}
+
+/* Whether float32 will do for the elements of a row, which is all that fast mode asks. */
+DEVICE int is_easy(stats_t s) {
+    const double low = 8.673617379884035e-19, high = 1.152921504606847e+18; /* 2**-60, 2**60 */
+    return !CORRECT && s.v > low && s.v < high && s.w < high;
 }
 
 /* The row itself, as stored: in registers, or read once more, which a cache answers. */

@@ -41,6 +41,7 @@ DEVICE store_t rounded(double z) {
         found = (wide_t)((units + 4503599627370496.0) - 4503599627370496.0);
     }
     if (found > infinite) found = infinite;
+    if (size > (wide_t)0x7ff0000000000000) return NO_NUMBER;
     return (store_t)(found | ((bits >> 48) & 0x8000));
 }
 DEVICE unsigned bits_of(store_t a) { return a; }

@@ -1,5 +1,5 @@
-/* Sums over rows. A run's share is a sum of dy*xhat, a bound on its error, and a sum of dy, which is
- * exact, or NaN if it is not.
+/* Sums over rows. A run's share is a sum of dy*xhat, a bound on its error, and a sum of dy, which in
+ * correct mode is exact, or NaN if it is not.
  */
 #define LEAST 5.6051938572992683e-45f /* 2**-147: what a bound may lose below float32 */
 
@@ -9,9 +9,10 @@ DEVICE double error_of_sum(double a, double b, double sum) {
     return (a - (sum - t)) + (b - t);
 }
 
-/* Add to an exact sum; NaN if it no longer is one. */
+/* Add to an exact sum; NaN if it no longer is one. In fast mode any will do. */
 DEVICE double exact_sum(double sum, double term) {
     const double total = sum + term;
+    if (!CORRECT) return total;
     const int exact = total - sum == term && total - term == sum; /* TwoSum's error is zero */
     return exact ? total : (double)INFINITE - (double)INFINITE;
 }

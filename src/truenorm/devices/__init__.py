@@ -1,0 +1,1 @@
+"""Arrays that are on a device: they are normalized there, and results stay there."""

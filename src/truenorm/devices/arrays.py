@@ -1,0 +1,81 @@
+"""Whose arrays they are, and how their memory is had."""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from truenorm.exact import BFLOAT16, FLOAT64, FloatFormat
+from truenorm.kernels.gpu.runtime import Buffer, Runtime
+from truenorm.kernels.storage import format_of
+
+__all__ = ["Library", "OnDevice", "checked_target", "dtype_of", "library_of"]
+
+CUDA, CUDA_MANAGED = 2, 13
+"""What DLPack calls memory of such a card."""
+
+
+class OnDevice(NamedTuple):
+    """An array on a device: C-contiguous, of at most float32."""
+
+    array: Any
+    buffer: Buffer
+    shape: tuple[int, ...]
+    target: FloatFormat
+
+
+class Library(Protocol):
+    """Whoever arrays on a device belong to."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """What launches kernels there."""
+
+    def on_device(self, name: str, array: Any) -> OnDevice:
+        """Return an array with its memory, of NumPy's a copy; raise if it cannot be taken."""
+
+    def numbers(self, array: Any) -> OnDevice:
+        """Return an array of float64 that `empty` has made, with its memory."""
+
+    def empty(self, shape: tuple[int, ...], target: FloatFormat) -> OnDevice:
+        """Return a new array."""
+
+
+def library_of(x: Any, stream: Any = None) -> Library | None:
+    """Return the library of an array on a device, to be used on a stream; None for any other."""
+    if isinstance(x, np.ndarray):
+        return None
+    if type(x).__module__.partition(".")[0] == "pyopencl":
+        from truenorm.devices.opencl_arrays import OpenCLArrays
+
+        return OpenCLArrays(stream or x.queue)
+    device = getattr(x, "__dlpack_device__", None)
+    if device is None or device()[0] not in (CUDA, CUDA_MANAGED):
+        return None
+    try:
+        from truenorm.devices.cuda_arrays import CudaArrays
+    except ImportError as missing:
+        raise TypeError(
+            f"x is on a card of NVIDIA, for which {missing.name} is missing: "
+            "pip install truenorm[cuda], or move x to the CPU"
+        ) from missing
+    return CudaArrays(x, stream)
+
+
+def checked_target(name: str, dtype: Any) -> FloatFormat:
+    """Return the type of an array; raise unless kernels take it."""
+    target = None if dtype is None else format_of(np.dtype(dtype))
+    if target is None or target is FLOAT64:
+        raise TypeError(
+            f"{name} is of type {dtype}: on a device float16, bfloat16 and float32 are taken"
+        )
+    return target
+
+
+def dtype_of(target: FloatFormat) -> np.dtype[Any]:
+    """Return the dtype of a type."""
+    if target is not BFLOAT16:
+        return np.dtype(target.name)
+    import ml_dtypes  # or NumPy would have no name for what was passed
+
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found

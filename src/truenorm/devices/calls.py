@@ -1,0 +1,83 @@
+"""A norm of an array on a device: arguments are checked, and results are of the same library."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from truenorm.devices.arrays import Library, OnDevice
+from truenorm.devices.passes import DeviceCall
+from truenorm.exact import FLOAT64, FloatFormat
+from truenorm.kernels.backend import Backend
+from truenorm.kernels.call import Settings
+from truenorm.kernels.gpu.plan import LONGEST
+
+__all__ = ["backward", "forward"]
+
+
+def forward(
+    library: Library,
+    host: Backend,
+    settings: Settings,
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    axis: int | Sequence[int],
+) -> tuple[Any, Any]:
+    """Return y, and what is kept of each row."""
+    rows = library.on_device("x", x)
+    dimensions = len(rows.shape)
+    if dimensions == 0 or axis not in (-1, dimensions - 1, (-1,), (dimensions - 1,)):
+        raise ValueError(f"axis is {axis}: on a device, rows run along the last axis")
+    if not 0 < rows.shape[-1] <= LONGEST:
+        raise ValueError(
+            f"axis={axis} of x has length {rows.shape[-1]}: on a device, a row has 1 to {LONGEST} "
+            "elements"
+        )
+    given = [_parameter(library, name, each, rows) for name, each in _named(gamma, beta)]
+    y = library.empty(rows.shape, rows.target)
+    kept = library.empty((math.prod(rows.shape[:-1]), settings.norm.numbers_kept), FLOAT64)
+    if math.prod(rows.shape):
+        DeviceCall(library, host, settings, rows, *given).forward(y, kept)
+    return y.array, kept.array
+
+
+def _named(gamma: Any, beta: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    return ("gamma", gamma), ("beta", beta)
+
+
+def _parameter(library: Library, name: str, given: Any, x: OnDevice) -> OnDevice | None:
+    """Return gamma or beta on the device."""
+    if given is None:
+        return None
+    found = library.on_device(name, given)
+    if found.shape != x.shape[-1:]:
+        raise ValueError(f"{name} has shape {found.shape}, and a row of x {x.shape[-1:]}")
+    return found
+
+
+def backward(
+    library: Library,
+    host: Backend,
+    settings: Settings,
+    dy: Any,
+    x: Any,
+    gamma: Any,
+    beta_target: FloatFormat | None,
+    kept: Any,
+) -> tuple[Any, Any, Any]:
+    """Return dx, dgamma and dbeta; None of what there is no parameter."""
+    slopes, rows = library.on_device("dy", dy), library.on_device("x", x)
+    if slopes.shape != rows.shape or slopes.target is not rows.target:
+        raise ValueError(
+            f"dy has shape {slopes.shape} and type {slopes.target.name} but y has shape "
+            f"{rows.shape} and type {rows.target.name}"
+        )
+    of_gamma = _parameter(library, "gamma", gamma, rows)
+    dx = library.empty(rows.shape, rows.target)
+    dgamma, dbeta = (
+        None if target is None else library.empty(rows.shape[-1:], target)
+        for target in (of_gamma and of_gamma.target, beta_target)
+    )
+    call = DeviceCall(library, host, settings, rows, of_gamma, None)
+    call.backward(slopes, library.numbers(kept), dx, dgamma, dbeta)
+    return dx.array, dgamma and dgamma.array, dbeta and dbeta.array

@@ -1,0 +1,217 @@
+"""Forward and backward of rows on a device.
+
+In fast mode nothing waits for the device. In correct mode one thing does: what became of each row
+is read. Rows that were refused are done in pairs, on the device again; the few elements that those
+refuse, and whatever is not finite, are done by NumPy, and written back.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.devices.arrays import Library, OnDevice
+from truenorm.exact import FLOAT32, FloatFormat
+from truenorm.kernels.backend import Backend, ColumnGradients
+from truenorm.kernels.call import Call, Parameter, Settings
+from truenorm.kernels.drive import backward as drive_backward
+from truenorm.kernels.drive import forward as drive_forward
+from truenorm.kernels.gpu.launching import Launcher, widened
+from truenorm.kernels.ground import REFUSED
+from truenorm.kernels.rounding import canonical_nan, round_to
+from truenorm.kernels.rows import Rows
+from truenorm.kernels.storage import widen
+
+__all__ = ["DeviceCall"]
+
+Array = NDArray[Any]
+Float64 = NDArray[np.float64]
+
+
+class DeviceCall:
+    """A call whose rows are on a device."""
+
+    def __init__(
+        self,
+        library: Library,
+        host: Backend,
+        settings: Settings,
+        x: OnDevice,
+        gamma: OnDevice | None,
+        beta: OnDevice | None,
+    ) -> None:
+        self._library, self._runtime, self._host = library, library.runtime, host
+        self._settings, self._x, self._gamma, self._beta = settings, x, gamma, beta
+        self._size = x.shape[-1]
+        self._count = math.prod(x.shape[:-1])
+        self._correct = settings.rounding == "correct"
+        nothing = np.empty(0)
+        call = Call(
+            norm=settings.norm,
+            eps=settings.eps,
+            level="narrow" if self._correct else "single",
+            count=self._count,
+            size=self._size,
+            target=x.target,
+            gamma=nothing,
+            beta=nothing,
+            of_gamma=gamma and gamma.target,
+            of_beta=beta and beta.target,
+            threads=None,
+        )
+        self._launcher = Launcher(
+            self._runtime,
+            call,
+            self._as_float32(gamma, 1.0),
+            self._as_float32(beta, 0.0),
+            alone=not self._correct,
+        )
+
+    def _as_float32(self, parameter: OnDevice | None, default: float) -> Any:
+        """Return a parameter as kernels take it."""
+        if parameter is None:
+            return self._runtime.upload(np.full(self._size, default, np.float32))
+        if parameter.target is FLOAT32:
+            return parameter.buffer
+        return widened(self._runtime, parameter.buffer, self._size, parameter.target)
+
+    def forward(self, y: OnDevice, kept: OnDevice) -> None:
+        """Write y, and what is kept of each row."""
+        became = self._launcher.forward(self._x.buffer, y.buffer, kept.buffer, self._count)
+        if not self._correct:
+            return
+        states = self._downloaded(became, (self._count,), np.uint8)
+        if not self._parameters_are_finite():
+            self._forward_by_host(y, np.arange(self._count))
+        elif states.any():
+            refused = np.flatnonzero(states == REFUSED)
+            flags = self._launcher.forward_again(self._x.buffer, y.buffer, refused)
+            left = refused[self._left(flags, len(refused))]
+            others = np.flatnonzero((states != 0) & (states != REFUSED))
+            self._forward_by_host(y, np.concatenate([left, others]))
+
+    def _forward_by_host(self, y: OnDevice, which: NDArray[np.intp]) -> None:
+        """Write y of some rows by NumPy."""
+        x = self._rows_of(self._x, which)
+        found = np.empty_like(x)
+        rows = [Rows(each, (1,), self._x.target) for each in (x, found)]
+        with np.errstate(all="ignore"):
+            drive_forward.forward(
+                self._host, self._settings, rows[0], *self._parameters(), rows[1]
+            )
+        self._write_rows(found, y, which)
+
+    def backward(
+        self,
+        dy: OnDevice,
+        kept: OnDevice,
+        dx: OnDevice,
+        dgamma: OnDevice | None,
+        dbeta: OnDevice | None,
+    ) -> None:
+        """Write dx, dgamma and dbeta."""
+        launcher, sums = self._launcher, self._launcher.sums()
+        became = launcher.backward(
+            dy.buffer, self._x.buffer, kept.buffer, dx.buffer, sums, self._count
+        )
+        flags = [
+            launcher.rounded(sums, kernel, gradient.target, gradient.buffer)
+            for kernel, gradient in (("finish_gamma", dgamma), ("finish_beta", dbeta))
+            if gradient is not None
+        ]
+        if not self._correct:
+            return
+        states = self._downloaded(became, (self._count,), np.uint8)
+        refused = np.flatnonzero(states == REFUSED)
+        undecided = any(self._downloaded(each, (self._size,), np.bool_).any() for each in flags)
+        others = ((states != 0) & (states != REFUSED)).any()
+        if undecided or others or not self._parameters_are_finite():
+            self._backward_by_host(dy, kept, dx, dgamma, dbeta)
+            return
+        if len(refused):
+            again = launcher.backward_again(dy.buffer, self._x.buffer, dx.buffer, refused)
+            left = refused[self._left(again, len(refused))]
+            self._dx_by_host(dy, kept, dx, left)
+
+    def _backward_by_host(
+        self,
+        dy: OnDevice,
+        kept: OnDevice,
+        dx: OnDevice,
+        dgamma: OnDevice | None,
+        dbeta: OnDevice | None,
+    ) -> None:
+        """Write all of it by NumPy: sums over rows need all of them."""
+        which, of_beta = np.arange(self._count), dbeta and dbeta.target
+        found = self._dx_by_host(dy, kept, dx, which, of_beta)
+        for values, gradient in zip(found, (dgamma, dbeta), strict=True):
+            if gradient is not None and values is not None:
+                self._runtime.write(round_to(values, gradient.target), gradient.buffer)
+
+    def _dx_by_host(
+        self,
+        dy: OnDevice,
+        kept: OnDevice,
+        dx: OnDevice,
+        which: NDArray[np.intp],
+        of_beta: FloatFormat | None = None,
+    ) -> ColumnGradients:
+        """Write dx of some rows by NumPy; return dgamma and dbeta of these rows."""
+        slopes, x = self._rows_of(dy, which), self._rows_of(self._x, which)
+        found = np.empty_like(x)
+        rows = [Rows(each, (1,), self._x.target) for each in (slopes, x, found)]
+        numbers = self._downloaded(kept.buffer, kept.shape, np.float64)[which]
+        gamma, beta = self._parameter(self._gamma, 1.0), Parameter(np.zeros(self._size), of_beta)
+        with np.errstate(all="ignore"):
+            columns = drive_backward.backward(
+                *(self._host, self._settings, rows[0], rows[1], numbers),
+                *(gamma, beta, rows[2]),
+            )
+        self._write_rows(found, dx, which)
+        return columns
+
+    def _downloaded(self, buffer: Any, shape: tuple[int, ...], dtype: Any) -> Array:
+        found = np.empty(shape, dtype)
+        self._runtime.download(buffer, found)
+        return found
+
+    def _left(self, flags: Any, rows: int) -> NDArray[np.bool_]:
+        """Return which rows have elements that pairs refuse."""
+        refused = self._downloaded(flags, (rows, self._size), np.bool_)
+        return np.asarray(refused.any(axis=1))
+
+    def _parameters(self) -> tuple[Parameter, Parameter]:
+        """Return gamma and beta as the driver takes them."""
+        return self._parameter(self._gamma, 1.0), self._parameter(self._beta, 0.0)
+
+    def _parameter(self, parameter: OnDevice | None, default: float) -> Parameter:
+        if parameter is None:
+            return Parameter(np.full(self._size, default), None)
+        stored = canonical_nan(parameter.target).dtype
+        values = self._downloaded(parameter.buffer, (self._size,), stored)
+        return Parameter(widen(values, parameter.target), parameter.target)
+
+    def _parameters_are_finite(self) -> bool:
+        return all(bool(np.isfinite(each.values).all()) for each in self._parameters())
+
+    def _rows_of(self, given: OnDevice, which: NDArray[np.intp]) -> Array:
+        """Return copies of some rows."""
+        rows = np.empty((len(which), self._size), canonical_nan(given.target).dtype)
+        for start, stop in _stretches(which):
+            place = int(which[start]) * self._size * rows.itemsize
+            self._runtime.download(given.buffer, rows[start:stop], place)
+        return rows
+
+    def _write_rows(self, rows: Array, to: OnDevice, which: NDArray[np.intp]) -> None:
+        for start, stop in _stretches(which):
+            place = int(which[start]) * self._size * rows.itemsize
+            self._runtime.write(rows[start:stop], to.buffer, place)
+
+
+def _stretches(which: NDArray[np.intp]) -> list[tuple[int, int]]:
+    """Return from where to where rows follow each other, so that they are copied at once."""
+    if not len(which):
+        return []
+    ends = np.flatnonzero(np.diff(which) != 1) + 1
+    return list(zip([0, *ends.tolist()], [*ends.tolist(), len(which)], strict=True))

@@ -1,0 +1,101 @@
+"""Launches the kernels of a call on what is on a device; nothing here waits for it."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import FloatFormat
+from truenorm.kernels.call import Call
+from truenorm.kernels.gpu.plan import Plan
+from truenorm.kernels.gpu.runtime import Buffer, Runtime
+from truenorm.kernels.ground import SUMS
+
+__all__ = ["Launcher", "widened"]
+
+Rows = NDArray[np.int64]
+
+
+class Launcher:
+    """A call, its parameters as float32 on a device, and that device."""
+
+    def __init__(
+        self, runtime: Runtime, call: Call, gamma: Buffer, beta: Buffer, *, alone: bool = False
+    ) -> None:
+        self.runtime = runtime
+        self._call, self._gamma, self._beta, self._alone = call, gamma, beta, alone
+        self._eps = np.float64(call.eps)
+
+    def forward(self, x: Buffer, y: Buffer, kept: Buffer, count: int) -> Buffer:
+        """Have y of rows written, and what is kept; return what became of each."""
+        plan, states = self._plan("forward"), self.runtime.zeros(count)
+        self.runtime.launch(
+            *("forward", plan, plan.blocks(count), x, self._gamma, self._beta, self._eps),
+            *(y, kept, states, np.int64(count)),
+        )
+        return states
+
+    def sums(self) -> Buffer:
+        """Return sums over no rows: see `kernels.ground`."""
+        return self.runtime.zeros(SUMS * self._call.size * 8)
+
+    def backward(
+        self, dy: Buffer, x: Buffer, kept: Buffer, dx: Buffer, sums: Buffer, count: int
+    ) -> Buffer:
+        """Have dx of rows written, and sums added to; return what became of each row."""
+        runtime, size = self.runtime, self._call.size
+        plan, rows, states = self._plan("backward"), np.int64(count), self.runtime.zeros(count)
+        runs = plan.runs(count)
+        shares, bounds = runtime.empty(runs * size * 16), runtime.empty(runs * size * 4)
+        numbers = runtime.empty(0 if plan.sums else count * 24)
+        runtime.launch(
+            *("backward", plan, plan.blocks(runs), dy, x, self._gamma, kept, self._eps),
+            *(dx, shares, bounds, numbers, states, rows),
+        )
+        if not plan.sums:
+            blocks = runs * plan.strips
+            runtime.launch("shares", plan, blocks, dy, x, kept, numbers, shares, bounds, rows)
+        runtime.launch("columns", plan, plan.strips, shares, bounds, sums, np.int64(runs))
+        return states
+
+    def forward_again(self, x: Buffer, y: Buffer, which: Rows) -> Buffer:
+        """Have y of some rows written in pairs; return which of their elements are refused."""
+        return self._again("forward_again", (x, self._gamma, self._beta), y, which)
+
+    def backward_again(self, dy: Buffer, x: Buffer, dx: Buffer, which: Rows) -> Buffer:
+        """Have dx of some rows written in pairs; return which of their elements are refused."""
+        return self._again("backward_again", (dy, x, self._gamma), dx, which)
+
+    def rounded(self, sums: Buffer, kernel: str, target: FloatFormat, to: Buffer) -> Buffer:
+        """Have dgamma or dbeta rounded to a type; return which columns are refused."""
+        plan, flags = self._plan(kernel, target), self.runtime.empty(self._call.size)
+        self.runtime.launch(kernel, plan, plan.strips, sums, to, flags)
+        return flags
+
+    def _again(
+        self, kernel: str, given: tuple[Buffer, ...], results: Buffer, which: Rows
+    ) -> Buffer:
+        plan, count = self._plan(kernel), len(which)
+        flags = self.runtime.empty(count * self._call.size)
+        self.runtime.launch(
+            *(kernel, plan, plan.blocks(count), *given, self._eps, results, flags),
+            *(self.runtime.upload(which), np.int64(count)),
+        )
+        return flags
+
+    def _plan(self, kernel: str, target: FloatFormat | None = None) -> Plan:
+        call = self._call
+        return Plan.of(
+            kernel,
+            call.size,
+            target or call.target,
+            centred=call.norm.centred,
+            correct=call.level == "narrow",
+            alone=self._alone,
+        )
+
+
+def widened(runtime: Runtime, parameter: Buffer, size: int, target: FloatFormat) -> Buffer:
+    """Return a parameter as float32, on the device."""
+    plan = Plan.of("widen", size, target, centred=False, correct=False)
+    found = runtime.empty(4 * size)
+    runtime.launch("widen", plan, plan.strips, parameter, found)
+    return found

@@ -1,0 +1,25 @@
+/* What begins and ends with parameters: gamma and beta as float32, dgamma and dbeta rounded. */
+KERNEL widen(GLOBAL const store_t *RESTRICT from, GLOBAL float *RESTRICT to) {
+    const small_t column = BLOCK * THREADS + THREAD;
+    if (column < SIZE) to[column] = LOAD(from[column]);
+}
+
+/* Round dgamma, or dbeta, whose pairs and bounds begin at `sums`; flags say what is not known. */
+KERNEL finish_gamma(GLOBAL const double *RESTRICT sums, GLOBAL store_t *RESTRICT to,
+                    GLOBAL unsigned char *RESTRICT flags) {
+    const small_t column = BLOCK * THREADS + THREAD;
+    if (column >= SIZE) return;
+    const double z = (sums[column] + sums[SIZE + column]) + 0.0;
+    const double bound = CORRECT ? SLACK * (sums[2 * SIZE + column] + 2 * U * ABS(z)) : 0.0;
+    flags[column] = round_pair(pair_of(z, 0.0), bound, to + column);
+}
+
+KERNEL finish_beta(GLOBAL const double *RESTRICT sums, GLOBAL store_t *RESTRICT to,
+                   GLOBAL unsigned char *RESTRICT flags) {
+    const small_t column = BLOCK * THREADS + THREAD;
+    if (column >= SIZE) return;
+    const double high = sums[3 * SIZE + column], low = sums[4 * SIZE + column];
+    const int exact = low == low && high == high;
+    const pair_t z = exact ? two_sum(high, low) : pair_of(high, 0.0);
+    flags[column] = round_pair(z, 0.0, to + column) || !exact;
+}

@@ -1,0 +1,18 @@
+"""A device to compute on: where one is promised, its absence is a failure."""
+
+import os
+
+import pytest
+
+import truenorm as tn
+
+STATUS = {status.name: status for status in tn.backends()}["gpu"]
+
+
+@pytest.fixture(autouse=True)
+def _device() -> None:
+    if STATUS.usable:
+        return
+    if os.environ.get("TRUENORM_NEEDS_GPU"):
+        pytest.fail(f"the backend gpu cannot be used: {STATUS.reason}")
+    pytest.skip(STATUS.reason)

@@ -1,0 +1,158 @@
+"""Arrays of pyopencl: normalized where they are, with the bits of NumPy's."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from promise.judging import bytes_of
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
+cl = pytest.importorskip("pyopencl")
+cl_array = pytest.importorskip("pyopencl.array")
+
+ROWS, SIZE = 40, 33
+
+
+@pytest.fixture(scope="module")
+def queue() -> Any:
+    from truenorm.kernels.gpu.devices import opencl
+
+    return opencl().queue
+
+
+def rows(dtype: Any) -> list[Any]:
+    """Return x, dy, gamma and beta."""
+    random = np.random.default_rng(0)
+    x, dy = random.normal(size=(2, ROWS, SIZE)).astype(np.float32)
+    gamma, beta = random.normal(size=(2, SIZE)).astype(np.float32)
+    return [each.astype(dtype) for each in (x, dy, gamma, beta)]
+
+
+def passes(given: Sequence[Any], **options: Any) -> list[Any]:
+    """Return y, dx, dgamma and dbeta."""
+    x, dy, gamma, beta = given
+    y, saved = tn.layer_norm_forward(x, gamma, beta, **options)
+    return [y, *tn.layer_norm_backward(dy, saved, backend=options.get("backend"))]
+
+
+def on_device(queue: Any, arrays: Sequence[Any]) -> list[Any]:
+    return [None if each is None else cl_array.to_device(queue, each) for each in arrays]
+
+
+def assert_same_bits(queue: Any, given: Sequence[Any]) -> None:
+    found = passes(on_device(queue, given))
+    assert all(isinstance(each, cl_array.Array) for each in found)
+    assert bytes_of(*(each.get() for each in found)) == bytes_of(
+        *passes(given, backend="reference")
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["float32", "bfloat16"])
+def test_same_bits(queue: Any, dtype: Any) -> None:
+    assert_same_bits(queue, rows(dtype))
+
+
+@pytest.mark.parametrize("what", ["x", "dy", "gamma", "flat", "zeros"])
+def test_same_bits_where_the_host_must_help(queue: Any, what: str) -> None:
+    x, dy, gamma, beta = rows(np.float32)
+    if what == "x":
+        x[3, 2], x[7, 1] = np.inf, np.nan
+    elif what == "dy":
+        dy[5, 1], dy[6, 2] = np.inf, np.nan
+    elif what == "gamma":
+        gamma[4], beta[5] = np.inf, np.nan
+    elif what == "flat":
+        x[7], x[8, :] = 4, np.arange(SIZE)  # a mean that is an element
+        beta[:] = 0
+    else:
+        dy[:] = 1
+        gamma[:] = 2  # dx is exactly zero
+    assert_same_bits(queue, [x, dy, gamma, beta])
+
+
+def test_what_pairs_refuse_goes_to_the_host(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With bounds a million times too wide nothing is decided on the device."""
+    from truenorm.kernels.gpu import opencl
+    from truenorm.kernels.gpu.plan import source_of
+
+    monkeypatch.setattr(
+        opencl, "source_of", lambda kernel: source_of(kernel).replace("SLACK 1.01", "SLACK 1e30")
+    )
+    opencl.compiled.cache_clear()
+    try:
+        assert_same_bits(queue, rows(np.float32))
+    finally:
+        opencl.compiled.cache_clear()
+
+
+def test_rms_norm_and_parameters_of_another_type(queue: Any) -> None:
+    x, dy, gamma, _ = rows(ml_dtypes.bfloat16)
+    wide = gamma.astype(np.float32)
+    y, saved = tn.rms_norm_forward(x, wide, backend="reference")
+    right = [y, *tn.rms_norm_backward(dy, saved, backend="reference")]
+    on = on_device(queue, (x, dy, wide))
+    y, saved = tn.rms_norm_forward(on[0], on[2])
+    found: list[Any] = [y, *tn.rms_norm_backward(on[1], saved)]
+    assert found[3] is None
+    assert bytes_of(*(each.get() for each in found[:3])) == bytes_of(*right[:3])
+
+
+def test_a_part_of_an_array(queue: Any) -> None:
+    x, *_ = rows(np.float32)
+    part = cl_array.to_device(queue, x)[32:]  # which begins at a multiple of what devices ask
+    found = cast(Any, tn.layer_norm(part))
+    assert bytes_of(found.get()) == bytes_of(tn.layer_norm(x[32:], backend="reference"))
+
+
+def test_fast_mode_reads_nothing_back(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from truenorm.kernels.gpu.opencl import OpenCL
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("it waits for the device")
+
+    given = on_device(queue, rows(np.float32))
+    monkeypatch.setattr(OpenCL, "download", refuse)
+    passes(given, rounding="fast")
+    with pytest.raises(AssertionError, match="waits"):
+        passes(given)
+
+
+def test_no_rows(queue: Any) -> None:
+    assert tn.layer_norm(cl_array.zeros(queue, (0, 4), np.float32)).shape == (0, 4)
+
+
+class TestRefused:
+    def test_float64(self, queue: Any) -> None:
+        with pytest.raises(TypeError, match="float16, bfloat16 and float32 are taken"):
+            tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float64))
+
+    def test_another_axis(self, queue: Any) -> None:
+        with pytest.raises(ValueError, match="rows run along the last axis"):
+            tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float32), axis=0)
+
+    def test_another_layout(self, queue: Any) -> None:
+        with pytest.raises(ValueError, match="not C-contiguous"):
+            tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float32).T)
+
+    def test_gamma_of_another_length(self, queue: Any) -> None:
+        x = cl_array.zeros(queue, (2, 4), np.float32)
+        with pytest.raises(ValueError, match="gamma has shape"):
+            tn.layer_norm(x, np.ones(3, np.float32))
+
+    def test_dy_of_another_shape(self, queue: Any) -> None:
+        x = cl_array.zeros(queue, (2, 4), np.float32)
+        _, saved = tn.layer_norm_forward(x)
+        with pytest.raises(ValueError, match="dy has shape"):
+            tn.layer_norm_backward(x[:1], saved)
+
+    def test_out(self, queue: Any) -> None:
+        x = cl_array.zeros(queue, (2, 4), np.float32)
+        with pytest.raises(ValueError, match="leave it out"):
+            tn.layer_norm(x, out=x)
+
+    def test_float64_by_name(self) -> None:
+        with pytest.raises(ValueError, match="not float64"):
+            tn.layer_norm(np.eye(3), backend="gpu")
