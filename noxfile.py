@@ -51,7 +51,7 @@ NOT_WITH_THE_OLDEST = (
     "tests/demo",
     "tests/bench",
     "tests/benchmarks",
-    "tests/gpu",
+    "tests/fibers",
     "tests/cli",
     "tests/examples",
     "tests/house",
@@ -203,11 +203,11 @@ def peers(session: nox.Session) -> None:
 
 @nox.session
 def gpu_compilers(session: nox.Session) -> None:
-    """Compile the GPU kernels by nvcc, NVRTC and clang-19, without a GPU: registers, contraction."""
+    """Compile the GPU kernels by nvcc, NVRTC and clang-19; no GPU is needed."""
     install(session, "tests-bare", "-e", ".")
     # It installs NVRTC, and ends here if one of the others is not there.
     session.run("python", "-m", "benchmarks.gpu", *session.posargs)
-    session.run("pytest", "-m", "slow or not slow", "tests/gpu/test_compilers.py")
+    session.run("pytest", "-m", "slow or not slow", "tests/benchmarks/test_gpu_compilers.py")
 
 
 @nox.session

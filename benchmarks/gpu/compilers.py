@@ -46,8 +46,8 @@ class Compiler(NamedTuple):
     targets: tuple[str, ...]
     version: Callable[[], str | None]
     """None if it is not here."""
-    compile: Callable[[str, Plan, str], Use]
-    """Of a source, a plan and a target; a warning is an error."""
+    compile: Callable[[str, str, Plan, str], Use]
+    """A kernel of a source, by a plan, for a target; a warning is an error."""
 
 
 def is_here(name: str) -> bool:
@@ -57,11 +57,11 @@ def is_here(name: str) -> bool:
     return COMPILERS[name].version() is not None
 
 
-def by_nvcc(source: str, plan: Plan, target: str) -> Use:
+def by_nvcc(kernel: str, source: str, plan: Plan, target: str) -> Use:
     """Compile to machine code."""
     options = ("-cubin", f"-arch={target}", "-Xptxas", "-v")
     said, _ = _ran((*NVCC, *options), source, plan)
-    return _of_ptxas(said)
+    return _of_ptxas(kernel, said)
 
 
 def ptx_of(source: str, plan: Plan, target: str) -> str:
@@ -69,9 +69,11 @@ def ptx_of(source: str, plan: Plan, target: str) -> str:
     return _ran((*NVCC, "-ptx", f"-arch={target}"), source, plan)[1]
 
 
-def by_clang(source: str, plan: Plan, target: str) -> Use:
+def by_clang(kernel: str, source: str, plan: Plan, target: str) -> Use:
     """Compile to assembly, at whose end LLVM says what it uses."""
-    _, made = _ran((*CLANG, f"--offload-arch={target}"), source, plan)
+    _, text = _ran((*CLANG, f"--offload-arch={target}"), source, plan)
+    code = text.partition(f"\n{kernel}:")[2].partition("; -- End function")[0]
+    after = text.partition(f"\n{kernel}:")[2].partition("; -- End function")[2]
     return Use(
         registers=_number(r"\.vgpr_count: +(\d+)", made),
         spilled=4 * _number(r"\.vgpr_spill_count: +(\d+)", made),
@@ -80,7 +82,7 @@ def by_clang(source: str, plan: Plan, target: str) -> Use:
     )
 
 
-def by_nvrtc(source: str, plan: Plan, target: str) -> Use:
+def by_nvrtc(kernel: str, source: str, plan: Plan, target: str) -> Use:
     """Compile to machine code, as a program does while it runs."""
     library = _nvrtc()
     assert library is not None
@@ -99,7 +101,7 @@ def by_nvrtc(source: str, plan: Plan, target: str) -> Use:
     said = log.value.decode()
     if failed or "warning" in said:
         raise RuntimeError(said)
-    return _of_ptxas(said)
+    return _of_ptxas(kernel, said)
 
 
 def _check(code: int) -> None:
@@ -107,7 +109,9 @@ def _check(code: int) -> None:
         raise RuntimeError(f"NVRTC ended with {code}")
 
 
-def _of_ptxas(said: str) -> Use:
+def _of_ptxas(kernel: str, said: str) -> Use:
+    """Read what ptxas says of one kernel of those that it compiled."""
+    said = said.partition(f"Compiling entry function '{kernel}'")[2].partition("Compiling")[0]
     shared = re.search(r"(\d+) bytes smem", said)
     return Use(
         registers=_number(r"Used (\d+) registers", said),

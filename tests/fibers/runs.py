@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import truenorm as tn
+from kernels.calls import call_for
 from promise.families import Case
-from promise.judging import both_passes, bytes_of, forward_pass
+from promise.judging import both_passes, bytes_of
 from truenorm import dispatch
 from truenorm.kernels.gpu.backend import GpuBackend
+from truenorm.kernels.gpu.launching import Launcher
 from truenorm.kernels.gpu.plan import Plan
+from truenorm.kernels.gpu.runtime import Runtime
 
-__all__ = ["Seen", "by_reference", "forward_on", "on", "opencl"]
+__all__ = ["Seen", "by_reference", "launcher_on", "on", "opencl"]
 
 NAMES = (f"gpu {number}" for number in count())
 """One for each run: settings of a call by a name are kept, with the backend."""
@@ -27,11 +31,12 @@ class Seen:
     What nobody writes is zero, so that two runtimes can be compared.
     """
 
-    def __init__(self, runtime: Any) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._sizes: dict[int, int] = {}
         self._buffers: list[Any] = []
-        self.download = runtime.download
+        self.name = runtime.name
+        self.download, self.write = runtime.download, runtime.write
         self.launches: list[tuple[str, list[bytes]]] = []
 
     def upload(self, array: NDArray[Any]) -> Any:
@@ -59,21 +64,20 @@ class Seen:
         return found.tobytes()
 
 
-def on(runtime: Any, case: Case) -> list[bytes]:
+def on(runtime: Runtime, case: Case) -> list[bytes]:
     """Return the bits of y, dx, dgamma and dbeta by a runtime."""
     with _named(runtime) as name:
         return bytes_of(*both_passes(case, name))
 
 
-def forward_on(runtime: Any, case: Case) -> list[bytes]:
-    """Return the bits of y, and of what is kept."""
-    with _named(runtime) as name:
-        y, saved = forward_pass(case, name)
-        return bytes_of(y, saved.kept)
+def launcher_on(runtime: Runtime, case: Case) -> Launcher:
+    """Return what launches the kernels of a case of layer norm, without a driver."""
+    parameters = (runtime.upload(each.astype(np.float32)) for each in case.parameters)
+    return Launcher(runtime, call_for(case), *parameters)
 
 
 @contextmanager
-def _named(runtime: Any) -> Iterator[str]:
+def _named(runtime: Runtime) -> Iterator[str]:
     """Give a name to a backend of the runtime, with the reference for a host."""
     backend = GpuBackend(runtime, dispatch.backend_named("reference"))
     name = next(NAMES)
@@ -87,18 +91,11 @@ def by_reference(case: Case) -> list[bytes]:
     return bytes_of(*both_passes(case, "reference"))
 
 
-def opencl() -> Any:
-    """Return OpenCL's first device; skip the test if there is none that will do."""
-    pytest.importorskip("pyopencl", reason="needs pyopencl")
-    import pyopencl as cl
+def opencl() -> Runtime:
+    """Return the device of the backend "gpu"; skip the test if there is none."""
+    status = {each.name: each for each in tn.backends()}["gpu"]
+    if not status.usable:
+        pytest.skip(status.reason)
+    from truenorm.kernels.gpu import devices
 
-    from truenorm.kernels.gpu.opencl import OpenCL, missing_of
-
-    try:
-        devices = [device for each in cl.get_platforms() for device in each.get_devices()]
-    except cl.Error as error:
-        pytest.skip(f"needs a device of OpenCL: {error}")
-    for device in devices:
-        if not missing_of(device):
-            return OpenCL(device)
-    pytest.skip("needs a device of OpenCL that has float64 and subnormal numbers")
+    return devices.opencl()

@@ -1,7 +1,4 @@
-"""Launches the CUDA dialect on a processor: the threads of a block are fibers (`shim.hpp`).
-
-It has the methods that `kernels.gpu.opencl.OpenCL` has, so that the same code drives both.
-"""
+"""A runtime for the CUDA dialect on a processor: threads are fibers (`shim.hpp`)."""
 
 import ctypes
 import shutil
@@ -56,13 +53,15 @@ class Buffer:
 class Fibers:
     """Launches with schedules that follow from a seed; a mutation changes the source first."""
 
+    name = "fibers"
+
     def __init__(self, seed: int, mutation: Mutation = str, **macros: str) -> None:
         self._draw, self._mutation = np.random.default_rng(seed), mutation
         self._macros = tuple(f"-D{name}={value}" for name, value in macros.items())
 
     def upload(self, array: NDArray[Any]) -> Buffer:
         buffer = self.empty(array.nbytes)
-        buffer.inside[:] = np.ascontiguousarray(array).view(np.uint8).ravel()
+        self.write(array, buffer)
         return buffer
 
     def empty(self, size: int) -> Buffer:
@@ -73,8 +72,13 @@ class Fibers:
         buffer.inside[:] = 0
         return buffer
 
-    def download(self, buffer: Buffer, into: NDArray[Any]) -> None:
-        into[...] = buffer.inside.view(into.dtype).reshape(into.shape)
+    def download(self, buffer: Buffer, into: NDArray[Any], start: int = 0) -> None:
+        found = buffer.inside[start : start + into.nbytes]
+        into[...] = found.view(into.dtype).reshape(into.shape)
+
+    def write(self, array: NDArray[Any], buffer: Buffer, start: int = 0) -> None:
+        given = np.ascontiguousarray(array).view(np.uint8).ravel()
+        buffer.inside[start : start + given.size] = given
 
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
         source = self._mutation(source_of(kernel))
