@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.compilers import COMPILERS, Compiler
-from benchmarks.gpu.kernels import NORMS, SIZES, TYPES, subjects
+from benchmarks.gpu.kernels import NORMS, SIZES, TYPES, Subject, subjects
 from benchmarks.gpu.page import PAGE, page
 from benchmarks.gpu.ptx import of_an_element
 from benchmarks.timing import machine
-from truenorm.kernels.gpu.plan import source_of
+from truenorm.kernels.gpu.plan import KERNELS, source_of
 from truenorm.tools import strict_json
 from truenorm.tools.progress import status_line
 
@@ -28,15 +28,13 @@ DTYPES = ("float32", "bfloat16")
 COUNTED = ("forward", "backward")
 
 
-def compiled(
-    compilers: Sequence[Compiler], sizes: Sequence[int], dtypes: Sequence[str]
-) -> Iterator[dict[str, Any]]:
+def compiled(compilers: Sequence[Compiler], chosen: Sequence[Subject]) -> Iterator[dict[str, Any]]:
     """Yield what each kernel uses on each target."""
     for compiler in compilers:
-        for subject in subjects(sizes, dtypes):
+        for subject in chosen:
             for target in compiler.targets:
                 status_line(f"{compiler.name} {target}: {' '.join(map(str, subject))}")
-                use = compiler.compile(source_of(subject.kernel), subject.plan, target)
+                use = compiler.compile(subject, source_of(subject.kernel), target)
                 yield {
                     "compiler": compiler.name,
                     **subject._asdict(),
@@ -64,6 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         description="Compile the GPU kernels and write what they use.",
     )
     described.add_argument("--compilers", nargs="+", choices=COMPILERS, default=list(COMPILERS))
+    described.add_argument("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
     described.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     described.add_argument("--dtypes", nargs="+", choices=TYPES, default=DTYPES)
     described.add_argument("--output", type=Path, default=RESULTS)
@@ -74,11 +73,12 @@ def main(argv: list[str] | None = None) -> int:
         if missing := [name for name, number in versions.items() if number is None]:
             print(f"not here: {', '.join(missing)}", file=sys.stderr)
             return 2
-        chosen = [COMPILERS[name] for name in arguments.compilers]
+        compilers = [COMPILERS[name] for name in arguments.compilers]
+        chosen = list(subjects(arguments.kernels, arguments.sizes, arguments.dtypes))
         report = {
             "machine": machine(packages=()),
             "versions": versions,
-            "kernels": list(compiled(chosen, arguments.sizes, arguments.dtypes)),
+            "kernels": list(compiled(compilers, chosen)),
             "operations": list(counted(arguments.dtypes)),
         }
         arguments.output.write_text(strict_json.dumps(report) + "\n", encoding="utf-8")

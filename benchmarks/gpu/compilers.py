@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from benchmarks.gpu.kernels import defines
+from benchmarks.gpu.kernels import Subject, defines
 from benchmarks.peer.environments import Peer
 from benchmarks.peer.process import FOLDER, python_for
 from truenorm.kernels.gpu.plan import Plan
@@ -46,22 +46,22 @@ class Compiler(NamedTuple):
     targets: tuple[str, ...]
     version: Callable[[], str | None]
     """None if it is not here."""
-    compile: Callable[[str, str, Plan, str], Use]
-    """A kernel of a source, by a plan, for a target; a warning is an error."""
+    compile: Callable[[Subject, str, str], Use]
+    """Of a source, for a target; a warning is an error."""
 
 
 def is_here(name: str) -> bool:
     """Tell whether a compiler can be used without installing anything."""
-    if name == NVRTC.name.upper():
+    if name == "NVRTC":
         return (FOLDER / NVRTC.environment / "installed.txt").exists()
     return COMPILERS[name].version() is not None
 
 
-def by_nvcc(kernel: str, source: str, plan: Plan, target: str) -> Use:
+def by_nvcc(subject: Subject, source: str, target: str) -> Use:
     """Compile to machine code."""
     options = ("-cubin", f"-arch={target}", "-Xptxas", "-v")
-    said, _ = _ran((*NVCC, *options), source, plan)
-    return _of_ptxas(kernel, said)
+    said, _ = _ran((*NVCC, *options), source, subject.plan)
+    return _of_ptxas(subject.kernel, said)
 
 
 def ptx_of(source: str, plan: Plan, target: str) -> str:
@@ -69,25 +69,25 @@ def ptx_of(source: str, plan: Plan, target: str) -> str:
     return _ran((*NVCC, "-ptx", f"-arch={target}"), source, plan)[1]
 
 
-def by_clang(kernel: str, source: str, plan: Plan, target: str) -> Use:
-    """Compile to assembly, at whose end LLVM says what it uses."""
-    _, text = _ran((*CLANG, f"--offload-arch={target}"), source, plan)
-    code = text.partition(f"\n{kernel}:")[2].partition("; -- End function")[0]
-    after = text.partition(f"\n{kernel}:")[2].partition("; -- End function")[2]
+def by_clang(subject: Subject, source: str, target: str) -> Use:
+    """Compile to assembly, in which LLVM says after each kernel what it uses."""
+    _, text = _ran((*CLANG, f"--offload-arch={target}"), source, subject.plan)
+    said = text.partition(f"\n{subject.kernel}:")[2].partition("; -- End function")[2]
     return Use(
-        registers=_number(r"\.vgpr_count: +(\d+)", made),
-        spilled=4 * _number(r"\.vgpr_spill_count: +(\d+)", made),
-        shared=_number(r"\.group_segment_fixed_size: +(\d+)", made),
-        waves=_number(r"; Occupancy: (\d+)", made),
+        registers=_number(r"; TotalNumVgprs: (\d+)", said),
+        spilled=_number(r"; ScratchSize: (\d+)", said),
+        shared=_number(r"; LDSByteSize: (\d+)", said),
+        waves=_number(r"; Occupancy: (\d+)", said),
     )
 
 
-def by_nvrtc(kernel: str, source: str, plan: Plan, target: str) -> Use:
+def by_nvrtc(subject: Subject, source: str, target: str) -> Use:
     """Compile to machine code, as a program does while it runs."""
     library = _nvrtc()
     assert library is not None
     program = ctypes.c_void_p()
-    given = [f"--gpu-architecture={target}", "--fmad=false", "--ptxas-options=-v", *defines(plan)]
+    given = [f"--gpu-architecture={target}", "--fmad=false", "--ptxas-options=-v"]
+    given += defines(subject.plan)
     options = (ctypes.c_char_p * len(given))(*(each.encode() for each in given))
     _check(
         library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"a.cu", 0, None, None)
@@ -101,7 +101,7 @@ def by_nvrtc(kernel: str, source: str, plan: Plan, target: str) -> Use:
     said = log.value.decode()
     if failed or "warning" in said:
         raise RuntimeError(said)
-    return _of_ptxas(kernel, said)
+    return _of_ptxas(subject.kernel, said)
 
 
 def _check(code: int) -> None:

@@ -5,7 +5,7 @@ from itertools import product
 from typing import NamedTuple
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32
-from truenorm.kernels.gpu.plan import KERNELS, Plan
+from truenorm.kernels.gpu.plan import Plan
 
 __all__ = ["NORMS", "SIZES", "TYPES", "Subject", "defines", "subjects"]
 
@@ -31,10 +31,10 @@ class Subject(NamedTuple):
 
 
 def subjects(
-    sizes: Sequence[int], dtypes: Sequence[str], norms: Sequence[str] = tuple(NORMS)
+    kernels: Sequence[str], sizes: Sequence[int], dtypes: Sequence[str]
 ) -> Iterator[Subject]:
     """Yield what is launched: `shares` only where backward has no sums."""
-    for found in map(Subject._make, product(KERNELS, sizes, dtypes, norms)):
+    for found in map(Subject._make, product(kernels, sizes, dtypes, NORMS)):
         if found.kernel != "shares" or not found.plan.sums:
             yield found
 

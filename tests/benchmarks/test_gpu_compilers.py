@@ -8,7 +8,7 @@ import pytest
 from benchmarks.gpu.compilers import COMPILERS, is_here, ptx_of
 from benchmarks.gpu.kernels import NORMS, SIZES, TYPES, Subject, subjects
 from benchmarks.gpu.ptx import of_an_element
-from truenorm.kernels.gpu.plan import source_of
+from truenorm.kernels.gpu.plan import KERNELS, source_of
 
 NO_SPILLS = 8192
 """The longest rows whose kernels spill no registers."""
@@ -32,7 +32,9 @@ def skip_without(name: str) -> None:
 
 def by_kernel(compiler: str) -> list[Any]:
     """Return each kernel and size with all its types and norms."""
-    every = list(subjects([size for size in SIZES if size <= NO_SPILLS], list(TYPES)))
+    every = list(
+        subjects(list(KERNELS), [each for each in SIZES if each <= NO_SPILLS], list(TYPES))
+    )
     found = []
     for kernel, size in dict.fromkeys((each.kernel, each.size) for each in every):
         chosen = [each for each in every if (each.kernel, each.size) == (kernel, size)]
@@ -50,9 +52,7 @@ def test_neither_warnings_nor_spills(name: str, chosen: list[Subject]) -> None:
     skip_without(name)
     compiler = COMPILERS[name]
     spilled = {
-        (*subject, target): compiler.compile(
-            source_of(subject.kernel), subject.plan, target
-        ).spilled
+        (*subject, target): compiler.compile(subject, source_of(subject.kernel), target).spilled
         for subject in chosen
         for target in compiler.targets
     }
@@ -62,7 +62,7 @@ def test_neither_warnings_nor_spills(name: str, chosen: list[Subject]) -> None:
 @pytest.mark.usefixtures("nvcc")
 def test_a_short_row_spills_nothing() -> None:
     subject = Subject("forward", 256, "float32", "layer norm")
-    use = COMPILERS["nvcc"].compile(source_of("forward"), subject.plan, "sm_90")
+    use = COMPILERS["nvcc"].compile(subject, source_of("forward"), "sm_90")
     assert use.spilled == 0
     assert 0 < use.registers <= 255
 
@@ -74,7 +74,7 @@ def test_a_warning_is_an_error(name: str) -> None:
     subject = Subject("forward", 256, "float32", "layer norm")
     source = source_of("forward") + "\nDEVICE int unfinished(int a) { int b; return a; }\n"
     with pytest.raises(RuntimeError, match=r"never referenced|unused variable"):
-        COMPILERS[name].compile(source, subject.plan, COMPILERS[name].targets[0])
+        COMPILERS[name].compile(subject, source, COMPILERS[name].targets[0])
 
 
 def check_ptx(subject: Subject) -> None:
@@ -93,7 +93,7 @@ def test_nothing_is_contracted() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nvcc")
-@pytest.mark.parametrize("subject", list(subjects(SIZES, list(TYPES))), ids=str)
+@pytest.mark.parametrize("subject", list(subjects(list(KERNELS), SIZES, list(TYPES))), ids=str)
 def test_nothing_is_contracted_anywhere(subject: Subject) -> None:
     check_ptx(subject)
 

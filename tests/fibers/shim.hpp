@@ -105,7 +105,7 @@ template <class Body> struct Threads {
 };
 template <class Body> const Body *Threads<Body>::body;
 
-template <class Body> void run_block(const Body &body, const volatile unsigned stay) {
+template <class Body> void run_block(const Body &body, unsigned stay) {
     Threads<Body>::body = &body;
     in_total = at_barrier = 0;
     for (int warp = 0; warp < WARPS_OF_BLOCK; ++warp) ready_in[warp] = at_shuffle[warp] = 0;
