@@ -16,7 +16,7 @@ SEEDS = (1, 2)
 
 SHAPES = ((37, 6), (300, 1), (70, 2), (67, 33), (9, 256), (33, 1000), (70, 1024), (17, 3001))
 LONG_SHAPES = ((3, 8192), (17, 8196), (2, 9001), (2, 16384), (2, 16401), (3, 20000))
-"""Rows that are not held in backward, nor in forward, and whose sums have a kernel of their own."""
+"""Not held in backward, nor in forward; and sums that have a kernel of their own."""
 
 NOT_SUMMED = 16401
 
