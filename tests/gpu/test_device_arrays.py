@@ -14,10 +14,11 @@ cl = pytest.importorskip("pyopencl")
 cl_array = pytest.importorskip("pyopencl.array")
 
 ROWS, SIZE = 40, 33
+pytestmark = pytest.mark.usefixtures("device")
 
 
 @pytest.fixture(scope="module")
-def queue() -> Any:
+def queue(device: None) -> Any:  # noqa: ARG001
     from truenorm.kernels.gpu.devices import opencl
 
     return opencl().queue
