@@ -9,8 +9,8 @@ import truenorm as tn
 STATUS = {status.name: status for status in tn.backends()}["gpu"]
 
 
-@pytest.fixture(autouse=True)
-def _device() -> None:
+@pytest.fixture(scope="session")
+def device() -> None:
     if STATUS.usable:
         return
     if os.environ.get("TRUENORM_NEEDS_GPU"):

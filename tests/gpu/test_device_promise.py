@@ -23,6 +23,7 @@ GATED_WIDTHS = (2, 5, 67, 513)
 of_each_norm = pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
 of_each_type = pytest.mark.parametrize("dtype", NARROW, ids=str)
 ELEMENTS = 2000
+pytestmark = pytest.mark.usefixtures("device")
 
 
 def without_float64(made: Iterable[Case]) -> Iterator[Case]:

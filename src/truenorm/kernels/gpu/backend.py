@@ -5,6 +5,7 @@ from typing import Any
 from truenorm.kernels.backend import AtOnce, Backend, Backward, Forward
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.gpu.levels import DeviceBackward, DeviceForward
+from truenorm.kernels.gpu.plan import LONGEST
 from truenorm.kernels.gpu.runtime import Runtime
 from truenorm.kernels.lattice.terms import Terms
 from truenorm.kernels.rows import Source
@@ -37,7 +38,11 @@ class GpuBackend:
 
 
 def check(call: Call) -> None:
-    """Raise if a call has float64 numbers."""
+    """Raise if a call has float64 numbers, or rows that are too long."""
+    if call.size > LONGEST:
+        raise ValueError(
+            f"rows have {call.size} elements: the backend 'gpu' takes at most {LONGEST}"
+        )
     if call.level in ("pairs", "plain"):
         raise ValueError(
             "the backend 'gpu' takes float16, bfloat16 and float32, not float64: to be right, "

@@ -57,6 +57,12 @@ class OpenCL:
 
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
         """Have blocks of the plan's threads run a kernel; it may not be done on return."""
+        most = self.queue.device.max_work_group_size
+        if plan.threads > most:
+            raise ValueError(
+                f"rows of {plan.size} elements take blocks of {plan.threads} threads, and "
+                f"{self.name} has at most {most}: use a backend on the CPU"
+            )
         size = (blocks * plan.threads,)
         with _launching:  # a kernel holds its arguments until it is launched
             compiled(self.context, kernel, plan)(self.queue, size, (plan.threads,), *arguments)

@@ -83,11 +83,8 @@ class Plan(NamedTuple):
         """Return the constants for rows of a length and a type."""
         backward = not kernel.startswith("forward")
         vector = math.gcd(size, LOAD_BYTES // (4 if target is FLOAT32 else 2))
-        most = (
-            MOST_IN_BACKWARD
-            if backward and size <= MOST_IN_BACKWARD * SUMMED_ITEMS
-            else MOST_THREADS
-        )
+        sums = backward and size <= MOST_IN_BACKWARD * SUMMED_ITEMS
+        most = MOST_IN_BACKWARD if sums else MOST_THREADS
         team = min(_power_of_two(math.ceil(size / ITEMS)), most)
         items = math.ceil(size / (team * vector)) * vector
         return cls(
@@ -99,7 +96,7 @@ class Plan(NamedTuple):
             team=team,
             teams=max(1, BLOCK // team) if team <= WARP else 1,
             held=items <= (HELD_IN_BACKWARD if backward else HELD_ITEMS),
-            sums=backward and items <= SUMMED_ITEMS,
+            sums=sums,
             run=SHORT_RUN if size > SHORT_ROW else LONG_RUN,
             alone=alone,
         )

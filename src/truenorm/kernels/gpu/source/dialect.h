@@ -73,7 +73,7 @@ static __device__ __forceinline__ int exchanged(int value, int offset) {
 #endif
 #endif
 #define KERNEL extern "C" __global__ void __launch_bounds__(THREADS)
-#define DEVICE static __device__ __forceinline__
+#define DEVICE static __device__ __forceinline__ __attribute__((unused))
 #define GLOBAL
 #define LOCAL
 #define SHARED __shared__

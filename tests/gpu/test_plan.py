@@ -1,0 +1,69 @@
+"""How rows are laid on threads, which needs no device."""
+
+import pytest
+
+from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FloatFormat
+from truenorm.kernels.gpu.plan import KERNELS, LONGEST, STORAGES, Plan, source_of
+
+SIZES = [1, 2, 3, 7, 31, 32, 33, 64, 255, 256, 257, 1000, 1024, 4096, 8191, 8192, 8193, 16384]
+SIZES += [16385, 20000, 65536, LONGEST]
+
+
+def plans(size: int, target: FloatFormat) -> list[Plan]:
+    return [Plan.of(each, size, target, centred=True, correct=True) for each in KERNELS]
+
+
+@pytest.mark.parametrize("target", STORAGES, ids=str)
+@pytest.mark.parametrize("size", SIZES)
+def test_every_element_has_one_thread(size: int, target: FloatFormat) -> None:
+    for plan in plans(size, target):
+        assert size % plan.vector == 0
+        step = plan.team * plan.vector
+        packs = -(-size // step)
+        places = [
+            pack * step + thread * plan.vector + k
+            for pack in range(min(packs, 4))
+            for thread in range(plan.team)
+            for k in range(plan.vector)
+        ]
+        assert sorted(places) == list(range(min(packs, 4) * step))
+
+
+@pytest.mark.parametrize("target", STORAGES, ids=str)
+@pytest.mark.parametrize("size", SIZES)
+def test_blocks_are_what_devices_have(size: int, target: FloatFormat) -> None:
+    for plan in plans(size, target):
+        assert plan.team & (plan.team - 1) == 0
+        assert plan.threads <= 1024
+        assert plan.teams == 1 or plan.team <= 32
+        assert not plan.sums or plan.threads <= 512  # which have 128 registers a thread
+        assert plan.blocks(1) == 1
+        assert plan.runs(plan.run + 1) == 2
+
+
+def test_what_registers_hold() -> None:
+    """X of forward up to 16384; sums over rows up to 8192, beyond which they have a kernel."""
+    of = {
+        (kernel, size): Plan.of(kernel, size, FLOAT32, centred=True, correct=True)
+        for kernel in ("forward", "backward")
+        for size in (4096, 8192, 8196, 16384, 16388)
+    }
+    held = [size for (kernel, size), plan in of.items() if kernel == "forward" and plan.held]
+    assert held == [4096, 8192, 8196, 16384]
+    summed = [size for (kernel, size), plan in of.items() if kernel == "backward" and plan.sums]
+    assert summed == [4096, 8192]
+
+
+def test_shares_do_not_depend_on_blocks_of_rows() -> None:
+    from truenorm.kernels.gpu.levels import ROWS
+
+    for size in SIZES:
+        assert ROWS % Plan.of("backward", size, BFLOAT16, centred=True, correct=True).run == 0
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_constant_has_a_value(kernel: str) -> None:
+    text = source_of(kernel)
+    macros = Plan.of(kernel, 64, FLOAT16, centred=False, correct=True).macros
+    assert f"KERNEL {kernel}(" in text
+    assert macros["THREADS"] == macros["TEAM"] * macros["TEAMS"]
