@@ -1,14 +1,14 @@
 /* y of rows, what is kept of them and what became of them; states are zero before. */
 
-/* A float32 number near the mean: the first element and the mean distance from it. Any will do
- * (E1); of a constant row it is the constant.
+/* A float32 number near the mean: the first element and the mean distance from it (H2), or else that
+ * element alone. Any will do (E1); of a constant row it is the constant.
  */
 DEVICE float near_mean(float distance, float of_first, LOCAL double *scratch) {
     double a[1];
     a[0] = distance;
     team_sums(1, a, scratch);
     const float near = of_first + (float)(a[0] / SIZE);
-    return near - near == 0.f ? near : 0.f;
+    return near - near == 0.f ? near : of_first;
 }
 
 KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTRICT gamma,

@@ -1,0 +1,41 @@
+"""The roofline: worked out by hand for one card, and the page has what the command makes."""
+
+import json
+
+import pytest
+
+from benchmarks.gpu.__main__ import RESULTS
+from benchmarks.pages import filled
+from benchmarks.roofline import CARDS, COUNTS, PAGE, limits, table
+
+
+def test_by_hand() -> None:
+    """An H100 moves 3.35 TB and does 17e12 multiply-adds a second, 4.25e12 conversions."""
+    found = limits(CARDS["H100"], "correct", "forward", "float32")
+    copied = 8 / 3.35
+    assert found["memory"] == 1
+    assert found["float64"] == pytest.approx(11 / 17 / copied)
+    assert found["conversions"] == pytest.approx(5 / 4.25 / copied)
+    assert found["instructions"] == pytest.approx(28 / 34 / copied)
+
+
+def test_shares_are_traffic() -> None:
+    """Of a run of 16 rows: 40 bytes a column, beside 12 an element."""
+    found = limits(CARDS["H100"], "fast", "backward", "float32")
+    assert found["memory"] == pytest.approx(1 + 40 / 16 / 12)
+
+
+def test_the_page_has_the_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert filled(page, {"roofline": table()}) == page
+
+
+@pytest.mark.parametrize("kernel", ["forward", "backward"])
+def test_counts_are_those_of_the_other_command(kernel: str) -> None:
+    """That counts in PTX, for float32; what a row takes once may be a fraction there."""
+    counted = json.loads(RESULTS.read_text(encoding="utf-8"))["operations"]
+    wanted = {"kernel": kernel, "dtype": "float32", "norm": "layer norm"}
+    (found,) = [each["counts"] for each in counted if wanted.items() <= each.items()]
+    mine = COUNTS["correct", kernel, "float32"]
+    assert found["sums and products"] + found["comparisons"] == mine.float64
+    assert abs(found["conversions"] - mine.conversions) <= 0.5
