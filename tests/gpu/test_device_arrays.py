@@ -1,7 +1,7 @@
 """Arrays of pyopencl: normalized where they are, with the bits of NumPy's."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
