@@ -53,6 +53,8 @@ def test_rows_alone_or_none() -> None:
     np.testing.assert_array_equal(
         record.results["dx"], np.concatenate([CASE.dy, 0 * CASE.dy]), strict=True
     )
+    record = run(sys.executable, "-c", ECHO, call=Call("strided gradients"))
+    assert record.failure.startswith("a command gets rows")
     none = CommandRunner(Subject(command=["sh", "-c", 'head -c 32 /dev/zero > "$0/plain.out"']))
     record = none.run(CASE.part(slice(0, 0)), Call())
     assert record.failure == ""

@@ -40,7 +40,7 @@ def test_every_way_of_calling_is_used() -> None:
     assert {call.kind for each in asked for call in calls_of(each)} == usual | {*OF_GRADIENTS}
 
 
-@pytest.mark.parametrize("family", ["batch-300x67", "batch-sizes-4136x67", "block-size-by-batch"])
+@pytest.mark.parametrize("family", ["batch-300x67", "batch-sizes-4136x33", "block-size-by-batch"])
 def test_rows_are_put_where_they_are_looked_for(family: str) -> None:
     """In every call that must not change them; the chunks among these are the whole batch."""
     case = tv.case(f"float32-{family}")

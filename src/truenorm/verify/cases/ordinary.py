@@ -108,7 +108,7 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     yield MANY.case(operation, dtype, 64, 8, first)
     yield ROW_LIMIT.case(operation, dtype, 41, 4, first)
     yield BATCH.case(operation, dtype, 30, 67, first)
-    yield BATCH_SIZES.case(operation, dtype, 11, 67, first)
+    yield BATCH_SIZES.case(operation, dtype, 11, 33, first)
     yield LARGE.case(operation, dtype, 2, 500, first)
     yield PADDING.case(operation, dtype, 4, 67, first)
     if "beta" in operation.inputs_of("parameter"):
