@@ -9,7 +9,7 @@ from verify.planted import fatal
 from verify.planted.backward_bugs import BACKWARD
 from verify.planted.entry import PlantedBug
 from verify.planted.forward_bugs import FORWARD
-from verify.planted.invariance_bugs import INVARIANCE
+from verify.planted.invariance.bugs import INVARIANCE
 from verify.planted.memory_bugs import MEMORY
 from verify.planted.parameter_bugs import PARAMETERS
 from verify.planted.property_bugs import PROPERTIES

@@ -52,7 +52,7 @@ def test_results_come_back_as_they_are(tmp_path: Path) -> None:
     assert not record.failure
     np.testing.assert_array_equal(record.results["y"], 2 * CASE.x, strict=True)
     np.testing.assert_array_equal(part.results["y"], 2 * CASE.x[1:3], strict=True)
-    below = np.repeat(np.float32([np.nan, np.inf, -np.inf]), 5).reshape(3, 5)
+    below = np.repeat([np.nan, np.inf, -np.inf], 5).reshape(3, 5)
     np.testing.assert_array_equal(padded.results["y"], np.concatenate([2 * CASE.x, below]))
 
 

@@ -12,8 +12,8 @@ def same_as(symptom: Symptom) -> tuple[list[str], str]:
     if symptom.guard == "sums":
         return [], f"len({{run(case).tobytes() for _ in range({RUNS})}}) == 1"
     if symptom.guard == "position" and symptom.at:
-        one, other = symptom.at
-        return [f"rows = [{one}, {other}]"], "len({row.tobytes() for row in run(case)[rows]}) == 1"
+        places = f"rows = {list(symptom.at)}"
+        return [places], "len({row.tobytes() for row in run(case)[rows]}) == 1"
     needed, whole, other = [], "run(case)", "run(case)"
     if symptom.guard == "position":
         other = "run(case.part(slice(None, None, -1)))[::-1]"

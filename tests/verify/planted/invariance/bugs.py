@@ -35,7 +35,7 @@ class ByPlace(OtherBlocks):
     """Those are the last of each block of 8 rows."""
 
     def others(self, rows: Float64s) -> NDArray[np.bool_]:
-        return np.arange(len(rows)) % 8 == 7
+        return np.asarray(np.arange(len(rows)) % 8 == 7)
 
 
 class ByPadding(OtherBlocks):
@@ -58,22 +58,26 @@ class FusedByTurns(Kernel):
         return (to_24_bits(scaled) if self.turned else scaled) + self.beta(saved)
 
 
+def in_quarters(terms: Float64s) -> Float64s:
+    """Return the sum over rows, that of each quarter rounded to float32."""
+    parts = [to_24_bits(part.sum(axis=0)) for part in np.array_split(terms, 4)]
+    return np.asarray(np.sum(parts, axis=0))
+
+
 class SumsAtRandom(Kernel):
     """dgamma adds rows up in float32 as they come, which is another order in each run."""
 
     random = np.random.default_rng(0)
 
     def dgamma(self, slopes: Float64s, xhat: Float64s, saved: Saved) -> Float64s:  # noqa: ARG002
-        terms = self.random.permutation(slopes * xhat)
-        return np.sum([to_24_bits(each.sum(axis=0)) for each in np.array_split(terms, 4)], axis=0)
+        return in_quarters(self.random.permutation(slopes * xhat))
 
 
 class SumsByNumber(Kernel):
     """dgamma adds up the float32 sums of four parts, each of a quarter of the rows."""
 
     def dgamma(self, slopes: Float64s, xhat: Float64s, saved: Saved) -> Float64s:  # noqa: ARG002
-        parts = np.array_split(slopes * xhat, 4)
-        return np.sum([to_24_bits(each.sum(axis=0)) for each in parts], axis=0)
+        return in_quarters(slopes * xhat)
 
 
 class GradientsAsContiguous(Kernel):
