@@ -72,7 +72,9 @@ def test_rows_that_are_not_finite_may_be_below() -> None:
     """They are often what padding holds; a sum over all rows lets them out."""
 
     def forward(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
-        return in_float64(x, gamma, beta, eps) + np.float32(0) * x[300:].sum()
+        y = in_float64(x, gamma, beta, eps)
+        y += 0 * x[300:].sum()
+        return y
 
     (finding,) = judged(Subject(forward), BATCH).findings
     assert finding.symptom == "y of rows has other bits with rows of NaN and infinity below them"
