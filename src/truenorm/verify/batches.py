@@ -16,10 +16,9 @@ def padded(case: Case, numbers: Sequence[float]) -> Case:
     Examples
     --------
     >>> import truenorm.verify as tv
-    >>> padded(tv.case("float32-normal-4x2"), [0.0, float("inf")]).x[3:]
-    array([[-0.9072174, -1.0129749],
-           [ 0.       ,  0.       ],
-           [      inf,       inf]], dtype=float32)
+    >>> padded(tv.case("float32-normal-4x2"), [0.0, float("inf")]).x[4:]
+    array([[ 0.,  0.],
+           [inf, inf]], dtype=float32)
     """
     below = np.array(numbers)[:, np.newaxis]
     more = {
@@ -38,11 +37,8 @@ def with_idle_rows(case: Case, *, among: bool) -> Case:
     --------
     >>> import truenorm.verify as tv
     >>> case = tv.case("float32-normal-4x2").part(slice(0, 2))
-    >>> with_idle_rows(case, among=True).dy
-    array([[ 0.4437871, -0.4066844],
-           [ 0.       ,  0.       ],
-           [-0.1440322,  1.4236689],
-           [ 0.       ,  0.       ]], dtype=float32)
+    >>> with_idle_rows(case, among=True).dy.any(axis=1)
+    array([ True, False,  True, False])
     """
     rows = case.shape[0]
     order = np.repeat(np.arange(rows), 2) if among else np.tile(np.arange(rows), 2)
