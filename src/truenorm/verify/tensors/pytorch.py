@@ -97,7 +97,7 @@ class Tensors:
 
     def write_back(self, array: Array, tensor: Tensor) -> None:
         """Show in an array what became of its tensor, if that is a copy on another device."""
-        if self.device.type != "cpu":
+        if self.device.type != "cpu" and array.flags.writeable:
             array[...] = self.array(tensor)
 
     @contextmanager
