@@ -1,4 +1,4 @@
-"""The audits of the page: which imitation, whose place is taken, what is taken from the project."""
+"""The audits of the page: which imitation, whose place is taken, and what is the project's."""
 
 from typing import NamedTuple
 
