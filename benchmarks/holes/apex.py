@@ -18,9 +18,9 @@ def test_layer_norm() -> None:
     weight, bias = np.ones(512, np.float16), np.zeros(512, np.float16)
     wide, slopes = x.astype(np.float64), dy.astype(np.float64)
     mean, r = wide.mean(axis=-1), 1 / np.sqrt(wide.var(axis=-1) + 1e-5)
-    y, *saved = layer_norm(x, weight, bias, 1e-5)
+    y, kept_mean, kept_r = layer_norm(x, weight, bias, 1e-5)
     close(y, layer_norm_of(x, weight, bias, mean, r), 1e-3, 1e-3)
-    dx, _, _ = layer_norm_backward(dy, x, *saved, weight)
+    dx, _, _ = layer_norm_backward(dy, x, kept_mean, kept_r, weight)
     xhat = (wide - mean[:, np.newaxis]) * r[:, np.newaxis]
     along = xhat * (slopes * xhat).mean(axis=-1, keepdims=True)
     right = r[:, np.newaxis] * (slopes - slopes.mean(axis=-1, keepdims=True) - along)

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from benchmarks.holes.kernels import add_rms_norm, layer_norm, rms_norm, rms_norm_backward
+from benchmarks.holes.kernels import (
+    Array,
+    add_rms_norm,
+    layer_norm,
+    rms_norm,
+    rms_norm_backward,
+)
 
 SPREADS = (1.0, 1e-3)
 
@@ -20,7 +26,7 @@ def test_rms_norm(spread: float, kind: type) -> None:
     random = np.random.default_rng(0)
     x = (0.5 + random.normal(size=(300, 45))).astype(kind) * kind(spread)
     dy = (1 + random.normal(size=x.shape)).astype(kind)
-    weight = random.normal(size=45).astype(kind)
+    weight: Array = random.normal(size=45).astype(kind)
     for eps in (1e-5, 1e-6):
         dx, dweight = rms_norm_backward(dy, x, weight, eps)
         bound = tv.bound("rms_norm", x, weight, eps=eps, dy=dy)

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from benchmarks.holes.kernels import layer_norm, layer_norm_backward
+from benchmarks.holes.kernels import Array, layer_norm, layer_norm_backward
 from benchmarks.holes.references import close, layer_norm_of
 
 SHAPES = [(71, 229), (29, 541)]
@@ -20,8 +20,9 @@ SHAPES = [(71, 229), (29, 541)]
 def test_norm(shape: tuple[int, int], kind: type) -> None:
     """Statistics against a reference, y and the gradients against what they give."""
     random = np.random.default_rng(0)
-    x, dy = (random.uniform(-2, 1, shape).astype(kind) for _ in range(2))
-    weight, bias = (random.uniform(-2, 1, shape[1]).astype(kind) for _ in range(2))
+    arrays: list[Array] = [random.uniform(-2, 1, shape).astype(kind) for _ in range(2)]
+    arrays += [random.uniform(-2, 1, shape[1]).astype(kind) for _ in range(2)]
+    x, dy, weight, bias = arrays
     y, mean, rstd = layer_norm(x, weight, bias, 1e-5)
     wide = x.astype(np.float64)
     close(mean, wide.mean(axis=-1), 1e-6, 5e-5)
