@@ -73,6 +73,7 @@ LEFT_TO_SLOW = (
     "tests/ops/test_layouts.py::test_any_inputs",
     "docs/judging.md",
 )
+LOOSE = str(Path("examples/audit/test_norm.py").resolve())
 BUGGY = str(Path("examples/verify/numpy_check.py").resolve())
 PAIR = str(Path("examples/pair.py").resolve())
 
@@ -239,6 +240,9 @@ def newcomer(session: nox.Session) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     run_in(session, fresh, "truenorm", "verify", BUGGY, success_codes=[1])
     run_in(session, fresh, "truenorm", "verify", f"{BUGGY}:mended")
+    install_in(session, fresh, "pytest")
+    replaced = ["--replace", "norm_kernel:rms_norm", "--operation", "rms_norm"]
+    run_in(session, fresh, "truenorm", "audit", LOOSE, *replaced, success_codes=[1])
     for command in (
         ["vectors", str(folder), "--dtype", "float32"],
         ["gradcheck", PAIR],
