@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from truenorm.pytest_plugin.company import Company, with_causes_of
+from truenorm.verify.collecting.one_by_one import collect
+from truenorm.verify.collecting.places import origin_of
 from truenorm.verify.grading.beyond import parted
 from truenorm.verify.grading.report import GRADES, Finding, Report
 from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.judge import collect, graded, origin_of, scope
+from truenorm.verify.judge import graded, scope
 from truenorm.verify.operation import Case
 from truenorm.verify.own.cases import is_own
 from truenorm.verify.pages.sources import link
