@@ -1,7 +1,9 @@
 """Where workers find a subject, and for how long they keep its process."""
 
+import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 from typing import ClassVar
 
 import pytest
@@ -63,9 +65,20 @@ def test_a_thread_has_its_own() -> None:
     assert len(set(found)) == 2
 
 
+def test_the_module_of_its_function_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one, which was loaded before, has imported it from there."""
+    importer = ModuleType("importer")
+    importer.__dict__.update(__file__="importer.py", subject=kernels.right)
+    others = {**sys.modules}
+    monkeypatch.setattr(sys, "modules", {"importer": importer, **others})
+    assert places.origin_of(kernels.right)[:2] == (FILE, "right")
+    monkeypatch.setattr(kernels, "right", None)
+    assert places.origin_of(importer.subject)[:2] == ("importer.py", "subject")
+
+
 def test_a_module_comes_before_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script has its name only as it runs."""
-    script = places.sys.modules["__main__"]
+    script = sys.modules["__main__"]
     monkeypatch.setattr(script, "mine", kernels.right, raising=False)
     assert places.origin_of(kernels.right)[:2] == (FILE, "right")
     only = tv.Subject(kernels.two_pass)

@@ -54,10 +54,15 @@ class Place(NamedTuple):
 def origin_of(subject: Subject) -> Origin:
     """Find the name and the file of a subject in the modules that are loaded.
 
-    The script that runs comes last: it may have a name for what it imports, and only as it runs.
+    The module of its function comes first, since others may import it from there; the script that
+    runs comes last: it may have a name for it only as it runs.
     """
-    script = sys.modules.get("__main__")
-    for module in sorted(sys.modules.values(), key=lambda each: each is script):
+    script, home = sys.modules.get("__main__"), getattr(subject.forward, "__module__", "")
+    modules = sorted(
+        sys.modules.values(),
+        key=lambda each: (each is script, getattr(each, "__name__", "") != home),
+    )
+    for module in modules:
         file = getattr(module, "__file__", None)
         if file:
             for name, value in list(vars(module).items()):
