@@ -16,7 +16,8 @@ __all__ = ["subject"]
 def one_pass(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     mean = x.mean(axis=-1, keepdims=True)
     variance = (x * x).mean(axis=-1, keepdims=True) - mean * mean
-    return gamma * (x - mean) / (variance + x.dtype.type(eps)) ** 0.5 + beta
+    y: Array = gamma * (x - mean) / (variance + x.dtype.type(eps)) ** 0.5 + beta
+    return y
 
 
 if "WORKERS" in os.environ:

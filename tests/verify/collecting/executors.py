@@ -19,10 +19,9 @@ def processes(count: int) -> ProcessPoolExecutor:
 
 def text_of(found: tv.Report | tv.Campaign) -> str:
     """Return all that is told, but for times."""
-    timeless = replace(found, seconds=0.0, machine={})
-    return to_json(
-        replace(timeless, worked=0.0) if isinstance(timeless, tv.Campaign) else timeless
-    )
+    if isinstance(found, tv.Campaign):
+        found = replace(found, worked=0.0, called=0.0)
+    return to_json(replace(found, seconds=0.0, machine={}))
 
 
 def sent(value: Any) -> Any:

@@ -17,13 +17,15 @@ def two_pass(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     wide = x.astype(np.float64)
     centred = wide - wide.mean(axis=-1, keepdims=True)
     spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
-    return (gamma * centred / spread + beta).astype(x.dtype)
+    y: Array = (gamma * centred / spread + beta).astype(x.dtype)
+    return y
 
 
 def one_pass(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     mean = x.mean(axis=-1, keepdims=True)
     variance = (x * x).mean(axis=-1, keepdims=True) - mean * mean
-    return gamma * (x - mean) / (variance + x.dtype.type(eps)) ** 0.5 + beta
+    y: Array = gamma * (x - mean) / (variance + x.dtype.type(eps)) ** 0.5 + beta
+    return y
 
 
 def of_odd_width(x: Array, *others: Any) -> Array:

@@ -19,7 +19,7 @@ FILE = str(Path(kernels.__file__))
 class Process:
     """Counts."""
 
-    ended: ClassVar[list["Process"]] = []
+    ended: ClassVar[list[object]] = []
 
     def __init__(self) -> None:
         self.forgiven = 0

@@ -1,6 +1,7 @@
 """Cases that workers put to a subject: the report is the same to the byte, whoever they are."""
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from truenorm.verify.answers import expected as answers
 from truenorm.verify.answers.expected import computed
 from truenorm.verify.answers.store import kept
 from truenorm.verify.collecting import spread
+from truenorm.verify.collecting.places import Place
 from truenorm.verify.runs.calls import Call, Record
 from truenorm.verify.runs.subject_process import CannotRunError
 from truenorm.verify.target import verify_target
@@ -116,7 +118,7 @@ def test_what_comes_after_the_third_crash_is_dropped(monkeypatch: pytest.MonkeyP
         for each, died in zip(suite, deaths, strict=True)
     ]
     monkeypatch.setattr(spread, "in_order", lambda *_: [found[:2], found[2:]])
-    place = spread.Place(f"{FILE}:right")
+    place = Place(f"{FILE}:right")
     with place.process() as process:
         records = spread.spread(Backwards(), place, process, suite)
         assert [each.case for each in records] == [each.name for each in suite[:5]]
@@ -135,7 +137,7 @@ def test_a_worker_that_ends() -> None:
 def test_what_a_worker_says_is_passed_on(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("raise RuntimeError('no GPU here')\n", encoding="utf-8")
-    place = spread.Place(f"{file}:subject")
+    place = Place(f"{file}:subject")
     (task,) = spread._tasks(place, [tv.case("float32-normal-4x17")])
     with pytest.raises(CannotRunError, match="no GPU here"):
         list(spread.in_order(Backwards(), spread.done, [task]))
@@ -153,7 +155,7 @@ def test_few_tasks_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread, "AHEAD", 3)
     made: list[int] = []
 
-    def tasks() -> spread.Iterator[int]:
+    def tasks() -> Iterator[int]:
         for number in range(10):
             made.append(number)
             yield number

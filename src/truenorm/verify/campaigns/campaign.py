@@ -162,7 +162,8 @@ def ran(
         ),
         _findings(subject, asked, total, origin),
         time.perf_counter() - start,
-        total.seconds,
+        total.worked,
+        total.called,
         describe("date", "python", "numpy", "machine"),
         operation=subject.operation,
     )

@@ -50,8 +50,8 @@ class Campaign:
         As in a `Report`; those of accuracy, and their causes, from the first cases that show each.
     seconds : float
         From the first case to the last.
-    worked : float
-        The same, added up over all workers.
+    worked, called : float
+        Processor time of judging, and time in calls of the subject, added up over all workers.
     machine : dict of str to str
     operation : Operation
     """
@@ -72,6 +72,7 @@ class Campaign:
     findings: tuple[Finding, ...]
     seconds: float
     worked: float
+    called: float
     machine: dict[str, str]
     operation: Operation = field(kw_only=True, repr=False)
 

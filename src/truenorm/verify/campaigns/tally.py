@@ -66,7 +66,8 @@ class Tally:
         domain.
     deaths : int
         How often the subject has died.
-    seconds : float
+    worked, called : float
+        Processor time, and time in calls of the subject.
     counts : dict
         By type and output.
     seen : Counter
@@ -79,7 +80,8 @@ class Tally:
     failed: int = 0
     left_out: int = 0
     deaths: int = 0
-    seconds: float = 0.0
+    worked: float = 0.0
+    called: float = 0.0
     counts: dict[tuple[str, str], Count] = field(default_factory=dict)
     seen: Counter[Key] = field(default_factory=Counter)
     shown: list[tuple[Part, Outcome, frozenset[Key]]] = field(default_factory=list)
@@ -97,7 +99,8 @@ class Tally:
         self.failed += other.failed
         self.left_out += other.left_out
         self.deaths += other.deaths
-        self.seconds += other.seconds
+        self.worked += other.worked
+        self.called += other.called
         for place, count in other.counts.items():
             self.counts.setdefault(place, Count()).add(count)
         kept: Counter[Key] = Counter(key for *_, keys in self.shown for key in keys)

@@ -61,8 +61,8 @@ def _numbers(campaign: Campaign) -> str:
     if not campaign.elements:
         return said
     pace = duration(1e6 * campaign.worked / campaign.elements)
-    took = f"{duration(campaign.seconds)}, {duration(campaign.worked)} of work"
-    return f"{said}; {took}, {pace} for a million elements"
+    took = f"{duration(campaign.seconds)}, {duration(campaign.called)} in its calls"
+    return f"{said}; {took}; judging takes {pace} of a core for a million elements"
 
 
 def conclusion(campaign: Campaign) -> str:
