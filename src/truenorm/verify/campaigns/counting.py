@@ -8,7 +8,7 @@ from truenorm.verify.answers.expected import expected, forget
 from truenorm.verify.bounds.held import held_against
 from truenorm.verify.campaigns.tally import Count, Key, Part, Tally
 from truenorm.verify.collecting.places import Place, process_of
-from truenorm.verify.collecting.spread import Outcome, outcome_of
+from truenorm.verify.collecting.spread import Outcome, answers_to, outcome_of
 from truenorm.verify.domain import Domain
 from truenorm.verify.grading.beyond import parted
 from truenorm.verify.grading.guards import GUARDS, Judged, judge_case
@@ -59,10 +59,11 @@ def tallied(runner: Runner, operation: Operation, asked: Asked, part: Part) -> T
     start = time.thread_time()  # by the clock, it would count whoever else is at work
     suite = cases_of(operation, asked, part.dtype, part.seed)
     for case in suite[part.start : part.stop]:
+        exact = answers_to(case)
         if not parted([case], asked.domain)[0]:
             found.left_out += 1
         else:
-            _count(found, case, outcome_of(runner, case), asked, part)
+            _count(found, case, outcome_of(runner, case, exact), asked, part)
         forget([case])
         if found.deaths >= DEATHS:
             break

@@ -27,7 +27,7 @@ from truenorm.verify.runs.calls import GaveUpError, Record, Runner
 from truenorm.verify.runs.subject_process import DEATHS, CannotRunError, SubjectProcess
 from truenorm.verify.suite import case
 
-__all__ = ["Outcome", "Task", "done", "in_order", "outcome_of", "spread"]
+__all__ = ["Outcome", "Task", "answers_to", "done", "in_order", "outcome_of", "spread"]
 
 AT_ONCE = 2**13
 """Elements of x in the cases of a task: their exact answers take a second at most."""
@@ -59,17 +59,22 @@ def done(task: Task) -> list[Outcome]:
     found = []
     for name in task.names:
         one = case(name, operation=operation)
-        found.append(outcome_of(process, one))
+        found.append(outcome_of(process, one, answers_to(one)))
         forget([one])
         if process.deaths >= DEATHS:
             break
     return found
 
 
-def outcome_of(runner: Runner, case: Case) -> Outcome:
-    """Compute the exact answers to a case, then put it to the subject, as far as that lasts."""
+def answers_to(case: Case) -> Arrays:
+    """Return the exact answers to a case as they are sent, and keep them here until forgotten."""
     exact = kept(case, computed)
     remember(case, exact)
+    return exact
+
+
+def outcome_of(runner: Runner, case: Case, exact: Arrays) -> Outcome:
+    """Put a case, whose answers are known, to a subject, as far as that lasts."""
     records: list[Record] = []
     with suppress(GaveUpError):
         records += records_of(runner, case)

@@ -56,8 +56,8 @@ def _table(campaign: Campaign) -> Table:
 
 def _numbers(campaign: Campaign) -> str:
     """Return how much was judged, and what it took."""
-    said = f"{counted(campaign.cases, 'case')}: {campaign.elements:,} elements compared with "
-    said += f"{campaign.answers:,} exact answers, {campaign.wrong:,} of them wrong"
+    said = f"{counted(campaign.cases, 'case')}: {campaign.elements:,} elements, "
+    said += f"{campaign.wrong:,} of them wrong, by {campaign.answers:,} exact answers"
     if not campaign.elements:
         return said
     pace = duration(1e6 * campaign.worked / campaign.elements)
