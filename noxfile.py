@@ -176,6 +176,14 @@ def ranks(session: nox.Session) -> None:
 
 
 @nox.session
+def engines(session: nox.Session) -> None:
+    """Judge by the workers of Dask and of MPI: the report of one process, to the byte."""
+    install(session, "engines", "-e", ".")
+    session.env.update(KEPT)
+    session.run("pytest", "tests/engines", *session.posargs)
+
+
+@nox.session
 def perf(session: nox.Session) -> None:
     """Print what everything costs; nothing here passes or fails."""
     install(session, "tests", "-e", ".[fast]")

@@ -19,6 +19,8 @@ VIOLATIONS = [
     ("verify/runs/in_process", "torch", "Derivatives are derived by hand"),
     ("verify/tensors/pytorch", "jax", "Derivatives are derived by hand"),
     ("partials/words", "mpi4py", "one module imports it"),
+    ("verify/collecting/spread", "mpi4py", "one module imports it"),
+    ("verify/collecting/spread", "distributed", "nobody imports an engine"),
     ("ranks", "truenorm.cli", "Floors"),
     ("verify/tensors/forms", "truenorm.verify.runs", "none imports one above it"),
     ("gradient_check/extra", "truenorm.kernels", "The judge imports neither"),

@@ -11,10 +11,12 @@ from truenorm.pytest_plugin.company import Company, with_causes_of
 from truenorm.pytest_plugin.known import told
 from truenorm.verify.baselines.comparing import against
 from truenorm.verify.baselines.file import read
+from truenorm.verify.collecting.one_by_one import collect
+from truenorm.verify.collecting.places import origin_of
 from truenorm.verify.grading.beyond import parted
 from truenorm.verify.grading.report import GRADES, Finding, Known, Report
 from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.judge import collect, graded, origin_of, scope
+from truenorm.verify.judge import graded, scope
 from truenorm.verify.operation import Case
 from truenorm.verify.own.cases import is_own
 from truenorm.verify.pages.sources import link

@@ -184,7 +184,7 @@ def test_an_interrupt_of_the_judge_ends_the_program_too(tmp_path: Path) -> None:
         thread.start()
         while not (pid.exists() and pid.read_text().strip()):
             time.sleep(0.05)
-        process._deaths = 3  # as after an interrupt, no other worker is started
+        process.deaths = 3  # as after an interrupt, no other worker is started
     assert not is_running(int(pid.read_text()))
 
 

@@ -84,6 +84,8 @@ class Record:
     holds : mapping of str to tuple of str
         By input that was damaged, or by result that other calls may have changed: the results
         whose bits it has; of a large call, what its elements are that are in no right place.
+    deaths : int
+        How many ends of its process it counts for: after the third, no more cases are run.
     """
 
     case: str
@@ -94,6 +96,7 @@ class Record:
     seconds: float = 0.0
     left_out: str = ""
     holds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    deaths: int = 0
 
 
 class GaveUpError(Exception):
