@@ -70,9 +70,9 @@ def rounding_of(recipe: str) -> Changes:
         raise ValueError(f"recipe is {recipe!r}; an audit knows {', '.join(RECIPES)}")
 
     def y(at: Steps) -> Float64s:
-        gamma = at.case.inputs.get("gamma")
-        of_gamma = recipe == "weight-typed" and gamma is not None
-        kind = gamma.dtype.name if of_gamma and gamma is not None else at.case.dtype
+        gamma, kind = at.case.inputs.get("gamma"), at.case.dtype
+        if recipe == "weight-typed" and gamma is not None:
+            kind = gamma.dtype.name
         return rounded(at["xhat"], kind) * at["gain"] + at["beta"]
 
     return {"y": y}
