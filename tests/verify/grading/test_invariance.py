@@ -113,3 +113,8 @@ def test_without_a_backward_pass_sums_and_gradients_are_not_judged() -> None:
     assert verdicts["batch-invariant"] == verdicts["repeatable"] == "pass"
     for verdict in ("sums repeatable", "idle rows", "layouts of gradients"):
         assert verdicts[verdict] == "not judged"
+
+
+def test_a_number_has_no_rows_to_look_at() -> None:
+    (finding,) = judged(Subject(lambda x, *_: x.sum()), BATCH).findings
+    assert finding.symptom == "y is shape (); it should have the shape (300, 67)"
