@@ -1,3 +1,4 @@
+import os
 import re
 import shutil
 import sys
@@ -261,6 +262,27 @@ def newcomer(session: nox.Session) -> None:
         ["doctor", "--full"],
     ):
         run_in(session, fresh, "truenorm", *command)
+
+
+@nox.session
+def example(session: nox.Session) -> None:
+    """From nothing: the package under examples, by the steps of its own workflow."""
+    install(session, "package")
+    fresh = fresh_environment(session, "example", f"{built_wheel(session)}[verify]")
+    install_in(session, fresh, "pip")
+    folder = Path(session.create_tmp()).resolve() / "package"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree("examples/package", folder)
+    known = folder / "tests" / "known.json"
+    before = known.read_text()
+    workflow = (folder / ".github" / "workflows" / "norms.yml").read_text()
+    update = "truenorm verify tests/test_judged.py:subject --baseline tests/known.json"
+    for step in [*re.findall(r"run: (.*)", workflow), f"{update} --update-baseline"]:
+        with session.chdir(folder):
+            path = f"{fresh}{os.pathsep}{os.environ['PATH']}"
+            session.run("bash", "-c", step, external=True, env={"PATH": path})
+    if known.read_text() != before:
+        session.error(f"{known} is not what an update writes")
 
 
 def built_wheel(session: nox.Session) -> str:
