@@ -80,6 +80,7 @@ LEFT_TO_SLOW = (
     "tests/ops/test_layouts.py::test_any_inputs",
     "docs/judging.md",
 )
+LOOSE = str(Path("examples/audit/test_norm.py").resolve())
 BUGGY = str(Path("examples/verify/numpy_check.py").resolve())
 PAIR = str(Path("examples/pair.py").resolve())
 
@@ -224,6 +225,14 @@ def have_device(session: nox.Session) -> None:
 
 
 @nox.session
+def engines(session: nox.Session) -> None:
+    """Judge by the workers of Dask and of MPI: the report of one process, to the byte."""
+    install(session, "engines", "-e", ".")
+    session.env.update(KEPT)
+    session.run("pytest", "tests/engines", *session.posargs)
+
+
+@nox.session
 def perf(session: nox.Session) -> None:
     """Print what everything costs; nothing here passes or fails."""
     install(session, "tests", "-e", ".[fast]")
@@ -297,6 +306,9 @@ def newcomer(session: nox.Session) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     run_in(session, fresh, "truenorm", "verify", BUGGY, success_codes=[1])
     run_in(session, fresh, "truenorm", "verify", f"{BUGGY}:mended")
+    install_in(session, fresh, "pytest")
+    replaced = ["--replace", "norm_kernel:rms_norm", "--operation", "rms_norm"]
+    run_in(session, fresh, "truenorm", "audit", LOOSE, *replaced, success_codes=[1])
     for command in (
         ["vectors", str(folder), "--dtype", "float32"],
         ["gradcheck", PAIR],
@@ -307,6 +319,27 @@ def newcomer(session: nox.Session) -> None:
         ["doctor", "--full"],
     ):
         run_in(session, fresh, "truenorm", *command)
+
+
+@nox.session
+def example(session: nox.Session) -> None:
+    """From nothing: the package under examples, by the steps of its own workflow."""
+    install(session, "package")
+    fresh = fresh_environment(session, "example", f"{built_wheel(session)}[verify]")
+    install_in(session, fresh, "pip")
+    folder = Path(session.create_tmp()).resolve() / "package"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree("examples/package", folder)
+    known = folder / "tests" / "known.json"
+    before = known.read_text()
+    workflow = (folder / ".github" / "workflows" / "norms.yml").read_text()
+    update = "truenorm verify tests/test_judged.py:subject --baseline tests/known.json"
+    for step in [*re.findall(r"run: (.*)", workflow), f"{update} --update-baseline"]:
+        with session.chdir(folder):
+            path = f"{fresh}{os.pathsep}{os.environ['PATH']}"
+            session.run("bash", "-c", step, external=True, env={"PATH": path})
+    if known.read_text() != before:
+        session.error(f"{known} is not what an update writes")
 
 
 def built_wheel(session: nox.Session) -> str:

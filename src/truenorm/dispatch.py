@@ -49,12 +49,17 @@ def _fused() -> BackendStatus:
 
 def _gpu() -> BackendStatus:
     """Tell whether a device can be had, which is looked for once."""
+    cards = "; arrays on cards of NVIDIA by CUDA, which is experimental" if _has_cuda() else ""
     if find_spec("pyopencl") is None:
-        return BackendStatus("gpu", False, "needs pyopencl: pip install truenorm[opencl]")
+        return BackendStatus("gpu", False, f"needs pyopencl: pip install truenorm[opencl]{cards}")
     from truenorm.kernels.gpu.devices import first_device
 
     found = first_device()
-    return BackendStatus("gpu", found.device is not None, found.told)
+    return BackendStatus("gpu", found.device is not None, found.told + cards)
+
+
+def _has_cuda() -> bool:
+    return find_spec("cuda") is not None and find_spec("cuda.core") is not None
 
 
 def backend_named(name: str | None) -> "Backend":

@@ -9,6 +9,7 @@ import pytest
 from cli.recording import recorded, run
 from truenorm.cli import verify as command
 from truenorm.cli.output import Dtype, Operation
+from truenorm.cli.verify.options import GradeName, LevelName
 from truenorm.verify.baselines.comparing import against
 from truenorm.verify.baselines.file import read
 from truenorm.verify.grading.report import GRADES, Report
@@ -42,6 +43,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "dtypes": None,
         "start_seconds": 120.0,
         "baseline": None,
+        "executor": None,
     }
     other = {
         "operation": "rms_norm",
@@ -55,6 +57,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "dtypes": ["float16", "float64"],
         "start_seconds": 7.0,
         "baseline": Path("known.json"),
+        "executor": None,
     }
     assert asked == [
         (("x.py",), {**plain, "progress": None}),
@@ -63,8 +66,8 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
 
 
 def test_choices_are_those_of_the_judge() -> None:
-    assert get_args(command.LevelName) == LEVELS
-    assert get_args(command.GradeName) == GRADES
+    assert get_args(LevelName) == LEVELS
+    assert get_args(GradeName) == GRADES
     assert {str(each) for each in Dtype} == set(FORMATS)
     assert [str(each) for each in Operation] == list(OPERATIONS)
 
@@ -117,7 +120,7 @@ def test_a_baseline_that_cannot_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         (["--update-baseline"], "--update-baseline needs --baseline FILE"),
         (["--update-baseline", "--baseline", tmp_path / "no" / "x.json"], "in a folder that"),
         (["--update-baseline", "--baseline", tmp_path], "in a folder that"),
-        (["--equal-to", "y.py", "--baseline", tmp_path / "x.json"], "of two there is --json"),
+        (["--equal-to", "y.py", "--baseline", tmp_path / "x.json"], "and not for two"),
     ):
         done = run("verify", "x.py", *options)
         assert (done.exit_code, done.stdout) == (2, "")

@@ -7,7 +7,7 @@ import typer
 
 from truenorm.cli.output import Dtype, json_option, refusing
 from truenorm.cli.progress import progress_bar
-from truenorm.cli.verify import LevelName
+from truenorm.cli.verify.options import LevelName
 from truenorm.tools import strict_json
 from truenorm.verify import suite
 from truenorm.verify.operations import operation_of

@@ -14,10 +14,13 @@ __all__ = [
     "pytest_configure_node",
     "pytest_generate_tests",
     "pytest_report_header",
+    "pytest_runtest_makereport",
+    "pytest_terminal_summary",
 ]
 
 MARKER, ARGUMENT = "truenorm", "truenorm_case"
 FRESH, OPTION = "fresh", "truenorm_seed"
+PROPERTY = "truenorm-baseline"
 USAGE = "@pytest.mark.truenorm(subject) on a test that takes truenorm_case"
 
 
@@ -49,8 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, and draw a seed; a worker of pytest-xdist is given that."""
     config.addinivalue_line(
         "markers",
-        "truenorm(subject, *, operation, require, recipe, level, dtypes, cases): judge a norm, "
-        "one test a case, in a test that takes truenorm_case and calls truenorm_case.check()",
+        "truenorm(subject, *, operation, require, recipe, level, dtypes, cases, baseline): judge "
+        "a norm, one test a case, in a test that takes truenorm_case and calls its check()",
     )
     given = getattr(config, "workerinput", {})
     if OPTION in given:
@@ -98,3 +101,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     except (TypeError, ValueError) as refused:
         pytest.fail(f"@pytest.mark.truenorm: {refused}", pytrace=False)
     metafunc.parametrize(ARGUMENT, found, ids=str)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: Any, call: pytest.CallInfo[None]) -> None:
+    """Put what a test says of its baseline into its report, which a worker sends home."""
+    if call.when == "call" and hasattr(item, "callspec") and ARGUMENT in item.callspec.params:
+        item.user_properties += item.callspec.params[ARGUMENT].properties
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """List what baselines know, and what has vanished."""
+    properties = [
+        (report.nodeid.partition("[")[0], text)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, text in report.user_properties
+        if name == PROPERTY
+    ]
+    if properties:
+        from truenorm.pytest_plugin.known import lines
+
+        if said := lines(properties):
+            terminalreporter.section("truenorm, against the baseline")
+            terminalreporter.write_line("\n".join(said))

@@ -1,16 +1,22 @@
 """What a test is given: a subject and a case, and what is said when it fails."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from truenorm.pytest_plugin import PROPERTY
 from truenorm.pytest_plugin.company import Company, with_causes_of
+from truenorm.pytest_plugin.known import told
+from truenorm.verify.baselines.comparing import against
+from truenorm.verify.baselines.file import read
+from truenorm.verify.collecting.one_by_one import collect
+from truenorm.verify.collecting.places import origin_of
 from truenorm.verify.grading.beyond import parted
-from truenorm.verify.grading.report import GRADES, Finding, Report
+from truenorm.verify.grading.report import GRADES, Finding, Known, Report
 from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.judge import collect, graded, origin_of, scope
+from truenorm.verify.judge import graded, scope
 from truenorm.verify.operation import Case
 from truenorm.verify.own.cases import is_own
 from truenorm.verify.pages.sources import link
@@ -44,6 +50,12 @@ class JudgedCase:
         Where the subject is found again, for reproducers.
     company : Company
         What else the subject was asked, for causes.
+    known : tuple of Known, optional
+        What a baseline has, if there is one.
+    tests : int
+        So many cases there are of the same marker.
+    properties : list of tuple
+        What the report of the test is to have: see `truenorm.pytest_plugin.known`.
     """
 
     subject: Subject
@@ -53,13 +65,27 @@ class JudgedCase:
     seed: int
     origin: Origin
     company: Company
+    known: tuple[Known, ...] | None = None
+    tests: int = 1
+    properties: list[tuple[str, str]] = field(default_factory=list)
 
     def __str__(self) -> str:
         """Return the name of the case: what stands in brackets in a test's name."""
         return self.case.name
 
     def report(self) -> Report:
-        """Judge the case, whatever comes of it."""
+        """Judge the case, whatever comes of it, and hold that against the baseline."""
+        if self.known is None:
+            return self._judged()
+        report = against(self._judged(), self.known)
+        self._tell(report)
+        return report
+
+    def _tell(self, report: Report | None = None) -> None:
+        """Leave what is said of the baseline in the end; a test may be run again."""
+        self.properties[:] = [(PROPERTY, told(report, self.tests))]
+
+    def _judged(self) -> Report:
         records = collect(runner_for(self.subject), [self.case])
         report = self._graded([self.case], records)
         if report.passed or is_own(self.case):
@@ -77,6 +103,8 @@ class JudgedCase:
         __tracebackhide__ = True
         domain = self.subject.domain
         if parted([self.case], domain)[1]:
+            if self.known is not None:
+                self._tell()
             pytest.skip(f"beyond what {self.subject.name} is said to be right for: {domain}")
         report = self.report()
         if not report.passed:
@@ -85,7 +113,7 @@ class JudgedCase:
 
     def _said(self, report: Report) -> str:
         """Return what a person needs to know; the plainest symptom is the first line."""
-        first, *others = report.findings
+        first, *others = [each for each in report.findings if not each.known]
         lines = [
             first.symptom,
             "",
@@ -101,17 +129,18 @@ class JudgedCase:
 
 
 def _beside(finding: Finding) -> list[str]:
-    """Return the cause, and who has seen such a failure."""
-    why = cause(finding)
+    """Return what is new about it, the cause, and who has seen such a failure."""
+    said = {"  new": finding.new, "cause": cause(finding)}
     seen = [f" seen  {each} {link(each)}".rstrip() for each in finding.sources]
-    return [f"cause  {why}", *seen] if why else seen
+    return [*(f"{label}  {text}" for label, text in said.items() if text), *seen]
 
 
 def judged_cases(
     marker: pytest.Mark, file: Path, *, level: str | None, seed: int | None
 ) -> list[JudgedCase]:
     """Return the cases that a marker asks for; `level` and `seed` are those of the command."""
-    return _cases(*marker.args, **marker.kwargs, folder=file.parent, chosen=level, seed=seed or 0)
+    said = {**marker.kwargs, "level": level} if level else marker.kwargs
+    return _cases(*marker.args, **said, folder=file.parent, seed=seed or 0)
 
 
 def _cases(
@@ -123,8 +152,8 @@ def _cases(
     level: str = "quick",
     dtypes: Sequence[str] = (),
     cases: Sequence[Case] = (),
+    baseline: str | Path | None = None,
     folder: Path,
-    chosen: str | None,
     seed: int,
 ) -> list[JudgedCase]:
     """Return a subject with each case of a level, or with those that are given."""
@@ -133,10 +162,14 @@ def _cases(
     found, origin = _found(subject, operation, folder)
     if dtypes:
         found = replace(found, dtypes=tuple(dtypes))
-    suite = cases or scope(found, chosen or level, seed)
+    suite = cases or scope(found, level, seed)
     of_seed = 0 if cases else seed
     company = Company(found)
-    return [JudgedCase(found, each, require, recipe, of_seed, origin, company) for each in suite]
+    known = None if baseline is None else read(folder / baseline)
+    return [
+        JudgedCase(found, each, require, recipe, of_seed, origin, company, known, len(suite))
+        for each in suite
+    ]
 
 
 def _found(subject: Subject | str, operation: str, folder: Path) -> tuple[Subject, Origin]:

@@ -10,6 +10,8 @@
 
 from truenorm.verify.baselines.comparing import update_baseline
 from truenorm.verify.bounds.bound import Bound, bound
+from truenorm.verify.campaigns.campaign import campaign
+from truenorm.verify.campaigns.summary import Campaign, Judgement
 from truenorm.verify.domain import Domain
 from truenorm.verify.equal.comparing import compare
 from truenorm.verify.equal.report import Difference, Equality
@@ -31,17 +33,20 @@ __all__ = [
     "LAYER_NORM",
     "RMS_NORM",
     "Bound",
+    "Campaign",
     "Case",
     "Difference",
     "Domain",
     "Equality",
     "Finding",
     "Grade",
+    "Judgement",
     "Norm",
     "Recipe",
     "Report",
     "Subject",
     "bound",
+    "campaign",
     "case",
     "case_from",
     "case_of_shape",

@@ -1,30 +1,34 @@
 """Judge a subject: put every case to it, then grade what came back."""
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
-from truenorm.verify.answers.expected import expected
 from truenorm.verify.baselines.comparing import against
 from truenorm.verify.baselines.file import read
+from truenorm.verify.collecting.one_by_one import collect, outputs_of
+from truenorm.verify.collecting.places import Place, origin_of
+from truenorm.verify.collecting.spread import spread
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.grading.large import large_call
-from truenorm.verify.grading.own.measured import own_records
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.operation import Case
-from truenorm.verify.own.cases import is_own
-from truenorm.verify.runs.calls import GaveUpError, Record, Runner, calls_of
+from truenorm.verify.runs.calls import Record, Runner
 from truenorm.verify.runs.runners import runner_for
 from truenorm.verify.runs.trial import try_a_call
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
-__all__ = ["check", "collect", "graded", "judged", "origin_of", "scope", "verify"]
+__all__ = ["check", "graded", "judged", "scope", "verify"]
+
+Running = TypeVar("Running", bound=Runner)
+Collecting = Callable[[Running, Sequence[Case], Progress | None], list[Record]]
+"""Puts cases to a subject: `collect`, or by workers."""
 
 
 def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
@@ -36,60 +40,9 @@ def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
     ]
 
 
-def collect(
-    runner: Runner, suite: Sequence[Case], progress: Progress | None = None
-) -> list[Record]:
-    """Put each case to a subject in every way that belongs to it, as far as it lasts."""
-    steps = 2 * len(suite)
-    tell = progress or (lambda *_: None)
-    # First: a subject may leave the processor in a state in which subnormal numbers are zero.
-    for done, case in enumerate(suite):
-        if not is_own(case):
-            tell(done, steps, f"exact answers: {case.name}")
-            expected(case)
-    records: list[Record] = []
-    for done, case in enumerate(suite, start=len(suite)):
-        tell(done, steps, case.name)
-        try:
-            if is_own(case):
-                records += own_records(runner, case, partial(_told, tell, done, steps, case.name))
-            else:
-                records += _records_of(runner, case)
-        except GaveUpError:
-            return records
-    tell(steps, steps, "grading")
-    return records
-
-
-def _told(tell: Progress, done: int, steps: int, name: str, what: str) -> None:
-    """Say how far a case is that takes long by itself."""
-    tell(done, steps, f"{name}: {what}")
-
-
-def _records_of(runner: Runner, case: Case) -> Iterator[Record]:
-    """Yield what comes back from each way of putting a case; after a failure no other is tried."""
-    plain = None
-    for call in calls_of(case):
-        record = runner.run(case, call)
-        yield record
-        if record.failure:
-            return
-        plain = plain or record
-    if case.family == "large" and plain is not None:
-        yield from large_call(runner, case, plain)
-
-
-def _outputs(subject: Subject, origin: Origin, records: Sequence[Record]) -> tuple[str, ...]:
-    """Return the results that a subject has; of a command they are seen from what it writes."""
-    if origin.callable:
-        return subject.outputs
-    written = {output for record in records for output in record.results}
-    return tuple(output for output in subject.outputs if output in written) or subject.outputs
-
-
 def judged(
     subject: Subject,
-    runner: Runner,
+    runner: Running,
     origin: Origin,
     *,
     level: str = "quick",
@@ -97,17 +50,18 @@ def judged(
     progress: Progress | None = None,
     own: Sequence[Case] = (),
     baseline: str | Path | None = None,
+    collecting: Collecting[Running] = collect,
 ) -> Report:
     """Try a call, then collect and grade, and hold that against a baseline."""
     known = None if baseline is None else read(Path(baseline))  # now, not after a long run
     suite = [*scope(subject, level), *own]
     tried = try_a_call(subject, runner, suite)
-    records = [*tried, *collect(runner, suite, progress)]
+    records = [*tried, *collecting(runner, suite, progress)]
     report = grade(
         subject.name,
         suite,
         records,
-        outputs=_outputs(subject, origin, records),
+        outputs=outputs_of(subject, origin, records),
         require=require,
         level=level,
         origin=origin,
@@ -126,11 +80,12 @@ def verify(
     progress: Progress | None = None,
     own: Sequence[Case] = (),
     baseline: str | Path | None = None,
+    executor: Executor | None = None,
 ) -> Report:
     """Judge a layer normalization.
 
     Its functions are called in this process, so that a crash of theirs is one of this process;
-    ``truenorm verify file.py:subject`` calls them in another one.
+    ``truenorm verify file.py:subject`` calls them in another one, and so do workers.
 
     Parameters
     ----------
@@ -145,6 +100,10 @@ def verify(
         More cases, which `case_of_shape`, `case_from` or `load_data` returned.
     baseline : str or Path, optional
         A file of known findings, which pass; `update_baseline` writes it.
+    executor : concurrent.futures.Executor, optional
+        Whose workers put the cases to the subject, which they load by its name: it is at the top
+        level of a file. But for dates and times, the report is the same. `own` cases are run from
+        here.
 
     Returns
     -------
@@ -161,27 +120,21 @@ def verify(
     >>> report.passed, report.grades[0].grade
     (True, 'correct')
     """
-    return judged(
+    judge = partial(
+        judged,
         subject,
-        runner_for(subject),
-        origin_of(subject),
         level=level,
         require=require,
         progress=progress,
         own=own,
         baseline=baseline,
     )
-
-
-def origin_of(subject: Subject) -> Origin:
-    """Find the name and the file of a subject in the modules that are loaded."""
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file:
-            for name, value in list(vars(module).items()):
-                if value is subject:
-                    return Origin.of(subject, file, name)
-    return Origin.of(subject)
+    origin = origin_of(subject)
+    if executor is None:
+        return judge(runner_for(subject), origin)
+    place = Place.of(origin)
+    with place.process() as process:
+        return judge(process, origin, collecting=partial(spread, executor, place))
 
 
 def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str = "") -> None:
@@ -234,7 +187,7 @@ def graded(
         subject.name,
         suite,
         records,
-        outputs=_outputs(subject, origin, records),
+        outputs=outputs_of(subject, origin, records),
         require=require,
         origin=origin,
         recipe=recipe or subject.recipe,

@@ -24,11 +24,25 @@ def _with_padding(rows: Array) -> Array:
     return wide[..., size : 2 * size]
 
 
+def _column_by_column(rows: Array) -> Array:
+    """Return the same values, those of a column next to each other."""
+    return np.ascontiguousarray(rows.T).T
+
+
+def _read_only(rows: Array) -> Array:
+    """Return the same memory, which nobody may write to by this array."""
+    view = rows.view()
+    view.flags.writeable = False
+    return view
+
+
 LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "rows": lambda rows: rows,
     "one-axis": lambda rows: rows.reshape(-1),
     "three-axes": lambda rows: rows.reshape(2, -1, rows.shape[1]),
     "strided": _with_gaps,
     "padded": _with_padding,
+    "transposed": _column_by_column,
+    "read-only": _read_only,
 }
 """How rows, as which a case holds them, are given to the subject."""

@@ -156,6 +156,8 @@ class Case:
         The rows are a few, so many times over: so the exact answer stays cheap.
     layout : str
         One of `truenorm.verify.layouts.LAYOUTS`.
+    gradients : str
+        That of the gradients that backward is given, if it is another one.
     needs : frozenset of str
         The extensions of the operation that a subject must have asked for.
     made : str
@@ -176,6 +178,7 @@ class Case:
     sources: tuple[str, ...] = ()
     repeats: int = 1
     layout: str = "rows"
+    gradients: str = ""
     needs: frozenset[str] = frozenset()
     made: str = ""
     drawn: bool = False
@@ -208,9 +211,10 @@ class Case:
         by_rows = self.operation.inputs_of("data", "gradient")
         return {name: rows for name in by_rows if (rows := self.inputs[name]) is not None}
 
-    def laid_out(self, rows: Array) -> Array:
-        """Return rows in the layout in which the subject gets them."""
-        return LAYOUTS[self.layout](rows)
+    def laid_out(self, rows: Array, name: str = "") -> Array:
+        """Return rows in the layout in which the subject gets them, as the input of a name."""
+        own = self.gradients if name in self.operation.inputs_of("gradient") else ""
+        return LAYOUTS[own or self.layout](rows)
 
     def with_inputs(self, **inputs: Array | None) -> "Case":
         """Return the same case with other inputs in place of some."""

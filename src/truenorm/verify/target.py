@@ -2,12 +2,18 @@
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 from truenorm.tools.progress import Progress
+from truenorm.verify.campaigns.campaign import Drawing, ran
+from truenorm.verify.campaigns.summary import Campaign
+from truenorm.verify.collecting.one_by_one import collect
+from truenorm.verify.collecting.places import Place
+from truenorm.verify.collecting.spread import spread
 from truenorm.verify.domain import Domain
 from truenorm.verify.equal.comparing import Side, common, compared
 from truenorm.verify.equal.report import Equality
@@ -24,7 +30,7 @@ from truenorm.verify.subject import Subject
 from truenorm.verify.tensors.dotted import PREFIX
 from truenorm.verify.tensors.torch_subject import DTYPES
 
-__all__ = ["Said", "compare_targets", "verify_target"]
+__all__ = ["Said", "campaign_target", "compare_targets", "verify_target"]
 
 
 class Said(TypedDict, total=False):
@@ -53,13 +59,15 @@ def verify_target(
     python: str = sys.executable,
     environment: Mapping[str, str] | None = None,
     start_seconds: float = START_SECONDS,
+    executor: Executor | None = None,
     **said: Unpack[Said],
 ) -> Report:
     """Judge the subject of ``file.py:name``, which is executed in a process of its own.
 
     Or of ``torch:package.module.function``: of that, float32 and bfloat16 unless `dtypes` says.
     What is `said` of it counts, whatever it says itself. Findings of a `baseline` pass. With
-    `python`, it runs by the interpreter of another environment, which can import truenorm.
+    `python`, it runs by the interpreter of another environment, which can import truenorm; the
+    workers of an `executor` have their own.
     """
     with SubjectProcess(
         target,
@@ -68,11 +76,10 @@ def verify_target(
         environment=environment,
         start_seconds=start_seconds,
     ) as process:
-        claimed = _claimed(target, process, said)
-        told = process.description
-        origin = Origin(
-            *_place(target), told["callable"], told["backward"], said.get("operation", "")
-        )
+        claimed, origin = _claimed(target, process, said), _origin(target, process, said)
+        collecting = collect
+        if executor is not None:
+            collecting = partial(spread, executor, Place.of(origin, start_seconds))
         return judged(
             claimed,
             process,
@@ -82,7 +89,25 @@ def verify_target(
             progress=progress,
             own=_own(said, claimed),
             baseline=baseline,
+            collecting=collecting,
         )
+
+
+def campaign_target(
+    target: str,
+    drawing: Drawing,
+    *,
+    progress: Progress | None = None,
+    start_seconds: float = START_SECONDS,
+    executor: Executor | None = None,
+    **said: Unpack[Said],
+) -> Campaign:
+    """Judge the subject of a target on cases that are drawn, in a process of its own."""
+    operation = said.get("operation", "")
+    with SubjectProcess(target, operation=operation, start_seconds=start_seconds) as process:
+        claimed, origin = _claimed(target, process, said), _origin(target, process, said)
+        crew = None if executor is None else (executor, Place.of(origin, start_seconds))
+        return ran(claimed, process, origin, drawing, progress=progress, crew=crew)
 
 
 def compare_targets(
@@ -160,12 +185,15 @@ def _domain(said: Said, largest: float, kappa: float) -> Domain:
     return Domain(said.get("largest") or largest, said.get("kappa") or kappa)
 
 
-def _place(target: str) -> tuple[str, str]:
-    """Return where the subject is found again, from any folder, and its name there."""
+def _origin(target: str, process: SubjectProcess, said: Said) -> Origin:
+    """Return where the subject is found again, from any folder, and how it is called."""
     if dotted := dotted_path(target):
-        return PREFIX.rstrip(":"), dotted
-    file, name = split_target(target)
-    return str(file.resolve()), name
+        found = PREFIX.rstrip(":"), dotted
+    else:
+        file, name = split_target(target)
+        found = str(file.resolve()), name
+    told = process.description
+    return Origin(*found, told["callable"], told["backward"], said.get("operation", ""))
 
 
 def _elsewhere(*_: object) -> None:

@@ -205,4 +205,4 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["differences"][0]["ulp"] == 1
     done = run("verify", one, "--equal-to", two, "--html", tmp_path / "x.html")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "of two there is --json" in done.stderr
+    assert "are for one subject, and not for two" in done.stderr

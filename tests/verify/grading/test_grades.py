@@ -9,8 +9,8 @@ from rich.console import Console
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify.answers.expected import expected
+from truenorm.verify.collecting.one_by_one import collect
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.judge import collect
 from truenorm.verify.pages.html_report import to_html
 from truenorm.verify.pages.terminal import show
 from truenorm.verify.runs.calls import Call, Record

@@ -11,10 +11,10 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
+from truenorm.verify.collecting.one_by_one import collect
 from truenorm.verify.grading import large
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.large import ELEMENTS, copies_of, large_call
-from truenorm.verify.judge import collect
 from truenorm.verify.runs import files
 from truenorm.verify.runs.calls import Call, Record
 from truenorm.verify.runs.command import CommandRunner

@@ -22,8 +22,9 @@ from promise.bounds.divided import (
 )
 from promise.judging import BACKENDS
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
+from truenorm.verify.collecting.one_by_one import collect
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.judge import collect, scope
+from truenorm.verify.judge import scope
 from truenorm.verify.operations import operation_of
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.norms.variants import varied

@@ -9,6 +9,7 @@ from verify.planted import fatal
 from verify.planted.backward_bugs import BACKWARD
 from verify.planted.entry import PlantedBug
 from verify.planted.forward_bugs import FORWARD
+from verify.planted.invariance.bugs import INVARIANCE
 from verify.planted.memory_bugs import MEMORY
 from verify.planted.parameter_bugs import PARAMETERS
 from verify.planted.property_bugs import PROPERTIES
@@ -30,7 +31,10 @@ __all__ = [
 
 PLANTED: dict[str, PlantedBug] = {
     bug.subject.name: bug
-    for bug in (*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *MEMORY, *RMS_NORM, *RELATIVES)
+    for bug in (
+        *(*FORWARD, *BACKWARD, *PARAMETERS, *PROPERTIES, *INVARIANCE, *MEMORY),
+        *(*RMS_NORM, *RELATIVES),
+    )
 }
 
 CAUSES: dict[str, list[str]] = tomllib.loads(

@@ -21,6 +21,8 @@ from verify.planted.wide import WideKernel
 ALL_BUT_HALF = [each for each in FORMATS if each != "float16"]
 NARROW = ["float16", "bfloat16", "float32"]
 EVERYTHING = list(EXTENSIONS)
+CLAIMS = {"correct": EVERYTHING, "fast": [each for each in EVERYTHING if each != "idle-rows"]}
+"""By rounding: sums that are not exact are cut where the rows are."""
 PARAMETERS_GIVEN = [each for each in EXTENSIONS if each not in ("no-gamma", "no-beta")]
 
 Function = Callable[..., Any]
@@ -53,7 +55,7 @@ _SUBJECTS = [
     layer_norm(Kernel(), "the base", NARROW, EVERYTHING),
     layer_norm(WideKernel(), "the base for float64", ["float64"], EVERYTHING),
     *(
-        Subject(*_of_truenorm(rounding, backend), f"truenorm, {name}", dtypes, EVERYTHING)
+        Subject(*_of_truenorm(rounding, backend), f"truenorm, {name}", dtypes, CLAIMS[rounding])
         for rounding in ("correct", "fast")
         for backend, name, dtypes in (
             (None, rounding, ALL_BUT_HALF),

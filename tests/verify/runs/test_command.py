@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from truenorm.verify.runs.calls import AGAIN, INTERLEAVED, PLAIN, ROWS, Call
+from truenorm.verify.runs.calls import AGAIN, INTERLEAVED, PLAIN, REVERSED, ROWS, Call
 from truenorm.verify.runs.command import CommandRunner
 from truenorm.verify.subject import Subject
 from verify.runs.programs import CASE, run, shell
@@ -47,6 +47,14 @@ def test_rows_alone_or_none() -> None:
     record = run(sys.executable, "-c", ECHO, call=Call(ROWS, 2, 5))
     np.testing.assert_array_equal(record.results["y"], CASE.x[2:5], strict=True)
     np.testing.assert_array_equal(record.results["dx"], CASE.dy[2:5], strict=True)
+    record = run(sys.executable, "-c", ECHO, call=Call(REVERSED))
+    np.testing.assert_array_equal(record.results["y"], CASE.x[::-1], strict=True)
+    record = run(sys.executable, "-c", ECHO, call=Call("idle below"))
+    np.testing.assert_array_equal(
+        record.results["dx"], np.concatenate([CASE.dy, 0 * CASE.dy]), strict=True
+    )
+    record = run(sys.executable, "-c", ECHO, call=Call("strided gradients"))
+    assert record.failure.startswith("a command gets rows")
     none = CommandRunner(Subject(command=["sh", "-c", 'head -c 32 /dev/zero > "$0/plain.out"']))
     record = none.run(CASE.part(slice(0, 0)), Call())
     assert record.failure == ""

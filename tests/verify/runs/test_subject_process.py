@@ -48,9 +48,12 @@ def test_results_come_back_as_they_are(tmp_path: Path) -> None:
     with SubjectProcess(_forward(tmp_path, "x = 2 * x")) as process:
         record = process.run(CASE, Call())
         part = process.run(CASE, Call("rows", 1, 3))
+        padded = process.run(CASE, Call("not finite below"))
     assert not record.failure
     np.testing.assert_array_equal(record.results["y"], 2 * CASE.x, strict=True)
     np.testing.assert_array_equal(part.results["y"], 2 * CASE.x[1:3], strict=True)
+    below = np.repeat([np.nan, np.inf, -np.inf], 5).reshape(3, 5)
+    np.testing.assert_array_equal(padded.results["y"], np.concatenate([2 * CASE.x, below]))
 
 
 def test_what_an_input_holds_comes_back(tmp_path: Path) -> None:
@@ -181,7 +184,7 @@ def test_an_interrupt_of_the_judge_ends_the_program_too(tmp_path: Path) -> None:
         thread.start()
         while not (pid.exists() and pid.read_text().strip()):
             time.sleep(0.05)
-        process._deaths = 3  # as after an interrupt, no other worker is started
+        process.deaths = 3  # as after an interrupt, no other worker is started
     assert not is_running(int(pid.read_text()))
 
 

@@ -5,7 +5,7 @@ operation, and what it returns are plain arrays: so they are kept.
 """
 
 import math
-from functools import cache
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from truenorm.verify.answers.store import kept
 from truenorm.verify.operation import Case
 from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of, unit_roundoff
 
-__all__ = ["Expected", "computed", "expected"]
+__all__ = ["KNOWN", "Expected", "computed", "expected", "forget", "remember"]
 
 SINGLE = 2.0**-24
 DIGITS_LEFT = 1 / 8
@@ -27,10 +27,25 @@ def computed(case: Case) -> dict[str, Float64s]:
         return case.operation.exact(case)
 
 
-@cache
+KNOWN: "dict[Case, Expected]" = {}
+"""The answers that this process has."""
+
+
 def expected(case: Case) -> "Expected":
     """Return the answers to a case, computed once, if ever."""
-    return Expected(case, kept(case, computed))
+    return KNOWN.get(case) or remember(case, kept(case, computed))
+
+
+def remember(case: Case, exact: dict[str, Float64s]) -> "Expected":
+    """Keep the answers to a case, from numbers that were computed elsewhere."""
+    KNOWN[case] = found = Expected(case, exact)
+    return found
+
+
+def forget(cases: Iterable[Case]) -> None:
+    """Let go of answers that nobody will ask for again."""
+    for case in cases:
+        KNOWN.pop(case, None)
 
 
 class Expected:

@@ -13,7 +13,7 @@ from truenorm.verify.baselines.file import key, read, write
 from truenorm.verify.grading.guards import GUARDS
 from truenorm.verify.grading.report import ACCURACY, GRADES, Compared, Finding, Known, Report
 
-__all__ = ["against", "update_baseline", "updated"]
+__all__ = ["against", "entries_of", "update_baseline", "updated"]
 
 BY_INPUT = (ACCURACY, "special", "subnormal", "raised", "shape", "type")
 """What depends on the rows: known for some families of cases. The rest is what a kernel does with
@@ -38,7 +38,7 @@ def against(report: Report, known: Iterable[Known]) -> Report:
 def updated(report: Report, known: Iterable[Known]) -> list[Known]:
     """Return a baseline with what a report found, without what vanished, and with all reasons."""
     known = list(known)
-    now = {key(entry): entry for entry in _found(report)}
+    now = {key(entry): entry for entry in entries_of(report)}
     own = _of(report, known)
     kept = [entry for entry in known if entry not in own]
     for entry in own:
@@ -120,7 +120,7 @@ def _is_low(grade: str, report: Report) -> bool:
     return _height(grade) < _height(report.require)
 
 
-def _found(report: Report) -> list[Known]:
+def entries_of(report: Report) -> list[Known]:
     """Return a report's findings, and the grades that are too low, as a baseline has them."""
     families: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for finding in report.findings:

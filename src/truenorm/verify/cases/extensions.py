@@ -18,8 +18,9 @@ def extensions(operation: Operation, dtype: str, seed: int = 0) -> Iterator[Case
 
 
 def _all(operation: Operation, dtype: str, seed: int) -> Iterator[Case]:
-    def plain(slug: str, why: str, needs: str) -> Case:
-        case = Family(slug, PLAIN_X[1], "ordinary", why).case(operation, dtype, 6, 67, seed)
+    def plain(slug: str, why: str, needs: str, repeats: int = 1) -> Case:
+        family = Family(slug, PLAIN_X[1], "ordinary", why, repeats=repeats)
+        case = family.case(operation, dtype, 6, 67, seed)
         return replace(case, needs=frozenset([needs]))
 
     parameters = operation.inputs_of("parameter")
@@ -34,6 +35,10 @@ def _all(operation: Operation, dtype: str, seed: int) -> Iterator[Case]:
     yield replace(case, layout="strided")
     case = plain("padded-rows", "x and dy are slices of a wider array", "padded-rows")
     yield replace(case, layout="padded")
+    why = "dy lies in memory otherwise than x"
+    yield plain("layouts-of-gradients", why, "layouts-of-gradients")
+    why = "rows whose dy is zero come in, below the others and among them"
+    yield plain("idle-rows", why, "idle-rows", repeats=50)
     yield replace(plain("zero-eps", "eps is 0", "zero-eps"), eps=0.0)
     yield replace(plain("tiny-eps", "eps is a float64", "tiny-eps"), eps=1e-5)
     yield plain("empty", "x has no rows", "empty").part(slice(0, 0))

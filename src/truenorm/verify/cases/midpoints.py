@@ -8,9 +8,10 @@ one subnormal beside it.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from math import isqrt
 from operator import mul
 
@@ -185,15 +186,18 @@ MAKERS: dict[str, Callable[[_Maker, int], Inputs]] = {
 """By output: functions that return the inputs on which it depends."""
 
 
+@cache  # they are the same with every seed, and take longer than all that a seed draws
 def next_to_midpoints(
     operation: Operation, dtype: str, level: str, *, centred: bool
-) -> Iterator[Case]:
-    """Yield rows with results next to midpoints, for each result of a norm."""
+) -> tuple[Case, ...]:
+    """Return rows with results next to midpoints, for each result of a norm."""
     outputs = [each.name for each in operation.outputs if each.name in MAKERS]
-    for seed in range(SEEDS[level]):
-        for output in outputs:
-            for size in _widths(output, dtype)[: None if level == "full" else 1]:
-                yield _case(operation, output, dtype, size, seed, centred=centred)
+    return tuple(
+        _case(operation, output, dtype, size, seed, centred=centred)
+        for seed in range(SEEDS[level])
+        for output in outputs
+        for size in _widths(output, dtype)[: None if level == "full" else 1]
+    )
 
 
 def _case(

@@ -46,6 +46,10 @@ ROW_LIMIT = Family(
 BATCH = Family(
     "batch", PLAIN_X[1], "ordinary", "the same rows in batches of several sizes", repeats=10
 )
+# An odd number of rows, over and over: each of them stands at every place of a block.
+BATCH_SIZES = Family(
+    "batch-sizes", PLAIN_X[1], "ordinary", "the same rows in larger batches", repeats=376
+)
 PADDING = Family(
     "padding",
     PLAIN_X[1],
@@ -104,6 +108,7 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     yield MANY.case(operation, dtype, 64, 8, first)
     yield ROW_LIMIT.case(operation, dtype, 41, 4, first)
     yield BATCH.case(operation, dtype, 30, 67, first)
+    yield BATCH_SIZES.case(operation, dtype, 11, 33, first)
     yield LARGE.case(operation, dtype, 2, 500, first)
     yield PADDING.case(operation, dtype, 4, 67, first)
     if "beta" in operation.inputs_of("parameter"):

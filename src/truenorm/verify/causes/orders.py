@@ -11,7 +11,7 @@ from truenorm.verify.causes.seen import Seen, right_in
 from truenorm.verify.runs.calls import AGAIN, PLAIN, ROWS
 from truenorm.verify.types import Array, same_bits
 
-__all__ = ["of_batch", "of_repeat"]
+__all__ = ["of_batch", "of_position", "of_repeat"]
 
 ORDERED = 3
 """So many terms can be added up in several orders; of two, all sums have the same bits."""
@@ -69,6 +69,33 @@ def _outside(true: NDArray[np.bool_], place: tuple[slice, ...]) -> bool:
     rest = true.copy()
     rest[place] = True
     return bool(rest.all())
+
+
+def of_position(output: str, seen: Sequence[Seen]) -> str:
+    """Say in blocks of how many rows the place of a row decides, if it does."""
+    results = [(each, each.result(output)) for each in seen if each.wrong]
+    blocks = {
+        block
+        for each, result in results
+        if result is not None and (block := _block(each, np.ascontiguousarray(result)))
+    }
+    if len(blocks) != 1:
+        return ""
+    return f"the bits of a row depend on its place in a block of {blocks.pop()} rows"
+
+
+def _block(each: Seen, result: Array) -> int:
+    """Return the smallest power of two by whose multiples places are alike, or 0.
+
+    Of an odd number of rows that are repeated, each comes to the same place of a block after so
+    many copies as the block has rows.
+    """
+    rows, repeats = each.case.shape[0], each.case.repeats
+    copies = result.view(np.uint8).reshape(repeats, -1)
+    if rows // repeats % 2 == 0 or (copies == copies[0]).all():
+        return 0
+    blocks = [2**power for power in range(1, (repeats // 2).bit_length())]
+    return next((each for each in blocks if (copies[each:] == copies[:-each]).all()), 0)
 
 
 def of_batch(output: str, seen: Sequence[Seen]) -> str:

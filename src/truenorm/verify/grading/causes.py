@@ -26,6 +26,8 @@ EXPLAINED: dict[str, Explains] = {
     "special": values.of_special,
     "subnormal": values.of_subnormal,
     "repeat": orders.of_repeat,
+    "sums": orders.of_repeat,
+    "position": orders.of_position,
     "batch": orders.of_batch,
     "large": memory.of_large,
     "inputs": memory.of_inputs,

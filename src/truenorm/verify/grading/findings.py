@@ -10,16 +10,29 @@ from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.measuring import UNEXPLAINED
 from truenorm.verify.grading.report import ACCURACY, Finding, Grade
 from truenorm.verify.grading.reproducer import Origin, reproducer
+from truenorm.verify.operation import Case
 from truenorm.verify.runs.calls import PLAIN
 
-__all__ = ["explained_once", "findings_of", "unrounded"]
+__all__ = ["PLAINER", "claimed_alone", "explained_once", "findings_of", "unrounded"]
+
+CLAIM = "idle-rows"
+"""The extension by which a subject claims that such rows change no sum."""
+PLAINER = ("repeat", "sums", "position", "batch")
+"""Guards from whose symptoms others may follow, the plainest first."""
+FOLLOWS_FROM = {
+    **dict.fromkeys(("position", "stale", "overwritten", "spent", "idle", "layout"), PLAINER[:2]),
+    "batch": PLAINER[:3],
+    "padding": PLAINER,
+}
+"""By guard: those whose symptoms explain its own, of the same output."""
 
 
 def explained_once(symptoms: Sequence[Symptom]) -> list[Symptom]:
     """Leave out what follows from something plainer.
 
-    Where the same call has other bits each time, so has another call; where an input is damaged,
-    the next call with it differs; and what is wrong on ordinary input is wrong on every other.
+    Where the same call has other bits each time, so has another call, and where a row has others
+    at another place, so it has in another batch; where an input is damaged, the next call with it
+    differs; and what is wrong on ordinary input is wrong on every other.
     """
     found = defaultdict(set)
     for each in symptoms:
@@ -27,14 +40,28 @@ def explained_once(symptoms: Sequence[Symptom]) -> list[Symptom]:
 
     def follows(each: Symptom) -> bool:
         place = (each.case.dtype, each.output)
-        if each.guard in ("stale", "batch", "overwritten"):
-            return place in found["repeat"]
-        if each.guard == "spent":
-            return place in found["repeat"] or (each.case.dtype, "") in found["inputs"]
+        if each.guard in FOLLOWS_FROM:
+            damaged = each.guard == "spent" and (each.case.dtype, "") in found["inputs"]
+            return damaged or any(place in found[guard] for guard in FOLLOWS_FROM[each.guard])
         off = each.natural > 0 and each.guard in ("growth", "special", "subnormal", "large")
         return off and place in found["ordinary"]
 
     return [each for each in symptoms if not follows(each)]
+
+
+def claimed_alone(
+    symptoms: Collection[Symptom], cases: Iterable[Case]
+) -> tuple[list[Symptom], dict[str, str]]:
+    """Leave out what a subject does not claim, and return what is to be said of it by verdict.
+
+    Sums that are cut by the number of rows are honest: only who claims otherwise is blamed.
+    """
+    idle = [each for each in symptoms if each.guard == "idle"]
+    if not idle or any(CLAIM in case.needs for case in cases):
+        return list(symptoms), {}
+    changed = " and ".join(dict.fromkeys(each.output for each in idle))
+    said = f"rows whose gradients are zero change {changed}: a finding where also=[{CLAIM!r}]"
+    return [each for each in symptoms if each.guard != "idle"], {GUARDS["idle"]: said}
 
 
 def unrounded(

@@ -7,7 +7,13 @@ from truenorm.tools.text import counted
 from truenorm.verify.domain import EVERYWHERE, Domain
 from truenorm.verify.grading.beyond import parted
 from truenorm.verify.grading.causes import causes_of, causes_of_conduct, causes_of_recipes
-from truenorm.verify.grading.findings import explained_once, findings_of, unrounded
+from truenorm.verify.grading.findings import (
+    PLAINER,
+    claimed_alone,
+    explained_once,
+    findings_of,
+    unrounded,
+)
 from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.marks import grades_of, result_of
 from truenorm.verify.grading.own.judged import judge_any
@@ -15,7 +21,17 @@ from truenorm.verify.grading.recipes import not_as_asked, recipes_in, told_in
 from truenorm.verify.grading.report import GRADES, RANGE, VERDICTS, Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.operation import Case
-from truenorm.verify.runs.calls import AGAIN, INTERLEAVED, LARGE, LATER, ROWS, TWICE, Record
+from truenorm.verify.runs.calls import (
+    AGAIN,
+    IDLE,
+    INTERLEAVED,
+    LARGE,
+    LATER,
+    OF_GRADIENTS,
+    ROWS,
+    TWICE,
+    Record,
+)
 
 __all__ = ["grade"]
 
@@ -76,9 +92,10 @@ def grade(
         found = judge_any(case, by_case[case.name], outputs, finite="finite" in guards)
         symptoms += found[0]
         judged += found[1]
-    symptoms = [each for each in symptoms if each.guard in guards or each.guard == "repeat"]
+    symptoms = [each for each in symptoms if each.guard in (*guards, *PLAINER)]
     all_verdicts = {GUARDS[each.guard] for each in symptoms}
     symptoms = [each for each in explained_once(symptoms) if each.guard in guards]
+    symptoms, unclaimed = claimed_alone(symptoms, cases)
     results = [result_of(one) for one in judged]
     run = [case for case in cases if by_case[case.name]]
     grades = grades_of(run, results, outputs, guards)
@@ -106,7 +123,7 @@ def grade(
     )
     verdicts |= dict.fromkeys(all_verdicts & verdicts.keys(), "not judged")
     verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
-    notes = {NEEDS[each.call.kind]: each.left_out for each in records if each.left_out}
+    notes = unclaimed | {NEEDS[each.call.kind]: each.left_out for each in records if each.left_out}
     if not domain.is_all:
         notes[RANGE] = f"rows beyond {domain} are right, too: {counted(len(beyond), 'case')}"
         verdicts[RANGE] = _range(beyond, by_case, outputs, require)
@@ -142,7 +159,8 @@ def _range(
         return "not judged"
     results = [result_of(one) for _, judged in found for one in judged]
     grades = grades_of(cases, results, outputs, tuple(GUARDS))
-    fails = {GUARDS[each.guard] for symptoms, _ in found for each in symptoms} - {"accuracy"}
+    symptoms, _ = claimed_alone([each for some, _ in found for each in some], cases)
+    fails = {GUARDS[each.guard] for each in symptoms} - {"accuracy"}
     return "fail" if fails or not all(each.reaches(require) for each in grades) else "pass"
 
 
@@ -156,12 +174,19 @@ def _verdicts(cases: Sequence[Case], records: Sequence[Record], functions: bool)
     kinds = {kind_of[record.case] for record in done}
     calls = {record.call.kind for record in done if record.results}
     of_backward = {name for case in cases for name in case.operation.outputs_of(backward=True)}
-    backward = {record.call.kind for record in done if of_backward & record.results.keys()}
+    of_sums = {name for case in cases for name in of_backward if not case.operation.is_rows(name)}
+    backward, sums = (
+        {record.call.kind for record in done if names & record.results.keys()}
+        for names in (of_backward, of_sums)
+    )
     evidence = dict.fromkeys(VERDICTS, bool(done)) | {
         "special values": "special" in kinds,
         "subnormals kept": "subnormal" in kinds,
         "repeatable": AGAIN in calls,
+        "sums repeatable": AGAIN in sums,
         "batch-invariant": ROWS in calls,
+        "idle rows": not sums.isdisjoint(IDLE),
+        "layouts of gradients": not backward.isdisjoint(OF_GRADIENTS),
         "large calls": LARGE in calls,
         "results kept": functions and LATER in calls,
         "own state": functions and INTERLEAVED in backward,

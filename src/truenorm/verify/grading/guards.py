@@ -3,26 +3,19 @@
 Each guard can be switched off, which the tests use to show that none of them is dead.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from truenorm.verify.answers.expected import Expected, expected
+from truenorm.verify.grading.alike.comparisons import comparisons
+from truenorm.verify.grading.alike.symptom import Symptom
 from truenorm.verify.grading.large import copies_of
 from truenorm.verify.grading.measuring import UNEXPLAINED, Error, measure, misplaced
 from truenorm.verify.operation import Case
-from truenorm.verify.runs.calls import (
-    AGAIN,
-    INTERLEAVED,
-    LARGE,
-    LATER,
-    PLAIN,
-    ROWS,
-    TWICE,
-    Record,
-)
-from truenorm.verify.types import FORMATS, Array, same_bits
+from truenorm.verify.runs.calls import LARGE, PLAIN, Record
+from truenorm.verify.types import Array
 
 __all__ = ["GUARDS", "Judged", "Symptom", "conduct", "inaccurate", "judge_case"]
 
@@ -37,7 +30,12 @@ GUARDS = {
     "special": "special values",
     "subnormal": "subnormals kept",
     "repeat": "repeatable",
+    "sums": "sums repeatable",
+    "position": "batch-invariant",
     "batch": "batch-invariant",
+    "padding": "batch-invariant",
+    "idle": "idle rows",
+    "layout": "layouts of gradients",
     "large": "large calls",
     "inputs": "inputs kept",
     "overwritten": "results kept",
@@ -45,31 +43,6 @@ GUARDS = {
     "spent": "saved kept",
 }
 """Each guard, and the verdict that it decides; the plainest symptoms first."""
-
-
-OTHER_BITS = {
-    AGAIN: ("repeat", "has other bits when the same call is made again"),
-    LATER: ("overwritten", "is overwritten when more calls follow"),
-    INTERLEAVED: ("stale", "changes if another forward pass comes before backward"),
-    TWICE: ("spent", "changes if backward is called a second time with what forward saved"),
-}
-"""Calls whose results must have the bits of the plain one; the guard, and what it says if not."""
-
-
-@dataclass(frozen=True)
-class Symptom:
-    """Something that is wrong with one output of one case."""
-
-    guard: str
-    case: Case
-    record: Record
-    output: str
-    text: str
-    at: tuple[int, ...] = ()
-    severity: float = 0.0
-    natural: float = 0.0
-    right: float | None = None  # where `expected` is not asked: what it should be there,
-    allowed: float = 0.0  # and how far off it may be
 
 
 @dataclass(frozen=True)
@@ -103,7 +76,7 @@ def judge_case(
                 judged.append(one)
         elif record.call.kind == LARGE:
             symptoms += _far_out(case, record, outputs, finite=finite)
-    symptoms += _comparisons(case, records, outputs)
+    symptoms += comparisons(case, records, outputs)
     return symptoms, judged
 
 
@@ -195,50 +168,3 @@ def _far_out(
                 f"in one call with {copies_of(case) * case.shape[0] * case.shape[1]:,} elements"
             )
             yield Symptom("large", case, record, output, text, spot, error.needs, error.natural)
-
-
-def _comparisons(
-    case: Case, records: Collection[Record], outputs: Collection[str]
-) -> Iterator[Symptom]:
-    """Say whether other calls gave the bits of the plain one."""
-    of_kind: Mapping[str, list[Record]] = {
-        kind: [record for record in records if record.call.kind == kind and not record.failure]
-        for kind in (PLAIN, *OTHER_BITS, ROWS)
-    }
-    if not of_kind[PLAIN]:
-        return
-    plain = of_kind[PLAIN][0]
-    for kind, (guard, what) in OTHER_BITS.items():
-        for record in of_kind[kind]:
-            for output in _different(plain, record, outputs):
-                yield Symptom(guard, case, record, output, f"{output} {what}")
-    by_rows = [each for each in outputs if case.operation.is_rows(each)]
-    for record in of_kind[ROWS]:
-        rows = slice(record.call.start, record.call.stop)
-        for output in _different(plain, record, by_rows, rows):
-            text = (
-                f"{output} of rows {rows.start} to {rows.stop - 1} has other bits "
-                f"than in the batch of {case.shape[0]}"
-            )
-            yield Symptom("batch", case, record, output, text)
-
-
-def _different(
-    first: Record, second: Record, outputs: Collection[str], rows: slice | None = None
-) -> Iterator[str]:
-    """Yield the outputs whose bits differ; of the first record, these rows alone are looked at."""
-    for output in outputs:
-        one, other = first.results.get(output), second.results.get(output)
-        if one is None or other is None:
-            continue
-        if rows is not None:
-            one = one[rows]
-        if one.shape == other.shape and not _same(one, other):
-            yield output
-
-
-def _same(one: Array, other: Array) -> bool:
-    """Compare bits; of a type that is not judged, values, since some bits may mean nothing."""
-    if one.dtype.name in FORMATS:
-        return one.dtype == other.dtype and same_bits(one, other)
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))

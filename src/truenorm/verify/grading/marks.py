@@ -14,7 +14,7 @@ from truenorm.verify.grading.report import CaseResult, Grade
 from truenorm.verify.operation import Case
 from truenorm.verify.types import unit_roundoff
 
-__all__ = ["grades_of", "result_of", "slope"]
+__all__ = ["grade_of", "grades_of", "result_of", "slope"]
 
 GROWS = 4.0  # natural units: below, an error is rounding and says nothing about kappa
 
@@ -78,7 +78,7 @@ def grades_of(
             Grade(
                 dtype,
                 output,
-                _grade_of(mine, guards),
+                grade_of(mine, guards),
                 max((each.ulp for each in mine), default=math.inf),
                 max((each.natural for each in mine), default=math.inf),
                 worst.case if worst else "",
@@ -88,7 +88,7 @@ def grades_of(
     return tuple(found)
 
 
-def _grade_of(results: Sequence[CaseResult], guards: Collection[str]) -> str:
+def grade_of(results: Sequence[CaseResult], guards: Collection[str]) -> str:
     """Return the grade that the errors of one output in one type deserve."""
     needs = dict.fromkeys(("ordinary", "sweep", "hard"), 0)
     for each in results:

@@ -16,7 +16,10 @@ GRADES = ("wrong", "unstable", "conditional", "stable", "faithful", "correct")
 VERDICTS = {
     "runs": "every call returns, with results of the right shape and type",
     "repeatable": "the same bits when called twice",
-    "batch-invariant": "the same bits for a row whatever rows stand beside it",
+    "sums repeatable": "sums over rows have the same bits in each of eight runs",
+    "batch-invariant": "the same bits for a row wherever it stands, whatever rows are beside it",
+    "idle rows": "rows whose gradients are zero change no bit of sums over rows",
+    "layouts of gradients": "backward reads gradients however they lie in memory, where claimed",
     "large calls": "rows beyond element 2^24 of a call are as right as the first",
     "inputs kept": "{inputs} are left as they were",
     "results kept": "what was returned stays as it was when more calls follow",

@@ -7,17 +7,20 @@ from typing import NamedTuple
 
 from truenorm.tools.text import one_line
 from truenorm.verify.answers.expected import expected
+from truenorm.verify.grading.alike.reproduced import same_as
 from truenorm.verify.grading.guards import Symptom
 from truenorm.verify.grading.large import copies_of
 from truenorm.verify.operation import Case
 from truenorm.verify.own.cases import is_own
-from truenorm.verify.runs.calls import PLAIN
+from truenorm.verify.runs.calls import OF_GRADIENTS, PLAIN
 from truenorm.verify.subject import Subject
 
 __all__ = ["Origin", "reproducer"]
 
 WIDTH = 80
 """Columns of the comment; code is as wide as it must be to be copied and run."""
+COMPARED = ("repeat", "sums", "position", "batch", "padding", "idle")
+"""Guards that hold results of one call against those of another."""
 OTHER_ROWS = "-2*case.{}[::-1]"
 """An input of the same shape, none of whose results has the same bits."""
 
@@ -57,8 +60,10 @@ def reproducer(symptom: Symptom, origin: Origin) -> str:
         asked = {"rounding": ", require='correct'", "recipe": f", recipe={origin.recipe!r}"}
         required = asked.get(symptom.guard, "")
         lines.append(f"tv.check(subject, case{required})")
-    elif symptom.guard in ("repeat", "batch"):
+    elif symptom.guard in COMPARED:
         lines += _compared_with_another_call(symptom, origin)
+    elif symptom.guard == "layout":
+        lines += _compared_with_another_layout(symptom)
     elif symptom.guard == "overwritten":
         lines += _compared_with_itself_later(symptom, origin)
     elif symptom.guard in ("stale", "spent"):
@@ -167,17 +172,29 @@ def _compared_with(right: float, allowed: float) -> list[str]:
 
 
 def _compared_with_another_call(symptom: Symptom, origin: Origin) -> list[str]:
-    output, call = symptom.output, symptom.record.call
     body = [line.replace("case.", "given.") for line in _passes(symptom, origin)]
-    whole = part = "run(case)"
-    if symptom.guard == "batch":
-        whole = f"run(case)[{call.start}:{call.stop}]"
-        part = f"run(case.part(slice({call.start}, {call.stop})))"
+    needed, test = same_as(symptom)
     return [
+        *needed,
         "def run(given):",
         *(f"    {line}" for line in body),
-        f"    return {output}.copy()",
-        f"assert {part}.tobytes() == {whole}.tobytes(), {symptom.text!r}",
+        f"    return {symptom.output}.copy()",
+        f"assert {test}, {symptom.text!r}",
+    ]
+
+
+def _compared_with_another_layout(symptom: Symptom) -> list[str]:
+    case = symptom.case
+    results = ", ".join(case.operation.outputs_of(backward=False))
+    gradients = ", ".join(case.operation.outputs_of(backward=True))
+    layout = OF_GRADIENTS[symptom.record.call.kind]
+    return [
+        "from truenorm.verify.layouts import LAYOUTS",
+        "def run(layout):",
+        f"    {results}, saved = {_forward(case, 'case.{}')}",
+        f"    {gradients} = {_backward(case, 'LAYOUTS[layout](case.{})')}",
+        f"    return {symptom.output}.tobytes()",
+        f"assert run({layout!r}) == run('rows'), {symptom.text!r}",
     ]
 
 

@@ -59,9 +59,29 @@ ADVICE = {
         "no run can be repeated, and no bug be found by running it again",
         "add up in a fixed order: no atomics, no buffer that is not cleared",
     ),
+    "sums": Advice(
+        "two runs of one training step give other weights, and drift apart from there",
+        "add up partial sums in a fixed order, in stages if need be: no atomics",
+    ),
+    "position": Advice(
+        "the same input has another answer at another place: no result can be looked up again",
+        "give each row the same order of sums, in a partial block at the end as well",
+    ),
     "batch": Advice(
         "the answer to a request depends on who else asks: training and inference differ",
         "choose blocks and orders by D alone, never by the number of rows",
+    ),
+    "padding": Advice(
+        "how much a batch is filled up changes its answers",
+        "let no row read what another holds: no maximum, flag or branch of a whole block",
+    ),
+    "idle": Advice(
+        "the gradient of a batch depends on how much padding is in it",
+        "add up rows exactly, or one after the other: blocks cut by their number move",
+    ),
+    "layout": Advice(
+        "autograd hands over transposed and expanded gradients, which are misread or refused",
+        "read by all strides, or copy what is not contiguous first",
     ),
     "large": Advice(
         "long sequences are wrong from some row on",

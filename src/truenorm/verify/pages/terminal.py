@@ -27,7 +27,7 @@ from truenorm.verify.pages.wording import (
     vanished_lines,
 )
 
-__all__ = ["show"]
+__all__ = ["STYLES", "show", "show_finding"]
 
 STYLES = {
     "correct": "bold green",
@@ -61,7 +61,7 @@ def show(report: Report, console: Console) -> None:
     new = [finding for finding in report.findings if not finding.known]
     for number_of_it, finding in enumerate(new, 1):
         console.print()
-        _show_finding(number_of_it, finding, console)
+        show_finding(number_of_it, finding, console)
     if report.baseline is not None:
         console.print()
         console.print(_baseline(report))
@@ -162,7 +162,8 @@ def _baseline(report: Report) -> Group:
     return Group(grid, _plain(counts(report), "bold"))
 
 
-def _show_finding(number_of_it: int, finding: Finding, console: Console) -> None:
+def show_finding(number_of_it: int, finding: Finding, console: Console) -> None:
+    """Print a finding, of the first ones with the reproducer."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(overflow="fold")

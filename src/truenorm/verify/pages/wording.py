@@ -4,7 +4,8 @@ from truenorm.tools.text import counted, number
 from truenorm.verify.grading.report import Finding, Grade, Known, Recipe, Report
 
 __all__ = [
-    *("LEGEND", "MEANINGS", "about", "below", "cause", "conclusion", "counts", "max_ulp"),
+    *("LEGEND", "MEANINGS", "about", "below", "cause", "conclusion", "counts"),
+    *("entry_in_words", "max_ulp"),
     *("place", "recipe_lines", "slope", "vanished_lines"),
 ]
 
@@ -74,18 +75,18 @@ def vanished_lines(report: Report) -> list[str]:
     if report.baseline is None:
         return []
     better = [
-        f"better than {each.grade}: {_entry(each, families=False)}"
+        f"better than {each.grade}: {entry_in_words(each, families=False)}"
         for each in report.baseline.better
     ]
     # Where nothing is left of an entry, its families say no more.
     whole = report.baseline.entries
     return [
-        f"vanished: {_entry(each, families=each not in whole)}"
+        f"vanished: {entry_in_words(each, families=each not in whole)}"
         for each in report.baseline.vanished
     ] + better
 
 
-def _entry(known: Known, *, families: bool = True) -> str:
+def entry_in_words(known: Known, *, families: bool = True) -> str:
     """Return a finding of a baseline in words."""
     said = place(known)
     if families and known.families:

@@ -54,7 +54,7 @@ class InProcess:
 def _laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
     """Return inputs as a subject gets them."""
     return {
-        name: case.laid_out(array) if array is not None and name in case.rows else array
+        name: case.laid_out(array, name) if array is not None and name in case.rows else array
         for name, array in inputs.items()
     }
 
@@ -188,7 +188,7 @@ def _passes(
 
 def _others(case: Case) -> dict[str, Array]:
     """Return other rows as a subject gets them."""
-    return {name: case.laid_out(rows) for name, rows in others(case).items()}
+    return {name: case.laid_out(rows, name) for name, rows in others(case).items()}
 
 
 def _said(raised: Exception) -> str:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -29,10 +29,16 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
 class Program:
     """A process with a group of its own, whose output is read but not kept."""
 
-    def __init__(self, arguments: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._process = subprocess.Popen(
             arguments,
             cwd=folder,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -64,6 +70,12 @@ class Program:
         if not in_time:
             return f"no answer within {seconds:g} s"
         return self._failure_of_exit()
+
+    @property
+    def printed(self) -> str:
+        """The end of what it has printed, to stdout and then to stderr."""
+        tails = (self._tails[name].decode(errors="replace") for name in ("stdout", "stderr"))
+        return "\n".join(text.strip() for text in tails if text.strip())
 
     def _watch(self) -> None:
         if hasattr(os, "waitid"):

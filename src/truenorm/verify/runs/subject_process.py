@@ -17,7 +17,7 @@ from truenorm.verify.runs.program import kill_group
 from truenorm.verify.runs.wire import BrokenMessageError, receive, send
 from truenorm.verify.types import Array, dtype_of
 
-__all__ = ["START_SECONDS", "CannotRunError", "SubjectProcess"]
+__all__ = ["DEATHS", "START_SECONDS", "CannotRunError", "SubjectProcess"]
 
 START_SECONDS = 120.0  # to import a framework
 CLEARING = 5.0  # for a worker to end what it has started, or for an end to be seen
@@ -35,7 +35,15 @@ class CannotRunError(Exception):
 
 
 class SubjectProcess:
-    """Runs a subject by sending cases to a worker; starts another one when it has died."""
+    """Runs a subject by sending cases to a worker; starts another one when it has died.
+
+    Attributes
+    ----------
+    description : dict
+        What the subject says of itself.
+    deaths : int
+        How often it has died; `DEATHS` if it could not be started again.
+    """
 
     def __init__(
         self,
@@ -50,7 +58,7 @@ class SubjectProcess:
         self._command = [python, "-P", "-m", "truenorm.verify.runs.worker", target, operation]
         self._start_seconds = start_seconds
         self._environment = {**os.environ, **(environment or {})}
-        self._deaths = 0
+        self.deaths = 0
         self._start()
 
     def __enter__(self) -> "SubjectProcess":
@@ -144,6 +152,12 @@ class SubjectProcess:
                 with suppress(BrokenPipeError):
                     pipe.close()
 
+    def forgive(self) -> None:
+        """Begin to count deaths anew, and start it again if it was given up."""
+        if self.deaths >= DEATHS:
+            self._start()
+        self.deaths = 0
+
     @property
     def seconds(self) -> float:
         """How long one call may take."""
@@ -151,7 +165,7 @@ class SubjectProcess:
 
     def run(self, case: Case, call: Call) -> Record:
         """Send a case and wait for the answer; a crash or a hang becomes a failure."""
-        if self._deaths == DEATHS:
+        if self.deaths >= DEATHS:
             raise GaveUpError
         started = time.perf_counter()
         rows, size = case.shape
@@ -174,7 +188,10 @@ class SubjectProcess:
             answer = "answered twice: does it fork?"
         seconds = time.perf_counter() - started
         if isinstance(answer, str):
-            return Record(case.name, call, failure=answer + self._again(), seconds=seconds)
+            before = self.deaths
+            failure = answer + self._again()
+            deaths = self.deaths - before
+            return Record(case.name, call, failure=failure, seconds=seconds, deaths=deaths)
         told, results = answer
         return Record(
             case.name,
@@ -189,13 +206,13 @@ class SubjectProcess:
 
     def _again(self) -> str:
         """Start another worker, if it is worth it; say so if that fails."""
-        self._deaths += 1
+        self.deaths += 1
         self._kill()
-        if self._deaths < DEATHS:
+        if self.deaths < DEATHS:
             try:
                 self._start()
             except CannotRunError as why:
-                self._deaths = DEATHS
+                self.deaths = DEATHS
                 return f"; and it could not be started again: {why}"
         return ""
 

@@ -15,6 +15,8 @@ NAMES = {
     "shape": ("normalized_shape",),
     "size": ("hidden_size", "dim", "d", "n", "size", "features", "num_features"),
     "out": ("out", "output", "y", "result"),
+    "dy": ("dy", "grad_output", "grad", "dout", "grad_out", "grad_y", "do"),
+    "dsum": ("dsum", "grad_residual", "dresidual_out"),
 }
 """By what the judge calls it: what kernels do, in small letters. A shape is [D], a size is D."""
 OF_THE_ROW = ("shape", "size")

@@ -1,7 +1,7 @@
 """PyTorch, imported when a subject of it is made: the one module of the judge that does so."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -97,7 +97,7 @@ class Tensors:
 
     def write_back(self, array: Array, tensor: Tensor) -> None:
         """Show in an array what became of its tensor, if that is a copy on another device."""
-        if self.device.type != "cpu":
+        if self.device.type != "cpu" and array.flags.writeable:
             array[...] = self.array(tensor)
 
     @contextmanager
@@ -131,3 +131,30 @@ class Tensors:
             )
         )
         return [None if each is None else next(found) for each in inputs]
+
+    def with_gradients(
+        self,
+        results: Sequence[Tensor],
+        inputs: Sequence[Tensor],
+        backward: Callable[[list[Array | None]], Sequence[Array | None]],
+    ) -> list[Tensor]:
+        """Return results as functions of inputs, whose gradients are what `backward` returns.
+
+        It is given what arrives at each result, and returns what arrives at each input.
+        """
+        tensors = self
+
+        class Known(self.torch.autograd.Function):  # type: ignore[misc, name-defined]
+            @staticmethod
+            def forward(context: Any, *given: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
+                return tuple(results)
+
+            @staticmethod
+            def backward(context: Any, *arriving: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
+                found = backward([tensors.array(each) for each in arriving])
+                return tuple(
+                    None if each is None else tensors.of(each).to(given.dtype)
+                    for each, given in zip(found, inputs, strict=True)
+                )
+
+        return list(Known.apply(*inputs))

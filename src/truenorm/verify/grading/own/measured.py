@@ -14,6 +14,7 @@ import numpy as np
 from truenorm.verify.answers.expected import Expected, computed
 from truenorm.verify.answers.question import types_of
 from truenorm.verify.answers.store import kept
+from truenorm.verify.grading.alike.comparisons import repeat_guard
 from truenorm.verify.grading.measuring import UNEXPLAINED, Bounds, Error, all_misplaced, measure
 from truenorm.verify.grading.own.answered import answered
 from truenorm.verify.grading.own.enclosed import Enclosed
@@ -72,7 +73,9 @@ def own_records(runner: Runner, case: Case, tell: Tell) -> Iterator[Record]:
         if result.dtype.name in FORMATS and not same_bits(
             np.ascontiguousarray(other), np.ascontiguousarray(result)
         ):
-            seen.append(("repeat", output, f"{output} has other bits when called again"))
+            seen.append(
+                (repeat_guard(case, output), output, f"{output} has other bits when called again")
+            )
     # That they came is all that grading asks; numbers would stay in memory until then.
     came = {output: np.empty(0) for output in plain.results}
     yield replace(again, results=came)

@@ -16,6 +16,7 @@ from truenorm.verify.cases.named import named_cases
 from truenorm.verify.cases.ordinary import ordinary
 from truenorm.verify.operation import Case, Hypothesis, Operation
 from truenorm.verify.operations.norms.answers import exact_answers
+from truenorm.verify.operations.norms.claims import extensions_of, not_in_files
 from truenorm.verify.operations.norms.guesses import guesses_of
 from truenorm.verify.operations.norms.hypotheses import hypotheses_of
 from truenorm.verify.operations.norms.recipes import names_of, recipes_of, tells_recipes
@@ -31,7 +32,6 @@ Gain = Literal["plain", "zero-centred"]
 Sum = Literal["rounded", "unrounded"]
 NAMES, GAINS, SUMS = get_args(NormName), get_args(Gain), get_args(Sum)
 
-IN_NO_FILE = ("ranks", "strides", "padded-rows", "float32-parameters")
 OPERATIONS = Path(__file__).parent.parent
 
 
@@ -103,8 +103,8 @@ class Norm(Operation):
         self.guesses = guesses_of(self)
         self.recipe_names = names_of(self)
         self.inputs, self.outputs = self._signature()
-        self.extensions = self._extensions()
-        self.not_in_files = frozenset({*(f"no-{each}" for each in self.parameters), *IN_NO_FILE})
+        self.extensions = extensions_of(self)
+        self.not_in_files = not_in_files(self)
 
     def _signature(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
         """Return what goes in, and what comes out."""
@@ -125,28 +125,6 @@ class Norm(Operation):
             *(Output(f"d{name}", like=name, backward=True) for name in self.parameters),
         )
         return inputs, outputs
-
-    def _extensions(self) -> dict[str, str]:
-        """Return what is judged only where a subject asks for it."""
-        absent = {
-            f"no-{name}": f"{name} is None, and nobody looks at d{name}"
-            for name in self.parameters
-        }
-        rows = " and ".join(each.name for each in self.inputs if each.role != "parameter")
-        are = "is" if len(self.parameters) == 1 else "are"
-        found = {
-            **absent,
-            "ranks": "x has one axis, or three",
-            "strides": f"{rows} are views with gaps along the last axis",
-            "padded-rows": f"{rows} are views with gaps between rows, as slices of a wider array",
-            "zero-eps": f"eps is 0, and no row is {'constant' if self.centred else 'zero'}",
-            "tiny-eps": "eps is a number that float32 does not have",
-            "empty": "x has no rows",
-        }
-        if not self.parameter_type:
-            all_of_them = " and ".join(self.parameters)
-            found["float32-parameters"] = f"{all_of_them} {are} float32 whatever x is"
-        return found
 
     @property
     def title(self) -> str:  # type: ignore[override]

@@ -1,0 +1,204 @@
+"""The wrong kernels: a norm and its gradients in float64 with one step done otherwise."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from truenorm.verify.operations.norms.definition import Definition
+from truenorm.verify.operations.norms.hypotheses.backward import of_gradients
+from truenorm.verify.operations.norms.hypotheses.forward import of_results
+from truenorm.verify.operations.norms.hypotheses.parameters import of_parameters
+from truenorm.verify.operations.norms.hypotheses.statistics import of_statistics
+from truenorm.verify.operations.norms.hypotheses.steps import (
+    DEFINITION,
+    Changes,
+    Step,
+    Steps,
+    rounded,
+)
+from truenorm.verify.types import Float64s
+
+__all__ = ["CONTROL", "RECIPES", "Planted", "planted_kernels", "rounding_of"]
+
+CONTROL = "right"
+"""The name of the kernel without a fault."""
+RECIPES = ("late", "early", "weight-typed")
+"""Those that a kernel may be said to have: xhat rounded not at all, to the type of x, of gamma."""
+USUAL_EPS = (1e-5, 1e-6)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A wrong kernel.
+
+    Attributes
+    ----------
+    name : str
+        For tables and programs.
+    words : str
+        What is wrong with it: it goes on after "a kernel in which".
+    changes : mapping
+        The steps that are done otherwise.
+    backward : bool
+        Whether only its gradients are wrong.
+    narrow : bool
+        Whether it is wrong for types of 16 bits alone.
+    by_bits : bool
+        Whether its bits are wrong, and no number is far off.
+    """
+
+    name: str
+    words: str
+    changes: Changes = field(repr=False)
+    backward: bool = False
+    narrow: bool = False
+    by_bits: bool = False
+
+
+def planted_kernels(norm: Definition, recipe: str = "") -> list[Planted]:
+    """Return the wrong kernels of a norm, the plainest first."""
+    found = [*_constant(norm), *_of_row(norm), *_of_parameters(norm), *_of_sum(norm)]
+    return [*found, *(_of_rounding(norm, recipe) if recipe else ()), *_of_gradients(norm)]
+
+
+def rounding_of(recipe: str) -> Changes:
+    """Return the steps of a recipe that are not those of *late*."""
+    if recipe in ("", "late"):
+        return {}
+    if recipe not in RECIPES:
+        raise ValueError(f"recipe is {recipe!r}; an audit knows {', '.join(RECIPES)}")
+
+    def y(at: Steps) -> Float64s:
+        gamma, kind = at.case.inputs.get("gamma"), at.case.dtype
+        if recipe == "weight-typed" and gamma is not None:
+            kind = gamma.dtype.name
+        return rounded(at["xhat"], kind) * at["gain"] + at["beta"]
+
+    return {"y": y}
+
+
+def _of_rounding(norm: Definition, recipe: str) -> list[Planted]:
+    """Return kernels that round y otherwise: wrong only where somebody says what is right."""
+    other = "early" if recipe == "late" else "late"
+    words = f"the recipe is {other}, and not {recipe}"
+    steps = {"y": DEFINITION["y"], **rounding_of(other)}
+    cut = _taken("cut off", of_results(norm), "y is cut off, not rounded")
+    return [
+        replace(each, narrow=True, by_bits=True) for each in (Planted("recipe", words, steps), cut)
+    ]
+
+
+def _number(value: float) -> Step:
+    return lambda at: np.full((at.count, 1), value)
+
+
+def _zeros(step: str) -> Changes:
+    return {step: lambda at: np.zeros(at.right(step).shape)}
+
+
+def _constant(norm: Definition) -> list[Planted]:
+    """Return kernels whose results do not depend on the row, or not on all of it."""
+    rows = "x" if not norm.adds else "the sum"
+    found = [Planted("zeros", "y is 0", _zeros("y"))]
+    for name, words, centre, square in (
+        ("no reduction", "the statistics are left out: r = 1/sqrt(eps)", 0.0, 0.0),
+        ("no reduction, normal", f"{rows} is taken to have mean 0 and variance 1", 0.0, 1.0),
+        ("no reduction, uniform", f"{rows} is taken to be of U(0, 1)", 0.5, 1 / 12),
+    ):
+        changes = {"mean": _number(centre), "w": _number(square)}
+        if not norm.centred:
+            changes = {"w": _number(square + centre**2)}
+        found.append(Planted(name, words, changes))
+    return [*found, _taken("unnormalized", of_results(norm), "the row is returned as it is")]
+
+
+def _taken(name: str, table: Mapping[str, Changes], words: str) -> Planted:
+    """Return a kernel of which a hypothesis of the judge is true."""
+    return Planted(name, words, table[words])
+
+
+def _of_row(norm: Definition) -> list[Planted]:
+    """Return kernels with other statistics."""
+    table = {**of_statistics(norm), **of_results(norm)}
+    square = "the variance" if norm.centred else "the mean square"
+    chosen = {
+        "eps outside the root": "eps is added outside the root",
+        "no eps": "eps is left out",
+        "ddof = 1": f"{square} is divided by D - 1",
+        "last block": "the last, partial block of 32 is left out of the sum of squares",
+    }
+    if norm.centred:
+        chosen["no mean"] = "no mean is subtracted, as in RMS normalization"
+        chosen["last element"] = "the last element of a row is left out of its mean"
+    else:
+        chosen["mean subtracted"] = "the mean is subtracted, as in layer normalization"
+    found = [_taken(name, table, words) for name, words in chosen.items()]
+    words = "squares are added up in the type of x, one by one"
+    found.append(replace(_taken("narrow squares", table, words), narrow=True))
+    found.insert(2, Planted("other eps", "eps is 1e-5, or 1e-6 where it is 1e-5", {"eps": _eps}))
+    if norm.centred:
+        words = "the variance is mean(x^2) - mean(x)^2, in float32"
+        found.append(Planted("one-pass", words, {"w": _one_pass}))
+    return found
+
+
+def _eps(at: Steps) -> Float64s:
+    usual, other = USUAL_EPS
+    return np.full(1, other if at.case.eps == usual else usual)
+
+
+def _one_pass(at: Steps) -> Float64s:
+    rows = at["rows"].astype(np.float32)
+    centre = rows.mean(axis=1, keepdims=True)
+    square = (rows * rows).mean(axis=1, keepdims=True) - centre * centre
+    return np.asarray(np.maximum(square, 0).astype(np.float64))
+
+
+def _of_parameters(norm: Definition) -> list[Planted]:
+    """Return kernels with another gain, or without beta."""
+    table = of_results(norm)
+    offset = "the gain is 1 + gamma, and not gamma"
+    if norm.gain == "zero-centred":
+        offset = "the gain is gamma, and not 1 + gamma"
+    chosen = {"no gamma": "gamma is left out", "gain offset": offset}
+    if "beta" in norm.parameters:
+        chosen["no beta"] = "beta is left out"
+    return [_taken(name, table, words) for name, words in chosen.items()]
+
+
+def _of_sum(norm: Definition) -> list[Planted]:
+    """Return kernels that add the residual otherwise."""
+    if not norm.adds:
+        return []
+    table = of_results(norm)
+    chosen = {
+        "no residual": "x alone is taken, without the residual",
+        "y for the sum": "y is returned as the sum",
+    }
+    found = [_taken(name, table, words) for name, words in chosen.items()]
+    return [Planted("zeros for the sum", "the sum is 0", _zeros("sum")), *found]
+
+
+def _of_gradients(norm: Definition) -> list[Planted]:
+    """Return kernels that are right in forward."""
+    table = {**of_gradients(norm), **of_parameters(norm)}
+    chosen = {
+        "dx without projection": "xhat*mean(g*xhat) is left out",
+        "gamma after projection": "gamma is applied after the projection",
+        "gamma twice in dx": "gamma is multiplied with once more, after the projection",
+        "dgamma of half the rows": "the second half of the rows is left out",
+        "dgamma from x": f"it is summed from {'the sum' if norm.adds else 'x'}, not from xhat",
+    }
+    if norm.centred:
+        chosen["dx without mean(g)"] = "mean(g) is left out"
+        chosen["mean(g) twice in dx"] = "mean(g) is subtracted twice"
+    if norm.adds:
+        chosen["no dsum"] = "dsum is left out"
+    zeros = ["dx", *(f"d{name}" for name in norm.parameters)]
+    words = "it is added up in the type of x, one row after the other"
+    return [
+        *(Planted(f"zeros for {name}", f"{name} is 0", _zeros(name), True) for name in zeros),
+        *(replace(_taken(name, table, each), backward=True) for name, each in chosen.items()),
+        replace(_taken("narrow dgamma", table, words), backward=True, narrow=True),
+    ]

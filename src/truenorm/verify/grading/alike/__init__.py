@@ -1,0 +1,1 @@
+"""Whether calls that must give the same bits do."""

@@ -1,0 +1,86 @@
+"""``truenorm audit``, with an audit that is done already."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from cli.recording import recorded, run
+from truenorm.cli import audit as command
+from truenorm.verify.audit.report import Audit, Outcome, Witness
+from truenorm.verify.audit.task import Task
+from truenorm.verify.operations import RMS_NORM
+from truenorm.verify.runs.subject_process import CannotRunError
+
+WITNESS = Witness("float32-normal-4x17", "tv.case('float32-normal-4x17')", "ordinary", "y is off")
+CAUGHT = Outcome("zeros", "y is 0", True, "tests/test_norm.py::test_y[4]", "y", 2.5, 2.5)
+PASSED = Outcome("ddof = 1", "divided by D - 1", False, "", "y", 0.02, 2.5, WITNESS)
+AUDIT = Audit(
+    "mine.kernels:rms_norm",
+    RMS_NORM,
+    ("tests/test_norm.py",),
+    3,
+    0,
+    ("float32",),
+    (CAUGHT, PASSED, replace(PASSED, name="no gamma", output="", difference=0.0)),
+    {"zeros for dx": "the tests ask for no gradient"},
+    1.5,
+    {"date": "2026-11-16"},
+)
+NEEDED = ("--replace", "mine.kernels:rms_norm", "--operation", "rms_norm")
+
+
+@pytest.mark.parametrize(("audit", "code"), [(AUDIT, 1), (replace(AUDIT, outcomes=(CAUGHT,)), 0)])
+def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, audit: Audit, code: int) -> None:
+    asked = recorded(monkeypatch, command, "audit_tests", audit)
+    done = run("audit", "tests/test_norm.py", *NEEDED)
+    assert (done.exit_code, done.stderr) == (code, "")
+    run(
+        *("audit", "a.py", "b.py", *NEEDED, "--backward", "mine:back", "--signature", "x, eps"),
+        *(
+            "--eps",
+            "1e-3",
+            "--recipe",
+            "late",
+            "--seconds",
+            "7",
+            "--jobs",
+            "3",
+            "--",
+            "-k",
+            "norm",
+        ),
+    )
+    plain = Task("mine.kernels:rms_norm", "rms_norm")
+    full = Task(*NEEDED[1::2], "mine:back", "x, eps", 1e-3, "late")
+    assert asked == [
+        ((["tests/test_norm.py"], plain), {"seconds": 300.0, "jobs": 1, "progress": None}),
+        ((["a.py", "b.py", "-k", "norm"], full), {"seconds": 7.0, "jobs": 3, "progress": None}),
+    ]
+
+
+def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(monkeypatch, command, "audit_tests", AUDIT)
+    shown = run("audit", "tests/test_norm.py", *NEEDED).stdout
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert all(len(line) <= 80 for line in lines)
+    assert "zeros         caught       y by 2.5 of 2.5      test_y[4]" in lines
+    assert "ddof = 1      let it pass  y by 0.02 of 2.5" in lines
+    assert "no gamma      let it pass  none" in lines
+    assert "shown by  tv.case('float32-normal-4x17')" in lines
+    assert "left out  zeros for dx: the tests ask for no gradient" in lines
+    assert lines[-1] == "FAIL  The tests let 2 of 3 wrong kernels pass."
+    told = json.loads(run("audit", "tests/test_norm.py", *NEEDED, "--json").stdout)
+    assert (told["schema"], told["passed"], told["operation"]) == (
+        "truenorm/audit-1",
+        False,
+        "rms_norm",
+    )
+    assert [each["caught"] for each in told["outcomes"]] == [True, False, False]
+
+
+@pytest.mark.parametrize("refused", [CannotRunError("no"), ValueError("no")])
+def test_cannot_run(monkeypatch: pytest.MonkeyPatch, refused: Exception) -> None:
+    recorded(monkeypatch, command, "audit_tests", refused)
+    done = run("audit", "tests/test_norm.py", *NEEDED)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", "truenorm: no\n")

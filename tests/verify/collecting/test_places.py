@@ -1,0 +1,87 @@
+"""Where workers find a subject, and for how long they keep its process."""
+
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import ClassVar
+
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.collecting import places
+from truenorm.verify.grading.reproducer import Origin
+from verify.collecting import kernels
+
+FILE = str(Path(kernels.__file__))
+
+
+class Process:
+    """Counts."""
+
+    ended: ClassVar[list[object]] = []
+
+    def __init__(self) -> None:
+        self.forgiven = 0
+
+    def forgive(self) -> None:
+        self.forgiven += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.append(self)
+
+
+@pytest.fixture
+def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_mine", places._Mine())
+    monkeypatch.setattr(places, "_running", set())
+    monkeypatch.setattr(places.Place, "process", lambda _: Process())
+    Process.ended.clear()
+
+
+@pytest.mark.usefixtures("_counted")
+def test_one_process_for_a_run() -> None:
+    """The next run has another one, since the file may have changed."""
+    place = places.Place.of(Origin("a.py", "mine"))
+    first = places.process_of(place)
+    assert places.process_of(place) is first
+    assert first.forgiven == 2  # type: ignore[attr-defined]
+    again = places.Place.of(Origin("a.py", "mine"))
+    assert (again.target, again.target) == (place.target, "a.py:mine")
+    second = places.process_of(again)
+    assert second is not first
+    assert Process.ended == [first]
+    places._end_all()
+    assert Process.ended == [first, second]
+
+
+@pytest.mark.usefixtures("_counted")
+def test_a_thread_has_its_own() -> None:
+    place = places.Place.of(Origin("a.py"))
+    found = [places.process_of(place)]
+    thread = threading.Thread(target=lambda: found.append(places.process_of(place)))
+    thread.start()
+    thread.join()
+    assert len(set(found)) == 2
+
+
+def test_the_module_of_its_function_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one, which was loaded before, has imported it from there."""
+    importer = ModuleType("importer")
+    importer.__dict__.update(__file__="importer.py", subject=kernels.right)
+    others = {**sys.modules}
+    monkeypatch.setattr(sys, "modules", {"importer": importer, **others})
+    assert places.origin_of(kernels.right)[:2] == (FILE, "right")
+    monkeypatch.setattr(kernels, "right", None)
+    assert places.origin_of(importer.subject)[:2] == ("importer.py", "subject")
+
+
+def test_a_module_comes_before_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script has its name only as it runs."""
+    script = sys.modules["__main__"]
+    monkeypatch.setattr(script, "mine", kernels.right, raising=False)
+    assert places.origin_of(kernels.right)[:2] == (FILE, "right")
+    only = tv.Subject(kernels.two_pass)
+    monkeypatch.setattr(script, "mine", only, raising=False)
+    assert places.origin_of(only)[:2] == (script.__file__, "mine")
+    assert not places.origin_of(tv.Subject(kernels.two_pass)).file

@@ -1,0 +1,121 @@
+"""What may not change a bit: the place of a row, rows beside it, another run, a layout."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import truenorm.verify as tv
+from truenorm.verify.collecting.one_by_one import collect
+from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.reproducer import Origin
+from truenorm.verify.judge import graded
+from truenorm.verify.runs.in_process import InProcess
+from truenorm.verify.subject import Subject
+from truenorm.verify.types import Array, Float64s
+from verify.planted.base import Kernel
+from verify.planted.entry import layer_norm
+from verify.planted.invariance.bugs import OtherBlocks, in_blocks
+from verify.planted.registry import PLANTED
+from verify.recorded import in_float64
+
+BATCH = "float32-batch-300x67"
+SIZES = "float32-batch-sizes-4136x33"
+
+
+def judged(subject: Subject, *names: str) -> Report:
+    suite = [tv.case(name) for name in names]
+    records = collect(InProcess(subject), suite)
+    return graded(subject, suite, records, Origin.of(subject))
+
+
+class ChangesAt(Kernel):
+    """Squares are summed over blocks of another size from so many rows on."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        return in_blocks(centred * centred, 8 if len(rows) < self.rows else 64)
+
+
+@pytest.mark.parametrize(
+    ("rows", "below", "above"),
+    [(301, 300, 511), (512, 511, 512), (1025, 1024, 1025), (2048, 2047, 2048), (4100, 4097, 4136)],
+)
+def test_a_kernel_that_changes_at_some_number_of_rows(rows: int, below: int, above: int) -> None:
+    """It is seen wherever that is, and told to the row next to a power of two."""
+    report = judged(layer_norm(ChangesAt(rows), "it", ["float32"]), BATCH, SIZES)
+    assert {(each.guard, each.output) for each in report.findings} == {
+        ("batch", "y"),
+        ("batch", "dx"),
+    }
+    said = f"batches of up to {below} rows are computed otherwise than those of {above} or more"
+    assert {each.cause for each in report.findings} == {said}
+
+
+class LastRowAlone(OtherBlocks):
+    """Those are the last of the batch, as where a partial block has a kernel of its own."""
+
+    def others(self, rows: Float64s) -> NDArray[np.bool_]:
+        return np.asarray(np.arange(len(rows)) == len(rows) - 1)
+
+
+def test_the_last_row_is_held_against_the_same_row_elsewhere() -> None:
+    report = judged(layer_norm(LastRowAlone(), "it", ["float32"]), SIZES)
+    said = {each.output: (each.guard, each.symptom, each.cause) for each in report.findings}
+    text = "{} of row 4135 has other bits than of row 10, which is the same"
+    assert said == {output: ("position", text.format(output), "") for output in ("y", "dx")}
+
+
+def test_rows_that_are_not_finite_may_be_below() -> None:
+    """They are often what padding holds; a sum over all rows lets them out."""
+
+    def forward(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        y = in_float64(x, gamma, beta, eps)
+        y += 0 * x[300:].sum()
+        return y
+
+    (finding,) = judged(Subject(forward), BATCH).findings
+    assert finding.symptom == "y of rows has other bits with rows of NaN and infinity below them"
+
+
+def test_idle_rows_are_told_of_everybody_and_held_against_who_claims() -> None:
+    claims = PLANTED["dgamma cut by the number of rows"].subject
+    report = judged(replace(claims, also=[]), BATCH)
+    assert report.passed
+    assert report.verdicts["idle rows"] == "not judged"
+    said = "rows whose gradients are zero change dgamma: a finding where also=['idle-rows']"
+    assert report.explained("idle rows") == said
+    with pytest.raises(AssertionError, match="dgamma changes with rows whose gradients are zero"):
+        tv.check(claims, tv.case("float32-idle-rows-300x67"))
+
+
+def test_sums_that_differ_in_one_run_of_eight_are_seen() -> None:
+    """And what consists of rows has a verdict beside."""
+    calls = []
+
+    def backward(dy: Array, _: object) -> tuple[Array, Array, Array]:
+        calls.append(dy)
+        sums = dy.sum(axis=0) + np.float32(len(calls) == 8)
+        return dy.copy(), sums, sums
+
+    subject = Subject(lambda *given: (in_float64(*given), None), backward)
+    report = judged(subject, BATCH)
+    steadiness = {each.output: each.guard for each in report.findings if "repeat" in each.verdict}
+    assert steadiness == {"dgamma": "sums", "dbeta": "sums"}
+    assert report.verdicts["repeatable"] == "pass"
+    assert report.verdicts["sums repeatable"] == "fail"
+
+
+def test_without_a_backward_pass_sums_and_gradients_are_not_judged() -> None:
+    verdicts = judged(Subject(in_float64, also=["idle-rows"]), BATCH).verdicts
+    assert verdicts["batch-invariant"] == verdicts["repeatable"] == "pass"
+    for verdict in ("sums repeatable", "idle rows", "layouts of gradients"):
+        assert verdicts[verdict] == "not judged"
+
+
+def test_a_number_has_no_rows_to_look_at() -> None:
+    (finding,) = judged(Subject(lambda x, *_: x.sum()), BATCH).findings
+    assert finding.symptom == "y is shape (); it should have the shape (300, 67)"
