@@ -12,6 +12,8 @@ import truenorm.verify as tv
 
 Array = NDArray[Any]
 TYPES = ["float16", "bfloat16", "float32"]
+SECONDS = 600.0
+"""For a call: a width that is new is compiled for."""
 
 
 def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Any, Any]:
@@ -35,7 +37,11 @@ def rms_norm_backward(dy: Array, saved: Any) -> Any:
 
 
 layer_norm = tv.Subject(
-    layer_norm_forward, layer_norm_backward, name="truenorm on a device", dtypes=TYPES
+    layer_norm_forward,
+    layer_norm_backward,
+    name="truenorm on a device",
+    dtypes=TYPES,
+    seconds=SECONDS,
 )
 rms_norm = tv.Subject(
     rms_norm_forward,
@@ -43,4 +49,5 @@ rms_norm = tv.Subject(
     name="truenorm's RMSNorm on a device",
     operation=tv.RMS_NORM,
     dtypes=TYPES,
+    seconds=SECONDS,
 )
