@@ -72,7 +72,7 @@ static __device__ __forceinline__ int exchanged(int value, int offset) {
 #define EXCHANGE(value, offset) __shfl_xor_sync(0xffffffffu, (value), (offset))
 #endif
 #endif
-#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS)
+#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #define DEVICE static __device__ __forceinline__
 #define GLOBAL
 #define LOCAL
