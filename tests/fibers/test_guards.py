@@ -24,7 +24,7 @@ Mutation = Callable[[str], str]
 
 def sum_of(kernel: str, source: str) -> str:
     """Return the sum over a team, as the dialects with shuffles have it."""
-    return BY_SHUFFLES.findall(source)[SUMS_OF[kernel]]
+    return str(BY_SHUFFLES.findall(source)[SUMS_OF[kernel]])
 
 
 def replaced(old: str, new: str) -> Mutation:
