@@ -12,7 +12,9 @@ from promise.formats import bits
 from promise.oracle import correct_backward, correct_forward
 
 OUTPUTS = ("y", "dx", "dgamma", "dbeta")
-BACKENDS = tuple(status.name for status in tn.backends() if status.usable and status.name != "gpu")
+BACKENDS = tuple(
+    status.name for status in tn.backends() if status.usable and status.name != "gpu"
+)
 """Those that take every type; `tests/gpu` holds the other one to the same."""
 Results = Sequence[Array | None]
 Implementation = Callable[[Case], Results]
