@@ -52,6 +52,7 @@ NOT_WITH_THE_OLDEST = (
     "tests/demo",
     "tests/bench",
     "tests/benchmarks",
+    "tests/fibers",
     "tests/cli",
     "tests/examples",
     "tests/house",
@@ -208,6 +209,15 @@ def peers(session: nox.Session) -> None:
     session.run("python", "-m", "benchmarks.peers", *session.posargs)
     for operation in ("layer_norm", "rms_norm"):
         session.run("python", "-m", "benchmarks.scoreboard", "--operation", operation)
+
+
+@nox.session
+def gpu_compilers(session: nox.Session) -> None:
+    """Compile the GPU kernels by nvcc, NVRTC and clang-19; no GPU is needed."""
+    install(session, "tests-bare", "-e", ".")
+    # It installs NVRTC, and ends here if one of the others is not there.
+    session.run("python", "-m", "benchmarks.gpu", *session.posargs)
+    session.run("pytest", "-m", "slow or not slow", "tests/benchmarks/test_gpu_compilers.py")
 
 
 @nox.session
