@@ -13,9 +13,6 @@ from truenorm.kernels.gpu.plan import KERNELS, source_of
 NO_SPILLS = 8192
 """The longest rows whose kernels spill no registers."""
 
-SPILLS = {("forward", 8192), ("backward", 4096), ("backward", 8192)}
-"""Of NVIDIA's: not reached yet."""
-
 FUSED = re.compile(r"__fmaf?_rn\(\(a\), \(b\), \(c\)\)")
 INEXACT = re.compile(r"\.approx|\.ftz|\.full")
 
@@ -38,9 +35,8 @@ def by_kernel(compiler: str) -> list[Any]:
     found = []
     for kernel, size in dict.fromkeys((each.kernel, each.size) for each in every):
         chosen = [each for each in every if (each.kernel, each.size) == (kernel, size)]
-        known = (kernel, size) in SPILLS and compiler != "clang"
-        marks = [pytest.mark.slow, *([pytest.mark.xfail(reason="it spills")] if known else [])]
-        found.append(pytest.param(compiler, chosen, marks=marks, id=f"{compiler}-{kernel}-{size}"))
+        name = f"{compiler}-{kernel}-{size}"
+        found.append(pytest.param(compiler, chosen, marks=pytest.mark.slow, id=name))
     return found
 
 

@@ -15,7 +15,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 
 namespace fibers {
 const int LANES_OF_WARP = 32, WARPS_OF_BLOCK = (THREADS + LANES_OF_WARP - 1) / LANES_OF_WARP;

@@ -28,12 +28,13 @@ ITEMS = 8
 WARP, BLOCK = 32, 128
 """Threads that exchange numbers without a barrier; and of a block that has several rows."""
 
-MOST_THREADS, MOST_IN_BACKWARD = 1024, 512
-"""Of a block. A block of 1024 has 64 registers a thread, too few for backward's sums."""
+MOST_THREADS, MOST_WITH_SUMS = 512, 256
+"""Of a block: with twice as many, a thread has half the registers, and kernels spill; those that
+add up over rows need them twice."""
 
-HELD_ITEMS, HELD_IN_BACKWARD, SUMMED_ITEMS = 16, 8, 16
-"""Elements that registers hold: of x in forward; of x and of dy in backward, beside the sums over
-rows; and of those sums."""
+HELD_ITEMS, SUMMED_ITEMS = 16, 16
+"""Elements that registers hold: of x in forward; of sums over rows in backward, which reads rows a
+second time, since a cache answers."""
 
 SHORT_RUN, LONG_RUN, SHORT_ROW = 16, 64, 1024
 """Rows whose share of dgamma and dbeta a team adds up: more of them where rows are short."""
@@ -83,8 +84,8 @@ class Plan(NamedTuple):
         """Return the constants for rows of a length and a type."""
         backward = not kernel.startswith("forward")
         vector = math.gcd(size, LOAD_BYTES // (4 if target is FLOAT32 else 2))
-        sums = backward and size <= MOST_IN_BACKWARD * SUMMED_ITEMS
-        most = MOST_IN_BACKWARD if sums else MOST_THREADS
+        sums = backward and size <= MOST_WITH_SUMS * SUMMED_ITEMS
+        most = MOST_WITH_SUMS if sums else MOST_THREADS
         team = min(_power_of_two(math.ceil(size / ITEMS)), most)
         items = math.ceil(size / (team * vector)) * vector
         return cls(
@@ -95,7 +96,7 @@ class Plan(NamedTuple):
             vector=vector,
             team=team,
             teams=max(1, BLOCK // team) if team <= WARP else 1,
-            held=items <= (HELD_IN_BACKWARD if backward else HELD_ITEMS),
+            held=not backward and items <= HELD_ITEMS,
             sums=sums,
             run=SHORT_RUN if size > SHORT_ROW else LONG_RUN,
             alone=alone,

@@ -39,9 +39,9 @@ DEVICE slopes_t slopes_of(const double *a, stats_t s) {
     return t;
 }
 
-KERNEL backward(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRICT x,
-                GLOBAL const float *RESTRICT gamma, GLOBAL const double *RESTRICT kept,
-                double eps, GLOBAL store_t *RESTRICT dx, GLOBAL double *RESTRICT shares,
+KERNEL backward(GLOBAL const store_t *dy, GLOBAL const store_t *x,
+                GLOBAL const float *gamma, GLOBAL const double *RESTRICT kept,
+                double eps, GLOBAL store_t *dx, GLOBAL double *RESTRICT shares,
                 GLOBAL float *RESTRICT bounds, GLOBAL double *RESTRICT numbers,
                 GLOBAL unsigned char *RESTRICT states, wide_t rows) {
     SHARED double scratch[SCRATCH(5)];

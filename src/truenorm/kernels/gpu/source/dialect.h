@@ -37,7 +37,7 @@ typedef long wide_t;
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
-#define __launch_bounds__(n) __attribute__((amdgpu_flat_work_group_size(n, n)))
+#define __launch_bounds__(n, blocks) __attribute__((amdgpu_flat_work_group_size(n, n)))
 #define __forceinline__ inline __attribute__((always_inline))
 #define THREAD ((int)__builtin_amdgcn_workitem_id_x())
 #define BLOCK ((int)__builtin_amdgcn_workgroup_id_x())
@@ -72,7 +72,7 @@ static __device__ __forceinline__ int exchanged(int value, int offset) {
 #define EXCHANGE(value, offset) __shfl_xor_sync(0xffffffffu, (value), (offset))
 #endif
 #endif
-#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS)
+#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #define DEVICE static __device__ __forceinline__ __attribute__((unused))
 #define GLOBAL
 #define LOCAL

@@ -11,8 +11,8 @@ DEVICE float near_mean(float distance, float of_first, LOCAL double *scratch) {
     return near - near == 0.f ? near : of_first;
 }
 
-KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTRICT gamma,
-               GLOBAL const float *RESTRICT beta, double eps, GLOBAL store_t *RESTRICT y,
+KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *gamma,
+               GLOBAL const float *beta, double eps, GLOBAL store_t *RESTRICT y,
                GLOBAL double *RESTRICT kept, GLOBAL unsigned char *RESTRICT states,
                wide_t rows) {
     SHARED double scratch[SCRATCH(2)];
