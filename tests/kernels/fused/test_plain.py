@@ -141,8 +141,8 @@ class TestPairsAreNotNeeded:
     def test_nor_is_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
         expected = bytes_of(*both_passes(by_driver(normal()), "fused", "fast"))
         large = bytes_of(*both_passes(by_driver(normal(700, 200)), "fused", "fast"))
-        for direction in ("forward", "backward"):
-            monkeypatch.setattr(f"truenorm.ops.{direction}._by_driver", None)
+        for name in ("forward._by_driver", "backward.by_driver"):
+            monkeypatch.setattr(f"truenorm.ops.{name}", None)
         assert bytes_of(*both_passes(normal(), "fused", "fast")) == expected
         assert bytes_of(*both_passes(normal(700, 200), "fused", "fast")) == large
 

@@ -79,9 +79,10 @@ def test_the_module_of_its_function_comes_first(monkeypatch: pytest.MonkeyPatch)
 def test_a_module_comes_before_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script has its name only as it runs."""
     script = sys.modules["__main__"]
+    monkeypatch.setattr(script, "__file__", FILE, raising=False)  # a worker of pytest has none
     monkeypatch.setattr(script, "mine", kernels.right, raising=False)
     assert places.origin_of(kernels.right)[:2] == (FILE, "right")
     only = tv.Subject(kernels.two_pass)
     monkeypatch.setattr(script, "mine", only, raising=False)
-    assert places.origin_of(only)[:2] == (script.__file__, "mine")
+    assert places.origin_of(only)[:2] == (FILE, "mine")
     assert not places.origin_of(tv.Subject(kernels.two_pass)).file
