@@ -28,7 +28,7 @@ def test_rms_norm(shape: tuple[int, int], spread: float, kind: type) -> None:
     """Forward and backward."""
     random = np.random.default_rng(0)
     x = (0.5 + random.normal(size=shape)).astype(kind) * kind(spread)
-    dy = (1 + random.normal(size=shape)).astype(kind)
+    dy: Array = (1 + random.normal(size=shape)).astype(kind)
     weight: Array = random.normal(size=shape[1]).astype(kind)
     for eps in (1e-5, 1e-6):
         dx, dweight = rms_norm_backward(dy, x, weight, eps)
