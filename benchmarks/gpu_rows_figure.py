@@ -97,7 +97,7 @@ FORWARD_ARROWS = (
 BACKWARD = (
     Box("global memory: dy, x; near, low, v", 2.2, 9.4, 4.0, 0.7, MEMORY),
     Box(
-        "registers of a team, which takes\nthe rows of a run (16, or 64 if D ≤ 1024)",
+        "a team takes the rows of a run (16, or 64\nif D ≤ 1024), and reads each twice",
         2.2,
         8.2,
         4.0,
@@ -136,7 +136,7 @@ BACKWARD = (
     Box("columns: shares in order, as pairs", 7.9, 2.8, 4.0, 0.7, DEVICE),
     Box("finish: dgamma, dbeta rounded", 7.9, 1.4, 4.0, 0.7, DEVICE),
     Box(
-        "D > 8192: no registers for that;\nthe kernel shares reads dy and x again",
+        "D > 4096: no registers for that;\nthe kernel shares reads dy and x again",
         7.9,
         7.3,
         4.0,

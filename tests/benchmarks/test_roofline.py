@@ -16,7 +16,7 @@ def test_by_hand() -> None:
     assert found["memory"] == 1
     assert found["float64"] == pytest.approx(11 / 17 / copied)
     assert found["conversions"] == pytest.approx(5 / 4.25 / copied)
-    assert found["instructions"] == pytest.approx(28 / 34 / copied)
+    assert found["instructions"] == pytest.approx(29 / 34 / copied)
 
 
 def test_shares_are_traffic() -> None:
@@ -30,12 +30,11 @@ def test_the_page_has_the_table() -> None:
     assert filled(page, {"roofline": table()}) == page
 
 
-@pytest.mark.parametrize("kernel", ["forward", "backward"])
-def test_counts_are_those_of_the_other_command(kernel: str) -> None:
-    """That counts in PTX, for float32; what a row takes once may be a fraction there."""
+def test_counts_are_those_of_the_other_command() -> None:
+    """That counts in PTX, with rows in registers, as only forward has them."""
     counted = json.loads(RESULTS.read_text(encoding="utf-8"))["operations"]
-    wanted = {"kernel": kernel, "dtype": "float32", "norm": "layer norm"}
+    wanted = {"kernel": "forward", "dtype": "float32", "norm": "layer norm"}
     (found,) = [each["counts"] for each in counted if wanted.items() <= each.items()]
-    mine = COUNTS["correct", kernel, "float32"]
+    mine = COUNTS["correct", "forward", "float32"]
     assert found["sums and products"] + found["comparisons"] == mine.float64
-    assert abs(found["conversions"] - mine.conversions) <= 0.5
+    assert found["conversions"] == mine.conversions

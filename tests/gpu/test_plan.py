@@ -65,3 +65,15 @@ def test_every_constant_has_a_value(kernel: str) -> None:
     macros = Plan.of(kernel, 64, FLOAT16, centred=False, correct=True).macros
     assert f"KERNEL {kernel}(" in text
     assert macros["THREADS"] == macros["TEAM"] * macros["TEAMS"]
+
+
+@pytest.mark.parametrize("target", STORAGES, ids=str)
+def test_backward_knows_how_deep_the_sums_of_forward_are(target: FloatFormat) -> None:
+    """At D = 2049 forward has 16 warps of 5 elements a thread, backward 8 of 9."""
+    for size in range(1, 9000):
+        of = {
+            each: Plan.of(each, size, target, centred=True, correct=True)
+            for each in ("forward", "backward")
+        }
+        assert of["backward"].depth >= of["forward"].depth
+    assert Plan.of("backward", 2049, target, centred=True, correct=True).depth == 5 + 5 + 16

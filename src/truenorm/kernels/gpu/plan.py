@@ -86,8 +86,8 @@ class Plan(NamedTuple):
         vector = math.gcd(size, LOAD_BYTES // (4 if target is FLOAT32 else 2))
         sums = backward and size <= MOST_WITH_SUMS * SUMMED_ITEMS
         most = MOST_WITH_SUMS if sums else MOST_THREADS
-        team = min(_power_of_two(math.ceil(size / ITEMS)), most)
-        items = math.ceil(size / (team * vector)) * vector
+        team = _team(size, most)
+        items = _items(size, team, vector)
         return cls(
             size=size,
             storage=STORAGES[target],
@@ -108,10 +108,22 @@ class Plan(NamedTuple):
         return self.team * self.teams
 
     @property
+    def depth(self) -> int:
+        """Additions that an element goes through at most, here or in forward, (H1).
+
+        Backward has the statistics of forward, which may have more threads.
+        """
+        teams = self.team, _team(self.size, MOST_THREADS)
+        return max(
+            _items(self.size, team, self.vector) + 5 + max(1, team // WARP) for team in teams
+        )
+
+    @property
     def macros(self) -> dict[str, int]:
         """The constants, as a compiler is given them."""
         return {name.upper(): int(value) for name, value in self._asdict().items()} | {
-            "THREADS": self.threads
+            "THREADS": self.threads,
+            "DEPTH": self.depth,
         }
 
     @property
@@ -128,8 +140,14 @@ class Plan(NamedTuple):
         return -(-rows // self.teams)
 
 
-def _power_of_two(least: int) -> int:
-    return 1 << (least - 1).bit_length()
+def _team(size: int, most: int) -> int:
+    """Return the threads of a row: a power of two."""
+    return min(1 << (math.ceil(size / ITEMS) - 1).bit_length(), most)
+
+
+def _items(size: int, team: int, vector: int) -> int:
+    """Return the elements of a thread."""
+    return math.ceil(size / (team * vector)) * vector
 
 
 @lru_cache

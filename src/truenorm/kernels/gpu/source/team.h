@@ -17,7 +17,6 @@
 #else
 #define UNROLL_PACKS
 #endif
-#define DEPTH ((double)(ITEMS + 5 + WARPS))
 
 #define EACH_PACK \
     UNROLL_PACKS for (small_t p = 0, at = THREADS_OF_ROW * VECTOR; p < PACKS; ++p, at += TEAM * VECTOR) \
