@@ -10,9 +10,10 @@ import truenorm as tn
 from ops.corners.passes import Passes
 from ops.judged import DTYPES, MODES
 from ops.refusals import Forward
+from promise.judging import BACKENDS
 
 
-@pytest.fixture(scope="session", params=[status.name for status in tn.backends() if status.usable])
+@pytest.fixture(scope="session", params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

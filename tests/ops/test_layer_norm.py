@@ -27,6 +27,7 @@ def test_identical_signatures() -> None:
         "out": None,
         "backend": None,
         "threads": None,
+        "stream": None,
     }
     backward = inspect.signature(tn.layer_norm_backward).parameters
     assert list(backward) == ["dy", "saved", "out", "backend", "threads"]

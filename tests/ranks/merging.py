@@ -36,7 +36,7 @@ def refused(mine: list[tn.PartialGradients], comm: Any) -> dict[str, Any]:
 def scene(name: str, comm: Any) -> dict[str, Any]:
     """Do one."""
     rank, ranks = comm.rank, comm.size
-    usable = [each.name for each in tn.backends() if each.usable]
+    usable = [each.name for each in tn.backends() if each.usable and each.name != "gpu"]
     backend = usable[rank % len(usable)] if name == "backends" else "reference"
     mine = partials(share(rank, ranks, name == "uneven"), name == "special", backend)
     if name == "count":

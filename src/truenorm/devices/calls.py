@@ -22,8 +22,10 @@ def forward(
     gamma: Any,
     beta: Any,
     axis: int | Sequence[int],
+    out: Any,
 ) -> tuple[Any, Any]:
     """Return y, and what is kept of each row."""
+    _check_out(out)
     rows = library.on_device("x", x)
     dimensions = len(rows.shape)
     if dimensions == 0 or axis not in (-1, dimensions - 1, (-1,), (dimensions - 1,)):
@@ -64,8 +66,10 @@ def backward(
     gamma: Any,
     beta_target: FloatFormat | None,
     kept: Any,
+    out: Any,
 ) -> tuple[Any, Any, Any]:
     """Return dx, dgamma and dbeta; None of what there is no parameter."""
+    _check_out(out)
     slopes, rows = library.on_device("dy", dy), library.on_device("x", x)
     if slopes.shape != rows.shape or slopes.target is not rows.target:
         raise ValueError(
@@ -81,3 +85,8 @@ def backward(
     call = DeviceCall(library, host, settings, rows, of_gamma, None)
     call.backward(slopes, library.numbers(kept), dx, dgamma, dbeta)
     return dx.array, dgamma and dgamma.array, dbeta and dbeta.array
+
+
+def _check_out(out: Any) -> None:
+    if out is not None:
+        raise ValueError("out is for arrays of NumPy: on a device, leave it out")

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.devices.arrays import library_of
+from truenorm.devices.arrays import Library, library_of
+from truenorm.dispatch import backend_named
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import backward as drive
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
-from truenorm.ops import arguments, on_device
+from truenorm.ops import arguments
 from truenorm.ops.output import as_parameter, output_for
 from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Gradients, Saved
@@ -48,7 +49,7 @@ def backward(
         found = _at_once(chosen, settings, dy, saved, out)
     if found is None:
         if (library := library_of(saved.x, stream)) is not None:
-            return on_device.backward(library, settings, dy, saved, out)
+            return _on_device(library, settings, dy, saved, out)
         dx, columns = by_driver(drive.backward, chosen, settings, dy, saved, out)
         return _gradients(saved, dx, columns)
     return found
@@ -179,3 +180,15 @@ def _gradients(saved: Saved, dx: Array, columns: "ColumnGradients") -> Gradients
         None if gamma is None else as_parameter(columns.dgamma, gamma.dtype, lengths),
         None if beta is None else as_parameter(columns.dbeta, beta, lengths),
     )
+
+
+def _on_device(
+    library: Library, settings: Settings, dy: Any, saved: Saved, out: Array | None
+) -> Gradients:
+    """Carry a gradient back where it is."""
+    from truenorm.devices import calls
+
+    host = backend_named("reference")
+    beta = None if saved.beta_dtype is None else format_of(saved.beta_dtype)
+    given = dy, saved.x, saved.gamma, beta, saved.kept
+    return Gradients(*calls.backward(library, host, settings, *given, out))

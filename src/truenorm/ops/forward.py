@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.devices.arrays import library_of
+from truenorm.devices.arrays import Library, dtype_of, library_of
+from truenorm.dispatch import backend_named
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import forward as drive
 from truenorm.kernels.rows import Rows
-from truenorm.ops import arguments, on_device
+from truenorm.ops import arguments
 from truenorm.ops.arrays import as_array
 from truenorm.ops.output import output_for
 from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
@@ -44,7 +45,7 @@ def forward(
     if found is not None:
         return found
     if (library := library_of(x, stream)) is not None:
-        return on_device.forward(library, settings, x, gamma, beta, axis, out)
+        return _on_device(library, settings, x, gamma, beta, axis, out)
     with np.errstate(all="ignore"):
         return _by_driver(backend, settings, x, gamma, beta, axis, out, keep=keep)
 
@@ -125,3 +126,21 @@ def _by_driver(
     kept = drive.forward(backend, settings, rows[0], gamma_rows, beta_rows, rows[1])
     beta_dtype = None if beta_array is None else beta_array.dtype
     return y, Saved(x, gamma_array, beta_dtype, axes, settings, kept)
+
+
+def _on_device(
+    library: Library,
+    settings: Settings,
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    axis: int | Sequence[int],
+    out: Any,
+) -> tuple[Any, Saved]:
+    """Normalize rows where they are; NumPy does what the device refuses."""
+    from truenorm.devices import calls
+
+    host = backend_named("reference")
+    y, kept = calls.forward(library, host, settings, x, gamma, beta, axis, out)
+    beta_dtype = None if beta is None else dtype_of(library.on_device("beta", beta).target)
+    return y, Saved(x, gamma, beta_dtype, (x.ndim - 1,), settings._replace(backend="gpu"), kept)
