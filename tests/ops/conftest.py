@@ -53,3 +53,24 @@ def every_flag() -> Iterator[None]:
     """Let NumPy raise where it would warn; elsewhere pytest makes its warnings errors."""
     with np.errstate(all="raise"):
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Skip what asks a device for float64, which it refuses, and says so."""
+    return (yield from _skipping(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Do the same where the test itself asks."""
+    return (yield from _skipping(item))
+
+
+def _skipping(item: pytest.Item) -> Iterator[None]:
+    try:
+        return (yield)
+    except ValueError as refused:
+        if "the backend 'gpu' takes" not in str(refused):
+            raise
+        pytest.skip(f"{item.name}: {refused}")

@@ -30,8 +30,8 @@ def test_identical_signatures() -> None:
         "stream": None,
     }
     backward = inspect.signature(tn.layer_norm_backward).parameters
-    assert list(backward) == ["dy", "saved", "out", "backend", "threads"]
-    for name in ("out", "backend", "threads"):
+    assert list(backward) == ["dy", "saved", "out", "backend", "threads", "stream"]
+    for name in ("out", "backend", "threads", "stream"):
         assert backward[name] == inference.parameters[name]
 
 

@@ -48,8 +48,7 @@ def library_of(x: Any, stream: Any = None) -> Library | None:
         from truenorm.devices.opencl_arrays import OpenCLArrays
 
         return OpenCLArrays(stream or x.queue)
-    device = getattr(x, "__dlpack_device__", None)
-    if device is None or device()[0] not in (CUDA, CUDA_MANAGED):
+    if _dlpack_device(x) not in (CUDA, CUDA_MANAGED):
         return None
     try:
         from truenorm.devices.cuda_arrays import CudaArrays
@@ -59,6 +58,14 @@ def library_of(x: Any, stream: Any = None) -> Library | None:
             "pip install truenorm[cuda], or move x to the CPU"
         ) from missing
     return CudaArrays(x, stream)
+
+
+def _dlpack_device(x: Any) -> int | None:
+    """Return what DLPack calls the device of an array; None if it knows of none."""
+    try:
+        return int(x.__dlpack_device__()[0])
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        return None  # whoever takes it for an array of the CPU says what is wrong with it
 
 
 def checked_target(name: str, dtype: Any) -> FloatFormat:

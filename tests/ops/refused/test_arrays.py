@@ -87,9 +87,16 @@ class TestDLPack:
         assert np.shares_memory(saved.x, x)
 
     def test_on_another_device(self, forward: Forward) -> None:
-        elsewhere = InOtherHands(X, device=2)
-        words = "is on another device (DLPack type 2): move it to the CPU"
+        elsewhere = InOtherHands(X, device=10)
+        words = "is on another device (DLPack type 10): move it to the CPU"
         assert_refused_everywhere(forward, elsewhere, elsewhere, words)
+
+    def test_on_a_card_without_what_that_needs(
+        self, forward: Forward, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "cuda", None)
+        with pytest.raises(TypeError, match=r"x is on a card of NVIDIA.+truenorm\[cuda\]"):
+            forward(InOtherHands(X, device=2))
 
     def test_of_a_type_that_numpy_does_not_take(self, forward: Forward) -> None:
         words = r"x is a InOtherHands of type unknown, which NumPy cannot take .+: pass a NumPy"
