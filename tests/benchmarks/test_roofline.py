@@ -9,7 +9,6 @@ from benchmarks.gpu.machine_code import count
 from benchmarks.pages import filled
 from benchmarks.roofline import CARDS, COUNTS, PAGE, limits, table
 
-
 CODE = """
         /*0000*/                   LDG.E.128 R4, [R2.64] ;
         /*0010*/                   F2F.F64.F32 R8, R4 ;
