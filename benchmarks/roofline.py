@@ -85,7 +85,7 @@ COUNTS = {
     ("fast", "backward", "float32"): Counts(10, 5, 35),
     ("fast", "backward", "16 bits"): Counts(10, 6, 64),
 }
-"""Counted in the machine code of layer norm that nvcc 13.0 makes for sm_90: docs/gpu-kernel.md."""
+"""Of layer norm, by `benchmarks.gpu.machine_code`; docs/gpu-kernel.md says what is left out."""
 
 
 def bytes_moved(direction: str, kind: str) -> tuple[float, float]:

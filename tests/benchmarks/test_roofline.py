@@ -5,8 +5,23 @@ import json
 import pytest
 
 from benchmarks.gpu.__main__ import RESULTS
+from benchmarks.gpu.machine_code import count
 from benchmarks.pages import filled
 from benchmarks.roofline import CARDS, COUNTS, PAGE, limits, table
+
+CODE = """
+        /*0000*/                   LDG.E.128 R4, [R2.64] ;
+        /*0010*/                   F2F.F64.F32 R8, R4 ;
+        /*0020*/              @!P0 DFMA R10, R8, R8, R12 ;
+        /*0030*/                   DADD R10, R10, -R8 ;
+        /*0040*/                   F2I.S64.F64.TRUNC R6, R10 ;
+        /*0050*/                   F2F.BF16.F32 R6, R4 ;
+        /*0060*/                   NOP ;
+"""
+
+
+def test_what_counts() -> None:
+    assert count(CODE) == {"instructions": 6, "float64": 2, "conversions": 2}
 
 
 def test_by_hand() -> None:

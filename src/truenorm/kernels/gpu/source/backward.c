@@ -29,7 +29,7 @@ DEVICE slopes_t slopes_of(const double *a, stats_t s) {
     t.all = CENTRED ? slack * ((h + 1) * U * rms + size * s.centring) : 0.0;       /* (E8) */
     t.of_g = slack * (s.of_r + 4 * U);
     t.of_c = slack * (of_q + size * (s.of_r + 6 * U)) + (CENTRED ? 0.0 : LOST_IN_Q);
-    t.of_dy = (float)(slack * s.centring) * 1.001f;
+    t.of_dy = (float)(slack * s.centring) * 1.001f + LEAST; /* (H4) */
     t.of_term = (float)(SLACK * (s.of_r + (RUN + 6) * U)) * 1.001f;
     if (!(s.v > 0)) t.of_dy = t.of_term = 0.f; /* c is zero, or the row has no result */
     if (CENTRED)
