@@ -101,6 +101,19 @@ def test_rms_norm_and_parameters_of_another_type(queue: Any) -> None:
     assert bytes_of(*(each.get() for each in found[:3])) == bytes_of(*right[:3])
 
 
+def test_columns_of_zeros_need_no_host(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RMSNorm after a ReLU: where x is zero, a term of dgamma is, without any error."""
+    x, dy, gamma, _ = rows(np.float32)
+    x[:, ::3] = 0
+    y, saved = tn.rms_norm_forward(x, gamma, backend="reference")
+    right = [y, *tn.rms_norm_backward(dy, saved, backend="reference")]
+    on = on_device(queue, (x, dy, gamma))
+    monkeypatch.setattr("truenorm.devices.passes.DeviceCall._backward_by_host", None)
+    y, saved = tn.rms_norm_forward(on[0], on[2])
+    found: list[Any] = [y, *tn.rms_norm_backward(on[1], saved)]
+    assert bytes_of(*(each.get() for each in found[:3])) == bytes_of(*right[:3])
+
+
 def test_a_part_of_an_array(queue: Any) -> None:
     x, *_ = rows(np.float32)
     part = cl_array.to_device(queue, x)[32:]  # which begins at a multiple of what devices ask

@@ -17,11 +17,14 @@ DEVICE double exact_sum(double sum, double term) {
     return exact ? total : (double)INFINITE - (double)INFINITE;
 }
 
-/* Add a term to the sums of a column; of_term is zero in rows where xhat is, without any error. */
+/* Add a term to the sums of a column; of_term is zero in rows where xhat is, without any error, and
+ * so is the error of a term whose x is zero where rows are not centred.
+ */
 DEVICE void add_term(float slope, double xhat, float of_dy, float of_term, double *of_gamma,
                      double *of_beta, float *bound) {
     *of_gamma = FMA((double)slope, xhat, *of_gamma);
-    if (slope != 0.f && of_term != 0.f) /* (E12) */
+    const int exact = CENTRED ? of_term == 0.f : of_term == 0.f || xhat == 0;
+    if (slope != 0.f && !exact) /* (E12) */
         *bound += FMAF(ABSF(slope), FMAF(of_term, (float)ABS(xhat), of_dy), LEAST);
     if (CENTRED) *of_beta = exact_sum(*of_beta, slope);
 }
