@@ -134,6 +134,21 @@ def test_fast_mode_reads_nothing_back(queue: Any, monkeypatch: pytest.MonkeyPatc
         passes(given)
 
 
+def test_correct_mode_reads_little_back(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte a row; and after backward, one for each dgamma and dbeta."""
+    from truenorm.kernels.gpu.opencl import OpenCL
+
+    download, sizes = OpenCL.download, []
+
+    def noted(self: OpenCL, buffer: Any, into: Any, start: int = 0) -> None:
+        sizes.append(into.nbytes)
+        download(self, buffer, into, start)
+
+    monkeypatch.setattr(OpenCL, "download", noted)
+    passes(on_device(queue, rows(np.float32)))
+    assert sizes == [ROWS, ROWS, SIZE, SIZE]
+
+
 def test_no_rows(queue: Any) -> None:
     assert tn.layer_norm(cl_array.zeros(queue, (0, 4), np.float32)).shape == (0, 4)
 

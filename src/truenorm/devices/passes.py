@@ -82,9 +82,11 @@ class DeviceCall:
         if not self._correct:
             return
         states = self._downloaded(became, (self._count,), np.uint8)
+        if not states.any():
+            return
         if not self._parameters_are_finite():
             self._forward_by_host(y, np.arange(self._count))
-        elif states.any():
+        else:
             refused = np.flatnonzero(states == REFUSED)
             flags = self._launcher.forward_again(self._x.buffer, y.buffer, refused)
             left = refused[self._left(flags, len(refused))]
@@ -125,8 +127,8 @@ class DeviceCall:
         states = self._downloaded(became, (self._count,), np.uint8)
         refused = np.flatnonzero(states == REFUSED)
         undecided = any(self._downloaded(each, (self._size,), np.bool_).any() for each in flags)
-        others = ((states != 0) & (states != REFUSED)).any()
-        if undecided or others or not self._parameters_are_finite():
+        others = ((states != 0) & (states != REFUSED)).any()  # as if gamma is not finite
+        if undecided or others:
             self._backward_by_host(dy, kept, dx, dgamma, dbeta)
             return
         if len(refused):

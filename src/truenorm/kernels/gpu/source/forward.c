@@ -67,6 +67,7 @@ KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *gamma,
                 if (flat || g == 0) bound = 0.0; /* z is beta */
                 out.value[k] = rounded(z - bound);
                 refused |= bits_of(out.value[k]) != bits_of(rounded(z + bound));
+                refused |= !(ABS(z) < INFINITE); /* gamma or beta is not finite */
 #else
                 out.value[k] = rounded(z);
 #endif
