@@ -22,9 +22,8 @@ def test_a_layer_in_ten_lines() -> None:
     assert "what dx and x have in common: 0.0\n" in said
 
 
-@pytest.mark.parametrize(
-    "example", ["transformer.py", pytest.param("llama.py", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("example", ["transformer.py", "llama.py"])
 def test_a_transformer_learns_with_checked_gradients_and_the_same_bits(example: str) -> None:
     said = _said(example, "--steps", "20")
     assert "gradient check: PASS" in said

@@ -50,6 +50,7 @@ def test_terms_near_midpoints_are_rounded_correctly(backend: str) -> None:
         assert partial_of(case, backend).tobytes() == Expected(case).to_bytes()
 
 
+@pytest.mark.slow
 def test_a_bound_too_small_rounds_some_of_them_wrongly() -> None:
     assert _lines("check_midpoints(1.0)")["wrong"] == ["80", "0"]
     assert int(_lines("check_midpoints(64.0)")["wrong"][1]) > 0

@@ -65,7 +65,11 @@ def assert_same_bits(case: Case) -> None:
         assert not wrong, wrong
 
 
-@pytest.mark.parametrize("dtype", TYPES_OF_LAYER_NORM, ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(each, marks=() if each == "float32" else pytest.mark.slow) for each in DTYPES],
+    ids=str,
+)
 def test_families_and_shapes(dtype: np.dtype[Any]) -> None:
     for seed, choice in enumerate(choices(dtype)):
         assert_same_bits(choice.build(dtype, seed))
