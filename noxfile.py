@@ -41,8 +41,8 @@ HAS_DEVICE = (
     "import truenorm as tn; print({each.name: each.usable for each in tn.backends()}['gpu'])"
 )
 ON_DEVICE = "tests/gpu/on_device.py"
-# pytest would import the first four to look for examples and tests, and they need Numba. The last
-# three do not meet NumPy. The others take minutes: of the promise, the tests of all families run,
+# pytest would import the first four to look for examples and tests, and they need Numba. The last six
+# hardly meet NumPy. The others take minutes: of the promise, the tests of all families run,
 # and not those of more elements by the same arithmetic; of the judge the examples show whether
 # NumPy will do.
 NOT_WITH_THE_OLDEST = (
@@ -63,6 +63,9 @@ NOT_WITH_THE_OLDEST = (
     "tests/house",
     "tests/threads",
     "tests/tools",
+    "tests/pytest_plugin",
+    "tests/fibers",
+    "tests/gpu",
 )
 # With the oldest NumPy, a third of the time: examples in the package show whether it will do for
 # the gradient check and the judge, others compute with integers and fractions, one fills memory,

@@ -27,10 +27,12 @@ from verify.recorded import GETS_LARGE_CALLS, graded, subject_named
 def gated(name: str) -> Any:
     """Leave to the slow session what is exact, what `gated.py` says, and bugs like others.
 
-    Integers take half a minute, for results that have the bits of truenorm's.
+    Integers take half a minute, for results that have the bits of truenorm's. Of truenorm, layer
+    norm in correct mode is judged in the gate.
     """
     if name in RIGHT:
         left = name.endswith(("exact", "16 bits", ", float16", ", NumPy", "for float64"))
+        left |= "truenorm, fast" in name or name == "RMSNorm: truenorm, correct"
     else:
         left = name in LEFT_TO_SLOW
     return pytest.param(name, marks=pytest.mark.slow if left else ())
