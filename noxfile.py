@@ -41,8 +41,8 @@ HAS_DEVICE = (
     "import truenorm as tn; print({each.name: each.usable for each in tn.backends()}['gpu'])"
 )
 ON_DEVICE = "tests/gpu/on_device.py"
-# pytest would import the first four to look for examples and tests, and they need Numba. The last six
-# hardly meet NumPy. The others take minutes: of the promise, the tests of all families run,
+# pytest would import the first four to look for examples and tests, and they need Numba. The last
+# six hardly meet NumPy. The others take minutes: of the promise, the tests of all families run,
 # and not those of more elements by the same arithmetic; of the judge the examples show whether
 # NumPy will do.
 NOT_WITH_THE_OLDEST = (
@@ -337,10 +337,13 @@ def example(session: nox.Session) -> None:
     before = known.read_text()
     workflow = (folder / ".github" / "workflows" / "norms.yml").read_text()
     update = "truenorm verify tests/test_judged.py:subject --baseline tests/known.json"
+    found_first = {
+        "PATH": f"{fresh}{os.pathsep}{os.environ['PATH']}",
+        "PIP_FIND_LINKS": str(Path("dist").resolve()),  # until there is a release
+    }
     for step in [*re.findall(r"run: (.*)", workflow), f"{update} --update-baseline"]:
         with session.chdir(folder):
-            path = f"{fresh}{os.pathsep}{os.environ['PATH']}"
-            session.run("bash", "-c", step, external=True, env={"PATH": path})
+            session.run("bash", "-c", step, external=True, env=found_first)
     if known.read_text() != before:
         session.error(f"{known} is not what an update writes")
 
