@@ -1,8 +1,13 @@
 """Tables in pages: what stands between two comments with a name is what a command made."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-__all__ = ["filled", "markdown_table"]
+from benchmarks.timing import heading
+
+__all__ = ["filled", "markdown_table", "published"]
 
 
 def markdown_table(
@@ -23,3 +28,11 @@ def filled(page: str, blocks: Mapping[str, str]) -> str:
         after = rest.partition(end)[2]
         page = f"{before}{start}\n\n{made}\n\n{end}{after}"
     return page
+
+
+def published(results: Path, page: Callable[[Any], str], to: Path | None) -> str:
+    """Write the page of a file of results, if there is a place for it; return what is printed."""
+    report = json.loads(results.read_text(encoding="utf-8"))
+    if to is not None:
+        to.write_text(page(report), encoding="utf-8")
+    return heading(report["machine"]) + "\n\n" + page(report)

@@ -15,11 +15,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import published
 from benchmarks.peer.environments import ROOT
 from benchmarks.peer.process import python_for
 from benchmarks.recipes_page import PAGE, page
 from benchmarks.recipes_subjects import ENVIRONMENTS, FORMULA, LISTED, Listed
-from benchmarks.timing import heading, machine
+from benchmarks.timing import machine
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
@@ -153,11 +154,9 @@ def main(argv: list[str] | None = None) -> int:
         text = strict_json.write(report, arguments.output)
         if arguments.json:
             print(text)
-    report = json.loads(arguments.output.read_text(encoding="utf-8"))
-    if arguments.output == RESULTS:
-        PAGE.write_text(page(report), encoding="utf-8")
+    shown = published(arguments.output, page, PAGE if arguments.output == RESULTS else None)
     if not arguments.json:
-        print(heading(report["machine"]) + "\n\n" + page(report))
+        print(shown)
     return 0
 
 

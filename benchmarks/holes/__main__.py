@@ -6,7 +6,6 @@
 # A command prints its result.
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 
 from benchmarks.holes.listed import LISTED, Listed
 from benchmarks.holes.page import PAGE, page
-from benchmarks.timing import heading, machine
+from benchmarks.pages import published
+from benchmarks.timing import machine
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
@@ -66,11 +66,9 @@ def main(argv: list[str] | None = None) -> int:
         text = strict_json.write({"machine": where, "audits": audits}, arguments.output)
         if arguments.json:
             print(text)
-    report = json.loads(arguments.output.read_text(encoding="utf-8"))
-    if arguments.output == RESULTS:
-        PAGE.write_text(page(report), encoding="utf-8")
+    shown = published(arguments.output, page, PAGE if arguments.output == RESULTS else None)
     if not arguments.json:
-        print(heading(report["machine"]) + "\n\n" + page(report))
+        print(shown)
     return 0
 
 

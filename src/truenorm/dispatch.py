@@ -1,6 +1,7 @@
 """Which backend computes: the one asked for, or the best that is usable."""
 
 import logging
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +38,7 @@ def backends() -> list[BackendStatus]:
     >>> [status.name for status in tn.backends()]
     ['fused', 'reference', 'gpu']
     """
-    return [_fused(), BackendStatus("reference", True, "needs NumPy alone"), _gpu()]
+    return [status() for status in STATUSES.values()]
 
 
 def _fused() -> BackendStatus:
@@ -45,6 +46,10 @@ def _fused() -> BackendStatus:
     if find_spec("numba") is None:
         return BackendStatus("fused", False, "needs Numba: pip install truenorm[fast]")
     return BackendStatus("fused", True, "compiled with Numba, on several threads")
+
+
+def _reference() -> BackendStatus:
+    return BackendStatus("reference", True, "needs NumPy alone")
 
 
 def _gpu() -> BackendStatus:
@@ -62,6 +67,14 @@ def _has_cuda() -> bool:
     return find_spec("cuda") is not None and find_spec("cuda.core") is not None
 
 
+STATUSES: dict[str, Callable[[], BackendStatus]] = {
+    "fused": _fused,
+    "reference": _reference,
+    "gpu": _gpu,
+}
+"""By name, the preferred one first; each is asked when needed, since a device is looked for."""
+
+
 def backend_named(name: str | None) -> "Backend":
     """Return a backend by name, or the first that is usable."""
     return _automatic() if name is None else _named(name)
@@ -69,18 +82,18 @@ def backend_named(name: str | None) -> "Backend":
 
 @cache  # what is refused is not kept: it may be installed later
 def _named(name: str) -> "Backend":
-    known = {status.name: status for status in backends()}
-    if name not in known:
-        raise ValueError(f"backend is {name!r}: choose one of {sorted(known)}")
-    if not known[name].usable:
-        raise ValueError(f"backend {name!r} cannot be used: {known[name].reason}")
+    if name not in STATUSES:
+        raise ValueError(f"backend is {name!r}: choose one of {sorted(STATUSES)}")
+    status = STATUSES[name]()
+    if not status.usable:
+        raise ValueError(f"backend {name!r} cannot be used: {status.reason}")
     return _load(name)
 
 
 @cache
 def _automatic() -> "Backend":
     """Choose the first usable backend, and say so once."""
-    chosen = next(status for status in backends() if status.usable)
+    chosen = next(found for status in STATUSES.values() if (found := status()).usable)
     logger.info("truenorm uses the backend %r: %s", chosen.name, chosen.reason)
     return _load(chosen.name)
 

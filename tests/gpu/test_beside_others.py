@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 import truenorm as tn
+from programs import run_python
 from promise.judging import bytes_of
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -46,6 +47,12 @@ def test_partials_have_the_same_bytes(given: list[NDArray[np.float32]]) -> None:
         dx, partial = tn.layer_norm_backward_partial(dy, saved, backend=backend)
         found.append((dx.tobytes(), partial.tobytes()))
     assert found[0] == found[1]
+
+
+def test_no_device_is_looked_for_unless_asked() -> None:
+    calls = "tn.layer_norm(x), tn.layer_norm(x, backend='reference')"
+    code = f"import sys, truenorm as tn, numpy as np; x = np.eye(3); {calls}"
+    assert run_python(f"{code}; print('pyopencl' in sys.modules)") == ["False"]
 
 
 def test_any_number_of_calls_at_once(given: list[NDArray[np.float32]]) -> None:

@@ -150,7 +150,11 @@ def test_correct_mode_reads_little_back(queue: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_no_rows(queue: Any) -> None:
-    assert tn.layer_norm(cl_array.zeros(queue, (0, 4), np.float32)).shape == (0, 4)
+    x = cl_array.zeros(queue, (0, 4), np.float32)
+    y, saved = tn.layer_norm_forward(x, np.ones(4, np.float32))
+    found = cast(Any, tn.layer_norm_backward(x, saved))
+    assert y.shape == found.dx.shape == (0, 4)
+    assert found.dgamma.get().tolist() == [0, 0, 0, 0]
 
 
 class TestRefused:

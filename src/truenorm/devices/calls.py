@@ -23,8 +23,8 @@ def forward(
     beta: Any,
     axis: int | Sequence[int],
     out: Any,
-) -> tuple[Any, Any]:
-    """Return y, and what is kept of each row."""
+) -> tuple[Any, Any, FloatFormat | None]:
+    """Return y, what is kept of each row, and the type of beta."""
     _check_out(out)
     rows = library.on_device("x", x)
     dimensions = len(rows.shape)
@@ -35,16 +35,13 @@ def forward(
             f"axis={axis} of x has length {rows.shape[-1]}: on a device, a row has 1 to {LONGEST} "
             "elements"
         )
-    given = [_parameter(library, name, each, rows) for name, each in _named(gamma, beta)]
+    of_gamma = _parameter(library, "gamma", gamma, rows)
+    of_beta = _parameter(library, "beta", beta, rows)
     y = library.empty(rows.shape, rows.target)
     kept = library.empty((math.prod(rows.shape[:-1]), settings.norm.numbers_kept), FLOAT64)
-    if math.prod(rows.shape):
-        DeviceCall(library, host, settings, rows, *given).forward(y, kept)
-    return y.array, kept.array
-
-
-def _named(gamma: Any, beta: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    return ("gamma", gamma), ("beta", beta)
+    call = DeviceCall(library.runtime, host, settings, rows, of_gamma, of_beta)
+    call.forward(y, kept)
+    return y.array, kept.array, of_beta and of_beta.target
 
 
 def _parameter(library: Library, name: str, given: Any, x: OnDevice) -> OnDevice | None:
@@ -82,7 +79,7 @@ def backward(
         None if target is None else library.empty(rows.shape[-1:], target)
         for target in (of_gamma and of_gamma.target, beta_target)
     )
-    call = DeviceCall(library, host, settings, rows, of_gamma, None)
+    call = DeviceCall(library.runtime, host, settings, rows, of_gamma, None)
     call.backward(slopes, library.numbers(kept), dx, dgamma, dbeta)
     return dx.array, dgamma and dgamma.array, dbeta and dbeta.array
 

@@ -6,19 +6,22 @@ refuse, and whatever is not finite, are done by NumPy, and written back.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.devices.arrays import Library, OnDevice
+from truenorm.devices.arrays import OnDevice
 from truenorm.exact import FLOAT32, FloatFormat
 from truenorm.kernels.backend import Backend, ColumnGradients
 from truenorm.kernels.call import Call, Parameter, Settings
 from truenorm.kernels.drive import backward as drive_backward
 from truenorm.kernels.drive import forward as drive_forward
 from truenorm.kernels.gpu.launching import Launcher, widened
-from truenorm.kernels.ground import REFUSED
+from truenorm.kernels.gpu.runtime import Runtime
+from truenorm.kernels.ground import DONE, REFUSED
 from truenorm.kernels.rounding import canonical_nan, round_to
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import widen
@@ -26,7 +29,7 @@ from truenorm.kernels.storage import widen
 __all__ = ["DeviceCall"]
 
 Array = NDArray[Any]
-Float64 = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 
 class DeviceCall:
@@ -34,14 +37,14 @@ class DeviceCall:
 
     def __init__(
         self,
-        library: Library,
+        runtime: Runtime,
         host: Backend,
         settings: Settings,
         x: OnDevice,
         gamma: OnDevice | None,
         beta: OnDevice | None,
     ) -> None:
-        self._library, self._runtime, self._host = library, library.runtime, host
+        self._runtime, self._host = runtime, host
         self._settings, self._x, self._gamma, self._beta = settings, x, gamma, beta
         self._size = x.shape[-1]
         self._count = math.prod(x.shape[:-1])
@@ -86,14 +89,12 @@ class DeviceCall:
             return
         if not self._parameters_are_finite():
             self._forward_by_host(y, np.arange(self._count))
-        else:
-            refused = np.flatnonzero(states == REFUSED)
-            flags = self._launcher.forward_again(self._x.buffer, y.buffer, refused)
-            left = refused[self._left(flags, len(refused))]
-            others = np.flatnonzero((states != 0) & (states != REFUSED))
-            self._forward_by_host(y, np.concatenate([left, others]))
+            return
+        again = partial(self._launcher.forward_again, self._x.buffer, y.buffer)
+        others = np.flatnonzero((states != DONE) & (states != REFUSED))
+        self._forward_by_host(y, np.concatenate([self._still_refused(again, states), others]))
 
-    def _forward_by_host(self, y: OnDevice, which: NDArray[np.intp]) -> None:
+    def _forward_by_host(self, y: OnDevice, which: Indices) -> None:
         """Write y of some rows by NumPy."""
         x = self._rows_of(self._x, which)
         found = np.empty_like(x)
@@ -125,15 +126,14 @@ class DeviceCall:
         if not self._correct:
             return
         states = self._downloaded(became, (self._count,), np.uint8)
-        refused = np.flatnonzero(states == REFUSED)
         undecided = any(self._downloaded(each, (self._size,), np.bool_).any() for each in flags)
-        others = ((states != 0) & (states != REFUSED)).any()  # as if gamma is not finite
+        others = ((states != DONE) & (states != REFUSED)).any()  # as if gamma is not finite
         if undecided or others:
             self._backward_by_host(dy, kept, dx, dgamma, dbeta)
             return
-        if len(refused):
-            again = launcher.backward_again(dy.buffer, self._x.buffer, dx.buffer, refused)
-            left = refused[self._left(again, len(refused))]
+        again = partial(launcher.backward_again, dy.buffer, self._x.buffer, dx.buffer)
+        left = self._still_refused(again, states)
+        if len(left):
             self._dx_by_host(dy, kept, dx, left)
 
     def _backward_by_host(
@@ -156,14 +156,14 @@ class DeviceCall:
         dy: OnDevice,
         kept: OnDevice,
         dx: OnDevice,
-        which: NDArray[np.intp],
+        which: Indices,
         of_beta: FloatFormat | None = None,
     ) -> ColumnGradients:
         """Write dx of some rows by NumPy; return dgamma and dbeta of these rows."""
         slopes, x = self._rows_of(dy, which), self._rows_of(self._x, which)
         found = np.empty_like(x)
         rows = [Rows(each, (1,), self._x.target) for each in (slopes, x, found)]
-        numbers = self._downloaded(kept.buffer, kept.shape, np.float64)[which]
+        numbers = self._rows_of(kept, which)
         gamma, beta = self._parameter(self._gamma, 1.0), Parameter(np.zeros(self._size), of_beta)
         with np.errstate(all="ignore"):
             columns = drive_backward.backward(
@@ -178,10 +178,13 @@ class DeviceCall:
         self._runtime.download(buffer, found)
         return found
 
-    def _left(self, flags: Any, rows: int) -> NDArray[np.bool_]:
-        """Return which rows have elements that pairs refuse."""
-        refused = self._downloaded(flags, (rows, self._size), np.bool_)
-        return np.asarray(refused.any(axis=1))
+    def _still_refused(self, again: Callable[[Indices], Any], states: Array) -> Indices:
+        """Have refused rows done again in pairs; return those with elements that pairs refuse."""
+        which = np.flatnonzero(states == REFUSED)
+        if not len(which):
+            return which
+        refused = self._downloaded(again(which), (len(which), self._size), np.bool_)
+        return which[refused.any(axis=1)]
 
     def _parameters(self) -> tuple[Parameter, Parameter]:
         """Return gamma and beta as the driver takes them."""
@@ -197,21 +200,21 @@ class DeviceCall:
     def _parameters_are_finite(self) -> bool:
         return all(bool(np.isfinite(each.values).all()) for each in self._parameters())
 
-    def _rows_of(self, given: OnDevice, which: NDArray[np.intp]) -> Array:
+    def _rows_of(self, given: OnDevice, which: Indices) -> Array:
         """Return copies of some rows."""
-        rows = np.empty((len(which), self._size), canonical_nan(given.target).dtype)
+        rows = np.empty((len(which), given.shape[-1]), canonical_nan(given.target).dtype)
         for start, stop in _stretches(which):
-            place = int(which[start]) * self._size * rows.itemsize
+            place = int(which[start]) * rows.strides[0]
             self._runtime.download(given.buffer, rows[start:stop], place)
         return rows
 
-    def _write_rows(self, rows: Array, to: OnDevice, which: NDArray[np.intp]) -> None:
+    def _write_rows(self, rows: Array, to: OnDevice, which: Indices) -> None:
         for start, stop in _stretches(which):
-            place = int(which[start]) * self._size * rows.itemsize
+            place = int(which[start]) * rows.strides[0]
             self._runtime.write(rows[start:stop], to.buffer, place)
 
 
-def _stretches(which: NDArray[np.intp]) -> list[tuple[int, int]]:
+def _stretches(which: Indices) -> list[tuple[int, int]]:
     """Return from where to where rows follow each other, so that they are copied at once."""
     if not len(which):
         return []

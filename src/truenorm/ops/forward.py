@@ -141,6 +141,6 @@ def _on_device(
     from truenorm.devices import calls
 
     host = backend_named("reference")
-    y, kept = calls.forward(library, host, settings, x, gamma, beta, axis, out)
-    beta_dtype = None if beta is None else dtype_of(library.on_device("beta", beta).target)
+    y, kept, of_beta = calls.forward(library, host, settings, x, gamma, beta, axis, out)
+    beta_dtype = None if of_beta is None else dtype_of(of_beta)
     return y, Saved(x, gamma, beta_dtype, (x.ndim - 1,), settings._replace(backend="gpu"), kept)

@@ -69,6 +69,8 @@ class Cuda:
 
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
         """Have blocks of the plan's threads run a kernel; it may not be done on return."""
+        if not blocks:
+            return
         major, minor = self.device.compute_capability
         found = compiled(kernel, plan, f"sm_{major}{minor}").get_kernel(kernel)
         config = LaunchConfig(grid=blocks, block=plan.threads)

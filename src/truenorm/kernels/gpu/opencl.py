@@ -57,6 +57,8 @@ class OpenCL:
 
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
         """Have blocks of the plan's threads run a kernel; it may not be done on return."""
+        if not blocks:
+            return
         most = self.queue.device.max_work_group_size
         if plan.threads > most:
             raise ValueError(

@@ -35,4 +35,4 @@ class Runtime(Protocol):
         """Copy to the device, from a byte on."""
 
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
-        """Have blocks of the plan's threads run a kernel; numbers are NumPy's."""
+        """Have blocks of the plan's threads, if any, run a kernel; numbers are NumPy's."""

@@ -1,5 +1,7 @@
 """Sums over rows, which are on the device while backward sweeps."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,8 +31,9 @@ class Sums:
         """Is not called."""
         raise NotImplementedError
 
+    @cached_property
     def numbers(self) -> Float64:
-        """Return all of them, when all rows are done."""
+        """All of them, when all rows are done."""
         found = np.empty((SUMS, self._size))
         self._runtime.download(self.buffer, found)
         return found
@@ -55,7 +58,7 @@ class BoundedSum:
 
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are known well enough."""
-        high, low, bound, *_ = self._sums.numbers()
+        high, low, bound, *_ = self._sums.numbers
         z = (high + low) + 0.0
         bound = SLACK * (bound + 2 * U * np.abs(z)) if self._sums.has_bounds else 0.0
         return same_roundings(round_to(z - bound, target), round_to(z + bound, target))
@@ -70,16 +73,16 @@ class ExactSum:
 
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are exact."""
-        *_, high, low = self._sums.numbers()
+        *_, high, low = self._sums.numbers
         refused = np.isnan(low) | np.isnan(high)
         pair = two_sum(np.where(refused, 0.0, high), np.where(refused, 0.0, low))
         return Tested(round_pair(*pair, np.zeros(len(high), np.int64), target), refused)
 
     def as_digits(self) -> Digits | None:
         """Return the sums if all are exact."""
-        pairs = self._sums.numbers()[3:]
+        pairs = self._sums.numbers[3:]
         if np.isnan(pairs).any():
             return None
-        found = Digits(self._sums._size)
-        found.add(pairs)
+        found = Digits(pairs.shape[1])
+        found.add(pairs.copy())
         return found
