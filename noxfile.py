@@ -20,13 +20,12 @@ LOADED_FROM_ELSEWHERE = re.compile(
 # Compiled kernels and exact answers: what one session has made, the others use.
 KEPT = {"TRUENORM_CACHE_DIR": str(Path(".nox/kept").resolve())}
 # What the tests need, so that no two processes of pytest compile the same kernel; in one process,
-# which compiles the parts that kernels share once. Kernels of float16, and RMSNorm's of 16 bits,
-# are left to the session `slow`: tests/gated.py. First comes what the session `package` looks for.
+# which compiles the parts that kernels share once. Kernels for 16 bits are left to the session
+# `slow`: tests/gated.py.
 COMPILE_FOR_THE_GATE = """
 from truenorm.warmup import warm_up
 
 warm_up(["float32", "float64"], operation=["layer_norm", "rms_norm"])
-warm_up(["bfloat16"])
 """
 # What the ranks' tests need, so that no two ranks compile the same kernel.
 COMPILE_FOR_RANKS = """
@@ -122,7 +121,7 @@ def tests(session: nox.Session, numpy: str) -> None:
     if numpy == "newest":
         install(session, "tests", "-e", ".[fast]")
         session.run("python", "-c", COMPILE_FOR_THE_GATE)
-        # They would compile RMSNorm of bfloat16, and all of float16; with the oldest NumPy not.
+        # They would compile kernels for 16 bits; with the oldest NumPy not.
         options = [
             "--deselect=docs/recipes.md",
             "--deselect=src/truenorm/doctor/examination.py",

@@ -116,7 +116,7 @@ BACKWARD = (
         HOST,
     ),
     Box(
-        "refused rows: backward_again, in pairs;\nundecided columns: all rows, by NumPy",
+        "refused rows: backward_again, in pairs;\nundecided columns: columns_again",
         2.2,
         1.4,
         4.0,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from gated import takes_half_by_fused
+from gated import takes_16_bits_by_fused
 from truenorm.kernels.drive.again import compiling_at_once
 
 # A deadline would make slow machines fail; a fixed seed makes the gate judge a tree the same
@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave to the session `slow` what `gated` says of two fixtures."""
     for item in items:
         chosen = getattr(item, "callspec", None)
-        if chosen is not None and takes_half_by_fused(chosen.params):
+        if chosen is not None and takes_16_bits_by_fused(chosen.params):
             item.add_marker(pytest.mark.slow)
 
 

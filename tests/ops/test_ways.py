@@ -12,7 +12,7 @@ pytest.importorskip("numba")
 import truenorm as tn
 import truenorm.kernels.drive.backward
 import truenorm.kernels.drive.forward
-from gated import TYPES_OF_LAYER_NORM
+from gated import GATED_TYPES
 from promise.families import X_FAMILIES, Array, Case, Choice, usual_case
 from promise.judging import both_passes, bytes_of
 from promise.suites import not_finite_cases
@@ -41,7 +41,7 @@ def some_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
 
 
 @pytest.mark.parametrize("mode", ["correct", "fast"])
-@pytest.mark.parametrize("dtype", TYPES_OF_LAYER_NORM, ids=str)
+@pytest.mark.parametrize("dtype", GATED_TYPES, ids=str)
 def test_both_ways_give_the_same_bits(
     dtype: np.dtype[Any], mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +72,7 @@ def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_driver")
 @pytest.mark.parametrize("mode", ["correct", "fast"])
-@pytest.mark.parametrize("dtype", TYPES_OF_LAYER_NORM[:3], ids=str)
+@pytest.mark.parametrize("dtype", GATED_TYPES[:3], ids=str)
 def test_ordinary_calls_need_no_driver(dtype: np.dtype[Any], mode: str) -> None:
     case = usual_case("normal", 2, 64, dtype)
     both_passes(case, "fused", mode)

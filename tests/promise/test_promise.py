@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from gated import SETS_OF_LAYER_NORM
+from gated import SETS_AND_TYPES
 from promise.families import DTYPES, EPSILONS, X_FAMILIES, Case
 from promise.formats import bits
 from promise.judging import BACKENDS, OUTPUTS, both_passes, compare, expected_results, judge
@@ -39,7 +39,7 @@ def test_families_are_complete_finite_and_the_same_every_time(dtype: np.dtype[An
                 assert bits(one).tolist() == bits(two).tolist(), str(case)
 
 
-@pytest.mark.parametrize(("backends", "dtype"), SETS_OF_LAYER_NORM)
+@pytest.mark.parametrize(("backends", "dtype"), SETS_AND_TYPES)
 def test_families(backends: Sequence[str], dtype: np.dtype[Any]) -> None:
     """More than 75,000 elements for each type, 300,000 in all."""
     compared = 0
@@ -63,7 +63,7 @@ def test_each_family_alike(dtype: np.dtype[Any]) -> None:
         assert not wrong, wrong
 
 
-@pytest.mark.parametrize(("backends", "dtype"), SETS_OF_LAYER_NORM)
+@pytest.mark.parametrize(("backends", "dtype"), SETS_AND_TYPES)
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
 def test_numbers_from_anywhere_in_the_range(
     count: int, backends: Sequence[str], dtype: np.dtype[Any]

@@ -118,23 +118,41 @@ class DeviceCall:
         became = launcher.backward(
             dy.buffer, self._x.buffer, kept.buffer, dx.buffer, sums, self._count
         )
-        flags = [
-            launcher.rounded(sums, kernel, gradient.target, gradient.buffer)
+        gradients = [
+            (kernel, gradient)
             for kernel, gradient in (("finish_gamma", dgamma), ("finish_beta", dbeta))
             if gradient is not None
         ]
+        flags = self._round(sums, gradients)
         if not self._correct:
             return
         states = self._downloaded(became, (self._count,), np.uint8)
-        undecided = any(self._downloaded(each, (self._size,), np.bool_).any() for each in flags)
+        undecided = self._undecided(flags)
         others = ((states != DONE) & (states != REFUSED)).any()  # as if gamma is not finite
-        if undecided or others:
+        if len(undecided) and not others:
+            launcher.columns_again(dy.buffer, self._x.buffer, sums, undecided, self._count)
+            undecided = self._undecided(self._round(sums, gradients))
+        if len(undecided) or others:
             self._backward_by_host(dy, kept, dx, dgamma, dbeta)
             return
         again = partial(launcher.backward_again, dy.buffer, self._x.buffer, dx.buffer)
         left = self._still_refused(again, states)
         if len(left):
             self._dx_by_host(dy, kept, dx, left)
+
+    def _round(self, sums: Any, gradients: list[tuple[str, OnDevice]]) -> list[Any]:
+        """Have dgamma and dbeta written; return which columns are refused, for each."""
+        return [
+            self._launcher.rounded(sums, kernel, gradient.target, gradient.buffer)
+            for kernel, gradient in gradients
+        ]
+
+    def _undecided(self, flags: list[Any]) -> Indices:
+        """Return the columns that are refused in one of them."""
+        refused = np.zeros(self._size, np.bool_)
+        for each in flags:
+            refused |= self._downloaded(each, (self._size,), np.bool_)
+        return np.flatnonzero(refused)
 
     def _backward_by_host(
         self,

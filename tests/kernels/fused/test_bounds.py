@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("numba")
 
-from gated import TYPES_OF_LAYER_NORM
+from gated import GATED_TYPES
 from programs import run_python
 from promise.families import usual_case
 from promise.judging import both_passes
@@ -51,7 +51,7 @@ def test_no_term_goes_through_more_additions_than_claimed() -> None:
 ROWS, SIZE = 1000, 4096
 
 
-@pytest.mark.parametrize("dtype", TYPES_OF_LAYER_NORM[:3], ids=str)
+@pytest.mark.parametrize("dtype", GATED_TYPES[:3], ids=str)
 def test_few_rows_of_normal_data_are_refused(
     dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("numba")
 
 import truenorm as tn
-from gated import TYPES_OF_LAYER_NORM
+from gated import GATED_TYPES
 from promise.families import DTYPES, usual_case
 from promise.judging import both_passes, bytes_of
 from truenorm import threads
@@ -95,7 +95,7 @@ class TestErrors:
             assert bytes_of(*both_passes(case, "fused", threads=count)) == expected
 
     @pytest.mark.parametrize("rounding", ["correct", "fast"])
-    @pytest.mark.parametrize("dtype", TYPES_OF_LAYER_NORM, ids=str)
+    @pytest.mark.parametrize("dtype", GATED_TYPES, ids=str)
     def test_x_changed_in_any_row(self, dtype: np.dtype[Any], rounding: str) -> None:
         """Whoever sees it, the caller is told; and once it is mended, all is well."""
         case = usual_case("normal", *LARGE, dtype)

@@ -15,7 +15,7 @@ pytest.importorskip("numba")
 
 from llvmlite import binding  # type: ignore[import-untyped]
 
-from gated import TYPES_OF_LAYER_NORM
+from gated import GATED_TYPES
 from programs import run_python
 from promise.families import DTYPES, Array, Case, usual_case
 from promise.hard_cases import hard_cases
@@ -71,7 +71,7 @@ def crew(monkeypatch: pytest.MonkeyPatch) -> Crew:
 @pytest.mark.parametrize(
     ("rows", "size"), [(2000, 513), (9, 130_000), (130_001, 8)], ids=["usual", "long", "short"]
 )
-@pytest.mark.parametrize("dtype", TYPES_OF_LAYER_NORM, ids=str)
+@pytest.mark.parametrize("dtype", GATED_TYPES, ids=str)
 def test_the_number_of_threads_does_not_matter(
     crew: Crew, dtype: np.dtype[Any], rows: int, size: int, rounding: str
 ) -> None:

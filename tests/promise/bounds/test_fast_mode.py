@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from gated import SETS_AND_TYPES, SETS_OF_LAYER_NORM
+from gated import SETS_AND_TYPES
 from promise.bounds.fast_bounds import SINGLE_U, FastBounds
 from promise.families import Case
 from promise.judging import OUTPUTS, both_passes
@@ -30,7 +30,7 @@ def assert_bounds(some: Iterable[Case], backends: Sequence[str]) -> None:
     assert checked >= 25
 
 
-@pytest.mark.parametrize(("backends", "dtype"), SETS_OF_LAYER_NORM)
+@pytest.mark.parametrize(("backends", "dtype"), SETS_AND_TYPES)
 def test_bounds(backends: tuple[str, ...], dtype: np.dtype[Any]) -> None:
     assert_bounds(cases(dtype, 14_000), backends)
 

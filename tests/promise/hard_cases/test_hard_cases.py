@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gated import SETS_OF_LAYER_NORM
+from gated import SETS_AND_TYPES
 from promise.families import DTYPES, Case
 from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
 from promise.hard_cases.kept import digest, kept_cases, some_kept
@@ -17,7 +17,7 @@ GATE, SLOW = 10_000, 50_000
 LONELY = 500
 
 of_each_type = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-of_each_kind = pytest.mark.parametrize(("backends", "dtype"), SETS_OF_LAYER_NORM)
+of_each_kind = pytest.mark.parametrize(("backends", "dtype"), SETS_AND_TYPES)
 of_each_output = pytest.mark.parametrize("output", OUTPUTS)
 
 

@@ -133,6 +133,7 @@ CRASHING = Drawing(30, 2, "quick", "stable")
 
 
 @pytest.mark.usefixtures("_narrow")
+@pytest.mark.slow
 def test_a_crash_stops_it_after_the_third() -> None:
     found = campaign_target(f"{FILE}:aborts", CRASHING)
     assert not found.passed

@@ -179,6 +179,7 @@ def program(tmp_path: Path) -> tv.Subject:
     return tv.Subject(command=[sys.executable, str(file)])
 
 
+@pytest.mark.slow
 def test_a_program_gets_a_large_call_too(program: tv.Subject) -> None:
     with pytest.raises(AssertionError, match=r"is 0\.0, the exact answer .* in one call with"):
         tv.check(program, CASE)

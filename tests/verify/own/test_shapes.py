@@ -74,6 +74,7 @@ def test_what_is_no_number_is_found(value: float) -> None:
         tv.check(subject(change=change), tv.case_of_shape((600, 64)))
 
 
+@pytest.mark.slow
 def test_one_ulp_is_not_correct_anywhere() -> None:
     """Bounds tell a rounding from its neighbour; beside a tie alone they do not."""
     case = tv.case_of_shape((300, 130))
@@ -186,7 +187,9 @@ def test_beyond_the_domain_it_is_left_out() -> None:
         assert any(each.family == "own" for each in report.results) != out
 
 
-@pytest.mark.parametrize("shape", [(700, 512), (2, 2**15 + 5)])
+@pytest.mark.parametrize(
+    "shape", [(700, 512), pytest.param((2, 2**15 + 5), marks=pytest.mark.slow)]
+)
 def test_no_exact_answer_is_larger_than_a_row(
     shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def target(tmp_path: Path) -> str:
     return str(tmp_path / "kernel.py")
 
 
+@pytest.mark.slow
 def test_shapes_and_data_beside_the_usual_cases(target: str, tmp_path: Path) -> None:
     rows = np.random.default_rng(0).normal(size=(3, 7, 32)).astype(np.float32)
     np.savez(tmp_path / "rows.npz", hidden_states=rows)

@@ -24,9 +24,10 @@ class PlantedBug:
     said: str = ""
 
     @property
-    def kind(self) -> tuple[str, str, frozenset[str]]:
-        """Of which operation, and what the judge is to say of it."""
-        return self.subject.operation.name, self.verdict, frozenset(self.grades)
+    def kind(self) -> tuple[bool, str, frozenset[str]]:
+        """Whether it adds first, whichever norm it is, and what the judge is to say of it."""
+        adds = self.subject.operation.name.startswith("add")
+        return adds, self.verdict, frozenset(self.grades)
 
 
 def layer_norm(

@@ -10,7 +10,7 @@ import truenorm as tn
 from truenorm import textbook
 from truenorm.verify import EXTENSIONS
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import FORMATS, Array
+from truenorm.verify.types import Array
 from verify.planted.base import Kernel
 from verify.planted.entry import layer_norm
 from verify.planted.exact_subject import ExactKernel
@@ -18,8 +18,8 @@ from verify.planted.relatives.right import RECIPES
 from verify.planted.rms_norm.right import RMS_NORM
 from verify.planted.wide import WideKernel
 
-ALL_BUT_HALF = [each for each in FORMATS if each != "float16"]
-NARROW = ["float16", "bfloat16", "float32"]
+HALVES, WIDE = ["float16", "bfloat16"], ["float32", "float64"]
+NARROW = [*HALVES, "float32"]
 EVERYTHING = list(EXTENSIONS)
 CLAIMS = {"correct": EVERYTHING, "fast": [each for each in EVERYTHING if each != "idle-rows"]}
 """By rounding: sums that are not exact are cut where the rows are."""
@@ -58,8 +58,8 @@ _SUBJECTS = [
         Subject(*_of_truenorm(rounding, backend), f"truenorm, {name}", dtypes, CLAIMS[rounding])
         for rounding in ("correct", "fast")
         for backend, name, dtypes in (
-            (None, rounding, ALL_BUT_HALF),
-            (None, f"{rounding}, float16", ["float16"]),
+            (None, rounding, WIDE),
+            (None, f"{rounding}, 16 bits", HALVES),
             ("reference", f"{rounding}, NumPy", ["float16"]),
         )
     ),

@@ -11,7 +11,10 @@ from truenorm.kernels.ground import SUMS
 
 __all__ = ["Launcher", "widened"]
 
-Rows = NDArray[np.int64]
+Indices = NDArray[np.int64]
+
+NUMBERS = 9
+"""That columns_again.c has of a row."""
 
 
 class Launcher:
@@ -56,13 +59,26 @@ class Launcher:
         runtime.launch("columns", plan, plan.strips, shares, bounds, sums, np.int64(runs))
         return states
 
-    def forward_again(self, x: Buffer, y: Buffer, which: Rows) -> Buffer:
+    def forward_again(self, x: Buffer, y: Buffer, which: Indices) -> Buffer:
         """Have y of some rows written in pairs; return which of their elements are refused."""
         return self._again("forward_again", (x, self._gamma, self._beta), y, which)
 
-    def backward_again(self, dy: Buffer, x: Buffer, dx: Buffer, which: Rows) -> Buffer:
+    def backward_again(self, dy: Buffer, x: Buffer, dx: Buffer, which: Indices) -> Buffer:
         """Have dx of some rows written in pairs; return which of their elements are refused."""
         return self._again("backward_again", (dy, x, self._gamma), dx, which)
+
+    def columns_again(
+        self, dy: Buffer, x: Buffer, sums: Buffer, which: Indices, count: int
+    ) -> None:
+        """Have the sums of some columns over so many rows put right, in pairs."""
+        plan, rows = self._plan("rows_again"), np.int64(count)
+        numbers = self.runtime.empty(count * NUMBERS * 8)
+        self.runtime.launch("rows_again", plan, plan.blocks(count), x, self._eps, numbers, rows)
+        plan, columns = self._plan("columns_again"), self.runtime.upload(which)
+        self.runtime.launch(
+            *("columns_again", plan, plan.blocks(len(which)), dy, x, numbers, sums, columns),
+            *(np.int64(len(which)), rows),
+        )
 
     def rounded(self, sums: Buffer, kernel: str, target: FloatFormat, to: Buffer) -> Buffer:
         """Have dgamma or dbeta rounded to a type; return which columns are refused."""
@@ -71,7 +87,7 @@ class Launcher:
         return flags
 
     def _again(
-        self, kernel: str, given: tuple[Buffer, ...], results: Buffer, which: Rows
+        self, kernel: str, given: tuple[Buffer, ...], results: Buffer, which: Indices
     ) -> Buffer:
         plan, count = self._plan(kernel), len(which)
         flags = self.runtime.empty(count * self._call.size)

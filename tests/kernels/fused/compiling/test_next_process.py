@@ -129,6 +129,7 @@ def test_kernels_that_call_others(tmp_path: Path) -> None:
     assert run(tmp_path, LINKED) == "[2.] 1 [3.] 1"
 
 
+@pytest.mark.slow
 def test_kernels_that_are_loaded_for_others(tmp_path: Path) -> None:
     """What one calls is found while it is compiled, and is then a part of it."""
     write(tmp_path, 2.0)

@@ -15,11 +15,7 @@ KERNEL columns(GLOBAL const double *RESTRICT shares, GLOBAL const float *RESTRIC
         low += error_of_sum(high, share, sum);
         high = sum;
         bound += bounds[place] + U * ABS(low); /* (E13) */
-        if (CENTRED) {
-            const double term = shares[2 * place + 1], total = of_beta + term;
-            rest = exact_sum(rest, error_of_sum(of_beta, term, total));
-            of_beta = total;
-        }
+        if (CENTRED) add_exactly(&of_beta, &rest, shares[2 * place + 1]);
     }
     sums[column] = high;
     sums[SIZE + column] = low;

@@ -9,9 +9,9 @@ KERNEL finish_gamma(GLOBAL const double *RESTRICT sums, GLOBAL store_t *RESTRICT
                     GLOBAL unsigned char *RESTRICT flags) {
     const small_t column = BLOCK * THREADS + THREAD;
     if (column >= SIZE) return;
-    const double z = (sums[column] + sums[SIZE + column]) + 0.0;
-    const double bound = CORRECT ? SLACK * (sums[2 * SIZE + column] + 2 * U * ABS(z)) : 0.0;
-    flags[column] = round_pair(pair_of(z, 0.0), bound, to + column);
+    const pair_t z = two_sum(sums[column] + 0.0, sums[SIZE + column]); /* no zero is -0 */
+    const double bound = CORRECT ? SLACK * sums[2 * SIZE + column] : 0.0;
+    flags[column] = round_pair(z, bound, to + column);
 }
 
 KERNEL finish_beta(GLOBAL const double *RESTRICT sums, GLOBAL store_t *RESTRICT to,

@@ -17,6 +17,13 @@ DEVICE double exact_sum(double sum, double term) {
     return exact ? total : (double)INFINITE - (double)INFINITE;
 }
 
+/* Add to an exact pair; its second part is NaN if it no longer is one. */
+DEVICE void add_exactly(double *high, double *low, double term) {
+    const double total = *high + term;
+    *low = exact_sum(*low, error_of_sum(*high, term, total));
+    *high = total;
+}
+
 /* Add a term to the sums of a column; of_term is zero in rows where xhat is, without any error, and
  * so is the error of a term whose x is zero where rows are not centred.
  */
