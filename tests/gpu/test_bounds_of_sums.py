@@ -9,7 +9,7 @@ from fibers.runs import launcher_on, opencl
 from promise.families import Case, usual_case
 from truenorm.kernels.ground import SUMS
 
-ROWS, SIZE = 20, 33
+ROWS, SIZE = 20, 67
 
 
 def bounds_of(case: Case) -> NDArray[np.float64]:

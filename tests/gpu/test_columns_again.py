@@ -23,7 +23,7 @@ cl_array = pytest.importorskip("pyopencl.array")
 pytestmark = pytest.mark.usefixtures("device")
 
 FLOAT32 = np.dtype(np.float32)
-ROWS, SIZE = 70, 33
+ROWS, SIZE = 70, 67
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ ml_dtypes = pytest.importorskip("ml_dtypes")
 cl = pytest.importorskip("pyopencl")
 cl_array = pytest.importorskip("pyopencl.array")
 
-ROWS, SIZE = 40, 33
+ROWS, SIZE = 40, 67
 pytestmark = pytest.mark.usefixtures("device")
 
 
@@ -74,6 +74,7 @@ def test_same_bits_where_the_host_must_help(queue: Any, what: str) -> None:
     assert_same_bits(queue, [x, dy, gamma, beta])
 
 
+@pytest.mark.slow
 def test_what_pairs_refuse_goes_to_the_host(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With bounds a million times too wide nothing is decided on the device."""
     from truenorm.kernels.gpu import opencl

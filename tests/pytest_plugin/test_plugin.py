@@ -104,6 +104,7 @@ def test_another_operation_and_other_types(session: Session) -> None:
     assert f"{len(of_rms_norm)} tests collected" in done.stdout.str()
 
 
+@pytest.mark.slow
 def test_workers_of_xdist(session: Session) -> None:
     done = session.run_apart("right, cases=CASES", "-n", "2", "-v")
     done.assert_outcomes(passed=1, failed=1)

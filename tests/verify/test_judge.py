@@ -62,6 +62,7 @@ def test_check_says_what_and_why() -> None:
         tv.check(RIGHT_FORWARD, fast, require="correct")
 
 
+@pytest.mark.slow
 def test_whatever_the_caller_has_set_of_numpy() -> None:
     def ours(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
         return tn.layer_norm(x, gamma, beta, eps=eps, backend="reference")

@@ -152,7 +152,7 @@ def test_what_is_stable_is_not_enough_where_more_is_required() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(each, marks=pytest.mark.slow if "leaves" in each else ()) for each in FATAL],
+    [pytest.param(each, marks=() if "aborts" in each else pytest.mark.slow) for each in FATAL],
 )
 def test_a_crash_or_a_hang_is_a_finding(name: str) -> None:
     report = verify_target(FATAL[name])

@@ -34,6 +34,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_is_judged_as_one_and_its_reproducer_says_so(file: Path) -> None:
     report = verify_target(f"{file}:subject", operation="rms_norm")
     assert report.operation is tv.RMS_NORM

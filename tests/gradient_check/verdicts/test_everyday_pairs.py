@@ -26,6 +26,7 @@ def cross_entropy_backward(dy: Array, x: Array, factor: float = 1.0) -> Array:
 
 
 @pytest.mark.usefixtures("no_flint")
+@pytest.mark.slow
 def test_a_mean_loss_has_an_answer_without_jets() -> None:
     """A share of 1/80 is too small beside the loss for a complex step at 1e-12."""
     x = np.random.default_rng(0).standard_normal((ROWS, 10))

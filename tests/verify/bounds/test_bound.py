@@ -184,6 +184,7 @@ def test_absent_parameters_keep_their_places() -> None:
         bound.assert_close(dgamma=y)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_rows() -> None:
     peaks = []
     for rows in (500, 4000):

@@ -12,7 +12,7 @@ from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 
 
-@pytest.mark.parametrize("level", ["quick", "full"])
+@pytest.mark.parametrize("level", ["quick", pytest.param("full", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_names_are_unique_and_lead_back_to_the_case(dtype: str, level: str) -> None:
     also = list(tv.EXTENSIONS)

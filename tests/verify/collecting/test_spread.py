@@ -61,6 +61,7 @@ def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
+@pytest.mark.slow
 def test_last_task_first_and_own_cases_after_all() -> None:
     executor = Backwards()
     own = [tv.case_of_shape((3, 5), "float32")]

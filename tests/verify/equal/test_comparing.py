@@ -188,6 +188,7 @@ two = tv.Subject(compiled, name="compiled")
 """
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each runs in a process of its own; own shapes are compared as well."""
     few = [tv.case("float32-normal-4x17")]

@@ -149,6 +149,7 @@ def test_other_bits_another_shape_and_another_type_are_found() -> None:
             tv.check(subject(change=change), case)
 
 
+@pytest.mark.slow
 def test_a_report_with_a_shape_and_its_reproducer() -> None:
     def change(found: dict[str, Array]) -> None:
         if "y" in found and len(found["y"]) == 2000:

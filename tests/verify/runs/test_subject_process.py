@@ -86,7 +86,11 @@ def test_its_process_is_its_own(tmp_path: Path, line: str) -> None:
         ("sys.exit(3)", "ended with exit code 3"),
         ("time.sleep(60)", "gave no answer within 0.5 s"),
         ("return np.array(['a'])", "which are no numbers"),
-        ("os.close(0); os.closerange(3, 99); time.sleep(60)", "closed its pipes and went on"),
+        pytest.param(
+            "os.close(0); os.closerange(3, 99); time.sleep(60)",
+            "closed its pipes and went on",
+            marks=pytest.mark.slow,
+        ),
         ("return np.zeros(10**7)", "above"),
     ],
 )
@@ -150,6 +154,7 @@ def test_what_cannot_run_is_said(tmp_path: Path, body: str, message: str) -> Non
         verify_target(_file(tmp_path, body), dtypes=["float16"], start_seconds=seconds)
 
 
+@pytest.mark.slow
 def test_a_worker_that_stops_between_calls_is_not_waited_for(tmp_path: Path) -> None:
     """The pipe to it is full, so that sending would wait for ever."""
     line = "import threading; threading.Timer(0.3, os.kill, (os.getpid(), 19)).start()"

@@ -167,6 +167,7 @@ print(first(np.ones(1, np.float32)), first(np.ones(1)))
 """
 
 
+@pytest.mark.slow
 def test_a_real_terminal(place: Path) -> None:
     """As new processes see it: told the first time, and never again."""
     told = [run_on_terminal(PROGRAM) for _ in range(2)]
