@@ -200,7 +200,9 @@ def gpu(session: nox.Session, length: str) -> None:
     tested = ["tests/gpu", "tests/doctor/test_gpu.py"]
     session.run("pytest", "--durations=10", *options, *tested, *session.posargs)
     if length == "long":
-        for name in ("layer_norm", "rms_norm"):
+        # What is asked of every backend.
+        session.run("pytest", "-q", "tests/ops", env={"TRUENORM_TEST_BACKENDS": "gpu"})
+        for name in ("layer_norm", "rms_norm", "layer_norm_of_arrays", "rms_norm_of_arrays"):
             session.run("truenorm", "verify", f"{ON_DEVICE}:{name}", "--require", "correct")
 
 

@@ -80,6 +80,7 @@ def test_bare() -> None:
     assert all(value.startswith("correct to the bit") for value in tested.values())
 
 
+@pytest.mark.slow
 def test_a_numba_that_cannot_be_imported(tmp_path: Path) -> None:
     """It is there, so that it is chosen; and it does not take this NumPy."""
     pytest.importorskip("numba")

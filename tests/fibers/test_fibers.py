@@ -97,6 +97,7 @@ def test_every_kernel_gives_the_same_bits() -> None:
         launcher.forward_again(x, results, some)
         launcher.backward_again(dy, x, results, some)
         sums = each.upload(np.random.default_rng(0).standard_normal((5, NOT_SUMMED)))
+        launcher.columns_again(dy, x, sums, np.array([4100, 0, 33]), len(case.x))
         for target in STORAGES:
             for kernel in ("finish_gamma", "finish_beta"):
                 launcher.rounded(sums, kernel, target, each.empty(4 * NOT_SUMMED))

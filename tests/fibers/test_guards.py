@@ -82,6 +82,31 @@ def test_a_dropped_barrier_is_found(kernel: str, number: int) -> None:
     assert is_found(without_barrier(kernel, number), range(4), kernel)
 
 
+AROUND_SHARED = (
+    ("BARRIER;\n        scratch[THREAD] = of_beta.high", "scratch[THREAD] = of_beta.high"),
+    ("= of_beta.low;\n        BARRIER;", "= of_beta.low;"),
+)
+
+
+def columns_of(runtime: Fibers, case: Case = FOUR_WARPS) -> bytes:
+    """Return the sums over rows, in pairs, of some columns."""
+    launcher, sums = launcher_on(runtime, case), runtime.zeros(5 * case.x.shape[1] * 8)
+    dy, x = runtime.upload(case.dy), runtime.upload(case.x)
+    launcher.columns_again(dy, x, sums, np.array([1, 1023, 6]), len(case.x))
+    return bytes(sums.inside)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dropped", AROUND_SHARED, ids=["before", "after"])
+def test_a_dropped_barrier_of_columns_is_found(dropped: tuple[str, str]) -> None:
+    def mutation(source: str) -> str:
+        return replaced(*dropped)(source) if "of_beta.high" in source else source
+
+    right = columns_of(Fibers(0))
+    assert columns_of(Fibers(1)) == right
+    assert any(columns_of(Fibers(seed, mutation)) != right for seed in range(8))
+
+
 WRONG_SUMS = {
     "offset": ("offset = LANES / 2", "offset = LANES / 4"),
     "lane": ("EXCHANGE(a.half[1], offset)", "EXCHANGE(a.half[1], offset ^ 1)"),

@@ -45,6 +45,7 @@ def test_float64_does_not_judge(shape: tuple[int, ...], seed: int, method: str) 
     assert "The floor is above the tolerance" in str(result)
 
 
+@pytest.mark.slow
 def test_one_hard_row_among_easy_ones() -> None:
     """No step suits both, and far from a row the function is flat: no derivative of zero."""
     inputs = rows((2, 16))
@@ -77,7 +78,7 @@ def test_jets_convict_the_textbook_backward() -> None:
     assert 1e-9 < result.error < 16 * np.spacing(1e8) / 1e-3
 
 
-@pytest.mark.parametrize("shape", [(1, 16), (1, 1024)])
+@pytest.mark.parametrize("shape", [(1, 16), pytest.param((1, 1024), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("forward", [layer_norm, recentred])
 def test_on_easy_rows_all_agree(shape: tuple[int, ...], forward: Any, method: str) -> None:
     demand(PASS, forward, backward, data(shape, shape[-1:], shape[-1:]), method=method)

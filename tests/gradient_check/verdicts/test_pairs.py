@@ -38,8 +38,8 @@ def test_right_pairs_pass(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "which", "mistake"),
     [
-        # Of most pairs the gate has one mistake for each input, in turn, and of one all.
-        pytest.param(*each, marks=() if each[0] == "RMSNorm" or k % 3 == 0 else pytest.mark.slow)
+        # Of most pairs the gate has one mistake for every other input, in turn, and of one all.
+        pytest.param(*each, marks=() if each[0] == "RMSNorm" or k % 6 == 0 else pytest.mark.slow)
         for k, each in enumerate(GROSS_MISTAKES)
     ],
 )

@@ -149,7 +149,7 @@ def test_a_recipe_that_is_none() -> None:
         (tn.rms_norm, tv.norm("rms_norm", gain="zero-centred"), "the gain is gamma, and not 1"),
     ],
 )
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_another_operation_is_recognized(
     handed_in: Function, operation: tv.Norm, said: str, dtype: str
 ) -> None:

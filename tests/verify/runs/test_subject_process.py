@@ -164,6 +164,7 @@ def test_a_worker_that_stops_between_calls_is_not_waited_for(tmp_path: Path) -> 
         assert "no answer within 1 s" in process.run(LARGE, Call()).failure
 
 
+@pytest.mark.slow
 def test_what_cannot_be_started_again_is_still_a_finding(tmp_path: Path) -> None:
     mark = tmp_path / "crashed"
     body = (

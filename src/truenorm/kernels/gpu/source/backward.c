@@ -85,6 +85,9 @@ KERNEL backward(GLOBAL const store_t *dy, GLOBAL const store_t *x,
             const slopes_t t = slopes_of(a, s);
             const int defined = s.v == s.v, adds = ALONE ? there : there && !t.not_finite;
             const int has_xhat = ALONE ? 1 : defined;
+            const int lost = ALONE && (!defined || t.not_finite); /* dx is NaN */
+            /* Beside infinities xhat is zero where rows are not centred (D33). */
+            const double r = !CENTRED && !defined && a[2] == INFINITE ? 0.0 : s.r;
             const int known = t.all < INFINITE && t.of_g < INFINITE && t.of_c < INFINITE;
             int refused = !known;
             const double square = a[1] / SIZE;
@@ -131,10 +134,11 @@ KERNEL backward(GLOBAL const store_t *dy, GLOBAL const store_t *x,
 #endif
 #if SUMS
                     if (adds)
-                        add_term(slope, has_xhat ? c * s.r : 0.0, t.of_dy, t.of_term, &of_gamma[ITEM],
+                        add_term(slope, has_xhat ? c * r : 0.0, t.of_dy, t.of_term, &of_gamma[ITEM],
                                  &of_beta[ITEM], &bound_of[ITEM]);
 #endif
                 }
+                if (lost) EACH_ITEM out.value[k] = NO_NUMBER;
                 if (there) PUT(dx, row, at, out);
             }
             if (CORRECT && there && refused && varies && defined && !t.not_finite && !t.changed)
@@ -144,7 +148,7 @@ KERNEL backward(GLOBAL const store_t *dy, GLOBAL const store_t *x,
                 else if (!defined) states[row] = UNDEFINED;
                 else if (t.changed) states[row] = CHANGED;
 #if !SUMS
-                numbers[3 * row] = !adds ? -1.0 : has_xhat ? s.r : 0.0;
+                numbers[3 * row] = !adds ? -1.0 : has_xhat ? r : 0.0;
                 numbers[3 * row + 1] = t.of_dy;
                 numbers[3 * row + 2] = t.of_term;
 #endif

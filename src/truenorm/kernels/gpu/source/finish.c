@@ -9,7 +9,8 @@ KERNEL finish_gamma(GLOBAL const double *RESTRICT sums, GLOBAL store_t *RESTRICT
                     GLOBAL unsigned char *RESTRICT flags) {
     const small_t column = BLOCK * THREADS + THREAD;
     if (column >= SIZE) return;
-    const pair_t z = two_sum(sums[column] + 0.0, sums[SIZE + column]); /* no zero is -0 */
+    const double high = sums[column] + 0.0, low = sums[SIZE + column]; /* no zero is -0 */
+    const pair_t z = low == low ? two_sum(high, low) : pair_of(high, 0.0);
     const double bound = CORRECT ? SLACK * sums[2 * SIZE + column] : 0.0;
     flags[column] = round_pair(z, bound, to + column);
 }

@@ -106,7 +106,7 @@ DEVICE pair_t team_pair(pair_t a, LOCAL double *scratch) {
  */
 DEVICE double to_odd(pair_t a) {
     wide_t bits = BITS_OF_DOUBLE(a.high);
-    if (a.low != 0) {
+    if (a.low < 0 || a.low > 0) { /* and not NaN, which an infinite number has there */
         if ((a.low < 0) != (a.high < 0)) bits -= 1;
         bits |= 1;
     }
@@ -116,7 +116,7 @@ DEVICE double to_odd(pair_t a) {
 /* Round a pair; return whether both ends of its bracket do not round alike. */
 DEVICE unsigned char round_pair(pair_t z, double bound, GLOBAL store_t *to) {
     const store_t found = rounded(to_odd(two_sum(z.high, z.low - bound)));
-    *to = found;
+    *to = z.high == z.high ? found : NO_NUMBER;
     return !(bound < INFINITE) ||
            bits_of(found) != bits_of(rounded(to_odd(two_sum(z.high, z.low + bound))));
 }

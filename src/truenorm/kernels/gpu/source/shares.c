@@ -16,7 +16,7 @@ KERNEL shares(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRICT 
         if (r < 0) continue;
         const double near = CENTRED ? kept[3 * row] : 0.0, low = CENTRED ? kept[3 * row + 1] : 0.0;
         const double c = ((double)LOAD(x[row * SIZE + column]) - near) - low;
-        add_term(LOAD(dy[row * SIZE + column]), r == 0 ? 0.0 : c * r, (float)numbers[3 * row + 1],
+        add_term(LOAD(dy[row * SIZE + column]), ALONE || r != 0 ? c * r : 0.0, (float)numbers[3 * row + 1],
                  (float)numbers[3 * row + 2], &of_gamma, &of_beta, &bound);
     }
     found[2 * (run * SIZE + column)] = of_gamma;
