@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fibers.runs import launcher_on, on
+from fibers.runs import by_reference, launcher_on, on
 from fibers.runtime import ComplaintError, Fibers
 from fibers.test_fibers import case_of
 from promise.families import Case
@@ -146,6 +147,15 @@ def test_large_arrays(shape: tuple[int, int]) -> None:
     assert on(Fibers(0, INDEX="int", SMALL="short"), case) == on(Fibers(0), case)
 
 
+@pytest.mark.slow
+def test_large_arrays_of_columns() -> None:
+    case = case_of("float32", True, 40, 1024)
+    right = columns_of(Fibers(0), case)
+    wrong = replaced("LOAD(x[row * SIZE + column])", "LOAD(x[(small_t)(row * SIZE + column)])")
+    assert columns_of(Fibers(0, INDEX="int", SMALL="short"), case) == right
+    assert columns_of(Fibers(0, wrong, INDEX="int", SMALL="short"), case) != right
+
+
 SHORT_OFFSETS = {
     "load and store": ("(index_t)(row) * SIZE", "(small_t)((row) * SIZE)"),
     "first element": ("x[row * SIZE]", "x[(small_t)(row * SIZE)]"),
@@ -157,3 +167,13 @@ def test_a_short_offset_is_found(name: str) -> None:
     case = case_of("float32", True, 40, 1024)
     short = Fibers(0, replaced(*SHORT_OFFSETS[name]), INDEX="int", SMALL="short")
     assert bits_of(short, case=case) != bits_of(Fibers(0), case=case)
+
+
+def test_a_mean_that_leaves_the_range_is_not_used() -> None:
+    """Distances from the first element add up to infinity: any element will do (H2)."""
+    usual = case_of("float32", True, 5, 67)
+    case = replace(usual, x=(np.sign(usual.x) * np.float32(3e38)).astype(np.float32))
+    assert on(Fibers(0), case) == by_reference(case)
+    guard = "near - near == 0.f ? near : of_first"
+    without = replaced(guard, "near")
+    assert bits_of(Fibers(0, without), case=case) != bits_of(Fibers(0), case=case)
