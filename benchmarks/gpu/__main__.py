@@ -44,15 +44,27 @@ def compiled(compilers: Sequence[Compiler], chosen: Sequence[Subject]) -> Iterat
     status_line()
 
 
-def counted(dtypes: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the operations in float64 of kernels that go over all elements."""
-    for dtype in dtypes:
-        for norm in NORMS:
-            for kernel in COUNTED:
-                status_line(f"counting {kernel}, {norm}, {dtype}")
-                counts = of_an_element(kernel, dtype, norm)
-                yield {"kernel": kernel, "dtype": dtype, "norm": norm, "counts": counts}
+def counted() -> Iterator[dict[str, Any]]:
+    """Yield the operations in float64 of kernels that go over all elements, which are float32.
+
+    nvcc does not unroll forward for 16 bits, so that what it has there cannot be counted so.
+    """
+    for norm in NORMS:
+        for kernel in COUNTED:
+            status_line(f"counting {kernel}, {norm}")
+            counts = of_an_element(kernel, "float32", norm)
+            yield {"kernel": kernel, "norm": norm, "counts": counts}
     status_line()
+
+
+def as_lines(report: dict[str, Any]) -> str:
+    """Return a report as JSON, a line for each kernel."""
+    parts = []
+    for name, value in report.items():
+        each = value if isinstance(value, list) else [value]
+        lines = ",\n".join(strict_json.dumps(one, indent=None) for one in each)
+        parts.append(f'"{name}": ' + (f"[\n{lines}\n]" if isinstance(value, list) else lines))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -79,9 +91,9 @@ def main(argv: list[str] | None = None) -> int:
             "machine": machine(packages=()),
             "versions": versions,
             "kernels": list(compiled(compilers, chosen)),
-            "operations": list(counted(arguments.dtypes)),
+            "operations": list(counted()),
         }
-        arguments.output.write_text(strict_json.dumps(report) + "\n", encoding="utf-8")
+        arguments.output.write_text(as_lines(report), encoding="utf-8")
     if arguments.output == RESULTS:
         report = json.loads(RESULTS.read_text(encoding="utf-8"))
         PAGE.write_text(page(report), encoding="utf-8")

@@ -47,6 +47,9 @@ class Seen:
 
     empty = zeros
 
+    def filled(self, count: int, value: float) -> Any:
+        return self._known(self._runtime.filled(count, value), 4 * count)
+
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
         self._runtime.launch(kernel, plan, blocks, *arguments)
         self.launches.append((kernel, [self._bytes(each) for each in arguments]))

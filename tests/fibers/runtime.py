@@ -72,6 +72,9 @@ class Fibers:
         buffer.inside[:] = 0
         return buffer
 
+    def filled(self, count: int, value: float) -> Buffer:
+        return self.upload(np.full(count, value, np.float32))
+
     def download(self, buffer: Buffer, into: NDArray[Any], start: int = 0) -> None:
         found = buffer.inside[start : start + into.nbytes]
         into[...] = found.view(into.dtype).reshape(into.shape)

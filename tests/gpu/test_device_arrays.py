@@ -128,11 +128,13 @@ def test_fast_mode_reads_nothing_back(queue: Any, monkeypatch: pytest.MonkeyPatc
     def refuse(*_: Any) -> None:
         raise AssertionError("it waits for the device")
 
-    given = on_device(queue, rows(np.float32))
-    monkeypatch.setattr(OpenCL, "download", refuse)
-    passes(given, rounding="fast")
+    x, dy, gamma, beta = on_device(queue, rows(np.float32))
+    for name in ("download", "upload", "write"):  # all that waits
+        monkeypatch.setattr(OpenCL, name, refuse)
+    passes([x, dy, gamma, beta], rounding="fast")
+    passes([x, dy, None, None], rounding="fast")
     with pytest.raises(AssertionError, match="waits"):
-        passes(given)
+        passes([x, dy, gamma, beta])
 
 
 def test_correct_mode_reads_little_back(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +150,19 @@ def test_correct_mode_reads_little_back(queue: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(OpenCL, "download", noted)
     passes(on_device(queue, rows(np.float32)))
     assert sizes == [ROWS, ROWS, SIZE, SIZE]
+
+
+def test_another_queue(queue: Any) -> None:
+    """It waits for the queue that wrote the array, and whoever takes the result for this one."""
+    given = rows(np.float32)
+    other = cl.CommandQueue(queue.context)
+    x, dy, gamma, beta = on_device(queue, given)
+    y, saved = tn.layer_norm_forward(x, gamma, beta, stream=other)
+    found = [y, *tn.layer_norm_backward(dy, saved, stream=queue)]
+    assert all(cast(Any, each).events for each in found)
+    right = passes(given, backend="reference")
+    assert bytes_of(*(cast(Any, each).get() for each in found)) == bytes_of(*right)
+    assert "owns 3 numbers for each of 40 rows, 960 bytes" in repr(saved)
 
 
 def test_no_rows(queue: Any) -> None:
@@ -167,6 +182,22 @@ class TestRefused:
         with pytest.raises(ValueError, match="rows run along the last axis"):
             tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float32), axis=0)
 
+    def test_a_queue_of_any_order(self, queue: Any) -> None:
+        any_order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+        other = cl.CommandQueue(queue.context, properties=any_order)
+        x = cl_array.zeros(queue, (2, 4), np.float32)
+        with pytest.raises(ValueError, match="takes commands in any order"):
+            tn.layer_norm(x, stream=other)
+
+    def test_no_queue(self, queue: Any) -> None:
+        x = cl_array.zeros(queue, (2, 4), np.float32).with_queue(None)
+        with pytest.raises(ValueError, match="pass stream=, the queue"):
+            tn.layer_norm(x)
+
+    def test_a_part_that_begins_anywhere(self, queue: Any) -> None:
+        with pytest.raises(ValueError, match=r"pass x\.copy\(\)"):
+            tn.layer_norm(cl_array.zeros(queue, (3, 5), np.float32)[1:])
+
     def test_another_layout(self, queue: Any) -> None:
         with pytest.raises(ValueError, match="not C-contiguous"):
             tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float32).T)
@@ -181,6 +212,12 @@ class TestRefused:
         _, saved = tn.layer_norm_forward(x)
         with pytest.raises(ValueError, match="dy has shape"):
             tn.layer_norm_backward(x[:1], saved)
+
+    def test_partials(self, queue: Any) -> None:
+        x = cl_array.zeros(queue, (2, 4), np.float32)
+        _, saved = tn.layer_norm_forward(x)
+        with pytest.raises(TypeError, match="x is on a device"):
+            tn.layer_norm_backward_partial(x, saved)
 
     def test_out(self, queue: Any) -> None:
         x = cl_array.zeros(queue, (2, 4), np.float32)

@@ -1,5 +1,6 @@
 """Whose arrays they are, and how their memory is had."""
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,12 +16,17 @@ CUDA, CUDA_MANAGED = 2, 13
 
 
 class OnDevice(NamedTuple):
-    """An array on a device: C-contiguous, of at most float32."""
+    """Memory of a device, as an array that is C-contiguous; and what the library has of it."""
 
     array: Any
     buffer: Buffer
     shape: tuple[int, ...]
     target: FloatFormat
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all elements."""
+        return math.prod(self.shape) * dtype_of(self.target).itemsize
 
 
 class Library(Protocol):
@@ -33,11 +39,17 @@ class Library(Protocol):
     def on_device(self, name: str, array: Any) -> OnDevice:
         """Return an array with its memory, of NumPy's a copy; raise if it cannot be taken."""
 
-    def numbers(self, array: Any) -> OnDevice:
-        """Return an array of float64 that `empty` has made, with its memory."""
-
     def empty(self, shape: tuple[int, ...], target: FloatFormat) -> OnDevice:
-        """Return a new array."""
+        """Return new memory."""
+
+    def kept(self, made: OnDevice) -> OnDevice:
+        """Return memory that this call fills, for a later one."""
+
+    def again(self, made: OnDevice) -> OnDevice:
+        """Return memory that an earlier call has filled, when that is done."""
+
+    def handed_over(self, made: OnDevice) -> Any:
+        """Return memory that this call fills as an array; whoever uses it waits for that."""
 
 
 def library_of(x: Any, stream: Any = None) -> Library | None:
@@ -47,7 +59,7 @@ def library_of(x: Any, stream: Any = None) -> Library | None:
     if type(x).__module__.partition(".")[0] == "pyopencl":
         from truenorm.devices.opencl_arrays import OpenCLArrays
 
-        return OpenCLArrays(stream or x.queue)
+        return OpenCLArrays(stream or getattr(x, "queue", None))
     if _dlpack_device(x) not in (CUDA, CUDA_MANAGED):
         return None
     try:

@@ -41,7 +41,7 @@ def forward(
     kept = library.empty((math.prod(rows.shape[:-1]), settings.norm.numbers_kept), FLOAT64)
     call = DeviceCall(library.runtime, host, settings, rows, of_gamma, of_beta)
     call.forward(y, kept)
-    return y.array, kept.array, of_beta and of_beta.target
+    return library.handed_over(y), library.kept(kept), of_beta and of_beta.target
 
 
 def _parameter(library: Library, name: str, given: Any, x: OnDevice) -> OnDevice | None:
@@ -80,8 +80,9 @@ def backward(
         for target in (of_gamma and of_gamma.target, beta_target)
     )
     call = DeviceCall(library.runtime, host, settings, rows, of_gamma, None)
-    call.backward(slopes, library.numbers(kept), dx, dgamma, dbeta)
-    return dx.array, dgamma and dgamma.array, dbeta and dbeta.array
+    call.backward(slopes, library.again(kept), dx, dgamma, dbeta)
+    found = (each and library.handed_over(each) for each in (dx, dgamma, dbeta))
+    return next(found), next(found), next(found)
 
 
 def _check_out(out: Any) -> None:

@@ -3,6 +3,7 @@
 Never run on a card by its authors.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,10 @@ from cuda.core import Buffer, Device
 from cuda.core.utils import StridedMemoryView
 
 from truenorm.devices.arrays import OnDevice, checked_target, dtype_of
-from truenorm.exact import FLOAT64, FloatFormat
+from truenorm.devices.cuda_streams import Result, stream_of
+from truenorm.exact import BFLOAT16, FloatFormat
 from truenorm.kernels.gpu.cuda import Cuda
+from truenorm.kernels.gpu.plan import LOAD_BYTES
 
 __all__ = ["CudaArrays"]
 
@@ -24,62 +27,71 @@ class CudaArrays:
     def __init__(self, like: Any, stream: Any) -> None:
         device = Device(int(like.__dlpack_device__()[1]))
         device.set_current()
-        chosen = device.default_stream if stream is None else device.create_stream(stream)
-        self.runtime = Cuda(device, chosen)
-        self._from_dlpack = _importer(like)
+        self._root = type(like).__module__.partition(".")[0]
+        self.runtime = Cuda(device, stream_of(device, self._root, stream))
 
     def on_device(self, name: str, array: Any) -> OnDevice:
         """Return an array with its memory."""
         if isinstance(array, np.ndarray):
-            array = self._copied(array, checked_target(name, array.dtype))
+            copy = self.empty(array.shape, checked_target(name, array.dtype))
+            self.runtime.write(array, copy.buffer)
+            return copy
+        if getattr(array, "requires_grad", False):
+            raise ValueError(f"{name} requires a gradient, which has no way through here: detach")
         view = StridedMemoryView.from_any_interface(array, int(self.runtime.stream.handle))
+        if not view.is_device_accessible or view.device_id != self.runtime.device.device_id:
+            raise ValueError(f"{name} is not on the card of x: move it there")
         if view.strides is not None and not _is_contiguous(view.shape, view.strides):
             raise ValueError(f"{name} is not C-contiguous: pass a copy of it that is")
         target = checked_target(name, view.dtype)
-        return OnDevice(array, _memory_of(view, array), tuple(view.shape), target)
-
-    def _copied(self, array: Any, target: FloatFormat) -> Any:
-        found = self.empty(array.shape, target)
-        self.runtime.write(array, found.buffer)
-        return found.array
-
-    def numbers(self, array: Any) -> OnDevice:
-        """Return an array of float64 that `empty` has made, with its memory."""
-        view = StridedMemoryView.from_any_interface(array, int(self.runtime.stream.handle))
-        return OnDevice(array, _memory_of(view, array), tuple(view.shape), FLOAT64)
+        itemsize = dtype_of(target).itemsize
+        if view.size and view.ptr % math.gcd(view.shape[-1] * itemsize, LOAD_BYTES):
+            raise ValueError(
+                f"{name} begins at an address from which kernels cannot read: pass a copy"
+            )
+        memory = Buffer.from_handle(view.ptr, view.size * itemsize, owner=array)
+        return OnDevice(array, memory, tuple(view.shape), target)
 
     def empty(self, shape: tuple[int, ...], target: FloatFormat) -> OnDevice:
-        """Return a new array of the caller's library."""
-        dtype = dtype_of(target)
-        buffer = self.runtime.empty(int(np.prod(shape)) * dtype.itemsize)
-        view = StridedMemoryView.from_buffer(buffer, shape, dtype=dtype)
-        return OnDevice(self._from_dlpack(view), buffer, shape, target)
+        """Return new memory, and the stream that fills it."""
+        buffer = self.runtime.empty(math.prod(shape) * dtype_of(target).itemsize)
+        return OnDevice(self.runtime.stream, buffer, shape, target)
 
+    def kept(self, made: OnDevice) -> OnDevice:
+        """Return memory with the stream that fills it."""
+        return made
 
-def _memory_of(view: StridedMemoryView, owner: Any) -> Buffer:
-    """Return the memory of somebody else's array, which stays theirs."""
-    itemsize = 1 if view.dtype is None else view.dtype.itemsize
-    return Buffer.from_handle(view.ptr, view.size * itemsize, owner=owner)
+    def again(self, made: OnDevice) -> OnDevice:
+        """Return memory that an earlier call has filled, maybe on another stream."""
+        self.runtime.stream.wait(made.array)
+        return made
+
+    def handed_over(self, made: OnDevice) -> Any:
+        """Return an array of the caller's library, which waits for the stream."""
+        # DLPack's exporter knows no bfloat16; its bits are those of any number of 16.
+        is_bfloat16 = made.target is BFLOAT16
+        dtype = np.dtype(np.int16) if is_bfloat16 else dtype_of(made.target)
+        view = StridedMemoryView.from_buffer(made.buffer, made.shape, dtype=dtype)
+        found = self._of_library("from_dlpack")(Result(view, made.buffer, made.array))
+        return found.view(self._of_library("bfloat16")) if is_bfloat16 else found
+
+    def _of_library(self, name: str) -> Callable[..., Any]:
+        """Return what the caller's library has by a name."""
+        home = {"from_dlpack": "jax.dlpack", "bfloat16": "jax.numpy"}[name]
+        module = sys.modules.get(home if self._root in ("jax", "jaxlib") else self._root)
+        found: Callable[..., Any] | None = getattr(module, name, None)
+        if found is None:
+            raise TypeError(f"x is on a card, and {self._root} has no {name} for the result")
+        return found
 
 
 def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     """Tell whether elements follow each other; the stride of an axis of length 1 is any."""
+    if 0 in shape:
+        return True
     step = 1
     for length, stride in zip(reversed(shape), reversed(strides), strict=True):
         if length != 1 and stride != step:
             return False
         step *= length
     return True
-
-
-def _importer(like: Any) -> Callable[[Any], Any]:
-    """Return what makes an array of the caller's library of memory that is handed over."""
-    root = type(like).__module__.partition(".")[0]
-    name = "jax.dlpack" if root in ("jax", "jaxlib") else root
-    importer = getattr(sys.modules.get(name), "from_dlpack", None)
-    if importer is None:
-        raise TypeError(
-            f"x is a {type(like).__name__} on a card, and {root} has no from_dlpack for the result"
-        )
-    found: Callable[[Any], Any] = importer
-    return found

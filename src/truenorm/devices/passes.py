@@ -74,7 +74,7 @@ class DeviceCall:
     def _as_float32(self, parameter: OnDevice | None, default: float) -> Any:
         """Return a parameter as kernels take it."""
         if parameter is None:
-            return self._runtime.upload(np.full(self._size, default, np.float32))
+            return self._runtime.filled(self._size, default)
         if parameter.target is FLOAT32:
             return parameter.buffer
         return widened(self._runtime, parameter.buffer, self._size, parameter.target)
@@ -92,7 +92,9 @@ class DeviceCall:
             return
         again = partial(self._launcher.forward_again, self._x.buffer, y.buffer)
         others = np.flatnonzero((states != DONE) & (states != REFUSED))
-        self._forward_by_host(y, np.concatenate([self._still_refused(again, states), others]))
+        left = np.concatenate([self._still_refused(again, states), others])
+        if len(left):
+            self._forward_by_host(y, left)
 
     def _forward_by_host(self, y: OnDevice, which: Indices) -> None:
         """Write y of some rows by NumPy."""

@@ -33,7 +33,7 @@ class Saved:
 
     It owns three numbers a row, of RMSNorm one, and keeps x and gamma alive, without copying them:
     they must not change before backward has run. Backward notices if the mean of a row has moved,
-    that of RMSNorm its mean square, no more.
+    that of RMSNorm its mean square, no more; in fast mode on a device, nothing.
     """
 
     x: NDArray[Any]

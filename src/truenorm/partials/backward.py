@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels.drive import partial as drive
@@ -107,6 +108,8 @@ def _backward(
     threads: int | None,
 ) -> tuple[Array, PartialGradients]:
     check_saved(norm, saved, "_backward_partial")
+    if not isinstance(saved.x, np.ndarray):
+        raise TypeError("x is on a device: partials are for arrays of NumPy, copy it to one")
     kind = Kind.of(saved)
     chosen, settings = settings_of_backward(saved.settings, backend, threads)
     dx, share = by_driver(drive.backward, chosen, settings, dy, saved, out)

@@ -55,6 +55,12 @@ class Cuda:
         buffer.fill(0, stream=self.stream)
         return buffer
 
+    def filled(self, count: int, value: float) -> Buffer:
+        """Return so many float32 numbers that are all the same."""
+        buffer = self.empty(4 * count)
+        buffer.fill(np.float32(value).tobytes(), stream=self.stream)
+        return buffer
+
     def download(self, buffer: Buffer, into: Array, start: int = 0) -> None:
         """Copy from a byte on, when all that was launched is done."""
         if into.size:
@@ -66,6 +72,7 @@ class Cuda:
         given = np.ascontiguousarray(array)
         if given.size:
             _part(buffer, start, given.nbytes).copy_from(_memory_of(given), stream=self.stream)
+            self.stream.sync()  # the array may be gone, or changed, before it is read
 
     def launch(self, kernel: str, plan: Plan, blocks: int, *arguments: Any) -> None:
         """Have blocks of the plan's threads run a kernel; it may not be done on return."""

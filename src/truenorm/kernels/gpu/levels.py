@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from truenorm.kernels.backend import Backward, States
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.gpu.launching import Launcher
+from truenorm.kernels.gpu.plan import LONG_RUN
 from truenorm.kernels.gpu.runtime import Buffer, Runtime
 from truenorm.kernels.gpu.sums import Sums
 from truenorm.kernels.rows import Range
@@ -20,7 +21,7 @@ Float64 = NDArray[np.float64]
 ELEMENTS = 2**24
 """Of a block: what is on the device at the same time."""
 
-ROWS = 2**10
+ROWS = LONG_RUN
 """Rows of a block are a multiple of this, and so of a run: shares do not depend on blocks."""
 
 

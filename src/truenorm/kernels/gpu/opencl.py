@@ -45,6 +45,12 @@ class OpenCL:
         cl.enqueue_fill_buffer(self.queue, buffer, np.zeros(1, np.uint8), 0, max(size, 1))
         return buffer
 
+    def filled(self, count: int, value: float) -> cl.Buffer:
+        """Return so many float32 numbers that are all the same."""
+        buffer = self.empty(4 * count)
+        cl.enqueue_fill_buffer(self.queue, buffer, np.float32(value), 0, 4 * count)
+        return buffer
+
     def download(self, buffer: cl.Buffer, into: Array, start: int = 0) -> None:
         """Copy from a byte on, when all that was launched is done."""
         if into.size:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FloatFormat
 
-__all__ = ["KERNELS", "LONGEST", "STORAGES", "Plan", "source_of"]
+__all__ = ["KERNELS", "LOAD_BYTES", "LONGEST", "LONG_RUN", "STORAGES", "Plan", "source_of"]
 
 STORAGES: dict[FloatFormat, int] = {FLOAT32: 0, FLOAT16: 1, BFLOAT16: 2}
 """The types, by the number that the source knows them by."""

@@ -13,7 +13,7 @@ Buffer = Any
 
 
 class Runtime(Protocol):
-    """Does all of this in order, and waits for nothing but `download`."""
+    """Does all of this in order; only what copies from or to NumPy waits."""
 
     @property
     def name(self) -> str:
@@ -27,6 +27,9 @@ class Runtime(Protocol):
 
     def zeros(self, size: int) -> Buffer:
         """Return so many bytes that are zero."""
+
+    def filled(self, count: int, value: float) -> Buffer:
+        """Return so many float32 numbers that are all the same."""
 
     def download(self, buffer: Buffer, into: NDArray[Any], start: int = 0) -> None:
         """Copy from a byte on, when all that was launched is done."""

@@ -15,7 +15,7 @@ KERNEL forward_again(GLOBAL const store_t *RESTRICT x, GLOBAL const float *RESTR
             pair_t z = add_float(t, b);
             double bound = SLACK * (ABS(t.high) * (s.of_r + 16 * W) + ABS(g) * s.r.high * s.centring
                                     + 4 * W * ABS(z.high)) + TINY; /* (P5) */
-            if (value * SIZE == s.total) z = pair_of(b, 0.0), bound = 0.0; /* x is the mean */
+            if (value * SIZE == s.total || g == 0) z = pair_of(b, 0.0), bound = 0.0; /* of (D6), beta */
             else if (!s.known) bound = INFINITE;
             if (HAS_ROW(count))
                 flags[place * SIZE + at] = round_pair(z, bound, y + row * SIZE + at);

@@ -45,8 +45,6 @@ KERNEL backward(GLOBAL const store_t *dy, GLOBAL const store_t *x,
                 GLOBAL float *RESTRICT bounds, GLOBAL double *RESTRICT numbers,
                 GLOBAL unsigned char *RESTRICT states, wide_t rows) {
     SHARED double scratch[SCRATCH(5)];
-    HOLD(held_dy);
-    HOLD(held_x);
     double a[5];
 #if SUMS
     double of_gamma[ITEMS], of_beta[ITEMS];
@@ -68,7 +66,7 @@ KERNEL backward(GLOBAL const store_t *dy, GLOBAL const store_t *x,
             int varies = 0;
             a[0] = a[1] = a[2] = a[3] = 0.0;
             EACH_PACK {
-                const pack_t of_dy = READ(held_dy, dy, row), of_x = READ(held_x, x, row);
+                const pack_t of_dy = PACK(dy, row, at), of_x = PACK(x, row, at);
                 EACH_ITEM {
                     const double g = (double)LOAD(of_dy.value[k]) * gamma[at + k]; /* exact */
                     const double c = ((double)LOAD(of_x.value[k]) - s.near) - s.low;
@@ -96,7 +94,7 @@ KERNEL backward(GLOBAL const store_t *dy, GLOBAL const store_t *x,
             const float near = (float)s.near, low = (float)s.low, scale = (float)s.r;
             const float mean = (float)t.mean, q = (float)t.q;
             EACH_PACK {
-                const pack_t of_dy = AGAIN(held_dy, dy, row), of_x = AGAIN(held_x, x, row);
+                const pack_t of_dy = PACK(dy, row, at), of_x = PACK(x, row, at);
                 pack_t out;
                 EACH_ITEM {
                     const float slope = LOAD(of_dy.value[k]);

@@ -1,7 +1,7 @@
 /* Sums over rows: the shares of runs, one after the other, added to what there was.
  *
- * `sums` are dgamma as a pair, its bound, and dbeta as a pair, SIZE of each; the last is exact, or
- * NaN if it is not.
+ * `sums` are dgamma as a pair, its bound, and dbeta as a pair, SIZE of each; in correct mode the
+ * last is exact, or NaN if it is not.
  */
 KERNEL columns(GLOBAL const double *RESTRICT shares, GLOBAL const float *RESTRICT bounds,
                GLOBAL double *RESTRICT sums, wide_t runs) {

@@ -57,7 +57,7 @@ KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *gamma,
                 if (easy) {
                     const float c = (LOAD(pack.value[k]) - near) - low_part;
                     const float z = FMAF(c * scale, gamma[at + k], beta[at + k] + 0.f);
-                    out.value[k] = z == z ? rounded(z) : NO_NUMBER;
+                    out.value[k] = rounded_or_nan(z);
                     continue;
                 }
                 const double g = gamma[at + k], b = beta[at + k] + 0.f; /* -0 is +0 */
@@ -69,7 +69,7 @@ KERNEL forward(GLOBAL const store_t *RESTRICT x, GLOBAL const float *gamma,
                 refused |= bits_of(out.value[k]) != bits_of(rounded(z + bound));
                 refused |= !(ABS(z) < INFINITE); /* gamma or beta is not finite */
 #else
-                out.value[k] = z == z ? rounded(z) : NO_NUMBER;
+                out.value[k] = rounded_or_nan(z);
 #endif
             }
             if (lost) EACH_ITEM out.value[k] = NO_NUMBER;

@@ -1,5 +1,6 @@
 /* The shares of runs of long rows, for a column each. `numbers` are r and the
- * coefficients of (E12): r is zero if a row has no result, and -1 if its dy is not finite.
+ * coefficients of (E12): r is zero if a row has no result, and -1 if its dy is not finite and the
+ * device is not ALONE.
  */
 KERNEL shares(GLOBAL const store_t *RESTRICT dy, GLOBAL const store_t *RESTRICT x,
               GLOBAL const double *RESTRICT kept, GLOBAL const double *RESTRICT numbers,

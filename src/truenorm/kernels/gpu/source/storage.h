@@ -9,6 +9,7 @@ typedef float store_t;
 #define LOAD(a) (a)
 #define NO_NUMBER FLOAT_OF_BITS(0x7fc00000u)
 DEVICE store_t rounded(double z) { return (float)z; }
+DEVICE store_t rounded_or_nan(float z) { return z == z ? z : NO_NUMBER; }
 DEVICE unsigned bits_of(store_t a) { return BITS_OF_FLOAT(a); }
 #else
 typedef unsigned short store_t;
@@ -44,6 +45,7 @@ DEVICE store_t rounded(double z) {
     if (size > (wide_t)0x7ff0000000000000) return NO_NUMBER;
     return (store_t)(found | ((bits >> 48) & 0x8000));
 }
+DEVICE store_t rounded_or_nan(double z) { return rounded(z); }
 DEVICE unsigned bits_of(store_t a) { return a; }
 #endif
 
