@@ -123,6 +123,20 @@ def test_a_number_has_no_rows_to_look_at() -> None:
     assert finding.symptom == "y is shape (); it should have the shape (300, 67)"
 
 
+@pytest.mark.parametrize(
+    "of", [lambda y: y.astype(np.float16), lambda y: y.sum()], ids=["another type", "a number"]
+)
+def test_a_batch_of_another_form_has_no_bits_to_compare(of: Callable[[Array], Array]) -> None:
+    def forward(x: Array, *given: Any) -> Array:
+        y = in_float64(x, *given) + np.float32(len(x) == 7)
+        return of(y) if len(x) == 255 else y
+
+    report = judged(Subject(forward), BATCH)
+    assert report.findings[-1].symptom == (
+        "y of rows 0 to 6 has other bits than in the batch of 300"
+    )
+
+
 @pytest.mark.parametrize("rows", [255, 1, 305])  # alone, and with padding below them
 @pytest.mark.parametrize(
     ("of", "came"),
