@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.cases.ordinary import DRAWN, WIDTHS, drawn_widths
+from truenorm.verify.cases.ordinary import DRAWN, WIDTHS, drawn_widths, ordinary
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 
@@ -89,6 +89,30 @@ def test_another_seed_is_the_same_kinds_of_other_numbers() -> None:
     again = tv.case("float16-offset-10-4x67-12345")
     assert [_bits(again)] == [_bits(each) for each in drawn if each.name == again.name]
     assert again.drawn
+
+
+def _made_of(case: tv.Case) -> tuple[object, ...]:
+    return _bits(case), case.eps, case.kind, case.family, case.needs, case.layout, case.repeats
+
+
+def test_a_width_has_one_case_of_a_seed_at_both_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are drawn, too: the list before them is longer at one level."""
+    for level in LEVELS:
+        monkeypatch.setitem(WIDTHS, level, tuple(size for size in WIDTHS[level] if size < 20))
+    found: dict[str, tuple[object, ...]] = {}
+    for level, seed in [*itertools.product(["quick"], range(4)), ("full", 0), ("full", 1)]:
+        some = ordinary(tv.LAYER_NORM, "float16", level, seed)
+        for each in itertools.takewhile(lambda case: case.family == "normal", some):
+            assert found.setdefault(each.name, _made_of(each)) == _made_of(each), each.name
+    assert len(found) == 4 * (sum(map(len, WIDTHS.values())) + len(DRAWN))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_every_name_leads_back_to_its_case(dtype: str) -> None:
+    for level, seed in itertools.product(LEVELS, range(4)):
+        for each in tv.cases(dtype, level, list(tv.EXTENSIONS), seed=seed):
+            assert _made_of(tv.case(each.name)) == _made_of(each), each.name
 
 
 def test_a_seed_is_not_negative() -> None:

@@ -33,6 +33,17 @@ class TestForms:
         assert said.startswith(words)
         assert bool(said) == bool(words)
 
+    def test_a_result_of_another_size_says_nothing_of_types(self) -> None:
+        wide = seen(SMALL, (PLAIN, {"y": right(SMALL, "y").astype(np.float64)}))
+        short = right(WIDER, "y").astype(np.float64)[:, :-1]
+        found = [wide, seen(WIDER, (PLAIN, {"y": short}))]
+        assert found[1].result("y") is None
+        assert forms.of_type("y", found) == forms.of_type("y", [wide])
+
+    @pytest.mark.parametrize("shape", [(), (16,), (2, 17)])
+    def test_sums_of_another_size_are_none(self, shape: tuple[int, ...]) -> None:
+        assert seen(SMALL, (PLAIN, {"dgamma": np.zeros(shape)})).result("dgamma") is None
+
     def test_the_type_of_x(self) -> None:
         operation = tv.norm("rms_norm", parameters="float32")
         case = tv.case("bfloat16-normal-4x17", operation=operation)

@@ -1,6 +1,8 @@
 """What may not change a bit: the place of a row, rows beside it, another run, a layout."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,3 +121,39 @@ def test_without_a_backward_pass_sums_and_gradients_are_not_judged() -> None:
 def test_a_number_has_no_rows_to_look_at() -> None:
     (finding,) = judged(Subject(lambda x, *_: x.sum()), BATCH).findings
     assert finding.symptom == "y is shape (); it should have the shape (300, 67)"
+
+
+@pytest.mark.parametrize(
+    "of", [lambda y: y.astype(np.float16), lambda y: y.sum()], ids=["another type", "a number"]
+)
+def test_a_batch_of_another_form_has_no_bits_to_compare(of: Callable[[Array], Array]) -> None:
+    def forward(x: Array, *given: Any) -> Array:
+        y = in_float64(x, *given) + np.float32(len(x) == 7)
+        return of(y) if len(x) == 255 else y
+
+    report = judged(Subject(forward), BATCH)
+    assert report.findings[-1].symptom == (
+        "y of rows 0 to 6 has other bits than in the batch of 300"
+    )
+
+
+@pytest.mark.parametrize("rows", [255, 1, 305])  # alone, and with padding below them
+@pytest.mark.parametrize(
+    ("of", "came"),
+    [(lambda y: y[:-1], "shape ({}, 67)"), (lambda _: None, "None")],
+    ids=["a row is lost", "None"],
+)
+def test_a_result_is_lost_at_some_number_of_rows(
+    rows: int, of: Callable[[Array], Array | None], came: str
+) -> None:
+    def forward(x: Array, *given: Any) -> Array | None:
+        y = in_float64(x, *given)
+        return of(y) if len(x) == rows else y
+
+    subject = Subject(forward)
+    (finding,) = judged(subject, BATCH).findings
+    assert (finding.guard, finding.output, finding.cause) == ("shape", "y", "")
+    assert finding.symptom.startswith(f"y is {came.format(rows - 1)} in the call '")
+    assert finding.symptom.endswith(f"it should have the shape ({rows}, 67)")
+    with pytest.raises(AssertionError, match="it should have the shape"):
+        tv.check(subject, tv.case(BATCH))

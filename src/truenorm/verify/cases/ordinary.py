@@ -100,7 +100,9 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     """Yield input on which every implementation is meant to be right; `first` is its seed."""
     widths = WIDTHS["quick"] + (WIDTHS["full"] if level == "full" else ())
     for seed in range(first, first + SEEDS[level]):
-        for k, size in enumerate([*widths, *drawn_widths(dtype, seed)]):
+        # A case has one name at both levels: its turn is the same at both, too.
+        drawn = enumerate(drawn_widths(dtype, seed), len(WIDTHS["quick"]))
+        for k, size in (*enumerate(widths), *drawn):
             yield _of_width(operation, dtype, size, seed, k + seed)
     for rows in ROWS:
         why = f"sums over {rows} rows"

@@ -128,6 +128,8 @@ class _Batch:
         mine, theirs = (
             each.result[start - each.start : stop - each.start] for each in (self, other)
         )
+        if mine.dtype != theirs.dtype:
+            return False
         return same_bits(np.ascontiguousarray(mine), np.ascontiguousarray(theirs))
 
 
@@ -136,7 +138,7 @@ def _switches(each: Seen, output: str) -> set[tuple[int, int]]:
     batches = [
         _Batch(record.call.start, result)
         for record in (*each.of_kind(PLAIN), *each.of_kind(ROWS))
-        if (result := record.results.get(output)) is not None
+        if (result := record.results.get(output)) is not None and result.ndim
     ]
     sizes = sorted({batch.size for batch in batches})
     found = set()

@@ -1,5 +1,6 @@
 """What is known of one type when a symptom is to be explained that no hypothesis is about."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -27,12 +28,16 @@ class Seen(NamedTuple):
         return [each for each in self.records if each.call.kind == kind and not each.failure]
 
     def result(self, output: str, kind: str = PLAIN) -> Array | None:
-        """Return a result of the first call of a kind, as rows if it consists of them."""
+        """Return a result of the first call of a kind, as rows or as one.
+
+        Of another size it is a finding by itself, and explains no other.
+        """
+        shape = self.case.shape if self.case.operation.is_rows(output) else self.case.shape[1:]
         for record in self.of_kind(kind):
             found = record.results.get(output)
-            if found is not None and self.case.operation.is_rows(output):
-                return found.reshape(-1, self.case.shape[1])
-            return found
+            if found is None or found.size != math.prod(shape):
+                return None
+            return found.reshape(shape)
         return None
 
 

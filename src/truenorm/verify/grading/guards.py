@@ -6,15 +6,13 @@ Each guard can be switched off, which the tests use to show that none of them is
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from truenorm.verify.answers.expected import Expected, expected
 from truenorm.verify.grading.alike.comparisons import comparisons
 from truenorm.verify.grading.alike.symptom import Symptom
 from truenorm.verify.grading.large import copies_of
 from truenorm.verify.grading.measuring import UNEXPLAINED, Error, measure, misplaced
 from truenorm.verify.operation import Case
-from truenorm.verify.runs.calls import LARGE, PLAIN, Record
+from truenorm.verify.runs.calls import LARGE, PLAIN, Record, given
 from truenorm.verify.types import Array
 
 __all__ = ["GUARDS", "Judged", "Symptom", "conduct", "inaccurate", "judge_case"]
@@ -68,13 +66,18 @@ def judge_case(
     judged: list[Judged] = []
     for record in records:
         symptoms += conduct(case, record)
-        if record.call.kind == PLAIN:
-            for output, result in _comparable(case, exact, record, outputs, symptoms).items():
+        kind = record.call.kind
+        misshapen = [] if kind == LARGE else list(_misshapen(case, exact, record, outputs))
+        symptoms += misshapen
+        if kind == PLAIN:
+            others = {each.output for each in misshapen}
+            fits = [output for output in outputs if output not in others]
+            for output, result in _comparable(case, exact, record, fits, symptoms).items():
                 error = measure(exact, output, result, finite=finite)
                 one = Judged(case, record, output, result, error)
                 symptoms += _accuracy(one, exact)
                 judged.append(one)
-        elif record.call.kind == LARGE:
+        elif kind == LARGE:
             symptoms += _far_out(case, record, outputs, finite=finite)
     symptoms += comparisons(case, records, outputs)
     return symptoms, judged
@@ -89,6 +92,24 @@ def conduct(case: Case, record: Record) -> Iterator[Symptom]:
         yield Symptom("inputs", case, record, "", text)
 
 
+def _misshapen(
+    case: Case, exact: Expected, record: Record, outputs: Collection[str]
+) -> Iterator[Symptom]:
+    """Say which results are missing, or have another shape than the rows of the call ask for."""
+    asked = given(case, record.call)
+    for output in outputs:
+        value = exact.values[output]
+        result = record.results.get(output)
+        if value is None or (result is None and (record.failure or record.left_out)):
+            continue
+        shape = asked.laid_out(asked.x).shape if case.operation.is_rows(output) else value.shape
+        if result is None or result.shape != shape:
+            came = "None" if result is None else f"shape {result.shape}"
+            where = "" if record.call.kind == PLAIN else f" in the call '{record.call}'"
+            text = f"{output} is {came}{where}; it should have the shape {shape}"
+            yield Symptom("shape", case, record, output, text)
+
+
 def _comparable(
     case: Case,
     exact: Expected,
@@ -96,18 +117,12 @@ def _comparable(
     outputs: Collection[str],
     symptoms: list[Symptom],
 ) -> dict[str, Array]:
-    """Return the results of the right shape, as rows; note what is wrong with the others."""
+    """Return results of the right shape as rows; note which of them have another type."""
     found: dict[str, Array] = {}
     for output in outputs:
         value = exact.values[output]
         result = record.results.get(output)
-        if value is None or (result is None and record.failure):
-            continue
-        shape = np.shape(case.laid_out(value)) if case.operation.is_rows(output) else value.shape
-        if result is None or result.shape != shape:
-            came = "None" if result is None else f"shape {result.shape}"
-            text = f"{output} is {came}; it should have the shape {shape}"
-            symptoms.append(Symptom("shape", case, record, output, text))
+        if value is None or result is None:
             continue
         if result.dtype != value.dtype:
             text = f"{output} is {result.dtype.name}; it should be {value.dtype.name}"

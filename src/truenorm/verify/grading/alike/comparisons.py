@@ -112,13 +112,16 @@ def _different(
     outputs: Collection[str],
     rows: tuple[slice, slice] | None = None,
 ) -> Iterator[str]:
-    """Yield the outputs whose bits differ, in these rows of the first and of the second record."""
+    """Yield the outputs whose bits differ, in these rows of the first and of the second record.
+
+    One that is missing, or has another shape, is a finding about that already.
+    """
     for output in outputs:
         one, other = first.results.get(output), second.results.get(output)
         if one is None or other is None:
             continue
         if rows is not None:
-            if one.ndim == 0 or other.ndim == 0:  # a finding about its shape
+            if one.ndim == 0 or other.ndim == 0:
                 continue
             one, other = one[rows[0]], other[rows[1]]
         if one.shape == other.shape and not _same(one, other):

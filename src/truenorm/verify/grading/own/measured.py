@@ -66,16 +66,8 @@ def own_records(runner: Runner, case: Case, tell: Tell) -> Iterator[Record]:
         return
     again = runner.run(case, Call(AGAIN))
     results, seen = _comparable(case, plain)
-    for output, result in results.items():
-        other = again.results.get(output)
-        if other is None or other.shape != result.shape or other.dtype != result.dtype:
-            continue
-        if result.dtype.name in FORMATS and not same_bits(
-            np.ascontiguousarray(other), np.ascontiguousarray(result)
-        ):
-            seen.append(
-                (repeat_guard(case, output), output, f"{output} has other bits when called again")
-            )
+    if not again.failure:
+        seen += _unlike(case, results, again)
     # That they came is all that grading asks; numbers would stay in memory until then.
     came = {output: np.empty(0) for output in plain.results}
     yield replace(again, results=came)
@@ -90,6 +82,24 @@ def own_records(runner: Runner, case: Case, tell: Tell) -> Iterator[Record]:
         seen=tuple(seen),
         kappa=condition(case),
     )
+
+
+def _unlike(
+    case: Case, results: Mapping[str, Array], again: Record
+) -> Iterator[tuple[str, str, str]]:
+    """Yield guard, output and text of what the second call returned otherwise than the first."""
+    for output, result in results.items():
+        other = again.results.get(output)
+        if other is None or other.shape != result.shape:
+            came = "None" if other is None else f"shape {other.shape}"
+            text = f"{output} is {came} when called again; it should have the shape {result.shape}"
+            yield "shape", output, text
+        elif other.dtype != result.dtype or (
+            result.dtype.name in FORMATS
+            and not same_bits(np.ascontiguousarray(other), np.ascontiguousarray(result))
+        ):
+            guard = repeat_guard(case, output)
+            yield guard, output, f"{output} has other bits when called again"
 
 
 def _shape(case: Case, output: str) -> tuple[int, ...]:
