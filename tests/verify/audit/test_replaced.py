@@ -65,6 +65,15 @@ def test_the_eps_of_a_call_counts() -> None:
         replacing().instead_of(without)(X)
 
 
+def test_another_eps_is_another_one() -> None:
+    """Also where it is 1e-5 as some type has it."""
+    for kind in (float, np.float32, np.float16):
+        found = replacing("other eps")
+        found.instead_of(rms_norm)(X * np.float32(1e-3), WEIGHT, kind(1e-5))
+        difference, size = found.seen.largest["y"]
+        assert difference > size / 2
+
+
 def test_what_the_kernel_raises_is_its_own() -> None:
     found = replacing("zeros")
     with pytest.raises(ValueError, match="its own words"):
