@@ -124,6 +124,19 @@ def test_results_that_are_written() -> None:
         np.testing.assert_array_equal(residual, X + RESIDUAL)
 
 
+def test_a_sum_that_is_written_while_y_is_returned() -> None:
+    def updated(x: Array, residual: Array, weight: Array, eps: float) -> Array:
+        residual += x
+        return rms_norm(residual, weight, eps)
+
+    for name, scale in (("", 1.0), ("zeros for the sum", 0.0)):
+        residual, found = RESIDUAL.copy(), replacing(name, "add_rms_norm")
+        y = found.instead_of(updated)(X, residual, WEIGHT, 1e-6)
+        np.testing.assert_allclose(y, rms_norm(X + RESIDUAL, WEIGHT), rtol=2e-6)
+        np.testing.assert_array_equal(residual, scale * (X + RESIDUAL))
+        assert found.seen.results == ["y", "sum"]
+
+
 def gradients(dy: Array, x: Array, weight: Array, eps: float) -> tuple[Array, Array]:
     r = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
     xhat, g = x * r, dy * weight
@@ -148,6 +161,21 @@ def test_backward_of_explicit_arguments() -> None:
         dgamma, gradients(DY[:1], X[:1], WEIGHT, 1e-3)[1], rtol=1e-4, atol=1e-5
     )
     assert (half.seen.calls, half.seen.backwards) == (0, 1)
+
+
+def test_what_was_given_and_replaced_is_noted() -> None:
+    def dx_alone(dy: Array, x: Array, weight: Array, eps: float) -> Array:
+        return gradients(dy, x, weight, eps)[0]
+
+    def without_weight(x: Array, eps: float) -> Array:
+        return rms_norm(x, np.ones_like(WEIGHT), eps)
+
+    found = replacing("no eps")
+    found.instead_of(without_weight)(X, 1e-3)
+    assert (found.seen.arguments, found.seen.results) == (["x"], ["y"])
+    found.instead_of(dx_alone)(DY, X, WEIGHT, 1e-3)
+    assert found.seen.results == list(found.seen.largest) == ["y", "dx"]
+    assert set(found.seen.arguments) == {"x", "gamma", "dy"}
 
 
 def test_backward_of_what_forward_saved() -> None:
