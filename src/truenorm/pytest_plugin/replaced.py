@@ -35,7 +35,9 @@ class Replaced(MetaPathFinder):
 
     def __init__(self, task: Task) -> None:
         self._task, self._seen = task, Seen()
-        self._replacing = Replacing(task.planted(), self._seen, task.eps)
+        self._replacing = Replacing(
+            task.planted(), self._seen, task.eps, remembers=bool(task.backward)
+        )
         self._left: dict[str, list[str]] = {}
         for place in filter(None, (task.replace, task.backward)):
             module, name = place_of(place)

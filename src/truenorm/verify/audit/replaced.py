@@ -5,6 +5,7 @@ So exceptions, shapes, types and devices, and what else is returned, are the ker
 
 import functools
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,13 +28,18 @@ HINT = "--signature 'x, weight, eps' says what they are, in order"
 
 
 class Replacing:
-    """Puts a planted kernel, or the right one, in the place of functions."""
+    """Puts a planted kernel, or the right one, in the place of functions.
 
-    def __init__(self, kernel: Kernel, seen: Seen, eps: float | None = None) -> None:
+    With `remembers`, calls are kept for a backward pass that is a function of its own.
+    """
+
+    def __init__(
+        self, kernel: Kernel, seen: Seen, eps: float | None = None, *, remembers: bool = False
+    ) -> None:
         self.kernel, self.seen, self.norm = kernel, seen, kernel.norm
         self._control = Kernel(kernel.norm, recipe=kernel.recipe)
         self._eps = eps
-        self._remembered: list[tuple[list[Any], Given]] = []
+        self._remembered: deque[tuple[list[Any], Given]] = deque(maxlen=REMEMBERED * remembers)
 
     def instead_of(self, original: Callable[..., Any], signature: str = "") -> Callable[..., Any]:
         """Return what is to be called instead of a function."""
@@ -101,7 +107,7 @@ class Replacing:
             new = [new_like(thing, values[name]) for name, thing in found.items()]
             new = self._differentiable(given, case, list(found), new)
         extras = [statistic(each, right, wrong) for each in results[len(new) :]]
-        self._remembered = [*self._remembered[1 - REMEMBERED :], (extras, given)]
+        self._remembered.append((extras, given))
         return None if returned is None else as_returned(returned, [*new, *extras][:count])
 
     def _compared(self, name: str, right: Steps, wrong: Steps) -> Float64s:
