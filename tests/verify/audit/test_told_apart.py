@@ -23,6 +23,7 @@ def told(operation: str, arguments: str, results: str) -> tuple[list[str], dict[
 def test_a_call_without_a_parameter() -> None:
     chosen, left_out = told("rms_norm", "x", "y")
     assert "no eps" in chosen
+    assert "no gradient was asked of what --replace names; --backward" in left_out["zeros for dx"]
     for name in ("no gamma", "gain offset"):
         assert left_out[name] == "no call has gamma among its arguments"
 

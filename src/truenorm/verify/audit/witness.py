@@ -20,7 +20,10 @@ from truenorm.verify.suite import cases
 
 __all__ = ["told_apart", "witness_for"]
 
-NO_GRADIENT = "the tests ask for no gradient"
+NO_GRADIENT = (
+    "no gradient was asked of what --replace names; --backward names a backward pass that is a "
+    "function"
+)
 NO_RECIPE = "any recipe is right, unless --recipe says which it is"
 ELEMENTS = 2**15
 """Of the largest case that is tried: many rows, and long ones."""
