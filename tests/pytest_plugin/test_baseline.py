@@ -63,6 +63,26 @@ def test_what_is_new_fails_and_says_so(
     assert LISTED not in done.stdout.str()
 
 
+def test_a_known_exception_passes(judged: Session) -> None:
+    """It leaves no result, and so no grade that the baseline could have."""
+    known = {"output": "", "check": "raised", "families": ["normal"], "grade": ""}
+    write(judged, subject="a broken kernel", **known)
+    done = judged.run("broken, cases=CASES, baseline='known.json'")
+    done.assert_outcomes(passed=1, failed=1)
+    assert "  new  the baseline does not have it in offset" in done.stdout.str()
+
+
+def test_a_grade_that_is_too_low_where_all_findings_are_known(judged: Session) -> None:
+    write(judged, check="special", families=["nan-in-x"], grade="")
+    subject = (
+        "tv.Subject(lambda x, *rest: forward(np.nan_to_num(x), *rest), name='a right kernel')"
+    )
+    case = "cases=[tv.case('float32-nan-in-x')]"
+    done = judged.run(f"{subject}, {case}, baseline='known.json', require='correct'")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["below correct: y in float32."])
+
+
 def test_what_has_vanished_is_told_after_all_tests_alone(judged: Session) -> None:
     """Of a family that was run; one that was not, nobody has looked at."""
     write(judged, families=["normal", "offset", "constant"])

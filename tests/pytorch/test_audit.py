@@ -55,6 +55,14 @@ def test_wrong_gradients() -> None:
     assert not torch.autograd.grad(y, (x,), dy)[0].any()
 
 
+def test_gradients_that_nobody_can_ask_for_are_not_noted() -> None:
+    x, weight, dy = drawn(SHAPE, (40,), SHAPE)
+    found = replacing("no eps")
+    found.instead_of(rms_norm)(x, weight.detach(), 1e-6).backward(dy)
+    assert x.grad is not None
+    assert found.seen.results == list(found.seen.largest) == ["y", "dx"]
+
+
 def test_what_requires_no_gradient_has_none() -> None:
     x, weight = drawn(SHAPE, (40,))
     y = replacing("zeros").instead_of(rms_norm)(x.detach(), weight.detach(), 1e-6)

@@ -20,7 +20,7 @@ from truenorm.verify.judge import graded, scope
 from truenorm.verify.operation import Case
 from truenorm.verify.own.cases import is_own
 from truenorm.verify.pages.sources import link
-from truenorm.verify.pages.wording import cause
+from truenorm.verify.pages.wording import cause, conclusion
 from truenorm.verify.runs.calls import Record
 from truenorm.verify.runs.loading import dotted_path, load, split_target
 from truenorm.verify.runs.runners import runner_for
@@ -113,19 +113,20 @@ class JudgedCase:
 
     def _said(self, report: Report) -> str:
         """Return what a person needs to know; the plainest symptom is the first line."""
-        first, *others = [each for each in report.findings if not each.known]
+        new = [each for each in report.findings if not each.known]
         lines = [
-            first.symptom,
+            new[0].symptom if new else conclusion(report),
             "",
             f"   in  {self.subject.name}",
             f" case  {self.case.name}: {self.case.why}",
-            *_beside(first),
         ]
-        for finding in others:
-            lines += ["", f"  and  {finding.symptom}", *_beside(finding)]
+        for place, finding in enumerate(new):
+            lines += ["", f"  and  {finding.symptom}"] if place else []
+            lines += _beside(finding)
         if self.seed:
             lines += ["", f"again  pytest --truenorm-seed {self.seed}"]
-        return "\n".join([*lines, RULE, first.reproducer.rstrip(), RULE])
+        lines += [RULE, new[0].reproducer.rstrip(), RULE] if new else []
+        return "\n".join(lines)
 
 
 def _beside(finding: Finding) -> list[str]:

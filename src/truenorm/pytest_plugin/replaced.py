@@ -35,7 +35,9 @@ class Replaced(MetaPathFinder):
 
     def __init__(self, task: Task) -> None:
         self._task, self._seen = task, Seen()
-        self._replacing = Replacing(task.planted(), self._seen, task.eps)
+        self._replacing = Replacing(
+            task.planted(), self._seen, task.eps, remembers=bool(task.backward)
+        )
         self._left: dict[str, list[str]] = {}
         for place in filter(None, (task.replace, task.backward)):
             module, name = place_of(place)
@@ -56,13 +58,18 @@ class Replaced(MetaPathFinder):
         spec = None if names is None else find_spec(name)
         if spec is None or spec.loader is None or names is None:
             return None
-        load = spec.loader.exec_module
+        loader, load = spec.loader, spec.loader.exec_module
 
         def load_and_change(module: ModuleType) -> None:
+            # Whatever pytest rewrites has the same loader: what is imported next is not ours.
+            if module.__name__ != name:
+                load(module)
+                return
+            loader.exec_module = load  # type: ignore[method-assign]
             load(module)
             self._change(module, names)
 
-        spec.loader.exec_module = load_and_change  # type: ignore[method-assign]
+        loader.exec_module = load_and_change  # type: ignore[method-assign]
         return spec
 
     def _change(self, module: ModuleType, names: Sequence[str]) -> None:

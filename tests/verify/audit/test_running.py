@@ -64,7 +64,7 @@ def test_what_a_loose_test_lets_pass(tests: list[str], some: Some) -> None:
     assert passed.witness is not None
     assert "ulp" in passed.witness.symptom
     assert (audit.calls, audit.gradients, audit.dtypes) == (1, 0, ("float32",))
-    assert audit.left_out == {"zeros for dx": "the tests ask for no gradient"}
+    assert list(audit.left_out) == ["zeros for dx"]
     assert not audit.passed
     assert told[-1][0] == told[-1][1] == 5
     assert refusals("audit-1", json.loads(strict_json.dumps(audit.as_dict()))) == []

@@ -23,8 +23,11 @@ def test_the_largest_difference_is_kept() -> None:
 def test_processes_together(tmp_path: Path) -> None:
     one = Seen(True, 3, 1, ["float32"], {"y": [1.0, 2.0]})
     other = Seen(False, 2, 0, ["float32", "float16"], {"y": [np.inf, 4.0]}, "test_a", "no")
+    one.had(["x"], ["y"])
+    other.had(["x", "gamma"], ["y", "dx"])
     one.write(tmp_path / "1.json")
     other.write(tmp_path / "2.json")
     together = Seen(True, 5, 1, ["float32", "float16"], {"y": [np.inf, 4.0]}, "test_a", "no")
+    together.had(["x", "gamma"], ["y", "dx"])
     assert read(tmp_path) == together
     assert read(tmp_path / "nothing") == Seen()

@@ -1,6 +1,6 @@
 """A planted kernel, or the right one, on arrays as tests have them: of any rank and any type."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,10 @@ from truenorm.verify.operations.norms.hypotheses.steps import Steps, rounded
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of
 
 __all__ = ["Kernel", "given_case", "stored"]
+
+SAMPLE = (4, 67)
+"""Rows on which a fault shows where it can: two halves, and a last block that is not whole."""
+SAMPLE_EPS = 1e-5
 
 
 class Call(NamedTuple):
@@ -66,6 +70,35 @@ class Kernel:
             finite = np.isfinite(steps["g"]).all(axis=1, keepdims=True)
             values = np.where(finite, values, np.nan)
         return np.asarray(np.broadcast_to(values, self._shape(steps.case, name)))
+
+    def reach(self, dtype: str, arguments: Collection[str]) -> list[str]:
+        """Return the results in which it is not the right kernel, if a call is given these."""
+        random = np.random.default_rng(0)
+        inputs: dict[str, Array | None] = {
+            name: stored(random.normal(size=size), dtype_of(dtype))
+            for name, size in self._sizes().items()
+            if name in arguments
+        }
+        case = given_case(self.norm, inputs, SAMPLE_EPS)
+        right, wrong = Kernel(self.norm, recipe=self.recipe), self
+        with np.errstate(all="ignore"):
+            return [
+                each.name
+                for each in self.norm.outputs
+                if each.like in inputs
+                and not np.array_equal(
+                    right.result(right.steps(case), each.name),
+                    wrong.result(wrong.steps(case), each.name),
+                    equal_nan=True,
+                )
+            ]
+
+    def _sizes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each input of the sample."""
+        return {
+            each.name: SAMPLE[1:] if each.role == "parameter" else SAMPLE
+            for each in self.norm.inputs
+        }
 
     def _shape(self, case: Case, name: str) -> tuple[int, ...]:
         return case.shape if self.norm.is_rows(name) else case.shape[1:]

@@ -5,6 +5,7 @@ So exceptions, shapes, types and devices, and what else is returned, are the ker
 
 import functools
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from truenorm.verify.audit.results import as_returned, in_place, new_like, resul
 from truenorm.verify.audit.seen import Seen
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.norms.hypotheses.steps import Steps
-from truenorm.verify.tensors.pytorch import Tensors
+from truenorm.verify.tensors.pytorch import Tensors, array_of
 from truenorm.verify.types import FORMATS, Array, Float64s
 
 __all__ = ["Replacing"]
@@ -27,13 +28,18 @@ HINT = "--signature 'x, weight, eps' says what they are, in order"
 
 
 class Replacing:
-    """Puts a planted kernel, or the right one, in the place of functions."""
+    """Puts a planted kernel, or the right one, in the place of functions.
 
-    def __init__(self, kernel: Kernel, seen: Seen, eps: float | None = None) -> None:
+    With `remembers`, calls are kept for a backward pass that is a function of its own.
+    """
+
+    def __init__(
+        self, kernel: Kernel, seen: Seen, eps: float | None = None, *, remembers: bool = False
+    ) -> None:
         self.kernel, self.seen, self.norm = kernel, seen, kernel.norm
         self._control = Kernel(kernel.norm, recipe=kernel.recipe)
         self._eps = eps
-        self._remembered: list[tuple[list[Any], Given]] = []
+        self._remembered: deque[tuple[list[Any], Given]] = deque(maxlen=REMEMBERED * remembers)
 
     def instead_of(self, original: Callable[..., Any], signature: str = "") -> Callable[..., Any]:
         """Return what is to be called instead of a function."""
@@ -88,8 +94,12 @@ class Replacing:
         # Where nothing is returned, y is written to out, or to x, and the sum to the residual.
         places = [given.things.get("out", given.things["x"]), given.things.get("residual")]
         results = results_of(places[: len(names)] if returned is None else returned)
+        count = len(results)
+        if count < len(names) and _is_written(given, "residual"):
+            results.append(given.things["residual"])
         arguments = list(given.things.values())
         found = dict(zip(names, results, strict=False))
+        self.seen.had(given.arrays, found)
         values = {name: self._compared(name, right, wrong) for name in found}
         if any(each is one for each in found.values() for one in arguments):
             new = [in_place(thing, values[name]) for name, thing in found.items()]
@@ -97,8 +107,8 @@ class Replacing:
             new = [new_like(thing, values[name]) for name, thing in found.items()]
             new = self._differentiable(given, case, list(found), new)
         extras = [statistic(each, right, wrong) for each in results[len(new) :]]
-        self._remembered = [*self._remembered[1 - REMEMBERED :], (extras, given)]
-        return None if returned is None else as_returned(returned, [*new, *extras])
+        self._remembered.append((extras, given))
+        return None if returned is None else as_returned(returned, [*new, *extras][:count])
 
     def _compared(self, name: str, right: Steps, wrong: Steps) -> Float64s:
         """Return a result of the kernel, and note how far it is from the right one."""
@@ -116,14 +126,17 @@ class Replacing:
             for name in self.norm.inputs_of("data", "parameter")
             if name in given.things
         }
-        if not any(getattr(each, "requires_grad", False) for each in inputs.values()):
+        wanted = [name for name, each in inputs.items() if getattr(each, "requires_grad", False)]
+        if not wanted:
             return results
 
         def backward(arriving: list[Array | None]) -> list[Array | None]:
             slopes = dict(zip([f"d{name}" for name in names], arriving, strict=True))
-            found = self._gradients(case, slopes)
+            found = self._gradients(case, slopes, [f"d{name}" for name in wanted])
             return [
                 stored(found[f"d{name}"], given.arrays[name].dtype).reshape(thing.shape)
+                if name in wanted
+                else None
                 for name, thing in inputs.items()
             ]
 
@@ -133,25 +146,29 @@ class Replacing:
             lambda arriving: list(self._told(lambda: backward(arriving))),
         )
 
-    def _gradients(self, case: Case, slopes: Mapping[str, Array | None]) -> dict[str, Float64s]:
-        """Return every gradient, from what arrives at y and at the sum."""
+    def _gradients(
+        self, case: Case, slopes: Mapping[str, Array | None], names: Sequence[str]
+    ) -> dict[str, Float64s]:
+        """Return gradients of these names, from what arrives at y and at the sum."""
         self.seen.backwards += 1
         rows = {
             name: each.reshape(case.shape) for name, each in slopes.items() if each is not None
         }
+        self.seen.had(rows, names)
         case = case.with_inputs(**rows)
         right, wrong = self._control.steps(case), self.kernel.steps(case)
-        names = self.norm.outputs_of(backward=True)
         return {name: self._compared(name, right, wrong) for name in names}
 
     def _backward(self, given: Given, returned: Any) -> Any:
         """Return what a function of dy returned, with other gradients in it."""
         slopes = {name: given.arrays.get(name) for name in self.norm.inputs_of("gradient")}
-        values = self._gradients(self._case(given), slopes)
         names, results = self.norm.outputs_of(backward=True), results_of(returned)
         found = dict(zip(names, results, strict=False))
+        there = [name for name, thing in found.items() if thing is not None]
+        values = self._gradients(self._case(given), slopes, there)
+        self.seen.had(given.arrays, there)
         new = [
-            None if thing is None else new_like(thing, values[name])
+            new_like(thing, values[name]) if name in values else None
             for name, thing in found.items()
         ]
         return as_returned(returned, [*new, *results[len(new) :]])
@@ -173,3 +190,10 @@ class Replacing:
                 "name that with --replace, and this with --backward"
             )
         return given
+
+
+def _is_written(given: Given, name: str) -> bool:
+    """Tell whether an argument is no longer what it was before the call."""
+    if name not in given.things:
+        return False
+    return np.array(array_of(given.things[name])).tobytes() != given.arrays[name].tobytes()

@@ -16,8 +16,7 @@ from truenorm.verify.audit.planted import Planted, planted_kernels, rounding_of
 from truenorm.verify.audit.report import Audit, Outcome
 from truenorm.verify.audit.seen import Seen, read
 from truenorm.verify.audit.task import Task, place_of
-from truenorm.verify.audit.witness import witness_for
-from truenorm.verify.operations.norms.recipes import tells_recipes
+from truenorm.verify.audit.witness import told_apart, witness_for
 from truenorm.verify.runs.program import Program
 from truenorm.verify.runs.subject_process import CannotRunError
 
@@ -26,8 +25,6 @@ __all__ = ["SECONDS", "audit_tests"]
 SECONDS = 300.0
 SHOWN = 25
 """Lines of what pytest printed last, where it could not run."""
-NO_GRADIENT = "the tests ask for no gradient"
-NO_RECIPE = "any recipe is right, unless --recipe says which it is"
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def audit_tests(
         control = session.run(task)
         _check_control(task, control)
         seen = control.seen
-        chosen, left_out = _chosen(task, planted, seen)
+        chosen, left_out = told_apart(task, planted, seen)
         found: list[Outcome] = []
         for each, run in session.all(task, chosen, jobs):
             found.append(_outcome(each, run))
@@ -181,26 +178,6 @@ def _check_control(task: Task, control: Run) -> None:
             f"the tests never call {task.replace}: {module} was {was}; give --replace the module "
             "and the name by which they find it"
         )
-
-
-def _chosen(
-    task: Task, planted: Sequence[Planted], seen: Seen
-) -> tuple[list[Planted], dict[str, str]]:
-    """Return the kernels that say something of these tests, and why others do not."""
-    chosen, left_out = [], {}
-    narrow = any(map(tells_recipes, seen.dtypes))
-    if not task.recipe and narrow:
-        left_out["recipe, cut off"] = NO_RECIPE
-    for each in planted:
-        if each.narrow and not narrow:
-            left_out[each.name] = f"in {', '.join(seen.dtypes)} it is not wrong"
-        elif each.backward and not seen.backwards:
-            left_out[each.name] = NO_GRADIENT
-        elif not each.backward and not seen.calls:
-            left_out[each.name] = "the tests call its backward pass alone"
-        else:
-            chosen.append(each)
-    return chosen, left_out
 
 
 def _outcome(planted: Planted, run: Run) -> Outcome:

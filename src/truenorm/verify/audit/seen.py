@@ -1,6 +1,7 @@
 """What a run of tests showed a kernel: calls, types, and how far it was from the right one."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ class Seen:
         The first test that failed.
     raised : str
         What was wrong with a call that is no fault of the kernel.
+    arguments, results : list of str
+        What calls were given, and which of their results were replaced, as the judge names them.
     """
 
     imported: bool = False
@@ -39,6 +42,13 @@ class Seen:
     largest: dict[str, list[float]] = field(default_factory=dict)
     failed: str = ""
     raised: str = ""
+    arguments: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+
+    def had(self, arguments: Iterable[str], results: Iterable[str]) -> None:
+        """Note what a call was given, and which of its results were replaced."""
+        self.arguments += [name for name in arguments if name not in self.arguments]
+        self.results += [name for name in results if name not in self.results]
 
     def differs(self, output: str, values: Float64s, right: Float64s) -> None:
         """Note how far a result is from the right one: what is not finite there is infinitely."""
@@ -76,4 +86,5 @@ def merged(told: list[dict[str, Any]]) -> Seen:
                 total.largest[output] = [difference, size]
         total.failed = total.failed or each["failed"]
         total.raised = total.raised or each["raised"]
+        total.had(each["arguments"], each["results"])
     return total

@@ -1,9 +1,12 @@
-"""The input that shows a wrong kernel: the smallest of the judge's cases on which it fails."""
+"""Which wrong kernels can be told from the right one: in some tests, and on which input."""
 
 from collections.abc import Iterator, Sequence
 
 from truenorm.verify.audit.kernel import Kernel
+from truenorm.verify.audit.planted import Planted
 from truenorm.verify.audit.report import Witness
+from truenorm.verify.audit.seen import Seen
+from truenorm.verify.audit.task import Task
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import graded
 from truenorm.verify.operation import Case
@@ -15,10 +18,50 @@ from truenorm.verify.runs.runners import runner_for
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 
-__all__ = ["witness_for"]
+__all__ = ["told_apart", "witness_for"]
 
+NO_GRADIENT = (
+    "no gradient was asked of what --replace names; --backward names a backward pass that is a "
+    "function"
+)
+NO_RECIPE = "any recipe is right, unless --recipe says which it is"
 ELEMENTS = 2**15
 """Of the largest case that is tried: many rows, and long ones."""
+
+
+def told_apart(
+    task: Task, planted: Sequence[Planted], seen: Seen
+) -> tuple[list[Planted], dict[str, str]]:
+    """Return the kernels that say something of the tests, and why others do not."""
+    chosen, left_out = [], {}
+    narrow = any(map(tells_recipes, seen.dtypes))
+    if not task.recipe and narrow:
+        left_out["recipe, cut off"] = NO_RECIPE
+    for each in planted:
+        if each.narrow and not narrow:
+            left_out[each.name] = f"in {', '.join(seen.dtypes)} it is not wrong"
+        elif each.backward and not seen.backwards:
+            left_out[each.name] = NO_GRADIENT
+        elif not each.backward and not seen.calls:
+            left_out[each.name] = "the tests call its backward pass alone"
+        elif reason := _is_right(Kernel(task.norm, each, task.recipe), each, seen):
+            left_out[each.name] = reason
+        else:
+            chosen.append(each)
+    return chosen, left_out
+
+
+def _is_right(kernel: Kernel, planted: Planted, seen: Seen) -> str:
+    """Return why a kernel is the right one in every call of the tests, if it is."""
+    dtype = next(filter(tells_recipes, seen.dtypes), seen.dtypes[0])
+    wrong = kernel.reach(dtype, seen.arguments)
+    if not wrong:
+        roles = ("data", "parameter", *(("gradient",) if planted.backward else ()))
+        absent = [name for name in kernel.norm.inputs_of(*roles) if name not in seen.arguments]
+        return f"no call has {' or '.join(absent)} among its arguments"
+    if not set(wrong) & set(seen.results):
+        return f"no call has {' or '.join(wrong)} among its results"
+    return ""
 
 
 def witness_for(kernel: Kernel, dtypes: Sequence[str]) -> Witness | None:

@@ -31,6 +31,8 @@ VERDICTS = {
 """What is said beside the grades: pass, fail, or not judged."""
 RANGE = "range"
 """The verdict on what is beyond the domain, if one is declared: no finding comes of it."""
+NO_RESULT = ("raised", "shape")
+"""Guards whose findings leave nothing to grade."""
 ACCURACY = "accuracy"
 """What stands for a verdict where a finding is about a grade."""
 
@@ -211,7 +213,20 @@ class Report:
         known = [
             each.grade for each in entries if each.grade and (each.dtype, each.output) == place
         ]
-        return any(map(grade.reaches, [self.require, *known]))
+        return any(map(grade.reaches, [self.require, *known])) or self._is_known_to_lack(grade)
+
+    def _is_known_to_lack(self, grade: Grade) -> bool:
+        """Tell whether a grade rests on no result at all, and a baseline knows why."""
+        place = (grade.dtype, grade.output)
+        if any((each.dtype, each.output) == place for each in self.results):
+            return False
+        return any(
+            each.known
+            and each.guard in NO_RESULT
+            and each.dtype == grade.dtype
+            and each.output in ("", grade.output)
+            for each in self.findings
+        )
 
     def explained(self, verdict: str) -> str:
         """Return why a verdict was not judged, or what it says."""

@@ -1,0 +1,55 @@
+"""A kernel that is replaced in its module, which may be any that pytest imports."""
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from truenorm.pytest_plugin.replaced import Replaced
+from truenorm.verify.audit.task import Task
+
+KERNEL = """
+import test_of_a_helper
+import numpy as np
+
+def rms_norm(x, weight, eps=1e-6):
+    return weight * x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(eps))
+"""
+X = np.random.default_rng(0).normal(size=(4, 60)).astype(np.float32)
+WEIGHT = np.ones(60, np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of modules that are forgotten after the test."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    return tmp_path
+
+
+def imported(task: Task, *names: str) -> list[ModuleType]:
+    """Import modules in a session of an audit."""
+    with patch.dict(sys.modules):
+        Replaced(task).begin()
+        return [import_module(name) for name in names]
+
+
+def test_a_kernel_in_a_module_that_pytest_rewrites(folder: Path) -> None:
+    """It has one loader for all of them: the others are loaded as before."""
+    (folder / "test_of_a_kernel.py").write_text(KERNEL)
+    for name in ("test_of_a_helper", "test_of_what_follows"):
+        (folder / f"{name}.py").write_text("def rms_norm(x): return x")
+    spec = find_spec("test_of_a_kernel")
+    assert spec is not None
+    assert spec.loader is find_spec("test_of_a_helper").loader  # type: ignore[union-attr]
+    task = Task("test_of_a_kernel:rms_norm", "rms_norm", kernel="zeros")
+    kernel, helper, other = imported(
+        task, "test_of_a_kernel", "test_of_a_helper", "test_of_what_follows"
+    )
+    assert not kernel.rms_norm(X, WEIGHT).any()
+    assert helper.rms_norm(X) is other.rms_norm(X) is X
