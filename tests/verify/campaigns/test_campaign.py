@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from truenorm.verify.types import FORMATS
 from verify.collecting import kernels
 from verify.collecting.executors import Backwards, processes, text_of
 from verify.pages.test_schemas import refusals
+from verify.planted.registry import PLANTED
 
 FILE = Path(kernels.__file__)
 
@@ -127,6 +129,22 @@ def test_wrong_is_what_is_below_the_grade() -> None:
     found = tv.campaign(kernels.right, 10, seed=3, require="correct")
     assert found.passed == (found.wrong == 0)
     assert found.passed == (found.results[0].grade == "correct")
+
+
+@pytest.mark.parametrize("claims", [(), ("idle-rows",)])
+def test_idle_rows_are_held_against_who_claims(
+    monkeypatch: pytest.MonkeyPatch, claims: tuple[str, ...]
+) -> None:
+    """Whichever case shows it: here the batches, which everybody is given."""
+    suite = [tv.case("float32-batch-300x67")]
+    monkeypatch.setattr("truenorm.verify.campaigns.counting.cases_of", lambda *_: suite)
+    monkeypatch.setattr(campaigns, "cases_of", lambda *_: suite)
+    cut = PLANTED["dgamma cut by the number of rows"].subject
+    found = tv.campaign(replace(cut, also=claims), 1)
+    assert (found.passed, found.failed) == (not claims, len(claims))
+    assert {(each.guard, each.output) for each in found.findings} == (
+        {("idle", "dgamma")} if claims else set()
+    )
 
 
 CRASHING = Drawing(30, 2, "quick", "stable")

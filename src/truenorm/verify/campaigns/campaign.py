@@ -225,7 +225,8 @@ def _findings(subject: Subject, asked: Asked, total: Tally, origin: Origin) -> t
     suite, records = [], []
     for part, outcome, _ in total.shown:
         drawn = cases_of(subject.operation, asked, part.dtype, part.seed)
-        (case,) = (each for each in drawn if each.name == outcome.case)
+        (shown,) = (each for each in drawn if each.name == outcome.case)
+        case = replace(shown, needs=frozenset(asked.also))  # all that was claimed
         remember(case, outcome.exact)
         suite.append(case)
         records += outcome.records

@@ -11,6 +11,7 @@ from truenorm.verify.collecting.places import Place, process_of
 from truenorm.verify.collecting.spread import Outcome, answers_to, outcome_of
 from truenorm.verify.domain import Domain
 from truenorm.verify.grading.beyond import parted
+from truenorm.verify.grading.findings import claimed_alone
 from truenorm.verify.grading.guards import GUARDS, Judged, judge_case
 from truenorm.verify.grading.marks import result_of
 from truenorm.verify.grading.report import ACCURACY
@@ -72,7 +73,8 @@ def tallied(runner: Runner, operation: Operation, asked: Asked, part: Part) -> T
 
 
 def _count(found: Tally, case: Case, outcome: Outcome, asked: Asked, part: Part) -> None:
-    symptoms, judged = judge_case(case, outcome.records, asked.outputs)
+    seen, judged = judge_case(case, outcome.records, asked.outputs)
+    symptoms, _ = claimed_alone(seen, asked.also)
     wrong = {one.output: _count_one(found, one, asked.require) for one in judged}
     keys: set[Key] = {
         (each.guard, case.dtype, each.output)
