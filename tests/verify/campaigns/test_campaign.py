@@ -198,6 +198,11 @@ def test_refusals(asked: dict[str, Any], said: str) -> None:
         tv.campaign(kernels.right, **asked)
 
 
+def test_a_recipe_is_not_dropped() -> None:
+    with pytest.raises(ValueError, match=r"claims the recipe 'late', .* without --cases"):
+        tv.campaign(tv.Subject(kernels.two_pass, recipe="late"), 1)
+
+
 @pytest.mark.usefixtures("_narrow")
 def test_pages() -> None:
     for subject, outcome in ((kernels.right, "PASS"), (kernels.wrong, "FAIL")):

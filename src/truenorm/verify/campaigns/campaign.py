@@ -124,7 +124,7 @@ def ran(
     drawing.check()
     cases, seed, level, require = drawing
     start = time.perf_counter()
-    asked = Asked(level, require, tuple(subject.also), subject.outputs, subject.domain)
+    asked = Asked.of(subject, level, require)
     first = {dtype: cases_of(subject.operation, asked, dtype, seed) for dtype in subject.dtypes}
     share = -(-cases // len(first))
     suite = [case for some in first.values() for case in some[:share]]

@@ -19,6 +19,7 @@ from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import operation_of
 from truenorm.verify.runs.calls import Runner
 from truenorm.verify.runs.subject_process import DEATHS
+from truenorm.verify.subject import Subject
 from truenorm.verify.suite import drawn
 
 __all__ = ["Asked", "Task", "cases_of", "counted", "tallied"]
@@ -32,6 +33,17 @@ class Asked(NamedTuple):
     also: tuple[str, ...]
     outputs: tuple[str, ...]
     domain: Domain
+
+    @classmethod
+    def of(cls, subject: Subject, level: str, require: str) -> "Asked":
+        """Return what is asked of a subject; refuse a recipe, which is told by all its cases."""
+        if subject.recipe:
+            raise ValueError(
+                f"{subject.name} claims the recipe {subject.recipe!r}, which cases that are drawn "
+                "do not tell: judge that without --cases, by truenorm.verify.verify in Python, "
+                "and leave recipe out of a subject for this"
+            )
+        return cls(level, require, tuple(subject.also), subject.outputs, subject.domain)
 
 
 class Task(NamedTuple):
