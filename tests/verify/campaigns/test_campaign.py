@@ -19,7 +19,7 @@ from truenorm.verify.pages import campaign as page
 from truenorm.verify.pages.json_report import to_json
 from truenorm.verify.suite import drawn
 from truenorm.verify.target import campaign_target
-from truenorm.verify.types import FORMATS
+from truenorm.verify.types import FORMATS, Array
 from verify.collecting import kernels
 from verify.collecting.executors import Backwards, processes, text_of
 from verify.pages.test_schemas import refusals
@@ -196,6 +196,21 @@ def test_several_types_have_equal_shares() -> None:
 def test_refusals(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         tv.campaign(kernels.right, **asked)
+
+
+def test_the_trial_call_has_a_usual_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though none of the cases that are judged has it."""
+    suite = [tv.case("float32-normal-4x5"), tv.case("float32-normal-4x64")]
+    monkeypatch.setattr("truenorm.verify.campaigns.counting.cases_of", lambda *_: suite)
+    monkeypatch.setattr(campaigns, "cases_of", lambda *_: suite)
+
+    def forward(x: Array, *given: Any) -> Array:
+        if x.shape[-1] < 64:
+            raise ValueError("too narrow")
+        return kernels.two_pass(x, *given)
+
+    (finding,) = tv.campaign(tv.Subject(forward), 1).findings
+    assert (finding.guard, finding.case) == ("raised", "float32-normal-4x5")
 
 
 def test_a_recipe_is_not_dropped() -> None:

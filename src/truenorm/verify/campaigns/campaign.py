@@ -126,8 +126,7 @@ def ran(
     start = time.perf_counter()
     asked = Asked.of(subject, level, require)
     first = {dtype: cases_of(subject.operation, asked, dtype, seed) for dtype in subject.dtypes}
-    share = -(-cases // len(first))
-    suite = [case for some in first.values() for case in some[:share]]
+    suite = [case for some in first.values() for case in some]
     total = Tally(deaths=sum(each.deaths for each in try_a_call(subject, runner, suite)))
     if not origin.callable:
         asked = asked._replace(outputs=outputs_of(subject, origin, [runner.run(suite[0], Call())]))
