@@ -49,6 +49,11 @@ def test_it_is_judged_as_one_and_its_reproducer_says_so(file: Path) -> None:
     assert "AssertionError: got " in done.stderr
 
 
+def test_an_operation_in_words_is_told_how_to_be_one() -> None:
+    with pytest.raises(TypeError, match=r"operation is 'rms_norm'; give .*norm\('rms_norm'\)"):
+        tv.Subject(lambda x, *_: x, operation="rms_norm")  # type: ignore[arg-type]
+
+
 def test_what_it_cannot_be_taken_for(file: Path) -> None:
     assert load(f"{file}:subject").operation is tv.LAYER_NORM
     assert load(f"{file}:subject", "rms_norm").operation is tv.RMS_NORM

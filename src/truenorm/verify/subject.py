@@ -68,6 +68,11 @@ class Subject:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be judged, and say why."""
+        if not isinstance(self.operation, Operation):
+            raise TypeError(
+                f"operation is {self.operation!r}; give what truenorm.verify.norm returns, "
+                "such as truenorm.verify.norm('rms_norm')"
+            )
         if (self.forward is None) == (self.command is None):
             raise ValueError("a subject has either forward (with or without backward) or command")
         if self.command is not None and (isinstance(self.command, str) or not self.command):

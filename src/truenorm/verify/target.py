@@ -182,7 +182,8 @@ def _own(said: Said, claimed: Subject) -> list[Case]:
 
 def _domain(said: Said, largest: float, kappa: float) -> Domain:
     """Return what the grade is about."""
-    return Domain(said.get("largest") or largest, said.get("kappa") or kappa)
+    limit, condition = said.get("largest"), said.get("kappa")
+    return Domain(largest if limit is None else limit, kappa if condition is None else condition)
 
 
 def _origin(target: str, process: SubjectProcess, said: Said) -> Origin:

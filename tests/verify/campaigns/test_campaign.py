@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from truenorm.verify.pages import campaign as page
 from truenorm.verify.pages.json_report import to_json
 from truenorm.verify.suite import drawn
 from truenorm.verify.target import campaign_target
-from truenorm.verify.types import FORMATS
+from truenorm.verify.types import FORMATS, Array
 from verify.collecting import kernels
 from verify.collecting.executors import Backwards, processes, text_of
 from verify.pages.test_schemas import refusals
+from verify.planted.registry import PLANTED
 
 FILE = Path(kernels.__file__)
 
@@ -129,6 +131,22 @@ def test_wrong_is_what_is_below_the_grade() -> None:
     assert found.passed == (found.results[0].grade == "correct")
 
 
+@pytest.mark.parametrize("claims", [(), ("idle-rows",)])
+def test_idle_rows_are_held_against_who_claims(
+    monkeypatch: pytest.MonkeyPatch, claims: tuple[str, ...]
+) -> None:
+    """Whichever case shows it: here the batches, which everybody is given."""
+    suite = [tv.case("float32-batch-300x67")]
+    monkeypatch.setattr("truenorm.verify.campaigns.counting.cases_of", lambda *_: suite)
+    monkeypatch.setattr(campaigns, "cases_of", lambda *_: suite)
+    cut = PLANTED["dgamma cut by the number of rows"].subject
+    found = tv.campaign(replace(cut, also=claims), 1)
+    assert (found.passed, found.failed) == (not claims, len(claims))
+    assert {(each.guard, each.output) for each in found.findings} == (
+        {("idle", "dgamma")} if claims else set()
+    )
+
+
 CRASHING = Drawing(30, 2, "quick", "stable")
 
 
@@ -178,6 +196,26 @@ def test_several_types_have_equal_shares() -> None:
 def test_refusals(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         tv.campaign(kernels.right, **asked)
+
+
+def test_the_trial_call_has_a_usual_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though none of the cases that are judged has it."""
+    suite = [tv.case("float32-normal-4x5"), tv.case("float32-normal-4x64")]
+    monkeypatch.setattr("truenorm.verify.campaigns.counting.cases_of", lambda *_: suite)
+    monkeypatch.setattr(campaigns, "cases_of", lambda *_: suite)
+
+    def forward(x: Array, *given: Any) -> Array:
+        if x.shape[-1] < 64:
+            raise ValueError("too narrow")
+        return kernels.two_pass(x, *given)
+
+    (finding,) = tv.campaign(tv.Subject(forward), 1).findings
+    assert (finding.guard, finding.case) == ("raised", "float32-normal-4x5")
+
+
+def test_a_recipe_is_not_dropped() -> None:
+    with pytest.raises(ValueError, match=r"claims the recipe 'late', .* without --cases"):
+        tv.campaign(tv.Subject(kernels.two_pass, recipe="late"), 1)
 
 
 @pytest.mark.usefixtures("_narrow")

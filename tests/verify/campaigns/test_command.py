@@ -72,7 +72,11 @@ def test_jobs(
         (("--cases", 2, "--recipe", "late"), "--cases goes without"),
         (("--cases", 2, "--baseline", "a.json"), "--cases goes without"),
         (("--cases", 2, "--html", "a.html"), "--cases goes without"),
+        (("--cases", 2, "--update-baseline"), "--cases goes without"),
         (("--equal-to", "y.py", "--cases", 2), "for one subject"),
+        (("--equal-to", "y.py", "--seed", 4), "for one subject"),
+        (("--equal-to", "y.py", "--update-baseline"), "for one subject"),
+        (("--equal-to", "y.py", "--require", "correct"), "for one subject"),
         (("--equal-to", "y.py", "--jobs", 2), "for one subject"),
     ],
 )

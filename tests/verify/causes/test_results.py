@@ -89,6 +89,7 @@ class TestForms:
 
         assert said("", "", "raised A: a") == "where D is 2 it ends so, and nowhere else"
         assert not said("", "raised B: b", "raised A: a")
+        assert not said("raised A: a", "raised A: a", "raised A: a")  # nothing sets them apart
 
 
 SPECIAL = [case for case in tv.cases("float32") if case.kind == "special"]

@@ -5,6 +5,7 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.pages.wording import about, conclusion
+from truenorm.verify.target import Said, _domain
 from truenorm.verify.types import Array
 
 
@@ -70,3 +71,10 @@ def test_a_domain_without_rows(name: str) -> None:
     for value in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match=f"{name} is .*; give a number above zero"):
             tv.Domain(**{name: value})
+
+
+@pytest.mark.parametrize("said", [Said(largest=0.0), Said(kappa=0.0)])
+def test_a_limit_of_zero_was_given(said: Said) -> None:
+    with pytest.raises(ValueError, match=r"is 0\.0; give a number above zero"):
+        _domain(said, 1e4, 10.0)
+    assert _domain(Said(kappa=None), 1e4, 10.0) == tv.Domain(1e4, 10.0)

@@ -118,10 +118,13 @@ def command(
         "data": data or (),
         "dtypes": dtype,
     }
-    of_one_report = bool(baseline or html)
+    of_one_report = bool(baseline or update_baseline or html)
     if equal_to:
-        if of_one_report or cases or jobs:
-            stop("--baseline, --html, --cases and --jobs are for one subject, and not for two")
+        if of_one_report or cases or seed or jobs or require != "stable":
+            stop(
+                "--baseline, --update-baseline, --html, --cases, --seed, --jobs and --require are "
+                "for one subject, and not for two: judge each without --equal-to"
+            )
         with refusing(CannotRunError, ValueError), progress_bar("comparing") as progress:
             equality = compare_targets(
                 target,
@@ -135,7 +138,10 @@ def command(
         raise typer.Exit(0 if equality.passed else 1)
     if cases is not None:
         if of_one_report or recipe or shape or data:
-            stop("--cases goes without --recipe, --shape, --data, --baseline and --html")
+            stop(
+                "--cases goes without --recipe, --shape, --data, --baseline, --update-baseline "
+                "and --html: give these in a run of their own"
+            )
         with (
             refusing(CannotRunError, ValueError),
             progress_bar("judging") as progress,

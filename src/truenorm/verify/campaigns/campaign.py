@@ -124,10 +124,9 @@ def ran(
     drawing.check()
     cases, seed, level, require = drawing
     start = time.perf_counter()
-    asked = Asked(level, require, tuple(subject.also), subject.outputs, subject.domain)
+    asked = Asked.of(subject, level, require)
     first = {dtype: cases_of(subject.operation, asked, dtype, seed) for dtype in subject.dtypes}
-    share = -(-cases // len(first))
-    suite = [case for some in first.values() for case in some[:share]]
+    suite = [case for some in first.values() for case in some]
     total = Tally(deaths=sum(each.deaths for each in try_a_call(subject, runner, suite)))
     if not origin.callable:
         asked = asked._replace(outputs=outputs_of(subject, origin, [runner.run(suite[0], Call())]))
@@ -225,7 +224,8 @@ def _findings(subject: Subject, asked: Asked, total: Tally, origin: Origin) -> t
     suite, records = [], []
     for part, outcome, _ in total.shown:
         drawn = cases_of(subject.operation, asked, part.dtype, part.seed)
-        (case,) = (each for each in drawn if each.name == outcome.case)
+        (shown,) = (each for each in drawn if each.name == outcome.case)
+        case = replace(shown, needs=frozenset(asked.also))  # all that was claimed
         remember(case, outcome.exact)
         suite.append(case)
         records += outcome.records

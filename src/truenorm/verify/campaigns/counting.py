@@ -11,6 +11,7 @@ from truenorm.verify.collecting.places import Place, process_of
 from truenorm.verify.collecting.spread import Outcome, answers_to, outcome_of
 from truenorm.verify.domain import Domain
 from truenorm.verify.grading.beyond import parted
+from truenorm.verify.grading.findings import claimed_alone
 from truenorm.verify.grading.guards import GUARDS, Judged, judge_case
 from truenorm.verify.grading.marks import result_of
 from truenorm.verify.grading.report import ACCURACY
@@ -18,6 +19,7 @@ from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import operation_of
 from truenorm.verify.runs.calls import Runner
 from truenorm.verify.runs.subject_process import DEATHS
+from truenorm.verify.subject import Subject
 from truenorm.verify.suite import drawn
 
 __all__ = ["Asked", "Task", "cases_of", "counted", "tallied"]
@@ -31,6 +33,17 @@ class Asked(NamedTuple):
     also: tuple[str, ...]
     outputs: tuple[str, ...]
     domain: Domain
+
+    @classmethod
+    def of(cls, subject: Subject, level: str, require: str) -> "Asked":
+        """Return what is asked of a subject; refuse a recipe, which is told by all its cases."""
+        if subject.recipe:
+            raise ValueError(
+                f"{subject.name} claims the recipe {subject.recipe!r}, which cases that are drawn "
+                "do not tell: judge that without --cases, by truenorm.verify.verify in Python, "
+                "and leave recipe out of a subject for this"
+            )
+        return cls(level, require, tuple(subject.also), subject.outputs, subject.domain)
 
 
 class Task(NamedTuple):
@@ -72,7 +85,8 @@ def tallied(runner: Runner, operation: Operation, asked: Asked, part: Part) -> T
 
 
 def _count(found: Tally, case: Case, outcome: Outcome, asked: Asked, part: Part) -> None:
-    symptoms, judged = judge_case(case, outcome.records, asked.outputs)
+    seen, judged = judge_case(case, outcome.records, asked.outputs)
+    symptoms, _ = claimed_alone(seen, asked.also)
     wrong = {one.output: _count_one(found, one, asked.require) for one in judged}
     keys: set[Key] = {
         (each.guard, case.dtype, each.output)

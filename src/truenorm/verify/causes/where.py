@@ -12,6 +12,8 @@ LISTED = 3
 
 def where(wrong: Collection[Case], right: Collection[Case]) -> str:
     """Return words for what sets some cases apart from others, or nothing if no size does."""
+    if not right:
+        return ""
     for axis, name in ((1, "D"), (0, "the number of rows")):
         these = {case.shape[axis] for case in wrong}
         others = {case.shape[axis] for case in right}

@@ -10,7 +10,6 @@ from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
 from truenorm.verify.grading.measuring import UNEXPLAINED
 from truenorm.verify.grading.report import ACCURACY, Finding, Grade
 from truenorm.verify.grading.reproducer import Origin, reproducer
-from truenorm.verify.operation import Case
 from truenorm.verify.runs.calls import PLAIN
 
 __all__ = ["PLAINER", "claimed_alone", "explained_once", "findings_of", "unrounded"]
@@ -50,14 +49,14 @@ def explained_once(symptoms: Sequence[Symptom]) -> list[Symptom]:
 
 
 def claimed_alone(
-    symptoms: Collection[Symptom], cases: Iterable[Case]
+    symptoms: Collection[Symptom], claims: Collection[str]
 ) -> tuple[list[Symptom], dict[str, str]]:
-    """Leave out what a subject does not claim, and return what is to be said of it by verdict.
+    """Leave out what is not among the claims, and return what is to be said of it by verdict.
 
     Sums that are cut by the number of rows are honest: only who claims otherwise is blamed.
     """
     idle = [each for each in symptoms if each.guard == "idle"]
-    if not idle or any(CLAIM in case.needs for case in cases):
+    if not idle or CLAIM in claims:
         return list(symptoms), {}
     changed = " and ".join(dict.fromkeys(each.output for each in idle))
     said = f"rows whose gradients are zero change {changed}: a finding where also=[{CLAIM!r}]"

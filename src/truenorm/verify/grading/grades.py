@@ -95,7 +95,7 @@ def grade(
     symptoms = [each for each in symptoms if each.guard in (*guards, *PLAINER)]
     all_verdicts = {GUARDS[each.guard] for each in symptoms}
     symptoms = [each for each in explained_once(symptoms) if each.guard in guards]
-    symptoms, unclaimed = claimed_alone(symptoms, cases)
+    symptoms, unclaimed = claimed_alone(symptoms, _claims(cases))
     results = [result_of(one) for one in judged]
     run = [case for case in cases if by_case[case.name]]
     grades = grades_of(run, results, outputs, guards)
@@ -147,6 +147,11 @@ def grade(
     )
 
 
+def _claims(cases: Sequence[Case]) -> set[str]:
+    """Return the extensions that a subject was given cases of."""
+    return {need for case in cases for need in case.needs}
+
+
 def _range(
     cases: Sequence[Case],
     by_case: Mapping[str, Sequence[Record]],
@@ -159,7 +164,7 @@ def _range(
         return "not judged"
     results = [result_of(one) for _, judged in found for one in judged]
     grades = grades_of(cases, results, outputs, tuple(GUARDS))
-    symptoms, _ = claimed_alone([each for some, _ in found for each in some], cases)
+    symptoms, _ = claimed_alone([each for some, _ in found for each in some], _claims(cases))
     fails = {GUARDS[each.guard] for each in symptoms} - {"accuracy"}
     return "fail" if fails or not all(each.reaches(require) for each in grades) else "pass"
 
