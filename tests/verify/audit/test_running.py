@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -118,11 +119,39 @@ def test_the_time_limit(tests: list[str]) -> None:
         audit_tests(tests, Task(KERNEL, "rms_norm"), seconds=0.1)
 
 
+@dataclass
+class Ended:
+    """A program that has ended with a code, at once."""
+
+    exit_code: int
+    printed: str = "what pytest printed"
+
+    def failure(self, seconds: float) -> str:
+        return f"no answer within {seconds:g} s" if self.exit_code < 0 else "exit code"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (1, "the tests fail as they are (exit code):\nwhat pytest printed"),
+        (4, "pytest finds no such tests, or has no such option:\nwhat pytest printed"),
+        (5, "pytest has no tests to run: none were found, or selected:\nwhat pytest printed"),
+        (-9, "the tests give no answer within 0 s; --seconds says how long one run may take:\nw"),
+    ],
+)
+def test_why_tests_were_not_run(code: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "Program", lambda *_: Ended(code))
+    with pytest.raises(CannotRunError) as refused:
+        audit_tests([], Task(KERNEL, "rms_norm"), seconds=0.0 if code < 0 else 9.0)
+    assert str(refused.value).startswith(said)
+
+
 def test_refused_before_anything_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for task, said in (
         (Task("kernels.py", "rms_norm"), "no place such as mypackage.kernels:rms_norm"),
         (Task(KERNEL, "rms_norm", backward="a b:c"), "no place such as"),
         (Task(KERNEL, "rms_norm", recipe="apex"), "an audit knows late"),
+        (Task(KERNEL, "rms_norm", signature="x, rows"), "signature has 'rows', of which nothing"),
         (Task(KERNEL, "batch_norm"), "operation is"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -72,6 +72,12 @@ class Program:
         return self._failure_of_exit()
 
     @property
+    def exit_code(self) -> int:
+        """What it ended with; minus the signal that ended it."""
+        code: int = self._process.returncode
+        return code
+
+    @property
     def printed(self) -> str:
         """The end of what it has printed, to stdout and then to stderr."""
         tails = (self._tails[name].decode(errors="replace") for name in ("stdout", "stderr"))
