@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from truenorm.tools import strict_json
 from truenorm.verify.audit import running
 from truenorm.verify.audit.planted import planted_kernels
 from truenorm.verify.audit.running import audit_tests
+from truenorm.verify.audit.seen import Seen
 from truenorm.verify.audit.task import Task
 from truenorm.verify.runs.subject_process import CannotRunError
 from verify.audit.packages import ELSEWHERE, FAILING, LOOSE, STRICT, package_in
@@ -119,7 +121,7 @@ def test_the_time_limit(tests: list[str]) -> None:
         audit_tests(tests, Task(KERNEL, "rms_norm"), seconds=0.1)
 
 
-@dataclass
+@dataclass(eq=False)
 class Ended:
     """A program that has ended with a code, at once."""
 
@@ -144,6 +146,49 @@ def test_why_tests_were_not_run(code: int, said: str, monkeypatch: pytest.Monkey
     with pytest.raises(CannotRunError) as refused:
         audit_tests([], Task(KERNEL, "rms_norm"), seconds=0.0 if code < 0 else 9.0)
     assert str(refused.value).startswith(said)
+
+
+class Waiting(Ended):
+    """A program that is at its end when it is stopped, and not before."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.over = Event()
+
+    def failure(self, seconds: float) -> str:
+        assert self.over.wait(seconds)
+        return ""
+
+    def stop(self) -> None:
+        self.over.set()
+
+
+def test_what_runs_is_stopped_when_somebody_loses_patience(
+    monkeypatch: pytest.MonkeyPatch, some: Some
+) -> None:
+    """The tests as they are and the right kernel have ended, and the first of two wrong ones."""
+    some("zeros", "no eps")
+    programs = [Waiting() for _ in range(4)]
+    left = iter(programs)
+
+    def started(*_: object) -> Waiting:
+        program = next(left)
+        place = programs.index(program)
+        if place != 2:  # which ends when the last is there
+            programs[min(place, 2)].stop()
+        return program
+
+    seen = Seen(True, 1, dtypes=["float32"], arguments=["x"], results=["y"])
+    monkeypatch.setattr(running, "Program", started)
+    monkeypatch.setattr(running, "read", lambda _: seen)
+
+    def interrupted(done: int, *_: object) -> None:
+        if done > 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        audit_tests([], Task(KERNEL, "rms_norm"), jobs=2, seconds=60.0, progress=interrupted)
+    assert programs[3].over.is_set()
 
 
 def test_refused_before_anything_is_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,9 +97,10 @@ def audit_tests(
         seen = control.seen
         chosen, left_out = told_apart(task, planted, seen)
         found: list[Outcome] = []
-        for each, run in session.all(task, chosen, jobs):
-            found.append(_outcome(each, run))
-            tell(2 + len(found) + len(left_out), len(planted) + 2, each.name)
+        with closing(session.all(task, chosen, jobs)) as runs:
+            for each, run in runs:
+                found.append(_outcome(each, run))
+                tell(2 + len(found) + len(left_out), len(planted) + 2, each.name)
     order = {each.name: place for place, each in enumerate(planted)}
     tell(len(planted) + 2, len(planted) + 2, "inputs that show what passed")
     outcomes: list[Outcome] = []
@@ -141,6 +143,8 @@ class _Session:
 
     def __init__(self, tests: Sequence[str], folder: Path, seconds: float) -> None:
         self._folder, self._seconds = folder, seconds
+        self._running: set[Program] = set()
+        self._stopped = False
         # The user's own cache of pytest stays as it is: what fails here failed nobody.
         options = ["-x", "-q", "-o", f"cache_dir={folder / 'cache'}"]
         self._command = [sys.executable, "-m", "pytest", *tests, *options]
@@ -155,7 +159,11 @@ class _Session:
             seen = lambda: read(folder)  # noqa: E731
         started = time.perf_counter()
         program = Program(self._command, Path.cwd(), environment)
+        self._running.add(program)
+        if self._stopped:
+            program.stop()
         failure = program.failure(self._seconds)
+        self._running.discard(program)
         taken = time.perf_counter() - started
         not_run = NOT_RUN.get(program.exit_code, "")
         if failure and taken >= self._seconds:
@@ -164,7 +172,7 @@ class _Session:
 
     def all(
         self, task: Task, planted: Sequence[Planted], jobs: int
-    ) -> Iterator[tuple[Planted, Run]]:
+    ) -> Generator[tuple[Planted, Run], None, None]:
         """Yield every kernel with its run, as they end."""
         with ThreadPoolExecutor(jobs) as pool:
             waiting: dict[Future[Run], Planted] = {
@@ -174,7 +182,11 @@ class _Session:
                 for done in as_completed(waiting):
                     yield waiting[done], done.result()
             finally:
-                pool.shutdown(cancel_futures=True)
+                # Somebody may have lost patience: what still runs is not waited for.
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._stopped = True
+                for program in list(self._running):
+                    program.stop()
 
 
 def _check_control(task: Task, control: Run) -> None:

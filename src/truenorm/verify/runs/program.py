@@ -71,6 +71,10 @@ class Program:
             return f"no answer within {seconds:g} s"
         return self._failure_of_exit()
 
+    def stop(self) -> None:
+        """Let it end at once: whoever waits for it in `failure` kills it."""
+        self._over.set()
+
     @property
     def exit_code(self) -> int:
         """What it ended with; minus the signal that ended it."""
