@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from truenorm.pytest_plugin.replaced import Replaced
+from truenorm.verify.audit.seen import read
 from truenorm.verify.audit.task import Task
 
 KERNEL = """
@@ -19,6 +20,17 @@ import numpy as np
 
 def rms_norm(x, weight, eps=1e-6):
     return weight * x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(eps))
+"""
+MODULE = """
+class Norm:
+    def __init__(self, weight):
+        self.weight, self.eps = weight, 1e-6
+
+    def named_parameters(self):
+        return [("weight", self.weight)]
+
+    def forward(self, tokens):
+        return tokens
 """
 X = np.random.default_rng(0).normal(size=(4, 60)).astype(np.float32)
 WEIGHT = np.ones(60, np.float32)
@@ -33,10 +45,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def imported(task: Task, *names: str) -> list[ModuleType]:
-    """Import modules in a session of an audit."""
+    """Import modules in a session of an audit, whose file is written at its end."""
     with patch.dict(sys.modules):
-        Replaced(task).begin()
-        return [import_module(name) for name in names]
+        replaced = Replaced(task)
+        replaced.begin()
+        modules = [import_module(name) for name in names]
+    replaced.pytest_unconfigure()
+    return modules
 
 
 def test_a_kernel_in_a_module_that_pytest_rewrites(folder: Path) -> None:
@@ -47,9 +62,23 @@ def test_a_kernel_in_a_module_that_pytest_rewrites(folder: Path) -> None:
     spec = find_spec("test_of_a_kernel")
     assert spec is not None
     assert spec.loader is find_spec("test_of_a_helper").loader  # type: ignore[union-attr]
-    task = Task("test_of_a_kernel:rms_norm", "rms_norm", kernel="zeros")
+    task = Task("test_of_a_kernel:rms_norm", "rms_norm", kernel="zeros", folder=str(folder))
     kernel, helper, other = imported(
         task, "test_of_a_kernel", "test_of_a_helper", "test_of_what_follows"
     )
     assert not kernel.rms_norm(X, WEIGHT).any()
     assert helper.rms_norm(X) is other.rms_norm(X) is X
+
+
+def test_a_name_that_the_module_does_not_have(folder: Path) -> None:
+    (folder / "mistyped.py").write_text("def rms_norm(x): return x")
+    imported(Task("mistyped:rmsnorm", "rms_norm", folder=str(folder)), "mistyped")
+    assert read(folder).raised == "mistyped has no rmsnorm"
+
+
+def test_a_signature_for_a_class(folder: Path) -> None:
+    (folder / "of_modules.py").write_text(MODULE)
+    task = Task("of_modules:Norm", "rms_norm", signature="x", folder=str(folder))
+    (module,) = imported(task, "of_modules")
+    expected = X / np.sqrt((X * X).mean(-1, keepdims=True) + np.float32(1e-6))
+    np.testing.assert_allclose(module.Norm(WEIGHT).forward(X), expected, rtol=1e-5)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from truenorm.verify.audit.arguments import SELF
 from truenorm.verify.audit.replaced import Replacing
 from truenorm.verify.audit.seen import Seen
 from truenorm.verify.audit.task import Task, place_of
@@ -82,11 +83,16 @@ class Replaced(MetaPathFinder):
         """Replace a function wherever a module holds it, or the forward pass of a class."""
         owner: Any = module
         *parts, name = path.split(".")
-        for part in parts:
-            owner = getattr(owner, part)
-        original = getattr(owner, name)
+        try:
+            for part in parts:
+                owner = getattr(owner, part)
+            original = getattr(owner, name)
+        except AttributeError:
+            self._seen.raised = f"{module.__name__} has no {path}"
+            return
         if isinstance(original, type):
-            original.forward = self._replacing.instead_of(original.forward)  # type: ignore[attr-defined]
+            signature = signature and f"{SELF}, {signature}"
+            original.forward = self._replacing.instead_of(original.forward, signature)  # type: ignore[attr-defined]
             return
         new = self._replacing.instead_of(original, signature)
         setattr(owner, name, new)

@@ -53,6 +53,8 @@ def test_what_the_kernel_raises_is_its_own() -> None:
     found = replacing("zeros")
     with pytest.raises(ValueError, match="its own words"):
         found.instead_of(rms_norm)(X, WEIGHT[:5])
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'weight'"):
+        found.instead_of(rms_norm)(X)
     assert found.seen.raised == ""
 
 
@@ -124,7 +126,11 @@ def with_residual(x: Array, residual: Array, weight: Array, eps: float) -> Array
 def test_a_signature_says_what_names_do_not() -> None:
     y = replacing().instead_of(odd, "x, weight, _, eps")(X, WEIGHT, "mode", 1e-6)
     np.testing.assert_allclose(y, rms_norm(X, WEIGHT), rtol=1e-6)
-    with pytest.raises(ValueError, match="signature has 'rows', of which nothing is known"):
+    found = replacing()
+    with pytest.raises(MatchError, match="by --signature 'x': too many positional arguments"):
+        found.instead_of(rms_norm, "x")(X, WEIGHT)
+    assert "--signature 'x'" in found.seen.raised
+    with pytest.raises(MatchError, match="signature has 'rows', of which nothing is known"):
         signature_of("rows, weight")
 
 

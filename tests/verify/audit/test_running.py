@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from truenorm.tools import strict_json
 from truenorm.verify.audit import running
 from truenorm.verify.audit.planted import planted_kernels
 from truenorm.verify.audit.running import audit_tests
+from truenorm.verify.audit.seen import Seen
 from truenorm.verify.audit.task import Task
 from truenorm.verify.runs.subject_process import CannotRunError
 from verify.audit.packages import ELSEWHERE, FAILING, LOOSE, STRICT, package_in
@@ -118,11 +121,82 @@ def test_the_time_limit(tests: list[str]) -> None:
         audit_tests(tests, Task(KERNEL, "rms_norm"), seconds=0.1)
 
 
+@dataclass(eq=False)
+class Ended:
+    """A program that has ended with a code, at once."""
+
+    exit_code: int
+    printed: str = "what pytest printed"
+
+    def failure(self, seconds: float) -> str:
+        return f"no answer within {seconds:g} s" if self.exit_code < 0 else "exit code"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (1, "the tests fail as they are (exit code):\nwhat pytest printed"),
+        (4, "pytest finds no such tests, or has no such option:\nwhat pytest printed"),
+        (5, "pytest has no tests to run: none were found, or selected:\nwhat pytest printed"),
+        (-9, "the tests give no answer within 0 s; --seconds says how long one run may take:\nw"),
+    ],
+)
+def test_why_tests_were_not_run(code: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "Program", lambda *_: Ended(code))
+    with pytest.raises(CannotRunError) as refused:
+        audit_tests([], Task(KERNEL, "rms_norm"), seconds=0.0 if code < 0 else 9.0)
+    assert str(refused.value).startswith(said)
+
+
+class Waiting(Ended):
+    """A program that is at its end when it is stopped, and not before."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.over = Event()
+
+    def failure(self, seconds: float) -> str:
+        assert self.over.wait(seconds)
+        return ""
+
+    def stop(self) -> None:
+        self.over.set()
+
+
+def test_what_runs_is_stopped_when_somebody_loses_patience(
+    monkeypatch: pytest.MonkeyPatch, some: Some
+) -> None:
+    """The tests as they are and the right kernel have ended, and the first of two wrong ones."""
+    some("zeros", "no eps")
+    programs = [Waiting() for _ in range(4)]
+    left = iter(programs)
+
+    def started(*_: object) -> Waiting:
+        program = next(left)
+        place = programs.index(program)
+        if place != 2:  # which ends when the last is there
+            programs[min(place, 2)].stop()
+        return program
+
+    seen = Seen(True, 1, dtypes=["float32"], arguments=["x"], results=["y"])
+    monkeypatch.setattr(running, "Program", started)
+    monkeypatch.setattr(running, "read", lambda _: seen)
+
+    def interrupted(done: int, *_: object) -> None:
+        if done > 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        audit_tests([], Task(KERNEL, "rms_norm"), jobs=2, seconds=60.0, progress=interrupted)
+    assert programs[3].over.is_set()
+
+
 def test_refused_before_anything_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     for task, said in (
         (Task("kernels.py", "rms_norm"), "no place such as mypackage.kernels:rms_norm"),
         (Task(KERNEL, "rms_norm", backward="a b:c"), "no place such as"),
         (Task(KERNEL, "rms_norm", recipe="apex"), "an audit knows late"),
+        (Task(KERNEL, "rms_norm", signature="x, rows"), "signature has 'rows', of which nothing"),
         (Task(KERNEL, "batch_norm"), "operation is"),
     ):
         with pytest.raises(ValueError, match=said):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from truenorm.verify.runs.program import Program
 from verify.runs.programs import ends, needs_proc, run, shell
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")
@@ -118,3 +119,10 @@ def test_an_interrupt_kills_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(KeyboardInterrupt):
         shell(f"echo $$ > {shlex.quote(str(noted))}; exec sleep 60")
     assert ends(int(noted.read_text()))
+
+
+def test_a_program_that_is_stopped(tmp_path: Path) -> None:
+    program = Program(["sleep", "60"], tmp_path)
+    program.stop()
+    assert program.failure(60.0) == "crashed: signal SIGKILL"
+    assert program.exit_code == -9

@@ -11,11 +11,13 @@ from truenorm.verify.tensors.arguments import NAMES, role_of
 from truenorm.verify.tensors.pytorch import array_of
 from truenorm.verify.types import Array
 
-__all__ = ["Given", "MatchError", "given_of", "signature_of"]
+__all__ = ["SELF", "Given", "MatchError", "given_of", "signature_of"]
 
 OF_NUMBERS = ("eps", "shape", "size")
 PASSED_OVER = "_"
 """In a signature: an argument that is none of the norm's."""
+SELF = "self"
+"""In the signature of a method: the module, which has the parameters."""
 
 
 class MatchError(ValueError):
@@ -43,9 +45,9 @@ def signature_of(text: str) -> inspect.Signature:
     for place, part in enumerate(text.split(",")):
         name, _, default = (each.strip() for each in part.partition("="))
         unnamed = name == PASSED_OVER
-        if not unnamed and not role_of(name):
+        if not (unnamed or role_of(name) or (name == SELF and not place)):
             known = ", ".join(names[0] for names in NAMES.values())
-            raise ValueError(
+            raise MatchError(
                 f"signature has {name!r}, of which nothing is known; write names such as {known}, "
                 f"or {PASSED_OVER} for an argument that is none of these"
             )
@@ -66,21 +68,20 @@ def given_of(
     named: Mapping[str, Any],
 ) -> Given:
     """Tell the arguments of a call apart by their names, and copy arrays."""
-    if written:
-        bound = signature_of(written).bind(*arguments, **named)
-    else:
-        try:
-            bound = inspect.signature(original).bind(*arguments, **named)
-        except (TypeError, ValueError) as refused:
-            raise MatchError(
-                f"the arguments cannot be matched: {refused}; --signature 'x, weight, eps' says "
-                "what they are, in order"
-            ) from refused
+    try:
+        signature = signature_of(written) if written else inspect.signature(original)
+        bound = signature.bind(*arguments, **named)
+    except (TypeError, ValueError) as refused:
+        of = f"by --signature {written!r}" if written else "by name"
+        raise MatchError(
+            f"the arguments cannot be matched {of}: {refused}; --signature 'x, weight, eps' says "
+            "what they are, in order"
+        ) from refused
     bound.apply_defaults()
     found: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         role = role_of(name)
-        if name == "self":
+        if name == SELF:
             found = _of_module(value)
         elif role in OF_NUMBERS or hasattr(value, "shape"):
             found.setdefault(role, value)

@@ -47,7 +47,12 @@ class Replacing:
         @functools.wraps(original)
         def replaced(*arguments: Any, **named: Any) -> Any:
             # It may write to what it is given; what it raises is its own affair.
-            given = self._told(lambda: given_of(original, signature, arguments, named))
+            try:
+                given = given_of(original, signature, arguments, named)
+            except Exception as raised:
+                original(*arguments, **named)  # A test may be about calls that it refuses.
+                self._note(raised)
+                raise
             returned = original(*arguments, **named)
             others = [*arguments, *named.values()]
             return self._told(lambda: self._changed(given, returned, others))
@@ -60,9 +65,13 @@ class Replacing:
             with np.errstate(all="ignore"):
                 return work()
         except Exception as raised:
-            said = str(raised) if isinstance(raised, MatchError) else traceback.format_exc()
-            self.seen.raised = self.seen.raised or said
+            self._note(raised)
             raise
+
+    def _note(self, raised: Exception) -> None:
+        plain = isinstance(raised, MatchError)
+        said = str(raised) if plain else "".join(traceback.format_exception(raised))
+        self.seen.raised = self.seen.raised or said
 
     def _changed(self, given: Given, returned: Any, arguments: Sequence[Any]) -> Any:
         if "dy" in given.arrays:

@@ -4,14 +4,16 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
+from truenorm.verify.audit.arguments import signature_of
 from truenorm.verify.audit.planted import Planted, planted_kernels, rounding_of
 from truenorm.verify.audit.report import Audit, Outcome
 from truenorm.verify.audit.seen import Seen, read
@@ -25,21 +27,30 @@ __all__ = ["SECONDS", "audit_tests"]
 SECONDS = 300.0
 SHOWN = 25
 """Lines of what pytest printed last, where it could not run."""
+NOT_RUN = {
+    4: "pytest finds no such tests, or has no such option",
+    5: "pytest has no tests to run: none were found, or selected",
+}
+"""By its exit code."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a run of the tests ended: a failure in words, if any, and what it showed."""
+    """How a run of the tests ended: a failure in words, if any, and what it showed.
+
+    `not_run` says why the tests were not run, or not to their end, if that is the failure.
+    """
 
     failure: str
+    not_run: str
     seen: Seen
     printed: str
     seconds: float
 
     @property
     def tail(self) -> str:
-        """The last lines that were printed."""
-        return "\n".join(self.printed.splitlines()[-SHOWN:])
+        """The last lines that were printed, to go on after a sentence."""
+        return "\n".join([":", *self.printed.splitlines()[-SHOWN:]]) if self.printed else ""
 
 
 def audit_tests(
@@ -78,16 +89,18 @@ def audit_tests(
         tell(0, len(planted) + 2, "your tests as they are")
         alone = session.run(None)
         if alone.failure:
-            raise CannotRunError(f"the tests fail as they are ({alone.failure}):\n{alone.tail}")
+            why = alone.not_run or f"the tests fail as they are ({alone.failure})"
+            raise CannotRunError(f"{why}{alone.tail}")
         tell(1, len(planted) + 2, "a right kernel in the place of yours")
         control = session.run(task)
         _check_control(task, control)
         seen = control.seen
         chosen, left_out = told_apart(task, planted, seen)
         found: list[Outcome] = []
-        for each, run in session.all(task, chosen, jobs):
-            found.append(_outcome(each, run))
-            tell(2 + len(found) + len(left_out), len(planted) + 2, each.name)
+        with closing(session.all(task, chosen, jobs)) as runs:
+            for each, run in runs:
+                found.append(_outcome(each, run))
+                tell(2 + len(found) + len(left_out), len(planted) + 2, each.name)
     order = {each.name: place for place, each in enumerate(planted)}
     tell(len(planted) + 2, len(planted) + 2, "inputs that show what passed")
     outcomes: list[Outcome] = []
@@ -118,6 +131,8 @@ def _check(task: Task) -> None:
     """Refuse what cannot be, before anything is run."""
     for place in filter(None, (task.replace, task.backward)):
         place_of(place)
+    if task.signature:
+        signature_of(task.signature)
     rounding_of(task.recipe)
     if find_spec("pytest") is None:
         raise CannotRunError("an audit runs pytest, which is not installed: pip install pytest")
@@ -128,6 +143,8 @@ class _Session:
 
     def __init__(self, tests: Sequence[str], folder: Path, seconds: float) -> None:
         self._folder, self._seconds = folder, seconds
+        self._running: set[Program] = set()
+        self._stopped = False
         # The user's own cache of pytest stays as it is: what fails here failed nobody.
         options = ["-x", "-q", "-o", f"cache_dir={folder / 'cache'}"]
         self._command = [sys.executable, "-m", "pytest", *tests, *options]
@@ -142,12 +159,20 @@ class _Session:
             seen = lambda: read(folder)  # noqa: E731
         started = time.perf_counter()
         program = Program(self._command, Path.cwd(), environment)
+        self._running.add(program)
+        if self._stopped:
+            program.stop()
         failure = program.failure(self._seconds)
-        return Run(failure, seen(), program.printed, time.perf_counter() - started)
+        self._running.discard(program)
+        taken = time.perf_counter() - started
+        not_run = NOT_RUN.get(program.exit_code, "")
+        if failure and taken >= self._seconds:
+            not_run = f"the tests give {failure}; --seconds says how long one run may take"
+        return Run(failure, not_run, seen(), program.printed, taken)
 
     def all(
         self, task: Task, planted: Sequence[Planted], jobs: int
-    ) -> Iterator[tuple[Planted, Run]]:
+    ) -> Generator[tuple[Planted, Run], None, None]:
         """Yield every kernel with its run, as they end."""
         with ThreadPoolExecutor(jobs) as pool:
             waiting: dict[Future[Run], Planted] = {
@@ -157,7 +182,11 @@ class _Session:
                 for done in as_completed(waiting):
                     yield waiting[done], done.result()
             finally:
-                pool.shutdown(cancel_futures=True)
+                # Somebody may have lost patience: what still runs is not waited for.
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._stopped = True
+                for program in list(self._running):
+                    program.stop()
 
 
 def _check_control(task: Task, control: Run) -> None:
@@ -165,6 +194,10 @@ def _check_control(task: Task, control: Run) -> None:
     seen = control.seen
     if seen.raised:
         raise CannotRunError(f"{task.replace} cannot be replaced: {seen.raised.strip()}")
+    if control.not_run:
+        raise CannotRunError(
+            f"with a right kernel in the place of {task.replace}, {control.not_run}{control.tail}"
+        )
     if control.failure:
         raise CannotRunError(
             f"a right {task.norm.title} in the place of {task.replace} fails the tests "

@@ -71,6 +71,16 @@ class Program:
             return f"no answer within {seconds:g} s"
         return self._failure_of_exit()
 
+    def stop(self) -> None:
+        """Let it end at once: whoever waits for it in `failure` kills it."""
+        self._over.set()
+
+    @property
+    def exit_code(self) -> int:
+        """What it ended with; minus the signal that ended it."""
+        code: int = self._process.returncode
+        return code
+
     @property
     def printed(self) -> str:
         """The end of what it has printed, to stdout and then to stderr."""
