@@ -1,7 +1,6 @@
 """Shapes of one's own: what is right passes, and one wrong row of many is found."""
 
 import tracemalloc
-from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -148,30 +147,6 @@ def test_other_bits_another_shape_and_another_type_are_found() -> None:
     ):
         with pytest.raises(AssertionError, match=said):
             tv.check(subject(change=change), case)
-
-
-@pytest.mark.parametrize(
-    ("of", "said"),
-    [
-        (lambda y: y[:-1], r"y is shape \(39, 64\) when called again"),
-        (lambda _: None, "y is None when called again"),
-        (lambda y: y.astype(np.float64), "y has other bits when called again"),
-    ],
-    ids=["a row is lost", "None", "float64"],
-)
-def test_what_the_second_call_returns_is_looked_at(
-    of: Callable[[Array], Array | None], said: str
-) -> None:
-    right, case = subject(), tv.case_of_shape((40, 64))
-    calls: list[Array] = []
-
-    def forward(*given: Array) -> Array | None:
-        assert right.forward is not None
-        calls.append(right.forward(*given)[0])
-        return calls[0] if len(calls) == 1 else of(calls[0])
-
-    with pytest.raises(AssertionError, match=said):
-        tv.check(tv.Subject(forward), case)
 
 
 @pytest.mark.slow
