@@ -56,7 +56,6 @@ NOT_WITH_THE_OLDEST = (
     "tests/demo",
     "tests/bench",
     "tests/benchmarks",
-    "tests/fibers",
     "tests/cli",
     "tests/examples",
     "tests/house",

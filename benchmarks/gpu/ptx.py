@@ -36,7 +36,7 @@ def of_an_element(kernel: str, dtype: str, norm: str, target: str = "sm_90") -> 
     """Return operations an element: what a thread with twice as many has more, divided by them."""
     counts = []
     for size in (ITEMS * TEAM, 2 * ITEMS * TEAM):
-        plan = Subject(kernel, ITEMS * TEAM, dtype, norm).plan._replace(size=size, held=True)
+        plan = Subject(kernel, ITEMS * TEAM, dtype, norm).plan._replace(size=size)
         assert plan.team == TEAM
         counts.append(count(ptx_of(source_of(kernel), plan, target)))
     few, many = counts

@@ -81,8 +81,11 @@ def backward(
     )
     call = DeviceCall(library.runtime, host, settings, rows, of_gamma, None)
     call.backward(slopes, library.again(kept), dx, dgamma, dbeta)
-    found = (each and library.handed_over(each) for each in (dx, dgamma, dbeta))
-    return next(found), next(found), next(found)
+    return (
+        library.handed_over(dx),
+        dgamma and library.handed_over(dgamma),
+        dbeta and library.handed_over(dbeta),
+    )
 
 
 def _check_out(out: Any) -> None:

@@ -27,11 +27,10 @@ def stream_of(device: Device, root: str, given: Any) -> Stream:
 
 
 def _current(root: str) -> Any:
-    library = sys.modules.get(root)
-    if root == "torch" and library is not None:
-        return library.cuda.current_stream()
-    if root == "cupy" and library is not None:
-        return library.cuda.get_current_stream()
+    if root == "torch":
+        return sys.modules[root].cuda.current_stream()
+    if root == "cupy":
+        return sys.modules[root].cuda.get_current_stream()
     return None
 
 

@@ -11,8 +11,9 @@ from truenorm.verify.tensors.arguments import NAMES, role_of
 from truenorm.verify.tensors.pytorch import array_of
 from truenorm.verify.types import Array
 
-__all__ = ["SELF", "Given", "MatchError", "given_of", "signature_of"]
+__all__ = ["HINT", "SELF", "Given", "MatchError", "given_of", "signature_of"]
 
+HINT = "--signature 'x, weight, eps' says what they are, in order"
 OF_NUMBERS = ("eps", "shape", "size")
 PASSED_OVER = "_"
 """In a signature: an argument that is none of the norm's."""
@@ -73,10 +74,7 @@ def given_of(
         bound = signature.bind(*arguments, **named)
     except (TypeError, ValueError) as refused:
         of = f"by --signature {written!r}" if written else "by name"
-        raise MatchError(
-            f"the arguments cannot be matched {of}: {refused}; --signature 'x, weight, eps' says "
-            "what they are, in order"
-        ) from refused
+        raise MatchError(f"the arguments cannot be matched {of}: {refused}; {HINT}") from refused
     bound.apply_defaults()
     found: dict[str, Any] = {}
     for name, value in bound.arguments.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.audit.arguments import Given, MatchError, given_of
+from truenorm.verify.audit.arguments import HINT, Given, MatchError, given_of
 from truenorm.verify.audit.kernel import Kernel, given_case, stored
 from truenorm.verify.audit.results import as_returned, in_place, new_like, results_of, statistic
 from truenorm.verify.audit.seen import Seen
@@ -24,7 +24,6 @@ __all__ = ["Replacing"]
 
 REMEMBERED = 256
 """Forward calls whose backward pass may come yet."""
-HINT = "--signature 'x, weight, eps' says what they are, in order"
 
 
 class Replacing:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from truenorm.verify.answers.expected import Expected, expected
 from truenorm.verify.grading.alike.comparisons import comparisons
-from truenorm.verify.grading.alike.symptom import Symptom
+from truenorm.verify.grading.alike.symptom import Symptom, of_another_shape
 from truenorm.verify.grading.large import copies_of
 from truenorm.verify.grading.measuring import UNEXPLAINED, Error, measure, misplaced
 from truenorm.verify.operation import Case
@@ -97,16 +97,16 @@ def _misshapen(
 ) -> Iterator[Symptom]:
     """Say which results are missing, or have another shape than the rows of the call ask for."""
     asked = given(case, record.call)
+    of_rows = asked.laid_out(asked.x).shape
+    where = "" if record.call.kind == PLAIN else f" in the call '{record.call}'"
     for output in outputs:
         value = exact.values[output]
         result = record.results.get(output)
         if value is None or (result is None and (record.failure or record.left_out)):
             continue
-        shape = asked.laid_out(asked.x).shape if case.operation.is_rows(output) else value.shape
+        shape = of_rows if case.operation.is_rows(output) else value.shape
         if result is None or result.shape != shape:
-            came = "None" if result is None else f"shape {result.shape}"
-            where = "" if record.call.kind == PLAIN else f" in the call '{record.call}'"
-            text = f"{output} is {came}{where}; it should have the shape {shape}"
+            text = of_another_shape(output, result, shape, where)
             yield Symptom("shape", case, record, output, text)
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from truenorm.verify.operation import Case
 from truenorm.verify.runs.calls import Record
+from truenorm.verify.types import Array
 
-__all__ = ["Symptom"]
+__all__ = ["Symptom", "of_another_shape"]
 
 
 @dataclass(frozen=True)
@@ -22,3 +23,11 @@ class Symptom:
     natural: float = 0.0
     right: float | None = None  # where `expected` is not asked: what it should be there,
     allowed: float = 0.0  # and how far off it may be
+
+
+def of_another_shape(
+    output: str, result: Array | None, shape: tuple[int, ...], where: str = ""
+) -> str:
+    """Say of a result that it is missing, or has another shape than it should."""
+    came = "None" if result is None else f"shape {result.shape}"
+    return f"{output} is {came}{where}; it should have the shape {shape}"

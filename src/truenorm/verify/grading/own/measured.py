@@ -15,6 +15,7 @@ from truenorm.verify.answers.expected import Expected, computed
 from truenorm.verify.answers.question import types_of
 from truenorm.verify.answers.store import kept
 from truenorm.verify.grading.alike.comparisons import repeat_guard
+from truenorm.verify.grading.alike.symptom import of_another_shape
 from truenorm.verify.grading.measuring import UNEXPLAINED, Bounds, Error, all_misplaced, measure
 from truenorm.verify.grading.own.answered import answered
 from truenorm.verify.grading.own.enclosed import Enclosed
@@ -91,8 +92,7 @@ def _unlike(
     for output, result in results.items():
         other = again.results.get(output)
         if other is None or other.shape != result.shape:
-            came = "None" if other is None else f"shape {other.shape}"
-            text = f"{output} is {came} when called again; it should have the shape {result.shape}"
+            text = of_another_shape(output, other, result.shape, " when called again")
             yield "shape", output, text
         elif other.dtype != result.dtype or (
             result.dtype.name in FORMATS
@@ -114,9 +114,7 @@ def _comparable(case: Case, record: Record) -> tuple[dict[str, Array], list[tupl
             continue
         result, shape = record.results[output], _shape(case, output)
         if result is None or result.shape != shape:
-            came = "None" if result is None else f"shape {result.shape}"
-            text = f"{output} is {came}; it should have the shape {shape}"
-            seen.append(("shape", output, text))
+            seen.append(("shape", output, of_another_shape(output, result, shape)))
             continue
         if result.dtype.name != kind:
             seen.append(("type", output, f"{output} is {result.dtype.name}; it should be {kind}"))
