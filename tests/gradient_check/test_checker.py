@@ -78,13 +78,20 @@ class TestArguments:
         result = demand(PASS, pair.forward, pair.backward, inputs, method=method)
         assert "nothing to check" in str(result)
 
-    def test_no_gradient_is_skipped(self, method: str) -> None:
-        inputs = data((2,), (2,))
-        result = demand(
-            PASS, lambda a, b: a * b, lambda dy, _, b: (dy * b, None), inputs, method=method
-        )
-        assert result.inputs[1] is None
-        assert "input 1: skipped" in str(result)
+    def test_none_fails_where_forward_depends_on_the_input(self, method: str) -> None:
+        pair = (lambda a, b: a * b, lambda dy, _, b: (dy * b, None))
+        result = demand(FAIL, *pair, data((2,), (2,)), method=method)
+        assert [check.verdict for check in result.inputs] == [PASS, FAIL]
+        for shown in (str(result), repr(result)):
+            assert "backward returned None, but forward depends on b: return its" in shown
+
+    def test_none_passes_where_forward_does_not_depend_on_the_input(self, method: str) -> None:
+        pair = (lambda a, b: a + 0 * b, lambda dy, *_: (dy, None))
+        result = demand(PASS, *pair, data((2,), (2,)), method=method)
+        assert "b: PASS, backward returned None, and forward does not depend" in str(result)
+
+    def test_none_alone(self) -> None:
+        demand(FAIL, np.tanh, lambda *_: [None], np.ones(3), method="central")
 
     @pytest.mark.parametrize("size", [3, 600])
     def test_a_gradient_of_zero(self, method: str, size: int) -> None:
@@ -138,7 +145,7 @@ class TestNarrowTypes:
                 return (1 + off) * dy * weight, (dy * x).astype(np.float32)
 
             result = demand(verdict, lambda x, weight: x * weight, backward, inputs, method=method)
-            tolerances = [found.tol for found in result.inputs if found is not None]
+            tolerances = [check.tol for check in result.inputs]
             assert tolerances[1] > 1e4 * tolerances[0] or method == "central"
         assert result.worst_input == 0
 
@@ -179,12 +186,21 @@ class TestMethods:
         assert "pip install truenorm[verify]" in result.why
 
     def test_each_element_against_its_own_size(self, method: str) -> None:
-        """Where a method can: a difference sees only what is not lost beside the largest."""
         factors = np.array([1.0, 1e-9])
         off = np.array([1, 1 + 1e-3])
-        verdict = PASS if method == "central" else FAIL
         pair = (lambda x: factors * x, lambda dy, _: dy * factors * off)
-        demand(verdict, *pair, data((2,)), method=method)
+        demand(FAIL, *pair, data((2,)), method=method)
+
+    @pytest.mark.parametrize("size", [61, 601])
+    def test_a_gradient_doubled_where_it_is_small(self, method: str, size: int) -> None:
+        """exp(15) is 3e6: beside it, all that is wrong below 0 is less than 1e-6."""
+
+        def doubled(dy: Array, x: Array) -> Array:
+            return dy * np.exp(x) * np.where(x < 0, 2, 1)
+
+        x = np.linspace(-15, 15, size)
+        demand(PASS, np.exp, lambda dy, x: dy * np.exp(x), x, method=method)
+        demand(FAIL, np.exp, doubled, x, method=method)
 
 
 class TestProjections:
@@ -213,7 +229,6 @@ class TestProjections:
 
         inputs = data((600,))
         result = demand(PASS, forward, tanh_backward, inputs, method=method, probes=2)
-        assert result.inputs[0] is not None
         assert (result.inputs[0].checked, result.inputs[0].size) == (0, 600)
         assert calls < 1200  # element by element, it would be some hundred for each of 600
         demand(FAIL, forward, wrong, inputs, method=method)

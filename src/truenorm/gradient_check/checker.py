@@ -1,11 +1,18 @@
 """The check itself: which method, which directions, and how it compares with backward."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from truenorm.gradient_check.comparing import compare_elements, compare_projections
+from truenorm.gradient_check.comparing import (
+    Asked,
+    compare_elements,
+    compare_missing,
+    compare_projections,
+)
 from truenorm.gradient_check.methods.central import Central
 from truenorm.gradient_check.methods.complex_step import ComplexStep
 from truenorm.gradient_check.methods.jet import JetMethod
@@ -18,6 +25,8 @@ __all__ = ["MethodName", "dot_test", "gradcheck"]
 MethodName = Literal["auto", "jet", "complex", "central"]
 METHODS: tuple[type[Method], ...] = (JetMethod, ComplexStep, Central)
 LOOSEST = 0.02
+TRY_AUTO = "Pass method='auto' to try the other methods, or a forward that loses fewer digits."
+EVERY_METHOD = "Every method was tried: choose other inputs, or a forward that loses fewer digits."
 
 
 def gradcheck(
@@ -38,16 +47,19 @@ def gradcheck(
     forward : callable
         ``forward(*inputs)`` returns an array, or a tuple of arrays.
     backward : callable
-        ``backward(dy, *inputs)`` returns one gradient for each input, None where there is none;
-        for one input, the gradient itself will do. dy is a tuple if forward returns one.
+        ``backward(dy, *inputs)`` returns one gradient for each input. None stands for a gradient
+        of zero: it fails if forward depends on that input. For one input, the gradient itself will
+        do. dy is a tuple if forward returns one.
     inputs : sequence of ndarray, or ndarray
         Where to check: finite floating-point arrays. They are copied, never changed.
     method : {"auto", "jet", "complex", "central"}
         How to find derivatives of forward. "auto" takes the first of these that works and is
         not inconclusive.
     tol : float, optional
-        The relative error allowed: by default 1e-6 for "central" and 1e-12 for the others, and
-        more for a gradient of a type with fewer digits than float64.
+        The relative error allowed. By default 1e-6 for "central" and 1e-12 for the others, more
+        for a gradient of a type with fewer digits than float64, and where rounding errors of
+        backward were measured to be larger, up to 1e-6. If you pass a number, rounding errors of
+        backward count as errors.
     probes : int
         Small inputs are checked element by element, larger ones by so many random projections:
         an error of k times the tolerance in the largest element is missed with a probability of
@@ -66,8 +78,9 @@ def gradcheck(
 
     Notes
     -----
-    Each method knows its own noise, the floor. If that is above the tolerance, the check never
-    passes: see docs/gradient-check.md.
+    Each method measures its own noise, the floor. If that is above the tolerance, the check never
+    passes: see docs/gradient-check.md. Where forward is not finite, or two calls of it differ, the
+    verdict is INCONCLUSIVE.
 
     Examples
     --------
@@ -82,8 +95,8 @@ def gradcheck(
     PASS True
     """
     __tracebackhide__ = True  # pytest is to show the line of the caller
-    how = _Asked(method, tol, probes, seed, projections=False)
-    return _checked(forward, backward, inputs, how, raise_exception=raise_exception)
+    options = _Options(method, tol, probes, seed, projections=False)
+    return _checked(forward, backward, inputs, options, raise_exception=raise_exception)
 
 
 def dot_test(
@@ -125,12 +138,12 @@ def dot_test(
     True
     """
     __tracebackhide__ = True  # pytest is to show the line of the caller
-    how = _Asked(method, tol, probes, seed, projections=True)
-    return _checked(forward, backward, inputs, how, raise_exception=raise_exception)
+    options = _Options(method, tol, probes, seed, projections=True)
+    return _checked(forward, backward, inputs, options, raise_exception=raise_exception)
 
 
-class _Asked(NamedTuple):
-    """How to check; `projections` says whether by projections alone."""
+class _Options(NamedTuple):
+    """How to check; `projections` is True for projections alone."""
 
     method: str
     tol: float | None
@@ -143,62 +156,87 @@ def _checked(
     forward: Forward,
     backward: Backward,
     inputs: Sequence[Array] | Array,
-    asked: _Asked,
+    options: _Options,
     *,
     raise_exception: bool,
 ) -> GradientCheck:
     """Take the first method that works and is not inconclusive."""
     __tracebackhide__ = True
     names = get_args(MethodName)
-    if asked.method not in names:
-        raise ValueError(f"method is {asked.method!r}: choose one of {', '.join(names)}")
-    if asked.probes < 1:
-        raise ValueError(f"probes is {asked.probes}: at least one is needed")
-    if asked.tol is not None and not asked.tol > 0:
-        raise ValueError(f"tol is {asked.tol}: pass a positive number")
-    problem = pose(forward, backward, inputs, np.random.default_rng([*b"gradcheck", asked.seed]))
-    result: GradientCheck | None = None
-    reasons: list[str] = []
-    for kind in METHODS:
-        if asked.method not in ("auto", kind.name):
-            continue
-        try:
-            chosen = kind(problem)
-        except RefusedError as refused:
-            reasons.append(f"not {kind.name}, since {refused}")
-            continue
-        why = "; ".join([kind.reason, *reasons])
-        found = GradientCheck(_compared(problem, chosen, asked), kind.name, why)
-        if found.verdict is not Verdict.INCONCLUSIVE:
-            result = found
-            break
-        result = found if result is None else result  # the first, if none has an answer
-        reasons.append(f"not {kind.name}, which was inconclusive (floor {found.floor:.1e})")
-    if result is None:
-        raise ValueError(f"{'; '.join(reasons)}. Pass method='auto' for one that works")
+    if options.method not in names:
+        raise ValueError(f"method must be one of {', '.join(names)}; got {options.method!r}")
+    if options.probes < 1:
+        raise ValueError(f"probes must be at least 1, got {options.probes}")
+    if options.tol is not None and not options.tol > 0:
+        raise ValueError(f"tol must be a positive number, got {options.tol}")
+    problem = pose(forward, backward, inputs, np.random.default_rng([*b"gradcheck", options.seed]))
+    result = _not_checked(problem, options) if problem.obstacle else _judged(problem, options)
     if raise_exception and not result:
         raise AssertionError(str(result))
     return result
 
 
-def _compared(problem: Problem, method: Method, asked: _Asked) -> tuple[InputCheck | None, ...]:
-    """Compare each gradient that backward returned with derivatives by one method."""
-    random = np.random.default_rng([*b"projections", asked.seed])
-    found: list[InputCheck | None] = []
-    for which, (name, gradient) in enumerate(zip(problem.names, problem.gradients, strict=True)):
-        if gradient is None:
-            found.append(None)
+def _judged(problem: Problem, options: _Options) -> GradientCheck:
+    """Try one method after the other until one has an answer."""
+    result: GradientCheck | None = None
+    reasons: list[str] = []
+    tie = ""
+    for kind in METHODS:
+        if options.method not in ("auto", kind.name):
             continue
-        tol = asked.tol or _default_tolerance(method, gradient)
-        check = InputCheck(name, tol, size=gradient.size)
-        if gradient.size == 0:
-            compared = check
-        elif asked.projections or gradient.size > method.most_elements:
-            compared = compare_projections(check, method, which, gradient, asked.probes, random)
+        try:
+            method = kind(problem)
+        except RefusedError as refused:
+            reasons.append(f"not {kind.name}, since {refused}")
+            tie = refused.tie or tie
+            continue
+        why = "; ".join([kind.reason, *reasons])
+        check = GradientCheck(_compared(problem, method, options), kind.name, why)
+        if check.verdict is not Verdict.INCONCLUSIVE:
+            return check
+        result = check if result is None else result  # the first, if none has an answer
+        reasons.append(f"not {kind.name}, which was inconclusive (floor {check.floor:.1e})")
+    if result is None:
+        raise ValueError(f"{'; '.join(reasons)}. Pass method='auto' for one that works")
+    checks = tuple(replace(check, why=tie or check.why) for check in result.inputs)
+    advice = EVERY_METHOD if options.method == "auto" else TRY_AUTO
+    return replace(result, inputs=checks, advice="" if tie else advice)
+
+
+def _not_checked(problem: Problem, options: _Options) -> GradientCheck:
+    """Return the result for a forward that has no derivative to compare with."""
+    checks = [
+        InputCheck(
+            name,
+            options.tol or Central.tolerance,
+            error=math.inf,
+            floor=math.inf,
+            size=value.size,
+            why=problem.obstacle,
+        )
+        for name, value in zip(problem.names, problem.inputs, strict=True)
+    ]
+    return GradientCheck(tuple(checks), "", problem.obstacle)
+
+
+def _compared(problem: Problem, method: Method, options: _Options) -> tuple[InputCheck, ...]:
+    """Compare each gradient with derivatives by one method."""
+    random = np.random.default_rng([*b"projections", options.seed])
+    checks: list[InputCheck] = []
+    for which, (name, gradient) in enumerate(zip(problem.names, problem.gradients, strict=True)):
+        value = problem.inputs[which]
+        tol = options.tol or _default_tolerance(method, value if gradient is None else gradient)
+        check = InputCheck(name, tol, size=value.size, missing=gradient is None)
+        asked = Asked(check, method, problem, which, relax=options.tol is None)
+        if not value.size:
+            checks.append(check)
+        elif gradient is None:
+            checks.append(compare_missing(asked, options.probes, random))
+        elif options.projections or gradient.size > method.most_elements:
+            checks.append(compare_projections(asked, gradient, options.probes, random))
         else:
-            compared = compare_elements(check, method, which, gradient)
-        found.append(compared)
-    return tuple(found)
+            checks.append(compare_elements(asked, gradient))
+    return tuple(checks)
 
 
 def _default_tolerance(method: Method, gradient: Array) -> float:

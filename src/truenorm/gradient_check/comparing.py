@@ -1,99 +1,266 @@
-"""How a gradient compares with derivatives of forward, element by element or all at once."""
+"""How a gradient compares with derivatives of forward, element by element or by projections."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.gradient_check.directions import Direction, along_element, projection
 from truenorm.gradient_check.methods.method import Estimate, Method
-from truenorm.gradient_check.problem import Array
-from truenorm.gradient_check.result import InputCheck
+from truenorm.gradient_check.problem import REPEATED, Array, Problem
+from truenorm.gradient_check.result import SEVERITY, InputCheck, Verdict
+from truenorm.gradient_check.sight.noise import Noise, Surroundings
 from truenorm.tools.progress import with_progress
 
-__all__ = ["compare", "compare_elements", "compare_projections", "worst_of"]
+__all__ = ["Asked", "compare", "compare_elements", "compare_missing", "compare_projections"]
+
+RELAXED = 1e-6
+"""Rounding errors of backward relax a default tolerance up to that of central differences."""
+MOST_REFINED = 64
+"""Of screened elements that leave doubt, so many are refined; the others stay INCONCLUSIVE."""
+MAGNITUDES = 16
+GROUPS = 4
+"""Projections are taken of elements within so many powers of two, in so many groups."""
+BACKWARD_NOT_REPEATED = (
+    "backward is not deterministic: two calls with the same inputs return different gradients"
+)
 
 
-def compare_elements(asked: InputCheck, method: Method, which: int, gradient: Array) -> InputCheck:
+class Asked(NamedTuple):
+    """How to check one gradient; `relax` allows for rounding errors of backward."""
+
+    check: InputCheck
+    method: Method
+    problem: Problem
+    which: int
+    relax: bool
+
+
+def compare_elements(asked: Asked, gradient: Array) -> InputCheck:
     """Check every element of a gradient by itself."""
     indices = list(np.ndindex(gradient.shape))
-    directions = [along_element(which, gradient.shape, index) for index in indices]
-    found = _derivatives(asked, method, directions)
-    largest = max(estimate.scale for estimate in found)
-    checks = []
-    for index, estimate in zip(indices, found, strict=True):
-        scale = max(estimate.scale, method.least_scale * largest)
-        element = replace(asked, checked=len(indices), worst=index)
-        checks.append(compare(element, float(gradient[index]), estimate, scale))
-    return worst_of(checks)
+    compared = _Compared(
+        asked,
+        given=[float(gradient[index]) for index in indices],
+        directions=[along_element(asked.which, gradient.shape, index) for index in indices],
+        read=lambda other: other.astype(np.float64).ravel(),
+    )
+    if asked.method.screens:
+        estimates, largest = _refined(compared)
+    else:
+        estimates = compared.derivatives(asked.method.derivative)
+        largest = max(estimate.scale for estimate in estimates)
+    checks = [
+        replace(compared.check(k, estimate, estimate.scale, largest), worst=index)
+        for k, (index, estimate) in enumerate(zip(indices, estimates, strict=True))
+    ]
+    return replace(worst_of(checks), checked=len(indices))
 
 
 def compare_projections(
-    asked: InputCheck,
-    method: Method,
-    which: int,
-    gradient: Array,
-    probes: int,
-    random: np.random.Generator,
+    asked: Asked, gradient: Array, probes: int, random: np.random.Generator
 ) -> InputCheck:
-    """Check sums of all elements with random weights."""
-    bits = method.weight_bits(which)
-    directions = [projection(which, gradient.shape, bits, random) for _ in range(probes)]
+    """Check sums of elements with random weights.
+
+    Elements of very different magnitude are summed by themselves: beside the largest, the
+    smallest could all be wrong.
+    """
+    bits = asked.method.weight_bits(asked.which)
     wide: NDArray[np.float64] = gradient.astype(np.float64)
-    finite = bool(np.isfinite(wide).all())
-    length = float(np.linalg.norm(wide))
-    checks = []
-    for direction, estimate in zip(
-        directions, _derivatives(asked, method, directions), strict=True
-    ):
-        given = math.fsum((wide * direction.step).flat) if finite else math.nan
-        # A gradient of zero has no length; then the derivative has a scale.
-        checks.append(compare(asked, given, estimate, length or estimate.scale))
-    return worst_of(checks)
+    groups = [group for group in _by_magnitude(wide) for _ in range(probes)]
+    directions = [
+        drawn._replace(step=np.where(group, drawn.step, 0.0))
+        for group in groups
+        for drawn in [projection(asked.which, gradient.shape, bits, random)]
+    ]
+
+    def read(other: Array) -> NDArray[np.float64]:
+        return np.array([_sum(other.astype(np.float64), direction) for direction in directions])
+
+    compared = _Compared(asked, list(read(wide)), directions, read)
+    estimates = compared.derivatives(asked.method.derivative)
+    lengths = [float(np.linalg.norm(wide[group])) for group in groups]
+    # A gradient of zero has no length; then the derivative has a scale.
+    scales = [length or each.scale for length, each in zip(lengths, estimates, strict=True)]
+    return worst_of(
+        [
+            compared.check(k, estimate, scales[k], float(np.linalg.norm(wide)))
+            for k, estimate in enumerate(estimates)
+        ]
+    )
 
 
-def _derivatives(
-    asked: InputCheck, method: Method, directions: Sequence[Direction]
-) -> list[Estimate]:
-    progress = with_progress(directions, len(directions), f"gradient of {asked.name}")
-    return [method.derivative(direction) for direction in progress]
+def compare_missing(asked: Asked, probes: int, random: np.random.Generator) -> InputCheck:
+    """Check that forward does not depend on an input for which backward returned None."""
+    problem, which = asked.problem, asked.which
+    value = problem.inputs[which]
+    here = problem.outputs(problem.inputs)
+    for _ in range(probes):
+        moved = list(problem.inputs)
+        moved[which] = (value * random.uniform(0.5, 2, value.shape)).astype(value.dtype)
+        moved[which] += random.standard_normal(value.shape).astype(value.dtype)
+        if not all(map(np.array_equal, here, problem.outputs(moved))):
+            without_rounding = asked._replace(relax=False)
+            return compare_projections(without_rounding, np.zeros(value.shape), probes, random)
+    return asked.check
 
 
-def compare(asked: InputCheck, given: float, estimate: Estimate, scale: float) -> InputCheck:
+@dataclass(frozen=True)
+class _Compared:
+    """Numbers of one gradient, and what to compare them with.
+
+    Attributes
+    ----------
+    given : list of float
+        The numbers: elements or projections.
+    directions : list of Direction
+        Along which each of them is a derivative.
+    read : callable
+        Returns these numbers of any gradient.
+    """
+
+    asked: Asked
+    given: list[float]
+    directions: list[Direction]
+    read: Callable[[Array], NDArray[np.float64]]
+
+    def derivatives(self, method: Callable[[Direction], Estimate]) -> list[Estimate]:
+        """Return the derivative along each direction."""
+        name = f"gradient of {self.asked.check.name}"
+        return [
+            method(direction)
+            for direction in with_progress(self.directions, len(self.directions), name)
+        ]
+
+    def check(self, k: int, estimate: Estimate, own: float, largest: float) -> InputCheck:
+        """Compare one number, relative to its own scale.
+
+        Digits that are lost beside larger elements are no error, as in 1 - tanh(x)**2 at 8: the
+        scale is raised by what was measured to be lost, up to a share of the largest scale.
+        """
+        tol, most = self.asked.check.tol, self.asked.method.least_scale * largest
+
+        def against(far: float, rounding: float) -> InputCheck:
+            lost = estimate.floor + estimate.hidden + far
+            scale = max(own, min(lost / tol, most)) if math.isfinite(most) else own
+            return compare(self.asked.check, self.given[k], estimate, scale, rounding)
+
+        check = against(0.0, 0.0)
+        if not self.asked.relax or not tol < check.error < math.inf:
+            return check
+        if self._rounding is None:
+            return replace(check, why=BACKWARD_NOT_REPEATED)
+        far, bound = (float(noise[k]) for noise in (self._rounding.far, self._rounding.bound))
+        return against(far, bound)
+
+    @cached_property
+    def _rounding(self) -> Noise | None:
+        """Rounding errors of backward at points next to the inputs; None if it is random."""
+        problem = self.asked.problem
+
+        def numbers(inputs: Sequence[Array]) -> NDArray[np.float64]:
+            gradient = problem.gradients_at(inputs)[self.asked.which]
+            assert gradient is not None
+            return self.read(np.asarray(gradient))
+
+        again = numbers(problem.inputs)
+        change = np.abs(again - self.given).max()
+        if not change <= REPEATED * np.abs(again).max():
+            return None
+        allowed = self.asked.check.tol * np.abs(self.given)
+        return Surroundings(problem.inputs).noise(numbers, problem.inputs, 0.0, allowed)
+
+
+def _refined(compared: _Compared) -> tuple[list[Estimate], float]:
+    """Screen all elements by cheap estimates, and refine those that leave doubt.
+
+    The most suspicious come first, and one that fails decides. An element that was not refined
+    cannot fail. Also return the largest scale.
+    """
+    method = compared.asked.method
+    estimates = compared.derivatives(method.screen)
+    largest = max(estimate.scale for estimate in estimates)
+
+    def checked(k: int) -> InputCheck:
+        return compared.check(k, estimates[k], estimates[k].scale, largest)
+
+    checks = [checked(k) for k in range(len(estimates))]
+    doubtful = [k for k, check in enumerate(checks) if check.verdict is not Verdict.PASS]
+    doubtful.sort(key=lambda k: _badness(checks[k]), reverse=True)
+    for count, k in enumerate(doubtful):
+        estimates[k] = method.derivative(compared.directions[k])
+        if count + 1 == MOST_REFINED or checked(k).verdict is Verdict.FAIL:
+            for other in doubtful[count + 1 :]:
+                estimates[other] = estimates[other]._replace(leeway=math.inf)
+            break
+    return estimates, largest
+
+
+def _by_magnitude(wide: NDArray[np.float64]) -> Iterator[NDArray[np.bool_]]:
+    """Yield groups of elements of similar magnitude, the largest first; no group is empty."""
+    _, exponent = np.frexp(wide)
+    largest = exponent.max(where=wide != 0, initial=np.iinfo(exponent.dtype).min // 2)
+    number = np.clip((largest - exponent.astype(np.int64)) // MAGNITUDES, 0, GROUPS - 1)
+    number[(wide == 0) | ~np.isfinite(wide)] = GROUPS - 1
+    for k in range(GROUPS):
+        if (number == k).any():
+            yield number == k
+
+
+def _sum(wide: NDArray[np.float64], direction: Direction) -> float:
+    """Return a projection, NaN if an element that takes part is not finite."""
+    terms = wide[direction.step != 0] * direction.step[direction.step != 0]
+    return math.fsum(terms.flat) if np.isfinite(terms).all() else math.nan
+
+
+def compare(
+    asked: InputCheck, given: float, estimate: Estimate, scale: float, rounding: float = 0.0
+) -> InputCheck:
     """Compare one number of backward with its derivative, relative to a scale."""
     error, floor, excess = math.inf, math.inf, 0.0
+    allowed = _relative(rounding, scale)
     if not math.isfinite(given):
         error, floor, excess = math.nan, estimate.floor, math.nan
     elif math.isfinite(estimate.value) and math.isfinite(estimate.floor):
         difference = abs(given - estimate.value)
-        error, floor = _relative(difference, scale), _relative(estimate.floor, scale)
+        error = _relative(difference, scale)
+        floor = _relative(max(estimate.floor, rounding), scale)
         # A floor as large as what moves sees nothing; where nothing moves, it is all there is.
         if estimate.floor < max(scale, estimate.scale) or not estimate.scale:
-            excess = _relative(max(0.0, difference - estimate.floor - estimate.leeway), scale)
+            accounted = estimate.floor + estimate.leeway + rounding
+            excess = _relative(max(0.0, difference - accounted), scale)
     return replace(
         asked,
+        tol=max(asked.tol, min(allowed, RELAXED)),
         error=error,
         floor=floor,
         excess=excess,
         analytic=given,
         numeric=estimate.value,
-        why=estimate.why,
+        why="" if excess > asked.tol else estimate.why,
+        rounding=allowed,
     )
 
 
 def worst_of(checks: Sequence[InputCheck]) -> InputCheck:
     """Return the worst of the numbers that were compared, with the largest floor of all."""
-
-    def badness(check: InputCheck) -> tuple[bool, float, float]:
-        """Put first what is not a number, then what fails, then the largest error."""
-        failing = check.excess if check.excess > check.tol else 0.0
-        return math.isnan(check.error), failing, check.error
-
-    worst = max(checks, key=badness)
+    worst = max(checks, key=_badness)
     vaguest = max(checks, key=lambda check: check.floor)
+    if worst.verdict is Verdict.PASS:
+        # Each is within its own tolerance, so all are within the largest.
+        loosest = max(checks, key=lambda check: check.tol)
+        worst = replace(worst, tol=loosest.tol, rounding=loosest.rounding)
     return replace(worst, floor=vaguest.floor, why=worst.why or vaguest.why)
+
+
+def _badness(check: InputCheck) -> tuple[int, bool, float, float]:
+    """Put what is not a number first, then by verdict, then what fails by most."""
+    failing = check.excess if check.excess > check.tol else 0.0
+    return SEVERITY.index(check.verdict), math.isnan(check.error), failing, check.error
 
 
 def _relative(difference: float, scale: float) -> float:

@@ -1,8 +1,8 @@
-"""What is being checked: forward, inputs, a random dy, and the gradients of backward."""
+"""The pair to check: forward, inputs, a random dy, and the gradients of backward."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,16 @@ Forward = Callable[..., Any]
 Backward = Callable[..., Any]
 Shares = list[NDArray[np.float64]]
 """What each element of each output adds to the loss, or to a derivative of it."""
+REPEATED = 2.0**-40
+"""How closely two calls must agree, beside the largest number: sums may be reordered."""
+NOT_FINITE = (
+    "forward returned {value}{where}: it has no derivative there. Choose inputs at which forward "
+    "is finite."
+)
+NOT_REPEATED = (
+    "forward is not deterministic: two calls with the same inputs differ by up to {change:.1e}. "
+    "Draw random numbers outside of forward, or seed them inside."
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,10 @@ class Problem:
         Arrays; a gradient is None where backward returned None.
     dys : list of ndarray
         One for each output, in float64.
+    gradients_at : callable
+        Runs forward and backward at other inputs and returns the gradients.
+    obstacle : str
+        Why forward has no derivative that could be compared; empty if there is no reason.
     """
 
     forward: Forward
@@ -36,6 +50,8 @@ class Problem:
     inputs: list[Array]
     dys: Shares
     gradients: list[Array | None]
+    gradients_at: Callable[[Sequence[Array]], list[Array | None]]
+    obstacle: str = ""
 
     def outputs(self, arguments: Sequence[Array]) -> list[Array]:
         """Run forward on copies, which it may write to.
@@ -65,27 +81,62 @@ def _as_inputs(inputs: Any) -> list[Any]:
 def pose(
     forward: Forward, backward: Backward, inputs: Any, random: np.random.Generator
 ) -> Problem:
-    """Draw dy, run backward once, and say what is wrong with its answer if it is no gradient."""
+    """Draw dy, run forward and backward once, and raise if the answer cannot be a gradient."""
     given = _as_inputs(inputs)
     names = _names(forward, len(given))
     copies = [_checked_copy(*pair) for pair in zip(names, given, strict=True)]
     _refuse_wrong_number(
         forward, "forward", copies, "pass a list of inputs, one array for each parameter"
     )
-    found = forward(*(value.copy() for value in copies))
-    outputs = _checked_outputs(found)
+    answer = forward(*(value.copy() for value in copies))
+    outputs = _checked_outputs(answer)
     drawn = [random.standard_normal(y.shape).astype(y.dtype) for y in outputs]
-    passed = tuple(y.copy() for y in drawn)  # backward may write to them
-    dy = passed if isinstance(found, tuple) else passed[0]
+    is_tuple = isinstance(answer, tuple)
+
+    def dy() -> Any:
+        """Return copies of dy: backward may write to them."""
+        passed = tuple(y.copy() for y in drawn)
+        return passed if is_tuple else passed[0]
+
+    def gradients_at(arguments: Sequence[Array]) -> list[Array | None]:
+        """Run forward first: backward may use state that forward saved."""
+        with np.errstate(all="ignore"):
+            forward(*(value.copy() for value in arguments))
+            return _one_each(backward(dy(), *(value.copy() for value in arguments)), copies)
+
     _refuse_wrong_number(
-        backward, "backward", [dy, *copies], f"write it as backward(dy, {', '.join(names)})"
+        backward, "backward", [dy(), *copies], f"write it as backward(dy, {', '.join(names)})"
     )
-    answer = backward(dy, *(value.copy() for value in copies))
     gradients = [
         None if gradient is None else _checked_gradient(name, value, gradient)
-        for name, value, gradient in zip(names, copies, _one_each(answer, copies), strict=True)
+        for name, value, gradient in zip(
+            names,
+            copies,
+            _one_each(backward(dy(), *(value.copy() for value in copies)), copies),
+            strict=True,
+        )
     ]
-    return Problem(forward, names, copies, [y.astype(np.float64) for y in drawn], gradients)
+    problem = Problem(
+        forward, names, copies, [y.astype(np.float64) for y in drawn], gradients, gradients_at
+    )
+    return replace(problem, obstacle=_obstacle(outputs, problem.outputs(copies)))
+
+
+def _obstacle(outputs: Sequence[Array], again: Sequence[Array]) -> str:
+    """Return why no derivative can be compared where forward returned these, twice."""
+    for position, (y, second) in enumerate(zip(outputs, again, strict=True)):
+        name = "its output" if len(outputs) == 1 else f"output {position}"
+        finite = np.isfinite(y)
+        if not finite.all():
+            index = tuple(int(k) for k in np.argwhere(~finite)[0])
+            where = f" at index {list(index)} of {name}" if index else ""
+            return NOT_FINITE.format(value=y[index], where=where)
+        wide = y.astype(np.float64)
+        with np.errstate(all="ignore"):
+            change = np.abs(wide - second).max(initial=0.0)
+        if not change <= REPEATED * np.abs(wide).max(initial=0.0):
+            return NOT_REPEATED.format(change=change)
+    return ""
 
 
 def _names(forward: Forward, count: int) -> list[str]:

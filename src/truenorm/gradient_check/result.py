@@ -9,9 +9,12 @@ from typing import Any
 
 __all__ = ["GradientCheck", "InputCheck", "Verdict", "record_of"]
 
-NOISY = (
-    "The floor is above the tolerance: forward itself is too noisy here for this method. Try "
-    "method='jet', or a forward that loses fewer digits."
+NOISY = "The floor is above the tolerance: forward loses too many digits here for this method."
+VAGUE = 0.01
+"""Rounding errors above this leave no digits to speak of."""
+MISSING = (
+    "backward returned None, but forward depends on {name}: return its gradient, or bind {name} "
+    "inside forward and backward"
 )
 
 
@@ -35,7 +38,8 @@ class InputCheck:
     name : str
         What forward calls the input.
     tol : float
-        The relative error that was allowed.
+        The relative error that was allowed: the largest of all elements, where rounding errors
+        allow some of them more.
     error : float
         The largest difference between the two, relative to the size of the gradient.
     floor : float
@@ -51,6 +55,11 @@ class InputCheck:
         That element, or projection, as backward gave it and as the method found it.
     why : str
         What the floor is made of, where that is more than rounding.
+    rounding : float
+        How much rounding errors of backward account for at that element, in the same units.
+        Measured only where the error is above the tolerance, and 0 otherwise.
+    missing : bool
+        True if backward returned None; the derivative must then be zero.
     """
 
     name: str
@@ -64,6 +73,8 @@ class InputCheck:
     analytic: float = 0.0
     numeric: float = 0.0
     why: str = ""
+    rounding: float = 0.0
+    missing: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -78,15 +89,21 @@ class InputCheck:
         """Error, floor and coverage, and the worst element with both its values."""
         if not self.size:
             return "nothing to check: it has no elements"
+        if self.missing and self.verdict is Verdict.PASS:
+            return "backward returned None, and forward does not depend on it"
+        if self.missing and self.verdict is Verdict.FAIL:
+            return f"{MISSING.format(name=self.name)} (derivative {self.numeric:.6g})"
         what = f"{self.checked} of {self.size} elements" if self.checked else "random projections"
         return (
             f"error {self.error:.1e}, floor {self.floor:.1e}, tolerance {self.tol:.0e} "
-            f"({what}; worst{self._where}: {self._values})"
+            f"({what}; worst{self._where}: {self._values}){self._digits}"
         )
 
     @property
     def summary(self) -> str:
         """The verdict and the worst element, in a few words."""
+        if self.missing and self.verdict is Verdict.FAIL:
+            return f"{self.verdict}: {MISSING.format(name=self.name)}"
         return (
             f"{self.verdict}: gradient of {self.name}{self._where}: {self._values} "
             f"(error {self.error:.1e}, floor {self.floor:.1e}, tolerance {self.tol:.0e})"
@@ -100,9 +117,21 @@ class InputCheck:
     def _values(self) -> str:
         return f"backward {self.analytic:.12g}, forward {self.numeric:.12g}"
 
+    @property
+    def _digits(self) -> str:
+        """How many digits agree, where rounding errors of backward allow fewer than usual."""
+        if not (self.tol <= self.rounding < VAGUE and 0 < self.error < VAGUE):
+            return ""
+        agrees, allows = map(_digits, (self.error, self.rounding))
+        return f"; agrees to {agrees} digits, float64 rounding allows {allows}"
+
+
+def _digits(relative: float) -> int:
+    return math.floor(-math.log10(relative))
+
 
 UNCHECKED = InputCheck("", tol=math.nan, error=math.nan)
-"""Of a backward that returned no gradient at all."""
+"""Of a forward without inputs."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,29 +143,32 @@ class GradientCheck:
 
     Attributes
     ----------
-    inputs : tuple of InputCheck or None
-        One for each input; None where backward returned None.
+    inputs : tuple of InputCheck
+        One for each input.
     method : str
-        How derivatives of forward were found: "jet", "complex" or "central".
+        How derivatives of forward were found: "jet", "complex" or "central"; empty if forward has
+        none that could be compared.
     why : str
         Why that method, and what kept others from being used.
+    advice : str
+        What to try if the verdict is INCONCLUSIVE.
     """
 
-    inputs: tuple[InputCheck | None, ...]
+    inputs: tuple[InputCheck, ...]
     method: str
     why: str
+    advice: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """PASS if every gradient is within its tolerance and the method could see that."""
-        found = (check.verdict for check in self.inputs if check is not None)
-        return max(found, key=SEVERITY.index, default=Verdict.INCONCLUSIVE)
+        verdicts = (check.verdict for check in self.inputs)
+        return max(verdicts, key=SEVERITY.index, default=Verdict.INCONCLUSIVE)
 
     @property
     def worst_input(self) -> int | None:
         """The number of the input with the worst verdict, and the largest error beside its tol."""
-        ranks = {k: _rank(check) for k, check in enumerate(self.inputs) if check is not None}
-        return max(ranks, key=ranks.__getitem__, default=None)
+        return max(range(len(self.inputs)), key=lambda k: _rank(self.inputs[k]), default=None)
 
     @property
     def error(self) -> float:
@@ -151,7 +183,7 @@ class GradientCheck:
     @property
     def floor(self) -> float:
         """The method's own noise, where it is largest."""
-        return max((check.floor for check in self.inputs if check is not None), default=math.inf)
+        return max((check.floor for check in self.inputs), default=math.inf)
 
     @property
     def worst(self) -> tuple[int, ...] | None:
@@ -160,33 +192,32 @@ class GradientCheck:
 
     @property
     def _worst_check(self) -> InputCheck:
-        found = None if self.worst_input is None else self.inputs[self.worst_input]
-        return UNCHECKED if found is None else found
+        return UNCHECKED if self.worst_input is None else self.inputs[self.worst_input]
 
     def __bool__(self) -> bool:
-        """Return whether the verdict is PASS, so that a test can assert the result itself."""
+        """Return True if the verdict is PASS, so that a test can assert the result itself."""
         return self.verdict is Verdict.PASS
 
     def __repr__(self) -> str:
         """Return the worst of it in one line."""
-        found = self._worst_check.summary
-        if self.worst_input is None:
-            found = f"{self.verdict}: backward returned None alone"
-        return f"<GradientCheck by {self.method}, {found}>"
+        if not self.method:
+            return f"<GradientCheck, {self.verdict}: {self.why}>"
+        return f"<GradientCheck by {self.method}, {self._worst_check.summary}>"
 
     def __str__(self) -> str:
         """Verdict and method, and one line for each input."""
+        if not self.method:
+            return f"{self.verdict}: no gradient was checked\n  {self.why}"
         lines = [f"{self.verdict}: gradient check by {self.method}"]
-        for position, found in enumerate(self.inputs):
-            if found is None:
-                lines.append(f"  input {position}: skipped: backward returned None")
-                continue
-            lines.append(f"  {found.name}: {found.verdict}, {found}")
-            if found.verdict is Verdict.INCONCLUSIVE and found.why:
-                lines.append(f"    {found.why}")
-            elif found.verdict is Verdict.INCONCLUSIVE and found.floor > found.tol:
+        for check in self.inputs:
+            lines.append(f"  {check.name}: {check.verdict}, {check}")
+            if check.verdict is not Verdict.PASS and check.why:
+                lines.append(f"    {check.why}")
+            elif check.verdict is Verdict.INCONCLUSIVE and check.floor > check.tol:
                 lines.append(f"    {NOISY}")
         lines.append(f"  {self.why}")
+        if self.advice and self.verdict is Verdict.INCONCLUSIVE:
+            lines.append(f"  {self.advice}")
         return "\n".join(lines)
 
 
@@ -197,15 +228,17 @@ def _rank(check: InputCheck) -> tuple[int, bool, float]:
 
 
 def record_of(result: GradientCheck, names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return a result as plain values: of each gradient by the name of its input, or another."""
-    found: dict[str, Any] = {}
-    for position, check in enumerate(result.inputs):
-        name = f"input {position}" if check is None else check.name
-        values = check and {**dataclasses.asdict(check), "verdict": str(check.verdict)}
-        found[names[position] if names else name] = values
+    """Return a result as plain values: each gradient by the name of its input, or another."""
+    gradients = {
+        name: {**dataclasses.asdict(check), "verdict": str(check.verdict)}
+        for name, check in zip(
+            names or [check.name for check in result.inputs], result.inputs, strict=True
+        )
+    }
     return {
         "verdict": str(result.verdict),
         "method": result.method,
         "why": result.why,
-        "gradients": found,
+        "advice": result.advice,
+        "gradients": gradients,
     }

@@ -48,6 +48,8 @@ ONE_ARGUMENT: dict[str, Callable[[Any], Any]] = {
     **{name: getattr(np, name) for name in ("sqrt", "exp", "expm1", "log", "log1p")},
     **{name: getattr(np, name) for name in ("sin", "cos", "tanh", "abs", "square")},
     "erf": lambda x: x.erf(),
+    "a staircase": lambda x: np.floor(x + 0.25) + np.ceil(x + 0.25) + np.trunc(x + 0.25),
+    "rounded": lambda x: np.rint(x - 0.25) * x,
     "negative": operator.neg,
     "positive": operator.pos,
     "reciprocal": lambda x: 1 / x,

@@ -79,3 +79,69 @@ def test_a_gradient_that_is_zero_but_for_rounding(method: str) -> None:
 def test_a_gradient_far_too_small_in_a_projection(method: str) -> None:
     x = np.random.default_rng(0).standard_normal(600)
     demand(FAIL, lambda x: x * x, lambda dy, x: 2e-20 * dy * x, x, method=method)
+
+
+class TestReasons:
+    """What a check says where it has no answer, or what it must not say."""
+
+    def test_a_tie_of_a_maximum(self) -> None:
+        pytest.importorskip("flint")
+
+        def pool(x: Array) -> Any:
+            return x.reshape(-1, 2).max(axis=1)
+
+        def backward(dy: Array, x: Array) -> Array:
+            pairs = x.reshape(-1, 2)
+            first = pairs[:, 0] >= pairs[:, 1]
+            return np.stack([dy * first, dy * ~first], axis=1).reshape(x.shape)
+
+        result = demand(INCONCLUSIVE, pool, backward, np.array([1.0, 1.0, 2.0, 3.0]))
+        assert "Choose inputs without ties" in str(result)
+        assert "method=" not in str(result)
+
+    @pytest.mark.parametrize(
+        "forward",
+        [
+            lambda x: np.tanh(x.astype(np.float32)),
+            lambda x: np.tanh(x.astype(np.float32).astype(np.float64)),
+        ],
+        ids=["to float32", "and back"],
+    )
+    def test_a_cast_is_not_called_a_kink(self, forward: Any) -> None:
+        result = demand(INCONCLUSIVE, forward, tanh_backward, np.array([0.5, 0.3, -1.0]))
+        assert "as if it rounded to fewer digits" in str(result)
+        assert "kink" not in str(result)
+
+    @pytest.mark.parametrize("function", [np.floor, np.ceil, np.trunc, np.rint, np.round, np.sign])
+    def test_steps_have_a_derivative_of_zero(self, function: Any) -> None:
+        pytest.importorskip("flint")
+        x = np.array([0.4, 2.3, -1.2, 1e5 + 0.25])
+        demand(PASS, function, lambda dy, _: 0 * dy, x)
+        demand(FAIL, function, lambda dy, _: dy, x)
+
+    @pytest.mark.parametrize("function", [np.floor, np.ceil, np.trunc, np.rint])
+    def test_at_a_step_there_is_none(self, function: Any) -> None:
+        x = np.array([0.3, 2.5 if function is np.rint else 2.0])
+        result = demand(INCONCLUSIVE, function, lambda dy, _: 0 * dy, x)
+        assert "Choose inputs without ties" in str(result) or "flat" in str(result)
+
+    def test_a_forward_that_is_not_deterministic(self, method: str) -> None:
+        random = np.random.default_rng(0)
+
+        def dropout(x: Array) -> Array:
+            return x * (random.random(x.shape) < 0.5)
+
+        result = demand(INCONCLUSIVE, dropout, lambda dy, _: dy, np.ones(6), method=method)
+        assert "forward is not deterministic: two calls with the same inputs" in str(result)
+        assert "forward is not deterministic" in repr(result)
+
+    @pytest.mark.parametrize(
+        ("method", "advice"),
+        [("central", "Pass method='auto'"), ("auto", "Every method was tried")],
+    )
+    def test_advice(self, method: str, advice: str) -> None:
+        def coarse(x: Array) -> Any:
+            return np.round(np.tanh(x.astype(np.float64)), 5)
+
+        result = demand(INCONCLUSIVE, coarse, tanh_backward, np.array([0.3]), method=method)
+        assert advice in str(result)

@@ -6,7 +6,7 @@ import pytest
 
 import truenorm as tn
 from gradient_check.checking import FAIL, PASS, demand
-from gradient_check.pairs import ELEMENT, GROSS, PAIRS, Array, last, with_mistake
+from gradient_check.pairs import ELEMENT, GROSS, PAIRS, last, with_mistake
 
 EVERYWHERE = [(name, k) for name, pair in PAIRS.items() for k in range(len(pair.inputs))]
 GROSS_MISTAKES = [
@@ -29,9 +29,7 @@ def test_right_pairs_pass(name: str) -> None:
     for method in methods_for(name):
         tol = None if method == "central" else 1e-12
         result = demand(PASS, pair.forward, pair.backward, pair.inputs, method=method, tol=tol)
-        assert [found and found.checked for found in result.inputs] == [
-            value.size for value in pair.inputs
-        ]
+        assert [check.checked for check in result.inputs] == [x.size for x in pair.inputs]
         assert result.method == method
 
 
@@ -46,16 +44,10 @@ def test_right_pairs_pass(name: str) -> None:
 def test_gross_mistakes_fail_in_the_right_input(name: str, which: int, mistake: str) -> None:
     pair = PAIRS[name]
     wrong = with_mistake(pair, mistake, which)
-
-    def alone(*arguments: Array) -> list[Array | None]:
-        """Spare central differences, which are slow, the gradients that are right."""
-        return [dx if k == which else None for k, dx in enumerate(wrong(*arguments))]
-
     for method in methods_for(name):
-        backward = alone if method == "central" else wrong
-        result = demand(FAIL, pair.forward, backward, pair.inputs, method=method)
+        result = demand(FAIL, pair.forward, wrong, pair.inputs, method=method)
         assert result.worst_input == which
-        assert [found and found.verdict for found in result.inputs].count(FAIL) == 1
+        assert [check.verdict for check in result.inputs].count(FAIL) == 1
 
 
 @pytest.mark.parametrize(("name", "which"), EVERYWHERE)
@@ -67,7 +59,6 @@ def test_one_element_off_by_1e_10_is_named(name: str, which: int) -> None:
         result = demand(FAIL, pair.forward, wrong, pair.inputs, method=method)
         assert (result.worst_input, result.worst) == (which, last(pair.inputs[which]))
         found = result.inputs[which]
-        assert found is not None
         assert abs(found.analytic / found.numeric - 1) == pytest.approx(1e-10, rel=1e-3)
         assert f"worst at {list(last(pair.inputs[which]))}" in str(result)
 

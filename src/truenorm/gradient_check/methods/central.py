@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorm.gradient_check.directions import Direction, moved
 from truenorm.gradient_check.methods.method import SURE, Estimate, added
-from truenorm.gradient_check.problem import Array, Problem
+from truenorm.gradient_check.problem import Array, Problem, Shares
 from truenorm.gradient_check.sight.noise import Surroundings
 from truenorm.gradient_check.sight.resolution import last_places, norm_of
-from truenorm.gradient_check.sight.steps import least_step, spread_of, weight_bits
+from truenorm.gradient_check.sight.steps import VAGUE, least_step, spread_of, weight_bits
 
 __all__ = ["Central"]
 
@@ -26,6 +28,20 @@ STEPPED = 0.01
 """How smooth a function must look, beside its slope, if it is to be one of small steps."""
 SMALLEST = 2.0 ** (-LEVELS * RESTARTS - 1) / MARGIN
 """The smallest step beside the spread."""
+SCREENED = (2.0**-4, 2.0**-5, 2.0**-6)
+"""Steps of the screening, beside the first: errors of order h**2 and h**4 cancel."""
+CONFIRMED = (2.0**-13, 2.0**-24)
+"""Smaller steps of the screening, which must not contradict it."""
+COARSE = 2.0**-23
+"""If the floor of three steps is above this, beside the derivative, nine steps are taken."""
+SHARE = 1 / 4
+"""How much of the tolerance the floor of the screening may take."""
+MOST_SCREENED = 2**16
+"""Noise is measured for each output by itself; of more outputs than this it is not."""
+ROUNDED_INSIDE = (
+    "forward changes in jumps, as if it rounded to fewer digits than float64 inside (a cast?): "
+    "its differences show a derivative to within {floor:.2g}"
+)
 NEAR_KINK = (
     "left and right of it the derivative differs by {jump:.2g}: a kink nearer than the smallest "
     "step, where there may be no derivative"
@@ -37,12 +53,13 @@ FLAT_IN_TYPE = (
 
 
 class Sample(NamedTuple):
-    """Differences with one step: the central one, its scale, and right minus left."""
+    """Differences with one step: the central one, its scale, right minus left, what moves."""
 
     step: float
     slope: float
     scale: float
     jump: float
+    moving: list[NDArray[np.bool_]]
 
 
 class Limit(NamedTuple):
@@ -55,6 +72,7 @@ class Limit(NamedTuple):
     noise: float
 
 
+_Row = list[float]
 NOTHING = Limit(math.nan, math.inf, 0.0, 0.0, math.inf)
 
 
@@ -72,7 +90,8 @@ class Central:
         self._inputs = _widened(problem)
         self._surroundings = Surroundings(self._inputs)
         self._here = self._outputs(self._inputs)
-        self._resolution = norm_of(last_places(problem, self._inputs))
+        self._last_places = last_places(problem, self._inputs)
+        self.screens = sum(y.size for y in self._here) <= MOST_SCREENED
 
     def weight_bits(self, which: int) -> int:
         """Return how fine the weights of a projection may be without larger steps."""
@@ -83,15 +102,71 @@ class Central:
         columns = list(self._columns(direction))
         coarse, fine = self._noises(direction, columns)
         noises = [coarse, *[fine] * (len(columns) - 1)]
-        found = [_extrapolated(*pair) for pair in zip(columns, noises, strict=True)]
-        (value, floor, scale, jump, _), contradiction = _best(found[::-1])
+        limits = [_extrapolated(*pair) for pair in zip(columns, noises, strict=True)]
+        (value, floor, scale, jump, _), contradiction = _best(limits[::-1])
         why = ""
-        if 2 * jump > floor:
+        if value and _is_stepped(columns):
+            why = ROUNDED_INSIDE.format(floor=floor)
+        elif 2 * jump > floor:
             why = NEAR_KINK.format(jump=jump)
         elif not scale:
             why = FLAT_IN_TYPE.format(floor=floor)
         leeway = max((SURE - 1) * floor, contradiction)
         return Estimate(value, floor, scale, leeway, why)
+
+    def screen(self, direction: Direction) -> Estimate:
+        """Extrapolate differences with three steps, and look for contradictions with two more.
+
+        That is enough for most elements of most functions, and where it is not, nine steps mostly
+        are. The floor has everything that could be wrong: the last correction, noise, a kink, and
+        what smaller steps contradict.
+        """
+        least, first = self._range(direction)
+        if first * SCREENED[-1] < least:
+            return Estimate(math.nan, math.inf, 0.0)
+        column = [self._sample(direction, first * share) for share in SCREENED]
+        finer = [self._sample(direction, max(first * share, least)) for share in CONFIRMED]
+        noise = self._noise_of(column + finer)
+        *_, (_, (*_, before, value), _, (*_, jump)) = _scheme(column)
+        floor = abs(value - before) + abs(jump) + 2 * noise / column[-1].step
+        if not floor <= COARSE * column[-1].scale:
+            value, floor, *_ = _extrapolated(next(self._columns(direction)), noise)
+        for sample in finer:
+            # Right minus left is the curvature times the step, and no more than that.
+            bend = column[-1].jump * sample.step / column[-1].step
+            floor += max(0.0, abs(sample.slope - value) - 2 * noise / sample.step)
+            floor += max(0.0, abs(sample.jump - bend) - 4 * noise / sample.step)
+        floor = floor / SHARE if math.isfinite(floor) else math.inf
+        return Estimate(value, floor, column[-1].scale)
+
+    def _noise_of(self, samples: Sequence[Sample]) -> float:
+        """Bound the noise of the loss: that of the outputs which move in any sample."""
+        return norm_of(self._of_moving(samples, self._output_noise)) + self._resolution(samples)
+
+    def _resolution(self, samples: Sequence[Sample]) -> float:
+        """Return the last place of the outputs that move, or of all if none does."""
+        return norm_of(self._of_moving(samples, self._last_places))
+
+    def _of_moving(self, samples: Sequence[Sample], shares: Shares) -> Shares:
+        moving = zip(*(sample.moving for sample in samples), strict=True)
+        masks = [np.logical_or.reduce(each) for each in moving]
+        if not any(mask.any() for mask in masks):
+            return shares
+        return [np.where(mask, share, 0.0) for mask, share in zip(masks, shares, strict=True)]
+
+    @cached_property
+    def _output_noise(self) -> Shares:
+        """Bound the rounding errors of each output, in the loss."""
+        shapes = [y.shape for y in self._here]
+
+        def outputs(near: list[Array]) -> NDArray[np.float64]:
+            return np.concatenate([y.ravel() for y in self._outputs(near)])
+
+        vague = VAGUE * np.abs(outputs(self._inputs))
+        noise = self._surroundings.noise(outputs, self._inputs, 0.0, vague).bound
+        ends = np.cumsum([y.size for y in self._here])[:-1]
+        parts = zip(np.split(noise, ends), shapes, strict=True)
+        return [np.abs(share) for share in self._problem.weighted(n.reshape(s) for n, s in parts)]
 
     def _range(self, direction: Direction) -> tuple[float, float]:
         """Return the smallest step that can be taken, and the first one."""
@@ -112,10 +187,12 @@ class Central:
 
     def _sample(self, direction: Direction, step: float) -> Sample:
         above, below = self._two_sides(self._inputs, direction, step)
-        bends = ((a - y) - (y - b) for a, y, b in zip(above, self._here, below, strict=True))
+        sides = list(zip(above, self._here, below, strict=True))
+        bends = ((a - y) - (y - b) for a, y, b in sides)
         slope, scale = self._slope(above, below, 2 * step)
         jump, _ = added([share / step for share in self._problem.weighted(bends)])
-        return Sample(step, slope, scale, jump)
+        moving = [(a != y) | (y != b) for a, y, b in sides]
+        return Sample(step, slope, scale, jump, moving)
 
     def _slope(self, above: list[Array], below: list[Array], apart: float) -> tuple[float, float]:
         """Return the difference quotient and its scale."""
@@ -155,47 +232,66 @@ class Central:
             def slope(near: list[Array]) -> float:
                 return self._slope(*self._two_sides(near, direction, step), 2 * step)[0]
 
-            return step * self._surroundings.noise(slope, self._inputs, NEGLIGIBLE * scale)
+            noise = self._surroundings.noise(
+                slope, self._inputs, NEGLIGIBLE * scale, VAGUE * scale
+            )
+            return step * float(noise.bound)
 
         fine = max(noise(least), noise(columns[1][0].step) if columns[1:] else 0.0)
-        fine = max(fine, self._resolution)
+        fine = max(fine, self._resolution([sample for column in columns for sample in column]))
         return max(noise(first), fine), fine
 
 
-def _extrapolated(column: Sequence[Sample], noise: float) -> Limit:
+def _scheme(column: Sequence[Sample]) -> Iterator[tuple[Sample, _Row, _Row, _Row]]:
     """Extrapolate to a step of 0, as Neville does: errors of order h, h**2, ... cancel one by one.
 
-    Of each step the entry with the smallest estimated error is kept. The jump of the derivative,
-    which is 0 where there is one, is extrapolated beside its value: what remains of it tells of
-    kinks nearer than the step, and counts as error.
+    Yield each sample with its row of the scheme, the row before, and the row of jumps. The jump of
+    the derivative, which is 0 where there is one, is extrapolated beside its value.
     """
-    if _diverges(column):
-        return NOTHING
-    kept: list[Limit] = []
-    slopes: list[float] = []
-    jumps: list[float] = []
+    slopes: _Row = []
+    jumps: _Row = []
     for sample in column:
-        slopes_above, jumps_above = slopes, jumps
+        coarser, jumps_above = slopes, jumps
         slopes, jumps = [sample.slope], [sample.jump]
-        best = NOTHING
-        for order, (slope, jump) in enumerate(zip(slopes_above, jumps_above, strict=True)):
+        for order, (slope, jump) in enumerate(zip(coarser, jumps_above, strict=True)):
             # The central difference is even in the step, right minus left is odd.
             slopes.append(_better(slopes[-1], slope, 4.0 ** (order + 1)))
             jumps.append(_better(jumps[-1], jump, 2 * 4.0**order))
-            off = max(abs(slopes[-1] - slopes[-2]), abs(slopes[-1] - slope))
-            rounding = 2 * noise / sample.step
-            floor = off + rounding + abs(jumps[-1])
+        yield sample, slopes, coarser, jumps
+
+
+def _extrapolated(column: Sequence[Sample], noise: float) -> Limit:
+    """Return the best entry of the scheme: of each step the one with the smallest error.
+
+    What remains of the jump tells of kinks nearer than the step, and counts as error.
+    """
+    if _diverges(column):
+        return NOTHING
+    rows: list[Limit] = []
+    for sample, slopes, coarser, jumps in _scheme(column):
+        best = NOTHING
+        rounding = 2 * noise / sample.step
+        for order, slope in enumerate(coarser):
+            value, jump = slopes[order + 1], abs(jumps[order + 1])
+            off = max(abs(value - slopes[order]), abs(value - slope))
+            floor = off + rounding + jump
             if floor < best.floor:
-                best = Limit(slopes[-1], floor, sample.scale, abs(jumps[-1]), rounding)
-        kept.append(best)
-    agreed = [_in_agreement(three) for three in zip(kept, kept[1:], kept[2:], strict=False)]
+                best = Limit(value, floor, sample.scale, jump, rounding)
+        rows.append(best)
+    agreed = [_in_agreement(three) for three in zip(rows, rows[1:], rows[2:], strict=False)]
     return min(agreed, key=lambda limit: limit.floor, default=NOTHING)
 
 
 def _diverges(column: Sequence[Sample]) -> bool:
-    """Whether slopes only grow: far beyond where a function moves, they are its range over h."""
+    """Return True if slopes only grow, as the range of a function that is flat far away over h."""
     slopes = [abs(sample.slope) for sample in column]
     return all(0 < 1.5 * coarse < fine for coarse, fine in pairwise(slopes))
+
+
+def _is_stepped(columns: Sequence[Sequence[Sample]]) -> bool:
+    """Return True if forward moves with large steps, and not at all with some small ones."""
+    scales = [sample.scale for column in columns for sample in column]
+    return any(scales) and not all(scales)
 
 
 def _better(fine: float, coarse: float, ratio: float) -> float:

@@ -17,11 +17,13 @@ from truenorm.gradient_check.methods.method import SURE, Estimate, RefusedError,
 from truenorm.gradient_check.problem import Array, Problem, Shares
 from truenorm.gradient_check.sight.noise import Surroundings
 from truenorm.gradient_check.sight.resolution import last_places
-from truenorm.gradient_check.sight.steps import spread_of, weight_bits
+from truenorm.gradient_check.sight.steps import VAGUE, spread_of, weight_bits
 
 __all__ = ["ComplexStep"]
 
 STEP = 2.0**-100
+OFF_AXIS = (0.1, 1e-3, 1e-5, 1e-7)
+"""How far off the real axis to look for symmetry, beside the spread; the first may overflow."""
 ALIKE = 0.01
 ROUGHLY = 1e-10
 """How closely mirror images, and derivatives that central differences see well, must agree."""
@@ -42,6 +44,7 @@ class ComplexStep:
     tolerance = 1e-12
     least_scale = 1 / 64
     most_elements = 512
+    screens = False
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -72,15 +75,20 @@ class ComplexStep:
 
     def _refuse_if_not_real(self) -> None:
         """Compare forward off the real axis with its mirror image: f(conj z) = conj f(z)."""
-        above, below = (
-            self._problem.outputs(
-                [z + side * unit for z, unit in zip(self._inputs, self._units, strict=True)]
+        for distance in OFF_AXIS:
+            above, below = (
+                self._problem.outputs(
+                    [z + side * unit for z, unit in zip(self._inputs, self._units, strict=True)]
+                )
+                for side in (1j * distance, -1j * distance)
             )
-            for side in (0.1j, -0.1j)
-        )
+            if all(np.isfinite(y).all() for y in above + below):
+                break
+        else:
+            raise RefusedError("forward is not finite next to the real axis")
         for y, mirrored in zip(above, below, strict=True):
-            size = max(float(np.linalg.norm(y)), float(np.linalg.norm(mirrored)))
-            if not np.linalg.norm(np.conj(y) - mirrored) <= ALIKE * size:
+            size = max(np.abs(y).max(initial=0.0), np.abs(mirrored).max(initial=0.0))
+            if not np.abs(np.conj(y) - mirrored).max(initial=0.0) <= ALIKE * size:
                 raise RefusedError("forward is not real on real numbers: f(conj z) != conj f(z)")
 
     def _refuse_if_not_analytic(self) -> None:
@@ -114,8 +122,13 @@ class ComplexStep:
             self._units[direction.which],
         )
         value, scale = added(interval.shares_here)
-        noise = 2.0**-50 * scale + self._surroundings.noise(
-            lambda near: added(self._slopes(direction, near))[0], self._inputs, NEGLIGIBLE * scale
+        noise = 2.0**-50 * scale + float(
+            self._surroundings.noise(
+                lambda near: added(self._slopes(direction, near))[0],
+                self._inputs,
+                NEGLIGIBLE * scale,
+                VAGUE * scale,
+            ).bound
         )
         jump = jump_at(interval, enough=noise)
         share = scale / math.sqrt(np.count_nonzero(direction.step))
@@ -127,6 +140,8 @@ class ComplexStep:
         if jump > noise:
             why = JUMP.format(jump=jump)
         return Estimate(value, floor, scale, (SURE - 1) * floor, why)
+
+    screen = derivative
 
     def _slopes(self, direction: Direction, start: list[Array], by: float = 0.0) -> Shares:
         """Return each output's share in the derivative, so far from a start along a direction."""

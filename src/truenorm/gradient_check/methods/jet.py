@@ -10,7 +10,7 @@ from truenorm.gradient_check.directions import Direction, moved
 from truenorm.gradient_check.methods.method import Estimate, RefusedError
 from truenorm.gradient_check.problem import Array, Problem, Shares
 from truenorm.gradient_check.sight.resolution import last_places, norm_of
-from truenorm.gradient_check.sight.steps import MOST_WEIGHT_BITS, spread_of
+from truenorm.gradient_check.sight.steps import CLOSE, MOST_WEIGHT_BITS, spread_of
 
 __all__ = ["JetMethod"]
 
@@ -18,6 +18,10 @@ FIRST_BITS, MOST_BITS = 128, 4096
 NARROW = 2.0**-60
 """An enclosure that is no wider, beside its scale, needs no more bits."""
 TAYLOR_BITS = 400
+TIE = (
+    "Forward compares equal numbers (max, where, abs, ...), or rounds a number at a step: there "
+    "may be a kink, without a derivative. Choose inputs without ties."
+)
 FORMULA_MOVES = (
     "forward is flat in its type there: its formula has the derivative {value:.2g}, what it "
     "returns has 0"
@@ -32,6 +36,7 @@ class JetMethod:
     tolerance = 1e-12
     least_scale = 1 / 64
     most_elements = 96
+    screens = False
 
     def __init__(self, problem: Problem) -> None:
         try:
@@ -40,7 +45,7 @@ class JetMethod:
             raise RefusedError(
                 "python-flint is not installed: pip install truenorm[verify]"
             ) from None
-        from truenorm.gradient_check.methods.jets import jets_of
+        from truenorm.gradient_check.methods.jets import UndecidedError, jets_of
 
         self._ball, self._precision, self._jets_of = flint.arb, flint.ctx.workprec, jets_of
         self._problem = problem
@@ -49,6 +54,8 @@ class JetMethod:
         try:
             with self._precision(self._bits):
                 problem.outputs(list(map(jets_of, problem.inputs, still)))
+        except UndecidedError as undecided:
+            raise RefusedError(str(undecided), TIE) from undecided
         except Exception as error:
             raise RefusedError(
                 f"forward cannot be run on arrays of objects ({type(error).__name__}: {error})"
@@ -70,13 +77,20 @@ class JetMethod:
         if not found.scale:
             # Exactly 0, and no gradient that is rounded has to be.
             return found._replace(leeway=self._last_place / spread)
-        if found.value and self._is_flat(direction, spread / 4):
+        if found.value and self._is_flat(direction, spread):
             why = FORMULA_MOVES.format(value=found.value)
-            return found._replace(leeway=abs(found.value), why=why)
+            return found._replace(leeway=abs(found.value), why=why, hidden=abs(found.value))
         return found
 
-    def _is_flat(self, direction: Direction, step: float) -> bool:
-        """Whether forward, rounded to its type, does not move: its derivative is then 0, too."""
+    screen = derivative
+
+    def _is_flat(self, direction: Direction, spread: float) -> bool:
+        """Return True if forward, rounded to its type, does not move: its derivative is then 0.
+
+        The step is as long as the lines along which rounding errors of backward are measured.
+        """
+        size = np.abs(self._problem.inputs[direction.which][direction.step != 0]).min()
+        step = 4 * CLOSE * min(spread, float(size) or spread)
         here, above, below = (
             self._problem.outputs(moved(self._problem.inputs, direction, by))
             for by in (0.0, step, -step)

@@ -134,6 +134,22 @@ class Jet:
     def __float__(self) -> float:
         raise TypeError("forward casts its numbers to a fixed type, which loses the derivative")
 
+    def __floor__(self) -> "Jet":
+        """Return the integer below; undecided where the number may be one itself."""
+        level = self.value.floor()
+        if not (level.is_integer() and level < self.value):
+            raise UndecidedError("floor, ceil or round of a number at a step: there it jumps")
+        return Jet(level, arb(0))
+
+    def __ceil__(self) -> "Jet":
+        return -(-self).__floor__()
+
+    def __trunc__(self) -> "Jet":
+        return self.__floor__() if self > 0 else self.__ceil__()
+
+    def rint(self) -> "Jet":
+        return Jet(self.value + 0.5).__floor__()
+
     def conjugate(self) -> "Jet":
         """Return the number itself: it is real. NumPy's var asks for it."""
         return self

@@ -15,7 +15,14 @@ SURE = 4.0
 
 
 class RefusedError(Exception):
-    """A method cannot be used on a function; the message says why."""
+    """A method cannot be used on a function; the message says why.
+
+    `tie` explains a comparison of equal numbers, which leaves other methods without an answer too.
+    """
+
+    def __init__(self, message: str, tie: str = "") -> None:
+        super().__init__(message)
+        self.tie = tie
 
 
 class Estimate(NamedTuple):
@@ -24,7 +31,8 @@ class Estimate(NamedTuple):
     `floor` is how far it may be off, `scale` the sum of the magnitudes of what it is made of:
     each output's share. `leeway` is how much farther a right gradient may be from it: because the
     floor is an estimate, or because forward, rounded to its type, has another derivative than its
-    formula. `why` says what the floor is made of, where that is more than rounding.
+    formula; the latter alone is `hidden`. `why` says what the floor is made of, where that is
+    more than rounding.
     """
 
     value: float
@@ -32,6 +40,7 @@ class Estimate(NamedTuple):
     scale: float
     leeway: float = 0.0
     why: str = ""
+    hidden: float = 0.0
 
 
 def added(shares: Shares) -> tuple[float, float]:
@@ -51,7 +60,10 @@ class Method(Protocol):
     """The relative error allowed in float64 unless the caller says otherwise."""
 
     least_scale: float
-    """An element is held against its own scale, but at least this share of the largest one."""
+    """Digits lost beside larger elements are no error, up to this share of the largest scale."""
+
+    screens: bool
+    """True if `screen` is cheaper than `derivative`."""
 
     most_elements: int
     """Inputs with more are checked by random projections."""
@@ -63,3 +75,6 @@ class Method(Protocol):
 
     def derivative(self, direction: Direction) -> Estimate:
         """Return the derivative of sum(dy*forward) along a direction."""
+
+    def screen(self, direction: Direction) -> Estimate:
+        """Return a cheap estimate, with a floor that is large where it cannot be trusted."""

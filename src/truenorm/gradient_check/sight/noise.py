@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,41 +10,60 @@ from numpy.typing import NDArray
 from truenorm.gradient_check.problem import Array
 from truenorm.gradient_check.sight.steps import CLOSE, spread_of
 
-__all__ = ["LINES", "Neighbours", "Surroundings", "noise_of"]
+__all__ = ["LINES", "Neighbours", "Noise", "Surroundings", "noise_of"]
 
 LINES = 3
 AROUND = range(-6, 6)
 ORDERS = (6, 7, 8)
 SAFETY = 16.0
-NEARER = 8.0
-"""Points are so many times closer from one distance to the next."""
+DISTANCES = tuple(CLOSE * 8.0**-k for k in range(4))
+"""Of neighbouring points, relative to the spread: each 8 times closer than the one before."""
+CLOSEST = tuple(DISTANCES[-1] * 32.0**-k for k in range(1, 5))
+"""For functions that are curved even at the last of these distances, as sin(1e6*x) is."""
+MOSTLY = 0.9
 SHRINKS = 16.0
-"""High differences of what is curved shrink by more, from one distance to the next."""
+"""High differences of a curved function shrink by more, from one distance to the next."""
+
+Values = float | NDArray[np.float64]
 
 
-def noise_of(value_at: Callable[[int, int], float]) -> float:
-    """Bound the rounding errors of a function by what is rough about it: value_at(line, point).
+class Noise(NamedTuple):
+    """Bounds of rounding errors: `bound` without, `far` with what curvature and kinks add."""
+
+    bound: NDArray[np.float64]
+    far: NDArray[np.float64]
+
+
+def noise_of(
+    value_at: Callable[[int, int], Values], *, must_move: bool = False
+) -> NDArray[np.float64]:
+    """Bound the rounding errors of a function: value_at(line, point) is a number or an array.
 
     The points ..., -1, 0, 1, ... are on a straight line, on both sides of 0 since a kink may be
     there. There are several lines, since on one of them all errors may happen to be the same.
 
     Differences of high order make a smooth function vanish and noise grow: of j-th differences of
     independent errors the mean square is (2j)!/(j!)**2 times theirs (Hamming; Moré and Wild,
-    Estimating computational noise, 2011).
+    Estimating computational noise, 2011). The bound is infinite where a value is not finite; with
+    `must_move` also where neighbouring values are equal, since a function that is flat between
+    jumps hides its noise.
     """
-    differences = np.array([[value_at(i, k) for k in AROUND] for i in range(LINES)])
-    if not np.isfinite(differences).all():
-        return math.inf
-    size = float(np.abs(differences).max()) or 1.0
-    differences /= size  # squares would overflow
-    largest = 0.0
-    for order in range(1, max(ORDERS) + 1):
-        differences = np.diff(differences, axis=1)
-        if order in ORDERS:
-            growth = math.comb(2 * order, order)
-            mean_square = float(np.mean(differences**2, axis=1).max())
-            largest = max(largest, math.sqrt(mean_square / growth))
-    return SAFETY * largest * size
+    values = np.array([[value_at(i, k) for k in AROUND] for i in range(LINES)], np.float64)
+    seen = np.isfinite(values).all(axis=(0, 1))
+    if must_move:
+        seen &= np.mean(values[:, 1:] != values[:, :-1], axis=(0, 1)) > MOSTLY
+    with np.errstate(all="ignore"):  # where a value is not finite
+        size = np.abs(values).max(axis=(0, 1))
+        size = np.where(size == 0, 1.0, size)
+        differences = values / size  # squares would overflow
+        largest = np.zeros(size.shape)
+        for order in range(1, max(ORDERS) + 1):
+            differences = np.diff(differences, axis=1)
+            if order in ORDERS:
+                mean_square = np.mean(differences**2, axis=1).max(axis=0)
+                growth = math.comb(2 * order, order)
+                largest = np.maximum(largest, np.sqrt(mean_square / growth))
+        return np.where(seen, SAFETY * largest * size, np.inf)
 
 
 class Neighbours:
@@ -76,27 +96,58 @@ class Surroundings:
     """Points next to the inputs: as far apart as most functions allow, and nearer."""
 
     def __init__(self, inputs: Sequence[Array]) -> None:
-        self._far, *self._nearer = (Neighbours(inputs, CLOSE * NEARER**-k) for k in range(4))
+        self._inputs = inputs
+        self._neighbours: dict[float, Neighbours] = {}
 
     def noise(
-        self, function: Callable[[list[Array]], float], inputs: Sequence[Array], negligible: float
-    ) -> float:
+        self,
+        function: Callable[[list[Array]], Values],
+        inputs: Sequence[Array],
+        negligible: Values,
+        vague: Values,
+    ) -> Noise:
         """Bound the rounding errors of a function of the inputs, real or complex.
 
-        Where it is curved, points far apart look like noise, and the nearer they are, the less.
-        What does not shrink is noise. Two distances at least must say so: among points at one,
-        rounding errors may happen to be all the same.
+        Where the function is curved, points far apart look like noise, and the nearer they are,
+        the less. What does not shrink is noise. Two distances at least must show that: among
+        points at one, rounding errors may happen to be all the same.
+
+        Parameters
+        ----------
+        function : callable
+            Returns a number or an array at inputs that were moved.
+        inputs : sequence of ndarray
+            The inputs themselves, or complex numbers that move with them.
+        negligible, vague : float or ndarray
+            Noise below `negligible` is not looked at more closely; noise above `vague` is looked
+            at most closely, since hardly any rounding errors are so large.
         """
 
-        def among(points: Neighbours) -> float:
-            return noise_of(lambda line, k: function(points.at(line, k, inputs)))
+        def among(distance: float, must_move: bool = False) -> NDArray[np.float64]:
+            if distance not in self._neighbours:
+                self._neighbours[distance] = Neighbours(self._inputs, distance)
+            at = self._neighbours[distance].at
+            return noise_of(lambda line, k: function(at(line, k, inputs)), must_move=must_move)
 
-        noise = among(self._far)
-        if noise <= negligible:
-            return noise
-        found = [among(points) for points in self._nearer]
-        shrunk = (max(found[k:]) for k in range(len(found) - 1))
-        return next((each for each in shrunk if each <= noise / SHRINKS), noise)
+        far = among(DISTANCES[0])
+        if (far <= negligible).all():
+            return Noise(far, far)
+        bound = _not_shrinking(far, [among(distance) for distance in DISTANCES[1:]])
+        if not (bound <= vague).all():
+            closest = [among(distance, must_move=True) for distance in CLOSEST]
+            bound = _not_shrinking(bound, closest)
+        return Noise(bound, far)
+
+
+def _not_shrinking(
+    far: NDArray[np.float64], nearer: Sequence[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Return what remains of noise at ever nearer distances, at two of them at least."""
+    bound = far
+    for k in reversed(range(len(nearer) - 1)):
+        closest = np.maximum.reduce(nearer[k:])
+        bound = np.where(closest <= far / SHRINKS, closest, bound)
+    return bound
 
 
 def _exact_steps(

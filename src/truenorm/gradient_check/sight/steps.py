@@ -6,10 +6,12 @@ import numpy as np
 
 from truenorm.gradient_check.problem import Array
 
-__all__ = ["CLOSE", "MOST_WEIGHT_BITS", "least_step", "spread_of", "weight_bits"]
+__all__ = ["CLOSE", "MOST_WEIGHT_BITS", "VAGUE", "least_step", "spread_of", "weight_bits"]
 
 CLOSE = 2.0**-10
 """So far apart, beside the spread, are points between which most functions are smooth."""
+VAGUE = 2.0**-10
+"""Noise above this, beside a function, may be its curvature."""
 LEAST_WEIGHT_BITS, MOST_WEIGHT_BITS = 3, 30
 
 
