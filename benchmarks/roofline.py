@@ -1,7 +1,7 @@
-"""``python -m benchmarks.roofline``: what the GPU kernels can reach on five cards, at best.
+"""``python -m benchmarks.roofline``: what the GPU kernels can reach on four cards, at best.
 
-It measures nothing: it divides what the kernels do for an element by what cards are said to do in
-a second, writes the table of docs/gpu-kernel.md and draws docs/figures/roofline.svg, for which it
+It measures nothing: it divides what the kernels do for an element by the stated rates of cards,
+writes the table of docs/gpu-kernel.md and draws docs/figures/roofline.svg, for which it
 needs Matplotlib (the dependency group "figures").
 """
 
@@ -32,37 +32,33 @@ PASSES, MODES = ("forward", "backward"), ("correct", "fast")
 COLOURS = {  # of Okabe and Ito, which remain distinct for the colour-blind
     "memory": "#999999",
     "float64": "#d55e00",
-    "conversions": "#0072b2",
     "instructions": "#009e73",
 }
 
 
 class Card(NamedTuple):
-    """What a card is said to do in a second."""
+    """Stated rates of a card."""
 
     bandwidth: float
     """In TB."""
     float64: float
     """In 1e12 multiply-adds: half of what is stated in FLOPs."""
-    lanes: tuple[int, int, int]
-    """Float64 operations, conversions from and to them, and instructions of any kind that a
-    multiprocessor does at a time; the clock follows from the first and the rate above."""
+    cores: int
+    """Float64 cores of a multiprocessor."""
 
     @property
     def rates(self) -> dict[str, float]:
-        """Everything in 1e12 a second."""
-        float64, conversions, instructions = (
-            self.float64 * each / self.lanes[0] for each in self.lanes
-        )
-        return {"float64": float64, "conversions": conversions, "instructions": instructions}
+        """Return rates in 1e12 a second; the clock follows from float64 and its cores."""
+        return {"float64": self.float64, "instructions": self.float64 * ISSUED / self.cores}
 
 
+ISSUED = 4 * 32
+"""Instructions of threads that a multiprocessor issues at a time: four schedulers, 32 lanes."""
 CARDS = {
-    "A100": Card(2.039, 9.7 / 2, (32, 16, 128)),
-    "H100": Card(3.35, 34 / 2, (64, 16, 128)),
-    "B200": Card(7.7, 37.5 / 2, (64, 16, 128)),
-    "MI300X": Card(5.3, 81.7 / 2, (64, 64, 64)),
-    "RTX 4090": Card(1.008, 1.29 / 2, (2, 2, 128)),
+    "A100": Card(2.039, 9.7 / 2, 32),
+    "H100": Card(3.35, 34 / 2, 64),
+    "B200": Card(7.7, 37.5 / 2, 64),
+    "RTX 4090": Card(1.008, 1.29 / 2, 2),
 }
 """80 GB and SXM where there are several; docs/gpu-kernel.md names the sources."""
 
@@ -127,17 +123,17 @@ def table() -> str:
 
 
 def draw(axes: Axes, direction: str, kind: str) -> None:
-    """Draw the four limits of each card, in correct mode."""
+    """Draw the three limits of each card, in correct mode."""
     for place, card in enumerate(CARDS.values()):
         found = limits(card, "correct", direction, kind)
         worst = max(found.values())
         for k, (name, limit) in enumerate(found.items()):
             axes.barh(
-                place + 0.2 * (k - 1.5), limit, height=0.18, color=COLOURS[name],
+                place + 0.25 * (k - 1), limit, height=0.22, color=COLOURS[name],
                 label=name if place == 0 else None,
             )  # fmt: skip
             if limit == worst:
-                axes.text(limit + 0.1, place + 0.2 * (k - 1.5), f"{limit:.1f}", va="center")
+                axes.text(limit + 0.1, place + 0.25 * (k - 1), f"{limit:.1f}", va="center")
     axes.axvline(1, color="black", linestyle=":", linewidth=1.2)
     axes.set_yticks(range(len(CARDS)), list(CARDS))
     axes.set_ylim(len(CARDS) - 0.45, -0.55)
@@ -150,7 +146,7 @@ def main() -> int:
     """Write the table, and draw."""
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(filled(page, {"roofline": table()}), encoding="utf-8")
-    figure = Figure(figsize=(8.4, 7.2), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(8.4, 6.0), layout="constrained", facecolor="white")
     places = figure.subplots(2, 2, sharey=True)
     for axes, (direction, kind) in zip(places.flat, product(PASSES, TYPES), strict=True):
         draw(axes, direction, kind)

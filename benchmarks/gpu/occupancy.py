@@ -25,7 +25,7 @@ MULTIPROCESSORS = {
     "sm_100": Multiprocessor(2048, 32, 228 * 1024),
     "sm_120": Multiprocessor(1536, 24, 100 * 1024),
 }
-"""By the table of compute capabilities in NVIDIA's CUDA C++ Programming Guide."""
+"""By "Technical Specifications per Compute Capability" of the CUDA C++ Programming Guide."""
 
 
 def blocks_at_once(use: Use, threads: int, of: Multiprocessor) -> int:

@@ -25,8 +25,10 @@ A column for each target has registers a thread, a slash, and what is there at t
 For NVIDIA that is blocks a multiprocessor, the least of four numbers: how many registers allow
 (65,536; a warp takes those of its 32 threads, rounded up to a multiple of 256), how many threads
 allow (2,048; sm_120: 1,536), how many blocks there may be (32; sm_120: 24), and how many shared
-memory allows (164, 228, 228 and 100 KB; a block takes 1 KB beside its own), from memory of the
-table of compute capabilities in [NVIDIA's guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/).
+memory allows (164, 228, 228 and 100 KB; a block takes 1 KB beside its own). These are of the table
+"Technical Specifications per Compute Capability" in NVIDIA's
+[CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities);
+the multiple of 256 is of `cuda_occupancy.h` in CUDA 13.0.
 For AMD it is waves a SIMD, as LLVM says. Bytes in bold are spilled: registers do not suffice.
 
 Not in the tables are {small}, which take at most {registers} registers and spill nothing."""

@@ -1,4 +1,4 @@
-"""Links between files of the repository lead somewhere, and the README to the six demands."""
+"""Links lead somewhere, files that pages name exist, and the README leads to the six demands."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,9 @@ PAGES = [
     path
     for path in [
         *ROOT.glob("*.md"),
+        *(ROOT / "benchmarks").glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
         *(ROOT / "tests").rglob("*.md"),
     ]
     if "_build" not in path.parts
@@ -41,6 +43,15 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / file).resolve() if file else page
         assert target.exists(), f"{link}: no such file"
         assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_named_files_exist(page: Path) -> None:
+    """Code spans that begin with a folder of the repository; NAME stands for any name."""
+    text = without_code(page.read_text(encoding="utf-8"))
+    for name in re.findall(r"`((?:benchmarks|docs|examples|src|tests)/[\w./-]+)`", text):
+        if "NAME" not in name and "_build" not in name:
+            assert any((folder / name).exists() for folder in (ROOT, page.parent)), name
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,13 @@ def test_four_of_five_bugs_have_a_cause() -> None:
     assert sum(map(bool, CAUSES.values())) >= 0.8 * len(PLANTED)
 
 
+def test_the_page_counts_them() -> None:
+    named = sum(map(bool, CAUSES.values()))
+    page = Path(__file__).parents[2] / "docs" / "judging.md"
+    said = f"{len(PLANTED)} planted bugs (below) {named} get the right cause"
+    assert f"{said}, {len(PLANTED) - named} none" in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", [gated(name) for name in RIGHT])
 def test_nothing_is_found_in_what_is_right(name: str) -> None:
     report = graded(name)
