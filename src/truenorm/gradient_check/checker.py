@@ -191,7 +191,8 @@ def _judged(problem: Problem, options: _Options) -> GradientCheck:
             tie = refused.tie or tie
             continue
         why = "; ".join([kind.reason, *reasons])
-        check = GradientCheck(_compared(problem, method, options), kind.name, why)
+        with np.errstate(all="ignore"):  # probes may leave the domain, and floors show that
+            check = GradientCheck(_compared(problem, method, options), kind.name, why)
         if check.verdict is not Verdict.INCONCLUSIVE:
             return check
         result = check if result is None else result  # the first, if none has an answer

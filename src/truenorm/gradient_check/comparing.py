@@ -79,9 +79,10 @@ def compare_projections(
     ]
 
     def read(other: Array) -> NDArray[np.float64]:
-        return np.array([_sum(other.astype(np.float64), direction) for direction in directions])
+        return np.array([(other * direction.step).sum() for direction in directions])
 
-    compared = _Compared(asked, list(read(wide)), directions, read)
+    given = [_exact_sum(wide, direction) for direction in directions]
+    compared = _Compared(asked, given, directions, read)
     estimates = compared.derivatives(asked.method.derivative)
     lengths = [float(np.linalg.norm(wide[group])) for group in groups]
     # A gradient of zero has no length; then the derivative has a scale.
@@ -211,8 +212,8 @@ def _by_magnitude(wide: NDArray[np.float64]) -> Iterator[NDArray[np.bool_]]:
             yield number == k
 
 
-def _sum(wide: NDArray[np.float64], direction: Direction) -> float:
-    """Return a projection, NaN if an element that takes part is not finite."""
+def _exact_sum(wide: NDArray[np.float64], direction: Direction) -> float:
+    """Return a projection, rounded once; NaN if an element that takes part is not finite."""
     terms = wide[direction.step != 0] * direction.step[direction.step != 0]
     return math.fsum(terms.flat) if np.isfinite(terms).all() else math.nan
 

@@ -31,8 +31,8 @@ def last_places(problem: Problem, inputs: Sequence[Array]) -> Shares:
 def norm_of(units: Shares) -> float:
     """Add up units as independent ones, which they are since dy is random."""
     largest = max((float(each.max()) for each in units if each.size), default=0.0)
-    if not largest:
-        return 0.0
+    if not 0 < largest < math.inf:
+        return largest
     return largest * math.hypot(*(float(np.linalg.norm(each / largest)) for each in units))
 
 
