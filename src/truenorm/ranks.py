@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from truenorm.partials.gradients import PartialGradients
 from truenorm.partials.kind import Kind
+from truenorm.partials.words import EXTENT
 
 __all__ = ["allreduce"]
 
 Integers = NDArray[np.int64]
-
-EXTENT = 5
-"""Numbers of an extent; those after it tell kinds apart."""
 
 NO_RANK = np.iinfo(np.int64).min
 """Below every -rank: no rank failed."""
