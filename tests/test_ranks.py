@@ -1,7 +1,8 @@
 """truenorm.ranks with ranks that are threads; tests/ranks has real ones."""
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import pairwise
@@ -15,7 +16,6 @@ import pytest
 import truenorm as tn
 
 MPI = SimpleNamespace(IN_PLACE=object(), MAX=np.maximum, SUM=np.add)
-Bucket = Sequence[tn.PartialGradients]
 
 
 @pytest.fixture(autouse=True)
@@ -31,14 +31,14 @@ class Ranks:
         self.sent: list[Any] = [None] * ranks
         self.calls: list[tuple[Any, int]] = []
 
-    def allreduce(self, buckets: Sequence[Bucket]) -> list[Any]:
-        """Return what each rank gets, or what it is told."""
+    def allreduce(self, buckets: Sequence[Any]) -> list[Any]:
+        """Return the result of each rank: partials, or the exception that it raised."""
 
         def on(rank: int) -> Any:
             try:
                 return tn.ranks.allreduce(buckets[rank], Comm(self, rank))
-            except ValueError as error:
-                return str(error)
+            except Exception as error:
+                return error
 
         with ThreadPoolExecutor(len(buckets)) as pool:
             return list(pool.map(on, range(len(buckets))))
@@ -80,7 +80,7 @@ def test_many_norms_are_one_bucket(ends: list[int]) -> None:
     whole = [partial(width=width).tobytes() for width in widths]
     assert [[each.tobytes() for each in merged] for merged in found] == [whole] * len(shares)
     assert [op for op, _ in ranks.calls] == [np.maximum, np.maximum, np.add]
-    assert [size for _, size in ranks.calls[:2]] == [2, 7 * len(widths)]
+    assert [size for _, size in ranks.calls[:2]] == [3, 7 * len(widths)]
 
 
 def test_nothing_to_merge() -> None:
@@ -89,25 +89,95 @@ def test_nothing_to_merge() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_another_number_of_partials_is_refused_on_all_ranks(count: int) -> None:
-    first, second = Ranks(2).allreduce([[partial()] * 2, [partial()] * count])
-    assert first.startswith("rank 0 has 2 partials, and ranks have from ")
-    assert second.startswith(f"rank 1 has {count} partials")
-    assert "pass one for each norm on every rank" in first
+    errors = Ranks(2).allreduce([[partial()] * 2, [partial()] * count])
+    assert [type(each) for each in errors] == [ValueError] * 2
+    for rank, mine in enumerate([2, count]):
+        assert str(errors[rank]) == (
+            "partials must have the same length on all ranks, got lengths from "
+            f"{min(2, count)} to {max(2, count)}, {mine} on rank {rank}: pass one partial for "
+            "each norm on every rank, that of a batch of no rows where a rank has none"
+        )
 
 
 @pytest.mark.parametrize("other", [{"width": 7}, {"eps": 1e-6}])
 def test_another_kind_is_refused_on_all_ranks(other: dict[str, Any]) -> None:
-    found = Ranks(2).allreduce([[partial(), partial()], [partial(), partial(**other)]])
-    for rank, told in enumerate(found):
-        assert told.startswith("partial 1 is of layer_norm over (")
-        assert f" on rank {rank}, and of another kind elsewhere: pass partials of" in told
+    errors = Ranks(2).allreduce([[partial(), partial()], [partial(), partial(**other)]])
+    assert [type(each) for each in errors] == [ValueError] * 2
+    for rank, error in enumerate(errors):
+        assert str(error).startswith("partial 1 is of layer_norm over (")
+        assert f" on rank {rank}, and of another kind elsewhere: pass partials of" in str(error)
 
 
-def test_what_is_no_list_of_partials() -> None:
-    with pytest.raises(TypeError, match=r"pass \[partial\]"):
-        tn.ranks.allreduce(partial(), None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"partial 1 is 0: .* arrays of shape \(0, D\)"):
-        tn.ranks.allreduce([partial(), sum([])], None)  # type: ignore[list-item]
+class BrokenIterable:
+    """Raise where the first partial would be returned, or before."""
+
+    def __init__(self, error: Exception, *, in_iter: bool = False) -> None:
+        self.error, self.in_iter = error, in_iter
+
+    def __iter__(self) -> Any:
+        if self.in_iter:
+            raise self.error
+        return self
+
+    def __next__(self) -> Any:
+        raise self.error
+
+
+def float64_partials() -> Iterator[tn.PartialGradients]:
+    """Yield a partial, then fail at one of float64, which has none."""
+    yield partial()
+    x = np.ones((2, 6))
+    yield tn.layer_norm_backward_partial(x, tn.layer_norm_forward(x)[1])[1]
+
+
+REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
+    "None": (
+        lambda: None,
+        TypeError,
+        r"^partials must be a sequence of PartialGradients, got NoneType: pass \[partial\], one",
+    ),
+    "bare partial": (
+        partial,
+        TypeError,
+        r"^partials must be a sequence of PartialGradients, got PartialGradients: pass \[partial",
+    ),
+    "integer": (lambda: 1, TypeError, "got int: pass"),
+    "sum of no partials": (
+        lambda: [partial(), sum([])],
+        TypeError,
+        r"^partials\[1\] must be a PartialGradients, got int: .* arrays of shape \(0, D\)",
+    ),
+    "bytes of a partial": (
+        lambda: [partial().tobytes(), partial()],
+        TypeError,
+        r"^partials\[0\] must be a PartialGradients, got bytes",
+    ),
+    "rounded": (lambda: [partial().rounded()], TypeError, "got RoundedGradients"),
+    "float64": (float64_partials, TypeError, "x is float64"),
+    "iterator": (lambda: BrokenIterable(OSError("no disk")), OSError, "^no disk$"),
+    "iterable": (lambda: BrokenIterable(KeyError("x"), in_iter=True), KeyError, "x"),
+    "value": (lambda: BrokenIterable(ValueError("mine")), ValueError, "^mine$"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("bad", [(0,), (2,), (1, 2), (0, 1, 2)])
+def test_one_rank_fails_and_all_ranks_raise(case: str, bad: tuple[int, ...]) -> None:
+    """A failing rank raises its own error, the others name the first such rank."""
+    make, kind, message = REFUSED[case]
+    ranks = Ranks(3)
+    errors = ranks.allreduce([make() if k in bad else [partial()] * 2 for k in range(3)])
+    for rank, error in enumerate(errors):
+        if rank in bad:
+            assert type(error) is kind
+            assert re.search(message, str(error))
+        else:
+            assert type(error) is ValueError
+            assert str(error) == (
+                f"all ranks must pass a sequence of PartialGradients, rank {bad[0]} did not: see "
+                "the error on that rank, and correct its argument"
+            )
+    assert len(ranks.calls) == 1
 
 
 def test_without_mpi4py(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ See docs/scale-ranks.md. It needs mpi4py (``pip install "truenorm[mpi]"``), whic
 it is called.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -13,22 +13,24 @@ from numpy.typing import NDArray
 
 from truenorm.partials.gradients import PartialGradients
 from truenorm.partials.kind import Kind
+from truenorm.partials.words import EXTENT
 
 __all__ = ["allreduce"]
 
 Integers = NDArray[np.int64]
 
-EXTENT = 5
-"""Numbers of an extent; those after it tell kinds apart."""
+NO_RANK = np.iinfo(np.int64).min
+"""Below every -rank: no rank failed."""
 
 
 def allreduce(partials: Sequence[PartialGradients], comm: Any) -> list[PartialGradients]:
     """Merge the partials of all ranks, those of many norms in one bucket.
 
-    All ranks call it with partials of the same norms in the same order. Three all-reduces are
-    done, however many norms there are: of two numbers, whether all have as many partials; of
-    seven numbers a partial, whether they are of the same kinds, and which places are used; and of
-    the words. All are of int64 and by MAX or SUM, so no order can be seen in the result.
+    All ranks call it with partials of the same norms in the same order. It does three all-reduces,
+    for any number of norms. The first, of three numbers, compares the number of partials and
+    reports ranks that failed. The second, of seven numbers a partial, compares the kinds and finds
+    the places in use. The third adds up the words. All are of int64 and by MAX or SUM, so the
+    result does not depend on the order of the ranks.
 
     Parameters
     ----------
@@ -44,8 +46,12 @@ def allreduce(partials: Sequence[PartialGradients], comm: Any) -> list[PartialGr
 
     Raises
     ------
+    TypeError
+        If `partials` is not a sequence of PartialGradients on this rank. An error of an iterator
+        is raised as it is.
     ValueError
-        On all ranks, if they do not have partials of the same kinds.
+        On all ranks, if they do not have partials of the same kinds. If one rank raises another
+        error, on all other ranks.
 
     Examples
     --------
@@ -56,8 +62,13 @@ def allreduce(partials: Sequence[PartialGradients], comm: Any) -> list[PartialGr
     ...     return [each.rounded(divide_by=batch) for each in merged]
     """
     mpi = _mpi()
-    mine = _checked(partials)
-    _check_count(len(mine), comm, mpi)
+    try:
+        mine = _checked(partials)
+    except Exception:
+        # The other ranks wait in the first all-reduce: take part in it before raising.
+        _counts(0, comm, mpi, failed=True)
+        raise
+    _check_counts(len(mine), comm, mpi)
     if not mine:
         return []
     extents = _agreed(mine, comm, mpi)
@@ -83,28 +94,44 @@ def _mpi() -> Any:
     return MPI
 
 
-def _checked(partials: Sequence[PartialGradients]) -> list[PartialGradients]:
-    """Refuse what is no list of partials; others that do pass one then wait in vain."""
-    if isinstance(partials, PartialGradients):
-        raise TypeError("allreduce takes a list, one partial for each norm: pass [partial]")
+def _checked(partials: Any) -> list[PartialGradients]:
+    """Return the partials of this rank as a list; raise if they are anything else."""
+    if isinstance(partials, PartialGradients) or not isinstance(partials, Iterable):
+        raise TypeError(
+            "partials must be a sequence of PartialGradients, got "
+            f"{type(partials).__name__}: pass [partial], one for each norm"
+        )
     mine = list(partials)
     for k, each in enumerate(mine):
         if not isinstance(each, PartialGradients):
             raise TypeError(
-                f"partial {k} is {each!r}: a rank without rows passes the partial of a batch of "
-                "no rows, which backward returns for arrays of shape (0, D)"
+                f"partials[{k}] must be a PartialGradients, got {type(each).__name__}: on a rank "
+                "without rows pass the partial that backward returns for arrays of shape (0, D)"
             )
     return mine
 
 
-def _check_count(count: int, comm: Any, mpi: Any) -> None:
-    """See that all ranks have as many partials: MPI itself would fail on some ranks, or hang."""
-    ends = np.array([count, -count], np.int64)
-    comm.Allreduce(mpi.IN_PLACE, ends, op=mpi.MAX)
-    if ends[0] != -ends[1]:
+def _counts(count: int, comm: Any, mpi: Any, *, failed: bool = False) -> tuple[int, int, int]:
+    """Return the largest and the smallest count, and minus the first rank that failed."""
+    state = np.array([count, -count, -comm.Get_rank() if failed else NO_RANK], np.int64)
+    comm.Allreduce(mpi.IN_PLACE, state, op=mpi.MAX)
+    largest, smallest, first_failed = state.tolist()
+    return largest, -smallest, first_failed
+
+
+def _check_counts(count: int, comm: Any, mpi: Any) -> None:
+    """Raise if a rank failed or if counts differ: MPI would fail on some ranks, or hang."""
+    largest, smallest, first_failed = _counts(count, comm, mpi)
+    if first_failed != NO_RANK:
         raise ValueError(
-            f"rank {comm.Get_rank()} has {count} partials, and ranks have from {-ends[1]} to "
-            f"{ends[0]}: pass one for each norm on every rank, that of no rows where it has none"
+            f"all ranks must pass a sequence of PartialGradients, rank {-first_failed} did not: "
+            "see the error on that rank, and correct its argument"
+        )
+    if largest != smallest:
+        raise ValueError(
+            f"partials must have the same length on all ranks, got lengths from {smallest} to "
+            f"{largest}, {count} on rank {comm.Get_rank()}: pass one partial for each norm on "
+            "every rank, that of a batch of no rows where a rank has none"
         )
 
 

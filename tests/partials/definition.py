@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isfinite, isinf, isnan, isqrt
+from zlib import crc32
 
 import numpy as np
 
@@ -157,19 +158,19 @@ class Expected:
         ]
 
     def to_bytes(self) -> bytes:
-        """Return the header, digits and bits."""
+        """Return the header, digits, flags and checksum."""
         case = self.case
         numbers = [_digits(self.dgamma), _digits(self.dbeta)]
         places = [part for first, digits in numbers for part in (first, len(digits))]
         types = [_type(array) for array in (case.x, case.gamma, case.beta)]
-        special = self.special.tobytes() if self.special.any() else b""
         header = struct.pack(
-            "<16sH4BdQiIiIBB", b"truenorm partial", 1, 0 if case.centred else 1, *types,
-            case.eps, len(case.x), *places, bool(special), 1,
+            "<16sH4BdQiIiIB", b"truenorm partial", 2, 0 if case.centred else 1, *types,
+            case.eps, len(case.x), *places, 1,
         )  # fmt: skip
         flat = [digit for _, digits in numbers for place in digits for digit in place]
         size = struct.pack("<Q", case.x.shape[1])
-        return header + size + struct.pack(f"<{len(flat)}i", *flat) + special
+        body = header + size + struct.pack(f"<{len(flat)}i", *flat) + self.special.tobytes()
+        return body + struct.pack("<I", crc32(body))
 
 
 def _type(array: Array | None) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 import truenorm as tn
-from ranks.rows import digests, partials, share
+from ranks.rows import WRONG, digests, partials, share
 
 
 def plain(found: list[tn.PartialGradients], comm: Any) -> str:
@@ -20,17 +21,33 @@ def plain(found: list[tn.PartialGradients], comm: Any) -> str:
     return sha256(bucket.tobytes()).hexdigest()
 
 
-def refused(mine: list[tn.PartialGradients], comm: Any) -> dict[str, Any]:
-    """Return what each rank is told, and that they can go on."""
+def refused(mine: Any, comm: Any) -> dict[str, Any]:
+    """Return the error of each rank, and check that the ranks can go on."""
     try:
         tn.ranks.allreduce(mine, comm)
-    except ValueError as error:
-        told = str(error)
+    except (TypeError, ValueError, OSError) as error:
+        message = f"{type(error).__name__}: {error}"
     else:
-        told = ""
+        message = ""
     total = np.array([1])
     comm.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
-    return {"told": comm.gather(told), "after": int(total[0])}
+    return {"errors": comm.gather(message), "after": int(total[0])}
+
+
+def broken(mine: list[tn.PartialGradients]) -> Iterator[tn.PartialGradients]:
+    """Yield a partial, then fail as a file would."""
+    yield mine[0]
+    raise OSError("no disk")
+
+
+def wrong(name: str, mine: list[tn.PartialGradients]) -> Any:
+    """Return an argument that allreduce refuses on the rank that passes it."""
+    return {
+        "none": None,
+        "bare": mine[0],
+        "element": [mine[0], None, mine[2]],
+        "iterator": broken(mine),
+    }[name]
 
 
 def scene(name: str, comm: Any) -> dict[str, Any]:
@@ -43,6 +60,8 @@ def scene(name: str, comm: Any) -> dict[str, Any]:
         return refused(mine[: 3 - rank % 2], comm)
     if name == "order":
         return refused(mine[:: 1 - 2 * (rank % 2)], comm)
+    if name in WRONG:
+        return refused(wrong(name, mine) if rank == 1 else mine, comm)
     found = digests(tn.ranks.allreduce(mine, comm))
     everywhere = comm.allgather(found)
     assert all(each == found for each in everywhere)

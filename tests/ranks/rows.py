@@ -14,6 +14,9 @@ ROWS, WIDTHS = 41, (5, 16, 7)
 SPECIAL = {(3, 0): np.nan, (11, 1): np.inf, (12, 2): -np.inf, (30, 2): np.inf}
 """Of dy, by row and column: in the last of these columns infinities of both signs."""
 
+WRONG = ("none", "bare", "element", "iterator")
+"""Scenes in which rank 1 passes an argument that allreduce refuses."""
+
 
 def data(special: bool) -> list[tuple[Array, Array, Array]]:
     """Return x, dy and gamma of each norm; sizes of rows differ by powers of two and of ten."""

@@ -36,6 +36,8 @@ def start(ranks: int, program: Path, *arguments: object) -> subprocess.Completed
     """Run a program on so many ranks, each with one thread."""
     # More ranks than processors, and root in a container, are refused unless asked for.
     options = ["--oversubscribe", "--allow-run-as-root", "-n", str(ranks)]
+    # Ranks that hang are ended by mpiexec: if it were killed, they would be left running.
+    options += ["--timeout", str(SECONDS)]
     sources = os.pathsep.join([str(Path(tn.__file__).parents[1]), str(ROOT / "tests")])
     threads = {"TRUENORM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(
@@ -43,7 +45,7 @@ def start(ranks: int, program: Path, *arguments: object) -> subprocess.Completed
         env={**os.environ, **threads, "PYTHONPATH": sources},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=SECONDS + 60,
         check=False,
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from ranks.rows import data, digests, partials
+from ranks.rows import WRONG, data, digests, partials
 from ranks.starting import RANKS, on_ranks
 
 PROGRAM = Path(__file__).with_name("merging.py")
@@ -21,7 +21,7 @@ MERGED, REFUSED = ("even", "uneven", "special", "backends"), ("count", "order")
 @cache
 def found_by(ranks: int) -> Any:
     """Return what comes of all scenes: to start ranks takes longer than what they do here."""
-    return json.loads("".join(on_ranks(ranks, PROGRAM, *MERGED, *REFUSED)))
+    return json.loads("".join(on_ranks(ranks, PROGRAM, *MERGED, *REFUSED, *WRONG)))
 
 
 @cache
@@ -55,7 +55,25 @@ def test_sums_in_float32_depend_on_the_ranks() -> None:
 
 @pytest.mark.parametrize("scene", REFUSED)
 def test_partials_of_other_norms_are_refused_on_every_rank(scene: str) -> None:
-    found = found_by(3)[scene]
-    says = "ranks have from 2 to 3: pass one" if scene == "count" else "in one order, on all ranks"
-    assert [says in told for told in found["told"]] == [True] * 3
-    assert found["after"] == 3
+    result = found_by(3)[scene]
+    part = "lengths from 2 to 3" if scene == "count" else "in one order, on all ranks"
+    assert [part in message for message in result["errors"]] == [True] * 3
+    assert result["after"] == 3
+
+
+@pytest.mark.parametrize("ranks", RANKS[1:])
+@pytest.mark.parametrize("scene", WRONG)
+def test_a_wrong_argument_of_one_rank_is_refused_on_every_rank(scene: str, ranks: int) -> None:
+    """The ranks are left in step: an all-reduce after it counts all of them."""
+    result = found_by(ranks)[scene]
+    own = {
+        "none": "TypeError: partials must be a sequence of PartialGradients, got NoneType",
+        "bare": "TypeError: partials must be a sequence of PartialGradients, got PartialGradients",
+        "element": "TypeError: partials[1] must be a PartialGradients, got NoneType",
+        "iterator": "OSError: no disk",
+    }[scene]
+    others = "ValueError: all ranks must pass a sequence of PartialGradients, rank 1 did not"
+    expected = [own if rank == 1 else others for rank in range(ranks)]
+    pairs = zip(result["errors"], expected, strict=True)
+    assert all(error.startswith(start) for error, start in pairs), result["errors"]
+    assert result["after"] == ranks

@@ -1,11 +1,13 @@
-"""Partials as bytes: one form for each value, the same on every machine, nothing executed.
+"""Bytes of partials: canonical, the same on every machine, and never executed.
 
-A header, then the digits of dgamma and of dbeta as int32, place by place, then bits of what is not
-finite, if there is any. All integers are little-endian.
+A header, the digits of dgamma and of dbeta as int32, place by place, flags for terms that are not
+finite, and a checksum. All integers are little-endian. See docs/scale.md.
 """
 
 import math
 import struct
+import sys
+import zlib
 from typing import Any
 
 import numpy as np
@@ -13,32 +15,40 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.lattice.digits import Number
 from truenorm.kernels.norm import LAYER_NORM, RMS_NORM
+from truenorm.kernels.special import IS_NAN
 from truenorm.partials.kind import Kind
+from truenorm.partials.places import Places, check_range, count_digits, numbers_of
 
-__all__ = ["decoded", "encoded"]
+__all__ = ["REMEDY", "decoded", "encoded"]
 
 MAGIC = b"truenorm partial"
-VERSION = 1
-HEADER = struct.Struct("<16sH4BdQiIiIBB")
+VERSION = 2
+HEADER = struct.Struct("<16sH4BdQiIiIB")
+CHECKSUM = struct.Struct("<I")
 TYPES = ("float16", "bfloat16", "float32")
+TYPE_CODES = tuple(range(len(TYPES)))
 NO_TYPE = 255
 NORMS = (LAYER_NORM, RMS_NORM)
+MOST_AXES = 64
+"""Of an array of NumPy."""
+
+REMEDY = "pass the bytes that tobytes returned"
 
 
 def _code(dtype: np.dtype[Any] | None) -> int:
     return NO_TYPE if dtype is None else TYPES.index(dtype.name)
 
 
-def _dtype(code: int) -> np.dtype[Any] | None:
-    """Return a type; that of bfloat16 is known to NumPy once its package is imported."""
-    if code == NO_TYPE:
-        return None
+def _dtype(name: str, code: int) -> np.dtype[Any]:
+    """Return the type with a code; NumPy knows bfloat16 once its package is imported."""
+    if code not in TYPE_CODES:
+        raise ValueError(f"type of {name} must be one of {TYPE_CODES}, got {code}: {REMEDY}")
     if TYPES[code] == "bfloat16":
         try:
             import ml_dtypes  # noqa: F401
         except ImportError as missing:
             raise ValueError(
-                "these bytes are of bfloat16, which NumPy knows once its package is installed: "
+                "bytes of bfloat16 must be read with ml_dtypes, which is not installed: "
                 "pip install ml_dtypes"
             ) from missing
     return np.dtype(TYPES[code])
@@ -48,7 +58,6 @@ def encoded(
     kind: Kind, rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8]
 ) -> bytes:
     """Return the bytes of a partial."""
-    has_special = bool(special.any())
     header = HEADER.pack(
         MAGIC,
         VERSION,
@@ -60,56 +69,77 @@ def encoded(
         len(dgamma.digits),
         dbeta.first,
         len(dbeta.digits),
-        has_special,
         len(kind.lengths),
     )
     lengths = struct.pack(f"<{len(kind.lengths)}Q", *kind.lengths)
     numbers = (number.digits.astype("<i4").tobytes() for number in (dgamma, dbeta))
-    return b"".join((header, lengths, *numbers, special.tobytes() if has_special else b""))
+    body = b"".join((header, lengths, *numbers, special.tobytes()))
+    return body + CHECKSUM.pack(zlib.crc32(body))
 
 
-def _check_length(data: bytes, expected: int, *, all_of_it: bool = False) -> None:
-    if len(data) < expected or (all_of_it and len(data) > expected):
-        raise ValueError(f"the bytes of this partial are {expected}, and {len(data)} were passed")
+def _check_least_length(data: bytes, expected: int) -> None:
+    if len(data) < expected:
+        raise ValueError(f"expected at least {expected} bytes, got {len(data)}: {REMEDY}")
 
 
 def _kind(norm: int, eps: float, lengths: tuple[int, ...], x: int, *parameters: int) -> Kind:
-    known = {*range(len(TYPES)), NO_TYPE}
-    if norm >= len(NORMS) or x == NO_TYPE or not {x, *parameters} <= known:
-        raise ValueError("the bytes of this partial are damaged: it has no known norm or type")
-    of_x = _dtype(x)
-    assert of_x is not None
-    return Kind(NORMS[norm], eps, lengths, of_x, *map(_dtype, parameters))
+    """Return the kind that a header describes; raise ValueError if there is none."""
+    check_range("norm", norm, 0, len(NORMS) - 1, REMEDY)
+    check_range("eps", eps, 0.0, sys.float_info.max, REMEDY)
+    check_range("number of axes", len(lengths), 1, MOST_AXES, REMEDY)
+    for k, length in enumerate(lengths):
+        check_range(f"length of axis {k}", length, 1, sys.maxsize, REMEDY)
+    gamma, beta = (
+        None if code == NO_TYPE else _dtype(name, code)
+        for name, code in zip(("gamma", "beta"), parameters, strict=True)
+    )
+    if NORMS[norm] is RMS_NORM and beta is not None:
+        raise ValueError(f"rms_norm has no beta, got one of {beta}: {REMEDY}")
+    return Kind(NORMS[norm], abs(eps), lengths, _dtype("x", x), gamma, beta)
 
 
 def decoded(data: bytes) -> tuple[Kind, int, Number, Number, NDArray[np.uint8]]:
-    """Return what bytes are of."""
-    if len(data) < HEADER.size or not data.startswith(MAGIC):
-        raise ValueError("these are not the bytes of a partial: pass what tobytes returned")
-    (_, version, norm, x, gamma, beta, eps, rows, *places, has_special, axes) = HEADER.unpack_from(
-        data
-    )
+    """Return the fields of a partial; raise ValueError if bytes are damaged.
+
+    The checksum finds every flipped bit. The ranges are checked as well, since other programs can
+    write bytes with a valid checksum. Nothing is allocated before the length has been compared.
+    """
+    if not data.startswith(MAGIC):
+        raise ValueError(
+            f"expected bytes that begin with {MAGIC!r}, got {data[: len(MAGIC)]!r}: {REMEDY}"
+        )
+    _check_least_length(data, HEADER.size)
+    _, version, norm, x, gamma, beta, eps, rows, *ends, axes = HEADER.unpack_from(data)
     if version != VERSION:
         raise ValueError(
-            f"the bytes are of version {version}, and this truenorm reads version {VERSION}: "
-            "install the one that wrote them"
+            f"expected version {VERSION} of the format, got version {version}: compute the "
+            "partial again, or call tobytes and frombuffer with the same version of truenorm"
         )
     position = HEADER.size + 8 * axes
-    _check_length(data, position)
+    _check_least_length(data, position)
     lengths = struct.unpack_from(f"<{axes}Q", data, HEADER.size)
     size = math.prod(lengths)
-    held = places[1] * (size + 1) + places[3] * size
-    _check_length(data, position + 4 * held + 2 * size * has_special, all_of_it=True)
+    places = Places(*ends[:2]), Places(*ends[2:])
+    digits = count_digits(places, size)
+    flags = position + 4 * digits
+    end = flags + 2 * size
+    if len(data) != end + CHECKSUM.size:
+        raise ValueError(f"expected {end + CHECKSUM.size} bytes, got {len(data)}: {REMEDY}")
+    (expected,), checksum = CHECKSUM.unpack_from(data, end), zlib.crc32(memoryview(data)[:end])
+    if checksum != expected:
+        raise ValueError(
+            f"expected bytes with checksum {expected:#010x}, got {checksum:#010x}: the bytes are "
+            f"damaged, {REMEDY}"
+        )
     kind = _kind(norm, eps, lengths, x, gamma, beta)
-    numbers = []
-    for first, count, columns in (
-        (places[0], places[1], kind.size + 1),
-        (places[2], places[3], kind.size),
-    ):
-        digits = np.frombuffer(data, "<i4", count * columns, position).astype(np.int64)
-        numbers.append(Number(first, digits.reshape(count, columns)))
-        position += 4 * count * columns
-    special = np.zeros((2, kind.size), np.uint8)
-    if has_special:
-        special = np.frombuffer(data, np.uint8, 2 * kind.size, position).reshape(2, -1).copy()
-    return kind, rows, numbers[0], numbers[1], special
+    for name, each in zip(("dgamma", "dbeta"), places, strict=True):
+        each.check(name, REMEDY)
+    if kind.beta is None and places[1].length:
+        raise ValueError(
+            f"dbeta must have no places without beta, got {places[1].length}: {REMEDY}"
+        )
+    special = np.frombuffer(data, np.uint8, 2 * size, flags).reshape(2, size).copy()
+    check_range("flags", int(special.max()), 0, int(IS_NAN), REMEDY)
+    values = np.frombuffer(data, "<i4", digits, position).astype(np.int64)
+    dgamma, dbeta = numbers_of(values, places, size)
+    return kind, rows, dgamma, dbeta, special

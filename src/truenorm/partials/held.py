@@ -11,6 +11,7 @@ from truenorm.kernels.lattice.digits import Number
 from truenorm.kernels.special import IS_NAN
 from truenorm.partials import coding, words
 from truenorm.partials.kind import Kind
+from truenorm.partials.places import MOST_ROWS, check_range
 
 __all__ = ["HeldSums"]
 
@@ -31,7 +32,12 @@ class HeldSums:
     def _of(
         cls, kind: Kind, rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8]
     ) -> Self:
-        """Return the one form: where terms are not finite the others do not matter."""
+        """Return the canonical form: a column with a flag has no digits.
+
+        `rows` is checked here, whatever a partial is made from.
+        """
+        remedy = "merge fewer rows, and leave bytes and words unchanged"
+        check_range("rows", rows, 0, MOST_ROWS, remedy)
         if special.any():
             special = np.where(special & IS_NAN, IS_NAN, special)
             there = special != 0
@@ -53,7 +59,8 @@ class HeldSums:
     def tobytes(self) -> bytes:
         """Return its bytes: equal for equal partials, on every machine.
 
-        The format is that of docs/scale.md, with a version; nothing in it is executed.
+        docs/scale.md describes the format. It has a version and a checksum, and nothing in it is
+        executed.
 
         Returns
         -------
@@ -86,6 +93,13 @@ class HeldSums:
         PartialGradients
             Equal to the one they are of.
 
+        Raises
+        ------
+        TypeError
+            If `data` is not a bytes-like object.
+        ValueError
+            If the bytes are damaged, incomplete or of another version of the format.
+
         Examples
         --------
         >>> import numpy as np
@@ -96,7 +110,16 @@ class HeldSums:
         >>> tn.PartialGradients.frombuffer(partial.tobytes()) == partial
         True
         """
-        return cls(*coding.decoded(bytes(data)))
+        try:
+            given = memoryview(data).tobytes()
+        except TypeError as error:
+            raise TypeError(
+                f"data must be a bytes-like object, got {type(data).__name__}: {coding.REMEDY}"
+            ) from error
+        partial = cls._of(*coding.decoded(given))
+        if partial.tobytes() != given:
+            raise ValueError(f"expected bytes in canonical form, got others: {coding.REMEDY}")
+        return partial
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as bytes."""
@@ -137,6 +160,13 @@ class HeldSums:
         ndarray of int64
             As many on every rank.
 
+        Raises
+        ------
+        TypeError
+            If `extent` is not an array of integers.
+        ValueError
+            If `extent` is malformed, or does not cover this partial.
+
         Examples
         --------
         >>> import numpy as np
@@ -163,6 +193,15 @@ class HeldSums:
         -------
         PartialGradients
             Over the rows of all ranks.
+
+        Raises
+        ------
+        TypeError
+            If `words_` is not of int64, or `extent` not an array of integers.
+        ValueError
+            If `extent` is malformed, or the number of words is not that of this extent.
+        OverflowError
+            If more than 2**20 partials were added up.
 
         Examples
         --------

@@ -4,21 +4,29 @@ Ranks first agree on the places by a maximum, so that all have as many words; th
 is all there is to merging.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.lattice.digits import Digits, Number
+from truenorm.kernels.lattice.digits import Number
+from truenorm.partials.places import Places, check_range, count_digits, numbers_of
 
-__all__ = ["as_words", "extent", "of_words"]
+__all__ = ["EXTENT", "as_words", "extent", "of_words"]
 
 Integers = NDArray[np.int64]
 
 MOST = 2**20
-"""Partials in a sum. Digits would allow 2**31, counts of what is not finite do not."""
+"""Partials in a sum. Digits would allow 2**31, counts of flags do not."""
+
+EXTENT = 5
+"""Numbers of an extent."""
 
 NOWHERE = np.iinfo(np.int32).min
 FLAGS, COUNT = 3, 21
-"""Kinds of what is not finite, and bits to count each of them with."""
+"""Kinds of flags (+infinity, -infinity, NaN), and bits to count each of them with."""
+
+REMEDY = "pass the maximum of the extents of all ranks"
 
 
 def extent(dgamma: Number, dbeta: Number, special: NDArray[np.uint8]) -> Integers:
@@ -31,28 +39,27 @@ def extent(dgamma: Number, dbeta: Number, special: NDArray[np.uint8]) -> Integer
 
 
 def as_words(
-    rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8], agreed: Integers
+    rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8], agreed: Any
 ) -> Integers:
-    """Return the words: 1, the number of rows, digits, and counts of what is not finite."""
-    agreed = np.asarray(agreed, np.int64)
+    """Return the words: 1, the number of rows, digits, and counts of terms that are not finite."""
+    places, has_counts = _checked(agreed)
     words = [np.array([1, rows], np.int64)]
-    for number, (first, places) in zip((dgamma, dbeta), _places(agreed), strict=True):
-        digits = np.zeros((places, number.digits.shape[1]), np.int64)
+    for number, (first, length) in zip((dgamma, dbeta), places, strict=True):
+        digits = np.zeros((length, number.digits.shape[1]), np.int64)
         if len(number.digits):
             start = number.first - first
-            if start < 0 or start + len(number.digits) > places:
+            if start < 0 or start + len(number.digits) > length:
                 raise ValueError(
-                    "the partial has digits outside of this extent: pass the maximum of the "
-                    "extents of all ranks"
+                    f"extent must cover all digits of the partial, got {first} to "
+                    f"{first + length - 1}: {REMEDY}"
                 )
             digits[start : start + len(number.digits)] = number.digits
         words.append(digits.ravel())
-    if special.any() and not agreed[4]:
+    if special.any() and not has_counts:
         raise ValueError(
-            "the partial has terms that are not finite, of which this extent knows none: pass the "
-            "maximum of the extents of all ranks"
+            f"extent[4] must be 1, as the partial has terms that are not finite, got 0: {REMEDY}"
         )
-    if agreed[4]:
+    if has_counts:
         counts = np.zeros(special.shape, np.int64)
         for k in range(FLAGS):
             counts += (special >> k & 1).astype(np.int64) << COUNT * k
@@ -60,38 +67,45 @@ def as_words(
     return np.concatenate(words)
 
 
-def of_words(
-    words: Integers, agreed: Integers, size: int
-) -> tuple[int, Number, Number, NDArray[np.uint8]]:
-    """Return rows, dgamma, dbeta and what is not finite, of words that were added up."""
-    words, agreed = np.asarray(words), np.asarray(agreed, np.int64)
+def of_words(words: Any, agreed: Any, size: int) -> tuple[int, Number, Number, NDArray[np.uint8]]:
+    """Return rows, dgamma, dbeta and flags, of words that were added up."""
+    places, has_counts = _checked(agreed)
+    words = np.asarray(words)
     if words.dtype != np.int64:
-        raise TypeError(f"words are {words.dtype}: pass the int64 that the sum of to_words is")
-    columns = size + 1, size
-    counts = [places * width for (_, places), width in zip(_places(agreed), columns, strict=True)]
-    expected = 2 + sum(counts) + (2 * size if agreed[4] else 0)
+        raise TypeError(f"words must be int64, got {words.dtype}: pass the sum of to_words")
+    end = 2 + count_digits(places, size)
+    expected = end + (2 * size if has_counts else 0)
     if words.shape != (expected,):
-        raise ValueError(f"there are {words.size} words, and this extent has {expected}")
+        raise ValueError(
+            f"words must have shape ({expected},) for this extent, got {words.shape}: pass the "
+            "extent that to_words was called with"
+        )
     if not 1 <= words[0] <= MOST:
-        raise OverflowError(f"{words[0]} partials in a sum of words: at most 2**20 can be told")
-    numbers, position = [], 2
-    for (first, places), width in zip(_places(agreed), columns, strict=True):
-        digits = Digits(width)
-        part = words[position : position + places * width].reshape(places, width)
-        digits.put(Number(first, part))
-        numbers.append(digits.number())
-        position += places * width
+        raise OverflowError(
+            f"words must be a sum of 1 to 2**20 partials, got {words[0]} partials: merge some of "
+            "them by + before"
+        )
+    dgamma, dbeta = numbers_of(words[2:end], places, size)
     special = np.zeros((2, size), np.uint8)
-    if agreed[4]:
-        counted = words[position:].reshape(2, size)
+    if has_counts:
+        counted = words[end:].reshape(2, size)
         for k in range(FLAGS):
             special |= ((counted >> COUNT * k & (2**COUNT - 1)) != 0).astype(np.uint8) << k
-    return int(words[1]), numbers[0], numbers[1], special
+    return int(words[1]), dgamma, dbeta, special
 
 
-def _places(agreed: Integers) -> list[tuple[int, int]]:
-    """Return the first place and the number of places, of dgamma and of dbeta."""
-    return [
-        (0, 0) if last == NOWHERE else (-below, below + last)
-        for below, last in (agreed[:2].tolist(), agreed[2:4].tolist())
-    ]
+def _checked(agreed: Any) -> tuple[list[Places], bool]:
+    """Return the places of dgamma and dbeta, and True if counts of flags follow the digits."""
+    extent = np.asarray(agreed)
+    if extent.dtype.kind not in "iu":
+        raise TypeError(f"extent must be an array of integers, got {extent.dtype}: {REMEDY}")
+    if extent.shape != (EXTENT,):
+        raise ValueError(f"extent must have shape ({EXTENT},), got {extent.shape}: {REMEDY}")
+    *ends, has_counts = extent.tolist()
+    places = []
+    for name, (below, last) in (("dgamma", ends[:2]), ("dbeta", ends[2:])):
+        nowhere = below == last == NOWHERE
+        places.append(Places(0, 0) if nowhere else Places(-below, below + last))
+        places[-1].check(name, REMEDY)
+    check_range("extent[4]", has_counts, 0, 1, REMEDY)
+    return places, bool(has_counts)
