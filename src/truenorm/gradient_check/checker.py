@@ -193,6 +193,8 @@ def _judged(problem: Problem, options: _Options) -> GradientCheck:
         why = "; ".join([kind.reason, *reasons])
         with np.errstate(all="ignore"):  # probes may leave the domain, and floors show that
             check = GradientCheck(_compared(problem, method, options), kind.name, why)
+        if options.method == "auto" and options.tol is None:
+            check = _relaxed(check)
         if check.verdict is not Verdict.INCONCLUSIVE:
             return check
         result = check if result is None else result  # the first, if none has an answer
@@ -202,6 +204,17 @@ def _judged(problem: Problem, options: _Options) -> GradientCheck:
     checks = tuple(replace(check, why=tie or check.why) for check in result.inputs)
     advice = EVERY_METHOD if options.method == "auto" else TRY_AUTO
     return replace(result, inputs=checks, advice="" if tie else advice)
+
+
+def _relaxed(check: GradientCheck) -> GradientCheck:
+    """Return a check with the tolerance of central differences if it passes with that alone.
+
+    They would be next, and what they allow is enough for a method that sees more.
+    """
+    loose = tuple(replace(each, tol=max(each.tol, Central.tolerance)) for each in check.inputs)
+    relaxed = replace(check, inputs=loose)
+    undecided = check.verdict is Verdict.INCONCLUSIVE
+    return relaxed if undecided and relaxed.verdict is Verdict.PASS else check
 
 
 def _not_checked(problem: Problem, options: _Options) -> GradientCheck:

@@ -205,8 +205,8 @@ def _by_magnitude(wide: NDArray[np.float64]) -> Iterator[NDArray[np.bool_]]:
     """Yield groups of elements of similar magnitude, the largest first; no group is empty."""
     _, exponent = np.frexp(wide)
     largest = exponent.max(where=wide != 0, initial=np.iinfo(exponent.dtype).min // 2)
-    number = np.clip((largest - exponent.astype(np.int64)) // MAGNITUDES, 0, GROUPS - 1)
-    number[(wide == 0) | ~np.isfinite(wide)] = GROUPS - 1
+    number = np.clip((largest - np.int64(exponent)) // MAGNITUDES, 0, GROUPS - 1)
+    number = np.where((wide == 0) | ~np.isfinite(wide), GROUPS - 1, number)
     for k in range(GROUPS):
         if (number == k).any():
             yield number == k
