@@ -9,7 +9,7 @@ from truenorm.exact import BFLOAT16, FLOAT64, FloatFormat
 from truenorm.kernels.gpu.runtime import Buffer, Runtime
 from truenorm.kernels.storage import format_of
 
-__all__ = ["Library", "OnDevice", "checked_target", "dtype_of", "library_of"]
+__all__ = ["Library", "OnDevice", "check_negative_bit", "checked_target", "dtype_of", "library_of"]
 
 CUDA, CUDA_MANAGED = 2, 13
 """What DLPack calls memory of such a card."""
@@ -78,6 +78,20 @@ def _dlpack_device(x: Any) -> int | None:
         return int(x.__dlpack_device__()[0])
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
         return None  # whoever takes it for an array of the CPU says what is wrong with it
+
+
+def check_negative_bit(name: str, array: Any) -> None:
+    """Raise if an array is a tensor of PyTorch with the negative bit, as ``z.conj().imag`` is.
+
+    DLPack has no such bit and exports the memory as it is: every sign would be wrong.
+    """
+    is_neg = getattr(array, "is_neg", None)
+    if is_neg is not None and is_neg():
+        tensor = f"{name}.detach()" if getattr(array, "requires_grad", False) else name
+        raise TypeError(
+            f"{name} must be a tensor without the negative bit (PyTorch's lazy negation), got a "
+            f"{type(array).__name__} with it: pass {tensor}.resolve_neg()"
+        )
 
 
 def checked_target(name: str, dtype: Any) -> FloatFormat:

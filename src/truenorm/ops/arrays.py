@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.devices.arrays import check_negative_bit
 from truenorm.exact import FloatFormat
 from truenorm.kernels.storage import format_of
 
@@ -55,6 +56,7 @@ def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
         ) from refused
     if device != DLPACK_CPU:
         raise TypeError(f"{name} is on another device (DLPack type {device}): move it to the CPU")
+    check_negative_bit(name, value)
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError) as refused:
