@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.devices.arrays import check_negative_bit
+from truenorm.devices.arrays import check_negative_bit, is_on_device
 from truenorm.exact import FloatFormat
 from truenorm.kernels.storage import format_of
 
-__all__ = ["as_array", "is_masked"]
+__all__ = ["as_array", "beside_device_array", "is_masked"]
 
 DLPACK_CPU = 1
 FOUR_TYPES = "float16, bfloat16, float32 or float64"
@@ -35,6 +35,17 @@ def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
             f"for instance {name}.astype(np.float64)"
         )
     return array, target
+
+
+def beside_device_array(name: str, value: Any) -> Any:
+    """Return an argument that goes with an x on a device: an array there, or one of NumPy.
+
+    The latter is of native byte order, since its bytes are copied as they are.
+    """
+    if is_on_device(value):
+        return value
+    array, _ = as_array(name, value)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def is_masked(value: Any) -> bool:
