@@ -77,13 +77,15 @@ STATUSES: dict[str, Callable[[], BackendStatus]] = {
 
 def backend_named(name: str | None) -> "Backend":
     """Return a backend by name, or the first that is usable."""
-    return _automatic() if name is None else _named(name)
+    if name is None:
+        return _automatic()
+    if not isinstance(name, str) or name not in STATUSES:
+        raise ValueError(f"backend must be None or one of {sorted(STATUSES)}, got {name!r}")
+    return _named(name)
 
 
 @cache  # what is refused is not kept: it may be installed later
 def _named(name: str) -> "Backend":
-    if name not in STATUSES:
-        raise ValueError(f"backend is {name!r}: choose one of {sorted(STATUSES)}")
     status = STATUSES[name]()
     if not status.usable:
         raise ValueError(f"backend {name!r} cannot be used: {status.reason}")

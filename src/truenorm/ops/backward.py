@@ -46,7 +46,7 @@ def backward(
     check_saved(norm, saved, "_backward")
     chosen, settings = settings_of_backward(saved.settings, backend, threads)
     found = None
-    if chosen.at_once is not None and settings.backend == chosen.name:
+    if stream is None and chosen.at_once is not None and settings.backend == chosen.name:
         found = _at_once(chosen, settings, dy, saved, out)
     if found is None:
         if (library := library_of(saved.x, stream)) is not None:

@@ -41,9 +41,10 @@ def forward(
     keep: bool,
 ) -> tuple[Array, Saved]:
     """Normalize rows; x and gamma are to be kept for backward or not."""
-    found = _at_once(backend, settings, x, gamma, beta, axis, out)
-    if found is not None:
-        return found
+    if stream is None:
+        found = _at_once(backend, settings, x, gamma, beta, axis, out)
+        if found is not None:
+            return found
     if (library := library_of(x, stream)) is not None:
         return _on_device(library, settings, x, gamma, beta, axis, out)
     with np.errstate(all="ignore"):
@@ -88,9 +89,10 @@ def _at_once(
 def _plain_rows(x: Any, axis: Any) -> Array | None:
     """Return x as kernels take it, if it is plain and its rows are along the last axis."""
     rows = plain(x)
-    if rows is None or type(axis) is not int or axis not in (-1, rows.ndim - 1) or rows.size == 0:
+    if rows is None or type(axis) is not int or rows.size == 0:
         return None
-    return rows
+    last = rows.ndim - 1
+    return rows if last >= 0 and axis in (-1, last) else None
 
 
 def _parameters(gamma: Any, beta: Any, lengths: tuple[int, ...]) -> tuple[Parameter, Parameter]:

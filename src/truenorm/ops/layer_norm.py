@@ -57,7 +57,8 @@ def layer_norm(
     threads : int, optional
         The most threads to use. TRUENORM_THREADS overrides it. The reference backend starts none.
     stream : optional
-        Of arrays on a device: the stream, or queue, to use in the place of the usual one.
+        The stream, or queue, to use for an x on a device instead of its own. For other arrays it
+        must be None.
 
     Returns
     -------
