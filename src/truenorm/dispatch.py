@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend
@@ -75,8 +75,8 @@ STATUSES: dict[str, Callable[[], BackendStatus]] = {
 """By name, the preferred one first; each is asked when needed, since a device is looked for."""
 
 
-def backend_named(name: str | None) -> "Backend":
-    """Return a backend by name, or the first that is usable."""
+def backend_named(name: Any) -> "Backend":
+    """Return a backend by name, or the first that is usable if the name is None."""
     if name is None:
         return _automatic()
     if not isinstance(name, str) or name not in STATUSES:

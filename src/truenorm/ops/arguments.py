@@ -1,9 +1,10 @@
 """Arguments of the public functions: what is accepted, and what is said of the rest."""
 
+import inspect
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,31 @@ from truenorm.kernels.norm import Norm
 from truenorm.kernels.storage import format_of, stored_view, widen
 from truenorm.ops.arrays import as_array
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 MODES: dict[str, Rounding] = {mode: mode for mode in get_args(Rounding)}
+OF_LAYER_NORM = {
+    "weight": "the scale is named gamma",
+    "bias": "the shift is named beta",
+    "normalized_shape": "the axes to normalize are named by axis, not by their lengths",
+    "epsilon": "it is named eps",
+}
+NO_SHIFT = "RMSNorm has no shift"
+OTHER_NAMES = {
+    "layer_norm": OF_LAYER_NORM,
+    "rms_norm": {**OF_LAYER_NORM, "bias": NO_SHIFT, "beta": NO_SHIFT},
+}
+"""By norm: keywords of PyTorch and others, and what to pass instead."""
 
 __all__ = [
     "axes_of",
     "dy_of",
     "eps_of",
+    "hide_unknown",
     "parameter_of",
     "rounding_of",
     "threads_of",
+    "unexpected",
 ]
 
 
@@ -153,3 +170,19 @@ def threads_of(threads: Any, variable: str | None) -> int | None:
     if count < 1:
         raise ValueError(refusal)
     return count
+
+
+def unexpected(norm: str, function: Callable[..., Any], unknown: Iterable[str]) -> TypeError:
+    """Return the error that Python would raise, with what to pass instead where that is known."""
+    name = next(iter(unknown))
+    hint = OTHER_NAMES[norm].get(name)
+    said = f"{function.__name__}() got an unexpected keyword argument {name!r}"
+    return TypeError(f"{said}: {hint}" if hint else said)
+
+
+def hide_unknown(function: Function) -> Function:
+    """Leave ``**unknown: Never``, which type checkers refuse, out of the shown signature."""
+    signature = inspect.signature(function)
+    shown = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function
