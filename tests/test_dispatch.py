@@ -39,7 +39,7 @@ def test_backends_say_whether_and_why() -> None:
 
 
 def test_an_unknown_one_is_refused() -> None:
-    words = r"backend is 'abacus': choose one of \[.*'reference'.*\]"
+    words = r"backend must be None or one of \[.*'reference'.*\], got 'abacus'"
     with pytest.raises(ValueError, match=words):
         tn.layer_norm(X, backend="abacus")
     _, saved = tn.layer_norm_forward(X)

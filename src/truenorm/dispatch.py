@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend
@@ -75,15 +75,17 @@ STATUSES: dict[str, Callable[[], BackendStatus]] = {
 """By name, the preferred one first; each is asked when needed, since a device is looked for."""
 
 
-def backend_named(name: str | None) -> "Backend":
-    """Return a backend by name, or the first that is usable."""
-    return _automatic() if name is None else _named(name)
+def backend_named(name: Any) -> "Backend":
+    """Return a backend by name, or the first that is usable if the name is None."""
+    if name is None:
+        return _automatic()
+    if not isinstance(name, str) or name not in STATUSES:
+        raise ValueError(f"backend must be None or one of {sorted(STATUSES)}, got {name!r}")
+    return _named(name)
 
 
 @cache  # what is refused is not kept: it may be installed later
 def _named(name: str) -> "Backend":
-    if name not in STATUSES:
-        raise ValueError(f"backend is {name!r}: choose one of {sorted(STATUSES)}")
     status = STATUSES[name]()
     if not status.usable:
         raise ValueError(f"backend {name!r} cannot be used: {status.reason}")

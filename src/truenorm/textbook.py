@@ -166,7 +166,8 @@ def rms_norm_backward(dy: FloatArray, saved: Saved) -> tuple[FloatArray, FloatAr
     Returns
     -------
     dx, dgamma : ndarray
-        The gradients with respect to x (of its shape) and gamma (of shape (D,)).
+        The gradients with respect to x (of its shape) and gamma (of shape (D,)). These are two
+        values; `truenorm.rms_norm_backward` returns three, the last of which is None.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """A device to compute on: where one is promised, its absence is a failure."""
 
 import os
+from typing import Any
 
 import pytest
 
@@ -16,3 +17,10 @@ def device() -> None:
     if os.environ.get("TRUENORM_NEEDS_GPU"):
         pytest.fail(f"the backend gpu cannot be used: {STATUS.reason}")
     pytest.skip(STATUS.reason)
+
+
+@pytest.fixture(scope="session")
+def queue(device: None) -> Any:  # noqa: ARG001
+    from truenorm.kernels.gpu.devices import opencl
+
+    return opencl().queue

@@ -17,13 +17,6 @@ ROWS, SIZE = 40, 67
 pytestmark = pytest.mark.usefixtures("device")
 
 
-@pytest.fixture(scope="module")
-def queue(device: None) -> Any:  # noqa: ARG001
-    from truenorm.kernels.gpu.devices import opencl
-
-    return opencl().queue
-
-
 def rows(dtype: Any) -> list[Any]:
     """Return x, dy, gamma and beta."""
     random = np.random.default_rng(0)
@@ -173,57 +166,21 @@ def test_no_rows(queue: Any) -> None:
     assert found.dgamma.get().tolist() == [0, 0, 0, 0]
 
 
-class TestRefused:
-    def test_float64(self, queue: Any) -> None:
-        with pytest.raises(TypeError, match="float16, bfloat16 and float32 are taken"):
-            tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float64))
+@pytest.mark.parametrize("kind", ["other byte order", "strided"])
+def test_numpy_arrays_beside_it(queue: Any, kind: str) -> None:
+    """Of any byte order and strides, as on the CPU."""
+    x, dy, gamma, beta = rows(np.float32)
+    right = passes([x, dy, gamma, beta], backend="reference")
+    if kind == "strided":
+        others = [np.repeat(each, 2, axis=-1)[..., ::2] for each in (dy, gamma, beta)]
+    else:
+        others = [each.astype(each.dtype.newbyteorder()) for each in (dy, gamma, beta)]
+    found = passes([*on_device(queue, [x]), *others])
+    assert bytes_of(*(each.get() for each in found)) == bytes_of(*right)
 
-    def test_another_axis(self, queue: Any) -> None:
-        with pytest.raises(ValueError, match="rows run along the last axis"):
-            tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float32), axis=0)
 
-    def test_a_queue_of_any_order(self, queue: Any) -> None:
-        any_order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-        other = cl.CommandQueue(queue.context, properties=any_order)
-        x = cl_array.zeros(queue, (2, 4), np.float32)
-        with pytest.raises(ValueError, match="takes commands in any order"):
-            tn.layer_norm(x, stream=other)
-
-    def test_no_queue(self, queue: Any) -> None:
-        x = cl_array.zeros(queue, (2, 4), np.float32).with_queue(None)
-        with pytest.raises(ValueError, match="pass stream=, the queue"):
-            tn.layer_norm(x)
-
-    def test_a_part_that_begins_anywhere(self, queue: Any) -> None:
-        with pytest.raises(ValueError, match=r"pass x\.copy\(\)"):
-            tn.layer_norm(cl_array.zeros(queue, (3, 5), np.float32)[1:])
-
-    def test_another_layout(self, queue: Any) -> None:
-        with pytest.raises(ValueError, match="not C-contiguous"):
-            tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float32).T)
-
-    def test_gamma_of_another_length(self, queue: Any) -> None:
-        x = cl_array.zeros(queue, (2, 4), np.float32)
-        with pytest.raises(ValueError, match="gamma has shape"):
-            tn.layer_norm(x, np.ones(3, np.float32))
-
-    def test_dy_of_another_shape(self, queue: Any) -> None:
-        x = cl_array.zeros(queue, (2, 4), np.float32)
-        _, saved = tn.layer_norm_forward(x)
-        with pytest.raises(ValueError, match="dy has shape"):
-            tn.layer_norm_backward(x[:1], saved)
-
-    def test_partials(self, queue: Any) -> None:
-        x = cl_array.zeros(queue, (2, 4), np.float32)
-        _, saved = tn.layer_norm_forward(x)
-        with pytest.raises(TypeError, match="x is on a device"):
-            tn.layer_norm_backward_partial(x, saved)
-
-    def test_out(self, queue: Any) -> None:
-        x = cl_array.zeros(queue, (2, 4), np.float32)
-        with pytest.raises(ValueError, match="leave it out"):
-            tn.layer_norm(x, out=x)
-
-    def test_float64_by_name(self) -> None:
-        with pytest.raises(ValueError, match="not float64"):
-            tn.layer_norm(np.eye(3), backend="gpu")
+@pytest.mark.parametrize("axis", [1, [-1], np.array([1]), (np.int8(-1),)], ids=repr)
+def test_the_last_axis_by_any_name(queue: Any, axis: Any) -> None:
+    x, *_ = rows(np.float32)
+    found = cast(Any, tn.layer_norm(cl_array.to_device(queue, x), axis=axis))
+    assert bytes_of(found.get()) == bytes_of(tn.layer_norm(x, backend="reference"))

@@ -48,9 +48,17 @@ class TestVariables:
         ("variable", "value", "words"),
         [
             ("TRUENORM_ROUNDING", "up", "rounding is 'up': choose 'correct' or 'fast'"),
-            ("TRUENORM_BACKEND", "abacus", "backend is 'abacus': choose one of "),
-            ("TRUENORM_THREADS", "some", "threads is some: pass a whole number of at least 1"),
-            ("TRUENORM_THREADS", "0", "threads is 0: pass a whole number of at least 1"),
+            ("TRUENORM_BACKEND", "abacus", r"backend must be None or one of \[.*\], got 'abacus'"),
+            (
+                "TRUENORM_THREADS",
+                "some",
+                "TRUENORM_THREADS must be an integer of at least 1, got 'some'",
+            ),
+            (
+                "TRUENORM_THREADS",
+                "0",
+                "TRUENORM_THREADS must be an integer of at least 1, got '0'",
+            ),
         ],
     )
     def test_wrong_values(

@@ -126,7 +126,7 @@ def test_nobody_is_told_what_they_asked_for(monkeypatch: pytest.MonkeyPatch) -> 
     ("name", "value", "words"),
     [
         ("TRUENORM_BACKEND", "reference", "is reference, which compiles nothing: unset it"),
-        ("TRUENORM_BACKEND", "abacus", "choose one of"),
+        ("TRUENORM_BACKEND", "abacus", "must be None or one of"),
         ("TRUENORM_ROUNDING", "slow", "choose 'correct' or 'fast'"),
     ],
 )

@@ -100,7 +100,7 @@ def measure(
             timings = take_turns(contest.of(direction), islice(turns, rounds))
             figures += figures_of(operation, shape, kind.itemsize, direction, timings)
     backend = contest.saved["correct"].settings.backend
-    used = thread_count(threads_of(variables().threads or threads)) if backend == "fused" else 1
+    used = thread_count(threads_of(threads, variables().threads)) if backend == "fused" else 1
     return Report(operation, machine, backend, used, dtype, rounds, tuple(figures), _notes(kind))
 
 
@@ -133,7 +133,7 @@ def _check(shapes: Sequence[tuple[int, ...]], threads: int | None) -> None:
         raise ValueError(
             "TRUENORM_ROUNDING is set, so that both modes would be the same: unset it"
         )
-    if threads is not None and threads_of(variables().threads or threads) != threads:
+    if threads is not None and threads_of(threads, variables().threads) != threads:
         raise ValueError("TRUENORM_THREADS is set and overrides the number of threads: unset it")
 
 

@@ -9,7 +9,15 @@ from truenorm.exact import BFLOAT16, FLOAT64, FloatFormat
 from truenorm.kernels.gpu.runtime import Buffer, Runtime
 from truenorm.kernels.storage import format_of
 
-__all__ = ["Library", "OnDevice", "checked_target", "dtype_of", "library_of"]
+__all__ = [
+    "Library",
+    "OnDevice",
+    "check_negative_bit",
+    "checked_target",
+    "dtype_of",
+    "is_on_device",
+    "library_of",
+]
 
 CUDA, CUDA_MANAGED = 2, 13
 """What DLPack calls memory of such a card."""
@@ -52,16 +60,28 @@ class Library(Protocol):
         """Return memory that this call fills as an array; whoever uses it waits for that."""
 
 
-def library_of(x: Any, stream: Any = None) -> Library | None:
+def is_on_device(array: Any) -> bool:
+    """Return True if an array is on a device that kernels run on."""
+    return _is_of_pyopencl(array) or _dlpack_device(array) in (CUDA, CUDA_MANAGED)
+
+
+def _is_of_pyopencl(array: Any) -> bool:
+    return type(array).__module__.partition(".")[0] == "pyopencl"
+
+
+def library_of(x: Any, stream: Any) -> Library | None:
     """Return the library of an array on a device, to be used on a stream; None for any other."""
-    if isinstance(x, np.ndarray):
+    if isinstance(x, np.ndarray) or not is_on_device(x):
+        if stream is not None:
+            raise ValueError(
+                f"stream must be None for arrays that are not on a device, got {stream!r}: leave "
+                "it out"
+            )
         return None
-    if type(x).__module__.partition(".")[0] == "pyopencl":
+    if _is_of_pyopencl(x):
         from truenorm.devices.opencl_arrays import OpenCLArrays
 
-        return OpenCLArrays(stream or getattr(x, "queue", None))
-    if _dlpack_device(x) not in (CUDA, CUDA_MANAGED):
-        return None
+        return OpenCLArrays(x, stream)
     try:
         from truenorm.devices.cuda_arrays import CudaArrays
     except ImportError as missing:
@@ -78,6 +98,20 @@ def _dlpack_device(x: Any) -> int | None:
         return int(x.__dlpack_device__()[0])
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
         return None  # whoever takes it for an array of the CPU says what is wrong with it
+
+
+def check_negative_bit(name: str, array: Any) -> None:
+    """Raise if an array is a tensor of PyTorch with the negative bit, as ``z.conj().imag`` is.
+
+    DLPack has no such bit and exports the memory as it is: every sign would be wrong.
+    """
+    is_neg = getattr(array, "is_neg", None)
+    if is_neg is not None and is_neg():
+        tensor = f"{name}.detach()" if getattr(array, "requires_grad", False) else name
+        raise TypeError(
+            f"{name} must be a tensor without the negative bit (PyTorch's lazy negation), got a "
+            f"{type(array).__name__} with it: pass {tensor}.resolve_neg()"
+        )
 
 
 def checked_target(name: str, dtype: Any) -> FloatFormat:

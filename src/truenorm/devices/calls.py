@@ -1,7 +1,6 @@
 """A norm of an array on a device: arguments are checked, and results are of the same library."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from truenorm.devices.arrays import Library, OnDevice
@@ -21,19 +20,19 @@ def forward(
     x: Any,
     gamma: Any,
     beta: Any,
-    axis: int | Sequence[int],
     out: Any,
 ) -> tuple[Any, Any, FloatFormat | None]:
-    """Return y, what is kept of each row, and the type of beta."""
+    """Return y, the saved statistics of each row, and the type of beta.
+
+    Rows run along the last axis of x and have elements; gamma and beta are on the device or NumPy
+    arrays of native byte order.
+    """
     _check_out(out)
     rows = library.on_device("x", x)
-    dimensions = len(rows.shape)
-    if dimensions == 0 or axis not in (-1, dimensions - 1, (-1,), (dimensions - 1,)):
-        raise ValueError(f"axis is {axis}: on a device, rows run along the last axis")
-    if not 0 < rows.shape[-1] <= LONGEST:
+    if rows.shape[-1] > LONGEST:
         raise ValueError(
-            f"axis={axis} of x has length {rows.shape[-1]}: on a device, a row has 1 to {LONGEST} "
-            "elements"
+            f"the last axis of x must have at most {LONGEST} elements on a device, got "
+            f"{rows.shape[-1]}: move x to the CPU"
         )
     of_gamma = _parameter(library, "gamma", gamma, rows)
     of_beta = _parameter(library, "beta", beta, rows)

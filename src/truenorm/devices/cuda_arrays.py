@@ -12,7 +12,7 @@ import numpy as np
 from cuda.core import Buffer, Device
 from cuda.core.utils import StridedMemoryView
 
-from truenorm.devices.arrays import OnDevice, checked_target, dtype_of
+from truenorm.devices.arrays import OnDevice, check_negative_bit, checked_target, dtype_of
 from truenorm.devices.cuda_streams import Result, stream_of
 from truenorm.exact import BFLOAT16, FloatFormat
 from truenorm.kernels.gpu.cuda import Cuda
@@ -36,6 +36,7 @@ class CudaArrays:
             copy = self.empty(array.shape, checked_target(name, array.dtype))
             self.runtime.write(array, copy.buffer)
             return copy
+        check_negative_bit(name, array)
         if getattr(array, "requires_grad", False):
             raise ValueError(f"{name} requires a gradient, which has no way through here: detach")
         view = StridedMemoryView.from_any_interface(array, int(self.runtime.stream.handle))

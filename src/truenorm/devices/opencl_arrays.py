@@ -33,15 +33,18 @@ def _runtime(queue: cl.CommandQueue) -> OpenCL:
 class OpenCLArrays:
     """Arrays of one queue."""
 
-    def __init__(self, queue: cl.CommandQueue | None) -> None:
+    def __init__(self, like: cl_array.Array, stream: Any) -> None:
+        queue = like.queue if stream is None else stream
         if queue is None:
             raise ValueError("x has no queue: pass stream=, the queue to use")
+        if not isinstance(queue, cl.CommandQueue):
+            raise TypeError(f"stream must be None or a pyopencl.CommandQueue, got {stream!r}")
         self.runtime = _runtime(queue)
 
     def on_device(self, name: str, array: Any) -> OnDevice:
         """Return an array with its memory."""
         if not isinstance(array, cl_array.Array):
-            array = cl_array.to_device(self.runtime.queue, np.ascontiguousarray(array))
+            array = cl_array.to_device(self.runtime.queue, np.asarray(array, order="C"))
         target = checked_target(name, array.dtype)
         if not array.flags.c_contiguous:
             raise ValueError(f"{name} is not C-contiguous: pass {name}.copy()")

@@ -95,7 +95,7 @@ def _setting(name: str, value: Callable[[], str], accepted: str) -> Line:
 
 
 def _threads() -> str:
-    count = thread_count(threads_of(variables().threads))
+    count = thread_count(threads_of(None, variables().threads))
     omp = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     why = "one for each core that this process may use"
     if os.environ.get("TRUENORM_THREADS"):

@@ -1,13 +1,14 @@
 """What is done with each row, in words that do not depend on a backend."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["LAYER_NORM", "RMS_NORM", "Norm"]
 
 
-@dataclass(frozen=True)
-class Norm:
+class Norm(NamedTuple):
     """Describe a normalization of rows.
+
+    It is part of the key under which settings are cached, and a tuple is hashed without Python.
 
     Attributes
     ----------

@@ -1,9 +1,10 @@
 """Arguments of the public functions: what is accepted, and what is said of the rest."""
 
+import inspect
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,31 @@ from truenorm.kernels.norm import Norm
 from truenorm.kernels.storage import format_of, stored_view, widen
 from truenorm.ops.arrays import as_array
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 MODES: dict[str, Rounding] = {mode: mode for mode in get_args(Rounding)}
+OF_LAYER_NORM = {
+    "weight": "the scale is named gamma",
+    "bias": "the shift is named beta",
+    "normalized_shape": "the axes to normalize are named by axis, not by their lengths",
+    "epsilon": "it is named eps",
+}
+NO_SHIFT = "RMSNorm has no shift"
+OTHER_NAMES = {
+    "layer_norm": OF_LAYER_NORM,
+    "rms_norm": {**OF_LAYER_NORM, "bias": NO_SHIFT, "beta": NO_SHIFT},
+}
+"""By norm: keywords of PyTorch and others, and what to pass instead."""
 
 __all__ = [
     "axes_of",
     "dy_of",
     "eps_of",
+    "hide_unknown",
     "parameter_of",
     "rounding_of",
     "threads_of",
+    "unexpected",
 ]
 
 
@@ -53,11 +70,16 @@ def _indices(axis: Any) -> tuple[int, ...]:
     if isinstance(given, str | bytes | bytearray) or not isinstance(given, Sequence):
         given = (given,)
     try:
-        if any(isinstance(index, bool | np.bool) for index in given):
-            raise TypeError
-        return tuple(operator.index(index) for index in given)
+        return tuple(map(_integer, given))
     except TypeError:
         raise TypeError(f"axis is {axis!r}: pass an int or a tuple of ints") from None
+
+
+def _integer(value: Any) -> int:
+    """Return an integer of any type as an int; raise TypeError if it is none, or a bool."""
+    if isinstance(value, bool | np.bool):
+        raise TypeError
+    return operator.index(value)
 
 
 def _choice_of_axes(dimensions: int) -> str:
@@ -98,12 +120,14 @@ def dy_of(dy: Any, x: NDArray[Any]) -> tuple[NDArray[Any], FloatFormat]:
 
 def eps_of(eps: Any, norm: Norm) -> float:
     """Return eps as a float64 number, finite and not negative."""
-    if not (isinstance(eps, float) or _is_number(eps)):
-        raise TypeError(f"eps is {eps!r}: pass a number >= 0")
     try:
+        if not (isinstance(eps, float) or _is_number(eps)):
+            raise TypeError
         value = float(eps)
     except OverflowError:
         value = math.inf
+    except (TypeError, ValueError):
+        raise TypeError(f"eps must be a real number >= 0, got {eps!r}") from None
     if not (value >= 0 and math.isfinite(value)):
         square = "variance" if norm.centred else "mean square"
         raise ValueError(f"eps is {value}: it is added to a {square}, pass a finite number >= 0")
@@ -111,7 +135,7 @@ def eps_of(eps: Any, norm: Norm) -> float:
 
 
 def _is_number(value: Any) -> bool:
-    """Tell whether an argument is one real number; float() alone would also take text and True."""
+    """Return True if an argument is one real number; float() alone would also take text."""
     if isinstance(value, np.ndarray | np.generic):
         # NumPy has no letter for the kind of bfloat16.
         real = value.dtype.kind in "iuf" or format_of(value.dtype) is not None
@@ -128,11 +152,37 @@ def rounding_of(rounding: Any) -> Rounding:
     raise ValueError(f"rounding is {rounding!r}: choose 'correct' or 'fast'")
 
 
-def threads_of(threads: Any) -> int | None:
-    """Return how many threads were asked for, as a number or as text."""
+def threads_of(threads: Any, variable: str | None) -> int | None:
+    """Return the number of threads, or None; TRUENORM_THREADS overrides the argument."""
+    if variable is not None:
+        if not variable.isdecimal() or int(variable) < 1:
+            raise ValueError(
+                f"TRUENORM_THREADS must be an integer of at least 1, got {variable!r}"
+            )
+        return int(variable)
     if threads is None:
         return None
-    given = str(threads)
-    if not given.isdecimal() or int(given) < 1:
-        raise ValueError(f"threads is {given}: pass a whole number of at least 1")
-    return int(given)
+    refusal = f"threads must be None or an integer of at least 1, got {threads!r}"
+    try:
+        count = _integer(threads)
+    except TypeError:
+        raise TypeError(refusal) from None
+    if count < 1:
+        raise ValueError(refusal)
+    return count
+
+
+def unexpected(norm: str, function: Callable[..., Any], unknown: Iterable[str]) -> TypeError:
+    """Return the error that Python would raise, with what to pass instead where that is known."""
+    name = next(iter(unknown))
+    hint = OTHER_NAMES[norm].get(name)
+    said = f"{function.__name__}() got an unexpected keyword argument {name!r}"
+    return TypeError(f"{said}: {hint}" if hint else said)
+
+
+def hide_unknown(function: Function) -> Function:
+    """Leave ``**unknown: Never``, which type checkers refuse, out of the shown signature."""
+    signature = inspect.signature(function)
+    shown = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.devices.arrays import check_negative_bit, is_on_device
 from truenorm.exact import FloatFormat
 from truenorm.kernels.storage import format_of
 
-__all__ = ["as_array", "is_masked"]
+__all__ = ["as_array", "beside_device_array", "is_masked"]
 
 DLPACK_CPU = 1
 FOUR_TYPES = "float16, bfloat16, float32 or float64"
@@ -36,6 +37,17 @@ def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
     return array, target
 
 
+def beside_device_array(name: str, value: Any) -> Any:
+    """Return an argument that goes with an x on a device: an array there, or one of NumPy.
+
+    The latter is of native byte order, since its bytes are copied as they are.
+    """
+    if is_on_device(value):
+        return value
+    array, _ = as_array(name, value)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
 def is_masked(value: Any) -> bool:
     """Tell whether an argument is a masked array."""
     # The module need not be imported to say no; and while another thread imports it, it is empty.
@@ -55,6 +67,7 @@ def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
         ) from refused
     if device != DLPACK_CPU:
         raise TypeError(f"{name} is on another device (DLPack type {device}): move it to the CPU")
+    check_negative_bit(name, value)
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError) as refused:

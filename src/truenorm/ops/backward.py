@@ -18,6 +18,7 @@ from truenorm.kernels.norm import Norm
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
 from truenorm.ops import arguments
+from truenorm.ops.arrays import beside_device_array
 from truenorm.ops.output import as_parameter, output_for
 from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Gradients, Saved
@@ -45,7 +46,7 @@ def backward(
     check_saved(norm, saved, "_backward")
     chosen, settings = settings_of_backward(saved.settings, backend, threads)
     found = None
-    if chosen.at_once is not None and settings.backend == chosen.name:
+    if stream is None and chosen.at_once is not None and settings.backend == chosen.name:
         found = _at_once(chosen, settings, dy, saved, out)
     if found is None:
         if (library := library_of(saved.x, stream)) is not None:
@@ -190,5 +191,6 @@ def _on_device(
 
     host = backend_named("reference")
     beta = None if saved.beta_dtype is None else format_of(saved.beta_dtype)
+    dy = beside_device_array("dy", dy)
     given = dy, saved.x, saved.gamma, beta, saved.kept
     return Gradients(*calls.backward(library, host, settings, *given, out))

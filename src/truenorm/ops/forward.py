@@ -15,7 +15,7 @@ from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import forward as drive
 from truenorm.kernels.rows import Rows
 from truenorm.ops import arguments
-from truenorm.ops.arrays import as_array
+from truenorm.ops.arrays import as_array, beside_device_array
 from truenorm.ops.output import output_for
 from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Saved
@@ -41,9 +41,10 @@ def forward(
     keep: bool,
 ) -> tuple[Array, Saved]:
     """Normalize rows; x and gamma are to be kept for backward or not."""
-    found = _at_once(backend, settings, x, gamma, beta, axis, out)
-    if found is not None:
-        return found
+    if stream is None:
+        found = _at_once(backend, settings, x, gamma, beta, axis, out)
+        if found is not None:
+            return found
     if (library := library_of(x, stream)) is not None:
         return _on_device(library, settings, x, gamma, beta, axis, out)
     with np.errstate(all="ignore"):
@@ -88,9 +89,10 @@ def _at_once(
 def _plain_rows(x: Any, axis: Any) -> Array | None:
     """Return x as kernels take it, if it is plain and its rows are along the last axis."""
     rows = plain(x)
-    if rows is None or type(axis) is not int or axis not in (-1, rows.ndim - 1) or rows.size == 0:
+    if rows is None or type(axis) is not int or rows.size == 0:
         return None
-    return rows
+    last = rows.ndim - 1
+    return rows if last >= 0 and axis in (-1, last) else None
 
 
 def _parameters(gamma: Any, beta: Any, lengths: tuple[int, ...]) -> tuple[Parameter, Parameter]:
@@ -140,7 +142,14 @@ def _on_device(
     """Normalize rows where they are; NumPy does what the device refuses."""
     from truenorm.devices import calls
 
+    axes = arguments.axes_of(x, axis)
+    if axes != (x.ndim - 1,):
+        raise ValueError(f"axis must be the last axis of an array on a device, got {axis}")
+    if gamma is not None:
+        gamma = beside_device_array("gamma", gamma)
+    if beta is not None:
+        beta = beside_device_array("beta", beta)
     host = backend_named("reference")
-    y, kept, of_beta = calls.forward(library, host, settings, x, gamma, beta, axis, out)
+    y, kept, of_beta = calls.forward(library, host, settings, x, gamma, beta, out)
     beta_dtype = None if of_beta is None else dtype_of(of_beta)
-    return y, Saved(x, gamma, beta_dtype, (x.ndim - 1,), settings._replace(backend="gpu"), kept)
+    return y, Saved(x, gamma, beta_dtype, axes, settings._replace(backend="gpu"), kept)

@@ -1,11 +1,12 @@
 """Layer normalization: every result is the exact answer, rounded once."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Never
 
 from numpy.typing import NDArray
 
 from truenorm.kernels.norm import LAYER_NORM
+from truenorm.ops.arguments import hide_unknown, unexpected
 from truenorm.ops.backward import backward
 from truenorm.ops.forward import forward
 from truenorm.ops.saved import Gradients, Saved
@@ -14,6 +15,7 @@ from truenorm.ops.settings import settings_of
 __all__ = ["layer_norm", "layer_norm_backward", "layer_norm_forward"]
 
 
+@hide_unknown
 def layer_norm(
     x: Any,
     gamma: Any = None,
@@ -26,6 +28,7 @@ def layer_norm(
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
+    **unknown: Never,
 ) -> NDArray[Any]:
     r"""Normalize rows of x, scale them by gamma and shift them by beta.
 
@@ -57,7 +60,8 @@ def layer_norm(
     threads : int, optional
         The most threads to use. TRUENORM_THREADS overrides it. The reference backend starts none.
     stream : optional
-        Of arrays on a device: the stream, or queue, to use in the place of the usual one.
+        The stream, or queue, to use for an x on a device instead of its own. For other arrays it
+        must be None.
 
     Returns
     -------
@@ -72,10 +76,13 @@ def layer_norm(
     >>> print(tn.layer_norm(x))
     [-1.0690415  -0.26726037  1.3363019 ]
     """
+    if unknown:
+        raise unexpected(LAYER_NORM.name, layer_norm, unknown)
     chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
     return forward(chosen, settings, x, gamma, beta, axis, out, stream, keep=False)[0]
 
 
+@hide_unknown
 def layer_norm_forward(
     x: Any,
     gamma: Any = None,
@@ -88,6 +95,7 @@ def layer_norm_forward(
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
+    **unknown: Never,
 ) -> tuple[NDArray[Any], Saved]:
     """Do the same as `layer_norm`, and keep what the backward pass needs.
 
@@ -113,6 +121,8 @@ def layer_norm_forward(
     >>> saved
     <truenorm.Saved: owns 3 numbers for each of 3 rows, 72 bytes; keeps alive x (3, 3) ...>
     """
+    if unknown:
+        raise unexpected(LAYER_NORM.name, layer_norm_forward, unknown)
     chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
     return forward(chosen, settings, x, gamma, beta, axis, out, stream, keep=True)
 

@@ -38,16 +38,19 @@ def plain_parameters(
 
     Or are both of float32, if x is of 16 bits.
     """
-    shape, same = x.shape[-1:], True
-    found = []
-    for given in (gamma, beta):
-        taken = None if given is None else plain(given)
-        if given is not None:
-            if taken is None or taken.shape != shape:
-                return None
-            same = same and taken.dtype == x.dtype
-        found.append(taken)
-    return (found[0], found[1]) if same or _are_of_float32(gamma, beta, target) else None
+    shape, dtype, same = x.shape[-1:], x.dtype, True
+    scale = shift = None
+    if gamma is not None:
+        scale = plain(gamma)
+        if scale is None or scale.shape != shape:
+            return None
+        same = scale.dtype == dtype
+    if beta is not None:
+        shift = plain(beta)
+        if shift is None or shift.shape != shape:
+            return None
+        same = same and shift.dtype == dtype
+    return (scale, shift) if same or _are_of_float32(gamma, beta, target) else None
 
 
 def _are_of_float32(gamma: Any, beta: Any, target: FloatFormat) -> bool:

@@ -1,11 +1,12 @@
 """RMSNorm: every result is the exact answer, rounded once."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Never
 
 from numpy.typing import NDArray
 
 from truenorm.kernels.norm import RMS_NORM
+from truenorm.ops.arguments import hide_unknown, unexpected
 from truenorm.ops.backward import backward
 from truenorm.ops.forward import forward
 from truenorm.ops.saved import Gradients, Saved
@@ -14,6 +15,7 @@ from truenorm.ops.settings import settings_of
 __all__ = ["rms_norm", "rms_norm_backward", "rms_norm_forward"]
 
 
+@hide_unknown
 def rms_norm(
     x: Any,
     gamma: Any = None,
@@ -25,6 +27,7 @@ def rms_norm(
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
+    **unknown: Never,
 ) -> NDArray[Any]:
     r"""Divide rows of x by their root mean square, and scale them by gamma.
 
@@ -56,10 +59,13 @@ def rms_norm(
     >>> print(tn.rms_norm(x))
     [0.46290955 0.9258191  1.3887286 ]
     """
+    if unknown:
+        raise unexpected(RMS_NORM.name, rms_norm, unknown)
     chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
     return forward(chosen, settings, x, gamma, None, axis, out, stream, keep=False)[0]
 
 
+@hide_unknown
 def rms_norm_forward(
     x: Any,
     gamma: Any = None,
@@ -71,6 +77,7 @@ def rms_norm_forward(
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
+    **unknown: Never,
 ) -> tuple[NDArray[Any], Saved]:
     """Do the same as `rms_norm`, and keep what the backward pass needs.
 
@@ -98,6 +105,8 @@ def rms_norm_forward(
      [0.         1.73205081 0.        ]
      [0.         0.         1.73205081]]
     """
+    if unknown:
+        raise unexpected(RMS_NORM.name, rms_norm_forward, unknown)
     chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
     return forward(chosen, settings, x, gamma, None, axis, out, stream, keep=True)
 
@@ -133,7 +142,9 @@ def rms_norm_backward(
     Returns
     -------
     Gradients
-        dx, dgamma and None: there is no beta. dgamma is None, too, where there was no gamma.
+        Three values, as of `layer_norm_backward`: dx, dgamma and dbeta. dbeta is None, since
+        RMSNorm has no beta; dgamma is None if there was no gamma. The textbook's
+        `truenorm.textbook.rms_norm_backward` returns dx and dgamma only.
 
     Raises
     ------

@@ -21,7 +21,10 @@ def settings_of(
     """Return the backend of a call, and what the call asks for."""
     check_arithmetic()
     plain = (
-        type(eps) is float and type(rounding) is str and (threads is None or type(threads) is int)
+        type(eps) is float
+        and type(rounding) is str
+        and (backend is None or type(backend) is str)
+        and (threads is None or type(threads) is int)
     )
     return (_again if plain else _checked)(norm, eps, rounding, backend, threads, variables())
 
@@ -33,7 +36,7 @@ def settings_of_backward(
     check_arithmetic()
     given = variables()
     chosen = backend_named(given.backend or backend)
-    asked = arguments.threads_of(given.threads or threads)
+    asked = arguments.threads_of(threads, given.threads)
     return chosen, settings if asked == settings.threads else settings._replace(threads=asked)
 
 
@@ -51,7 +54,7 @@ def _checked(
         arguments.eps_of(eps, norm),
         arguments.rounding_of(given.rounding or rounding),
         chosen.name,
-        arguments.threads_of(given.threads or threads),
+        arguments.threads_of(threads, given.threads),
     )
 
 

@@ -22,11 +22,12 @@ def of_each(error: type[Exception], name: str, words: str, values: Iterable[Any]
 
 NO_AXES: list[Any] = [
     1.0, None, True, (0, True), {1}, frozenset({1}), {1: 2}, "", "1", b"\x01", [[1]],
-    np.array([True]), np.array(1.0), np.True_,
+    np.array([True]), np.array(1.0), np.True_, np.datetime64("2020"), np.timedelta64(1, "s"),
 ]  # fmt: skip
 NO_NUMBERS: list[Any] = [
     "1e-5", b"1e-5", bytearray(b"1"), np.str_("1"), np.bytes_(b"1"), np.array("1"), True, np.True_,
-    np.array(True), None, [1.0, 2.0], np.array([1.0]), 1j, np.complex64(1),
+    np.array(True), None, [1.0, 2.0], np.array([1.0]), 1j, np.complex64(1), float,
+    Decimal("sNaN"), np.datetime64("2020"), np.timedelta64(1, "s"),
 ]  # fmt: skip
 TOO_SMALL = "eps is {}: it is added to a variance, pass a finite number >= 0"
 BEYOND = "axis is {} but x has 2 dimensions: choose from -2 to 1"
@@ -57,7 +58,7 @@ REFUSALS: list[Refusal] = [
     *of_each(ValueError, "eps", TOO_SMALL, [-1e-5, -5e-324, np.nan, np.inf, -np.inf]),
     (ValueError, {"x": X[:0], "eps": -1.0}, "eps is -1.0"),  # even where there are no rows
     (ValueError, {"eps": 10**400}, "eps is inf"),
-    *of_each(TypeError, "eps", "eps is {!r}: pass a number >= 0", NO_NUMBERS),
+    *of_each(TypeError, "eps", "eps must be a real number >= 0, got {!r}", NO_NUMBERS),
     *of_each(
         ValueError,
         "rounding",
@@ -75,13 +76,68 @@ def test_refused(
         forward(**{"x": X, **given})
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, "many"])
-def test_threads(forward: Forward, threads: Any) -> None:
-    words = f"threads is {threads}: pass a whole number of at least 1"
-    with pytest.raises(ValueError, match=says(words)):
+NO_INTEGERS: list[Any] = [
+    1.5, 2.0, "2", "many", b"2", True, np.True_, np.array(True), np.array([1, 2]), [2], 1j,
+    np.datetime64("2020"), np.timedelta64(2, "s"), np.timedelta64(2), Decimal(2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "threads"),
+    [*((ValueError, count) for count in (0, -1)), *((TypeError, value) for value in NO_INTEGERS)],
+)
+def test_threads(forward: Forward, error: type[Exception], threads: Any) -> None:
+    words = f"threads must be None or an integer of at least 1, got {threads!r}"
+    with pytest.raises(error, match=says(words)):
         forward(X, threads=threads)
-    with pytest.raises(ValueError, match=says(words)):
+    with pytest.raises(error, match=says(words)):
         tn.layer_norm_backward(X, tn.layer_norm_forward(X)[1], threads=threads)
+
+
+NO_BACKENDS: list[Any] = [
+    "abacus", "", b"reference", ["reference"], {}, np.array("reference"), np.timedelta64(1), True,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_BACKENDS)
+def test_backend(forward: Forward, name: Any) -> None:
+    """Also of a type that has no hash."""
+    words = f"backend must be None or one of ['fused', 'gpu', 'reference'], got {name!r}"
+    with pytest.raises(ValueError, match=says(words)):
+        forward(X, backend=name)
+    with pytest.raises(ValueError, match=says(words)):
+        tn.layer_norm_backward(X, tn.layer_norm_forward(X)[1], backend=name)
+
+
+@pytest.mark.parametrize("stream", [0, "", False, ..., np.datetime64("2020")], ids=repr)
+def test_stream(forward: Forward, backend: str, stream: Any) -> None:
+    """Nobody would wait for the stream: arrays in the memory of the CPU have none."""
+    words = f"stream must be None for arrays that are not on a device, got {stream!r}: leave it"
+    saved = tn.layer_norm_forward(X, backend=backend)[1]
+    for x in (X, X.T, X.tolist()):
+        with pytest.raises(ValueError, match=says(words)):
+            forward(x, backend=backend, stream=stream)
+    with pytest.raises(ValueError, match=says(words)):
+        tn.layer_norm_backward(X, saved, backend=backend, stream=stream)
+
+
+@pytest.mark.parametrize("x", [np.array(1, np.float32), np.array(1.0), np.float32(1), 1.0])
+def test_no_dimensions(backend: str, x: Any) -> None:
+    if backend == "gpu":
+        x = np.float32(x)
+    function: Forward
+    for function in (tn.layer_norm, tn.layer_norm_forward, tn.rms_norm, tn.rms_norm_forward):
+        for axis in (-1, (-1,)):
+            words = f"axis is {axis} but x has 0 dimensions: pass an array with at least one axis"
+            with pytest.raises(np.exceptions.AxisError, match=says(words)):
+                function(x, axis=axis, backend=backend)
+    rows = np.ones(1, np.asarray(x).dtype)
+    for forward, backward in (
+        (tn.layer_norm_forward, tn.layer_norm_backward),
+        (tn.rms_norm_forward, tn.rms_norm_backward),
+    ):
+        with pytest.raises(ValueError, match=says("dy has shape () but y has shape (1,)")):
+            backward(x, forward(rows, backend=backend)[1], backend=backend)
 
 
 @pytest.mark.parametrize("dy", [X.T, ROW])
@@ -107,6 +163,19 @@ def test_saved(saved: Any) -> None:
         tn.layer_norm_backward(X, saved)
 
 
+class Index:
+    """An integer of another library."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"Index({self.value})"
+
+
 REALS: list[Any] = [
     1, np.float32(1), np.int8(1), np.float64(1), BFLOAT16.type(1), np.array(1.0),
     np.array(1, BFLOAT16), np.longdouble(1), Fraction(1), Decimal(1),
@@ -118,6 +187,7 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ],
     *[({"axis": axis}, {"axis": 0}) for axis in (np.int64(0), np.array(0))],
     *[({"eps": eps}, {"eps": 1.0}) for eps in REALS],
+    *[({"threads": count}, {"threads": 2}) for count in (np.int8(2), np.array(2), Index(2))],
 ]
 
 

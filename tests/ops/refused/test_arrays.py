@@ -107,8 +107,23 @@ class TestDLPack:
 class TorchTensor:
     """What PyTorch 2.13 does when it is asked for its memory; it need not be installed."""
 
-    def __init__(self, dtype: str, *, device: str = "cpu", requires_grad: bool = False) -> None:
+    def __init__(
+        self,
+        dtype: str,
+        *,
+        device: str = "cpu",
+        requires_grad: bool = False,
+        negative: bool = False,
+        conjugate: bool = False,
+    ) -> None:
         self.dtype, self.device, self.requires_grad = f"torch.{dtype}", device, requires_grad
+        self.negative, self.conjugate = negative, conjugate
+
+    def is_neg(self) -> bool:
+        return self.negative
+
+    def is_conj(self) -> bool:
+        return self.conjugate
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if self.device == "meta":
@@ -118,6 +133,8 @@ class TorchTensor:
     def __dlpack__(self, **options: Any) -> Any:
         if self.requires_grad:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        if self.conjugate:
+            raise BufferError("Can't export tensors with the conjugate bit set")
         if self.dtype == "torch.bfloat16":
             raise RuntimeError("Unsupported dtype in DLTensor.")  # from within NumPy
         return X.copy().__dlpack__(**options)
@@ -134,6 +151,32 @@ class TestTensors:
         )
         meta = TorchTensor("float32", device="meta")
         assert_refused_everywhere(forward, meta, meta, words)
+
+    def test_the_negative_bit(self, forward: Forward) -> None:
+        """DLPack exports the memory without the bit: every sign would be wrong."""
+        tensor = TorchTensor("float32", negative=True)
+        words = (
+            "must be a tensor without the negative bit (PyTorch's lazy negation), got a "
+            "TorchTensor with it: pass {name}.resolve_neg()"
+        )
+        assert_refused_everywhere(forward, tensor, tensor, words)
+
+    def test_the_negative_bit_where_a_gradient_is_required(self, forward: Forward) -> None:
+        tensor = TorchTensor("float32", negative=True, requires_grad=True)
+        with pytest.raises(TypeError, match=says("pass x.detach().resolve_neg()")):
+            forward(tensor)
+
+    def test_the_conjugate_bit(self, forward: Forward) -> None:
+        """Only complex tensors have it."""
+        tensor = TorchTensor("complex64", conjugate=True)
+        words = "is a TorchTensor of type torch.complex64, which NumPy cannot take"
+        assert_refused_everywhere(forward, tensor, tensor, words)
+
+    def test_out(self) -> None:
+        for negative in (False, True):
+            tensor: Any = TorchTensor("float32", negative=negative)
+            with pytest.raises(TypeError, match="out is a TorchTensor: pass a NumPy array"):
+                tn.layer_norm(X, out=tensor)
 
     @pytest.mark.parametrize(
         ("tensor", "type_name", "way_out"),

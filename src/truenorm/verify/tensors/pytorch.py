@@ -81,14 +81,17 @@ class Tensors:
         return self.torch.full(like.shape, np.nan, dtype=kind, device=self.device)
 
     def array(self, tensor: Tensor) -> Array | None:
-        """Return what a tensor holds when the device is done; on a CPU it is the same memory."""
+        """Return what a tensor holds when the device is done; on a CPU it is the same memory.
+
+        Except if a negation or conjugation is pending: PyTorch computes it in a copy.
+        """
         if tensor is None:
             return None
         if not isinstance(tensor, self.torch.Tensor):
             raise TypeError(f"a result is of type {type(tensor).__name__}, and no tensor")
         if self.device.type != "cpu":
             self.torch.accelerator.synchronize(self.device)
-        host = tensor.detach().cpu()
+        host = tensor.detach().cpu().resolve_conj().resolve_neg()
         if host.dtype == self.torch.bfloat16:
             bits: Array = host.view(self.torch.uint16).numpy()
             return bits.view(dtype_of("bfloat16"))
