@@ -85,6 +85,7 @@ def _named(runtime: Runtime) -> Iterator[str]:
     backend = GpuBackend(runtime, dispatch.backend_named("reference"))
     name = next(NAMES)
     with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(dispatch.STATUSES, name, dispatch.STATUSES["gpu"])
         patched.setattr(dispatch, "_named", {name: backend}.__getitem__)
         yield name
 

@@ -8,7 +8,7 @@ from benchmarks.rooms import on_disk, parameters
 from benchmarks.rooms_figure import FIGURE, HOUSES, floors_of
 
 SOURCES = on_disk()
-FILES, LINES, PARAMETERS = 12, 250, 10
+FILES, PARAMETERS = 12, 10
 INNERMOST = {"write_four", "_put_sums"}
 """Compiled loops over columns that hold several rows, or a run of terms, in registers."""
 OPTIONS = 19
@@ -19,11 +19,6 @@ has so many, each of which is a line there and a name in cli/verify/options.py."
 def test_no_folder_is_crowded() -> None:
     folders = Counter(str(PurePosixPath(name).parent) for name in SOURCES)
     assert {folder: count for folder, count in folders.items() if count > FILES} == {}
-
-
-def test_no_file_is_long() -> None:
-    lengths = {name: text.count("\n") for name, text in SOURCES.items()}
-    assert {name: length for name, length in lengths.items() if length > LINES} == {}
 
 
 def test_no_function_takes_many_parameters() -> None:

@@ -57,8 +57,7 @@ def parser() -> argparse.ArgumentParser:
         "(float64) against derivatives of its forward pass, and print the relative error of each.",
         epilog="Try --shape 4 17 --offset 1e8 --sigma 1e-3 --method central: there the forward "
         "pass itself has lost its digits, and differences of it cannot judge the backward pass. "
-        "With --method jet --tol 1e-12 they are not needed, and show that backward has lost digits, "
-        "too.",
+        "With --method jet --tol 1e-12 no differences are needed: backward has lost digits, too.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     option = described.add_argument
