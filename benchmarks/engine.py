@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from dataclasses import asdict
-from importlib.util import find_spec
 from typing import Any
 
 import truenorm as tn
@@ -76,9 +75,6 @@ def families(backend: str) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
     arguments = arguments_of(argv)
-    if find_spec("numba") is None:
-        print("the bare machine is measured with Numba: pip install numba", file=sys.stderr)
-        return 2
     # A variable of the caller's would override the argument.
     os.environ.update(asking_for(arguments.threads))
     backend = next(status.name for status in tn.backends() if status.usable)

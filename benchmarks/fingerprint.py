@@ -36,7 +36,7 @@ from promise.families import (
     parameter_of,
     x_of,
 )
-from promise.hard_cases import OUTPUTS, hard_cases
+from promise.hard_cases import OUTPUTS, RMS_OUTPUTS, hard_cases
 from promise.judging import BACKENDS
 from promise.suites import cases, not_finite_cases
 
@@ -45,29 +45,33 @@ __all__ = ["fingerprint"]
 RECORD = Path(__file__).parent / "results" / "fingerprint.txt"
 ROUNDINGS = ("correct", "fast")
 SHAPES = ((1, 1), (9, 2), (7, 67), (2, 513), (40, 128))
+OPERATIONS = {"layer_norm": (tv.LAYER_NORM, OUTPUTS), "rms_norm": (tv.RMS_NORM, RMS_OUTPUTS)}
 Arguments = tuple[Any, Any, Any, Any, float]
-"""x, gamma, beta, dy and eps."""
+"""x, gamma, beta, dy and eps; RMSNorm takes no beta."""
 
 
-def suites(dtype: np.dtype[Any]) -> dict[str, Callable[[], Iterator[Arguments]]]:
+def suites(
+    dtype: np.dtype[Any], norm: str = "layer_norm"
+) -> dict[str, Callable[[], Iterator[Arguments]]]:
     """Return what is run for a type, by name: every family, mixtures, and the judge's cases."""
-    found: dict[str, Callable[[], Iterator[Arguments]]] = {
+    operation, outputs = OPERATIONS[norm]
+    named: dict[str, Callable[[], Iterator[Arguments]]] = {
         f"family {name}": lambda name=name: _family(name, dtype)  # type: ignore[misc]
         for name in X_FAMILIES
     }
-    found["families mixed"] = lambda: map(_arguments, cases(dtype, 31_000))
-    for output in OUTPUTS:
-        found[f"hard {output}"] = lambda output=output: map(  # type: ignore[misc]
-            _arguments, hard_cases(output, dtype, 1000)
+    named["families mixed"] = lambda: map(_arguments, cases(dtype, 31_000))
+    for output in outputs:
+        named[f"hard {output}"] = lambda output=output: map(  # type: ignore[misc]
+            _arguments, hard_cases(output, dtype, 1000, centred=norm == "layer_norm")
         )
-    found["not finite"] = lambda: map(
+    named["not finite"] = lambda: map(
         _arguments, not_finite_cases(dtype, 60, (1, 2, 7, 9), (1, 2, 5, 17, 129))
     )
-    found["judge quick"] = lambda: (
+    named["judge quick"] = lambda: (
         (case.laid_out(case.x), case.gamma, case.beta, case.laid_out(case.dy), case.eps)
-        for case in tv.cases(dtype.name, "quick")
+        for case in tv.cases(dtype.name, "quick", operation=operation)
     )
-    return found
+    return named
 
 
 def _arguments(case: Case) -> Arguments:
@@ -93,42 +97,51 @@ def _family(name: str, dtype: np.dtype[Any]) -> Iterator[Arguments]:
 def fingerprint(
     backends: Sequence[str] = BACKENDS, dtypes: Sequence[np.dtype[Any]] = DTYPES
 ) -> Iterator[str]:
-    """Yield the lines: a digest and what it is of."""
+    """Yield the lines: a digest and what it is of; lines without a norm are of layer norm."""
     for dtype in dtypes:
-        for name, suite in suites(dtype).items():
-            for backend in backends:
-                for rounding in ROUNDINGS:
-                    status_line(f"{dtype} {name}: {backend}, {rounding}")
-                    what = f"{backend} {rounding} {dtype} {name}"
-                    forward, backward = _digests(suite(), backend, rounding)
-                    yield f"{forward}  {what}: forward"
-                    yield f"{backward}  {what}: backward"
-        status_line(f"{dtype}: exact answers")
-        yield f"{_answers(dtype)}  exact {dtype} judge quick"
+        for norm in OPERATIONS:
+            kind = f"{dtype}" if norm == "layer_norm" else f"{dtype} {norm}"
+            for name, suite in suites(dtype, norm).items():
+                for backend in backends:
+                    for rounding in ROUNDINGS:
+                        status_line(f"{kind} {name}: {backend}, {rounding}")
+                        what = f"{backend} {rounding} {kind} {name}"
+                        forward, backward = _digests(suite(), norm, backend, rounding)
+                        yield f"{forward}  {what}: forward"
+                        yield f"{backward}  {what}: backward"
+            status_line(f"{kind}: exact answers")
+            yield f"{_answers(dtype, norm)}  exact {kind} judge quick"
     status_line()
 
 
-def _digests(suite: Iterator[Arguments], backend: str, rounding: Any) -> tuple[str, str]:
+def _digests(
+    suite: Iterator[Arguments], norm: str, backend: str, rounding: Any
+) -> tuple[str, str]:
     """Return the digests of y and of the gradients over all cases."""
     forward, backward = hashlib.sha256(), hashlib.sha256()
+    how: dict[str, Any] = {"rounding": rounding, "backend": backend}
     for x, gamma, beta, dy, eps in suite:
-        y, saved = tn.layer_norm_forward(
-            x, gamma, beta, eps=eps, rounding=rounding, backend=backend
-        )
+        if norm == "layer_norm":
+            y, saved = tn.layer_norm_forward(x, gamma, beta, eps=eps, **how)
+            gradients: Any = tn.layer_norm_backward(dy, saved, backend=backend)
+        else:
+            y, saved = tn.rms_norm_forward(x, gamma, eps=eps, **how)
+            gradients = tn.rms_norm_backward(dy, saved, backend=backend)
         forward.update(_bytes(y))
-        for gradient in tn.layer_norm_backward(dy, saved, backend=backend):
+        for gradient in gradients:
             backward.update(_bytes(gradient))
     return forward.hexdigest()[:16], backward.hexdigest()[:16]
 
 
-def _answers(dtype: np.dtype[Any]) -> str:
+def _answers(dtype: np.dtype[Any], norm: str) -> str:
     """Return the digest of what the judge expects."""
-    seen = hashlib.sha256()
-    for case in tv.cases(dtype.name, "quick"):
+    operation, outputs = OPERATIONS[norm]
+    digest = hashlib.sha256()
+    for case in tv.cases(dtype.name, "quick", operation=operation):
         answers = expected(case).values
-        for output in OUTPUTS:
-            seen.update(_bytes(answers[output]))
-    return seen.hexdigest()[:16]
+        for output in outputs:
+            digest.update(_bytes(answers[output]))
+    return digest.hexdigest()[:16]
 
 
 def _bytes(result: Any) -> bytes:
@@ -140,7 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     """Print the lines, write them down, or compare them with what is written down."""
     described = argparse.ArgumentParser(
         prog="python -m benchmarks.fingerprint",
-        description="Print a digest of the bits of every family, type, rounding, pass and "
+        description="Print a digest of the bits of every family, type, norm, rounding, pass and "
         "backend, and of the judge's cases and answers.",
     )
     described.add_argument("--record", action="store_true", help=f"write {RECORD.name}")

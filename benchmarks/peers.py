@@ -35,6 +35,14 @@ SHAPES = (
 SIXTEEN_BITS = {"textbook", "torch", "truenorm"}
 RMS_NORM = {"textbook", "textbook64", "torch", "truenorm"}
 ROUNDS, SECONDS = 7, 0.1
+STATISTICS = {
+    "p50": "p50",
+    "mean": "mean",
+    "min": "min",
+    "first_mean": "mean of the first 100 calls after the first",
+    "first_max": "slowest of the first 100 calls after the first",
+}
+"""Fields of a figure, and how they are named in a table."""
 QUIET = 0.05  # cores that others may take on average
 RESULTS = ROOT / "benchmarks" / "results" / "peers.json"
 
@@ -136,7 +144,7 @@ def times(figures: list[Figure], direction: str, statistic: str) -> str:
     by_place = {(figure.contestant, figure.shape): figure for figure in chosen}
     writes_to = {figure.contestant: figure.writes_to for figure in chosen}
     return table(
-        [f"{direction}, {statistic} in ms", "result in", *map(label, shapes)],
+        [f"{direction}, {STATISTICS[statistic]} in ms", "result in", *map(label, shapes)],
         [
             [
                 name,
@@ -196,7 +204,7 @@ def main(argv: list[str] | None = None) -> int:
         )
     print()
     for direction in ("forward", "backward"):
-        for statistic in ("p50", "mean", "min"):
+        for statistic in STATISTICS:
             print(times(figures, direction, statistic), end="\n\n")
     print(goals([Verdict(**verdict) for verdict in report["goals"]]))
     return 0

@@ -27,6 +27,8 @@ class Figure:
     mean: float
     min: float
     samples: int
+    first_mean: float  # of the first 100 calls after the first one
+    first_max: float
 
 
 @dataclass(frozen=True)

@@ -108,4 +108,6 @@ def _figure(
         statistics.fmean(turn["mean"] for turn in turns),
         min(turn["min"] for turn in turns),
         int(sum(turn["samples"] for turn in turns)),
+        statistics.fmean(described["first_calls"]),
+        max(described["first_calls"]),
     )
