@@ -64,8 +64,9 @@ def allreduce(partials: Sequence[PartialGradients], comm: Any) -> list[PartialGr
     mpi = _mpi()
     try:
         mine = _checked(partials)
-    except Exception:
-        # The other ranks wait in the first all-reduce: take part in it before raising.
+    except BaseException:
+        # The other ranks wait in the first all-reduce: take part in it before raising, also
+        # where an iterator was interrupted.
         _counts(0, comm, mpi, failed=True)
         raise
     _check_counts(len(mine), comm, mpi)
@@ -103,7 +104,7 @@ def _checked(partials: Any) -> list[PartialGradients]:
         )
     mine = list(partials)
     for k, each in enumerate(mine):
-        if not isinstance(each, PartialGradients):
+        if not issubclass(type(each), PartialGradients):  # isinstance believes a mock
             raise TypeError(
                 f"partials[{k}] must be a PartialGradients, got {type(each).__name__}: on a rank "
                 "without rows pass the partial that backward returns for arrays of shape (0, D)"

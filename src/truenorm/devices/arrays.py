@@ -116,6 +116,11 @@ def check_negative_bit(name: str, array: Any) -> None:
 
 def checked_target(name: str, dtype: Any) -> FloatFormat:
     """Return the type of an array; raise unless kernels take it."""
+    if dtype is not None and not np.dtype(dtype).isnative:
+        raise TypeError(
+            f"{name} must be of native byte order on a device, got {dtype}: convert it before it "
+            "is copied there"
+        )
     target = None if dtype is None else format_of(np.dtype(dtype))
     if target is None or target is FLOAT64:
         raise TypeError(

@@ -76,8 +76,13 @@ def _indices(axis: Any) -> tuple[int, ...]:
 
 
 def _integer(value: Any) -> int:
-    """Return an integer of any type as an int; raise TypeError if it is none, or a bool."""
-    if isinstance(value, bool | np.bool):
+    """Return an integer of any type as an int; raise TypeError if it is none, or a bool.
+
+    An array of another library could be one of bools, and is none either.
+    """
+    if isinstance(value, bool | np.bool) or (
+        hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic)
+    ):
         raise TypeError
     return operator.index(value)
 

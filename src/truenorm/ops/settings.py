@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from truenorm.dispatch import backend_named
-from truenorm.kernels.call import Settings
+from truenorm.kernels.call import Rounding, Settings
 from truenorm.kernels.norm import Norm
 from truenorm.ops import arguments
 from truenorm.ops.environment import Variables, check_arithmetic, variables
@@ -35,9 +35,29 @@ def settings_of_backward(
     """Return the backend of a backward pass, and what that asks for."""
     check_arithmetic()
     given = variables()
-    chosen = backend_named(given.backend or backend)
+    chosen = _backend_of(backend, given)
     asked = arguments.threads_of(threads, given.threads)
     return chosen, settings if asked == settings.threads else settings._replace(threads=asked)
+
+
+def _backend_of(backend: str | None, given: Variables) -> "Backend":
+    """Return the backend that a variable or an argument names; an error says which of them."""
+    if given.backend is None:
+        return backend_named(backend)
+    try:
+        return backend_named(given.backend)
+    except ValueError as error:
+        raise ValueError(f"TRUENORM_BACKEND is set to {given.backend!r}: {error}") from None
+
+
+def _rounding_of(rounding: Any, given: Variables) -> Rounding:
+    """Return the rounding that a variable or an argument names; an error says which of them."""
+    if given.rounding is None:
+        return arguments.rounding_of(rounding)
+    try:
+        return arguments.rounding_of(given.rounding)
+    except ValueError as error:
+        raise ValueError(f"TRUENORM_ROUNDING is set to {given.rounding!r}: {error}") from None
 
 
 def _checked(
@@ -48,11 +68,11 @@ def _checked(
     threads: int | None,
     given: Variables,
 ) -> tuple["Backend", Settings]:
-    chosen = backend_named(given.backend or backend)
+    chosen = _backend_of(backend, given)
     return chosen, Settings(
         norm,
         arguments.eps_of(eps, norm),
-        arguments.rounding_of(given.rounding or rounding),
+        _rounding_of(rounding, given),
         chosen.name,
         arguments.threads_of(threads, given.threads),
     )

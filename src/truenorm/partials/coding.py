@@ -86,7 +86,6 @@ def _kind(norm: int, eps: float, lengths: tuple[int, ...], x: int, *parameters: 
     """Return the kind that a header describes; raise ValueError if there is none."""
     check_range("norm", norm, 0, len(NORMS) - 1, REMEDY)
     check_range("eps", eps, 0.0, sys.float_info.max, REMEDY)
-    check_range("number of axes", len(lengths), 1, MOST_AXES, REMEDY)
     for k, length in enumerate(lengths):
         check_range(f"length of axis {k}", length, 1, sys.maxsize, REMEDY)
     gamma, beta = (
@@ -115,6 +114,8 @@ def decoded(data: bytes) -> tuple[Kind, int, Number, Number, NDArray[np.uint8]]:
             f"expected version {VERSION} of the format, got version {version}: compute the "
             "partial again, or call tobytes and frombuffer with the same version of truenorm"
         )
+    # First: the product of so many lengths could have thousands of digits.
+    check_range("number of axes", axes, 1, MOST_AXES, REMEDY)
     position = HEADER.size + 8 * axes
     _check_least_length(data, position)
     lengths = struct.unpack_from(f"<{axes}Q", data, HEADER.size)
