@@ -14,6 +14,8 @@ from truenorm.gradient_check.methods.method import Estimate, Method
 from truenorm.gradient_check.problem import REPEATED, Array, Problem
 from truenorm.gradient_check.result import SEVERITY, InputCheck, Verdict
 from truenorm.gradient_check.sight.noise import Noise, Surroundings
+from truenorm.gradient_check.sight.resolution import norm_of
+from truenorm.gradient_check.sight.steps import spread_of
 from truenorm.tools.progress import with_progress
 
 __all__ = ["Asked", "compare", "compare_elements", "compare_missing", "compare_projections"]
@@ -21,7 +23,13 @@ __all__ = ["Asked", "compare", "compare_elements", "compare_missing", "compare_p
 RELAXED = 1e-6
 """Rounding errors of backward relax a default tolerance up to that of central differences."""
 MOST_REFINED = 64
-"""Of screened elements that leave doubt, so many are refined; the others stay INCONCLUSIVE."""
+MOST_WITHOUT = 8
+"""Of screened elements that leave doubt, so many are refined at most, and so many that are
+INCONCLUSIVE even then; the others stay INCONCLUSIVE."""
+LAST_PLACES = 64.0
+UNIT = 2.0**-52
+MOVES = (1.0, 2.0**-10, 2.0**-20)
+"""By how much an input without a gradient is moved, beside its spread."""
 MAGNITUDES = 16
 GROUPS = 4
 """Projections are taken of elements within so many powers of two, in so many groups."""
@@ -48,6 +56,7 @@ def compare_elements(asked: Asked, gradient: Array) -> InputCheck:
         given=[float(gradient[index]) for index in indices],
         directions=[along_element(asked.which, gradient.shape, index) for index in indices],
         read=lambda other: other.astype(np.float64).ravel(),
+        are_small=[False] * len(indices),
     )
     if asked.method.screens:
         estimates, largest = _refined(compared)
@@ -82,7 +91,11 @@ def compare_projections(
         return np.array([(other * direction.step).sum() for direction in directions])
 
     given = [_exact_sum(wide, direction) for direction in directions]
-    compared = _Compared(asked, given, directions, read)
+    largest = np.abs(wide[groups[0]]).max(initial=0.0)
+    are_small = [
+        bool((np.abs(wide[group]) < largest * 2.0**-MAGNITUDES).all()) for group in groups
+    ]
+    compared = _Compared(asked, given, directions, read, are_small)
     estimates = compared.derivatives(asked.method.derivative)
     lengths = [float(np.linalg.norm(wide[group])) for group in groups]
     # A gradient of zero has no length; then the derivative has a scale.
@@ -100,11 +113,15 @@ def compare_missing(asked: Asked, probes: int, random: np.random.Generator) -> I
     problem, which = asked.problem, asked.which
     value = problem.inputs[which]
     here = problem.outputs(problem.inputs)
-    for _ in range(probes):
+    for distance in MOVES * probes:
+        step = distance * spread_of(value) * random.standard_normal(value.shape)
         moved = list(problem.inputs)
-        moved[which] = (value * random.uniform(0.5, 2, value.shape)).astype(value.dtype)
-        moved[which] += random.standard_normal(value.shape).astype(value.dtype)
-        if not all(map(np.array_equal, here, problem.outputs(moved))):
+        moved[which] = value + step.astype(value.dtype)
+        try:
+            same = all(map(np.array_equal, here, problem.outputs(moved)))
+        except Exception:  # outside of the domain: then forward looks at it
+            same = False
+        if not same:
             without_rounding = asked._replace(relax=False)
             return compare_projections(without_rounding, np.zeros(value.shape), probes, random)
     return asked.check
@@ -122,12 +139,16 @@ class _Compared:
         Along which each of them is a derivative.
     read : callable
         Returns these numbers of any gradient.
+    are_small : list of bool
+        True for sums of elements that are small beside others: rounding errors of some of them may
+        not vary nearby.
     """
 
     asked: Asked
     given: list[float]
     directions: list[Direction]
     read: Callable[[Array], NDArray[np.float64]]
+    are_small: list[bool]
 
     def derivatives(self, method: Callable[[Direction], Estimate]) -> list[Estimate]:
         """Return the derivative along each direction."""
@@ -141,39 +162,71 @@ class _Compared:
         """Compare one number, relative to its own scale.
 
         Digits that are lost beside larger elements are no error, as in 1 - tanh(x)**2 at 8: the
-        scale is raised by what was measured to be lost, up to a share of the largest scale.
+        scale is raised by what was measured to be lost, up to a share of the largest scale. If
+        nothing depends on the input, the scale is that of the outputs over the spread.
         """
         tol, most = self.asked.check.tol, self.asked.method.least_scale * largest
 
-        def against(far: float, rounding: float) -> InputCheck:
-            lost = estimate.floor + estimate.hidden + far
-            scale = max(own, min(lost / tol, most)) if math.isfinite(most) else own
+        def against(rounding: float) -> InputCheck:
+            lost = estimate.lost + rounding
+            scale = max(own, min(2 * lost / tol, most)) if math.isfinite(most) else own
+            scale = scale or self._last_place / UNIT
             return compare(self.asked.check, self.given[k], estimate, scale, rounding)
 
-        check = against(0.0, 0.0)
-        if not self.asked.relax or not tol < check.error < math.inf:
+        check = against(0.0)
+        if not self.asked.relax or not check.error > tol:
             return check
         if self._rounding is None:
             return replace(check, why=BACKWARD_NOT_REPEATED)
-        far, bound = (float(noise[k]) for noise in (self._rounding.far, self._rounding.bound))
-        return against(far, bound)
+        return against(float(self._rounding[k]))
 
     @cached_property
-    def _rounding(self) -> Noise | None:
-        """Rounding errors of backward at points next to the inputs; None if it is random."""
+    def _last_place(self) -> float:
+        """What a unit in the last place of all outputs is in the derivative, over the spread."""
+        problem = self.asked.problem
+        outputs = problem.outputs(problem.inputs)
+        units = problem.weighted(np.spacing(np.abs(y)).astype(np.float64) for y in outputs)
+        return norm_of([np.abs(unit) for unit in units]) / spread_of(
+            problem.inputs[self.asked.which]
+        )
+
+    @cached_property
+    def _rounding(self) -> NDArray[np.float64] | None:
+        """Bound the rounding errors of backward, from points next to the inputs.
+
+        Where it does not vary nearby, as 1 - tanh(x)**2 at 20, some last places of the outputs are
+        the bound. None if backward is not deterministic.
+        """
         problem = self.asked.problem
 
         def numbers(inputs: Sequence[Array]) -> NDArray[np.float64]:
-            gradient = problem.gradients_at(inputs)[self.asked.which]
-            assert gradient is not None
-            return self.read(np.asarray(gradient))
+            try:
+                gradient = problem.gradients_at(inputs)[self.asked.which]
+                return self.read(np.asarray(gradient, np.float64))
+            except Exception:  # outside of the domain
+                return np.full(len(self.given), np.nan)
 
+        given = np.array(self.given)
         again = numbers(problem.inputs)
-        change = np.abs(again - self.given).max()
-        if not change <= REPEATED * np.abs(again).max():
+        finite = np.isfinite(given)
+        change = np.abs(again - given)[finite].max(initial=0.0)
+        if not change <= REPEATED * np.abs(given[finite]).max(initial=0.0):
             return None
-        allowed = self.asked.check.tol * np.abs(self.given)
-        return Surroundings(problem.inputs).noise(numbers, problem.inputs, 0.0, allowed)
+        allowed = self.asked.check.tol * np.abs(given)
+
+        def noise(*, move_zeros: bool) -> Noise:
+            surroundings = Surroundings(problem.inputs, move_zeros=move_zeros)
+            return surroundings.noise(numbers, problem.inputs, 0.0, allowed)
+
+        bound, is_flat, _ = noise(move_zeros=True)
+        if any((value == 0).any() for value in problem.inputs):
+            # Where zeros move and backward jumps, that is a kink and no rounding.
+            still = noise(move_zeros=False)
+            jumps = bound > RELAXED * np.abs(given)
+            bound = np.where(jumps, still.bound, bound)
+            is_flat = np.where(jumps, still.is_flat, is_flat)
+        hides = is_flat | np.array(self.are_small)
+        return np.maximum(bound, np.where(hides, LAST_PLACES * self._last_place, 0.0))
 
 
 def _refined(compared: _Compared) -> tuple[list[Estimate], float]:
@@ -192,9 +245,12 @@ def _refined(compared: _Compared) -> tuple[list[Estimate], float]:
     checks = [checked(k) for k in range(len(estimates))]
     doubtful = [k for k, check in enumerate(checks) if check.verdict is not Verdict.PASS]
     doubtful.sort(key=lambda k: _badness(checks[k]), reverse=True)
+    without_answer = 0
     for count, k in enumerate(doubtful):
         estimates[k] = method.derivative(compared.directions[k])
-        if count + 1 == MOST_REFINED or checked(k).verdict is Verdict.FAIL:
+        verdict = checked(k).verdict
+        without_answer += verdict is Verdict.INCONCLUSIVE
+        if verdict is Verdict.FAIL or without_answer == MOST_WITHOUT or count + 1 == MOST_REFINED:
             for other in doubtful[count + 1 :]:
                 estimates[other] = estimates[other]._replace(leeway=math.inf)
             break

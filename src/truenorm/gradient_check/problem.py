@@ -176,8 +176,8 @@ def _refuse_wrong_number(
 
 
 def _as_list(outputs: Any) -> list[Array]:
-    """Return what forward returned as a list of arrays."""
-    return [np.asarray(y) for y in (outputs if isinstance(outputs, tuple) else (outputs,))]
+    """Return the outputs of forward as a list of arrays; copies, since it may reuse a buffer."""
+    return [np.array(y) for y in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
 
 def _checked_outputs(found: Any) -> list[Array]:

@@ -120,7 +120,8 @@ class InputCheck:
     @property
     def _digits(self) -> str:
         """How many digits agree, where rounding errors of backward allow fewer than usual."""
-        if not (self.tol <= self.rounding < VAGUE and 0 < self.error < VAGUE):
+        explained = self.verdict is not Verdict.FAIL and self.tol <= self.rounding < VAGUE
+        if not (explained and 0 < self.error < VAGUE):
             return ""
         agrees, allows = map(_digits, (self.error, self.rounding))
         return f"; agrees to {agrees} digits, float64 rounding allows {allows}"

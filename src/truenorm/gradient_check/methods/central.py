@@ -36,8 +36,11 @@ COARSE = 2.0**-23
 """If the floor of three steps is above this, beside the derivative, nine steps are taken."""
 SHARE = 1 / 4
 """How much of the tolerance the floor of the screening may take."""
-MOST_SCREENED = 2**16
+ROUNDED = 2.0**-46
+"""Noise of an output above this, beside it, is looked at more closely: it may be a fine wiggle."""
+MOST_SCREENED = 2**20
 """Noise is measured for each output by itself; of more outputs than this it is not."""
+OUTSIDE = "forward is not finite, or raises, next to these inputs: choose others farther inside"
 ROUNDED_INSIDE = (
     "forward changes in jumps, as if it rounded to fewer digits than float64 inside (a cast?): "
     "its differences show a derivative to within {floor:.2g}"
@@ -103,16 +106,20 @@ class Central:
         coarse, fine = self._noises(direction, columns)
         noises = [coarse, *[fine] * (len(columns) - 1)]
         limits = [_extrapolated(*pair) for pair in zip(columns, noises, strict=True)]
-        (value, floor, scale, jump, _), contradiction = _best(limits[::-1])
+        (value, floor, scale, jump, rounding), contradiction = _best(limits[::-1])
         why = ""
-        if value and _is_stepped(columns):
+        if not math.isfinite(floor):
+            why = OUTSIDE
+        elif value and _is_stepped(columns):
             why = ROUNDED_INSIDE.format(floor=floor)
         elif 2 * jump > floor:
             why = NEAR_KINK.format(jump=jump)
         elif not scale:
             why = FLAT_IN_TYPE.format(floor=floor)
-        leeway = max((SURE - 1) * floor, contradiction)
-        return Estimate(value, floor, scale, leeway, why)
+        # An output that does not move may do so below its last place, as the largest of a softmax.
+        unseen = norm_of(self._last_places) / columns[0][0].step
+        leeway = max((SURE - 1) * floor, contradiction) + unseen
+        return Estimate(value, floor, scale, leeway, why, lost=min(rounding, floor))
 
     def screen(self, direction: Direction) -> Estimate:
         """Extrapolate differences with three steps, and look for contradictions with two more.
@@ -125,7 +132,8 @@ class Central:
         if first * SCREENED[-1] < least:
             return Estimate(math.nan, math.inf, 0.0)
         column = [self._sample(direction, first * share) for share in SCREENED]
-        finer = [self._sample(direction, max(first * share, least)) for share in CONFIRMED]
+        small = [first * share for share in CONFIRMED] + self._local_steps(direction)
+        finer = [self._sample(direction, max(step, least)) for step in small]
         noise = self._noise_of(column + finer)
         *_, (_, (*_, before, value), _, (*_, jump)) = _scheme(column)
         floor = abs(value - before) + abs(jump) + 2 * noise / column[-1].step
@@ -137,7 +145,8 @@ class Central:
             floor += max(0.0, abs(sample.slope - value) - 2 * noise / sample.step)
             floor += max(0.0, abs(sample.jump - bend) - 4 * noise / sample.step)
         floor = floor / SHARE if math.isfinite(floor) else math.inf
-        return Estimate(value, floor, column[-1].scale)
+        lost = 2 * noise / column[-1].step
+        return Estimate(value, floor, column[-1].scale, lost=min(lost, floor))
 
     def _noise_of(self, samples: Sequence[Sample]) -> float:
         """Bound the noise of the loss: that of the outputs which move in any sample."""
@@ -162,8 +171,9 @@ class Central:
         def outputs(near: list[Array]) -> NDArray[np.float64]:
             return np.concatenate([y.ravel() for y in self._outputs(near)])
 
-        vague = VAGUE * np.abs(outputs(self._inputs))
-        noise = self._surroundings.noise(outputs, self._inputs, 0.0, vague).bound
+        vague = ROUNDED * np.abs(outputs(self._inputs))
+        bound, is_flat, far = self._surroundings.noise(outputs, self._inputs, 0.0, vague)
+        noise = np.where(is_flat, far, bound)  # between jumps of a staircase there is none
         ends = np.cumsum([y.size for y in self._here])[:-1]
         parts = zip(np.split(noise, ends), shapes, strict=True)
         return [np.abs(share) for share in self._problem.weighted(n.reshape(s) for n, s in parts)]
@@ -175,11 +185,20 @@ class Central:
         spread = spread_of(self._inputs[direction.which])
         return least, max(2.0 ** round(math.log2(spread) - 2), least)
 
+    def _local_steps(self, direction: Direction) -> list[float]:
+        """Return a step for elements much smaller than the spread: functions may change there."""
+        _, first = self._range(direction)
+        moving = np.abs(self._inputs[direction.which][direction.step != 0])
+        size = float(moving.min(where=moving > 0, initial=math.inf))
+        local = 2.0 ** (math.floor(math.log2(size)) - 2) if math.isfinite(size) else first
+        return [local] if local < first * 2.0 ** (-LEVELS * (RESTARTS - 1)) else []
+
     def _columns(self, direction: Direction) -> Iterator[list[Sample]]:
         """Yield differences with steps that are halved, then begin anew with much smaller ones."""
         least, first = self._range(direction)
-        for restart in range(RESTARTS):
-            begin = max(first * 2.0 ** (-LEVELS * restart), least)
+        begins = [first * 2.0 ** (-LEVELS * restart) for restart in range(RESTARTS)]
+        for begin in begins + self._local_steps(direction):
+            begin = max(begin, least)
             steps = [begin * 2.0**-level for level in range(LEVELS)]
             yield [self._sample(direction, step) for step in steps if step >= least]
             if begin == least:
@@ -208,7 +227,11 @@ class Central:
         return above, below
 
     def _outputs(self, arguments: list[Array]) -> list[Array]:
-        return [y.astype(np.float64) for y in self._problem.outputs(arguments)]
+        """Return the outputs, NaN where forward raises: a step may leave its domain."""
+        try:
+            return [y.astype(np.float64) for y in self._problem.outputs(arguments)]
+        except Exception:
+            return [np.full(dy.shape, np.nan) for dy in self._problem.dys]
 
     def _noises(
         self, direction: Direction, columns: Sequence[Sequence[Sample]]
@@ -237,8 +260,12 @@ class Central:
             )
             return step * float(noise.bound)
 
-        fine = max(noise(least), noise(columns[1][0].step) if columns[1:] else 0.0)
-        fine = max(fine, self._resolution([sample for column in columns for sample in column]))
+        samples = [sample for column in columns for sample in column]
+        if self.screens:
+            fine = self._noise_of(samples)
+        else:
+            fine = max(noise(least), noise(columns[1][0].step) if columns[1:] else 0.0)
+        fine = max(fine, self._resolution(samples))
         return max(noise(first), fine), fine
 
 

@@ -22,6 +22,7 @@ from truenorm.gradient_check.sight.steps import VAGUE, spread_of, weight_bits
 __all__ = ["ComplexStep"]
 
 STEP = 2.0**-100
+LEAST_STEP = 2.0**-1000
 OFF_AXIS = (0.1, 1e-3, 1e-5, 1e-7)
 """How far off the real axis to look for symmetry, beside the spread; the first may overflow."""
 ALIKE = 0.01
@@ -139,12 +140,14 @@ class ComplexStep:
         why = UNSEEN if unseen > noise else ""
         if jump > noise:
             why = JUMP.format(jump=jump)
-        return Estimate(value, floor, scale, (SURE - 1) * floor, why)
+        return Estimate(value, floor, scale, (SURE - 1) * floor, why, lost=noise + unseen)
 
     screen = derivative
 
     def _slopes(self, direction: Direction, start: list[Array], by: float = 0.0) -> Shares:
         """Return each output's share in the derivative, so far from a start along a direction."""
-        step = STEP * self._units[direction.which]
+        moving = np.abs(self._real[direction.which][direction.step != 0])
+        size = float(moving.min(where=moving > 0, initial=self._units[direction.which]))
+        step = max(STEP * 2.0 ** math.floor(math.log2(size)), LEAST_STEP)
         outputs = self._problem.outputs(moved(start, direction, by + 1j * step))
         return self._problem.weighted(y.imag / step for y in outputs)

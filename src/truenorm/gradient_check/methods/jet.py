@@ -18,6 +18,8 @@ FIRST_BITS, MOST_BITS = 128, 4096
 NARROW = 2.0**-60
 """An enclosure that is no wider, beside its scale, needs no more bits."""
 TAYLOR_BITS = 400
+MOST_ELEMENTS = 2**15
+"""Each element is an object: more of them take minutes."""
 TIE = (
     "Forward compares equal numbers (max, where, abs, ...), or rounds a number at a step: there "
     "may be a kink, without a derivative. Choose inputs without ties."
@@ -50,6 +52,9 @@ class JetMethod:
         self._ball, self._precision, self._jets_of = flint.arb, flint.ctx.workprec, jets_of
         self._problem = problem
         self._bits = FIRST_BITS
+        elements = sum(value.size for value in problem.inputs)
+        if elements > MOST_ELEMENTS:
+            raise RefusedError(f"inputs have {elements} elements, and jets take {MOST_ELEMENTS}")
         still = [np.zeros(value.shape) for value in problem.inputs]
         try:
             with self._precision(self._bits):
@@ -79,7 +84,7 @@ class JetMethod:
             return found._replace(leeway=self._last_place / spread)
         if found.value and self._is_flat(direction, spread):
             why = FORMULA_MOVES.format(value=found.value)
-            return found._replace(leeway=abs(found.value), why=why, hidden=abs(found.value))
+            return found._replace(leeway=abs(found.value), why=why, lost=abs(found.value))
         return found
 
     screen = derivative
@@ -89,8 +94,9 @@ class JetMethod:
 
         The step is as long as the lines along which rounding errors of backward are measured.
         """
-        size = np.abs(self._problem.inputs[direction.which][direction.step != 0]).min()
-        step = 4 * CLOSE * min(spread, float(size) or spread)
+        moving = np.abs(self._problem.inputs[direction.which][direction.step != 0])
+        step = 4 * CLOSE * min(spread, float(moving.min()) or spread)
+        step = max(step, 4 * float(np.spacing(moving.max())))  # or it would be rounded away
         here, above, below = (
             self._problem.outputs(moved(self._problem.inputs, direction, by))
             for by in (0.0, step, -step)

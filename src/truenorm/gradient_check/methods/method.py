@@ -31,8 +31,8 @@ class Estimate(NamedTuple):
     `floor` is how far it may be off, `scale` the sum of the magnitudes of what it is made of:
     each output's share. `leeway` is how much farther a right gradient may be from it: because the
     floor is an estimate, or because forward, rounded to its type, has another derivative than its
-    formula; the latter alone is `hidden`. `why` says what the floor is made of, where that is
-    more than rounding.
+    formula. `lost` is how much of floor and leeway is digits that rounding loses. `why` says what
+    the floor is made of, where that is more than rounding.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
     scale: float
     leeway: float = 0.0
     why: str = ""
-    hidden: float = 0.0
+    lost: float = 0.0
 
 
 def added(shares: Shares) -> tuple[float, float]:

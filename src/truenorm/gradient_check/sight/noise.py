@@ -21,6 +21,8 @@ DISTANCES = tuple(CLOSE * 8.0**-k for k in range(4))
 CLOSEST = tuple(DISTANCES[-1] * 32.0**-k for k in range(1, 5))
 """For functions that are curved even at the last of these distances, as sin(1e6*x) is."""
 MOSTLY = 0.9
+FEWEST_UNITS = (16, 48)
+"""A step of one unit in the last place after the other hides rounding errors."""
 SHRINKS = 16.0
 """High differences of a curved function shrink by more, from one distance to the next."""
 
@@ -28,9 +30,14 @@ Values = float | NDArray[np.float64]
 
 
 class Noise(NamedTuple):
-    """Bounds of rounding errors: `bound` without, `far` with what curvature and kinks add."""
+    """Bounds of rounding errors.
+
+    `is_flat` where nothing varies nearby: errors may be larger there. `far` is what farther points
+    show, curvature and kinks included.
+    """
 
     bound: NDArray[np.float64]
+    is_flat: NDArray[np.bool_]
     far: NDArray[np.float64]
 
 
@@ -74,11 +81,14 @@ class Neighbours:
     place of each element would hardly move.
     """
 
-    def __init__(self, inputs: Sequence[Array], distance: float) -> None:
+    def __init__(
+        self, inputs: Sequence[Array], distance: float, *, move_zeros: bool = False
+    ) -> None:
         random = np.random.default_rng(0)
         self._lines = [
             [
-                _exact_steps(value, distance, random) * random.choice([-1.0, 1.0], value.shape)
+                _exact_steps(value, distance, random, move_zeros)
+                * random.choice([-1.0, 1.0], value.shape)
                 for value in inputs
             ]
             for _ in range(LINES)
@@ -93,10 +103,13 @@ class Neighbours:
 
 
 class Surroundings:
-    """Points next to the inputs: as far apart as most functions allow, and nearer."""
+    """Points next to the inputs: as far apart as most functions allow, and nearer.
 
-    def __init__(self, inputs: Sequence[Array]) -> None:
-        self._inputs = inputs
+    Zeros stay where they are, since kinks are often there, unless `move_zeros` is set.
+    """
+
+    def __init__(self, inputs: Sequence[Array], *, move_zeros: bool = False) -> None:
+        self._inputs, self._move_zeros = inputs, move_zeros
         self._neighbours: dict[float, Neighbours] = {}
 
     def noise(
@@ -125,18 +138,21 @@ class Surroundings:
 
         def among(distance: float, must_move: bool = False) -> NDArray[np.float64]:
             if distance not in self._neighbours:
-                self._neighbours[distance] = Neighbours(self._inputs, distance)
+                self._neighbours[distance] = Neighbours(
+                    self._inputs, distance, move_zeros=self._move_zeros
+                )
             at = self._neighbours[distance].at
             return noise_of(lambda line, k: function(at(line, k, inputs)), must_move=must_move)
 
         far = among(DISTANCES[0])
         if (far <= negligible).all():
-            return Noise(far, far)
-        bound = _not_shrinking(far, [among(distance) for distance in DISTANCES[1:]])
+            return Noise(far, far == 0, far)
+        nearer = [among(distance) for distance in DISTANCES[1:]]
+        bound = _not_shrinking(far, nearer)
         if not (bound <= vague).all():
             closest = [among(distance, must_move=True) for distance in CLOSEST]
             bound = _not_shrinking(bound, closest)
-        return Noise(bound, far)
+        return Noise(bound, nearer[-1] == 0, far)
 
 
 def _not_shrinking(
@@ -151,17 +167,21 @@ def _not_shrinking(
 
 
 def _exact_steps(
-    values: Array, distance: float, random: np.random.Generator
+    values: Array, distance: float, random: np.random.Generator, move_zeros: bool
 ) -> NDArray[np.float64]:
     """Return small steps that each element can take several of without being rounded.
 
-    They are random, since sums of equal steps may happen to be exact, too. A zero stays: it has no
-    digits to lose, and is where kinks are.
+    They are random, since sums of equal steps may happen to be exact, too: of some units at least,
+    where the type has room for that.
     """
     if not values.size:
         return np.zeros(values.shape)
+    spread = spread_of(values)
     size = np.abs(values).astype(np.float64)
-    unit = 2 * np.spacing(np.abs(values)).astype(np.float64)
-    near = distance * np.minimum(size, spread_of(values))
-    wanted = near * random.uniform(0.5, 1.5, size.shape)
-    return np.where(size == 0, 0.0, unit * np.maximum(1.0, np.rint(wanted / unit)))
+    moved = np.where((size == 0) & move_zeros, spread, size)
+    unit = 2 * np.spacing(moved.astype(values.dtype)).astype(np.float64)
+    room = np.minimum(moved, spread)
+    wanted = distance * room * random.uniform(0.5, 1.5, size.shape)
+    least = np.clip(CLOSE * room / unit, 1.0, random.integers(*FEWEST_UNITS, size.shape))
+    steps = unit * np.rint(np.maximum(least, wanted / unit))
+    return np.where((size == 0) & (not move_zeros), 0.0, steps)
