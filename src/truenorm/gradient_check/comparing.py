@@ -27,7 +27,6 @@ MOST_WITHOUT = 8
 """Of screened elements that leave doubt, so many are refined at most, and so many that are
 INCONCLUSIVE even then; the others stay INCONCLUSIVE."""
 LAST_PLACES = 64.0
-UNIT = 2.0**-52
 MOVES = (1.0, 2.0**-10, 2.0**-20)
 """By how much an input without a gradient is moved, beside its spread."""
 MAGNITUDES = 16
@@ -162,40 +161,45 @@ class _Compared:
         """Compare one number, relative to its own scale.
 
         Digits that are lost beside larger elements are no error, as in 1 - tanh(x)**2 at 8: the
-        scale is raised by what was measured to be lost, up to a share of the largest scale. If
-        nothing depends on the input, the scale is that of the outputs over the spread.
+        scale is raised by what was measured to be lost, up to a share of the largest scale. Of a
+        derivative that is known to be zero, the scale is at most the outputs over the spread.
         """
         tol, most = self.asked.check.tol, self.asked.method.least_scale * largest
 
-        def against(rounding: float) -> InputCheck:
-            lost = estimate.lost + rounding
+        def against(rounding: float, hidden: float) -> InputCheck:
+            lost = estimate.lost + rounding + hidden
             scale = max(own, min(2 * lost / tol, most)) if math.isfinite(most) else own
-            scale = scale or self._last_place / UNIT
-            return compare(self.asked.check, self.given[k], estimate, scale, rounding)
+            if not scale and not estimate.floor:
+                scale = min(2 * rounding / tol, self._over_spread(np.abs))
+            seen = estimate._replace(leeway=estimate.leeway + hidden)
+            return compare(self.asked.check, self.given[k], seen, scale, rounding)
 
-        check = against(0.0)
+        check = against(0.0, 0.0)
         if not self.asked.relax or not check.error > tol:
             return check
         if self._rounding is None:
             return replace(check, why=BACKWARD_NOT_REPEATED)
-        return against(float(self._rounding[k]))
+        bound, hides = self._rounding
+        last_place = self._over_spread(lambda y: np.spacing(np.abs(y)))
+        return against(float(bound[k]), LAST_PLACES * last_place * float(hides[k]))
 
-    @cached_property
-    def _last_place(self) -> float:
-        """What a unit in the last place of all outputs is in the derivative, over the spread."""
+    def _over_spread(self, size: Callable[[Array], Array]) -> float:
+        """Return some size of all outputs as a derivative: over the spread of the input."""
         problem = self.asked.problem
-        outputs = problem.outputs(problem.inputs)
-        units = problem.weighted(np.spacing(np.abs(y)).astype(np.float64) for y in outputs)
-        return norm_of([np.abs(unit) for unit in units]) / spread_of(
-            problem.inputs[self.asked.which]
-        )
+        sizes = problem.weighted(size(y).astype(np.float64) for y in self._outputs)
+        spread = spread_of(problem.inputs[self.asked.which])
+        return norm_of([np.abs(each) for each in sizes]) / spread
 
     @cached_property
-    def _rounding(self) -> NDArray[np.float64] | None:
+    def _outputs(self) -> list[Array]:
+        return self.asked.problem.outputs(self.asked.problem.inputs)
+
+    @cached_property
+    def _rounding(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]] | None:
         """Bound the rounding errors of backward, from points next to the inputs.
 
-        Where it does not vary nearby, as 1 - tanh(x)**2 at 20, some last places of the outputs are
-        the bound. None if backward is not deterministic.
+        Also return where it does not vary nearby, as 1 - tanh(x)**2 at 20: there it may hide some
+        last places of the outputs. None if backward is not deterministic.
         """
         problem = self.asked.problem
 
@@ -225,8 +229,7 @@ class _Compared:
             jumps = bound > RELAXED * np.abs(given)
             bound = np.where(jumps, still.bound, bound)
             is_flat = np.where(jumps, still.is_flat, is_flat)
-        hides = is_flat | np.array(self.are_small)
-        return np.maximum(bound, np.where(hides, LAST_PLACES * self._last_place, 0.0))
+        return bound, is_flat | np.array(self.are_small)
 
 
 def _refined(compared: _Compared) -> tuple[list[Estimate], float]:
