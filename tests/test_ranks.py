@@ -9,6 +9,7 @@ from itertools import pairwise
 from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ class Ranks:
         def on(rank: int) -> Any:
             try:
                 return tn.ranks.allreduce(buckets[rank], Comm(self, rank))
-            except Exception as error:
+            except BaseException as error:
                 return error
 
         with ThreadPoolExecutor(len(buckets)) as pool:
@@ -111,7 +112,7 @@ def test_another_kind_is_refused_on_all_ranks(other: dict[str, Any]) -> None:
 class BrokenIterable:
     """Raise where the first partial would be returned, or before."""
 
-    def __init__(self, error: Exception, *, in_iter: bool = False) -> None:
+    def __init__(self, error: BaseException, *, in_iter: bool = False) -> None:
         self.error, self.in_iter = error, in_iter
 
     def __iter__(self) -> Any:
@@ -130,7 +131,7 @@ def float64_partials() -> Iterator[tn.PartialGradients]:
     yield tn.layer_norm_backward_partial(x, tn.layer_norm_forward(x)[1])[1]
 
 
-REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
+REFUSED: dict[str, tuple[Any, type[BaseException], str]] = {
     "None": (
         lambda: None,
         TypeError,
@@ -157,6 +158,12 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "iterator": (lambda: BrokenIterable(OSError("no disk")), OSError, "^no disk$"),
     "iterable": (lambda: BrokenIterable(KeyError("x"), in_iter=True), KeyError, "x"),
     "value": (lambda: BrokenIterable(ValueError("mine")), ValueError, "^mine$"),
+    "interrupt": (lambda: BrokenIterable(KeyboardInterrupt("^C")), KeyboardInterrupt, "C$"),
+    "mock": (
+        lambda: [Mock(spec=tn.PartialGradients)] * 2,
+        TypeError,
+        r"^partials\[0\] must be a PartialGradients, got Mock",
+    ),
 }
 
 

@@ -49,6 +49,16 @@ def test_what_is_no_array_of_floats(queue: Any) -> None:
         tn.layer_norm_backward(None, tn.layer_norm_forward(x)[1])
 
 
+def test_foreign_byte_order(queue: Any) -> None:
+    """Kernels read native numbers: any other would be taken for something else."""
+    swapped = cl_array.to_device(queue, np.ones((2, 4), ">f4"))
+    x = cl_array.zeros(queue, (2, 4), np.float32)
+    with pytest.raises(TypeError, match="x must be of native byte order on a device, got >f4"):
+        tn.layer_norm(swapped)
+    with pytest.raises(TypeError, match="gamma must be of native byte order"):
+        tn.layer_norm(x, cl_array.to_device(queue, np.ones(4, ">f4")))
+
+
 def test_float64(queue: Any) -> None:
     with pytest.raises(TypeError, match="float16, bfloat16 and float32 are taken"):
         tn.layer_norm(cl_array.zeros(queue, (2, 4), np.float64))

@@ -76,7 +76,18 @@ def test_refused(
         forward(**{"x": X, **given})
 
 
+class Flag:
+    """A bool of another library's, which is an index too."""
+
+    def __index__(self) -> int:
+        return 1
+
+    def __dlpack__(self) -> Any:
+        raise NotImplementedError
+
+
 NO_INTEGERS: list[Any] = [
+    Flag(),
     1.5, 2.0, "2", "many", b"2", True, np.True_, np.array(True), np.array([1, 2]), [2], 1j,
     np.datetime64("2020"), np.timedelta64(2, "s"), np.timedelta64(2), Decimal(2),
 ]  # fmt: skip

@@ -142,6 +142,16 @@ def test_a_field_out_of_its_range_is_refused_by_name(field: str) -> None:
         assert message in refused(forged(**changes)), changes
 
 
+@pytest.mark.parametrize("axes", [65, 129, 255])
+def test_a_damaged_number_of_axes_has_a_short_message(axes: int) -> None:
+    """The product of so many lengths has thousands of digits, and is not computed."""
+    data = bytearray(forged(lengths=(4096,)))
+    data[HEADER.size - 1] = axes
+    message = refused(bytes(data))
+    assert "number of axes must be from 1 to 64" in message
+    assert len(message) < 200
+
+
 @pytest.mark.parametrize(
     "fields",
     [
