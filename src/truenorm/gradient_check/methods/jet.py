@@ -18,7 +18,7 @@ FIRST_BITS, MOST_BITS = 128, 4096
 NARROW = 2.0**-60
 """An enclosure that is no wider, beside its scale, needs no more bits."""
 TAYLOR_BITS = 400
-MOST_ELEMENTS = 2**15
+MOST_ELEMENTS = 2**17
 """Each element is an object: more of them take minutes."""
 TIE = (
     "Forward compares equal numbers (max, where, abs, ...), or rounds a number at a step: there "
