@@ -1,10 +1,11 @@
 """What a call asks for beside its arrays, checked; variables override arguments."""
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from truenorm.dispatch import backend_named
-from truenorm.kernels.call import Rounding, Settings
+from truenorm.kernels.call import Settings
 from truenorm.kernels.norm import Norm
 from truenorm.ops import arguments
 from truenorm.ops.environment import Variables, check_arithmetic, variables
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend
 
 __all__ = ["settings_of", "settings_of_backward"]
+
+Value = TypeVar("Value")
 
 
 def settings_of(
@@ -35,29 +38,24 @@ def settings_of_backward(
     """Return the backend of a backward pass, and what that asks for."""
     check_arithmetic()
     given = variables()
-    chosen = _backend_of(backend, given)
+    chosen = _overridden("TRUENORM_BACKEND", given.backend, backend, backend_named)
     asked = arguments.threads_of(threads, given.threads)
     return chosen, settings if asked == settings.threads else settings._replace(threads=asked)
 
 
-def _backend_of(backend: str | None, given: Variables) -> "Backend":
-    """Return the backend that a variable or an argument names; an error says which of them."""
-    if given.backend is None:
-        return backend_named(backend)
-    try:
-        return backend_named(given.backend)
-    except ValueError as error:
-        raise ValueError(f"TRUENORM_BACKEND is set to {given.backend!r}: {error}") from None
+def _overridden(
+    name: str, variable: str | None, argument: Any, read: Callable[[Any], Value]
+) -> Value:
+    """Return the value of a variable if it is set, else that of the argument.
 
-
-def _rounding_of(rounding: Any, given: Variables) -> Rounding:
-    """Return the rounding that a variable or an argument names; an error says which of them."""
-    if given.rounding is None:
-        return arguments.rounding_of(rounding)
+    An error says that the variable is set: the caller may not know it.
+    """
+    if variable is None:
+        return read(argument)
     try:
-        return arguments.rounding_of(given.rounding)
+        return read(variable)
     except ValueError as error:
-        raise ValueError(f"TRUENORM_ROUNDING is set to {given.rounding!r}: {error}") from None
+        raise ValueError(f"{name} is set to {variable!r}: {error}") from None
 
 
 def _checked(
@@ -68,11 +66,11 @@ def _checked(
     threads: int | None,
     given: Variables,
 ) -> tuple["Backend", Settings]:
-    chosen = _backend_of(backend, given)
+    chosen = _overridden("TRUENORM_BACKEND", given.backend, backend, backend_named)
     return chosen, Settings(
         norm,
         arguments.eps_of(eps, norm),
-        _rounding_of(rounding, given),
+        _overridden("TRUENORM_ROUNDING", given.rounding, rounding, arguments.rounding_of),
         chosen.name,
         arguments.threads_of(threads, given.threads),
     )
