@@ -19,6 +19,14 @@ LOADED_FROM_ELSEWHERE = re.compile(
 )
 # Compiled kernels and exact answers: what one session has made, the others use.
 KEPT = {"TRUENORM_CACHE_DIR": str(Path(".nox/kept").resolve())}
+# An extension that one session has compiled, the others copy.
+BUILD = {"TRUENORM_BUILD_CACHE": str(Path(".nox/kept/core").resolve())}
+# MSVC does not compile the core: on Windows it is absent unless another compiler is set up.
+NATIVE = {"TRUENORM_REQUIRE_NATIVE": "" if sys.platform == "win32" else "1"}
+PURE = {"TRUENORM_PURE": "1", "TRUENORM_REQUIRE_NATIVE": ""}
+DEPENDENCIES = GROUPS["project"]["dependencies"]
+# For what reads the package and does not run it: nothing is built or installed.
+FROM_SOURCE = {"PYTHONPATH": "src"}
 # What the tests need, so that no two processes of pytest compile the same kernel; in one process,
 # which compiles the parts that kernels share once. Kernels for 16 bits are left to the session
 # `slow`: tests/gated.py.
@@ -34,19 +42,34 @@ from truenorm.warmup import warm_up
 warm_up(["float32"])
 warm_up(["float32"], operation="rms_norm")
 """
+# Compute, and compare the reason for which the C core is absent with the argument.
+COMPUTE = """
+import sys
+
+import numpy as np
+
+import truenorm as tn
+from truenorm.kernels.native.availability import reason_for_absence
+
+assert np.array_equal(tn.layer_norm(np.array([[1.0, 3.0]]), eps=0.0), [[-1.0, 1.0]])
+assert reason_for_absence() == sys.argv[1], reason_for_absence()
+"""
+WITH_CORE = "cp311-abi3-*"
 SEVERAL_PROCESSES = ("tests/ranks",)
 POCL = "pocl-opencl-icd"
 HAS_DEVICE = (
     "import truenorm as tn; print({each.name: each.usable for each in tn.backends()}['gpu'])"
 )
 ON_DEVICE = "tests/gpu/on_device.py"
-# pytest would import the first four to look for examples and tests, and they need Numba. The last
-# six hardly meet NumPy. The others take minutes: of the promise, the tests of all families run,
-# and not those of more elements by the same arithmetic; of the judge the examples show whether
-# NumPy will do.
+# pytest would import the first six to look for examples and tests; they need compiled code. The
+# last six hardly meet NumPy. The others take minutes: of the promise, the tests of all families
+# run, and not those of more elements by the same arithmetic; of the judge the examples show
+# whether NumPy will do.
 NOT_WITH_THE_OLDEST = (
+    "src/truenorm/kernels/native",
     "src/truenorm/kernels/fused",
     "src/truenorm/warmup",
+    "tests/native",
     "tests/kernels/fused",
     "tests/partials/factors.py",
     "tests/promise/bounds",
@@ -81,28 +104,34 @@ LEFT_TO_SLOW = (
     "tests/ops/test_layouts.py::test_any_inputs",
     "docs/judging.md",
 )
+# Files and folders that are built.
+BUILT = ("*.egg-info", "*.pyd", "*.so", "__pycache__", "_build", "build", "dist", "environments")
 LOOSE = str(Path("examples/audit/test_norm.py").resolve())
 BUGGY = str(Path("examples/verify/numpy_check.py").resolve())
 PAIR = str(Path("examples/pair.py").resolve())
 
 
-def install(session: nox.Session, group: str, *others: str) -> None:
-    """Install a group of pyproject.toml, and others, at once: each call of pip takes seconds."""
-    session.install(*nox.project.dependency_groups(GROUPS, group), *others)
+def install(session: nox.Session, group: str, *others: str, **variables: str) -> None:
+    """Install a group of pyproject.toml, and others, at once: each call of pip takes seconds.
+
+    The package is built with the C core unless the variables say otherwise.
+    """
+    wanted = nox.project.dependency_groups(GROUPS, group)
+    session.install(*wanted, *others, env=BUILD | NATIVE | variables)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Run every hook of .pre-commit-config.yaml on every file."""
     install(session, "lint")
-    session.install("--no-deps", "-e", ".")
-    session.run("pre-commit", "run", "--all-files", "--show-diff-on-failure", external=True)
+    hooks = ["pre-commit", "run", "--all-files", "--show-diff-on-failure"]
+    session.run(*hooks, external=True, env=FROM_SOURCE)
 
 
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types of the package, the tests and this file."""
-    install(session, "types", "-e", ".")
+    install(session, "types", *DEPENDENCIES)
     session.run("mypy")
 
 
@@ -126,7 +155,7 @@ def tests(session: nox.Session, numpy: str) -> None:
             "--deselect=src/truenorm/doctor/examination.py",
         ]
     else:
-        install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
+        install_pure(session, "tests-bare", OLDEST_NUMPY)
         options = [
             *(f"--ignore={path}" for path in NOT_WITH_THE_OLDEST),
             *(f"--deselect={path}" for path in LEFT_TO_SLOW),
@@ -135,6 +164,18 @@ def tests(session: nox.Session, numpy: str) -> None:
     session.run(
         "pytest", "-n", "2", "--dist", "worksteal", "--durations=25", *options, *session.posargs
     )
+
+
+def install_pure(session: nox.Session, group: str, *others: str) -> None:
+    """Install a group and the package without the C core, from a copy; change to the copy.
+
+    An editable installation finds an extension that another session has built in the checkout.
+    """
+    copy = Path(session.create_tmp()).resolve() / "checkout"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(".", copy, ignore=shutil.ignore_patterns(".*", *BUILT))
+    session.chdir(copy)
+    install(session, group, "-e", ".", *others, **PURE)
 
 
 @nox.session
@@ -148,7 +189,7 @@ def slow(session: nox.Session, numpy: str) -> None:
         session.env["HYPOTHESIS_PROFILE"] = "slow"
         session.run("truenorm", "warmup", "--operation", "layer_norm", "--operation", "rms_norm")
     else:
-        install(session, "tests-bare", "-e", ".", OLDEST_NUMPY)
+        install_pure(session, "tests-bare", OLDEST_NUMPY)
         options = [f"--ignore={path}" for path in NOT_WITH_THE_OLDEST]
     session.run("pytest", "-m", "slow or not slow", "-n", "2", *options, *session.posargs)
 
@@ -273,9 +314,10 @@ def gpu_compilers(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the pages; a warning is an error, and so is what they would load from elsewhere."""
-    install(session, "docs", "-e", ".")
+    install(session, "docs", *DEPENDENCIES)
     pages = Path("docs/_build/html")
-    session.run("sphinx-build", "-W", "--keep-going", "-n", "docs", str(pages))
+    command = ["sphinx-build", "-W", "--keep-going", "-n", "docs", str(pages)]
+    session.run(*command, env=FROM_SOURCE)
     for page in pages.rglob("*.html"):
         if found := LOADED_FROM_ELSEWHERE.search(page.read_text(encoding="utf-8")):
             session.error(f"without a network {page} lacks {found[0]}")
@@ -283,11 +325,21 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """Build wheel and sdist, then use the wheel as a newcomer would: bare, then with extras."""
+    """Build wheels and sdist, then use the wheel as a newcomer would: bare, then with extras.
+
+    The pure wheel, and the sdist where there is no compiler, compute without the C core.
+    """
     session.env.update(KEPT)
     install(session, "package")
     wheel = built_wheel(session)
+    fresh = fresh_environment(session, "pure", built_pure_wheel(session))
+    compute_in(session, fresh, absent="built with TRUENORM_PURE=1")
+    sdist = str(next(Path("dist").glob("*.tar.gz")))
+    fresh = fresh_environment(session, "no-compiler", sdist, CC="no-compiler")
+    compute_in(session, fresh, absent="no-compiler was not found")
     fresh = fresh_environment(session, "package", wheel)
+    if NATIVE["TRUENORM_REQUIRE_NATIVE"]:
+        compute_in(session, fresh, absent="")
     follow_readme(session, fresh)
     # Without its extra, the command says what to install.
     run_in(session, fresh, "truenorm", "--help", success_codes=[2])
@@ -349,31 +401,43 @@ def example(session: nox.Session) -> None:
 
 
 def built_wheel(session: nox.Session) -> str:
-    """Build wheel and sdist, look at both, and return the wheel."""
+    """Build sdist and wheel with the C core, look at both, and return the wheel."""
     shutil.rmtree("dist", ignore_errors=True)
-    session.run("python", "-m", "build")
+    session.run("python", "-m", "build", env=BUILD | NATIVE)
     artefacts = sorted(str(path) for path in Path("dist").iterdir())
-    wheel = next(name for name in artefacts if name.endswith(".whl"))
     session.run("twine", "check", "--strict", *artefacts)
-    session.run("check-wheel-contents", wheel)
-    return wheel
+    return inspected(session, WITH_CORE if NATIVE["TRUENORM_REQUIRE_NATIVE"] else "*")
 
 
-def fresh_environment(session: nox.Session, name: str, requirement: str) -> Path:
+def built_pure_wheel(session: nox.Session) -> str:
+    """Build the wheel without the C core from the sdist, and return it."""
+    (sdist,) = Path("dist").glob("*.tar.gz")
+    wanted = ["--no-deps", "--wheel-dir", "dist", str(sdist)]
+    session.run("python", "-m", "pip", "wheel", *wanted, env=PURE)
+    return inspected(session, "py3-none-any")
+
+
+def inspected(session: nox.Session, tag: str) -> str:
+    """Return the wheel with a tag, and look at its contents."""
+    (wheel,) = Path("dist").glob(f"*-{tag}.whl")
+    session.run("check-wheel-contents", str(wheel))
+    return str(wheel)
+
+
+def fresh_environment(session: nox.Session, name: str, requirement: str, **variables: str) -> Path:
     """Make an environment with a requirement and what it needs; return its folder of programs."""
     fresh = Path(session.create_tmp()).resolve() / name
     # To give it a pip of its own would take longer than to install the wheel.
     session.run("python", "-m", "venv", "--clear", "--without-pip", str(fresh))
     programs = fresh / ("Scripts" if sys.platform == "win32" else "bin")
-    install_in(session, programs, requirement)
+    install_in(session, programs, requirement, **variables)
     return programs
 
 
-def install_in(session: nox.Session, programs: Path, requirement: str) -> None:
+def install_in(session: nox.Session, programs: Path, requirement: str, **variables: str) -> None:
     """Install a requirement, and what it needs, in an environment."""
-    session.run(
-        "python", "-m", "pip", "--python", str(programs / "python"), "install", requirement
-    )
+    pip = ["python", "-m", "pip", "--python", str(programs / "python"), "install"]
+    session.run(*pip, requirement, env=variables)
 
 
 def run_in(
@@ -382,6 +446,12 @@ def run_in(
     """Run a program of an environment, away from the checkout: the wheel is to be imported."""
     with session.chdir(programs.parent):
         session.run(str(programs / program), *arguments, external=True, **options)
+
+
+def compute_in(session: nox.Session, programs: Path, absent: str) -> None:
+    """Compute, and check the reason for which the C core is absent; empty if it is there."""
+    reason = absent and f"the C core was not built: {absent}"
+    run_in(session, programs, "python", "-W", "error", "-c", COMPUTE, reason)
 
 
 def follow_readme(session: nox.Session, programs: Path, **variables: str) -> None:

@@ -17,6 +17,7 @@ from promise.judging import BACKENDS
 
 __all__ = [
     "BACKENDS_AND_TYPES",
+    "COMPILED",
     "GATED_TYPES",
     "PAIRS_AND_TYPES",
     "SETS_AND_TYPES",
@@ -24,10 +25,13 @@ __all__ = [
     "takes_16_bits_by_fused",
 ]
 
+COMPILED = {"fused", "native"}
+"""Backends that compile kernels for 16 bits: the native one leaves these to the fused one."""
+
 
 def left_to_slow(dtype: np.dtype[Any], *backends: str) -> Any:
     """Return the marks of a test that takes this type by these backends."""
-    return pytest.mark.slow if _has_16_bits(dtype) and "fused" in backends else ()
+    return pytest.mark.slow if _has_16_bits(dtype) and COMPILED & set(backends) else ()
 
 
 def takes_16_bits_by_fused(parameters: Mapping[str, Any]) -> bool:
@@ -37,7 +41,7 @@ def takes_16_bits_by_fused(parameters: Mapping[str, Any]) -> bool:
     """
     dtype = parameters.get("dtype")
     names = [each for each in parameters.values() if isinstance(each, str)]
-    return "fused" in names and isinstance(dtype, np.dtype) and _has_16_bits(dtype)
+    return bool(COMPILED & set(names)) and isinstance(dtype, np.dtype) and _has_16_bits(dtype)
 
 
 def _has_16_bits(dtype: np.dtype[Any]) -> bool:

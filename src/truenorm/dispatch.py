@@ -1,6 +1,6 @@
 """Which backend computes: the one asked for, or the best that is usable."""
 
-import logging
+import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend
 
 __all__ = ["BackendStatus", "backend_named", "backends"]
-
-logger = logging.getLogger("truenorm")
 
 
 class BackendStatus(NamedTuple):
@@ -36,9 +34,20 @@ def backends() -> list[BackendStatus]:
     --------
     >>> import truenorm as tn
     >>> [status.name for status in tn.backends()]
-    ['fused', 'reference', 'gpu']
+    ['native', 'fused', 'reference', 'gpu']
     """
     return [status() for status in STATUSES.values()]
+
+
+def _native() -> BackendStatus:
+    """Tell whether the C core was built."""
+    from truenorm.kernels.native.availability import is_built, reason_for_absence
+
+    if not is_built():
+        return BackendStatus("native", False, reason_for_absence())
+    from truenorm.kernels.native.backend import selected_instructions
+
+    return BackendStatus("native", True, f"C core for float32, {selected_instructions}")
 
 
 def _fused() -> BackendStatus:
@@ -68,6 +77,7 @@ def _has_cuda() -> bool:
 
 
 STATUSES: dict[str, Callable[[], BackendStatus]] = {
+    "native": _native,
     "fused": _fused,
     "reference": _reference,
     "gpu": _gpu,
@@ -96,7 +106,9 @@ def _named(name: str) -> "Backend":
 def _automatic() -> "Backend":
     """Choose the first usable backend, and say so once."""
     chosen = next(found for status in STATUSES.values() if (found := status()).usable)
-    logger.info("truenorm uses the backend %r: %s", chosen.name, chosen.reason)
+    if "logging" in sys.modules:  # slow to import; a program that listens has done so
+        logger = sys.modules["logging"].getLogger("truenorm")
+        logger.info("truenorm uses the backend %r: %s", chosen.name, chosen.reason)
     return _load(chosen.name)
 
 
@@ -106,6 +118,10 @@ def _load(name: str) -> "Backend":
         from truenorm.kernels.fused.backend import FusedBackend
 
         return FusedBackend()
+    if name == "native":
+        from truenorm.kernels.native.backend import NativeBackend
+
+        return NativeBackend(lambda: _named("reference"), _next_to_native)
     from truenorm.kernels.reference.backend import ReferenceBackend
 
     if name == "gpu":
@@ -114,3 +130,8 @@ def _load(name: str) -> "Backend":
 
         return GpuBackend(opencl(), ReferenceBackend())
     return ReferenceBackend()
+
+
+def _next_to_native() -> "Backend":
+    """Return the backend for types that the C core does not have yet."""
+    return _named("fused" if _fused().usable else "reference")

@@ -30,10 +30,11 @@ from verify.fake_report import failing_report, passing_report
 USABLE = [each.name for each in tn.backends() if each.usable and each.name != "gpu"]
 LEFT = ("fused", list(FORMATS))  # `gated.py`
 GATED = ["float32", "float64"]
+TYPES = {"fused": (GATED, list(FORMATS)), "native": (["float32"],)}
 BACKENDS_AND_TYPES = [
     pytest.param(name, dtypes, marks=pytest.mark.slow if (name, dtypes) == LEFT else ())
     for name in USABLE
-    for dtypes in ((GATED, list(FORMATS)) if name == "fused" else (list(FORMATS),))
+    for dtypes in TYPES.get(name, (list(FORMATS),))
 ]
 
 

@@ -1,6 +1,5 @@
 """What forward keeps for backward: how much, by reference, and never of an x that has changed."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,8 @@ def test_x_and_gamma_are_not_copied(backend: str, rounding: str, dtype: np.dtype
 
 def test_it_cannot_be_assigned_to() -> None:
     _, saved = tn.layer_norm_forward(np.eye(3))
-    assert dataclasses.is_dataclass(saved)
     for name in ("x", "gamma", "kept", "nbytes", "anything"):
-        with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
+        with pytest.raises(AttributeError):
             setattr(saved, name, None)
 
 

@@ -1,13 +1,15 @@
 """Whose arrays they are, and how their memory is had."""
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from truenorm.exact import BFLOAT16, FLOAT64, FloatFormat
-from truenorm.kernels.gpu.runtime import Buffer, Runtime
 from truenorm.kernels.storage import format_of
+
+if TYPE_CHECKING:
+    from truenorm.kernels.gpu.runtime import Buffer, Runtime
 
 __all__ = [
     "Library",
@@ -27,7 +29,7 @@ class OnDevice(NamedTuple):
     """Memory of a device, as an array that is C-contiguous; and what the library has of it."""
 
     array: Any
-    buffer: Buffer
+    buffer: "Buffer"
     shape: tuple[int, ...]
     target: FloatFormat
 
@@ -41,7 +43,7 @@ class Library(Protocol):
     """Whoever arrays on a device belong to."""
 
     @property
-    def runtime(self) -> Runtime:
+    def runtime(self) -> "Runtime":
         """What launches kernels there."""
 
     def on_device(self, name: str, array: Any) -> OnDevice:

@@ -1,12 +1,14 @@
 """Sums over rows in integers: dgamma is a sum of square roots of different rationals (D8)."""
 
 from collections.abc import Sequence
-from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from truenorm.exact.formats import FloatFormat
 from truenorm.exact.roots import InverseRoot
 from truenorm.exact.rounding import round_ratio
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 __all__ = ["Term", "round_sum_of_roots"]
 
@@ -68,8 +70,10 @@ def _magnitude(term: Term) -> int:
     return coefficient + term.root.magnitude
 
 
-def _add_classes(terms: Sequence[Term]) -> tuple[Fraction, list[Term]]:
+def _add_classes(terms: Sequence[Term]) -> "tuple[Fraction, list[Term]]":
     """Add up the terms of each class; return the rational one and what is left of the others."""
+    from fractions import Fraction  # slow to import, and most programs need no integers
+
     rational = Fraction(0)
     classes: dict[tuple[int, ...], list[tuple[InverseRoot, Fraction]]] = {}
     for numerator, denominator, root in terms:

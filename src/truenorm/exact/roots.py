@@ -1,11 +1,14 @@
 """The one irrational number of a row: r = 1/sqrt(w), with w = numerator/denominator."""
 
 import math
-from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from truenorm.exact.formats import FloatFormat
 from truenorm.exact.rounding import round_ratio
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 __all__ = ["InverseRoot"]
 
@@ -63,8 +66,10 @@ class InverseRoot:
             marks.append(2 * parity + (pow(rest % prime, (prime - 1) // 2, prime) == 1))
         return tuple(marks)
 
-    def ratio_to(self, other: "InverseRoot") -> Fraction | None:
+    def ratio_to(self, other: "InverseRoot") -> "Fraction | None":
         """Return this root over the other if that is rational: then they are in one class."""
+        from fractions import Fraction
+
         if other not in self._ratios:
             product = self.radicand * other.radicand
             root = math.isqrt(product)
@@ -109,6 +114,8 @@ class InverseRoot:
         if a == 0:
             return 0
         if self.rational is not None:
+            from fractions import Fraction
+
             over, under = self.rational
             return round(Fraction(a * over, denominator * under))
         bits = 96

@@ -20,6 +20,7 @@ __all__ = [
     "ColumnGradients",
     "ColumnSums",
     "ColumnSweep",
+    "Core",
     "ExactSums",
     "Forward",
     "Mergeable",
@@ -218,16 +219,63 @@ class AtOnce(Protocol):
         """Write dx; return the sums over rows and, if rows are refused, what became of each."""
 
 
+class Core(Protocol):
+    """Whole calls on ordinary float32 arrays: the functions of `kernels/native/module.c`.
+
+    Both return False for arrays that are not ordinary and for results that need the driver. Then
+    nothing that was written is valid.
+    """
+
+    def forward(
+        self,
+        x: Any,
+        gamma: Any,
+        beta: Any,
+        y: Any,
+        saved: Float64,
+        eps: float,
+        mode: int,
+        threads: int,
+        /,
+    ) -> bool:
+        """Compute y and the saved statistics."""
+
+    def backward(
+        self,
+        dy: Any,
+        x: Any,
+        gamma: Any,
+        saved: Float64,
+        dx: Any,
+        dgamma: Any,
+        dbeta: Any,
+        eps: float,
+        mode: int,
+        threads: int,
+        /,
+    ) -> bool:
+        """Compute dx, dgamma and dbeta."""
+
+
 class Backend(Protocol):
     """Offers forward and backward at every level.
 
-    Who calls it has switched off NumPy's warnings: infinities and NaN are results like others.
+    Called under ``np.errstate(all="ignore")``: infinities and NaN are valid results.
     """
 
     name: str
 
-    at_once: AtOnce | None
-    """A way around the driver, if there is one."""
+    @property
+    def core(self) -> Core | None:
+        """Compiled functions for whole calls on float32 arrays, if there are such."""
+
+    @property
+    def at_once(self) -> AtOnce | None:
+        """A way around the driver, if there is one."""
+
+    @property
+    def for_partials(self) -> "Backend":
+        """The backend that computes partials: itself, unless it leaves them to another."""
 
     def forward(self, call: Call, special: Flags) -> Forward:
         """Return forward for a call; in columns that are special, the driver writes y."""

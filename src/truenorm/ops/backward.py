@@ -1,4 +1,4 @@
-"""Backward of a norm: plain arrays go straight to the backend, all others by the general way.
+"""Backward by the general path: arrays of any kind and layout, and all types.
 
 The two ways give the same bits. What the backend does not do at once is for the driver.
 """
@@ -14,59 +14,38 @@ from truenorm.dispatch import backend_named
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import backward as drive
-from truenorm.kernels.norm import Norm
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.storage import format_of
 from truenorm.ops import arguments
 from truenorm.ops.arrays import beside_device_array
+from truenorm.ops.environment import check_arithmetic
 from truenorm.ops.output import as_parameter, output_for
 from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Gradients, Saved
-from truenorm.ops.settings import settings_of_backward
 
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend, ColumnGradients, ColumnSums
 
-__all__ = ["backward", "by_driver", "check_saved"]
+__all__ = ["backward", "by_driver"]
 
 Array = NDArray[Any]
 Found = TypeVar("Found")
 
 
 def backward(
-    norm: Norm,
-    dy: Any,
-    saved: Saved,
-    out: Array | None,
-    backend: str | None,
-    threads: int | None,
-    stream: Any,
+    backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Array | None, stream: Any
 ) -> Gradients:
     """Carry a gradient back through the call that saved something."""
-    check_saved(norm, saved, "_backward")
-    chosen, settings = settings_of_backward(saved.settings, backend, threads)
-    found = None
-    if stream is None and chosen.at_once is not None and settings.backend == chosen.name:
-        found = _at_once(chosen, settings, dy, saved, out)
-    if found is None:
-        if (library := library_of(saved.x, stream)) is not None:
-            return _on_device(library, settings, dy, saved, out)
-        dx, columns = by_driver(drive.backward, chosen, settings, dy, saved, out)
-        return _gradients(saved, dx, columns)
-    return found
-
-
-def check_saved(norm: Norm, saved: Any, suffix: str) -> None:
-    """Raise unless a forward pass of this norm saved it; the suffix is of what was called."""
-    if not isinstance(saved, Saved):
-        raise TypeError(
-            f"saved is a {type(saved).__name__}: pass what {norm.name}_forward returned beside y"
-        )
-    made_by = saved.settings.norm
-    if made_by != norm:
-        raise ValueError(
-            f"saved is what {made_by.name}_forward returned beside y: call {made_by.name}{suffix}"
-        )
+    is_own = stream is None and settings.backend == backend.name
+    if is_own and backend.at_once is not None:
+        check_arithmetic()
+        found = _at_once(backend, settings, dy, saved, out)
+        if found is not None:
+            return found
+    if (library := library_of(saved.x, stream)) is not None:
+        return _on_device(library, settings, dy, saved, out)
+    dx, columns = by_driver(drive.backward, backend, settings, dy, saved, out)
+    return _gradients(saved, dx, columns)
 
 
 class _Plain(NamedTuple):
@@ -153,6 +132,7 @@ def by_driver(
     out: Array | None,
 ) -> tuple[Array, Found]:
     """Take arrays of any kind and layout; return dx, and what the driver's function does."""
+    check_arithmetic()
     x = saved.x
     slopes, target = arguments.dy_of(dy, x)
     dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": slopes})

@@ -3,7 +3,7 @@
 import os
 from typing import Any, NamedTuple
 
-__all__ = ["Variables", "check_arithmetic", "variables"]
+__all__ = ["NO_VARIABLES", "Variables", "check_arithmetic", "variables"]
 
 # Kept in a list, so that the interpreter computes with them now and not when it compiles.
 _ONE, _HALF_ULP, _SMALLEST_NORMAL, _SMALLEST = [1.0, 2.0**-53, 2.0**-1022, 5e-324]
@@ -31,7 +31,7 @@ def variables() -> Variables:
     if type(behind) is dict and not (
         _BACKEND in behind or _ROUNDING in behind or _THREADS in behind
     ):
-        return _NOTHING
+        return NO_VARIABLES
     return Variables(_of("TRUENORM_BACKEND"), _of("TRUENORM_ROUNDING"), _of("TRUENORM_THREADS"))
 
 
@@ -41,7 +41,7 @@ def _key(name: str) -> Any:
     return encode(name)
 
 
-_NOTHING = Variables(None, None, None)
+NO_VARIABLES = Variables(None, None, None)
 _BACKEND, _ROUNDING = _key("TRUENORM_BACKEND"), _key("TRUENORM_ROUNDING")
 _THREADS = _key("TRUENORM_THREADS")
 

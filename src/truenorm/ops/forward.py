@@ -1,4 +1,4 @@
-"""Forward of a norm: plain arrays go straight to the backend, all others by the general way.
+"""Forward by the general path: arrays of any kind and layout, and all types.
 
 The two ways give the same bits. What the backend does not do at once is for the driver.
 """
@@ -16,6 +16,7 @@ from truenorm.kernels.drive import forward as drive
 from truenorm.kernels.rows import Rows
 from truenorm.ops import arguments
 from truenorm.ops.arrays import as_array, beside_device_array
+from truenorm.ops.environment import check_arithmetic
 from truenorm.ops.output import output_for
 from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Saved
@@ -39,12 +40,13 @@ def forward(
     stream: Any,
     *,
     keep: bool,
-) -> tuple[Array, Saved]:
-    """Normalize rows; x and gamma are to be kept for backward or not."""
+) -> tuple[Array, Any]:
+    """Normalize rows; return y and, for backward if `keep` is set, a `Saved`."""
+    check_arithmetic()
     if stream is None:
-        found = _at_once(backend, settings, x, gamma, beta, axis, out)
-        if found is not None:
-            return found
+        at_once = _at_once(backend, settings, x, gamma, beta, axis, out)
+        if at_once is not None:
+            return at_once
     if (library := library_of(x, stream)) is not None:
         return _on_device(library, settings, x, gamma, beta, axis, out)
     with np.errstate(all="ignore"):

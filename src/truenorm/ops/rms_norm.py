@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.norm import RMS_NORM
 from truenorm.ops.arguments import hide_unknown, unexpected
-from truenorm.ops.backward import backward
-from truenorm.ops.forward import forward
+from truenorm.ops.fast_path import backward, forward
 from truenorm.ops.saved import Gradients, Saved
 from truenorm.ops.settings import settings_of
 

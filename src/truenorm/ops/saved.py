@@ -1,14 +1,14 @@
 """What forward keeps for backward, and what backward returns."""
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels.call import Settings
+from truenorm.kernels.norm import Norm
 
-__all__ = ["Gradients", "Saved"]
+__all__ = ["Gradients", "Saved", "check_saved"]
 
 
 class Gradients(NamedTuple):
@@ -27,7 +27,6 @@ class Gradients(NamedTuple):
     dbeta: NDArray[Any] | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Saved:
     """What `truenorm.layer_norm_backward`, or `rms_norm_backward`, needs of the forward pass.
 
@@ -40,8 +39,32 @@ class Saved:
     gamma: NDArray[Any] | None
     beta_dtype: np.dtype[Any] | None
     axes: tuple[int, ...]
-    settings: Settings = field(repr=False)
-    kept: NDArray[np.float64] = field(repr=False)
+    settings: Settings
+    kept: NDArray[np.float64]
+
+    def __init__(
+        self,
+        x: NDArray[Any],
+        gamma: NDArray[Any] | None,
+        beta_dtype: np.dtype[Any] | None,
+        axes: tuple[int, ...],
+        settings: Settings,
+        kept: NDArray[np.float64],
+    ) -> None:
+        # At once: a frozen dataclass sets its fields one by one, a sixth of a small call.
+        fields = {
+            "x": x,
+            "gamma": gamma,
+            "beta_dtype": beta_dtype,
+            "axes": axes,
+            "settings": settings,
+            "kept": kept,
+        }
+        object.__setattr__(self, "__dict__", fields)
+
+    def __setattr__(self, name: str, _value: object) -> None:
+        """Refuse: it describes a call that is over."""
+        raise AttributeError(f"{name} cannot be set: Saved is read-only")
 
     @property
     def nbytes(self) -> int:
@@ -57,4 +80,17 @@ class Saved:
         return (
             f"<truenorm.Saved: owns {numbers} number{'s'[: numbers != 1]} for each of {rows} "
             f"rows, {self.nbytes} bytes; keeps alive {' and '.join(alive)}>"
+        )
+
+
+def check_saved(norm: Norm, saved: Any, suffix: str) -> None:
+    """Raise unless a forward pass of this norm saved it; the suffix is of what was called."""
+    if not isinstance(saved, Saved):
+        raise TypeError(
+            f"saved is a {type(saved).__name__}: pass what {norm.name}_forward returned beside y"
+        )
+    made_by = saved.settings.norm
+    if made_by != norm:
+        raise ValueError(
+            f"saved is what {made_by.name}_forward returned beside y: call {made_by.name}{suffix}"
         )

@@ -8,7 +8,7 @@ from truenorm.dispatch import backend_named
 from truenorm.kernels.call import Settings
 from truenorm.kernels.norm import Norm
 from truenorm.ops import arguments
-from truenorm.ops.environment import Variables, check_arithmetic, variables
+from truenorm.ops.environment import NO_VARIABLES, Variables, variables
 
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend
@@ -22,7 +22,6 @@ def settings_of(
     norm: Norm, eps: Any, rounding: Any, backend: str | None, threads: int | None
 ) -> tuple["Backend", Settings]:
     """Return the backend of a call, and what the call asks for."""
-    check_arithmetic()
     plain = (
         type(eps) is float
         and type(rounding) is str
@@ -36,8 +35,9 @@ def settings_of_backward(
     settings: Settings, backend: str | None, threads: int | None
 ) -> tuple["Backend", Settings]:
     """Return the backend of a backward pass, and what that asks for."""
-    check_arithmetic()
     given = variables()
+    if given is NO_VARIABLES and backend is None and threads is settings.threads is None:
+        return backend_named(None), settings
     chosen = _overridden("TRUENORM_BACKEND", given.backend, backend, backend_named)
     asked = arguments.threads_of(threads, given.threads)
     return chosen, settings if asked == settings.threads else settings._replace(threads=asked)

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from truenorm.kernels.drive import partial as drive
 from truenorm.kernels.norm import LAYER_NORM, RMS_NORM, Norm
-from truenorm.ops.backward import by_driver, check_saved
-from truenorm.ops.saved import Saved
+from truenorm.ops.backward import by_driver
+from truenorm.ops.saved import Saved, check_saved
 from truenorm.ops.settings import settings_of_backward
 from truenorm.partials.gradients import PartialGradients
 from truenorm.partials.kind import Kind

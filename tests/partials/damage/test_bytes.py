@@ -28,9 +28,9 @@ def partial_of(
     options = {"backend": "reference", "axis": tuple(range(1, x.ndim)), **options}
     if centred:
         _, saved = tn.layer_norm_forward(x, gamma, beta, **options)
-        return tn.layer_norm_backward_partial(dy, saved)[1]
+        return tn.layer_norm_backward_partial(dy, saved, backend="reference")[1]
     _, saved = tn.rms_norm_forward(x, gamma, **options)
-    return tn.rms_norm_backward_partial(dy, saved)[1]
+    return tn.rms_norm_backward_partial(dy, saved, backend="reference")[1]
 
 
 @cache

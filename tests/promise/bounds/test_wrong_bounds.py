@@ -1,7 +1,9 @@
 """With the bounds of a backend divided by 64, the hard cases must see it."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +36,33 @@ class TestOfTheReference:
             wrong
             for case in (some_kept(output, dtype, ELEMENTS) if centred else made)
             for wrong in judge(case, [output], ["reference"])[1]
+        ]
+        assert found
+
+
+@pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
+class TestOfTheNativeBackend:
+    @pytest.fixture(params=["baseline", "avx2", "avx512"])
+    def core(self, request: pytest.FixtureRequest) -> Iterator[Any]:
+        """Return the core with an instruction set, its bounds divided by 64."""
+        from truenorm.kernels.native import _core
+
+        if _core.select(request.param) != request.param:
+            pytest.skip("not an instruction set of this processor")
+        _core.scale_bounds(1 / 64)
+        yield _core
+        _core.scale_bounds(1.0)
+        _core.select(None)
+
+    @pytest.mark.usefixtures("core")
+    @pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
+    @pytest.mark.parametrize("output", ["y", "dx", "dgamma"])
+    def test_in(self, output: str, *, centred: bool) -> None:
+        made = hard_cases(output, np.float32, ELEMENTS, centred=False)
+        found = [
+            wrong
+            for case in (some_kept(output, "float32", ELEMENTS) if centred else made)
+            for wrong in judge(case, [output], ["native"])[1]
         ]
         assert found
 

@@ -44,6 +44,7 @@ def backward(
     dx: Rows,
 ) -> Share:
     """Write dx, and return the share of these rows."""
+    backend = backend.for_partials
     infinite = infinite_rows(settings.norm, x, kept)
     if len(infinite):
         others = BesideInfinities(settings.norm, infinite, dy, x, dx)

@@ -28,6 +28,12 @@ class FusedBackend:
 
     name = "fused"
     at_once: AtOnce | None = at_once
+    core = None
+
+    @property
+    def for_partials(self) -> "FusedBackend":
+        """The backend that computes partials."""
+        return self
 
     def forward(self, call: Call, special: Flags) -> Forward:
         """Return forward for a call."""

@@ -18,9 +18,15 @@ class GpuBackend:
 
     name = "gpu"
     at_once: AtOnce | None = None
+    core = None
 
     def __init__(self, runtime: Runtime, host: Backend) -> None:
         self._runtime, self._host = runtime, host
+
+    @property
+    def for_partials(self) -> "GpuBackend":
+        """The backend that computes partials."""
+        return self
 
     def forward(self, call: Call, _special: Flags) -> Forward:
         """Return forward for a call."""

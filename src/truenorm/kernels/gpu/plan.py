@@ -6,7 +6,6 @@ Bits must depend neither on the device nor on the batch, so neither takes part i
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from importlib.resources import files
 from typing import NamedTuple
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FloatFormat
@@ -159,5 +158,7 @@ def source_of(kernel: str) -> str:
 
 
 def _texts(names: Iterable[str]) -> Iterable[str]:
+    from importlib.resources import files  # slow to import, and a CPU needs none of it
+
     folder = files("truenorm.kernels.gpu") / "source"
     return [(folder / name).read_text(encoding="utf-8") for name in names]

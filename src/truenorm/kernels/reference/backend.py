@@ -22,6 +22,12 @@ class ReferenceBackend:
 
     name = "reference"
     at_once: AtOnce | None = None
+    core = None
+
+    @property
+    def for_partials(self) -> "ReferenceBackend":
+        """The backend that computes partials."""
+        return self
 
     def forward(self, call: Call, _special: Flags) -> Forward:
         """Return forward for a call."""

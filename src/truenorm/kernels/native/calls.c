@@ -1,0 +1,296 @@
+/* Whole calls: the instruction set, rows cut into chunks for threads, sums over rows. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "double_double.h"
+
+/* ---- instruction sets ---- */
+
+static const kernels_t *_Atomic chosen = &kernels_baseline;
+
+static bool is_supported(const kernels_t *kernels)
+{
+#if defined(TRUENORM_X86_SETS)
+    if (kernels == &kernels_avx512)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+               is_supported(&kernels_avx2);
+    if (kernels == &kernels_avx2)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+    return kernels == &kernels_baseline;
+}
+
+/* Select the best instruction set of this processor, at most the one that is named (NULL: any).
+   Return its name, or NULL if there is no such set. */
+const char *kernels_select(const char *at_most)
+{
+    static const kernels_t *const sets[] = {
+#if defined(TRUENORM_X86_SETS)
+        &kernels_avx512,
+        &kernels_avx2,
+#endif
+        &kernels_baseline,
+    };
+    bool is_allowed = at_most == NULL;
+    for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
+        is_allowed |= !is_allowed && strcmp(sets[k]->name, at_most) == 0;
+        if (is_allowed && is_supported(sets[k])) {
+            atomic_store(&chosen, sets[k]);
+            return sets[k]->name;
+        }
+    }
+    return NULL;
+}
+
+const kernels_t *kernels_selected(void) { return atomic_load(&chosen); }
+
+/* ---- forward ---- */
+
+enum {
+    CHUNK = 1 << 13,       /* elements of a chunk, at least */
+    CHUNKS_A_THREAD = 16,  /* at most: a helper that arrives late finds something to do */
+    WORTH_WAKING = 1 << 14, /* elements from which on sleeping helpers are woken */
+    ROWS_AT_MOST = 512,    /* of a block with sums of its own in fast mode */
+};
+
+static int64_t up(int64_t value, int64_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+static int64_t rows_of_chunk(const call_t *call)
+{
+    int64_t rows = CHUNK / call->size, most = (int64_t)call->threads * CHUNKS_A_THREAD;
+    rows = rows > call->rows / most ? rows : call->rows / most;
+    return call->size >= CHUNK && rows < 1 ? 1 : up(rows > 0 ? rows : 1, GROUP);
+}
+
+typedef struct {
+    call_t *call;
+    const kernels_t *kernels; /* the same for the whole call */
+    int64_t rows;             /* of a chunk */
+    _Atomic int64_t not_ok;
+    atomic_bool not_finite;
+    double *sums;
+    bool *is_used;             /* by worker: whether its sums were cleared */
+    extent_t extents[MOST_THREADS]; /* by worker */
+    column_t *columns;
+    int64_t count; /* of columns */
+} sweep_t;
+
+static int64_t end_of(const sweep_t *sweep, int64_t chunk)
+{
+    int64_t end = (chunk + 1) * sweep->rows;
+    return end < sweep->call->rows ? end : sweep->call->rows;
+}
+
+static void note(sweep_t *sweep, outcome_t outcome)
+{
+    if (outcome.not_ok)
+        atomic_fetch_add(&sweep->not_ok, outcome.not_ok);
+    if (outcome.not_finite)
+        atomic_store(&sweep->not_finite, true);
+}
+
+static void sweep_rows(work_t work, sweep_t *sweep)
+{
+    call_t *call = sweep->call;
+    int64_t chunks = (call->rows + sweep->rows - 1) / sweep->rows;
+    for_each_chunk(work, sweep, chunks, call->threads, call->rows * call->size >= WORTH_WAKING);
+}
+
+static void forward_chunk(void *argument, int64_t chunk, int worker)
+{
+    sweep_t *sweep = argument;
+    (void)worker;
+    note(sweep, sweep->kernels->forward(sweep->call, chunk * sweep->rows, end_of(sweep, chunk)));
+}
+
+end_t run_forward(call_t *call)
+{
+    sweep_t sweep = {.call = call, .kernels = kernels_selected(), .rows = rows_of_chunk(call)};
+    sweep_rows(forward_chunk, &sweep);
+    return sweep.not_ok || sweep.not_finite ? NOT_DONE : DONE;
+}
+
+/* ---- backward ---- */
+
+/* True if the pairs of dbeta hold the sum over so many rows exactly. The high parts are exact by
+   TwoSum; the low parts are sums of multiples of the last place of the smallest number, and stay
+   below 2**53 of those. */
+bool is_exact_sum(extent_t extent, int64_t rows)
+{
+    if (extent.largest == 0)
+        return true;
+    int bits = 0;
+    while (rows >> bits > 0)
+        bits++;
+    int top = (int)(extent.largest >> 23), bottom = (int)((extent.smallest + 1u) >> 23);
+    top = (top > 1 ? top : 1) - 150 + 24;
+    bottom = (bottom > 1 ? bottom : 1) - 150;
+    return top + 2 * bits - 53 <= bottom + 53;
+}
+
+static double *sums_of(sweep_t *sweep, int64_t slot, int64_t numbers)
+{
+    double *sums = sweep->sums + slot * numbers;
+    if (!sweep->is_used[slot]) {
+        sweep->is_used[slot] = true;
+        memset(sums, 0, (size_t)numbers * sizeof(double));
+    }
+    return sums;
+}
+
+static void backward_chunk(void *argument, int64_t chunk, int worker)
+{
+    sweep_t *sweep = argument;
+    double *sums = sums_of(sweep, worker, SUMS * sweep->call->size);
+    outcome_t outcome =
+        sweep->kernels->backward(sweep->call, chunk * sweep->rows, end_of(sweep, chunk), sums);
+    note(sweep, outcome);
+    extent_t *extent = &sweep->extents[worker];
+    if (outcome.extent.smallest < extent->smallest)
+        extent->smallest = outcome.extent.smallest;
+    if (outcome.extent.largest > extent->largest)
+        extent->largest = outcome.extent.largest;
+}
+
+static void columns_chunk(void *argument, int64_t chunk, int worker)
+{
+    sweep_t *sweep = argument;
+    column_t *columns = sweep->columns + worker * sweep->count;
+    sweep->is_used[worker] = true;
+    sweep->kernels->add_columns(sweep->call, chunk * sweep->rows, end_of(sweep, chunk), columns,
+                          sweep->count);
+}
+
+bool round_column(const column_t *column, double scale, float *value)
+{
+    return is_decided(two_sum(column->high, column->low), scale * SLACK * column->bound, value);
+}
+
+/* Tier 2 for the undecided columns of dgamma. */
+static end_t settle_columns(sweep_t *sweep, const uint8_t *undecided, int64_t count)
+{
+    call_t *call = sweep->call;
+    int threads = call->threads;
+    size_t bytes = (size_t)threads * (size_t)count * sizeof(column_t);
+    if ((sweep->columns = malloc(bytes)) == NULL)
+        return NO_MEMORY;
+    int64_t n = 0;
+    for (int64_t j = 0; j < call->size; j++)
+        if (undecided[j])
+            for (int k = 0, place = (int)n++; k < threads; k++)
+                sweep->columns[k * count + place] = (column_t){.column = j};
+    sweep->count = count;
+    memset(sweep->is_used, 0, (size_t)threads);
+    sweep_rows(columns_chunk, sweep);
+    end_t end = DONE;
+    for (int64_t j = 0; j < count; j++) {
+        column_t *sum = &sweep->columns[j];
+        for (int k = 1; k < threads; k++) {
+            if (!sweep->is_used[k])
+                continue;
+            const column_t *other = &sweep->columns[k * count + j];
+            pair_t s = two_sum(sum->high, other->high);
+            double rest = sum->low + other->low + s.low;
+            sum->bound += other->bound + 4 * U * (fabs(rest) + fabs(other->low) + fabs(s.low));
+            sum->high = s.high;
+            sum->low = rest;
+        }
+        if (!round_column(sum, call->scale_of_bounds, call->dgamma + sum->column))
+            end = NOT_DONE;
+    }
+    free(sweep->columns);
+    return end;
+}
+
+static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
+{
+    call_t *call = sweep->call;
+    int64_t size = call->size;
+    sweep_rows(backward_chunk, sweep);
+    if (sweep->not_ok || sweep->not_finite)
+        return NOT_DONE;
+    extent_t extent = sweep->extents[0];
+    for (int k = 1; k < call->threads; k++) {
+        if (!sweep->is_used[k])
+            continue;
+        if (sweep->extents[k].smallest < extent.smallest)
+            extent.smallest = sweep->extents[k].smallest;
+        if (sweep->extents[k].largest > extent.largest)
+            extent.largest = sweep->extents[k].largest;
+        sweep->kernels->merge(sums_of(sweep, 0, SUMS * size), sweep->sums + k * SUMS * size, size);
+    }
+    double *sums = sums_of(sweep, 0, SUMS * size);
+    if (call->dbeta) {
+        if (!is_exact_sum(extent, call->rows))
+            return NOT_DONE;
+        sweep->kernels->round_dbeta(sums, size, call->dbeta);
+    }
+    int64_t count = 0;
+    if (call->dgamma)
+        count = sweep->kernels->round_dgamma(sums, size, call->scale_of_bounds, call->dgamma, undecided);
+    return count ? settle_columns(sweep, undecided, count) : DONE;
+}
+
+/* Fast mode sums over blocks of rows that depend on the shape alone, and adds the blocks in a
+   fixed tree: the bits do not depend on threads. An eighth of the rows, or CHUNK*4 elements. */
+static int64_t rows_of_fast_block(const call_t *call)
+{
+    int64_t rows = 4 * CHUNK / call->size, eighth = (call->rows + 7) / 8;
+    rows = up(rows > eighth ? rows : eighth, 4);
+    return rows < ROWS_AT_MOST ? rows : ROWS_AT_MOST;
+}
+
+static void fast_backward_chunk(void *argument, int64_t chunk, int worker)
+{
+    sweep_t *sweep = argument;
+    (void)worker;
+    note(sweep, sweep->kernels->fast_backward(sweep->call, chunk * sweep->rows, end_of(sweep, chunk),
+                                        sums_of(sweep, chunk, 2 * sweep->call->size)));
+}
+
+static end_t backward_fast(sweep_t *sweep, int64_t blocks)
+{
+    call_t *call = sweep->call;
+    int64_t numbers = 2 * call->size;
+    sweep_rows(fast_backward_chunk, sweep);
+    if (sweep->not_ok || sweep->not_finite)
+        return NOT_DONE;
+    for (int64_t half; blocks > 1; blocks = half) {
+        half = (blocks + 1) / 2;
+        for (int64_t j = 0; j < (blocks - half) * numbers; j++)
+            sweep->sums[j] += sweep->sums[half * numbers + j];
+    }
+    for (int64_t j = 0; call->dgamma && j < call->size; j++)
+        call->dgamma[j] = (float)sweep->sums[j];
+    for (int64_t j = 0; call->dbeta && j < call->size; j++)
+        call->dbeta[j] = (float)sweep->sums[call->size + j];
+    return DONE;
+}
+
+end_t run_backward(call_t *call)
+{
+    sweep_t sweep = {.call = call, .kernels = kernels_selected()};
+    sweep.rows = call->fast ? rows_of_fast_block(call) : rows_of_chunk(call);
+    int64_t blocks = (call->rows + sweep.rows - 1) / sweep.rows;
+    if (call->threads > blocks)
+        call->threads = (int)blocks; /* sums of more threads would be memory that is not used */
+    int64_t slots = call->fast ? blocks : call->threads;
+    size_t numbers = (size_t)slots * (size_t)((call->fast ? 2 : SUMS) * call->size);
+    for (int k = 0; k < MOST_THREADS; k++)
+        sweep.extents[k] = (extent_t){0xFFFFFFFFu, 0};
+    sweep.sums = malloc(numbers * sizeof(double));
+    sweep.is_used = calloc((size_t)(slots > call->threads ? slots : call->threads), sizeof(bool));
+    uint8_t *undecided = malloc((size_t)call->size);
+    end_t end = NO_MEMORY;
+    if (sweep.sums && sweep.is_used && undecided)
+        end = call->fast ? backward_fast(&sweep, blocks) : backward_correct(&sweep, undecided);
+    free(undecided);
+    free(sweep.is_used);
+    free(sweep.sums);
+    return end;
+}

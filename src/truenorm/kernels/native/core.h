@@ -1,0 +1,101 @@
+/* The C core: float32 layer norm and RMSNorm, forward and backward, fast and correctly rounded.
+
+   The kernels are compiled once per instruction set (see NAME) and selected at run time.
+   Equations (E..), (F..) and (R..) are those of docs/error-analysis.md. */
+#ifndef TRUENORM_CORE_H
+#define TRUENORM_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__FAST_MATH__)
+#error "the rounding test needs IEEE arithmetic: compile without -ffast-math"
+#endif
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0
+#error "the bounds need float and double arithmetic in their own precision (x86: -mfpmath=sse)"
+#endif
+
+/* Row status; the same values as kernels/ground.py. */
+enum { OK, UNDECIDED, UNDEFINED, NOT_FINITE, CHANGED };
+
+enum {
+    GROUP = 8,     /* rows that share the parameters of a block while those are in the L1 cache */
+    COLUMNS = 512, /* columns of a block */
+    LANES = 16,    /* partial sums along a row: the same number for every instruction set */
+    SUMS = 5,      /* float64 numbers a column in the sums of correct mode */
+};
+
+/* Rows of `sums`: dgamma as a pair with a bound, dbeta as an exact pair. */
+enum { DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW };
+
+#define U 0x1p-53 /* unit roundoff of float64 */
+#define W 0x1p-106
+#define TINY 0x1p-1000
+#define SLACK 1.01 /* for products of errors and the rounding of the bounds themselves */
+
+/* One call. gamma and beta are NULL if not given: 1 and 0 (fast backward: gamma must be given). */
+typedef struct {
+    const float *x, *dy, *gamma, *beta;
+    float *out; /* y or dx */
+    double *saved; /* a row: near, low, variance; RMSNorm: the mean square */
+    uint8_t *status;
+    float *dgamma, *dbeta; /* NULL if not wanted */
+    int64_t rows, size;
+    double eps;
+    double scale_of_bounds; /* 1; tests divide the bounds to see that they matter */
+    bool centred, fast;
+    int threads;
+} call_t;
+
+/* The smallest magnitude that is not zero, less one, and the largest, as bits of a float32. */
+typedef struct {
+    uint32_t smallest, largest;
+} extent_t;
+
+/* Results of one kernel on a range of rows. */
+typedef struct {
+    int64_t not_ok;    /* rows whose status is not OK */
+    bool not_finite;   /* gamma or beta is not finite: nothing that was written is valid */
+    extent_t extent;   /* of dy, over finite rows */
+} outcome_t;
+
+/* A column of dgamma that tier 1 left undecided. */
+typedef struct {
+    int64_t column;
+    double high, low, bound;
+} column_t;
+
+/* The kernels of one instruction set. */
+typedef struct {
+    const char *name;
+    outcome_t (*forward)(const call_t *call, int64_t from, int64_t to);
+    outcome_t (*backward)(const call_t *call, int64_t from, int64_t to, double *sums);
+    outcome_t (*fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
+    int64_t (*statistics)(const call_t *call, int64_t from, int64_t to);
+    void (*add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n);
+    void (*merge)(double *sums, const double *others, int64_t size);
+    int64_t (*round_dgamma)(const double *sums, int64_t size, double scale, float *dgamma,
+                            uint8_t *undecided);
+    void (*round_dbeta)(const double *sums, int64_t size, float *dbeta);
+} kernels_t;
+
+extern const kernels_t kernels_baseline, kernels_avx2, kernels_avx512;
+
+/* calls.c: whole calls, on several threads. */
+typedef enum { DONE, NOT_DONE, NO_MEMORY } end_t;
+const kernels_t *kernels_selected(void);
+const char *kernels_select(const char *at_most);
+bool arithmetic_is_ieee(void);
+end_t run_forward(call_t *call);
+end_t run_backward(call_t *call);
+bool is_exact_sum(extent_t extent, int64_t rows);
+bool round_column(const column_t *column, double scale, float *value);
+
+/* threads.c */
+typedef void (*work_t)(void *argument, int64_t chunk, int worker);
+enum { MOST_THREADS = 64 };
+void for_each_chunk(work_t work, void *argument, int64_t chunks, int threads, bool wake);
+void use_ieee_arithmetic(void);
+
+#endif

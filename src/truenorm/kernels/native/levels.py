@@ -1,0 +1,242 @@
+"""What the driver needs of the C core: blocks of rows, with layouts and special values its own."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import FloatFormat
+from truenorm.kernels.backend import Backend, NeverRefuses, States
+from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.double_double import two_sum
+from truenorm.kernels.ground import SLACK, SUMS, U
+from truenorm.kernels.lattice.digits import Digits
+from truenorm.kernels.native import _core
+from truenorm.kernels.rounding import Tested, round_pair, round_to, same_roundings
+from truenorm.kernels.rows import Range, Source, blocks_of
+from truenorm.kernels.storage import Stored
+from truenorm.threads import thread_count
+
+__all__ = ["CorrectBackward", "CorrectForward", "FastBackward", "FastForward"]
+
+Float64 = NDArray[np.float64]
+Columns = NDArray[np.intp]
+
+BLOCK = 2**18
+"""Elements of a block of rows that one call of the core works on."""
+
+
+class _Sweep:
+    """A sweep over all rows, in blocks that are shared among threads."""
+
+    would_compile = False
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.threads = thread_count(call.threads)
+        self.rows_at_once = max(1, BLOCK // call.size)
+        self.parts: list[Range] = list(blocks_of((0, call.count), self.rows_at_once)) or [(0, 0)]
+        self._mode = (_core.CENTRED if call.norm.centred else 0) | (
+            _core.FAST if call.level == "single" else 0
+        )
+        # 16-bit parameters are exact in float32.
+        self._gamma = call.gamma.astype(np.float32)
+        self._beta = call.beta.astype(np.float32)
+
+
+class FastForward(_Sweep, NeverRefuses):
+    """Forward in fast mode."""
+
+    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+        """Compute y, the saved statistics and the row status; return True if some are not OK."""
+        if len(x) == 0:
+            return False
+        eps = self.call.eps
+        left = _core.forward_rows(x, self._gamma, self._beta, y, kept, states, eps, self._mode)
+        return left > 0
+
+
+class CorrectForward(FastForward):
+    """Forward, correctly rounded; the reference continues where double-double is undecided."""
+
+    def __init__(self, call: Call, reference: Backend) -> None:
+        super().__init__(call)
+        self._reference = reference
+
+    def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
+        """Recompute undecided rows; return the elements that remain undecided."""
+        none = np.zeros(self.call.size, bool)
+        return self._reference.forward(self.call, none).look_again(x, kept, y)
+
+
+class _Dgamma:
+    """dgamma as pairs with a bound."""
+
+    def __init__(self, array: Float64) -> None:
+        self._array = array
+
+    def merge(self, other: "_Dgamma") -> None:
+        """Not used: `CorrectSums` merges both sums at once."""
+        raise NotImplementedError
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums whose bound allows it."""
+        high, low, bound = self._array[:3]
+        total = high + low
+        error = SLACK * (bound + 2 * U * np.abs(total))  # (E13)
+        return same_roundings(round_to(total - error, target), round_to(total + error, target))
+
+
+class _Dbeta:
+    """dbeta as pairs, exact unless the magnitudes of dy are too far apart."""
+
+    def __init__(self, array: Float64) -> None:
+        self._array = array
+        self.rows, self.smallest, self.largest = 0, 0xFFFFFFFF, 0
+
+    def merge(self, other: "_Dbeta") -> None:
+        """Take note of the rows of another sum."""
+        self.note(other.rows, other.smallest, other.largest)
+
+    def note(self, rows: int, smallest: int, largest: int) -> None:
+        """Take note of rows, and of the magnitudes of their dy."""
+        self.rows += rows
+        self.smallest, self.largest = min(self.smallest, smallest), max(self.largest, largest)
+
+    @property
+    def _is_exact(self) -> bool:
+        return _core.is_exact_sum(self.smallest, self.largest, self.rows)
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums if they are exact."""
+        size = self._array.shape[1]
+        if not self._is_exact:
+            return Tested(round_to(np.zeros(size), target), np.ones(size, bool))
+        high, low = two_sum(*self._array[3:])
+        values = round_pair(high, low, np.zeros(size, np.int64), target)
+        return Tested(values, np.zeros(size, bool))
+
+    def as_digits(self) -> Digits | None:
+        """Return the sums if they are exact."""
+        if not self._is_exact:
+            return None
+        digits = Digits(self._array.shape[1])
+        digits.add(self._array[3:].copy())
+        return digits
+
+
+class CorrectSums:
+    """Sums over rows, side by side in one array."""
+
+    def __init__(self, size: int) -> None:
+        self.array = np.zeros((SUMS, size))
+        self.dgamma, self.dbeta = _Dgamma(self.array), _Dbeta(self.array)
+
+    def merge(self, other: "CorrectSums") -> None:
+        """Add the sums over other rows."""
+        _core.merge(self.array, other.array)
+        self.dbeta.merge(other.dbeta)
+
+
+class CorrectBackward(_Sweep):
+    """Backward, correctly rounded; the reference continues where double-double is undecided."""
+
+    lattice = None
+
+    def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
+        super().__init__(call)
+        self._reference = reference.backward(call, dy)
+
+    def sums(self) -> CorrectSums:
+        """Return zeroed accumulators."""
+        return CorrectSums(self.call.size)
+
+    def adopt(self, x: Stored, kept: Float64) -> bool:
+        """Recompute the saved statistics; return True if a row mean changed."""
+        return len(x) > 0 and _core.statistics(x, kept, self._mode) > 0
+
+    def look(
+        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: CorrectSums, states: States
+    ) -> bool:
+        """Compute dx and the row status, and add to the sums; return True if some are not OK."""
+        if len(x) == 0:
+            return False
+        left, *extent = _core.backward_rows(
+            dy, x, self._gamma, kept, dx, sums.array, states, self.call.eps, self._mode
+        )
+        sums.dbeta.note(len(x), *extent)
+        return left > 0
+
+    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Recompute undecided rows; return the elements that remain undecided."""
+        return self._reference.look_again(dy, x, dx)
+
+    def dgamma_again(self, columns: Columns) -> Any:
+        """Return a tier-2 sum of some columns."""
+        return self._reference.dgamma_again(columns)
+
+    def dbeta_again(self, columns: Columns) -> Any:
+        """Return an exact sum of some columns."""
+        return self._reference.dbeta_again(columns)
+
+
+class _FastSum:
+    """The sum of columns over rows, in float64."""
+
+    def __init__(self, total: Float64) -> None:
+        self._total = total
+
+    def merge(self, other: "_FastSum") -> None:
+        """Not used: `FastSums` merges both sums at once."""
+        raise NotImplementedError
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums as they are."""
+        return Tested(round_to(self._total, target), np.zeros(len(self._total), bool))
+
+
+class FastSums:
+    """Sums over a block of rows in fast mode."""
+
+    def __init__(self, size: int) -> None:
+        self.array = np.zeros((2, size))
+        self.dgamma, self.dbeta = _FastSum(self.array[0]), _FastSum(self.array[1])
+
+    def merge(self, other: "FastSums") -> None:
+        """Add the sums over other rows."""
+        self.array += other.array
+
+
+class FastBackward(_Sweep, NeverRefuses):
+    """Backward in fast mode. Each block of rows has sums of its own, as in `calls.c`."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.rows_at_once = rows_of_fast_block(call.count, call.size)
+        # The last part is for rows that are left out at first.
+        self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
+
+    def sums(self) -> FastSums:
+        """Return zeroed accumulators."""
+        return FastSums(self.call.size)
+
+    def adopt(self, x: Stored, kept: Float64) -> bool:
+        """Recompute the saved statistics; return True if a row mean changed."""
+        return len(x) > 0 and _core.statistics(x, kept, self._mode) > 0
+
+    def look(
+        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: FastSums, states: States
+    ) -> bool:
+        """Compute dx and the row status, and add to the sums; return True if some are not OK."""
+        if len(x) == 0:
+            return False
+        left, *_ = _core.backward_rows(
+            dy, x, self._gamma, kept, dx, sums.array, states, self.call.eps, self._mode
+        )
+        return left > 0
+
+
+def rows_of_fast_block(count: int, size: int) -> int:
+    """Return how many rows have sums of their own: the same number as in `calls.c`."""
+    rows = max(2**15 // size, -(-count // 8))
+    return min(512, -(-rows // 4) * 4)

@@ -1,0 +1,94 @@
+/* Tier 2: a row in double-double, (F1) to (F4) of docs/error-analysis.md.
+
+   Unlike the reference, nothing is scaled: the sums of float32 numbers and of their products stay
+   far inside the range of float64. */
+#ifndef TRUENORM_TIER2_H
+#define TRUENORM_TIER2_H
+
+#include "sums.h"
+
+enum { BLOCK2 = 1024 }; /* elements added in lanes; blocks of them are added as pairs */
+
+/* H of (F1): a sum along a row is off by at most H*W*sum|terms|. */
+INLINE double depth_of_pairs(int64_t size)
+{
+    double n = (double)(smaller(size, BLOCK2) / LANES) + 6;
+    return 2 * (n + 1) * (n + 1) + 3 * (double)(size / BLOCK2 + 1);
+}
+
+/* x = near + low + c, w = var + eps and r = 1/sqrt(w). The errors of w and r are relative, that
+   of c is 3*W*|c| + centring. */
+typedef struct {
+    double near, spread, centring, of_w, of_r;
+    pair_t low, w, r;
+} row2_t;
+
+INLINE void accumulate(pairs_t *sum, doubles high, doubles low)
+{
+    pairs_t s = two_sums(sum->high, high);
+    sum->high = s.high;
+    sum->low += s.low + low;
+}
+
+INLINE pair_t fold_pairs(const pairs_t *sums)
+{
+    double high[LANES], low[LANES];
+    for (int v = 0; v < VECTORS; v++) {
+        STORE(high + v * L, sums[v].high);
+        STORE(low + v * L, sums[v].low);
+    }
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) {
+            pair_t s = two_sum(high[k], high[k + half]);
+            high[k] = s.high;
+            low[k] += low[k + half] + s.low;
+        }
+    return two_sum(high[0], low[0]);
+}
+
+/* The mean of a row less near, w and r, as pairs with bounds. near is a float32 number. */
+static void describe_row(const call_t *call, const float *x, double near, row2_t *row)
+{
+    int64_t size = call->size;
+    pair_t sum = {0, 0}, squares = {0, 0};
+    for (int64_t start = 0; start < size; start += BLOCK2) {
+        pairs_t s[VECTORS] = {{{0}, {0}}}, q[VECTORS] = {{{0}, {0}}};
+        int64_t end = smaller(start + BLOCK2, size);
+        for (int64_t left = start; left < end; left += LANES)
+#pragma GCC unroll 8
+            for (int v = 0; v < VECTORS; v++) {
+                int64_t at = left + v * L;
+                if (at >= end)
+                    break;
+                pairs_t d = two_sums(wide_or(x + at, end - at, (float)near), all(-near));
+                accumulate(&s[v], d.high, d.low);
+                pairs_t p = two_products(d.high, d.high);
+                accumulate(&q[v], p.high, p.low + 2 * d.high * d.low);
+            }
+        sum = add(sum, fold_pairs(s));
+        squares = add(squares, fold_pairs(q));
+    }
+    pair_t low = {0, 0}, square = divide_double(squares, (double)size), v = square;
+    double h = depth_of_pairs(size), s = sqrt(square.high);
+    row->centring = TINY; /* (R3) */
+    if (call->centred) {
+        low = divide_double(sum, (double)size);
+        v = add(square, negative(multiply(low, low)));
+        row->centring = SLACK * (h + 10) * W * s; /* (F2), (C3) */
+    }
+    double of_v = SLACK * (h + 21) * W * square.high + 2 * fabs(low.high) * row->centring; /* (F3) */
+    row->near = near;
+    row->low = low;
+    row->spread = s;
+    row->w = add_double(v, call->eps);
+    row->of_w = of_v / row->w.high + 4 * W; /* (F4) */
+    row->r = inverse_root(row->w);
+    row->of_r = row->of_w / 2 * SLACK + 32 * W;
+}
+
+INLINE pair_t centred_element(const row2_t *row, float x)
+{
+    return add(two_sum((double)x, -row->near), negative(row->low));
+}
+
+#endif

@@ -1,0 +1,147 @@
+"""The C core on other processors and systems: the bits of aarch64, warnings on Windows."""
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from native.building import SETS, build_driver, compile_all, compiler_named
+from promise.judging import BACKENDS
+from promise.suites import cases
+
+if "native" not in BACKENDS:
+    pytest.skip("needs the C core", allow_module_level=True)
+
+from truenorm.kernels.native import _core
+
+pytestmark = pytest.mark.slow
+CENTRED, FAST, HAS_GAMMA, HAS_BETA = 1, 2, 4, 8
+FLOAT32 = np.dtype(np.float32)
+DONE = 0
+
+
+class Vector(NamedTuple):
+    """One case of the driver."""
+
+    x: Any
+    dy: Any
+    gamma: Any
+    beta: Any
+    eps: float
+    flags: int
+    threads: int
+
+    def to_bytes(self) -> bytes:
+        """Return the case as the driver reads it."""
+        header = struct.pack("<4qd", *self.x.shape, self.flags, self.threads, self.eps)
+        return header + b"".join(each.tobytes() for each in self[:4])
+
+
+def _vectors() -> list[Vector]:
+    random = np.random.default_rng(0)
+    found: list[Vector] = []
+    usual = [
+        tuple(random.standard_normal(shape).astype(np.float32) for shape in shapes)
+        for rows, size in ((1, 1), (2, 2), (3, 7), (9, 100), (17, 513), (200, 300), (3, 9000))
+        for shapes in [((rows, size), (rows, size), size, size)]
+    ]
+    hard = [
+        (case.x, case.dy, *case.parameters)
+        for case in cases(FLOAT32, 30_000)
+        if all(each.dtype == FLOAT32 for each in case.parameters)
+    ]
+    for arrays in usual + hard:
+        x, dy, gamma, beta = (np.ascontiguousarray(each, FLOAT32) for each in arrays)
+        for flags in range(16):
+            if not flags & FAST or abs(x).max() < 100:
+                found.append(Vector(x, dy, gamma, beta, 1e-5, flags, 1 + len(found) % 4))
+    return found
+
+
+def _by_driver(command: list[str], vectors: list[Vector], folder: Path) -> list[Any]:
+    """Return the ends, y and dx of each case, dgamma and dbeta as the driver computes them."""
+    file = folder / "vectors"
+    file.write_bytes(b"".join(each.to_bytes() for each in vectors))
+    ran = subprocess.run([*command, "vectors", str(file)], stdout=subprocess.PIPE, check=True)
+    results, at = [], 0
+    for each in vectors:
+        elements, size = each.x.size, each.x.shape[1]
+        ends = struct.unpack_from("<2q", ran.stdout, at)
+        numbers = np.frombuffer(ran.stdout, FLOAT32, 2 * elements + 2 * size, at + 16)
+        at += 16 + numbers.nbytes
+        parts = np.split(numbers, [elements, 2 * elements, 2 * elements + size])
+        results.append((ends, parts))
+    assert at == len(ran.stdout)
+    return results
+
+
+def _by_module(vector: Vector) -> Any:
+    """Return the same by the extension module on this processor."""
+    x, dy, gamma, beta, eps, flags, threads = vector
+    y, dx = np.empty_like(x), np.empty_like(x)
+    saved = np.empty((len(x), 3 if flags & CENTRED else 1))
+    dgamma, dbeta = np.empty_like(gamma), np.empty_like(beta)
+    given = (gamma if flags & HAS_GAMMA else None, beta if flags & HAS_BETA else None)
+    mode = flags & (CENTRED | FAST)
+    forward = _core.forward(x, *given, y, saved, eps, mode, threads)
+    arrays = (dy, x, gamma, saved, dx, dgamma, dbeta)
+    ends = (forward, forward and _core.backward(*arrays, eps, mode, threads))
+    return tuple(0 if end else 1 for end in ends), (y.reshape(-1), dx.reshape(-1), dgamma, dbeta)
+
+
+def _scales(vector: Vector) -> list[Any]:
+    """Return the magnitudes of the terms of y, dx, dgamma and dbeta; |xhat| is below a root."""
+    x, dy, gamma, beta = (np.abs(np.float64(each)) for each in vector[:4])
+    centre = vector.x.mean(1, keepdims=True) if vector.flags & CENTRED else 0
+    r = 1 / np.sqrt(((vector.x - centre) ** 2).mean(1, keepdims=True) + vector.eps)
+    root = np.sqrt(x.shape[1])
+    y = gamma.max() * root + beta.max()
+    dx = np.broadcast_to(r * (dy * gamma).max(1, keepdims=True) * root, x.shape)
+    return [y, dx.reshape(-1), dy.sum(0) * root, dy.sum(0)]
+
+
+def _compare(vectors: list[Vector], found: list[Any]) -> int:
+    """Compare the results with those of the module; return how many are right to the bit."""
+    same = 0
+    for vector, (ends, parts) in zip(vectors, found, strict=True):
+        right_ends, right = _by_module(vector)
+        assert ends == right_ends, vector
+        for k, (one, other) in enumerate(zip(parts, right, strict=True)):
+            if ends[k > 0] != DONE:
+                continue
+            if vector.flags & FAST:
+                assert np.all(np.abs(one - other) <= 2.0**-16 * _scales(vector)[k]), (k, vector)
+            else:
+                assert one.tobytes() == other.tobytes(), (k, vector)
+                same += 1
+    return same
+
+
+def test_aarch64(tmp_path: Path) -> None:
+    """Correct mode has the bits of x86-64; fast mode, whose sums are other ones, nearly."""
+    compiler = compiler_named("aarch64-linux-gnu-gcc")
+    emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+    if emulator is None:
+        pytest.skip("needs qemu-aarch64")
+    program = build_driver(compiler, tmp_path, "-O3", "-static")
+    vectors = _vectors()
+    assert _compare(vectors, _by_driver([emulator, str(program)], vectors, tmp_path)) > 1000
+
+
+def test_this_processor(tmp_path: Path) -> None:
+    """The driver computes the bits of the module: it measures what it is for."""
+    program = build_driver(compiler_named("gcc", "clang"), tmp_path, "-O2")
+    vectors = _vectors()
+    assert _compare(vectors, _by_driver([str(program)], vectors, tmp_path)) > 1000
+    subprocess.run([program, "flush", "4"], check=True)
+
+
+def test_windows_compiles(tmp_path: Path) -> None:
+    """Without a warning, for every instruction set."""
+    compiler = compiler_named("x86_64-w64-mingw32-gcc")
+    sets = tuple(SETS)
+    assert len(compile_all(compiler, tmp_path, "-O3", sets=sets)) == 2 * len(sets) + 2
