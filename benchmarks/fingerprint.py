@@ -154,6 +154,26 @@ def _bytes(result: Any) -> bytes:
     return b"none" if result is None else np.ascontiguousarray(result).tobytes()
 
 
+def _recorded() -> list[str]:
+    text = RECORD.read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def _compare_backends(backend: str, recorded: str, dtypes: Sequence[np.dtype[Any]]) -> int:
+    """Compare what a backend computes now in correct mode with the record of another."""
+    expected_lines = set(_recorded())
+    compared, changed = 0, 0
+    for line in fingerprint([backend], dtypes):
+        digest, _, what = line.partition("  ")
+        if what.startswith(f"{backend} correct "):
+            compared += 1
+            if f"{digest}  {what.replace(backend, recorded, 1)}" not in expected_lines:
+                changed += 1
+                print(f"differs  {line}", file=sys.stderr)
+    print(f"{compared} lines of {backend}, {changed} differ from those of {recorded}")
+    return 1 if changed or not compared else 0
+
+
 @compiling_at_once()
 def main(argv: list[str] | None = None) -> int:
     """Print the lines, write them down, or compare them with what is written down."""
@@ -164,21 +184,28 @@ def main(argv: list[str] | None = None) -> int:
     )
     described.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
     described.add_argument("--check", action="store_true", help=f"compare with {RECORD.name}")
+    described.add_argument(
+        "--like",
+        nargs=2,
+        metavar=("BACKEND", "RECORDED"),
+        help="compare the lines of correct mode of one backend with those recorded for another",
+    )
+    described.add_argument("--dtype", nargs="+", default=[each.name for each in DTYPES])
     arguments = described.parse_args(argv)
+    dtypes = [each for each in DTYPES if each.name in arguments.dtype]
+    if arguments.like:
+        backend, recorded = arguments.like
+        return _compare_backends(backend, recorded, dtypes)
     where = machine(packages=("numpy", "numba", "ml_dtypes"))
     lines = []
-    for line in fingerprint():
+    for line in fingerprint(dtypes=dtypes):
         lines.append(line)
         print(line, flush=True)
     if arguments.record:
         text = "\n".join([*(f"# {each}" for each in heading(where).splitlines()), *lines])
         RECORD.write_text(text + "\n", encoding="utf-8")
     if arguments.check:
-        recorded = [
-            line
-            for line in RECORD.read_text(encoding="utf-8").splitlines()
-            if not line.startswith("#")
-        ]
+        recorded = _recorded()
         changed = sorted(set(recorded) ^ set(lines), key=lambda line: line[18:])
         for line in changed:
             print(f"{'recorded' if line in recorded else 'now':9s}{line}", file=sys.stderr)
