@@ -111,17 +111,19 @@ def rms_norm_beside_layer_norm(seconds: float) -> list[list[str]]:
 
 
 def over_seeds() -> list[list[str]]:
-    """Return a row: the slowest of the seeds divided by the median of them."""
+    """Return a row: the slowest of the seeds divided by the median of them; seeds take turns."""
+    seeds = [passes((2, 128, 1024), "layer_norm", seed) for seed in range(SEEDS)]
     times: dict[str, list[float]] = {}
-    for seed in range(SEEDS):
-        status_line(f"seed {seed + 1} of {SEEDS}")
-        for name, call in passes((2, 128, 1024), "layer_norm", seed).items():
-            found = []
-            for _ in range(CALLS):
+    for name in seeds[0]:
+        status_line(f"seeds, {name}")
+        found: list[list[float]] = [[] for _ in seeds]
+        for _ in range(CALLS):
+            for contestants, of_seed in zip(seeds, found, strict=True):
+                contestants[name]()
                 start = time.perf_counter()
-                call()
-                found.append(time.perf_counter() - start)
-            times.setdefault(name, []).append(median(found))
+                contestants[name]()
+                of_seed.append(time.perf_counter() - start)
+        times[name] = [median(of_seed) for of_seed in found]
     ratios = [
         max(found) / median(found)
         for mode in MODES

@@ -9,6 +9,7 @@ import pytest
 import truenorm as tn
 from programs import run_python
 from truenorm import dispatch
+from truenorm.ops import settings
 
 X = np.arange(6.0).reshape(2, 3)
 
@@ -21,9 +22,12 @@ def nothing_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def not_chosen_yet() -> Iterator[None]:
-    dispatch._automatic.cache_clear()
+    kept = (dispatch._automatic, settings._again, settings._backward_again)
+    for function in kept:
+        function.cache_clear()
     yield
-    dispatch._automatic.cache_clear()
+    for function in kept:
+        function.cache_clear()
 
 
 def test_backends_say_whether_and_why() -> None:

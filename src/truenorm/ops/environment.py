@@ -1,6 +1,7 @@
 """What surrounds a call: variables that override its arguments, and the state of the processor."""
 
 import os
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 __all__ = ["NO_VARIABLES", "Variables", "check_arithmetic", "variables"]
@@ -17,22 +18,23 @@ class Variables(NamedTuple):
     threads: str | None
 
 
-def _of(name: str) -> str | None:
-    return os.environ.get(name) or None
-
-
 def variables() -> Variables:
     """Return the environment variables that override arguments.
 
     `os.environ` raises and catches an error for each that is not set: three of them take as long
-    as the rest of a small call. So the dictionary behind it, where there is one, is asked first.
+    as the rest of a small call. So the dictionary behind it, where there is one, is read.
     """
     behind = getattr(os.environ, "_data", None)
-    if type(behind) is dict and not (
-        _BACKEND in behind or _ROUNDING in behind or _THREADS in behind
-    ):
-        return NO_VARIABLES
-    return Variables(_of("TRUENORM_BACKEND"), _of("TRUENORM_ROUNDING"), _of("TRUENORM_THREADS"))
+    if type(behind) is not dict:
+        return Variables(*(os.environ.get(name) or None for name in NAMES))
+    given = behind.get(_BACKEND), behind.get(_ROUNDING), behind.get(_THREADS)
+    return NO_VARIABLES if given == _NOT_SET else _decoded(*given)
+
+
+@lru_cache(maxsize=8)
+def _decoded(*values: Any) -> Variables:
+    decode = getattr(os.environ, "decodevalue", str)
+    return Variables(*(None if value is None else decode(value) or None for value in values))
 
 
 def _key(name: str) -> Any:
@@ -42,8 +44,9 @@ def _key(name: str) -> Any:
 
 
 NO_VARIABLES = Variables(None, None, None)
-_BACKEND, _ROUNDING = _key("TRUENORM_BACKEND"), _key("TRUENORM_ROUNDING")
-_THREADS = _key("TRUENORM_THREADS")
+NAMES = ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS")
+_BACKEND, _ROUNDING, _THREADS = map(_key, NAMES)
+_NOT_SET = (None, None, None)
 
 
 def check_arithmetic() -> None:

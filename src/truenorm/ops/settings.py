@@ -8,7 +8,7 @@ from truenorm.dispatch import backend_named
 from truenorm.kernels.call import Settings
 from truenorm.kernels.norm import Norm
 from truenorm.ops import arguments
-from truenorm.ops.environment import NO_VARIABLES, Variables, variables
+from truenorm.ops.environment import Variables, variables
 
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend
@@ -36,8 +36,13 @@ def settings_of_backward(
 ) -> tuple["Backend", Settings]:
     """Return the backend of a backward pass, and what that asks for."""
     given = variables()
-    if given is NO_VARIABLES and backend is None and threads is settings.threads is None:
-        return backend_named(None), settings
+    plain = (backend is None or type(backend) is str) and (threads is None or type(threads) is int)
+    return (_backward_again if plain else _checked_backward)(settings, backend, threads, given)
+
+
+def _checked_backward(
+    settings: Settings, backend: str | None, threads: int | None, given: Variables
+) -> tuple["Backend", Settings]:
     chosen = _overridden("TRUENORM_BACKEND", given.backend, backend, backend_named)
     asked = arguments.threads_of(threads, given.threads)
     return chosen, settings if asked == settings.threads else settings._replace(threads=asked)
@@ -77,4 +82,5 @@ def _checked(
 
 
 _again = lru_cache(maxsize=64)(_checked)
+_backward_again = lru_cache(maxsize=64)(_checked_backward)
 """Most calls ask for what an earlier one did. What raises is not kept."""
