@@ -62,56 +62,53 @@ class TestInShort:
     def large(self, shape: str) -> bool:
         return megabytes(shape) >= 32
 
-    @pytest.mark.parametrize("direction", ["forward", "backward"])
-    @pytest.mark.parametrize("mode", MODES)
-    def test_below_32_megabytes(self, direction: str, mode: str) -> None:
-        assert min(ratios(direction, mode, "PyTorch", self.small)) > 1
-        single = ratios(direction, mode, "PyTorch", lambda shape: shape.startswith("1x1x"))
-        lowest, highest = (3, 5) if direction == "forward" else (1.3, 2.8)
-        assert lowest <= min(single) <= max(single) <= highest
-
-    def test_at_8_megabytes(self) -> None:
-        for direction, said in (("forward", 1.2), ("backward", 1.5)):
-            taken = milliseconds(direction)["4x512x1024"]
-            assert round(taken["truenorm fast, out="] / taken["PyTorch"], 1) == said
+    @pytest.mark.parametrize(
+        ("direction", "mode", "one_row", "more_rows"),
+        [
+            ("forward", "truenorm fast, out=", (1.0, 1.3), (0.8, 1.4)),
+            ("forward", "truenorm correct, out=", (1.3, 1.6), (1.3, 1.7)),
+            ("backward", "truenorm fast, out=", (0.4, 0.5), (0.7, 1.0)),
+            ("backward", "truenorm correct, out=", (0.6, 1.3), (1.0, 2.3)),
+        ],
+    )
+    def test_below_32_megabytes(
+        self, direction: str, mode: str, one_row: tuple[float, ...], more_rows: tuple[float, ...]
+    ) -> None:
+        one = ratios(direction, mode, "PyTorch", lambda shape: shape.startswith("1x1x"))
+        assert (round(min(one), 1), round(max(one), 1)) == one_row
+        more = ratios(
+            direction, mode, "PyTorch", lambda s: self.small(s) and not s.startswith("1x1x")
+        )
+        assert (round(min(more), 1), round(max(more), 1)) == more_rows
 
     def test_from_32_megabytes_on(self) -> None:
         fast, correct = "truenorm fast, out=", "truenorm correct, out="
-        behind = []
         for direction in ("forward", "backward"):
-            for shape, taken in milliseconds(direction).items():
-                rivals = [name for name in taken if name not in MODES]
-                if self.large(shape):
-                    behind += [
-                        (direction, shape, name, f"{taken[fast] / taken[name]:.2f}")
-                        for name in rivals
-                        if taken[fast] >= taken[name]
-                    ]
-        assert behind == [("forward", "4x512x4096", "ONNX Runtime", "1.10")]
-        for rival in ("PyTorch", "JAX"):
-            for direction in ("forward", "backward"):
+            rivals = [*TEXTBOOKS, "thinc", "PyTorch", "JAX"]
+            for rival in rivals:
                 assert max(ratios(direction, correct, rival, self.large)) < 1
+                assert max(ratios(direction, fast, rival, self.large)) < 1
+        assert max(ratios("forward", fast, "ONNX Runtime", self.large)) < 1
+        beside_onnx = ratios("forward", correct, "ONNX Runtime", self.large)
+        assert {round(each, 1) for each in beside_onnx} <= {1.1, 1.2}
 
-    @pytest.mark.parametrize("direction", ["forward", "backward"])
-    def test_textbooks(self, direction: str) -> None:
+    def test_textbooks(self) -> None:
         plain, wide = TEXTBOOKS
-        found = ratios(direction, wide, plain, lambda shape: megabytes(shape) >= 1)
-        assert 2 <= min(found) <= max(found) <= 9
-        for mode in MODES:
-            for form in TEXTBOOKS:
-                assert max(ratios(direction, mode, form, lambda s: megabytes(s) >= 1)) < 1
-            ahead = ratios(direction, plain, mode, self.large)
-            assert 3 <= min(ahead) <= max(ahead) <= 17
-            single = ratios(direction, mode, plain, lambda shape: shape.startswith("1x1x"))
-            assert 0.6 <= min(single) <= max(single) <= 1.8
-            if "correct" in mode:
-                (short,) = ratios(direction, mode, plain, lambda shape: shape == "2x128x64")
-                assert short > 1
+        one, large = [], []
+        for direction in ("forward", "backward"):
+            widened = ratios(direction, wide, plain, lambda _: True)
+            assert 1.2 < min(widened)
+            for mode in ("truenorm fast, out=", "truenorm correct, out="):
+                one += ratios(direction, plain, mode, lambda shape: shape.startswith("1x1x"))
+                large += ratios(direction, plain, mode, self.large)
+                assert min(ratios(direction, plain, mode, lambda _: True)) > 1
+        assert (round(min(one), 1), round(max(one), 1)) == (1.1, 5.5)
+        assert (round(min(large)), round(max(large))) == (8, 18)
 
     def test_new_arrays(self) -> None:
         taken = milliseconds("forward")["8x1024x4096"]
         for mode in ("truenorm correct", "truenorm fast"):
-            assert 1.8 < taken[mode] / taken[f"{mode}, out="] < 2.2
+            assert taken[mode] / taken[f"{mode}, out="] > 2
 
 
 def test_the_figure_is_drawn_from_these_results() -> None:
