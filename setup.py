@@ -87,7 +87,7 @@ class BuildModules(build_py):
 
 
 class BuildCore(build_ext):
-    """Compile the sources, some of them once per instruction set."""
+    """Compile the sources, some of them once per instruction set and type."""
 
     def run(self) -> None:
         """Build the extension, or record why it cannot be built."""
@@ -137,7 +137,15 @@ class BuildCore(build_ext):
         for source in sorted(map(Path, ext.sources)):
             variants = {"": once}
             if source.name in NATIVE["per-set"]:
-                variants = {f"_{name}": [*sets[name], f"-DINSTRUCTIONS={name}"] for name in sets}
+                variants = {
+                    f"_{name}_{element}": [
+                        *flags,
+                        f"-DINSTRUCTIONS={name}",
+                        f"-DELEMENT={element}",
+                    ]
+                    for name, flags in sets.items()
+                    for element in NATIVE["elements"]
+                }
             for suffix, options in variants.items():
                 target = folder / f"{source.stem}{suffix}.o"
                 yield [*compiler, *options, "-c", str(source), "-o", str(target)]

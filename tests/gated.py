@@ -25,8 +25,8 @@ __all__ = [
     "takes_16_bits_by_fused",
 ]
 
-COMPILED = {"fused", "native"}
-"""Backends that compile kernels for 16 bits: the native one leaves these to the fused one."""
+COMPILED = {"fused"}
+"""Backends that compile kernels for 16 bits."""
 
 
 def left_to_slow(dtype: np.dtype[Any], *backends: str) -> Any:

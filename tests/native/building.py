@@ -15,8 +15,9 @@ PACKAGE = Path(tn.__file__).parent
 SOURCES = PACKAGE / "kernels" / "native"
 DRIVER = Path(__file__).with_name("driver.c")
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno"]
-AVX2 = ["-mavx2", "-mfma"]
+AVX2 = ["-mavx2", "-mfma", "-mf16c"]
 AVX512 = [*AVX2, "-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw"]
+ELEMENTS = ("float32", "float16", "bfloat16")
 SETS = {"baseline": [], "avx2": AVX2, "avx512": AVX512}
 
 
@@ -35,13 +36,15 @@ def compile_all(
 ) -> list[str]:
     """Compile the core without the module, for some instruction sets; return the objects."""
     commands = {
-        f"{name}_{instructions}": [
+        f"{name}_{instructions}_{element}": [
             f"-DINSTRUCTIONS={instructions}",
+            f"-DELEMENT={element}",
             *SETS[instructions],
             str(SOURCES / f"{name}.c"),
         ]
         for name in ("forward", "backward")
         for instructions in sets
+        for element in ELEMENTS
     }
     of_sets = ["-DTRUENORM_X86_SETS"] if len(sets) > 1 else []
     commands["calls"] = [*of_sets, str(SOURCES / "calls.c")]

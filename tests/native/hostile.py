@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 import truenorm as tn
@@ -23,6 +24,10 @@ SHAPES_WITHOUT_ROWS = ((0, 4), (4, 0), ())
 SUMS, FAST_SUMS = 5, 2
 SMALLEST_EPS, LARGEST_EPS = 2.0**-200, 2.0**200
 CENTRED, FAST = 1, 2
+KINDS = ("f", "e", "H")
+"""Formats of float32, float16 and the bits of bfloat16, in the order of `core.h`."""
+DTYPES = {"f": np.float32, "e": np.float16, "H": np.uint16}
+UNITS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 USUAL = 8
 """Objects at the beginning of a list that fit, as a rule."""
 
@@ -31,7 +36,7 @@ class Item(NamedTuple):
     """An object to pass, and what a call of it may take it for."""
 
     value: Any
-    kind: str  # "f", "d", "B"; "None"; "" if it is not ordinary
+    kind: str  # "f", "e", "H", "d", "B"; "None"; "" if it is not ordinary
     shape: tuple[int, ...] = ()
     start: int = 0
     stop: int = 0
@@ -84,14 +89,17 @@ EPS = [
     Number(_Raises(), ZeroDivisionError, 0),
 ]
 MODES = [
-    *(Number(each, None, each) for each in (-1, 4, 7, 2**40, True)),
+    *(Number(each, None, each) for each in (4, 7, 2**40, True)),
+    *(Number(each, ValueError, 0) for each in (-1, 0x30, 0x0F00, 0xF000)),
     Number(np.int8(2), None, 2),
     Number(_Number(), None, 3),
     *(Number(each, TypeError, 0) for each in (None, 1.0, "1")),
     *(Number(each, OverflowError, 0) for each in (2**63, -(2**70))),
     Number(_Raises(), ZeroDivisionError, 0),
 ]
-THREADS = MODES + [Number(each, None, each) for each in (0, -5, 2, 3, 5, 64, 1000, 2**31)]
+THREADS = [each for each in MODES if each.error is not ValueError] + [
+    Number(each, None, each) for each in (-1, 0, -5, 2, 3, 5, 64, 1000, 2**31)
+]
 
 
 def item(value: Any, *, moderate: bool = False) -> Item:
@@ -101,12 +109,12 @@ def item(value: Any, *, moderate: bool = False) -> Item:
     if isinstance(value, memoryview | array):
         seen = np.asarray(value)
         view = memoryview(value)
-        kind = view.format if view.c_contiguous and view.format in ("f", "d", "B") else ""
+        kind = view.format if view.c_contiguous and view.format in (*KINDS, "d", "B") else ""
         found = item(seen)
         return found._replace(value=value, kind=kind, writable=not view.readonly)
     if not isinstance(value, np.ndarray):
         return Item(value, "")
-    kinds = {"float32": "f", "float64": "d", "uint8": "B"}
+    kinds = {"float32": "f", "float16": "e", "uint16": "H", "float64": "d", "uint8": "B"}
     kind = kinds.get(value.dtype.name, "") if value.dtype.isnative else ""
     if not (value.flags.c_contiguous and value.ctypes.data % value.itemsize == 0):
         kind = ""
@@ -119,6 +127,11 @@ def item(value: Any, *, moderate: bool = False) -> Item:
 def _fill(random: np.random.Generator, target: np.ndarray[Any, Any], how: int) -> bool:
     """Fill an array in one of several ways; return True if the numbers are moderate."""
     shape = target.shape
+    if target.dtype == np.uint16:  # bfloat16: the upper halves of float32 numbers
+        wide = np.empty(shape, np.float32)
+        moderate = _fill(random, wide, how)
+        target[...] = wide.view(np.uint32) >> 16
+        return moderate
     with np.errstate(all="ignore"):
         target[...] = random.standard_normal(shape)
         if how == 1:
@@ -141,14 +154,17 @@ def _fill(random: np.random.Generator, target: np.ndarray[Any, Any], how: int) -
 
 
 class Pool:
-    """Objects of one shape: some that fit, and some that nearly do."""
+    """Objects of one shape and type: some that fit, and some that nearly do."""
 
-    def __init__(self, random: np.random.Generator, shape: tuple[int, ...]) -> None:
-        self.shape = shape
+    def __init__(self, random: np.random.Generator, shape: tuple[int, ...], kind: str) -> None:
+        self.shape, self.kind = shape, kind
+        self.types = KINDS.index(kind) * 0x1110
+        dtype = DTYPES[kind]
         self.size = shape[-1] if shape else 0
         self.rows = int(np.prod(shape[:-1])) if self.size else 0
-        self.blocks = self._arrays(random, shape)
-        self.vectors = [item(None), *self._arrays(random, (self.size,))]
+        self.blocks = self._arrays(random, shape, dtype)
+        self.vectors = [item(None), *self._arrays(random, (self.size,), dtype)]
+        self.wide = self._arrays(random, (self.size,), np.float32)
         self.saved = [
             [item(np.empty((self.rows, 1))), item(np.empty(self.rows))],
             [item(np.empty((self.rows, 3))), item(np.empty(3 * self.rows))],
@@ -161,7 +177,7 @@ class Pool:
         # Pieces of one buffer that overlap by some elements, or by none.
         count = int(np.prod(shape))
         arena = np.zeros(8 * count + 64)
-        floats = arena.view(np.float32)
+        floats = arena.view(dtype)
         for start in (0, max(count - 1, 0), count, count + 1, 3 * count):
             self.blocks.append(item(floats[start : start + count].reshape(shape)))
             self.vectors.append(item(floats[start : start + self.size]))
@@ -173,32 +189,32 @@ class Pool:
             each.value[...] = random.standard_normal(each.value.shape)
 
     @staticmethod
-    def _arrays(random: np.random.Generator, shape: tuple[int, ...]) -> list[Item]:
+    def _arrays(random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> list[Item]:
         found = []
         for how in (*[0] * USUAL, 1, 2, 3, 4, 5, 6, 7, 7):
-            block = np.empty(shape, np.float32)
+            block = np.empty(shape, dtype)
             moderate = _fill(random, block, how)
             found.append(item(block, moderate=moderate))
         block = found[0].value
         read_only = block.copy()
         read_only.flags.writeable = False
         found.append(item(read_only, moderate=True))
-        shifted = np.zeros(block.nbytes + 1, np.uint8)[1:].view(np.float32).reshape(shape)
-        doubled = np.zeros(tuple(2 * k for k in shape), np.float32)
+        shifted = np.zeros(block.nbytes + 1, np.uint8)[1:].view(dtype).reshape(shape)
+        doubled = np.zeros(tuple(2 * k for k in shape), dtype)
         found += [
             item(shifted),
             item(doubled[tuple(slice(None, None, 2) for _ in shape)]),
             item(np.asfortranarray(block)),
             item(block[..., ::-1] if shape else block),
-            item(block.astype(">f4")),
+            item(block.astype(block.dtype.newbyteorder())),
             item(block.astype(np.float64)),
-            item(block.astype(np.float16)),
+            item(block.astype(np.float16 if dtype is np.float32 else np.float32)),
             item(block.astype(np.complex64)),
-            item(np.broadcast_to(np.float32(1), shape)),
+            item(np.broadcast_to(dtype(1), shape)),
             item(memoryview(block)),
             item(memoryview(read_only)),
         ]
-        if len(shape) == 1:
+        if len(shape) == 1 and dtype is np.float32:
             found.append(item(array("f", block)))
         return found
 
@@ -239,8 +255,11 @@ class Fuzzer:
 
     def __init__(self, seed: int, *, compared: float = 0.002, large: float = 0.005) -> None:
         self.random = np.random.default_rng(seed)
-        self.pools = [Pool(self.random, shape) for shape in SHAPES + SHAPES_WITHOUT_ROWS]
-        self.large = [Pool(self.random, shape) for shape in SHAPES_OF_SEVERAL_BLOCKS]
+        shapes = SHAPES + SHAPES_WITHOUT_ROWS
+        self.pools = [Pool(self.random, shape, kind) for shape in shapes for kind in KINDS]
+        self.large = [
+            Pool(self.random, shape, kind) for shape in SHAPES_OF_SEVERAL_BLOCKS for kind in KINDS
+        ]
         self.share_of_large, self.share_compared = large, compared
         self.counts: Counter[str] = Counter()
         self._draws: list[float] = []
@@ -277,9 +296,9 @@ class Fuzzer:
             chosen = self.one_of(self.one_of(self.pools).blocks)
         return chosen
 
-    def numbers(self) -> tuple[Number, Number, Number]:
+    def numbers(self, pool: Pool) -> tuple[Number, Number, Number]:
         """Return eps, mode and threads; two of them are as usual."""
-        eps, mode = Number(1e-5, None, 1e-5), Number(int(4 * self.draw()), None, 0)
+        eps, mode = Number(1e-5, None, 1e-5), Number(int(4 * self.draw()) + pool.types, None, 0)
         mode = mode._replace(read=mode.value)
         threads = Number(1, None, 1)
         drawn = self.draw()
@@ -302,7 +321,9 @@ class Fuzzer:
     ) -> Any:
         """Call a function, check how it ends, and return its result (None if it raises)."""
         self.counts["calls"] += 1
-        error = next((each.error for each in numbers if each.error is not None), None)
+        errors = [each.error for each in numbers if each.error is not None]
+        errors.sort(key=lambda each: each is ValueError)  # types are checked after all numbers
+        error = errors[0] if errors else None
         whole = function in (_core.forward, _core.backward)
         if error is None and not ordinary and not whole:
             error = ValueError
@@ -341,7 +362,7 @@ class Fuzzer:
 
     def forward(self, pool: Pool) -> None:
         """Call forward."""
-        eps, mode, _ = numbers = self.numbers()
+        eps, mode, _ = numbers = self.numbers(pool)
         centred = mode.error is None and bool(int(mode.read) & CENTRED)
         x, gamma, beta, y, saved = (
             self.fitting(pool.blocks),
@@ -350,21 +371,24 @@ class Fuzzer:
             self.fitting(pool.blocks),
             self.fitting(pool.saved[centred]),
         )
-        ordinary = _is_ordinary(x, y, saved, eps, centred) and _are_vectors(x, gamma, beta)
+        of_x, of_gamma, of_beta = kinds = _kinds(mode)
+        ordinary = _is_ordinary(x, y, saved, eps, centred, kind=of_x)
+        ordinary = ordinary and _are_vectors(x, (gamma, of_gamma), (beta, of_beta))
         ordinary = ordinary and _is_apart(x, gamma, beta, results=(y, saved))
         arguments = tuple(each.value for each in (x, gamma, beta, y, saved))
         compare = ordinary and self.draw() < self.share_compared
         compare = compare and (centred or beta.value is None)  # RMSNorm has no beta elsewhere
-        copies = _copied(arguments[:3]) if compare else []
+        copies = _copied(arguments[:3], kinds) if compare else []
         result = self.call(_core.forward, arguments, numbers, ordinary)
         if compare and result is True:
             fast = bool(int(mode.read) & FAST)
-            _check_forward(copies, np.asarray(y.value), eps.read, centred, fast)
+            (found,) = _copied((y.value,), (of_x,))
+            _check_forward(copies, found, eps.read, centred, fast)
             self.counts["compared nearly" if fast else "compared"] += 1
 
     def backward(self, pool: Pool) -> None:
         """Call backward, most of the time with the saved statistics of x."""
-        eps, mode, _ = numbers = self.numbers()
+        eps, mode, _ = numbers = self.numbers(pool)
         centred = mode.error is None and bool(int(mode.read) & CENTRED)
         fast = mode.error is None and bool(int(mode.read) & FAST)
         x, dy = self.fitting(pool.blocks), self.fitting(pool.blocks)
@@ -373,26 +397,28 @@ class Fuzzer:
         dx = self.fitting(pool.blocks)
         dgamma, dbeta = self.fitting(pool.vectors), self.fitting(pool.vectors)
         is_saved = False
-        if self.draw() < 0.9 and _is_ordinary(x, dx, saved, eps, centred):
-            y = item(np.empty(x.shape, np.float32))
-            of_forward = (eps, Number(int(centred), None, centred), Number(1, None, 1))
+        of_x, of_gamma, of_beta = _kinds(mode)
+        if self.draw() < 0.9 and _is_ordinary(x, dx, saved, eps, centred, kind=of_x):
+            y = item(np.empty(x.shape, DTYPES[of_x]))
+            plain_mode = int(centred) + KINDS.index(of_x) * 16
+            of_forward = (eps, Number(plain_mode, None, plain_mode), Number(1, None, 1))
             plain = (x.value, None, None, y.value, saved.value)
             apart = _is_apart(x, results=(y, saved))
             is_saved = self.call(_core.forward, plain, of_forward, apart) is True
         ordinary = (
-            _is_ordinary(x, dx, saved, eps, centred, saved_is_result=False)
-            and dy.kind == "f"
+            _is_ordinary(x, dx, saved, eps, centred, saved_is_result=False, kind=of_x)
+            and dy.kind == of_x
             and dy.shape == x.shape
-            and _are_vectors(x, gamma, dgamma, dbeta)
+            and _are_vectors(x, (gamma, of_gamma), (dgamma, of_gamma), (dbeta, of_beta))
             and all(each.writable or each.kind == "None" for each in (dgamma, dbeta))
             and _is_apart(dy, x, gamma, saved, results=(dx, dgamma, dbeta))
         )
         arguments = tuple(each.value for each in (dy, x, gamma, saved, dx, dgamma, dbeta))
         compare = ordinary and is_saved and not fast and self.draw() < self.share_compared
-        copies = _copied(arguments[:3]) if compare else []
+        copies = _copied(arguments[:3], (of_x, of_x, of_gamma)) if compare else []
         result = self.call(_core.backward, arguments, numbers, ordinary)
         if compare and result is True:
-            results = [None if each is None else np.asarray(each) for each in arguments[4:]]
+            results = _copied(arguments[4:], (of_x, of_gamma, of_beta))
             _check_backward(copies, results, eps.read, centred)
             self.counts["compared"] += 1
 
@@ -400,14 +426,14 @@ class Fuzzer:
 
     def forward_rows(self, pool: Pool) -> None:
         """Call forward_rows."""
-        eps, mode, _ = self.numbers()
+        eps, mode, _ = self.numbers(pool)
         centred = mode.error is None and bool(int(mode.read) & CENTRED)
         x, y = self.fitting(pool.blocks), self.fitting(pool.blocks)
-        gamma, beta = self.fitting(pool.vectors), self.fitting(pool.vectors)
+        gamma, beta = self.fitting(pool.wide), self.fitting(pool.wide)
         saved, status = self.fitting(pool.saved[centred]), self.fitting(pool.status)
         ordinary = (
-            _is_ordinary(x, y, saved, eps, centred)
-            and _are_vectors(x, gamma, beta)
+            _is_ordinary(x, y, saved, eps, centred, kind=_kinds(mode)[0])
+            and _are_vectors(x, (gamma, "f"), (beta, "f"))
             and gamma.kind == beta.kind == "f"
             and _is_status(status, x)
             and _is_apart(x, gamma, beta, results=(y, saved, status))
@@ -418,20 +444,21 @@ class Fuzzer:
 
     def backward_rows(self, pool: Pool) -> None:
         """Call backward_rows."""
-        eps, mode, _ = self.numbers()
+        eps, mode, _ = self.numbers(pool)
         centred = mode.error is None and bool(int(mode.read) & CENTRED)
         fast = mode.error is None and bool(int(mode.read) & FAST)
         x, dy, dx = (self.fitting(pool.blocks) for _ in range(3))
-        gamma = self.fitting(pool.vectors)
+        gamma = self.fitting(pool.wide)
+        of_x, _, _ = _kinds(mode)
         saved, status = self.fitting(pool.saved[centred]), self.fitting(pool.status)
         sums = self.fitting(pool.sums[fast if self.draw() < 0.95 else not fast])
         size = x.shape[-1] if x.shape else 0
         ordinary = (
-            _is_ordinary(x, dx, saved, eps, centred, saved_is_result=False)
-            and dy.kind == "f"
+            _is_ordinary(x, dx, saved, eps, centred, saved_is_result=False, kind=of_x)
+            and dy.kind == of_x
             and dy.shape == x.shape
             and gamma.kind == "f"
-            and _are_vectors(x, gamma)
+            and _are_vectors(x, (gamma, "f"))
             and _is_status(status, x)
             and sums.kind == "d"
             and sums.writable
@@ -444,12 +471,12 @@ class Fuzzer:
 
     def statistics(self, pool: Pool) -> None:
         """Call statistics."""
-        _, mode, _ = self.numbers()
+        _, mode, _ = self.numbers(pool)
         centred = mode.error is None and bool(int(mode.read) & CENTRED)
         x, saved = self.fitting(pool.blocks), self.fitting(pool.saved[centred])
         of_eps = Number(0.0, None, 0.0)
         as_result = x._replace(writable=True)
-        ordinary = _is_ordinary(x, as_result, saved, of_eps, centred)
+        ordinary = _is_ordinary(x, as_result, saved, of_eps, centred, kind=_kinds(mode)[0])
         ordinary = ordinary and _is_apart(x, results=(saved,))
         self.call(_core.statistics, (x.value, saved.value), (mode,), ordinary)
 
@@ -486,43 +513,66 @@ class Fuzzer:
         assert type(_core.is_exact_sum(smallest, largest, rows)) is bool
 
 
+def _kinds(mode: Number) -> tuple[str, ...]:
+    """Return the formats of rows, gamma and beta that a mode names."""
+    if mode.error is not None:
+        return KINDS[:1] * 3
+    return tuple(KINDS[int(mode.read) >> at & 15] for at in (4, 8, 12))
+
+
 def _is_ordinary(
-    x: Item, out: Item, saved: Item, eps: Number, centred: bool, *, saved_is_result: bool = True
+    x: Item,
+    out: Item,
+    saved: Item,
+    eps: Number,
+    centred: bool,
+    *,
+    kind: str,
+    saved_is_result: bool = True,
 ) -> bool:
     """Return True if x, the result of its shape, the saved statistics and eps are ordinary."""
     if eps.error is not None or not (eps.read == 0 or SMALLEST_EPS <= eps.read <= LARGEST_EPS):
         return False
-    if x.kind != "f" or out.kind != "f" or not out.writable or saved.kind != "d":
+    if x.kind != kind or out.kind != kind or not out.writable or saved.kind != "d":
         return False
     if not x.shape or x.start == x.stop or out.shape != x.shape:
         return False
     if saved_is_result and not saved.writable:
         return False
-    rows = (x.stop - x.start) // 4 // x.shape[-1]
+    rows = _rows(x)
     return saved.stop - saved.start == rows * (3 if centred else 1) * 8
 
 
-def _are_vectors(x: Item, *vectors: Item) -> bool:
-    """Return True if each is None or a vector along the last axis of x."""
+def _rows(x: Item) -> int:
+    return (x.stop - x.start) // np.dtype(DTYPES[x.kind]).itemsize // x.shape[-1]
+
+
+def _are_vectors(x: Item, *vectors: tuple[Item, str]) -> bool:
+    """Return True if each is None or a vector of its format along the last axis of x."""
     return all(
-        each.kind == "None" or (each.kind == "f" and each.shape == x.shape[-1:])
-        for each in vectors
+        each.kind == "None" or (each.kind == kind and each.shape == x.shape[-1:])
+        for each, kind in vectors
     )
 
 
-def _copied(arrays: tuple[Any, ...]) -> list[Any]:
-    return [None if each is None else np.array(each) for each in arrays]
+def _copied(arrays: tuple[Any, ...], kinds: tuple[str, ...]) -> list[Any]:
+    """Return copies, with bfloat16 in place of its bits."""
+    return [
+        None if each is None else np.array(each).view(ml_dtypes.bfloat16 if kind == "H" else kind)
+        for each, kind in zip(arrays, kinds, strict=True)
+    ]
 
 
 def _is_status(status: Item, x: Item) -> bool:
-    rows = (x.stop - x.start) // 4 // x.shape[-1]
+    rows = _rows(x)
     return status.kind == "B" and status.writable and status.stop - status.start == rows
 
 
 def _is_near(found: Any, right: Any, scale: Any) -> bool:
-    """Return True if fast results are within 2**-17 of the right ones, relative to a scale."""
+    """Return True if fast results are as near to the right ones as float32, then rounded, is."""
+    unit = 2.0**-17 + UNITS[found.dtype.name]
     with np.errstate(all="ignore"):
-        near = np.abs(np.float64(found) - right) <= 2.0**-17 * scale
+        near = np.abs(np.float64(found) - np.float64(right)) <= unit * scale
     return bool(np.all(near | (found == right)))  # infinities are equal, not near
 
 
@@ -545,8 +595,9 @@ def _check_forward(copies: list[Any], y: Any, eps: float, centred: bool, fast: b
 def _check_backward(copies: list[Any], results: list[Any], eps: float, centred: bool) -> None:
     """Compare the gradients of correct mode with the reference."""
     dy, x, gamma = copies
-    beta = np.ones(x.shape[-1], np.float32)
-    scale = beta if gamma is None else gamma
+    of_gamma, of_beta = (dy.dtype if each is None else each.dtype for each in results[1:])
+    beta = np.ones(x.shape[-1], of_beta)
+    scale = np.ones(x.shape[-1], of_gamma) if gamma is None else gamma
     if centred:
         _, saved = tn.layer_norm_forward(x, scale, beta, eps=eps, backend="reference")
         right = tn.layer_norm_backward(dy, saved, backend="reference")

@@ -39,8 +39,9 @@ def compile_commands(compiler: str) -> Iterator[list[str]]:
         variants = [["-DTRUENORM_X86_SETS"] if x86 else []]
         if source.name in NATIVE["per-set"]:
             variants = [
-                [*options, f"-DINSTRUCTIONS={name}"]
+                [*options, f"-DINSTRUCTIONS={name}", f"-DELEMENT={element}"]
                 for name, options in NATIVE["sets"].items()
+                for element in NATIVE["elements"]
                 if x86 or name == "baseline"
             ]
         for options in variants:

@@ -1,7 +1,9 @@
 """Every instruction set gives the bits of the promise: a sample in the gate, more when slow."""
 
 from collections.abc import Iterator
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -15,7 +17,8 @@ if "native" not in BACKENDS:
 
 from truenorm.kernels.native import _core
 
-FLOAT32 = np.dtype(np.float32)
+TYPES = [np.dtype(name) for name in ("float32", "float16", ml_dtypes.bfloat16)]
+of_each_type = pytest.mark.parametrize("dtype", TYPES, ids=str)
 of_two_sizes = pytest.mark.parametrize(
     "elements", [3000, pytest.param(50_000, marks=pytest.mark.slow)]
 )
@@ -30,24 +33,27 @@ def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
     _core.select(None)
 
 
+@of_each_type
 @of_two_sizes
-def test_families(elements: int) -> None:
-    for case in cases(FLOAT32, elements):
+def test_families(elements: int, dtype: np.dtype[Any]) -> None:
+    for case in cases(dtype, elements):
         _, wrong = judge(case, backends=["native"])
         assert not wrong, wrong
 
 
+@of_each_type
 @of_two_sizes
-def test_numbers_from_anywhere(elements: int) -> None:
-    for case in cases_from_anywhere(FLOAT32, elements // 200):
+def test_numbers_from_anywhere(elements: int, dtype: np.dtype[Any]) -> None:
+    for case in cases_from_anywhere(dtype, elements // 200):
         _, wrong = judge(case, backends=["native"])
         assert not wrong, wrong
 
 
+@of_each_type
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_hard_cases_of_layer_norm(output: str) -> None:
+def test_hard_cases_of_layer_norm(output: str, dtype: np.dtype[Any]) -> None:
     hard = 0
-    for case, right in kept_cases(output, FLOAT32):
+    for case, right in kept_cases(output, dtype):
         result = both_passes(case, "native")[OUTPUTS.index(output)]
         assert result is not None
         looked_at = result if case.columns is None else result[..., list(case.columns)]
@@ -56,18 +62,20 @@ def test_hard_cases_of_layer_norm(output: str) -> None:
     assert hard >= 10_000
 
 
+@of_each_type
 @of_two_sizes
 @pytest.mark.parametrize("output", RMS_OUTPUTS)
-def test_hard_cases_of_rms_norm(output: str, elements: int) -> None:
-    for case in hard_cases(output, FLOAT32, elements, centred=False):
+def test_hard_cases_of_rms_norm(output: str, elements: int, dtype: np.dtype[Any]) -> None:
+    for case in hard_cases(output, dtype, elements, centred=False):
         _, wrong = judge(case, [output], ["native"])
         assert not wrong, wrong
 
 
 @pytest.mark.slow
+@of_each_type
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_more_hard_cases_of_layer_norm(output: str) -> None:
-    for case in hard_cases(output, FLOAT32, 50_000):
+def test_more_hard_cases_of_layer_norm(output: str, dtype: np.dtype[Any]) -> None:
+    for case in hard_cases(output, dtype, 50_000):
         _, wrong = judge(case, [output], ["native"])
         assert not wrong, wrong
 

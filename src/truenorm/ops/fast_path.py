@@ -1,4 +1,4 @@
-"""The front of both passes: ordinary float32 arrays go straight to the C core.
+"""The front of both passes: ordinary arrays go straight to the C core.
 
 Arrays are ordinary if they are C-contiguous, native and aligned, of matching shapes, and if
 results overlap none of the others. The core checks all of it in one place. What it declines is
@@ -6,6 +6,7 @@ checked and computed by the general path, with the same bits. That is imported w
 most programs never do.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,13 @@ __all__ = ["backward", "forward"]
 Array = NDArray[Any]
 
 FLOAT32 = np.dtype(np.float32)
+BITS = np.dtype(np.uint16)
 CENTRED, FAST = 1, 2
+CODES = {"float32": 0, "float16": 1, "bfloat16": 2}
+"""Of the types, as in `core.h`."""
+IS_FLOAT32 = (None, FLOAT32)
+ONLY_FLOAT32: tuple[Any, ...] = (0,)
+
 ALONE_BELOW = 2**14
 """Elements below which a call stays on its own thread."""
 
@@ -49,28 +56,33 @@ def forward(
     if (
         core is not None
         and type(x) is _ndarray
-        and x.dtype is FLOAT32
-        and (gamma is None or (type(gamma) is _ndarray and gamma.dtype is FLOAT32))
-        and (beta is None or (type(beta) is _ndarray and beta.dtype is FLOAT32))
-        and (out is None or (type(out) is _ndarray and out.dtype is FLOAT32))
+        and (gamma is None or type(gamma) is _ndarray)
+        and (beta is None or type(beta) is _ndarray)
+        and (out is None or (type(out) is _ndarray and out.dtype is x.dtype))
         and stream is None
         and type(axis) is int
         and x.size > 0
     ):
-        shape = x.shape
+        dtype, shape = x.dtype, x.shape
+        of_gamma = None if gamma is None else gamma.dtype
+        of_beta = None if beta is None else beta.dtype
+        is_float32 = dtype is FLOAT32 and of_gamma in IS_FLOAT32 and of_beta in IS_FLOAT32
+        types = ONLY_FLOAT32 if is_float32 else _types(dtype, of_gamma, of_beta)
         last = len(shape) - 1
-        if axis == -1 or axis == last >= 0:
+        if types is not None and (axis == -1 or axis == last >= 0):
             (centred,), eps, rounding, _, asked = settings
-            y = _empty(shape, FLOAT32) if out is None else out
+            y = _empty(shape, dtype) if out is None else out
             rows = x.size // shape[last] if last >= 0 else 0
             statistics = _empty((rows, 3 if centred else 1))
-            mode = (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
+            mode, *held = types
+            mode |= (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
             threads = 1 if x.size < ALONE_BELOW else thread_count(asked)
-            if core.forward(x, gamma, beta, y, statistics, eps, mode, threads):
+            arrays = (x, gamma, beta, y)
+            rows_of_x, scale, shift, to = _as_held(held, *arrays) if held else arrays
+            if core.forward(rows_of_x, scale, shift, to, statistics, eps, mode, threads):
                 if not keep:
                     return y, None
-                beta_dtype = None if beta is None else FLOAT32
-                return y, Saved(x, gamma, beta_dtype, (last,), settings, statistics)
+                return y, Saved(x, gamma, of_beta, (last,), settings, statistics)
     from truenorm.ops.forward import forward as general
 
     return general(backend, settings, x, gamma, beta, axis, out, stream, keep=keep)
@@ -105,20 +117,56 @@ def _backward(
     if (
         type(dy) is not _ndarray
         or type(x) is not _ndarray
-        or x.dtype is not FLOAT32
-        or (gamma is not None and (type(gamma) is not _ndarray or gamma.dtype is not FLOAT32))
-        or (of_beta is not None and of_beta is not FLOAT32)
-        or (out is not None and (type(out) is not _ndarray or out.dtype is not FLOAT32))
+        or dy.dtype is not x.dtype
+        or (gamma is not None and type(gamma) is not _ndarray)
+        or (out is not None and (type(out) is not _ndarray or out.dtype is not x.dtype))
         or saved.axes != (x.ndim - 1,)
     ):
         return None
-    shape, size = x.shape, x.size
+    dtype, shape, size = x.dtype, x.shape, x.size
+    of_gamma = None if gamma is None else gamma.dtype
+    is_float32 = dtype is FLOAT32 and of_gamma in IS_FLOAT32 and of_beta in IS_FLOAT32
+    types = ONLY_FLOAT32 if is_float32 else _types(dtype, of_gamma, of_beta)
+    if types is None:
+        return None
     (centred,), eps, rounding, _, asked = settings
-    dx = _empty(shape, FLOAT32) if out is None else out
-    dgamma = None if gamma is None else _empty(shape[-1], FLOAT32)
-    dbeta = None if of_beta is None else _empty(shape[-1], FLOAT32)
-    mode = (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
+    dx = _empty(shape, dtype) if out is None else out
+    dgamma = None if gamma is None else _empty(shape[-1], of_gamma)
+    dbeta = None if of_beta is None else _empty(shape[-1], of_beta)
+    mode, *held = types
+    mode |= (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
     threads = 1 if size < ALONE_BELOW else thread_count(asked)
-    if not core.backward(dy, x, gamma, saved.kept, dx, dgamma, dbeta, eps, mode, threads):
+    rows_of_dy, rows_of_x, scale, to, of_scale, of_shift = dy, x, gamma, dx, dgamma, dbeta
+    if held:
+        rows_of_dy, rows_of_x, scale, to, of_scale, of_shift = _as_held(
+            held, dy, x, gamma, dx, dgamma, dbeta
+        )
+    if not core.backward(
+        rows_of_dy, rows_of_x, scale, saved.kept, to, of_scale, of_shift, eps, mode, threads
+    ):
         return None
     return Gradients(dx, dgamma, dbeta)
+
+
+@lru_cache(maxsize=64)
+def _types(
+    rows: np.dtype[Any], gamma: np.dtype[Any] | None, beta: np.dtype[Any] | None
+) -> tuple[Any, ...] | None:
+    """Return the bits of `mode` that name the types, and bfloat16's dtype if it takes part.
+
+    None if the core does not have these types.
+    """
+    given = [rows, rows if gamma is None else gamma, rows if beta is None else beta]
+    codes = [CODES.get(dtype.name) for dtype in given if dtype.isnative]
+    if len(codes) < 3 or None in codes:
+        return None
+    mode = sum(code << 4 * (k + 1) for k, code in enumerate(codes) if code is not None)
+    return (mode, *(dtype for dtype in given if dtype.name == "bfloat16"))
+
+
+def _as_held(bfloat16: list[Any], *arrays: Any) -> tuple[Any, ...]:
+    """Return arrays of bfloat16 as their bits: they have no buffer with a format."""
+    return tuple(
+        array.view(BITS) if array is not None and array.dtype is bfloat16[0] else array
+        for array in arrays
+    )

@@ -66,6 +66,17 @@ class TestOfTheNativeBackend:
         ]
         assert found
 
+    @pytest.mark.usefixtures("core")
+    @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+    def test_in_y_of_16_bits(self, dtype: str) -> None:
+        """The bound (C5) of float32 arithmetic; the others are those of float32 rows."""
+        found = [
+            wrong
+            for case in some_kept("y", dtype, ELEMENTS)
+            for wrong in judge(case, ["y"], ["native"])[1]
+        ]
+        assert found
+
 
 COUNT = f"""
 import sys

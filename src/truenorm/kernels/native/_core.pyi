@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 CENTRED: int
 FAST: int
+ROWS_AT: int
 
 Array = NDArray[Any]
 

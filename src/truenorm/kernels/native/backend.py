@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from truenorm.exact import FLOAT32, FloatFormat
+from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.native import _core
 
 if TYPE_CHECKING:
@@ -93,18 +93,22 @@ class _OtherTypes:
 
     def forward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
         """Normalize rows of other types."""
-        return None if target is FLOAT32 else self._other.forward(settings, target, *arrays)
+        return None if target is not FLOAT64 else self._other.forward(settings, target, *arrays)
 
     def small_backward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
         """Compute the gradients of a small call on other types."""
-        return None if target is FLOAT32 else self._other.small_backward(settings, target, *arrays)
+        return (
+            None
+            if target is not FLOAT64
+            else self._other.small_backward(settings, target, *arrays)
+        )
 
     def backward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
         """Compute dx and the sums over rows of other types."""
-        return None if target is FLOAT32 else self._other.backward(settings, target, *arrays)
+        return None if target is not FLOAT64 else self._other.backward(settings, target, *arrays)
 
 
 def _is_for_core(call: "Call") -> bool:
     """Return True if rows are float32, parameters at most that, and eps is moderate."""
     moderate = call.eps == 0 or 1 / LARGEST_EPS <= call.eps <= LARGEST_EPS
-    return call.target is FLOAT32 and call.level in ("narrow", "single") and moderate
+    return call.level in ("narrow", "single") and moderate

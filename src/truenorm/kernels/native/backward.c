@@ -101,27 +101,26 @@ INLINE void clear(shares_t *shares, int64_t n)
     memset(shares->dbeta, 0, bytes);
 }
 
-INLINE half_bits write_vector(doubles x, doubles dy, doubles gamma, const row_t *row, halves *dx,
-                              double *dgamma, double *bound, double *dbeta)
+INLINE differ_t write_vector(doubles x, doubles dy, doubles gamma, const row_t *row, rounded_t *dx,
+                             double *dgamma, double *bound, double *dbeta)
 {
     gradient_t found = gradient_of(x, dy, gamma, row);
-    halves upper = narrow(found.z + found.bound);
-    *dx = narrow(found.z - found.bound);
+    differ_t differ = round_bracket(found.z, found.bound, 1, dx);
     doubles xhat = found.c * row->r;
     doubles error = multiply_add(absolute(xhat), all(row->of_term), all(row->of_dy)); /* (E12) */
     STORE(dgamma, multiply_add(dy, xhat, LOAD(doubles, dgamma)));
     STORE(bound, multiply_add(absolute(dy), error, LOAD(doubles, bound)));
     STORE(dbeta, LOAD(doubles, dbeta) + dy);
-    return (half_bits)*dx ^ (half_bits)upper;
+    return differ;
 }
 
 /* Write dx of n <= COLUMNS elements and add to the shares. Return True if one is undecided. */
-INLINE bool write_dx(const float *restrict x, const float *restrict dy,
-                     const double *restrict gamma, const row_t *row, float *restrict dx,
+INLINE bool write_dx(const element_t *restrict x, const element_t *restrict dy,
+                     const double *restrict gamma, const row_t *row, element_t *restrict dx,
                      shares_t *restrict shares, int64_t n)
 {
-    half_bits differ = {0};
-    halves lower;
+    differ_t differ = {0};
+    rounded_t lower;
     int64_t j = 0;
 #pragma GCC unroll 2
     for (; j + L <= n; j += L) {
@@ -130,22 +129,23 @@ INLINE bool write_dx(const float *restrict x, const float *restrict dy,
         STORE(dx + j, lower);
     }
     if (j < n) { /* filled up; shares have room for it */
-        half_bits rest = write_vector(wide_or(x + j, n - j, 0), wide_or(dy + j, n - j, 0),
+        differ_t rest = write_vector(wide_or(x + j, n - j, 0), wide_or(dy + j, n - j, 0),
                                       LOAD(doubles, gamma + j), row, &lower, shares->dgamma + j,
                                       shares->bound + j, shares->dbeta + j);
         for (int64_t i = 0; i < n - j; i++)
             differ[0] |= rest[i];
-        memcpy(dx + j, &lower, (size_t)(n - j) * sizeof(float));
+        memcpy(dx + j, &lower, (size_t)(n - j) * sizeof(element_t));
     }
-    return any(differ);
+    return any_differ(differ);
 }
 
 /* gamma of some columns in float64, filled up to a vector. Return False if it is not finite. */
 INLINE bool widen_gamma(const call_t *call, int64_t left, int64_t n, double *gamma)
 {
+    const float *gammas = call->gamma;
     doubles zeros = {0};
     for (int64_t j = 0; j < n; j += L) {
-        doubles scale = call->gamma ? wide_or(call->gamma + left + j, n - j, 0) : all(1);
+        doubles scale = gammas ? wide_parameters(gammas + left + j, n - j) : all(1);
         STORE(gamma + j, scale);
         zeros += scale * 0.0;
     }
@@ -160,12 +160,12 @@ INLINE extent_t wider(extent_t a, extent_t b)
 
 static const extent_t NOTHING = {0xFFFFFFFFu, 0};
 
-INLINE extent_t extent_of(const float *dy, int64_t n)
+INLINE extent_t extent_of(const element_t *dy, int64_t n)
 {
     bits largest = {0}, inverted = {0}; /* the maximum of ~m is the minimum of m */
     int64_t j = 0;
     for (; j + 2 * L <= n; j += 2 * L) {
-        bits m = LOAD(bits, dy + j) & 0x7FFFFFFFu;
+        bits m = (bits)load_floats(dy + j) & 0x7FFFFFFFu;
         largest = max_bits(largest, m);
         inverted = max_bits(inverted, ~(m - 1u));
     }
@@ -221,14 +221,14 @@ INLINE void add_shares(const shares_t *shares, double *sums, int64_t size, int64
 
 /* Structure check: True if g is the same all along a row, so that dx is zero (D21); RMSNorm: if
    it is zero. */
-static bool is_constant(const call_t *call, const float *dy)
+static bool is_constant(const call_t *call, const element_t *dy)
 {
     const float *gamma = call->gamma;
-    double first = (double)dy[0] * (gamma ? gamma[0] : 1.0);
+    double first = (double)to_float(dy[0]) * (gamma ? gamma[0] : 1.0);
     if (!call->centred && first != 0)
         return false;
     for (int64_t j = call->size - 1; j > 0; j--)
-        if ((double)dy[j] * (gamma ? gamma[j] : 1.0) != first)
+        if ((double)to_float(dy[j]) * (gamma ? gamma[j] : 1.0) != first)
             return false;
     return true;
 }
@@ -236,18 +236,19 @@ static bool is_constant(const call_t *call, const float *dy)
 /* dx of a centred row of two elements (D24). Return True if one is undecided. */
 static bool write_two(const call_t *call, int64_t i)
 {
-    const float *dy = call->dy + 2 * i, *gamma = call->gamma;
-    float *dx = call->out + 2 * i;
+    const element_t *dy = elements_at(call->dy, 2 * i);
+    const float *gamma = call->gamma;
+    element_t *dx = results_at(call, 2 * i);
     double low = saved_low(call, i), v = saved_variance(call, i), w = v + call->eps;
     double of_w = error_of_w(low, v, w, depth_of_sum(2));
-    double g0 = (double)dy[0] * (gamma ? gamma[0] : 1.0);
-    double g1 = (double)dy[1] * (gamma ? gamma[1] : 1.0);
+    double g0 = (double)to_float(dy[0]) * (gamma ? gamma[0] : 1.0);
+    double g1 = (double)to_float(dy[1]) * (gamma ? gamma[1] : 1.0);
     double half = (g0 - g1) * ((call->eps / w) / sqrt(w) / 2);
     double bound = SLACK * fabs(half) * (error_of_r(of_w) + of_w + 8 * U) + TINY; /* (E11) */
     bound *= call->scale_of_bounds;
-    dx[0] = (float)(half + 0.0);
-    dx[1] = (float)(-half + 0.0);
-    return bits_of((float)(half - bound)) != bits_of((float)(half + bound));
+    dx[0] = nearest(half + 0.0);
+    dx[1] = nearest(-half + 0.0);
+    return rounded_bits(half - bound, 0, TYPE) != rounded_bits(half + bound, 0, TYPE);
 }
 
 /* ---- tier 2 ---- */
@@ -258,8 +259,10 @@ typedef struct {
     double of_a, of_q;
 } slopes_t;
 
-static slopes_t find_slopes(const call_t *call, const float *x, const float *dy, const row2_t *row)
+static slopes_t find_slopes(const call_t *call, const element_t *x, const element_t *dy,
+                            const row2_t *row)
 {
+    const float *gamma = call->gamma;
     int64_t size = call->size;
     pair_t sum = {0, 0}, products = {0, 0};
     double squares = 0;
@@ -268,14 +271,14 @@ static slopes_t find_slopes(const call_t *call, const float *x, const float *dy,
         doubles q = {0};
         int64_t end = smaller(start + BLOCK2, size);
         for (int64_t left = start; left < end; left += LANES)
-#pragma GCC unroll 8
+#pragma GCC unroll AT_ONCE
             for (int v = 0; v < VECTORS; v++) {
                 int64_t at = left + v * L;
                 if (at >= end)
                     break;
                 doubles g = wide_or(dy + at, end - at, 0);
-                if (call->gamma)
-                    g *= wide_or(call->gamma + at, end - at, 0);
+                if (gamma)
+                    g *= wide_parameters(gamma + at, end - at);
                 /* c as a pair that is not normalized (C3). */
                 pairs_t d = two_sums(wide_or(x + at, end - at, 0), all(-row->near));
                 pairs_t c = two_sums(d.high, all(-row->low.high));
@@ -304,8 +307,10 @@ static slopes_t find_slopes(const call_t *call, const float *x, const float *dy,
 /* Tier 2 for the undecided elements of a row. Return True if some remain undecided. */
 static bool write_dx_tier2(const call_t *call, int64_t i, const row_t *row)
 {
-    const float *x = call->x + i * call->size, *dy = call->dy + i * call->size;
-    float *dx = call->out + i * call->size;
+    const element_t *x = elements_at(call->x, i * call->size);
+    const element_t *dy = elements_at(call->dy, i * call->size);
+    const float *gammas = call->gamma;
+    element_t *dx = results_at(call, i * call->size);
     row2_t row2;
     describe_row(call, x, row->near, &row2);
     slopes_t slopes = find_slopes(call, x, dy, &row2);
@@ -314,23 +319,23 @@ static bool write_dx_tier2(const call_t *call, int64_t i, const row_t *row)
     for (int64_t left = 0; left < call->size; left += L) {
         int64_t n = smaller(L, call->size - left);
         doubles gamma = all(1.0);
-        if (call->gamma)
-            gamma = wide_or(call->gamma + left, n, 0);
+        if (gammas)
+            gamma = wide_parameters(gammas + left, n);
         gradient_t found = gradient_of(wide_or(x + left, n, 0), wide_or(dy + left, n, 0), gamma, row);
-        half_bits differ =
-            (half_bits)narrow(found.z - found.bound) ^ (half_bits)narrow(found.z + found.bound);
+        rounded_t waste;
+        differ_t differ = round_bracket(found.z, found.bound, 1, &waste);
         for (int64_t k = 0; k < n; k++) {
             if (differ[k] == 0)
                 continue;
             int64_t j = left + k;
-            double product = (double)dy[j] * (call->gamma ? call->gamma[j] : 1.0);
+            double product = (double)to_float(dy[j]) * (gammas ? gammas[j] : 1.0);
             pair_t g = add_double(negative(slopes.a), product);
-            pair_t c = centred_element(&row2, x[j]);
+            pair_t c = centred_element(&row2, to_float(x[j]));
             pair_t z = multiply(add(g, negative(multiply(c, slopes.q))), row2.r);
             double bound = SLACK * (r * (slopes.of_a + q * row2.centring + 3 * W * fabs(g.high) +
                                          fabs(c.high) * (slopes.of_q + 10 * W * q)) +
                                     fabs(z.high) * (row2.of_r + 12 * W)) + TINY; /* (F8) */
-            undecided |= !is_decided(z, bound * call->scale_of_bounds, dx + j);
+            undecided |= !is_decided(z, bound * call->scale_of_bounds, TYPE, dx, j);
         }
     }
     return undecided;
@@ -345,10 +350,10 @@ static int64_t finish_rows(const call_t *call, int64_t start, int64_t n, const r
     for (int64_t k = 0; k < n; k++) {
         int64_t i = start + k;
         uint8_t *status = call->status + i;
-        const float *dy = call->dy + i * call->size;
+        const element_t *dy = elements_at(call->dy, i * call->size);
         if (*status == OK || *status == UNDECIDED) {
             if (is_constant(call, dy)) {
-                memset(call->out + i * call->size, 0, (size_t)call->size * sizeof(float));
+                memset(results_at(call, i * call->size), 0, (size_t)call->size * sizeof(element_t));
                 *status = OK;
             } else if (call->centred && call->size == 2) {
                 *status = write_two(call, i) ? UNDECIDED : OK;
@@ -377,8 +382,8 @@ INLINE bool find_rows(const call_t *call, int64_t start, int64_t n, bool centred
         if (size > COLUMNS && !widen_gamma(call, left, columns, gamma))
             return false;
         for (int64_t k = 0; k < n; k++) {
-            const float *x = call->x + (start + k) * size + left;
-            const float *dy = call->dy + (start + k) * size + left;
+            const element_t *x = elements_at(call->x, (start + k) * size + left);
+            const element_t *dy = elements_at(call->dy, (start + k) * size + left);
             extents[k] = wider(extents[k], extent_of(dy, columns));
             add_block_products(x, dy, gamma, columns, saved_near(call, start + k),
                                saved_low(call, start + k), centred, size, lanes[k]);
@@ -433,8 +438,8 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
                 int64_t at = (start + k) * size + left;
                 uint8_t *status = call->status + start + k;
                 if (*status != NOT_FINITE &&
-                    write_dx(call->x + at, call->dy + at, gamma, &rows[k], call->out + at, &shares,
-                             columns) &&
+                    write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma, &rows[k],
+                             results_at(call, at), &shares, columns) &&
                     *status == OK)
                     *status = UNDECIDED;
             }
@@ -444,7 +449,7 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
             for (int64_t i = start; i < start + n; i++)
                 for (int64_t j = 0; j < size && call->status[i] != NOT_FINITE; j++)
                     add_to_pair(sums + DBETA_HIGH * size + j, sums + DBETA_LOW * size + j,
-                                call->dy[i * size + j]);
+                                to_float(*elements_at(call->dy, i * size + j)));
         outcome.not_ok += finish_rows(call, start, n, rows);
     }
     return outcome;
@@ -480,36 +485,44 @@ void NAME(merge)(double *sums, const double *others, int64_t size)
 }
 
 /* Round dgamma where the bound allows it. Return how many columns are undecided, and which. */
-int64_t NAME(round_dgamma)(const double *sums, int64_t size, double scale, float *dgamma,
-                           uint8_t *undecided)
+int64_t NAME(round_dgamma)(const call_t *call, const double *sums, uint8_t *undecided)
 {
+    int64_t size = call->size, count = 0;
+    int type = call->of_dgamma;
     const double *high = sums + DGAMMA_HIGH * size, *low = sums + DGAMMA_LOW * size;
     const double *bound = sums + DGAMMA_BOUND * size;
-    for (int64_t j = 0; j < size; j++) { /* the sum as one float64 (E13) */
-        double s = high[j] + low[j], error = SLACK * bound[j] + scale * U * fabs(s);
+    float *dgamma = call->dgamma;
+    if (type != FLOAT32)
+        memset(undecided, 1, (size_t)size);
+    for (int64_t j = 0; type == FLOAT32 && j < size; j++) { /* the sum as one float64 (E13) */
+        double s = high[j] + low[j], error = SLACK * bound[j] + call->scale_of_bounds * U * fabs(s);
         dgamma[j] = (float)(s - error);
         undecided[j] = bits_of(dgamma[j]) != bits_of((float)(s + error));
     }
-    int64_t count = 0;
     for (int64_t j = 0; j < size; j++)
         if (undecided[j]) {
-            undecided[j] = !is_decided(two_sum(high[j], low[j]), SLACK * bound[j], dgamma + j);
+            pair_t s = two_sum(high[j], low[j]);
+            undecided[j] = !is_decided(s, SLACK * bound[j], type, dgamma, j);
             count += undecided[j];
         }
     return count;
 }
 
-void NAME(round_dbeta)(const double *sums, int64_t size, float *dbeta)
+void NAME(round_dbeta)(const call_t *call, const double *sums)
 {
-    for (int64_t j = 0; j < size; j++)
-        dbeta[j] = rounded(sums[DBETA_HIGH * size + j], sums[DBETA_LOW * size + j]) + 0.0f;
+    int64_t size = call->size;
+    for (int64_t j = 0; j < size; j++) {
+        double high = sums[DBETA_HIGH * size + j], low = sums[DBETA_LOW * size + j];
+        put(call->dbeta, j, call->of_dbeta, rounded_bits(high, low, call->of_dbeta));
+    }
 }
 
 /* Tier 2: add the terms of some columns of dgamma, over rows that are OK (F10). */
 void NAME(add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n)
 {
     for (int64_t i = from; i < to; i++) {
-        const float *x = call->x + i * call->size, *dy = call->dy + i * call->size;
+        const element_t *x = elements_at(call->x, i * call->size);
+        const element_t *dy = elements_at(call->dy, i * call->size);
         if (saved_variance(call, i) == 0)
             continue; /* xhat is exactly zero */
         row2_t row;
@@ -517,8 +530,8 @@ void NAME(add_columns)(const call_t *call, int64_t from, int64_t to, column_t *c
         double relative = SLACK * (row.of_r + 16 * W), centring = SLACK * row.r.high * row.centring;
         for (int64_t k = 0; k < n; k++) {
             column_t *column = columns + k;
-            double slope = dy[column->column];
-            pair_t c = centred_element(&row, x[column->column]);
+            double slope = to_float(dy[column->column]);
+            pair_t c = centred_element(&row, to_float(x[column->column]));
             pair_t t = multiply_double(multiply(c, row.r), slope);
             pair_t s = two_sum(column->high, t.high);
             column->high = s.high;
@@ -549,16 +562,16 @@ INLINE floats floats_in_pairs(const floats *t, int run)
 INLINE doubles widened_sum(floats x) { return widened(low_half(x)) + widened(high_half(x)); }
 
 /* Sums of up to eight terms in float32, added up in float64. */
-INLINE void add_fast_products(const float *x, const float *dy, const float *gamma, int run,
+INLINE void add_fast_products(const element_t *x, const element_t *dy, const float *gamma, int run,
                               float high, float low, bool centred, doubles s[ALONG])
 {
     floats c[RUN], g[RUN], t[RUN];
 #pragma GCC unroll 8
     for (int i = 0; i < run; i++) {
-        c[i] = LOAD(floats, x + 2 * L * i);
+        c[i] = load_floats(x + 2 * L * i);
         if (centred)
             c[i] = (c[i] - high) - low;
-        g[i] = LOAD(floats, dy + 2 * L * i) * LOAD(floats, gamma + 2 * L * i);
+        g[i] = load_floats(dy + 2 * L * i) * LOAD(floats, gamma + 2 * L * i);
         t[i] = g[i] * g[i];
     }
     s[OF_GG] += widened_sum(floats_in_pairs(t, run));
@@ -574,7 +587,7 @@ INLINE void add_fast_products(const float *x, const float *dy, const float *gamm
     s[OF_C] += widened_sum(floats_in_pairs(c, run));
 }
 
-INLINE void fast_means(const float *x, const float *dy, const float *gamma, int64_t size,
+INLINE void fast_means(const element_t *x, const element_t *dy, const float *gamma, int64_t size,
                        float high, float low, bool centred, double means[ALONG])
 {
     enum { WIDTH = 2 * L };
@@ -590,7 +603,7 @@ INLINE void fast_means(const float *x, const float *dy, const float *gamma, int6
     for (; j + WIDTH <= size; j += WIDTH)
         add_fast_products(x + j, dy + j, gamma + j, 1, high, low, centred, s);
     for (; j < size; j++) {
-        double c = (x[j] - high) - low, g = (double)(dy[j] * gamma[j]);
+        double c = (to_float(x[j]) - high) - low, g = (double)(to_float(dy[j]) * gamma[j]);
         rest[OF_C] += centred ? c : c * c;
         rest[OF_G] += g;
         rest[OF_GC] += g * c;
@@ -617,8 +630,8 @@ INLINE bool find_fast_row(const call_t *call, int64_t i, const float *gamma, boo
     double near = saved_near(call, i), low = saved_low(call, i), means[ALONG];
     row->high = (float)(near + low);
     row->low = (float)((near - (double)row->high) + low);
-    fast_means(call->x + i * call->size, call->dy + i * call->size, gamma, call->size, row->high,
-               row->low, centred, means);
+    fast_means(elements_at(call->x, i * call->size), elements_at(call->dy, i * call->size), gamma,
+               call->size, row->high, row->low, centred, means);
     /* Products of g must stay inside the range of float32. */
     row->is_easy = 0x1p-100 < means[OF_GG] && means[OF_GG] < 0x1p100;
     row->r = (float)(1 / sqrt(w));
@@ -635,8 +648,8 @@ enum { FOUR = 4 };
 /* Some columns of four rows. A row that is missing or not easy is a row of zeros, which add
    nothing: dx of a row does not depend on the rows beside it. */
 typedef struct {
-    const float *x[FOUR], *dy[FOUR];
-    float *dx[FOUR];
+    const element_t *x[FOUR], *dy[FOUR];
+    element_t *dx[FOUR];
     fast_row_t rows[FOUR];
 } four_t;
 
@@ -647,8 +660,8 @@ INLINE floats write_four(const four_t *four, int64_t j, floats gamma, floats dx[
 #pragma GCC unroll 4
     for (int k = 0; k < FOUR; k++) {
         const fast_row_t *row = &four->rows[k];
-        floats c = (LOAD(floats, four->x[k] + j) - row->high) - row->low;
-        dy[k] = LOAD(floats, four->dy[k] + j);
+        floats c = (load_floats(four->x[k] + j) - row->high) - row->low;
+        dy[k] = load_floats(four->dy[k] + j);
         floats g = multiply_add_floats(dy[k], gamma, all_floats(-row->a));
         dx[k] = multiply_add_floats(-c, all_floats(row->q), g) * row->r;
         terms[k] = c * row->r;
@@ -669,8 +682,8 @@ static void add_large_terms(const four_t *four, int64_t n, double *dgamma)
     for (int k = 0; k < FOUR; k++)
         for (int64_t j = 0; j < n; j++) {
             const fast_row_t *row = &four->rows[k];
-            float c = (four->x[k][j] - row->high) - row->low;
-            dgamma[j] += (double)four->dy[k][j] * (double)(c * row->r);
+            float c = (to_float(four->x[k][j]) - row->high) - row->low;
+            dgamma[j] += (double)to_float(four->dy[k][j]) * (double)(c * row->r);
         }
 }
 
@@ -683,7 +696,7 @@ INLINE void write_columns(const four_t *four, const float *gamma, int64_t n,
     for (int64_t j = 0; j < n; j += 2 * L) {
         floats dx[FOUR], term = write_four(four, j, LOAD(floats, gamma + j), dx);
         for (int k = 0; k < FOUR; k++)
-            STORE(four->dx[k] + j, dx[k]);
+            store_floats(four->dx[k] + j, dx[k]);
         STORE(terms + j, term);
         top = max_bits((bits)term & 0x7FFFFFFFu, top);
         STORE(dbeta + j, LOAD(doubles, dbeta + j) + dbeta_of_four(four, j));
@@ -694,8 +707,9 @@ INLINE void write_columns(const four_t *four, const float *gamma, int64_t n,
         return;
     }
     for (int64_t j = 0; j < n; j += 2 * L) {
-        STORE(dgamma + j, LOAD(doubles, dgamma + j) + wide(terms + j));
-        STORE(dgamma + j + L, LOAD(doubles, dgamma + j + L) + wide(terms + j + L));
+        STORE(dgamma + j, LOAD(doubles, dgamma + j) + widened(LOAD(halves, terms + j)));
+        STORE(dgamma + j + L,
+              LOAD(doubles, dgamma + j + L) + widened(LOAD(halves, terms + j + L)));
     }
 }
 
@@ -703,10 +717,11 @@ INLINE void write_columns(const four_t *four, const float *gamma, int64_t n,
 static void write_last_columns(const four_t *four, const float *gamma, int64_t n, double *dgamma,
                                double *dbeta)
 {
-    float x[FOUR][2 * L] = {{0}}, dy[FOUR][2 * L] = {{0}}, dx[FOUR][2 * L], scale[2 * L] = {0};
+    element_t x[FOUR][2 * L] = {{0}}, dy[FOUR][2 * L] = {{0}}, dx[FOUR][2 * L];
+    float scale[2 * L] = {0};
     double sums[2][2 * L] = {{0}};
     four_t filled = *four;
-    size_t bytes = (size_t)n * sizeof(float);
+    size_t bytes = (size_t)n * sizeof(element_t);
     for (int k = 0; k < FOUR; k++) {
         memcpy(x[k], four->x[k], bytes);
         memcpy(dy[k], four->dy[k], bytes);
@@ -714,7 +729,7 @@ static void write_last_columns(const four_t *four, const float *gamma, int64_t n
         filled.dy[k] = dy[k];
         filled.dx[k] = dx[k];
     }
-    memcpy(scale, gamma, bytes);
+    memcpy(scale, gamma, (size_t)n * sizeof(float));
     memcpy(sums[0], dgamma, (size_t)n * sizeof(double));
     memcpy(sums[1], dbeta, (size_t)n * sizeof(double));
     write_columns(&filled, scale, 2 * L, sums[0], sums[1]);
@@ -743,14 +758,15 @@ static bool write_hard_row(const call_t *call, int64_t i, double *dgamma, double
         shares_t shares;
         widen_gamma(call, left, n, gamma);
         clear(&shares, n);
-        write_dx(call->x + at, call->dy + at, gamma, &row, call->out + at, &shares, n);
+        write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma, &row,
+                 results_at(call, at), &shares, n);
         for (int64_t j = 0; j < n; j++) {
             dgamma[left + j] += shares.dgamma[j];
             dbeta[left + j] += shares.dbeta[j];
         }
     }
-    if (*status == OK && is_constant(call, call->dy + i * call->size))
-        memset(call->out + i * call->size, 0, (size_t)call->size * sizeof(float));
+    if (*status == OK && is_constant(call, elements_at(call->dy, i * call->size)))
+        memset(results_at(call, i * call->size), 0, (size_t)call->size * sizeof(element_t));
     else if (*status == OK && call->centred && call->size == 2)
         write_two(call, i);
     return true;
@@ -759,7 +775,7 @@ static bool write_hard_row(const call_t *call, int64_t i, double *dgamma, double
 INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to, bool centred,
                                     const float *gamma, double *sums)
 {
-    float zeros[COLUMNS] = {0}, waste[COLUMNS];
+    element_t zeros[COLUMNS] = {0}, waste[COLUMNS];
     int64_t size = call->size;
     double *dgamma = sums, *dbeta = sums + size;
     outcome_t outcome = {0, false, NOTHING};
@@ -776,9 +792,9 @@ INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to
             for (int k = 0; k < FOUR; k++) {
                 int64_t at = (start + k) * size + left;
                 bool is_easy = four.rows[k].is_easy;
-                four.x[k] = is_easy ? call->x + at : zeros;
-                four.dy[k] = is_easy ? call->dy + at : zeros;
-                four.dx[k] = is_easy ? call->out + at : waste;
+                four.x[k] = is_easy ? elements_at(call->x, at) : zeros;
+                four.dy[k] = is_easy ? elements_at(call->dy, at) : zeros;
+                four.dx[k] = is_easy ? results_at(call, at) : waste;
             }
             write_columns(&four, gamma + left, whole, dgamma + left, dbeta + left);
             if (whole == columns)

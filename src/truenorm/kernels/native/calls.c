@@ -3,48 +3,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "double_double.h"
+#define ELEMENT float32 /* for headers; nothing here depends on it */
+#include "rounding.h"
 
 /* ---- instruction sets ---- */
 
-static const kernels_t *_Atomic chosen = &kernels_baseline;
+#define KERNELS(set) {&kernels_##set##_float32, &kernels_##set##_float16, &kernels_##set##_bfloat16}
 
-static bool is_supported(const kernels_t *kernels)
+/* From the best to the one that every processor has, by type of rows. */
+static const kernels_t *const sets[][TYPES] = {
+#if defined(TRUENORM_X86_SETS)
+    KERNELS(avx512),
+    KERNELS(avx2),
+#endif
+    KERNELS(baseline),
+};
+enum { SETS = sizeof sets / sizeof *sets };
+
+static _Atomic int chosen = SETS - 1;
+
+static bool is_supported(const char *name)
 {
 #if defined(TRUENORM_X86_SETS)
-    if (kernels == &kernels_avx512)
+    if (strcmp(name, "avx512") == 0)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-               is_supported(&kernels_avx2);
-    if (kernels == &kernels_avx2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+               is_supported("avx2");
+    if (strcmp(name, "avx2") == 0)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("f16c");
 #endif
-    return kernels == &kernels_baseline;
+    return strcmp(name, "baseline") == 0;
 }
 
 /* Select the best instruction set of this processor, at most the one that is named (NULL: any).
    Return its name, or NULL if there is no such set. */
 const char *kernels_select(const char *at_most)
 {
-    static const kernels_t *const sets[] = {
-#if defined(TRUENORM_X86_SETS)
-        &kernels_avx512,
-        &kernels_avx2,
-#endif
-        &kernels_baseline,
-    };
     bool is_allowed = at_most == NULL;
-    for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
-        is_allowed |= !is_allowed && strcmp(sets[k]->name, at_most) == 0;
-        if (is_allowed && is_supported(sets[k])) {
-            atomic_store(&chosen, sets[k]);
-            return sets[k]->name;
+    for (int k = 0; k < SETS; k++) {
+        const char *name = sets[k][0]->name;
+        is_allowed |= !is_allowed && strcmp(name, at_most) == 0;
+        if (is_allowed && is_supported(name)) {
+            atomic_store(&chosen, k);
+            return name;
         }
     }
     return NULL;
 }
 
-const kernels_t *kernels_selected(void) { return atomic_load(&chosen); }
+const kernels_t *kernels_selected(int type) { return sets[atomic_load(&chosen)][type]; }
 
 /* ---- forward ---- */
 
@@ -110,7 +118,7 @@ static void forward_chunk(void *argument, int64_t chunk, int worker)
 
 end_t run_forward(call_t *call)
 {
-    sweep_t sweep = {.call = call, .kernels = kernels_selected(), .rows = rows_of_chunk(call)};
+    sweep_t sweep = {.call = call, .kernels = kernels_selected(call->type), .rows = rows_of_chunk(call)};
     sweep_rows(forward_chunk, &sweep);
     return sweep.not_ok || sweep.not_finite ? NOT_DONE : DONE;
 }
@@ -166,11 +174,6 @@ static void columns_chunk(void *argument, int64_t chunk, int worker)
                           sweep->count);
 }
 
-bool round_column(const column_t *column, double scale, float *value)
-{
-    return is_decided(two_sum(column->high, column->low), scale * SLACK * column->bound, value);
-}
-
 /* Tier 2 for the undecided columns of dgamma. */
 static end_t settle_columns(sweep_t *sweep, const uint8_t *undecided, int64_t count)
 {
@@ -200,7 +203,8 @@ static end_t settle_columns(sweep_t *sweep, const uint8_t *undecided, int64_t co
             sum->high = s.high;
             sum->low = rest;
         }
-        if (!round_column(sum, call->scale_of_bounds, call->dgamma + sum->column))
+        if (!is_decided(two_sum(sum->high, sum->low), call->scale_of_bounds * SLACK * sum->bound,
+                        call->of_dgamma, call->dgamma, sum->column))
             end = NOT_DONE;
     }
     free(sweep->columns);
@@ -228,11 +232,11 @@ static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
     if (call->dbeta) {
         if (!is_exact_sum(extent, call->rows))
             return NOT_DONE;
-        sweep->kernels->round_dbeta(sums, size, call->dbeta);
+        sweep->kernels->round_dbeta(call, sums);
     }
     int64_t count = 0;
     if (call->dgamma)
-        count = sweep->kernels->round_dgamma(sums, size, call->scale_of_bounds, call->dgamma, undecided);
+        count = sweep->kernels->round_dgamma(call, sums, undecided);
     return count ? settle_columns(sweep, undecided, count) : DONE;
 }
 
@@ -266,15 +270,16 @@ static end_t backward_fast(sweep_t *sweep, int64_t blocks)
             sweep->sums[j] += sweep->sums[half * numbers + j];
     }
     for (int64_t j = 0; call->dgamma && j < call->size; j++)
-        call->dgamma[j] = (float)sweep->sums[j];
+        put(call->dgamma, j, call->of_dgamma, rounded_bits(sweep->sums[j], 0, call->of_dgamma));
     for (int64_t j = 0; call->dbeta && j < call->size; j++)
-        call->dbeta[j] = (float)sweep->sums[call->size + j];
+        put(call->dbeta, j, call->of_dbeta,
+            rounded_bits(sweep->sums[call->size + j], 0, call->of_dbeta));
     return DONE;
 }
 
 end_t run_backward(call_t *call)
 {
-    sweep_t sweep = {.call = call, .kernels = kernels_selected()};
+    sweep_t sweep = {.call = call, .kernels = kernels_selected(call->type)};
     sweep.rows = call->fast ? rows_of_fast_block(call) : rows_of_chunk(call);
     int64_t blocks = (call->rows + sweep.rows - 1) / sweep.rows;
     if (call->threads > blocks)

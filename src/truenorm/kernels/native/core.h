@@ -1,6 +1,7 @@
-/* The C core: float32 layer norm and RMSNorm, forward and backward, fast and correctly rounded.
+/* The C core: layer norm and RMSNorm, forward and backward, fast and correctly rounded.
 
-   The kernels are compiled once per instruction set (see NAME) and selected at run time.
+   The kernels are compiled once per instruction set and type of rows (see NAME) and selected at
+   run time.
    Equations (E..), (F..) and (R..) are those of docs/error-analysis.md. */
 #ifndef TRUENORM_CORE_H
 #define TRUENORM_CORE_H
@@ -19,6 +20,9 @@
 /* Row status; the same values as kernels/ground.py. */
 enum { OK, UNDECIDED, UNDEFINED, NOT_FINITE, CHANGED };
 
+/* Types of rows and parameters. */
+enum { FLOAT32, FLOAT16, BFLOAT16, TYPES };
+
 enum {
     GROUP = 8,     /* rows that share the parameters of a block while those are in the L1 cache */
     COLUMNS = 512, /* columns of a block */
@@ -34,13 +38,16 @@ enum { DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW };
 #define TINY 0x1p-1000
 #define SLACK 1.01 /* for products of errors and the rounding of the bounds themselves */
 
-/* One call. gamma and beta are NULL if not given: 1 and 0 (fast backward: gamma must be given). */
+/* One call. Rows are of one type; gamma and beta are float32, since 16-bit ones are widened before,
+   and NULL if not given: 1 and 0 (fast backward: gamma must be given). */
 typedef struct {
-    const float *x, *dy, *gamma, *beta;
-    float *out; /* y or dx */
+    const void *x, *dy;
+    const void *gamma, *beta;
+    void *out; /* y or dx */
     double *saved; /* a row: near, low, variance; RMSNorm: the mean square */
     uint8_t *status;
-    float *dgamma, *dbeta; /* NULL if not wanted */
+    void *dgamma, *dbeta; /* NULL if not wanted */
+    int type, of_dgamma, of_dbeta; /* types of the rows and of the sums over rows */
     int64_t rows, size;
     double eps;
     double scale_of_bounds; /* 1; tests divide the bounds to see that they matter */
@@ -75,22 +82,24 @@ typedef struct {
     int64_t (*statistics)(const call_t *call, int64_t from, int64_t to);
     void (*add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n);
     void (*merge)(double *sums, const double *others, int64_t size);
-    int64_t (*round_dgamma)(const double *sums, int64_t size, double scale, float *dgamma,
-                            uint8_t *undecided);
-    void (*round_dbeta)(const double *sums, int64_t size, float *dbeta);
+    int64_t (*round_dgamma)(const call_t *call, const double *sums, uint8_t *undecided);
+    void (*round_dbeta)(const call_t *call, const double *sums);
 } kernels_t;
 
-extern const kernels_t kernels_baseline, kernels_avx2, kernels_avx512;
+#define DECLARE_KERNELS(set) \
+    extern const kernels_t kernels_##set##_float32, kernels_##set##_float16, kernels_##set##_bfloat16
+DECLARE_KERNELS(baseline);
+DECLARE_KERNELS(avx2);
+DECLARE_KERNELS(avx512);
 
 /* calls.c: whole calls, on several threads. */
 typedef enum { DONE, NOT_DONE, NO_MEMORY } end_t;
-const kernels_t *kernels_selected(void);
+const kernels_t *kernels_selected(int type);
 const char *kernels_select(const char *at_most);
 bool arithmetic_is_ieee(void);
 end_t run_forward(call_t *call);
 end_t run_backward(call_t *call);
 bool is_exact_sum(extent_t extent, int64_t rows);
-bool round_column(const column_t *column, double scale, float *value);
 
 /* threads.c */
 typedef void (*work_t)(void *argument, int64_t chunk, int worker);

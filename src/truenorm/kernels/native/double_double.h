@@ -108,25 +108,4 @@ INLINE pair_t inverse_root(pair_t a) /* 32 W: a Newton step from 1/sqrt of the h
     return fast_two_sum(r, r * (e * (0.5 + 0.375 * e)));
 }
 
-/* Round high + low once, to float32: first to odd in float64, so that the second rounding is the
-   only one that counts. */
-INLINE float rounded(double high, double low)
-{
-    pair_t s = two_sum(high, low);
-    int64_t digits;
-    memcpy(&digits, &s.high, sizeof digits);
-    if (s.low != 0 && (digits & 1) == 0)
-        digits += (s.low > 0) == (s.high > 0) ? 1 : -1;
-    memcpy(&s.high, &digits, sizeof digits);
-    return (float)s.high;
-}
-
-/* Rounding test: round both ends of the bracket, and return True if they agree. */
-INLINE bool is_decided(pair_t z, double bound, float *value)
-{
-    float lower = rounded(z.high, z.low - bound), upper = rounded(z.high, z.low + bound);
-    *value = lower;
-    return bits_of(lower) == bits_of(upper);
-}
-
 #endif

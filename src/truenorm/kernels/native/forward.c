@@ -2,9 +2,14 @@
 #include "tier2.h"
 
 /* What a block of columns needs in tier 1: gamma, beta and their weight in the bound (E15). Room
-   for the last vector to be filled up. */
+   for the last vector to be filled up. The same in float32 for 16-bit rows (C5), where they are
+   small enough for that. */
 typedef struct {
     double gamma[COLUMNS + L], beta[COLUMNS + L], weight[COLUMNS + L];
+#if TYPE != TYPE_float32
+    float gamma32[COLUMNS + L], beta32[COLUMNS + L], weight32[COLUMNS + L];
+    bool fits_float32;
+#endif
 } parameters_t;
 
 /* Widen the parameters of some columns. Return False if one is not finite. */
@@ -14,21 +19,35 @@ INLINE bool widen(const call_t *call, int64_t left, int64_t n, parameters_t *p)
     double h = depth_of_sum(call->size);
     double omega = call->centred ? (h + 5) / (2 * sqrt(4.25 * (h + 6))) : 0; /* (C2), (R1) */
     doubles zeros = {0};
+#if TYPE != TYPE_float32
+    longs too_large = {0};
+#endif
     for (int64_t j = 0; j < n; j += L) {
-        doubles gamma = gammas ? wide_or(gammas + left + j, n - j, 0) : all(1);
-        doubles beta = betas ? wide_or(betas + left + j, n - j, 0) + 0.0 : all(0); /* no -0 */
+        doubles gamma = gammas ? wide_parameters(gammas + left + j, n - j) : all(1);
+        doubles beta = betas ? wide_parameters(betas + left + j, n - j) + 0.0 : all(0); /* no -0 */
         doubles weight = absolute(beta) + absolute(gamma) * omega;
         STORE(p->gamma + j, gamma);
         STORE(p->beta + j, beta);
         STORE(p->weight + j, weight);
         zeros += (absolute(beta) + absolute(gamma)) * 0.0;
+#if TYPE != TYPE_float32
+        STORE(p->gamma32 + j, narrow(gamma));
+        STORE(p->beta32 + j, narrow(beta));
+        STORE(p->weight32 + j, narrow(absolute(beta) + absolute(gamma) * 0x1p-5 + 0x1p-60));
+        too_large |= (absolute(gamma) > 0x1p60) | (absolute(beta) > 0x1p100);
+#endif
     }
+#if TYPE != TYPE_float32
+    p->fits_float32 = true;
+    for (int k = 0; k < L; k++)
+        p->fits_float32 &= too_large[k] == 0;
+#endif
     return all_zero(zeros);
 }
 
 /* What the elements of a row need in tier 1. */
 typedef struct {
-    double near, r, shift, k; /* xhat = (x - near)*r - shift; k is K of (E15) */
+    double near, low, r, shift, k; /* xhat = (x - near)*r - shift; k is K of (E15) */
 } scale_t;
 
 typedef struct {
@@ -43,46 +62,71 @@ INLINE bracket_t bracket_of(doubles x, const scale_t *s, doubles gamma, doubles 
     return (bracket_t){z, absolute(z) + weight};
 }
 
-/* Round both ends of the bracket; return the bits in which they differ. */
-INLINE half_bits round_ends(bracket_t b, double k, halves *lower)
-{
-    halves upper = narrow(multiply_add(b.bound, all(k), b.z));
-    *lower = narrow(subtract_product(b.z, b.bound, all(k)));
-    return (half_bits)*lower ^ (half_bits)upper;
-}
-
 /* The last elements of a block, filled up. Return the bits in which their ends differ. */
-INLINE half_bits write_rest(const float *x, const scale_t *s, const parameters_t *p, int64_t j,
-                            int64_t n, float *y)
+INLINE differ_t write_rest(const element_t *x, const scale_t *s, const parameters_t *p, int64_t j,
+                           int64_t n, element_t *y)
 {
-    halves lower;
+    rounded_t lower;
     bracket_t b = bracket_of(wide_or(x + j, n, 0), s, LOAD(doubles, p->gamma + j),
                              LOAD(doubles, p->beta + j), LOAD(doubles, p->weight + j));
-    half_bits differ = round_ends(b, s->k, &lower);
+    differ_t differ = round_bracket(b.z, b.bound, s->k, &lower);
     for (int64_t i = n; i < L; i++)
         differ[i] = 0;
-    memcpy(y + j, &lower, (size_t)n * sizeof(float));
+    memcpy(y + j, &lower, (size_t)n * sizeof(element_t));
     return differ;
 }
 
 /* Tier 1: write y of some columns of a row. Return True if an element is undecided. */
-INLINE bool write_y(const float *restrict x, const scale_t *s, const parameters_t *restrict p,
-                    float *restrict y, int64_t n)
+INLINE bool write_y(const element_t *restrict x, const scale_t *s, const parameters_t *restrict p,
+                    element_t *restrict y, int64_t n)
 {
-    half_bits differ = {0};
+    differ_t differ = {0};
     int64_t j = 0;
 #pragma GCC unroll 4
     for (; j + L <= n; j += L) {
-        halves lower;
+        rounded_t lower;
         bracket_t b = bracket_of(wide(x + j), s, LOAD(doubles, p->gamma + j),
                                  LOAD(doubles, p->beta + j), LOAD(doubles, p->weight + j));
-        differ |= round_ends(b, s->k, &lower);
+        differ |= round_bracket(b.z, b.bound, s->k, &lower);
         STORE(y + j, lower);
     }
     if (j < n)
         differ |= write_rest(x, s, p, j, n - j, y);
-    return any(differ);
+    return any_differ(differ);
 }
+
+/* True if float32 arithmetic on such a row stays away from the ends of its range. */
+INLINE bool is_moderate(double v, double w)
+{
+    return 0x1p-60 < v && v < 0x1p60 && 0x1p-60 < w && w < 0x1p80;
+}
+
+#if TYPE != TYPE_float32
+/* Tier 1 of 16-bit rows: y in float32 with the bound (C5), and vectors in which an element is
+   undecided again in float64. Return True if an element is undecided then. */
+INLINE bool write_y_in_float32(const element_t *restrict x, const scale_t *s, float k,
+                               const parameters_t *restrict p, element_t *restrict y, int64_t n)
+{
+    float high = (float)(s->near + s->low), low = (float)((s->near - (double)high) + s->low);
+    float r = (float)s->r;
+    bool undecided = false;
+    int64_t j = 0;
+    for (; j + 2 * L <= n; j += 2 * L) {
+        floats c = (load_floats(x + j) - high) - low;
+        floats beta = LOAD(floats, p->beta32 + j);
+        floats z = multiply_add_floats(c, LOAD(floats, p->gamma32 + j) * r, beta);
+        floats bound = ((floats)((bits)z & 0x7FFFFFFFu) + LOAD(floats, p->weight32 + j)) * k;
+        shorts lower = rounded_floats(z - bound), upper = rounded_floats(z + bound);
+        STORE(y + j, lower);
+        if (any_shorts(lower ^ upper))
+            for (int64_t i = j; i < j + 2 * L; i += L)
+                undecided |= any_differ(write_rest(x, s, p, i, L, y));
+    }
+    for (; j < n; j += L)
+        undecided |= any_differ(write_rest(x, s, p, j, smaller(n - j, L), y));
+    return undecided;
+}
+#endif
 
 /* Structure check: True if an element equals the mean of its row (RMSNorm: zero), so that
    y = beta. If all x are multiples of 2**k and sum|x| < 2**(k + 53), every partial sum is a
@@ -92,22 +136,22 @@ typedef struct {
     double sum;
 } mean_t;
 
-static bool is_mean(const call_t *call, const float *x, float value, mean_t *mean)
+static bool is_mean(const call_t *call, const element_t *x, float value, mean_t *mean)
 {
     if (!call->centred)
         return value == 0;
     if (!mean->is_known) {
         double sum = 0, magnitudes = 0;
         for (int64_t j = 0; j < call->size; j++) {
-            sum += x[j];
-            magnitudes += fabs((double)x[j]);
+            sum += to_float(x[j]);
+            magnitudes += fabs((double)to_float(x[j]));
         }
         int exponent;
         frexp(2 * magnitudes, &exponent);
         double unit = ldexp(1.0, 53 - exponent);
         *mean = (mean_t){true, true, sum};
         for (int64_t j = 0; j < call->size; j++)
-            mean->is_exact &= rint(x[j] * unit) == x[j] * unit;
+            mean->is_exact &= rint(to_float(x[j]) * unit) == to_float(x[j]) * unit;
     }
     pair_t product = two_product((double)call->size, (double)value);
     return mean->is_exact && product.high == mean->sum && product.low == 0;
@@ -116,8 +160,8 @@ static bool is_mean(const call_t *call, const float *x, float value, mean_t *mea
 /* Tier 2 for the undecided elements of a row. Return True if some remain undecided. */
 static bool write_y_tier2(const call_t *call, int64_t i, const scale_t *s)
 {
-    const float *x = call->x + i * call->size;
-    float *y = call->out + i * call->size;
+    const element_t *x = elements_at(call->x, i * call->size);
+    element_t *y = results_at(call, i * call->size);
     double scale = call->scale_of_bounds;
     row2_t row;
     describe_row(call, x, s->near, &row);
@@ -128,22 +172,22 @@ static bool write_y_tier2(const call_t *call, int64_t i, const scale_t *s)
         int64_t n = smaller(call->size - left, COLUMNS);
         widen(call, left, n, &p);
         for (int64_t j = 0; j < n; j += L) {
-            float waste[COLUMNS];
-            half_bits differ = write_rest(x + left, s, &p, j, smaller(L, n - j), waste);
-            if (!any(differ))
+            element_t waste[COLUMNS];
+            differ_t differ = write_rest(x + left, s, &p, j, smaller(L, n - j), waste);
+            if (!any_differ(differ))
                 continue;
             for (int64_t k = j; k < smaller(j + L, n); k++) {
-                float value = x[left + k];
+                float value = to_float(x[left + k]);
                 pair_t c = centred_element(&row, value);
                 pair_t t = multiply_double(multiply(c, row.r), p.gamma[k]);
                 pair_t z = add_double(t, p.beta[k]);
                 double bound = SLACK * fabs(t.high) * (row.of_r + 16 * W) +
                                SLACK * row.r.high * row.centring * fabs(p.gamma[k]) +
                                5 * W * fabs(z.high) + TINY; /* (F5) */
-                if (differ[k - j] == 0 || is_decided(z, bound * scale, y + left + k))
+                if (differ[k - j] == 0 || is_decided(z, bound * scale, TYPE, y, left + k))
                     continue;
                 if (p.gamma[k] == 0 || is_mean(call, x, value, &mean)) /* structure check */
-                    y[left + k] = (float)p.beta[k];
+                    y[left + k] = nearest(p.beta[k]);
                 else
                     undecided = true;
             }
@@ -154,31 +198,32 @@ static bool write_y_tier2(const call_t *call, int64_t i, const scale_t *s)
 
 /* Fast mode: y of some columns in float32. Return True if one is zero, whose sign is for float64
    to decide, or not finite. */
-INLINE bool write_fast(const float *restrict x, float high, float low, float r,
+INLINE bool write_fast(const element_t *restrict x, float high, float low, float r,
                        const float *restrict gamma, const float *restrict beta,
-                       float *restrict y, int64_t n)
+                       element_t *restrict y, int64_t n)
 {
     bits top = {0};
     int64_t j = 0;
 #pragma GCC unroll 2
     for (; j + 2 * L <= n; j += 2 * L) {
-        floats c = (LOAD(floats, x + j) - high) - low;
+        floats c = (load_floats(x + j) - high) - low;
         floats z = multiply_add_floats(c, LOAD(floats, gamma + j) * r, LOAD(floats, beta + j));
-        STORE(y + j, z);
+        store_floats(y + j, z);
         /* The magnitudes of zero, infinity and NaN, less one, are the largest. */
         top = max_bits(((bits)z & 0x7FFFFFFFu) - 1u, top);
     }
     uint32_t largest = largest_of(top);
     if (j < n) {
-        float rest[3][2 * L] = {{0}};
-        memcpy(rest[0], x + j, (size_t)(n - j) * sizeof(float));
-        memcpy(rest[1], gamma + j, (size_t)(n - j) * sizeof(float));
-        memcpy(rest[2], beta + j, (size_t)(n - j) * sizeof(float));
-        floats c = (LOAD(floats, rest[0]) - high) - low;
-        floats z = multiply_add_floats(c, LOAD(floats, rest[1]) * r, LOAD(floats, rest[2]));
-        memcpy(y + j, &z, (size_t)(n - j) * sizeof(float));
+        float rest[2][2 * L] = {{0}};
+        element_t results[2 * L];
+        memcpy(rest[0], gamma + j, (size_t)(n - j) * sizeof(float));
+        memcpy(rest[1], beta + j, (size_t)(n - j) * sizeof(float));
+        floats c = (floats_or_zero(x + j, n - j) - high) - low;
+        floats z = multiply_add_floats(c, LOAD(floats, rest[0]) * r, LOAD(floats, rest[1]));
+        store_floats(results, z);
+        memcpy(y + j, results, (size_t)(n - j) * sizeof(element_t));
         for (int64_t i = 0; i < n - j; i++) {
-            uint32_t m = magnitude_of(z[i]) - 1u;
+            uint32_t m = (bits_of(z[i]) & 0x7FFFFFFFu) - 1u;
             largest = m > largest ? m : largest;
         }
     }
@@ -186,21 +231,17 @@ INLINE bool write_fast(const float *restrict x, float high, float low, float r,
 }
 
 /* y of a row without spread: beta. Return False if that is not finite. */
-static bool write_constant(const call_t *call, float *y)
+static bool write_constant(const call_t *call, element_t *y)
 {
+    const float *gamma = call->gamma, *beta = call->beta;
     bool finite = true;
     for (int64_t j = 0; j < call->size; j++) {
-        y[j] = call->beta ? call->beta[j] + 0.0f : 0.0f;
-        finite &= fabsf(y[j]) < INFINITY;
-        finite &= !call->gamma || fabsf(call->gamma[j]) < INFINITY;
+        float value = beta ? beta[j] + 0.0f : 0.0f;
+        y[j] = nearest(value);
+        finite &= fabsf(value) < INFINITY;
+        finite &= !gamma || fabsf(gamma[j]) < INFINITY;
     }
     return finite;
-}
-
-/* True if float32 arithmetic on such a row stays away from the ends of its range. */
-INLINE bool is_moderate(double v, double w)
-{
-    return 0x1p-60 < v && v < 0x1p60 && 0x1p-60 < w && w < 0x1p80;
 }
 
 /* Find the statistics of rows and save them, the row status, and the scales of their elements. */
@@ -209,7 +250,7 @@ INLINE void find_scales(const call_t *call, int64_t start, int64_t n, bool centr
 {
     statistics_t found;
     double h = depth_of_sum(call->size), r[GROUP], bound[GROUP];
-    find_statistics(call->x + start * call->size, n, call->size, centred, &found);
+    find_statistics(elements_at(call->x, start * call->size), n, call->size, centred, &found);
     for (int k = 0; k < GROUP; k++) { /* in vectors: roots and quotients take long */
         double w = found.v[k] + call->eps;
         r[k] = 1 / sqrt(w);
@@ -221,7 +262,7 @@ INLINE void find_scales(const call_t *call, int64_t start, int64_t n, bool centr
             status[k] = UNDEFINED;
             found.near[k] = found.low[k] = found.v[k] = NAN;
         }
-        scales[k] = (scale_t){found.near[k], r[k], found.low[k] * r[k],
+        scales[k] = (scale_t){found.near[k], found.low[k], r[k], found.low[k] * r[k],
                               call->scale_of_bounds * SLACK * bound[k]};
         double *saved = call->saved + (centred ? 3 : 1) * (start + k);
         saved[0] = centred ? found.near[k] : found.v[k];
@@ -230,6 +271,21 @@ INLINE void find_scales(const call_t *call, int64_t start, int64_t n, bool centr
             saved[2] = found.v[k];
         }
     }
+}
+
+/* Tier 1: write y of some columns of a row. Return True if an element is undecided. */
+INLINE bool write_block(const call_t *call, double v, const scale_t *s, const parameters_t *p,
+                        int64_t at, int64_t n)
+{
+    const element_t *x = elements_at(call->x, at);
+#if TYPE != TYPE_float32
+    if (p->fits_float32 && is_moderate(v, v + call->eps) && fabs(s->near) * s->r < 0x1p20)
+        return write_y_in_float32(x, s, (float)(0x1p-21 * call->scale_of_bounds), p,
+                                  results_at(call, at), n);
+#else
+    (void)v;
+#endif
+    return write_y(x, s, p, results_at(call, at), n);
 }
 
 /* Correct mode: y of up to GROUP rows, a block of columns at a time. The parameters of short rows
@@ -245,7 +301,7 @@ INLINE bool forward_correct(const call_t *call, int64_t start, int64_t n, const 
         for (int64_t k = 0; k < n; k++) {
             double v = call->centred ? saved[3 * (start + k) + 2] : saved[start + k];
             int64_t at = (start + k) * call->size + left;
-            if (v > 0 && write_y(call->x + at, &scales[k], p, call->out + at, columns))
+            if (v > 0 && write_block(call, v, &scales[k], p, at, columns))
                 status[k] = UNDECIDED;
         }
     }
@@ -265,7 +321,7 @@ static bool forward_unrounded(const call_t *call, int64_t i, const scale_t *scal
         parameters_t p;
         if (!widen(call, left, columns, &p))
             return false;
-        write_y(call->x + at, &untested, &p, call->out + at, columns);
+        write_y(elements_at(call->x, at), &untested, &p, results_at(call, at), columns);
     }
     return true;
 }
@@ -278,6 +334,7 @@ typedef struct {
 INLINE bool forward_fast(const call_t *call, int64_t start, int64_t n, const scale_t *scales,
                          const defaults_t *defaults)
 {
+    const float *gamma = call->gamma, *beta = call->beta;
     for (int64_t k = 0; k < n; k++) {
         int64_t i = start + k;
         const double *saved = call->saved + (call->centred ? 3 * i : i);
@@ -289,9 +346,9 @@ INLINE bool forward_fast(const call_t *call, int64_t start, int64_t n, const sca
         float high = (float)(near + low), rest = (float)((near - (double)high) + low);
         for (int64_t left = 0; left < call->size && !is_hard; left += COLUMNS) {
             int64_t columns = smaller(call->size - left, COLUMNS), at = i * call->size + left;
-            is_hard = write_fast(call->x + at, high, rest, (float)scales[k].r,
-                                 call->gamma ? call->gamma + left : defaults->ones,
-                                 call->beta ? call->beta + left : defaults->zeros, call->out + at,
+            is_hard = write_fast(elements_at(call->x, at), high, rest, (float)scales[k].r,
+                                 gamma ? gamma + left : defaults->ones,
+                                 beta ? beta + left : defaults->zeros, results_at(call, at),
                                  columns);
         }
         if (is_hard && !forward_unrounded(call, i, &scales[k]))
@@ -323,7 +380,7 @@ INLINE outcome_t forward_rows(const call_t *call, int64_t from, int64_t to, bool
         for (int64_t k = 0; k < n; k++) {
             double v = call->saved[centred ? 3 * (start + k) + 2 : start + k];
             if (v == 0 && status[k] == OK)
-                finite &= write_constant(call, call->out + (start + k) * call->size);
+                finite &= write_constant(call, results_at(call, (start + k) * call->size));
             outcome.not_ok += status[k] != OK;
         }
         if (!finite) {
@@ -350,7 +407,7 @@ int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to)
         double *saved = call->saved + (call->centred ? 3 * i : i);
         if (saved[0] != saved[0])
             continue;
-        find_statistics(call->x + i * call->size, 1, call->size, call->centred, &found);
+        find_statistics(elements_at(call->x, i * call->size), 1, call->size, call->centred, &found);
         if (call->centred) {
             double moved = fabs((found.near[0] - saved[0]) + (found.low[0] - saved[1]));
             changed += !(moved <= 0x1p-40 * sqrt(found.v[0]) + TINY);

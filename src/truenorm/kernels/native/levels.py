@@ -22,6 +22,9 @@ __all__ = ["CorrectBackward", "CorrectForward", "FastBackward", "FastForward"]
 Float64 = NDArray[np.float64]
 Columns = NDArray[np.intp]
 
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+"""As in `core.h`."""
+
 BLOCK = 2**18
 """Elements of a block of rows that one call of the core works on."""
 
@@ -36,9 +39,9 @@ class _Sweep:
         self.threads = thread_count(call.threads)
         self.rows_at_once = max(1, BLOCK // call.size)
         self.parts: list[Range] = list(blocks_of((0, call.count), self.rows_at_once)) or [(0, 0)]
-        self._mode = (_core.CENTRED if call.norm.centred else 0) | (
-            _core.FAST if call.level == "single" else 0
-        )
+        centred = _core.CENTRED if call.norm.centred else 0
+        fast = _core.FAST if call.level == "single" else 0
+        self._mode = centred | fast | TYPES[call.target.name] << _core.ROWS_AT
         # 16-bit parameters are exact in float32.
         self._gamma = call.gamma.astype(np.float32)
         self._beta = call.beta.astype(np.float32)

@@ -1,7 +1,7 @@
 /* The extension module: buffers are checked, the interpreter's lock is released, calls are run.
 
-   `forward` and `backward` return False for arrays that are not ordinary (float32, C-contiguous,
-   native, aligned, of matching shapes, results apart from the rest) and for results that need the
+   `forward` and `backward` return False for arrays that are not ordinary (C-contiguous, native,
+   aligned, of matching shapes, results apart from the rest) and for results that need the
    driver: non-finite numbers, and elements undecided by tier 2. The functions on blocks of rows,
    which the driver calls, raise instead. */
 #define Py_LIMITED_API 0x030B0000
@@ -10,9 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "core.h"
+#include "rounding.h"
 
-enum { CENTRED = 1, FAST = 2 };
+/* Of `mode`: two flags, and the types of rows, gamma and beta at these bits. */
+enum { CENTRED = 1, FAST = 2, ROWS_AT = 4, GAMMA_AT = 8, BETA_AT = 12 };
 enum { LOCK_KEPT_BELOW = 1 << 13 }; /* elements: to release the lock takes as long as few of them */
 enum { MOST_BUFFERS = 8 };
 
@@ -51,6 +52,28 @@ static Py_buffer *view_of(buffers_t *buffers, PyObject *object, char format, boo
         return NULL;
     }
     return view;
+}
+
+/* A buffer of one of the types of rows. bfloat16 arrays are passed as views of uint16: they refuse
+   to tell their format. */
+static Py_buffer *typed_view(buffers_t *buffers, PyObject *object, int type, bool writable)
+{
+    static const char formats[TYPES] = {[FLOAT32] = 'f', [FLOAT16] = 'e', [BFLOAT16] = 'H'};
+    return view_of(buffers, object, formats[type], writable);
+}
+
+/* The types that a mode names. Return False with an error set if there is no such type. */
+typedef struct {
+    int rows, gamma, beta;
+} types_t;
+
+static bool read_types(long mode, types_t *types)
+{
+    *types = (types_t){mode >> ROWS_AT & 15, mode >> GAMMA_AT & 15, mode >> BETA_AT & 15};
+    if (types->rows < TYPES && types->gamma < TYPES && types->beta < TYPES)
+        return true;
+    PyErr_Format(PyExc_ValueError, "mode %ld names a type that does not exist", mode);
+    return false;
 }
 
 static bool has_shape(const Py_buffer *view, const Py_buffer *like)
@@ -94,7 +117,8 @@ static bool describe(call_t *call, const Py_buffer *x, const Py_buffer *out,
     call->out = out->buf;
     call->saved = saved->buf;
     call->size = x->shape[x->ndim - 1];
-    call->rows = x->len / (Py_ssize_t)sizeof(float) / call->size;
+    call->rows = x->len / x->itemsize / call->size;
+    call->type = mode >> ROWS_AT & 15;
     call->eps = eps;
     call->scale_of_bounds = scale_of_bounds;
     call->centred = mode & CENTRED;
@@ -118,6 +142,23 @@ static end_t run(end_t (*runner)(call_t *), call_t *call)
     end = runner(call);
     Py_END_ALLOW_THREADS
     return end;
+}
+
+/* A parameter as float32: its own memory, or a copy, which is `copied` then. NULL if it is not
+   given, or with an error set if there is no memory. */
+static const float *as_float32(const Py_buffer *view, int type, float **copied)
+{
+    if (view == NULL || type == FLOAT32)
+        return memory(view);
+    const uint16_t *from = view->buf;
+    Py_ssize_t size = view->shape[0];
+    if ((*copied = PyMem_Malloc((size_t)size * sizeof(float))) == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t j = 0; j < size; j++)
+        (*copied)[j] = type == FLOAT16 ? float_of_float16(from[j]) : float_of_bfloat16(from[j]);
+    return *copied;
 }
 
 /* Run a call with room for the row status. */
@@ -165,20 +206,25 @@ static PyObject *forward(PyObject *module, PyObject *const *arguments, Py_ssize_
     call_t call;
     double eps;
     long mode, threads;
-    if (!has_arguments(count, 8) || !read_numbers(arguments + 5, &eps, &mode, &threads))
+    types_t types;
+    if (!has_arguments(count, 8) || !read_numbers(arguments + 5, &eps, &mode, &threads) ||
+        !read_types(mode, &types))
         return NULL;
-    Py_buffer *x = view_of(&buffers, arguments[0], 'f', false);
-    Py_buffer *gamma = view_of(&buffers, arguments[1], 'f', false);
-    Py_buffer *beta = view_of(&buffers, arguments[2], 'f', false);
-    Py_buffer *y = view_of(&buffers, arguments[3], 'f', true);
+    Py_buffer *x = typed_view(&buffers, arguments[0], types.rows, false);
+    Py_buffer *gamma = typed_view(&buffers, arguments[1], types.gamma, false);
+    Py_buffer *beta = typed_view(&buffers, arguments[2], types.beta, false);
+    Py_buffer *y = typed_view(&buffers, arguments[3], types.rows, true);
     Py_buffer *saved = view_of(&buffers, arguments[4], 'd', true);
     PyObject *result = Py_False;
     if (!buffers.failed && arithmetic_is_ieee() &&
         describe(&call, x, y, saved, eps, mode, threads) && is_vector(gamma, call.size) &&
         is_vector(beta, call.size) && is_apart(y, &buffers) && is_apart(saved, &buffers)) {
-        call.gamma = memory(gamma);
-        call.beta = memory(beta);
-        result = run_with_status(run_forward, &call);
+        float *copies[2] = {NULL, NULL};
+        call.gamma = as_float32(gamma, types.gamma, &copies[0]);
+        call.beta = as_float32(beta, types.beta, &copies[1]);
+        result = PyErr_Occurred() ? NULL : run_with_status(run_forward, &call);
+        PyMem_Free(copies[0]);
+        PyMem_Free(copies[1]);
     } else {
         Py_INCREF(result);
     }
@@ -194,37 +240,40 @@ static PyObject *backward(PyObject *module, PyObject *const *arguments, Py_ssize
     call_t call;
     double eps;
     long mode, threads;
-    if (!has_arguments(count, 10) || !read_numbers(arguments + 7, &eps, &mode, &threads))
+    types_t types;
+    if (!has_arguments(count, 10) || !read_numbers(arguments + 7, &eps, &mode, &threads) ||
+        !read_types(mode, &types))
         return NULL;
-    Py_buffer *dy = view_of(&buffers, arguments[0], 'f', false);
-    Py_buffer *x = view_of(&buffers, arguments[1], 'f', false);
-    Py_buffer *gamma = view_of(&buffers, arguments[2], 'f', false);
+    Py_buffer *dy = typed_view(&buffers, arguments[0], types.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[1], types.rows, false);
+    Py_buffer *gamma = typed_view(&buffers, arguments[2], types.gamma, false);
     Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
-    Py_buffer *dx = view_of(&buffers, arguments[4], 'f', true);
-    Py_buffer *dgamma = view_of(&buffers, arguments[5], 'f', true);
-    Py_buffer *dbeta = view_of(&buffers, arguments[6], 'f', true);
+    Py_buffer *dx = typed_view(&buffers, arguments[4], types.rows, true);
+    Py_buffer *dgamma = typed_view(&buffers, arguments[5], types.gamma, true);
+    Py_buffer *dbeta = typed_view(&buffers, arguments[6], types.beta, true);
     PyObject *result = Py_False;
-    float *ones = NULL;
+    float *copy = NULL;
     if (!buffers.failed && arithmetic_is_ieee() &&
         describe(&call, x, dx, saved, eps, mode, threads) && has_shape(dy, x) &&
         is_vector(gamma, call.size) && is_vector(dgamma, call.size) &&
         is_vector(dbeta, call.size) && is_apart(dx, &buffers) && is_apart(dgamma, &buffers) &&
         is_apart(dbeta, &buffers)) {
         call.dy = dy->buf;
-        call.gamma = memory(gamma);
+        call.gamma = as_float32(gamma, types.gamma, &copy);
         call.dgamma = memory(dgamma);
         call.dbeta = memory(dbeta);
-        if (call.fast && call.gamma == NULL) {
-            ones = PyMem_Malloc((size_t)call.size * sizeof(float));
-            for (int64_t j = 0; ones != NULL && j < call.size; j++)
-                ones[j] = 1;
-            call.gamma = ones;
+        call.of_dgamma = types.gamma;
+        call.of_dbeta = types.beta;
+        if (call.fast && gamma == NULL) {
+            copy = PyMem_Malloc((size_t)call.size * sizeof(float));
+            for (int64_t j = 0; copy != NULL && j < call.size; j++)
+                copy[j] = 1;
+            call.gamma = copy;
+            if (copy == NULL)
+                PyErr_NoMemory();
         }
-        if (call.fast && call.gamma == NULL)
-            result = PyErr_NoMemory();
-        else
-            result = run_with_status(run_backward, &call);
-        PyMem_Free(ones);
+        result = PyErr_Occurred() ? NULL : run_with_status(run_backward, &call);
+        PyMem_Free(copy);
     } else {
         Py_INCREF(result);
     }
@@ -238,7 +287,7 @@ static PyObject *refuse(buffers_t *buffers)
 {
     release(buffers);
     PyErr_SetString(PyExc_ValueError,
-                    "expected C-contiguous float32 arrays of matching shapes, apart from each "
+                    "expected C-contiguous arrays of matching shapes and types, apart from each "
                     "other, and eps of 0 or within 2**+-200");
     return NULL;
 }
@@ -258,17 +307,17 @@ static void without_lock(void (*function)(rows_t *), rows_t *rows)
 
 static void do_forward(rows_t *rows)
 {
-    rows->outcome = kernels_selected()->forward(&rows->call, 0, rows->call.rows);
+    rows->outcome = kernels_selected(rows->call.type)->forward(&rows->call, 0, rows->call.rows);
 }
 static void do_backward(rows_t *rows)
 {
-    const kernels_t *kernels = kernels_selected();
+    const kernels_t *kernels = kernels_selected(rows->call.type);
     rows->outcome = (rows->call.fast ? kernels->fast_backward : kernels->backward)(
         &rows->call, 0, rows->call.rows, rows->sums);
 }
 static void do_statistics(rows_t *rows)
 {
-    rows->outcome.not_ok = kernels_selected()->statistics(&rows->call, 0, rows->call.rows);
+    rows->outcome.not_ok = kernels_selected(rows->call.type)->statistics(&rows->call, 0, rows->call.rows);
 }
 
 /* forward_rows(x, gamma, beta, y, saved, status, eps, mode) -> rows that are not OK */
@@ -279,12 +328,14 @@ static PyObject *forward_rows(PyObject *module, PyObject *const *arguments, Py_s
     rows_t rows = {.sums = NULL};
     double eps;
     long mode;
-    if (!has_arguments(count, 8) || !read_eps_and_mode(arguments + 6, &eps, &mode))
+    types_t types;
+    if (!has_arguments(count, 8) || !read_eps_and_mode(arguments + 6, &eps, &mode) ||
+        !read_types(mode, &types))
         return NULL;
-    Py_buffer *x = view_of(&buffers, arguments[0], 'f', false);
+    Py_buffer *x = typed_view(&buffers, arguments[0], types.rows, false);
     Py_buffer *gamma = view_of(&buffers, arguments[1], 'f', false);
     Py_buffer *beta = view_of(&buffers, arguments[2], 'f', false);
-    Py_buffer *y = view_of(&buffers, arguments[3], 'f', true);
+    Py_buffer *y = typed_view(&buffers, arguments[3], types.rows, true);
     Py_buffer *saved = view_of(&buffers, arguments[4], 'd', true);
     Py_buffer *status = view_of(&buffers, arguments[5], 'B', true);
     if (buffers.failed || !describe(&rows.call, x, y, saved, eps, mode, 1) || gamma == NULL || beta == NULL ||
@@ -309,13 +360,15 @@ static PyObject *backward_rows(PyObject *module, PyObject *const *arguments, Py_
     rows_t rows = {.sums = NULL};
     double eps;
     long mode;
-    if (!has_arguments(count, 9) || !read_eps_and_mode(arguments + 7, &eps, &mode))
+    types_t types;
+    if (!has_arguments(count, 9) || !read_eps_and_mode(arguments + 7, &eps, &mode) ||
+        !read_types(mode, &types))
         return NULL;
-    Py_buffer *dy = view_of(&buffers, arguments[0], 'f', false);
-    Py_buffer *x = view_of(&buffers, arguments[1], 'f', false);
+    Py_buffer *dy = typed_view(&buffers, arguments[0], types.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[1], types.rows, false);
     Py_buffer *gamma = view_of(&buffers, arguments[2], 'f', false);
     Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
-    Py_buffer *dx = view_of(&buffers, arguments[4], 'f', true);
+    Py_buffer *dx = typed_view(&buffers, arguments[4], types.rows, true);
     Py_buffer *sums = view_of(&buffers, arguments[5], 'd', true);
     Py_buffer *status = view_of(&buffers, arguments[6], 'B', true);
     int64_t numbers = mode & FAST ? 2 : SUMS;
@@ -341,9 +394,10 @@ static PyObject *statistics(PyObject *module, PyObject *const *arguments, Py_ssi
     buffers_t buffers = {.count = 0};
     rows_t rows = {.sums = NULL};
     long mode;
-    if (!has_arguments(count, 3) || !read_integer(arguments[2], &mode))
+    types_t types;
+    if (!has_arguments(count, 3) || !read_integer(arguments[2], &mode) || !read_types(mode, &types))
         return NULL;
-    Py_buffer *x = view_of(&buffers, arguments[0], 'f', false);
+    Py_buffer *x = typed_view(&buffers, arguments[0], types.rows, false);
     Py_buffer *saved = view_of(&buffers, arguments[1], 'd', true);
     if (buffers.failed || !describe(&rows.call, x, x, saved, 0.0, mode, 1) ||
         !is_apart(saved, &buffers))
@@ -383,7 +437,7 @@ static PyObject *merge(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     if (sums == NULL || !has_shape(others, sums) || sums->ndim != 2 || sums->shape[0] != SUMS ||
         !is_apart(sums, &buffers))
         return refuse(&buffers);
-    kernels_selected()->merge(sums->buf, others->buf, sums->shape[1]);
+    kernels_selected(FLOAT32)->merge(sums->buf, others->buf, sums->shape[1]);
     release(&buffers);
     return Py_NewRef(Py_None);
 }
@@ -436,7 +490,8 @@ static int execute(PyObject *module)
 {
     kernels_select(NULL);
     return PyModule_AddIntConstant(module, "CENTRED", CENTRED) ||
-           PyModule_AddIntConstant(module, "FAST", FAST);
+           PyModule_AddIntConstant(module, "FAST", FAST) ||
+           PyModule_AddIntConstant(module, "ROWS_AT", ROWS_AT);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};

@@ -9,9 +9,13 @@
 #ifndef TRUENORM_SUMS_H
 #define TRUENORM_SUMS_H
 
-#include "double_double.h"
+#include "elements.h"
 
-enum { RUN = 8, PIECE = RUN * LANES };
+enum {
+    RUN = 8,
+    PIECE = RUN * LANES,
+    AT_ONCE = L == 2 ? 1 : VECTORS, /* vectors in one loop: unrolling eight takes long to compile */
+};
 
 /* Additions that a term goes through, at most. */
 INLINE double depth_of_sum(int64_t size) { return size > COLUMNS ? 11 : 10; }
@@ -84,9 +88,9 @@ INLINE double total(const lanes_t *row, int64_t size)
 
 /* ---- forward: the sums of d = x - near and of its square ---- */
 
-INLINE void add_moments(const float *x, int run, double near, bool centred, doubles *s, doubles *q)
+INLINE void add_moments(const element_t *x, int run, double near, bool centred, doubles *s, doubles *q)
 {
-#pragma GCC unroll 8
+#pragma GCC unroll AT_ONCE
     for (int v = 0; v < VECTORS; v++) {
         doubles d[RUN];
 #pragma GCC unroll 8
@@ -104,11 +108,11 @@ INLINE void add_moments(const float *x, int run, double near, bool centred, doub
     }
 }
 
-INLINE void add_last_moments(const float *x, int64_t n, double near, doubles *s, doubles *q)
+INLINE void add_last_moments(const element_t *x, int64_t n, double near, doubles *s, doubles *q)
 {
     double d[LANES] = {0};
     for (int64_t j = 0; j < n; j++)
-        d[j] = (double)x[j] - near;
+        d[j] = (double)to_float(x[j]) - near;
     for (int v = 0; v < VECTORS; v++) {
         doubles t = LOAD(doubles, d + L * v);
         s[v] += t;
@@ -117,12 +121,12 @@ INLINE void add_last_moments(const float *x, int64_t n, double near, doubles *s,
 }
 
 /* The sums of d and of its square over a row. */
-INLINE void sum_moments(const float *x, int64_t size, double near, bool centred, double *sum,
+INLINE void sum_moments(const element_t *x, int64_t size, double near, bool centred, double *sum,
                         double *square)
 {
     lanes_t sums = {{{0}}, {{0}}}, squares = {{{0}}, {{0}}};
     for (int64_t left = 0; left < size; left += COLUMNS) {
-        const float *block = x + left;
+        const element_t *block = x + left;
         doubles s[VECTORS] = {{0}}, q[VECTORS] = {{0}};
 #define ADD(offset, run) add_moments(block + (offset), run, near, centred, s, q)
 #define REST(offset, count) add_last_moments(block + (offset), count, near, s, q)
@@ -139,13 +143,13 @@ INLINE void sum_moments(const float *x, int64_t size, double near, bool centred,
 
 /* About the mean of the first elements, as a float32 number. Any number near the mean will do;
    of a constant row it is that constant, because the sum is exact then. */
-INLINE double near_mean(const float *x, int64_t size)
+INLINE double near_mean(const element_t *x, int64_t size)
 {
     enum { SAMPLE = 32 };
     if (size < SAMPLE) {
         double sum = 0;
         for (int64_t j = 0; j < size; j++)
-            sum += x[j];
+            sum += to_float(x[j]);
         return (float)(sum / (double)size);
     }
     doubles sums[4] = {{0}};
@@ -168,7 +172,7 @@ typedef struct {
     double near[GROUP], low[GROUP], v[GROUP];
 } statistics_t;
 
-INLINE void find_statistics(const float *x, int64_t rows, int64_t size, bool centred,
+INLINE void find_statistics(const element_t *x, int64_t rows, int64_t size, bool centred,
                             statistics_t *found)
 {
     double *near = found->near, *low = found->low, *v = found->v, square[GROUP];
@@ -200,10 +204,10 @@ INLINE void find_statistics(const float *x, int64_t rows, int64_t size, bool cen
 
 enum { OF_C, OF_G, OF_GC, OF_GG, ALONG };
 
-INLINE void add_products(const float *x, const float *dy, const double *gamma, int run, double near,
+INLINE void add_products(const element_t *x, const element_t *dy, const double *gamma, int run, double near,
                          double low, bool centred, doubles s[ALONG][VECTORS])
 {
-#pragma GCC unroll 8
+#pragma GCC unroll AT_ONCE
     for (int v = 0; v < VECTORS; v++) {
         doubles c[RUN], g[RUN], t[RUN];
 #pragma GCC unroll 8
@@ -229,12 +233,12 @@ INLINE void add_products(const float *x, const float *dy, const double *gamma, i
     }
 }
 
-INLINE void add_last_products(const float *x, const float *dy, const double *gamma, int64_t n,
+INLINE void add_last_products(const element_t *x, const element_t *dy, const double *gamma, int64_t n,
                               double near, double low, bool centred, doubles s[ALONG][VECTORS])
 {
     double terms[ALONG][LANES] = {{0}};
     for (int64_t j = 0; j < n; j++) {
-        double c = ((double)x[j] - near) - low, g = (double)dy[j] * gamma[j];
+        double c = ((double)to_float(x[j]) - near) - low, g = (double)to_float(dy[j]) * gamma[j];
         terms[OF_C][j] = centred ? c : c * c;
         terms[OF_G][j] = g;
         terms[OF_GC][j] = g * c;
@@ -246,7 +250,7 @@ INLINE void add_last_products(const float *x, const float *dy, const double *gam
 }
 
 /* Add the products over a block of n <= COLUMNS elements to the lanes of a row. */
-INLINE void add_block_products(const float *x, const float *dy, const double *gamma, int64_t n,
+INLINE void add_block_products(const element_t *x, const element_t *dy, const double *gamma, int64_t n,
                                double near, double low, bool centred, int64_t size,
                                lanes_t lanes[ALONG])
 {

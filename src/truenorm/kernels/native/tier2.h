@@ -47,7 +47,7 @@ INLINE pair_t fold_pairs(const pairs_t *sums)
 }
 
 /* The mean of a row less near, w and r, as pairs with bounds. near is a float32 number. */
-static void describe_row(const call_t *call, const float *x, double near, row2_t *row)
+static void describe_row(const call_t *call, const element_t *x, double near, row2_t *row)
 {
     int64_t size = call->size;
     pair_t sum = {0, 0}, squares = {0, 0};
@@ -55,7 +55,7 @@ static void describe_row(const call_t *call, const float *x, double near, row2_t
         pairs_t s[VECTORS] = {{{0}, {0}}}, q[VECTORS] = {{{0}, {0}}};
         int64_t end = smaller(start + BLOCK2, size);
         for (int64_t left = start; left < end; left += LANES)
-#pragma GCC unroll 8
+#pragma GCC unroll AT_ONCE
             for (int v = 0; v < VECTORS; v++) {
                 int64_t at = left + v * L;
                 if (at >= end)

@@ -15,7 +15,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
-#define NAME(function) JOIN(function, INSTRUCTIONS)
+#define NAME(function) JOIN(JOIN(function, INSTRUCTIONS), ELEMENT)
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
@@ -40,6 +40,9 @@ typedef float halves __attribute__((vector_size(4 * L))); /* L float32 numbers *
 typedef int32_t half_bits __attribute__((vector_size(4 * L)));
 typedef float floats __attribute__((vector_size(8 * L))); /* 2*L float32 numbers */
 typedef uint32_t bits __attribute__((vector_size(8 * L)));
+typedef uint32_t half_unsigned __attribute__((vector_size(4 * L)));
+typedef uint16_t half_shorts __attribute__((vector_size(2 * L))); /* L 16-bit numbers */
+typedef uint16_t shorts __attribute__((vector_size(4 * L)));
 
 /* Loads and stores without alignment. */
 #define LOAD(type, address)                             \
@@ -58,7 +61,6 @@ INLINE doubles all(double value) { return value - (doubles){0}; }
 INLINE floats all_floats(float value) { return value - (floats){0}; }
 
 #if L == 8
-INLINE doubles wide(const float *x) { return (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(x)); }
 INLINE doubles widened(halves x) { return (doubles)_mm512_cvtps_pd((__m256)x); }
 INLINE halves narrow(doubles x) { return (halves)_mm512_cvtpd_ps((__m512d)x); }
 INLINE halves low_half(floats x) { return (halves)_mm512_castps512_ps256((__m512)x); }
@@ -78,7 +80,6 @@ INLINE floats multiply_add_floats(floats a, floats b, floats c)
 }
 #define HAS_FMA 1
 #elif L == 4
-INLINE doubles wide(const float *x) { return (doubles)_mm256_cvtps_pd(_mm_loadu_ps(x)); }
 INLINE doubles widened(halves x) { return (doubles)_mm256_cvtps_pd((__m128)x); }
 INLINE halves narrow(doubles x) { return (halves)_mm256_cvtpd_ps((__m256d)x); }
 INLINE halves low_half(floats x) { return (halves)_mm256_castps256_ps128((__m256)x); }
@@ -99,7 +100,6 @@ INLINE floats multiply_add_floats(floats a, floats b, floats c)
 #define HAS_FMA 1
 #else
 INLINE doubles widened(halves x) { return __builtin_convertvector(x, doubles); }
-INLINE doubles wide(const float *x) { return widened(LOAD(halves, x)); }
 INLINE halves narrow(doubles x) { return __builtin_convertvector(x, halves); }
 INLINE halves low_half(floats x) { return (halves){x[0], x[1]}; }
 INLINE halves high_half(floats x) { return (halves){x[2], x[3]}; }
@@ -137,7 +137,6 @@ INLINE uint32_t bits_of(float x)
     memcpy(&found, &x, sizeof found);
     return found;
 }
-INLINE uint32_t magnitude_of(float x) { return bits_of(x) & 0x7FFFFFFFu; }
 
 /* True if a bit is set in any element. */
 INLINE bool any(half_bits x)
@@ -148,6 +147,30 @@ INLINE bool any(half_bits x)
     return !_mm_testz_si128((__m128i)x, (__m128i)x);
 #else
     return (x[0] | x[1]) != 0;
+#endif
+}
+
+INLINE bool any_short(half_shorts x)
+{
+#if L == 8
+    return !_mm_testz_si128((__m128i)x, (__m128i)x);
+#elif L == 4
+    uint64_t found;
+    memcpy(&found, &x, sizeof found);
+    return found != 0;
+#else
+    return (x[0] | x[1]) != 0;
+#endif
+}
+
+INLINE bool any_shorts(shorts x)
+{
+#if L == 8
+    return !_mm256_testz_si256((__m256i)x, (__m256i)x);
+#elif L == 4
+    return !_mm_testz_si128((__m128i)x, (__m128i)x);
+#else
+    return (x[0] | x[1] | x[2] | x[3]) != 0;
 #endif
 }
 
@@ -165,17 +188,6 @@ INLINE uint32_t largest_of(bits x)
     uint32_t a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
     return a > b ? a : b;
 #endif
-}
-
-/* A vector of which n >= 0 elements are loaded; the others are `value`. */
-INLINE doubles wide_or(const float *x, int64_t n, float value)
-{
-    if (n >= L)
-        return wide(x);
-    float filled[L];
-    for (int k = 0; k < L; k++)
-        filled[k] = k < n ? x[k] : value;
-    return wide(filled);
 }
 
 /* True if all numbers are finite whose products with zero were added up. */
