@@ -60,6 +60,7 @@ enum {
     CHUNK = 1 << 13,       /* elements of a chunk, at least */
     CHUNKS_A_THREAD = 16,  /* at most: a helper that arrives late finds something to do */
     WORTH_WAKING = 1 << 14, /* elements from which on sleeping helpers are woken */
+    FEW_ROWS = 64,         /* that threads share if they are long */
     ROWS_AT_MOST = 512,    /* of a block with sums of its own in fast mode */
 };
 
@@ -116,8 +117,16 @@ static void forward_chunk(void *argument, int64_t chunk, int worker)
     note(sweep, sweep->kernels->forward(sweep->call, chunk * sweep->rows, end_of(sweep, chunk)));
 }
 
+/* True if threads share the rows: there are few, and each has several segments. */
+static bool is_long(const call_t *call)
+{
+    return !call->fast && call->size > SEGMENT && call->rows <= FEW_ROWS;
+}
+
 end_t run_forward(call_t *call)
 {
+    if (is_long(call))
+        return kernels_selected(call->type)->long_forward(call);
     sweep_t sweep = {.call = call, .kernels = kernels_selected(call->type), .rows = rows_of_chunk(call)};
     sweep_rows(forward_chunk, &sweep);
     return sweep.not_ok || sweep.not_finite ? NOT_DONE : DONE;
@@ -279,6 +288,8 @@ static end_t backward_fast(sweep_t *sweep, int64_t blocks)
 
 end_t run_backward(call_t *call)
 {
+    if (is_long(call))
+        return kernels_selected(call->type)->long_backward(call);
     sweep_t sweep = {.call = call, .kernels = kernels_selected(call->type)};
     sweep.rows = call->fast ? rows_of_fast_block(call) : rows_of_chunk(call);
     int64_t blocks = (call->rows + sweep.rows - 1) / sweep.rows;

@@ -26,6 +26,7 @@ enum { FLOAT32, FLOAT16, BFLOAT16, TYPES };
 enum {
     GROUP = 8,     /* rows that share the parameters of a block while those are in the L1 cache */
     COLUMNS = 512, /* columns of a block */
+    SEGMENT = 1 << 15, /* elements of a row that are summed by one thread */
     LANES = 16,    /* partial sums along a row: the same number for every instruction set */
     SUMS = 5,      /* float64 numbers a column in the sums of correct mode */
 };
@@ -67,6 +68,9 @@ typedef struct {
     extent_t extent;   /* of dy, over finite rows */
 } outcome_t;
 
+/* How a call ended: NOT_DONE is for the driver. */
+typedef enum { DONE, NOT_DONE, NO_MEMORY } end_t;
+
 /* A column of dgamma that tier 1 left undecided. */
 typedef struct {
     int64_t column;
@@ -79,6 +83,8 @@ typedef struct {
     outcome_t (*forward)(const call_t *call, int64_t from, int64_t to);
     outcome_t (*backward)(const call_t *call, int64_t from, int64_t to, double *sums);
     outcome_t (*fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
+    end_t (*long_forward)(call_t *call); /* whole calls on few long rows, correct */
+    end_t (*long_backward)(call_t *call);
     int64_t (*statistics)(const call_t *call, int64_t from, int64_t to);
     void (*add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n);
     void (*merge)(double *sums, const double *others, int64_t size);
@@ -93,7 +99,6 @@ DECLARE_KERNELS(avx2);
 DECLARE_KERNELS(avx512);
 
 /* calls.c: whole calls, on several threads. */
-typedef enum { DONE, NOT_DONE, NO_MEMORY } end_t;
 const kernels_t *kernels_selected(int type);
 const char *kernels_select(const char *at_most);
 bool arithmetic_is_ieee(void);

@@ -5,7 +5,9 @@
    32 and 16 terms and a last one that is filled up with zeros. Pieces are added to the lanes from
    the smallest to the largest, so that no term goes through more than six additions; four more
    fold the lanes. Blocks after the first are added to the lanes of the row by TwoSum: what is
-   rounded off has lanes of its own. (Depth h of docs/error-analysis.md: `depth_of_sum`.) */
+   rounded off has lanes of its own. Rows longer than SEGMENT are summed in segments, whose sums are
+   added by TwoSum again: threads can share a row, and the bits are the same if they do not.
+   (Depth h of docs/error-analysis.md: `depth_of_sum`.) */
 #ifndef TRUENORM_SUMS_H
 #define TRUENORM_SUMS_H
 
@@ -18,7 +20,10 @@ enum {
 };
 
 /* Additions that a term goes through, at most. */
-INLINE double depth_of_sum(int64_t size) { return size > COLUMNS ? 11 : 10; }
+INLINE double depth_of_sum(int64_t size)
+{
+    return size > SEGMENT ? 12 : size > COLUMNS ? 11 : 10;
+}
 
 typedef struct {
     doubles sum[VECTORS], rounded_off[VECTORS];
@@ -46,6 +51,13 @@ INLINE void add_block(lanes_t *row, const doubles *block, int64_t size)
         row->sum[v] = s.high;
         row->rounded_off[v] += s.low;
     }
+}
+
+INLINE void add_to_pair(pair_t *sum, double term)
+{
+    pair_t s = two_sum(sum->high, term);
+    sum->high = s.high;
+    sum->low += s.low;
 }
 
 INLINE double folded(const doubles *lanes)
@@ -120,8 +132,8 @@ INLINE void add_last_moments(const element_t *x, int64_t n, double near, doubles
     }
 }
 
-/* The sums of d and of its square over a row. */
-INLINE void sum_moments(const element_t *x, int64_t size, double near, bool centred, double *sum,
+/* The sums of d and of its square over at most SEGMENT elements. */
+INLINE void sum_segment(const element_t *x, int64_t size, double near, bool centred, double *sum,
                         double *square)
 {
     lanes_t sums = {{{0}}, {{0}}}, squares = {{{0}}, {{0}}};
@@ -139,6 +151,20 @@ INLINE void sum_moments(const element_t *x, int64_t size, double near, bool cent
     }
     *sum = centred ? total(&sums, size) : 0.0;
     *square = total(&squares, size);
+}
+
+/* The same over a row. */
+INLINE void sum_moments(const element_t *x, int64_t size, double near, bool centred, double *sum,
+                        double *square)
+{
+    pair_t sums = {0, 0}, squares = {0, 0};
+    for (int64_t left = 0; left < size; left += SEGMENT) {
+        sum_segment(x + left, smaller(size - left, SEGMENT), near, centred, sum, square);
+        add_to_pair(&sums, *sum);
+        add_to_pair(&squares, *square);
+    }
+    *sum = sums.high + sums.low;
+    *square = squares.high + squares.low;
 }
 
 /* About the mean of the first elements, as a float32 number. Any number near the mean will do;
@@ -172,6 +198,25 @@ typedef struct {
     double near[GROUP], low[GROUP], v[GROUP];
 } statistics_t;
 
+/* Divide the sums of row k, low and square, by the size. */
+INLINE void derive_statistics(statistics_t *found, double *square, int64_t k, int64_t size)
+{
+    found->low[k] /= (double)size; /* (E1) */
+    square[k] /= (double)size;
+    found->v[k] = square[k] - found->low[k] * found->low[k]; /* (E2) */
+}
+
+/* True if near is too far from the mean: then it is another number now, and the row is to be
+   summed again. */
+INLINE bool move_near(statistics_t *found, double square, int64_t k)
+{
+    double low = found->low[k];
+    if (low * low <= 0.25 * found->v[k] || !(square > 0))
+        return false;
+    found->near[k] = (float)(found->near[k] + low);
+    return true;
+}
+
 INLINE void find_statistics(const element_t *x, int64_t rows, int64_t size, bool centred,
                             statistics_t *found)
 {
@@ -182,18 +227,12 @@ INLINE void find_statistics(const element_t *x, int64_t rows, int64_t size, bool
     }
     for (int64_t k = 0; k < rows; k++)
         sum_moments(x + k * size, size, near[k], centred, &low[k], &square[k]);
-    for (int k = 0; k < GROUP; k++) {
-        low[k] /= (double)size; /* (E1) */
-        square[k] /= (double)size;
-        v[k] = square[k] - low[k] * low[k]; /* (E2) */
-    }
+    for (int k = 0; k < GROUP; k++)
+        derive_statistics(found, square, k, size);
     for (int64_t k = 0; k < rows; k++) {
-        if (centred && !(low[k] * low[k] <= 0.25 * v[k]) && square[k] > 0) {
-            near[k] = (float)(near[k] + low[k]); /* it was too far from the mean */
+        if (centred && move_near(found, square[k], k)) {
             sum_moments(x + k * size, size, near[k], centred, &low[k], &square[k]);
-            low[k] /= (double)size;
-            square[k] /= (double)size;
-            v[k] = square[k] - low[k] * low[k];
+            derive_statistics(found, square, k, size);
         }
         if (!(square[k] < INFINITY))
             v[k] = NAN;

@@ -46,11 +46,15 @@ INLINE pair_t fold_pairs(const pairs_t *sums)
     return two_sum(high[0], low[0]);
 }
 
-/* The mean of a row less near, w and r, as pairs with bounds. near is a float32 number. */
-static void describe_row(const call_t *call, const element_t *x, double near, row2_t *row)
+/* The sums of d = x - near and of its square over some elements, as pairs. near is a float32 or
+   zero. */
+typedef struct {
+    pair_t sum, squares;
+} moments2_t;
+
+static inline moments2_t sum_moments2(const element_t *x, int64_t size, double near)
 {
-    int64_t size = call->size;
-    pair_t sum = {0, 0}, squares = {0, 0};
+    moments2_t found = {{0, 0}, {0, 0}};
     for (int64_t start = 0; start < size; start += BLOCK2) {
         pairs_t s[VECTORS] = {{{0}, {0}}}, q[VECTORS] = {{{0}, {0}}};
         int64_t end = smaller(start + BLOCK2, size);
@@ -65,14 +69,21 @@ static void describe_row(const call_t *call, const element_t *x, double near, ro
                 pairs_t p = two_products(d.high, d.high);
                 accumulate(&q[v], p.high, p.low + 2 * d.high * d.low);
             }
-        sum = add(sum, fold_pairs(s));
-        squares = add(squares, fold_pairs(q));
+        found.sum = add(found.sum, fold_pairs(s));
+        found.squares = add(found.squares, fold_pairs(q));
     }
-    pair_t low = {0, 0}, square = divide_double(squares, (double)size), v = square;
+    return found;
+}
+
+/* The mean of a row less near, w and r, as pairs with bounds. */
+static inline void derive_row2(const call_t *call, moments2_t moments, double near, row2_t *row)
+{
+    int64_t size = call->size;
+    pair_t low = {0, 0}, square = divide_double(moments.squares, (double)size), v = square;
     double h = depth_of_pairs(size), s = sqrt(square.high);
     row->centring = TINY; /* (R3) */
     if (call->centred) {
-        low = divide_double(sum, (double)size);
+        low = divide_double(moments.sum, (double)size);
         v = add(square, negative(multiply(low, low)));
         row->centring = SLACK * (h + 10) * W * s; /* (F2), (C3) */
     }
@@ -84,6 +95,11 @@ static void describe_row(const call_t *call, const element_t *x, double near, ro
     row->of_w = of_v / row->w.high + 4 * W; /* (F4) */
     row->r = inverse_root(row->w);
     row->of_r = row->of_w / 2 * SLACK + 32 * W;
+}
+
+INLINE void describe_row(const call_t *call, const element_t *x, double near, row2_t *row)
+{
+    derive_row2(call, sum_moments2(x, call->size, near), near, row);
 }
 
 INLINE pair_t centred_element(const row2_t *row, float x)

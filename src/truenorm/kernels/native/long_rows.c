@@ -1,0 +1,440 @@
+/* Few long rows, correct: threads share rows, a segment (sums) or a panel (results) at a time.
+
+   Both passes go in phases: sums of segments along each row; the numbers of each row; results,
+   panel by panel, with sums over rows that need no memory beyond a block; then tier 2 for the
+   panels and columns that were left undecided. Sums are added in the order of `sum_moments` and
+   `find_rows`, so that results and saved statistics have the bits of other calls. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "backward.h"
+#include "forward.h"
+
+end_t NAME(long_forward)(call_t *call);
+end_t NAME(long_backward)(call_t *call);
+
+enum { PANEL = 1 << 13 }; /* columns whose results one thread writes at a time */
+
+/* What is known of a row. */
+typedef struct {
+    scale_t scale;       /* forward */
+    row_t row;           /* backward */
+    row2_t row2;         /* tier 2; valid if it is described */
+    slopes_t slopes;     /* tier 2 of backward */
+    bool is_summed;      /* phase 1: the segments are wanted */
+    bool is_described;   /* tier 2: `row2` is valid */
+    bool is_constant;
+} state_t;
+
+/* Sums of a segment, in float64 and in pairs. */
+typedef union {
+    double sums[ALONG];
+    moments2_t moments;
+    products2_t products;
+} part_t;
+
+typedef struct {
+    call_t *call;
+    int64_t segments, panels;
+    state_t *states;    /* by row */
+    part_t *parts;      /* by row and segment */
+    extent_t *extents;  /* by row and segment */
+    uint8_t *undecided; /* by panel and row: an element of the panel is undecided */
+    uint8_t *columns;   /* of dgamma: undecided */
+    double *near; /* by row: a float32 number near the mean */
+    bool exact_groups;
+    atomic_bool not_finite, left;
+} long_t;
+
+static void run(work_t work, long_t *job, int64_t chunks)
+{
+    for_each_chunk(work, job, chunks, job->call->threads, true);
+}
+
+static const element_t *segment_of(const long_t *job, const void *rows, int64_t i, int64_t segment)
+{
+    return elements_at(rows, i * job->call->size + segment * SEGMENT);
+}
+static int64_t length_of(const long_t *job, int64_t segment)
+{
+    return smaller(job->call->size - segment * SEGMENT, SEGMENT);
+}
+static int64_t columns_of(const long_t *job, int64_t panel)
+{
+    return smaller(job->call->size - panel * PANEL, PANEL);
+}
+
+static bool allocate(long_t *job, call_t *call)
+{
+    int64_t size = call->size, rows = call->rows;
+    *job = (long_t){.call = call, .segments = (size + SEGMENT - 1) / SEGMENT,
+                    .panels = (size + PANEL - 1) / PANEL};
+    size_t parts = (size_t)(rows * job->segments);
+    job->states = calloc((size_t)rows, sizeof(state_t));
+    job->parts = malloc(parts * sizeof(part_t));
+    job->extents = malloc(parts * sizeof(extent_t));
+    job->undecided = calloc((size_t)(rows * job->panels), 1);
+    job->columns = calloc((size_t)size, 1);
+    job->near = malloc((size_t)rows * sizeof(double));
+    return job->states && job->parts && job->extents && job->undecided && job->columns && job->near;
+}
+
+static end_t release(long_t *job, end_t end)
+{
+    free(job->states);
+    free(job->parts);
+    free(job->extents);
+    free(job->undecided);
+    free(job->columns);
+    free(job->near);
+    return end;
+}
+
+/* ---- tier 2: rows in double-double ---- */
+
+static void moments2_chunk(void *argument, int64_t chunk, int worker)
+{
+    long_t *job = argument;
+    int64_t i = chunk / job->segments, segment = chunk % job->segments;
+    (void)worker;
+    if (job->states[i].is_summed)
+        job->parts[chunk].moments = sum_moments2(segment_of(job, job->call->x, i, segment),
+                                                 length_of(job, segment), job->near[i]);
+}
+
+static void products2_chunk(void *argument, int64_t chunk, int worker)
+{
+    long_t *job = argument;
+    const call_t *call = job->call;
+    int64_t i = chunk / job->segments, segment = chunk % job->segments;
+    const float *gamma = call->gamma;
+    (void)worker;
+    if (job->states[i].is_summed)
+        job->parts[chunk].products = sum_products2(
+            segment_of(job, call->x, i, segment), segment_of(job, call->dy, i, segment),
+            gamma ? gamma + segment * SEGMENT : NULL, length_of(job, segment),
+            &job->states[i].row2);
+}
+
+/* Describe the rows that are wanted and not described yet. */
+static void describe_rows(long_t *job)
+{
+    const call_t *call = job->call;
+    int64_t wanted = 0;
+    for (int64_t i = 0; i < call->rows; i++) {
+        state_t *state = &job->states[i];
+        state->is_summed = state->is_summed && !state->is_described;
+        wanted += state->is_summed;
+    }
+    if (wanted == 0)
+        return;
+    run(moments2_chunk, job, call->rows * job->segments);
+    for (int64_t i = 0; i < call->rows; i++) {
+        if (!job->states[i].is_summed)
+            continue;
+        moments2_t total = {{0, 0}, {0, 0}};
+        for (int64_t k = 0; k < job->segments; k++) {
+            const moments2_t *part = &job->parts[i * job->segments + k].moments;
+            total.sum = add(total.sum, part->sum);
+            total.squares = add(total.squares, part->squares);
+        }
+        derive_row2(call, total, job->near[i], &job->states[i].row2);
+        job->states[i].is_described = true;
+    }
+}
+
+/* Mark the rows of which a panel is undecided. Return how many there are. */
+static int64_t mark_rows(long_t *job)
+{
+    int64_t marked = 0;
+    for (int64_t i = 0; i < job->call->rows; i++) {
+        bool is_left = false;
+        for (int64_t k = 0; k < job->panels && job->call->status[i] == OK; k++)
+            is_left |= job->undecided[k * job->call->rows + i];
+        job->states[i].is_summed = is_left && !job->states[i].is_constant;
+        marked += job->states[i].is_summed;
+    }
+    return marked;
+}
+
+/* ---- forward ---- */
+
+static void moments_chunk(void *argument, int64_t chunk, int worker)
+{
+    long_t *job = argument;
+    int64_t i = chunk / job->segments, segment = chunk % job->segments;
+    double *sums = job->parts[chunk].sums;
+    (void)worker;
+    if (job->states[i].is_summed)
+        sum_segment(segment_of(job, job->call->x, i, segment), length_of(job, segment),
+                    job->near[i], job->call->centred, &sums[0], &sums[1]);
+}
+
+static double total_of(const long_t *job, int64_t i, int which)
+{
+    pair_t total = {0, 0};
+    for (int64_t k = 0; k < job->segments; k++)
+        add_to_pair(&total, job->parts[i * job->segments + k].sums[which]);
+    return total.high + total.low;
+}
+
+/* Find the statistics of all rows: as `find_statistics` does. */
+static void find_long_statistics(long_t *job)
+{
+    const call_t *call = job->call;
+    bool centred = call->centred, is_again = true;
+    for (int64_t i = 0; i < call->rows; i++) {
+        const element_t *x = elements_at(call->x, i * call->size);
+        job->near[i] = centred ? near_mean(x, call->size) : 0.0;
+        job->states[i].is_summed = true;
+    }
+    for (int turn = 0; turn < 2 && is_again; turn++) {
+        run(moments_chunk, job, call->rows * job->segments);
+        is_again = false;
+        for (int64_t i = 0; i < call->rows; i++) {
+            state_t *state = &job->states[i];
+            if (!state->is_summed)
+                continue;
+            statistics_t found = {.near = {job->near[i]}, .low = {total_of(job, i, 0)}};
+            double square[GROUP] = {total_of(job, i, 1)};
+            derive_statistics(&found, square, 0, call->size);
+            state->is_summed = centred && turn == 0 && move_near(&found, square[0], 0);
+            job->near[i] = found.near[0];
+            is_again |= state->is_summed;
+            if (state->is_summed)
+                continue;
+            if (!(square[0] < INFINITY))
+                found.v[0] = NAN;
+            derive_scales(call, i, 1, centred, &found, &state->scale);
+        }
+    }
+}
+
+static double variance_of(const call_t *call, int64_t i)
+{
+    return call->saved[call->centred ? 3 * i + 2 : i];
+}
+
+static void forward_panel(void *argument, int64_t panel, int worker)
+{
+    long_t *job = argument;
+    const call_t *call = job->call;
+    int64_t from = panel * PANEL, to = from + columns_of(job, panel);
+    (void)worker;
+    for (int64_t left = from; left < to; left += COLUMNS) {
+        int64_t columns = smaller(to - left, COLUMNS);
+        parameters_t p;
+        if (!widen(call, left, columns, &p)) {
+            atomic_store(&job->not_finite, true);
+            return;
+        }
+        for (int64_t i = 0; i < call->rows; i++) {
+            double v = variance_of(call, i);
+            if (v > 0 && write_block(call, v, &job->states[i].scale, &p, i * call->size + left,
+                                     columns))
+                job->undecided[panel * call->rows + i] = 1;
+        }
+    }
+}
+
+static void settle_y_panel(void *argument, int64_t panel, int worker)
+{
+    long_t *job = argument;
+    const call_t *call = job->call;
+    (void)worker;
+    for (int64_t i = 0; i < call->rows; i++) {
+        mean_t mean = {0};
+        if (job->undecided[panel * call->rows + i] &&
+            settle_y(call, i, &job->states[i].scale, &job->states[i].row2, &mean, panel * PANEL,
+                     columns_of(job, panel)))
+            atomic_store(&job->left, true);
+    }
+}
+
+end_t NAME(long_forward)(call_t *call)
+{
+    long_t job;
+    if (!allocate(&job, call))
+        return release(&job, NO_MEMORY);
+    find_long_statistics(&job);
+    for (int64_t i = 0; i < call->rows; i++) {
+        if (call->status[i] != OK)
+            return release(&job, NOT_DONE);
+        job.states[i].is_constant = variance_of(call, i) == 0;
+        if (job.states[i].is_constant && !write_constant(call, results_at(call, i * call->size)))
+            return release(&job, NOT_DONE);
+    }
+    run(forward_panel, &job, job.panels);
+    if (atomic_load(&job.not_finite))
+        return release(&job, NOT_DONE);
+    if (mark_rows(&job) > 0) {
+        describe_rows(&job);
+        run(settle_y_panel, &job, job.panels);
+    }
+    return release(&job, atomic_load(&job.left) ? NOT_DONE : DONE);
+}
+
+/* ---- backward ---- */
+
+static void products_chunk(void *argument, int64_t chunk, int worker)
+{
+    long_t *job = argument;
+    const call_t *call = job->call;
+    int64_t i = chunk / job->segments, from = chunk % job->segments * SEGMENT;
+    double gamma[SHARE], sums[ALONG][GROUP];
+    extent_t extent = NOTHING;
+    (void)worker;
+    bool finite = call->centred
+                      ? add_segment_products(call, i, 1, from, true, gamma, sums, &extent)
+                      : add_segment_products(call, i, 1, from, false, gamma, sums, &extent);
+    if (!finite)
+        atomic_store(&job->not_finite, true);
+    for (int k = 0; k < ALONG; k++)
+        job->parts[chunk].sums[k] = sums[k][0];
+    job->extents[chunk] = extent;
+}
+
+/* Find the numbers of all rows. Return True if dbeta, over all rows, is exact in pairs. */
+static bool find_long_rows(long_t *job)
+{
+    const call_t *call = job->call;
+    extent_t all_rows = NOTHING;
+    job->exact_groups = true;
+    for (int64_t start = 0; start < call->rows; start += GROUP) {
+        int64_t n = smaller(call->rows - start, GROUP);
+        double sums[ALONG][GROUP] = {{0}};
+        extent_t extents[GROUP];
+        row_t rows[GROUP];
+        for (int64_t k = 0; k < n; k++) {
+            extents[k] = NOTHING;
+            for (int64_t part = 0; part < job->segments; part++)
+                extents[k] = wider(extents[k], job->extents[(start + k) * job->segments + part]);
+            for (int i = 0; i < ALONG; i++)
+                sums[i][k] = total_of(job, start + k, i);
+        }
+        extent_t extent = finish_sums(call, start, n, call->centred, sums, extents, rows);
+        job->exact_groups &= is_exact_group(extent);
+        all_rows = wider(all_rows, extent);
+        for (int64_t k = 0; k < n; k++)
+            job->states[start + k].row = rows[k];
+    }
+    return is_exact_sum(all_rows, call->rows);
+}
+
+static void backward_panel(void *argument, int64_t panel, int worker)
+{
+    long_t *job = argument;
+    const call_t *call = job->call;
+    int64_t from = panel * PANEL, to = from + columns_of(job, panel);
+    double gamma[SHARE], sums[SUMS * COLUMNS];
+    (void)worker;
+    for (int64_t left = from; left < to; left += COLUMNS) {
+        int64_t columns = smaller(to - left, COLUMNS);
+        widen_gamma(call, left, columns, gamma);
+        memset(sums, 0, sizeof sums);
+        for (int64_t start = 0; start < call->rows; start += GROUP) {
+            shares_t shares;
+            clear(&shares, columns);
+            for (int64_t i = start; i < smaller(start + GROUP, call->rows); i++) {
+                int64_t at = i * call->size + left;
+                if (write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma,
+                             &job->states[i].row, results_at(call, at), &shares, columns))
+                    job->undecided[panel * call->rows + i] = 1;
+                for (int64_t j = 0; !job->exact_groups && j < columns; j++)
+                    add_to_sum(sums + DBETA_HIGH * columns + j, sums + DBETA_LOW * columns + j,
+                               to_float(*elements_at(call->dy, at + j)));
+            }
+            add_shares(&shares, sums, columns, 0, columns, job->exact_groups);
+        }
+        if (call->dgamma && round_dgamma_of(call, sums, left, columns, job->columns))
+            atomic_store(&job->left, true);
+        if (call->dbeta)
+            round_dbeta_of(call, sums, left, columns);
+    }
+}
+
+static void settle_dx_panel(void *argument, int64_t panel, int worker)
+{
+    long_t *job = argument;
+    const call_t *call = job->call;
+    (void)worker;
+    for (int64_t i = 0; i < call->rows; i++) {
+        const state_t *state = &job->states[i];
+        if (state->is_summed && job->undecided[panel * call->rows + i] &&
+            settle_dx(call, i, &state->row, &state->row2, &state->slopes, panel * PANEL,
+                      panel * PANEL + columns_of(job, panel)))
+            atomic_store(&job->left, true);
+    }
+}
+
+/* Tier 2 for the rows that are undecided. */
+static void settle_rows(long_t *job)
+{
+    const call_t *call = job->call;
+    if (mark_rows(job) == 0)
+        return;
+    describe_rows(job);
+    for (int64_t i = 0; i < call->rows; i++)
+        job->states[i].is_summed = job->states[i].is_described;
+    run(products2_chunk, job, call->rows * job->segments);
+    for (int64_t i = 0; i < call->rows; i++) {
+        if (!job->states[i].is_summed)
+            continue;
+        products2_t total = {{0, 0}, {0, 0}, 0};
+        for (int64_t k = 0; k < job->segments; k++) {
+            const products2_t *part = &job->parts[i * job->segments + k].products;
+            total.sum = add(total.sum, part->sum);
+            total.products = add(total.products, part->products);
+            total.squares += part->squares;
+        }
+        job->states[i].slopes = derive_slopes(call, &total, &job->states[i].row2);
+    }
+    run(settle_dx_panel, job, job->panels);
+}
+
+/* Tier 2 for the undecided columns of dgamma. Return False if one remains undecided. */
+static bool settle_long_columns(long_t *job)
+{
+    const call_t *call = job->call;
+    bool decided = true;
+    for (int64_t i = 0; i < call->rows; i++)
+        job->states[i].is_summed = saved_variance(call, i) != 0;
+    describe_rows(job);
+    for (int64_t j = 0; j < call->size; j++) {
+        column_t column = {.column = j};
+        if (!job->columns[j])
+            continue;
+        for (int64_t i = 0; i < call->rows; i++)
+            if (saved_variance(call, i) != 0) /* else xhat is exactly zero */
+                add_term(call, i, &job->states[i].row2, &column);
+        decided &= is_decided(two_sum(column.high, column.low),
+                              call->scale_of_bounds * SLACK * column.bound, call->of_dgamma,
+                              call->dgamma, j);
+    }
+    return decided;
+}
+
+end_t NAME(long_backward)(call_t *call)
+{
+    long_t job;
+    if (!allocate(&job, call))
+        return release(&job, NO_MEMORY);
+    run(products_chunk, &job, call->rows * job.segments);
+    if (atomic_load(&job.not_finite) || (!find_long_rows(&job) && call->dbeta))
+        return release(&job, NOT_DONE);
+    for (int64_t i = 0; i < call->rows; i++) {
+        const element_t *dy = elements_at(call->dy, i * call->size);
+        if (call->status[i] != OK)
+            return release(&job, NOT_DONE);
+        job.near[i] = saved_near(call, i);
+        job.states[i].is_constant = is_constant(call, dy);
+    }
+    run(backward_panel, &job, job.panels);
+    bool has_columns = atomic_exchange(&job.left, false);
+    for (int64_t i = 0; i < call->rows; i++)
+        if (job.states[i].is_constant)
+            memset(results_at(call, i * call->size), 0, (size_t)call->size * sizeof(element_t));
+    settle_rows(&job);
+    bool decided = !atomic_load(&job.left) && (!has_columns || settle_long_columns(&job));
+    return release(&job, decided ? DONE : NOT_DONE);
+}

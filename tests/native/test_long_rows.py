@@ -1,0 +1,115 @@
+"""Few long rows, which threads share: the bits of the reference, whatever the threads."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import truenorm as tn
+from promise.judging import BACKENDS
+
+if "native" not in BACKENDS:
+    pytest.skip("needs the C core", allow_module_level=True)
+
+from truenorm.kernels.native import _core
+
+TYPES = [np.dtype(name) for name in ("float32", "float16", ml_dtypes.bfloat16)]
+SEGMENT = 2**15
+SHAPES = [(1, SEGMENT + 1), (3, 2 * SEGMENT + 77), (9, SEGMENT + 512)]
+
+
+def arrays(shape: tuple[int, int], dtype: np.dtype[Any], seed: int = 0) -> list[Any]:
+    """Return x, dy, gamma and beta, with a constant row of x and one of dy if there are three."""
+    random = np.random.default_rng(seed)
+    x, dy = (random.standard_normal(shape) for _ in range(2))
+    x = 3 * x + 5
+    if shape[0] > 2:
+        x[1], dy[2] = 2, 1.5
+    gamma, beta = (random.standard_normal(shape[1]) for _ in range(2))
+    return [each.astype(dtype) for each in (x, dy, gamma, beta)]
+
+
+def both_passes(given: list[Any], **how: Any) -> list[Any]:
+    """Return y, the saved statistics, dx, dgamma and dbeta."""
+    x, dy, gamma, beta = given
+    y, saved = tn.layer_norm_forward(x, gamma, beta, **how)
+    return [y, saved.kept, *tn.layer_norm_backward(dy, saved)]
+
+
+def bits(results: list[Any]) -> list[bytes]:
+    return [each.tobytes() for each in results]
+
+
+@pytest.mark.parametrize("instructions", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_bits_of_the_reference(dtype: np.dtype[Any], instructions: str) -> None:
+    if _core.select(instructions) != instructions:
+        _core.select(None)
+        pytest.skip("not an instruction set of this processor")
+    try:
+        for shape in SHAPES:
+            given = arrays(shape, dtype)
+            y, _, *gradients = both_passes(given, backend="native")
+            right, _, *right_gradients = both_passes(given, backend="reference")
+            assert bits([y, *gradients]) == bits([right, *right_gradients])
+    finally:
+        _core.select(None)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_rms_norm(dtype: np.dtype[Any]) -> None:
+    x, dy, gamma, _ = arrays((3, SEGMENT + 1000), dtype)
+    found = []
+    for backend in ("native", "reference"):
+        y, saved = tn.rms_norm_forward(x, gamma, backend=backend)
+        found.append(bits([y, *tn.rms_norm_backward(dy, saved)[:2]]))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("rounding", ["correct", "fast"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_threads_and_other_rows_do_not_matter(shape: tuple[int, int], rounding: str) -> None:
+    given = arrays(shape, TYPES[0])
+    alone = both_passes(given, backend="native", rounding=rounding, threads=1)
+    for threads in (2, 3, 8):
+        shared = both_passes(given, backend="native", rounding=rounding, threads=threads)
+        assert bits(shared) == bits(alone)
+    # Among 70 rows threads share none.
+    x, _, gamma, beta = given
+    many = np.concatenate([x, *[x[:1]] * 70])
+    y, saved = tn.layer_norm_forward(many, gamma, beta, backend="native", rounding=rounding)
+    assert bits([y[: len(x)], saved.kept[: len(x)]]) == bits(alone[:2])
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_undecided_elements_and_columns_are_settled(dtype: np.dtype[Any]) -> None:
+    """With bounds 2**18 times as large tier 1 leaves many undecided, in most panels."""
+    given = arrays((9, SEGMENT + 512), dtype)
+    right = both_passes(given, backend="native")
+    _core.scale_bounds(2.0**18)
+    try:
+        found = both_passes(given, backend="native")
+    finally:
+        _core.scale_bounds(1.0)
+    assert bits(found) == bits(right)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("which", range(4), ids=["x", "dy", "gamma", "beta"])
+def test_numbers_that_are_not_finite(which: int, value: float) -> None:
+    given = arrays((2, SEGMENT + 3), TYPES[0])
+    given[which].reshape(-1)[SEGMENT + 1] = value
+    y, _, *gradients = both_passes(given, backend="native")
+    right, _, *right_gradients = both_passes(given, backend="reference")
+    assert bits([y, *gradients]) == bits([right, *right_gradients])
+
+
+def test_dbeta_of_numbers_far_apart() -> None:
+    """The pairs of dbeta are exact for each row alone, not for groups of eight."""
+    given = arrays((9, SEGMENT + 5), TYPES[0])
+    given[1][::2] *= np.float32(2.0**40)
+    given[1][1::2] *= np.float32(2.0**-40)
+    dbeta = both_passes(given, backend="native")[-1]
+    right = both_passes(given, backend="reference")[-1]
+    assert bits([dbeta]) == bits([right])
