@@ -29,6 +29,7 @@ __all__ = ["main"]
 
 Array = NDArray[Any]
 LARGE = ((4, 512, 4096), (8, 1024, 4096), (8, 4096, 1024))
+LONG = ((1, 8, 262144), (1, 1, 4194304))
 MIDDLE = ((2, 128, 64), (2, 128, 1024), (4, 512, 1024))
 MODES = ("fast", "correct")
 SEEDS, CALLS = 64, 21
@@ -83,7 +84,7 @@ def medians(contestants: dict[str, Callable[[], object]], seconds: float) -> dic
 def beside_bare(seconds: float) -> list[list[str]]:
     """Return rows: times of large calls divided by those of a copy or a triad."""
     rows = []
-    for shape in LARGE:
+    for shape in LARGE + LONG:
         status_line(f"{shape} beside copy and triad")
         found = medians(passes(shape, "layer_norm"), seconds)
         ratios = [
