@@ -1,4 +1,4 @@
-"""The front of both passes: ordinary float32 arrays go straight to the C core.
+"""The front of both passes: ordinary float32 and float64 arrays go straight to the C core.
 
 Arrays are ordinary if they are C-contiguous, native and aligned, of matching shapes, and if
 results overlap none of the others. The core checks all of it in one place. What it declines is
@@ -24,7 +24,7 @@ __all__ = ["backward", "forward"]
 
 Array = NDArray[Any]
 
-FLOAT32 = np.dtype(np.float32)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 CENTRED, FAST = 1, 2
 ALONE_BELOW = 2**14
 """Elements below which a call stays on its own thread."""
@@ -49,10 +49,10 @@ def forward(
     if (
         core is not None
         and type(x) is _ndarray
-        and x.dtype is FLOAT32
-        and (gamma is None or (type(gamma) is _ndarray and gamma.dtype is FLOAT32))
-        and (beta is None or (type(beta) is _ndarray and beta.dtype is FLOAT32))
-        and (out is None or (type(out) is _ndarray and out.dtype is FLOAT32))
+        and ((dtype := x.dtype) is FLOAT32 or dtype is FLOAT64)
+        and (gamma is None or (type(gamma) is _ndarray and gamma.dtype is dtype))
+        and (beta is None or (type(beta) is _ndarray and beta.dtype is dtype))
+        and (out is None or (type(out) is _ndarray and out.dtype is dtype))
         and stream is None
         and type(axis) is int
         and x.size > 0
@@ -61,7 +61,7 @@ def forward(
         last = len(shape) - 1
         if axis == -1 or axis == last >= 0:
             (centred,), eps, rounding, _, asked = settings
-            y = _empty(shape, FLOAT32) if out is None else out
+            y = _empty(shape, dtype) if out is None else out
             rows = x.size // shape[last] if last >= 0 else 0
             statistics = _empty((rows, 3 if centred else 1))
             mode = (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
@@ -69,7 +69,7 @@ def forward(
             if core.forward(x, gamma, beta, y, statistics, eps, mode, threads):
                 if not keep:
                     return y, None
-                beta_dtype = None if beta is None else FLOAT32
+                beta_dtype = None if beta is None else dtype
                 return y, Saved(x, gamma, beta_dtype, (last,), settings, statistics)
     from truenorm.ops.forward import forward as general
 
@@ -105,18 +105,18 @@ def _backward(
     if (
         type(dy) is not _ndarray
         or type(x) is not _ndarray
-        or x.dtype is not FLOAT32
-        or (gamma is not None and (type(gamma) is not _ndarray or gamma.dtype is not FLOAT32))
-        or (of_beta is not None and of_beta is not FLOAT32)
-        or (out is not None and (type(out) is not _ndarray or out.dtype is not FLOAT32))
+        or ((dtype := x.dtype) is not FLOAT32 and dtype is not FLOAT64)
+        or (gamma is not None and (type(gamma) is not _ndarray or gamma.dtype is not dtype))
+        or (of_beta is not None and of_beta is not dtype)
+        or (out is not None and (type(out) is not _ndarray or out.dtype is not dtype))
         or saved.axes != (x.ndim - 1,)
     ):
         return None
     shape, size = x.shape, x.size
     (centred,), eps, rounding, _, asked = settings
-    dx = _empty(shape, FLOAT32) if out is None else out
-    dgamma = None if gamma is None else _empty(shape[-1], FLOAT32)
-    dbeta = None if of_beta is None else _empty(shape[-1], FLOAT32)
+    dx = _empty(shape, dtype) if out is None else out
+    dgamma = None if gamma is None else _empty(shape[-1], dtype)
+    dbeta = None if of_beta is None else _empty(shape[-1], dtype)
     mode = (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
     threads = 1 if size < ALONE_BELOW else thread_count(asked)
     if not core.backward(dy, x, gamma, saved.kept, dx, dgamma, dbeta, eps, mode, threads):

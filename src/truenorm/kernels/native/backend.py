@@ -1,4 +1,4 @@
-"""The native backend: float32 rows by the C core, everything else by another backend.
+"""The native backend: float32 and float64 rows by the C core, the rest by another backend.
 
 Ordinary arrays go straight to the core (`ops.fast_path`). `levels` has what the driver needs for
 the rest; it is imported on demand, as most programs never need it.
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from truenorm.exact import FLOAT32, FloatFormat
+from truenorm.exact import FLOAT32, FLOAT64, FloatFormat
 from truenorm.kernels.native import _core
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ selected_instructions = _core.select(os.environ.get("TRUENORM_INSTRUCTIONS") or 
 
 
 class NativeBackend:
-    """The C core for float32.
+    """The C core for float32 and float64.
 
     Parameters
     ----------
@@ -66,6 +66,8 @@ class NativeBackend:
             return self.other.forward(call, special)
         from truenorm.kernels.native import levels
 
+        if call.target is FLOAT64:
+            return levels.Forward64(call, self._reference())
         if call.level == "single":
             return levels.FastForward(call)
         return levels.CorrectForward(call, self._reference())
@@ -76,6 +78,9 @@ class NativeBackend:
             return self.other.backward(call, dy)
         from truenorm.kernels.native import levels
 
+        if call.target is FLOAT64:
+            kind = levels.FastBackward64 if call.level == "plain" else levels.CorrectBackward64
+            return kind(call, dy, self._reference())
         if call.level == "single":
             return levels.FastBackward(call)
         return levels.CorrectBackward(call, dy, self._reference())
@@ -85,26 +90,30 @@ class NativeBackend:
         return self.other.terms(call)
 
 
+OF_CORE = (FLOAT32, FLOAT64)
+
+
 class _OtherTypes:
-    """Whole calls by another backend; float32 rows are the core's."""
+    """Whole calls by another backend; float32 and float64 rows are the core's."""
 
     def __init__(self, other: "AtOnce") -> None:
         self._other = other
 
     def forward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
         """Normalize rows of other types."""
-        return None if target is FLOAT32 else self._other.forward(settings, target, *arrays)
+        return None if target in OF_CORE else self._other.forward(settings, target, *arrays)
 
     def small_backward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
         """Compute the gradients of a small call on other types."""
-        return None if target is FLOAT32 else self._other.small_backward(settings, target, *arrays)
+        return None if target in OF_CORE else self._other.small_backward(settings, target, *arrays)
 
     def backward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
         """Compute dx and the sums over rows of other types."""
-        return None if target is FLOAT32 else self._other.backward(settings, target, *arrays)
+        return None if target in OF_CORE else self._other.backward(settings, target, *arrays)
 
 
 def _is_for_core(call: "Call") -> bool:
-    """Return True if rows are float32, parameters at most that, and eps is moderate."""
+    """Return True if rows are float32 or float64, parameters at most that, and eps is moderate."""
     moderate = call.eps == 0 or 1 / LARGEST_EPS <= call.eps <= LARGEST_EPS
-    return call.target is FLOAT32 and call.level in ("narrow", "single") and moderate
+    by_float32 = call.target is FLOAT32 and call.level in ("narrow", "single")
+    return moderate and (by_float32 or call.target is FLOAT64)

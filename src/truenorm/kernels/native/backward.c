@@ -480,9 +480,10 @@ void NAME(merge)(double *sums, const double *others, int64_t size)
 }
 
 /* Round dgamma where the bound allows it. Return how many columns are undecided, and which. */
-int64_t NAME(round_dgamma)(const double *sums, int64_t size, double scale, float *dgamma,
+int64_t NAME(round_dgamma)(const double *sums, int64_t size, double scale, void *values,
                            uint8_t *undecided)
 {
+    float *dgamma = values;
     const double *high = sums + DGAMMA_HIGH * size, *low = sums + DGAMMA_LOW * size;
     const double *bound = sums + DGAMMA_BOUND * size;
     for (int64_t j = 0; j < size; j++) { /* the sum as one float64 (E13) */
@@ -499,10 +500,14 @@ int64_t NAME(round_dgamma)(const double *sums, int64_t size, double scale, float
     return count;
 }
 
-void NAME(round_dbeta)(const double *sums, int64_t size, float *dbeta)
+/* Round dbeta, which is exact. */
+int64_t NAME(round_dbeta)(const double *sums, int64_t size, void *values, uint8_t *undecided)
 {
+    float *dbeta = values;
+    (void)undecided;
     for (int64_t j = 0; j < size; j++)
         dbeta[j] = rounded(sums[DBETA_HIGH * size + j], sums[DBETA_LOW * size + j]) + 0.0f;
+    return 0;
 }
 
 /* Tier 2: add the terms of some columns of dgamma, over rows that are OK (F10). */
@@ -809,8 +814,25 @@ outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, doub
                          : fast_backward_rows(call, from, to, false, call->gamma, sums);
 }
 
+void NAME(fast_merge)(double *sums, const double *others, int64_t size)
+{
+    for (int64_t j = 0; j < 2 * size; j++)
+        sums[j] += others[j];
+}
+
+int64_t NAME(fast_round)(const double *sums, int64_t size, void *dgamma, void *dbeta)
+{
+    for (int64_t j = 0; dgamma && j < size; j++)
+        ((float *)dgamma)[j] = (float)sums[j];
+    for (int64_t j = 0; dbeta && j < size; j++)
+        ((float *)dbeta)[j] = (float)sums[size + j];
+    return 0;
+}
+
 const kernels_t NAME(kernels) = {
     .name = TEXT(INSTRUCTIONS),
+    .sums = SUMS,
+    .fast_sums = 2,
     .forward = NAME(forward),
     .backward = NAME(backward),
     .fast_backward = NAME(fast_backward),
@@ -819,4 +841,6 @@ const kernels_t NAME(kernels) = {
     .merge = NAME(merge),
     .round_dgamma = NAME(round_dgamma),
     .round_dbeta = NAME(round_dbeta),
+    .fast_merge = NAME(fast_merge),
+    .fast_round = NAME(fast_round),
 };

@@ -1,4 +1,4 @@
-/* The C core: float32 layer norm and RMSNorm, forward and backward, fast and correctly rounded.
+/* The C core: layer norm and RMSNorm, forward and backward, fast and correctly rounded.
 
    The kernels are compiled once per instruction set (see NAME) and selected at run time.
    Equations (E..), (F..) and (R..) are those of docs/error-analysis.md. */
@@ -29,6 +29,9 @@ enum {
 /* Rows of `sums`: dgamma as a pair with a bound, dbeta as an exact pair. */
 enum { DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW };
 
+/* The type of rows, parameters and results. */
+enum { FLOAT32, FLOAT16, BFLOAT16, FLOAT64 };
+
 #define U 0x1p-53 /* unit roundoff of float64 */
 #define W 0x1p-106
 #define TINY 0x1p-1000
@@ -45,6 +48,7 @@ typedef struct {
     double eps;
     double scale_of_bounds; /* 1; tests divide the bounds to see that they matter */
     bool centred, fast;
+    int type;
     int threads;
 } call_t;
 
@@ -66,25 +70,30 @@ typedef struct {
     double high, low, bound;
 } column_t;
 
-/* The kernels of one instruction set. */
+/* The kernels of one instruction set and type. */
 typedef struct {
     const char *name;
+    int sums, fast_sums; /* numbers a column that `backward` and `fast_backward` add to */
     outcome_t (*forward)(const call_t *call, int64_t from, int64_t to);
     outcome_t (*backward)(const call_t *call, int64_t from, int64_t to, double *sums);
     outcome_t (*fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
     int64_t (*statistics)(const call_t *call, int64_t from, int64_t to);
     void (*add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n);
     void (*merge)(double *sums, const double *others, int64_t size);
-    int64_t (*round_dgamma)(const double *sums, int64_t size, double scale, float *dgamma,
+    int64_t (*round_dgamma)(const double *sums, int64_t size, double scale, void *dgamma,
                             uint8_t *undecided);
-    void (*round_dbeta)(const double *sums, int64_t size, float *dbeta);
+    int64_t (*round_dbeta)(const double *sums, int64_t size, void *dbeta, uint8_t *undecided);
+    bool (*sum_dbeta)(const call_t *call, int64_t column, void *value);
+    void (*fast_merge)(double *sums, const double *others, int64_t size);
+    int64_t (*fast_round)(const double *sums, int64_t size, void *dgamma, void *dbeta);
 } kernels_t;
 
 extern const kernels_t kernels_baseline, kernels_avx2, kernels_avx512;
+extern const kernels_t kernels_baseline_float64, kernels_avx2_float64, kernels_avx512_float64;
 
 /* calls.c: whole calls, on several threads. */
 typedef enum { DONE, NOT_DONE, NO_MEMORY } end_t;
-const kernels_t *kernels_selected(void);
+const kernels_t *kernels_selected(int type);
 const char *kernels_select(const char *at_most);
 bool arithmetic_is_ieee(void);
 end_t run_forward(call_t *call);

@@ -31,6 +31,8 @@ static void release(buffers_t *buffers)
         PyBuffer_Release(&buffers->views[--buffers->count]);
 }
 
+enum { ANY_TYPE = 0 }; /* in place of a format: float32 or float64 */
+
 /* Return the C-contiguous buffer of an object, or NULL (and note the failure) if it has none of
    this format, or is not aligned. An object that is None has no buffer, which is no failure. */
 static Py_buffer *view_of(buffers_t *buffers, PyObject *object, char format, bool writable)
@@ -45,13 +47,17 @@ static Py_buffer *view_of(buffers_t *buffers, PyObject *object, char format, boo
         return NULL;
     }
     buffers->count++;
-    if (view->format == NULL || view->format[0] != format || view->format[1] != 0 ||
+    if (view->format == NULL || view->format[0] == 0 || view->format[1] != 0 ||
+        strchr(format == ANY_TYPE ? "fd" : (char[]){format, 0}, view->format[0]) == NULL ||
         (uintptr_t)view->buf % (uintptr_t)view->itemsize != 0) {
         buffers->failed = true;
         return NULL;
     }
     return view;
 }
+
+/* The format of the other arrays of a call. */
+static char format_of(const Py_buffer *x) { return x == NULL ? 'f' : x->format[0]; }
 
 static bool has_shape(const Py_buffer *view, const Py_buffer *like)
 {
@@ -94,7 +100,8 @@ static bool describe(call_t *call, const Py_buffer *x, const Py_buffer *out,
     call->out = out->buf;
     call->saved = saved->buf;
     call->size = x->shape[x->ndim - 1];
-    call->rows = x->len / (Py_ssize_t)sizeof(float) / call->size;
+    call->rows = x->len / x->itemsize / call->size;
+    call->type = format_of(x) == 'd' ? FLOAT64 : FLOAT32;
     call->eps = eps;
     call->scale_of_bounds = scale_of_bounds;
     call->centred = mode & CENTRED;
@@ -167,10 +174,11 @@ static PyObject *forward(PyObject *module, PyObject *const *arguments, Py_ssize_
     long mode, threads;
     if (!has_arguments(count, 8) || !read_numbers(arguments + 5, &eps, &mode, &threads))
         return NULL;
-    Py_buffer *x = view_of(&buffers, arguments[0], 'f', false);
-    Py_buffer *gamma = view_of(&buffers, arguments[1], 'f', false);
-    Py_buffer *beta = view_of(&buffers, arguments[2], 'f', false);
-    Py_buffer *y = view_of(&buffers, arguments[3], 'f', true);
+    Py_buffer *x = view_of(&buffers, arguments[0], ANY_TYPE, false);
+    char format = format_of(x);
+    Py_buffer *gamma = view_of(&buffers, arguments[1], format, false);
+    Py_buffer *beta = view_of(&buffers, arguments[2], format, false);
+    Py_buffer *y = view_of(&buffers, arguments[3], format, true);
     Py_buffer *saved = view_of(&buffers, arguments[4], 'd', true);
     PyObject *result = Py_False;
     if (!buffers.failed && arithmetic_is_ieee() &&
@@ -196,15 +204,16 @@ static PyObject *backward(PyObject *module, PyObject *const *arguments, Py_ssize
     long mode, threads;
     if (!has_arguments(count, 10) || !read_numbers(arguments + 7, &eps, &mode, &threads))
         return NULL;
-    Py_buffer *dy = view_of(&buffers, arguments[0], 'f', false);
-    Py_buffer *x = view_of(&buffers, arguments[1], 'f', false);
-    Py_buffer *gamma = view_of(&buffers, arguments[2], 'f', false);
+    Py_buffer *dy = view_of(&buffers, arguments[0], ANY_TYPE, false);
+    char format = format_of(dy);
+    Py_buffer *x = view_of(&buffers, arguments[1], format, false);
+    Py_buffer *gamma = view_of(&buffers, arguments[2], format, false);
     Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
-    Py_buffer *dx = view_of(&buffers, arguments[4], 'f', true);
-    Py_buffer *dgamma = view_of(&buffers, arguments[5], 'f', true);
-    Py_buffer *dbeta = view_of(&buffers, arguments[6], 'f', true);
+    Py_buffer *dx = view_of(&buffers, arguments[4], format, true);
+    Py_buffer *dgamma = view_of(&buffers, arguments[5], format, true);
+    Py_buffer *dbeta = view_of(&buffers, arguments[6], format, true);
     PyObject *result = Py_False;
-    float *ones = NULL;
+    void *ones = NULL;
     if (!buffers.failed && arithmetic_is_ieee() &&
         describe(&call, x, dx, saved, eps, mode, threads) && has_shape(dy, x) &&
         is_vector(gamma, call.size) && is_vector(dgamma, call.size) &&
@@ -215,9 +224,12 @@ static PyObject *backward(PyObject *module, PyObject *const *arguments, Py_ssize
         call.dgamma = memory(dgamma);
         call.dbeta = memory(dbeta);
         if (call.fast && call.gamma == NULL) {
-            ones = PyMem_Malloc((size_t)call.size * sizeof(float));
+            ones = PyMem_Malloc((size_t)(call.size * x->itemsize));
             for (int64_t j = 0; ones != NULL && j < call.size; j++)
-                ones[j] = 1;
+                if (call.type == FLOAT64)
+                    ((double *)ones)[j] = 1;
+                else
+                    ((float *)ones)[j] = 1;
             call.gamma = ones;
         }
         if (call.fast && call.gamma == NULL)
@@ -238,8 +250,8 @@ static PyObject *refuse(buffers_t *buffers)
 {
     release(buffers);
     PyErr_SetString(PyExc_ValueError,
-                    "expected C-contiguous float32 arrays of matching shapes, apart from each "
-                    "other, and eps of 0 or within 2**+-200");
+                    "expected C-contiguous float32 or float64 arrays of matching shapes, "
+                    "apart from each other, and eps of 0 or within 2**+-200");
     return NULL;
 }
 
@@ -258,17 +270,18 @@ static void without_lock(void (*function)(rows_t *), rows_t *rows)
 
 static void do_forward(rows_t *rows)
 {
-    rows->outcome = kernels_selected()->forward(&rows->call, 0, rows->call.rows);
+    rows->outcome = kernels_selected(rows->call.type)->forward(&rows->call, 0, rows->call.rows);
 }
 static void do_backward(rows_t *rows)
 {
-    const kernels_t *kernels = kernels_selected();
+    const kernels_t *kernels = kernels_selected(rows->call.type);
     rows->outcome = (rows->call.fast ? kernels->fast_backward : kernels->backward)(
         &rows->call, 0, rows->call.rows, rows->sums);
 }
 static void do_statistics(rows_t *rows)
 {
-    rows->outcome.not_ok = kernels_selected()->statistics(&rows->call, 0, rows->call.rows);
+    const kernels_t *kernels = kernels_selected(rows->call.type);
+    rows->outcome.not_ok = kernels->statistics(&rows->call, 0, rows->call.rows);
 }
 
 /* forward_rows(x, gamma, beta, y, saved, status, eps, mode) -> rows that are not OK */
@@ -281,10 +294,11 @@ static PyObject *forward_rows(PyObject *module, PyObject *const *arguments, Py_s
     long mode;
     if (!has_arguments(count, 8) || !read_eps_and_mode(arguments + 6, &eps, &mode))
         return NULL;
-    Py_buffer *x = view_of(&buffers, arguments[0], 'f', false);
-    Py_buffer *gamma = view_of(&buffers, arguments[1], 'f', false);
-    Py_buffer *beta = view_of(&buffers, arguments[2], 'f', false);
-    Py_buffer *y = view_of(&buffers, arguments[3], 'f', true);
+    Py_buffer *x = view_of(&buffers, arguments[0], ANY_TYPE, false);
+    char format = format_of(x);
+    Py_buffer *gamma = view_of(&buffers, arguments[1], format, false);
+    Py_buffer *beta = view_of(&buffers, arguments[2], format, false);
+    Py_buffer *y = view_of(&buffers, arguments[3], format, true);
     Py_buffer *saved = view_of(&buffers, arguments[4], 'd', true);
     Py_buffer *status = view_of(&buffers, arguments[5], 'B', true);
     if (buffers.failed || !describe(&rows.call, x, y, saved, eps, mode, 1) || gamma == NULL || beta == NULL ||
@@ -311,14 +325,16 @@ static PyObject *backward_rows(PyObject *module, PyObject *const *arguments, Py_
     long mode;
     if (!has_arguments(count, 9) || !read_eps_and_mode(arguments + 7, &eps, &mode))
         return NULL;
-    Py_buffer *dy = view_of(&buffers, arguments[0], 'f', false);
-    Py_buffer *x = view_of(&buffers, arguments[1], 'f', false);
-    Py_buffer *gamma = view_of(&buffers, arguments[2], 'f', false);
+    Py_buffer *dy = view_of(&buffers, arguments[0], ANY_TYPE, false);
+    char format = format_of(dy);
+    Py_buffer *x = view_of(&buffers, arguments[1], format, false);
+    Py_buffer *gamma = view_of(&buffers, arguments[2], format, false);
     Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
-    Py_buffer *dx = view_of(&buffers, arguments[4], 'f', true);
+    Py_buffer *dx = view_of(&buffers, arguments[4], format, true);
     Py_buffer *sums = view_of(&buffers, arguments[5], 'd', true);
     Py_buffer *status = view_of(&buffers, arguments[6], 'B', true);
-    int64_t numbers = mode & FAST ? 2 : SUMS;
+    const kernels_t *kernels = kernels_selected(format == 'd' ? FLOAT64 : FLOAT32);
+    int64_t numbers = mode & FAST ? kernels->fast_sums : kernels->sums;
     if (buffers.failed || !describe(&rows.call, x, dx, saved, eps, mode, 1) || !has_shape(dy, x) || gamma == NULL ||
         !is_vector(gamma, rows.call.size) || !has_room(status, rows.call.rows) ||
         !has_room(sums, numbers * rows.call.size * (int64_t)sizeof(double)) ||
@@ -343,7 +359,7 @@ static PyObject *statistics(PyObject *module, PyObject *const *arguments, Py_ssi
     long mode;
     if (!has_arguments(count, 3) || !read_integer(arguments[2], &mode))
         return NULL;
-    Py_buffer *x = view_of(&buffers, arguments[0], 'f', false);
+    Py_buffer *x = view_of(&buffers, arguments[0], ANY_TYPE, false);
     Py_buffer *saved = view_of(&buffers, arguments[1], 'd', true);
     if (buffers.failed || !describe(&rows.call, x, x, saved, 0.0, mode, 1) ||
         !is_apart(saved, &buffers))
@@ -380,10 +396,18 @@ static PyObject *merge(PyObject *module, PyObject *const *arguments, Py_ssize_t 
         return NULL;
     Py_buffer *sums = view_of(&buffers, arguments[0], 'd', true);
     Py_buffer *others = view_of(&buffers, arguments[1], 'd', false);
-    if (sums == NULL || !has_shape(others, sums) || sums->ndim != 2 || sums->shape[0] != SUMS ||
-        !is_apart(sums, &buffers))
+    if (sums == NULL || !has_shape(others, sums) || sums->ndim != 2 || !is_apart(sums, &buffers))
         return refuse(&buffers);
-    kernels_selected()->merge(sums->buf, others->buf, sums->shape[1]);
+    const kernels_t *of_float32 = kernels_selected(FLOAT32), *of_float64 = kernels_selected(FLOAT64);
+    int64_t numbers = sums->shape[0], size = sums->shape[1];
+    if (numbers == of_float32->sums)
+        of_float32->merge(sums->buf, others->buf, size);
+    else if (numbers == of_float64->sums)
+        of_float64->merge(sums->buf, others->buf, size);
+    else if (numbers == of_float64->fast_sums)
+        of_float64->fast_merge(sums->buf, others->buf, size);
+    else
+        return refuse(&buffers);
     release(&buffers);
     return Py_NewRef(Py_None);
 }
