@@ -27,6 +27,11 @@ USUAL = 8
 """Objects at the beginning of a list that fit, as a rule."""
 
 
+ITEMSIZE = {"f": 4, "d": 8}
+NUMBERS = {("f", False): 5, ("f", True): 2, ("d", False): 6, ("d", True): 4}
+"""Numbers a column in the sums of a type, in correct and in fast mode."""
+
+
 class Item(NamedTuple):
     """An object to pass, and what a call of it may take it for."""
 
@@ -157,6 +162,8 @@ class Pool:
             [item(np.zeros((numbers, self.size))) for _ in range(2)]
             for numbers in (SUMS, FAST_SUMS)
         ]
+        for fast in (False, True):
+            self.sums[fast] += [item(np.zeros((NUMBERS["d", fast], self.size))) for _ in range(2)]
         self.status = [item(np.zeros(self.rows, np.uint8)), item(bytearray_view(self.rows))]
         # Pieces of one buffer that overlap by some elements, or by none.
         count = int(np.prod(shape))
@@ -191,7 +198,7 @@ class Pool:
             item(np.asfortranarray(block)),
             item(block[..., ::-1] if shape else block),
             item(block.astype(">f4")),
-            item(block.astype(np.float64)),
+            *(item(block.astype(np.float64) * scale) for scale in (1, 1, 1, 1e200, 1e-300)),
             item(block.astype(np.float16)),
             item(block.astype(np.complex64)),
             item(np.broadcast_to(np.float32(1), shape)),
@@ -374,14 +381,14 @@ class Fuzzer:
         dgamma, dbeta = self.fitting(pool.vectors), self.fitting(pool.vectors)
         is_saved = False
         if self.draw() < 0.9 and _is_ordinary(x, dx, saved, eps, centred):
-            y = item(np.empty(x.shape, np.float32))
+            y = item(np.empty(x.shape, np.float32 if x.kind == "f" else np.float64))
             of_forward = (eps, Number(int(centred), None, centred), Number(1, None, 1))
             plain = (x.value, None, None, y.value, saved.value)
             apart = _is_apart(x, results=(y, saved))
             is_saved = self.call(_core.forward, plain, of_forward, apart) is True
         ordinary = (
             _is_ordinary(x, dx, saved, eps, centred, saved_is_result=False)
-            and dy.kind == "f"
+            and dy.kind == x.kind
             and dy.shape == x.shape
             and _are_vectors(x, gamma, dgamma, dbeta)
             and all(each.writable or each.kind == "None" for each in (dgamma, dbeta))
@@ -408,7 +415,7 @@ class Fuzzer:
         ordinary = (
             _is_ordinary(x, y, saved, eps, centred)
             and _are_vectors(x, gamma, beta)
-            and gamma.kind == beta.kind == "f"
+            and gamma.kind == beta.kind == x.kind
             and _is_status(status, x)
             and _is_apart(x, gamma, beta, results=(y, saved, status))
         )
@@ -428,14 +435,14 @@ class Fuzzer:
         size = x.shape[-1] if x.shape else 0
         ordinary = (
             _is_ordinary(x, dx, saved, eps, centred, saved_is_result=False)
-            and dy.kind == "f"
+            and dy.kind == x.kind
             and dy.shape == x.shape
-            and gamma.kind == "f"
+            and gamma.kind == x.kind
             and _are_vectors(x, gamma)
             and _is_status(status, x)
             and sums.kind == "d"
             and sums.writable
-            and sums.stop - sums.start == (FAST_SUMS if fast else SUMS) * size * 8
+            and sums.stop - sums.start == NUMBERS.get((x.kind, fast), 0) * size * 8
             and _is_apart(dy, x, gamma, saved, results=(dx, sums, status))
         )
         arguments = tuple(each.value for each in (dy, x, gamma, saved, dx, sums, status))
@@ -462,7 +469,7 @@ class Fuzzer:
             and sums.writable
             and len(sums.shape) == 2
             and sums.shape == others.shape
-            and sums.shape[0] == SUMS
+            and sums.shape[0] in (SUMS, *(NUMBERS["d", fast] for fast in (False, True)))
             and _is_apart(others, results=(sums,))
         )
         self.call(_core.merge, (sums.value, others.value), (), ordinary)
@@ -492,20 +499,20 @@ def _is_ordinary(
     """Return True if x, the result of its shape, the saved statistics and eps are ordinary."""
     if eps.error is not None or not (eps.read == 0 or SMALLEST_EPS <= eps.read <= LARGEST_EPS):
         return False
-    if x.kind != "f" or out.kind != "f" or not out.writable or saved.kind != "d":
+    if x.kind not in ITEMSIZE or out.kind != x.kind or not out.writable or saved.kind != "d":
         return False
     if not x.shape or x.start == x.stop or out.shape != x.shape:
         return False
     if saved_is_result and not saved.writable:
         return False
-    rows = (x.stop - x.start) // 4 // x.shape[-1]
+    rows = (x.stop - x.start) // ITEMSIZE.get(x.kind, 4) // x.shape[-1]
     return saved.stop - saved.start == rows * (3 if centred else 1) * 8
 
 
 def _are_vectors(x: Item, *vectors: Item) -> bool:
     """Return True if each is None or a vector along the last axis of x."""
     return all(
-        each.kind == "None" or (each.kind == "f" and each.shape == x.shape[-1:])
+        each.kind == "None" or (each.kind == x.kind and each.shape == x.shape[-1:])
         for each in vectors
     )
 
@@ -515,7 +522,7 @@ def _copied(arrays: tuple[Any, ...]) -> list[Any]:
 
 
 def _is_status(status: Item, x: Item) -> bool:
-    rows = (x.stop - x.start) // 4 // x.shape[-1]
+    rows = (x.stop - x.start) // ITEMSIZE.get(x.kind, 4) // x.shape[-1]
     return status.kind == "B" and status.writable and status.stop - status.start == rows
 
 
