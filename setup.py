@@ -146,6 +146,8 @@ class BuildCore(build_ext):
                     for name, flags in sets.items()
                     for element in NATIVE["elements"]
                 }
+            elif source.name in NATIVE["of-float64"]:
+                variants = {f"_{name}": [*sets[name], f"-DINSTRUCTIONS={name}"] for name in sets}
             for suffix, options in variants.items():
                 target = folder / f"{source.stem}{suffix}.o"
                 yield [*compiler, *options, "-c", str(source), "-o", str(target)]

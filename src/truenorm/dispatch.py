@@ -47,7 +47,7 @@ def _native() -> BackendStatus:
         return BackendStatus("native", False, reason_for_absence())
     from truenorm.kernels.native.backend import selected_instructions
 
-    return BackendStatus("native", True, f"C core for float32, {selected_instructions}")
+    return BackendStatus("native", True, f"C core, {selected_instructions}")
 
 
 def _fused() -> BackendStatus:

@@ -1,4 +1,4 @@
-"""The native backend: float32 rows by the C core, everything else by another backend.
+"""The native backend: rows by the C core, what that does not have by another backend.
 
 Ordinary arrays go straight to the core (`ops.fast_path`). `levels` has what the driver needs for
 the rest; it is imported on demand, as most programs never need it.
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from truenorm.exact import FLOAT64, FloatFormat
+from truenorm.exact import FLOAT64
 from truenorm.kernels.native import _core
 
 if TYPE_CHECKING:
-    from truenorm.kernels.backend import AtOnce, Backend, Backward, Forward
+    from truenorm.kernels.backend import Backend, Backward, Forward
     from truenorm.kernels.call import Call, Flags
     from truenorm.kernels.lattice.terms import Terms
     from truenorm.kernels.rows import Source
@@ -28,25 +28,26 @@ selected_instructions = _core.select(os.environ.get("TRUENORM_INSTRUCTIONS") or 
 
 
 class NativeBackend:
-    """The C core for float32.
+    """The C core.
 
     Parameters
     ----------
     reference : callable
         Returns the backend for elements that double-double leaves undecided.
     other : callable
-        Returns the backend for other types and for partials.
+        Returns the backend for partials, eps far out, and parameters wider than the rows.
     """
 
     name = "native"
     core = _core
+    at_once = None
 
     def __init__(self, reference: Callable[[], "Backend"], other: Callable[[], "Backend"]) -> None:
         self._reference, self._load_other = reference, other
 
     @cached_property
     def other(self) -> "Backend":
-        """The backend for other types."""
+        """The backend for what the core does not have."""
         return self._load_other()
 
     @property
@@ -54,18 +55,14 @@ class NativeBackend:
         """The backend that computes partials."""
         return self.other
 
-    @cached_property
-    def at_once(self) -> "AtOnce | None":
-        """Whole calls on other types, if the other backend has them."""
-        at_once = self.other.at_once
-        return None if at_once is None else _OtherTypes(at_once)
-
     def forward(self, call: "Call", special: "Flags") -> "Forward":
         """Return forward for a call."""
         if not _is_for_core(call):
             return self.other.forward(call, special)
         from truenorm.kernels.native import levels
 
+        if call.target is FLOAT64:
+            return levels.Forward64(call, self._reference())
         if call.level == "single":
             return levels.FastForward(call)
         return levels.CorrectForward(call, self._reference())
@@ -76,6 +73,9 @@ class NativeBackend:
             return self.other.backward(call, dy)
         from truenorm.kernels.native import levels
 
+        if call.target is FLOAT64:
+            kind = levels.FastBackward64 if call.level == "plain" else levels.CorrectBackward64
+            return kind(call, dy, self._reference())
         if call.level == "single":
             return levels.FastBackward(call)
         return levels.CorrectBackward(call, dy, self._reference())
@@ -85,30 +85,10 @@ class NativeBackend:
         return self.other.terms(call)
 
 
-class _OtherTypes:
-    """Whole calls by another backend; float32 rows are the core's."""
-
-    def __init__(self, other: "AtOnce") -> None:
-        self._other = other
-
-    def forward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
-        """Normalize rows of other types."""
-        return None if target is not FLOAT64 else self._other.forward(settings, target, *arrays)
-
-    def small_backward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
-        """Compute the gradients of a small call on other types."""
-        return (
-            None
-            if target is not FLOAT64
-            else self._other.small_backward(settings, target, *arrays)
-        )
-
-    def backward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
-        """Compute dx and the sums over rows of other types."""
-        return None if target is not FLOAT64 else self._other.backward(settings, target, *arrays)
-
-
 def _is_for_core(call: "Call") -> bool:
-    """Return True if rows are float32, parameters at most that, and eps is moderate."""
+    """Return True if no parameter is wider than the rows, unless by float32, and eps is moderate.
+
+    Rows narrower than a float64 parameter are computed by another backend.
+    """
     moderate = call.eps == 0 or 1 / LARGEST_EPS <= call.eps <= LARGEST_EPS
-    return call.level in ("narrow", "single") and moderate
+    return moderate and (call.target is FLOAT64 or call.level in ("narrow", "single"))
