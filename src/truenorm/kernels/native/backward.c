@@ -4,6 +4,14 @@
 
 outcome_t NAME(forward)(const call_t *call, int64_t from, int64_t to);
 int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to);
+int64_t NAME(add_terms)(const call_t *call, int64_t from, int64_t to, terms_t *terms,
+                        uint8_t *undecided);
+void NAME(empty_bins)(terms_t *terms);
+void NAME(deposit_dbeta)(digits_t *digits, const double *sums, int64_t *buffer, int bottom,
+                         int top, int bits);
+bool NAME(carry)(int64_t *digits, int64_t places, int64_t columns);
+bool NAME(add_numbers)(const number_t *a, const number_t *b, int64_t first, int64_t places,
+                       int64_t columns, int64_t *sum);
 
 /* ---- tier 1 ---- */
 
@@ -102,15 +110,17 @@ INLINE void clear(shares_t *shares, int64_t n)
 }
 
 INLINE half_bits write_vector(doubles x, doubles dy, doubles gamma, const row_t *row, halves *dx,
-                              double *dgamma, double *bound, double *dbeta)
+                              bool with_dgamma, double *dgamma, double *bound, double *dbeta)
 {
     gradient_t found = gradient_of(x, dy, gamma, row);
     halves upper = narrow(found.z + found.bound);
     *dx = narrow(found.z - found.bound);
-    doubles xhat = found.c * row->r;
-    doubles error = multiply_add(absolute(xhat), all(row->of_term), all(row->of_dy)); /* (E12) */
-    STORE(dgamma, multiply_add(dy, xhat, LOAD(doubles, dgamma)));
-    STORE(bound, multiply_add(absolute(dy), error, LOAD(doubles, bound)));
+    if (with_dgamma) {
+        doubles xhat = found.c * row->r; /* (E12) */
+        doubles error = multiply_add(absolute(xhat), all(row->of_term), all(row->of_dy));
+        STORE(dgamma, multiply_add(dy, xhat, LOAD(doubles, dgamma)));
+        STORE(bound, multiply_add(absolute(dy), error, LOAD(doubles, bound)));
+    }
     STORE(dbeta, LOAD(doubles, dbeta) + dy);
     return (half_bits)*dx ^ (half_bits)upper;
 }
@@ -118,7 +128,7 @@ INLINE half_bits write_vector(doubles x, doubles dy, doubles gamma, const row_t 
 /* Write dx of n <= COLUMNS elements and add to the shares. Return True if one is undecided. */
 INLINE bool write_dx(const float *restrict x, const float *restrict dy,
                      const double *restrict gamma, const row_t *row, float *restrict dx,
-                     shares_t *restrict shares, int64_t n)
+                     bool with_dgamma, shares_t *restrict shares, int64_t n)
 {
     half_bits differ = {0};
     halves lower;
@@ -126,13 +136,14 @@ INLINE bool write_dx(const float *restrict x, const float *restrict dy,
 #pragma GCC unroll 2
     for (; j + L <= n; j += L) {
         differ |= write_vector(wide(x + j), wide(dy + j), LOAD(doubles, gamma + j), row, &lower,
-                               shares->dgamma + j, shares->bound + j, shares->dbeta + j);
+                               with_dgamma, shares->dgamma + j, shares->bound + j,
+                               shares->dbeta + j);
         STORE(dx + j, lower);
     }
     if (j < n) { /* filled up; shares have room for it */
         half_bits rest = write_vector(wide_or(x + j, n - j, 0), wide_or(dy + j, n - j, 0),
-                                      LOAD(doubles, gamma + j), row, &lower, shares->dgamma + j,
-                                      shares->bound + j, shares->dbeta + j);
+                                      LOAD(doubles, gamma + j), row, &lower, with_dgamma,
+                                      shares->dgamma + j, shares->bound + j, shares->dbeta + j);
         for (int64_t i = 0; i < n - j; i++)
             differ[0] |= rest[i];
         memcpy(dx + j, &lower, (size_t)(n - j) * sizeof(float));
@@ -201,14 +212,14 @@ INLINE void add_to_pair(double *high, double *low, double term)
 
 /* Add the shares of a group to the sums, and to the bound what the low part loses (E13). */
 INLINE void add_shares(const shares_t *shares, double *sums, int64_t size, int64_t left, int64_t n,
-                       bool exact)
+                       bool exact, bool with_dgamma)
 {
     double *restrict high = sums + DGAMMA_HIGH * size + left;
     double *restrict low = sums + DGAMMA_LOW * size + left;
     double *restrict bound = sums + DGAMMA_BOUND * size + left;
     double *restrict dbeta = sums + DBETA_HIGH * size + left;
     double *restrict dbeta_low = sums + DBETA_LOW * size + left;
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = 0; with_dgamma && j < n; j++) {
         pair_t s = two_sum(high[j], shares->dgamma[j]);
         high[j] = s.high;
         low[j] += s.low;
@@ -404,7 +415,7 @@ INLINE bool find_rows(const call_t *call, int64_t start, int64_t n, bool centred
 }
 
 INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, bool centred,
-                               double *sums)
+                               bool with_dgamma, double *sums)
 {
     int64_t size = call->size;
     outcome_t outcome = {0, false, NOTHING};
@@ -433,12 +444,12 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
                 int64_t at = (start + k) * size + left;
                 uint8_t *status = call->status + start + k;
                 if (*status != NOT_FINITE &&
-                    write_dx(call->x + at, call->dy + at, gamma, &rows[k], call->out + at, &shares,
-                             columns) &&
+                    write_dx(call->x + at, call->dy + at, gamma, &rows[k], call->out + at,
+                             with_dgamma, &shares, columns) &&
                     *status == OK)
                     *status = UNDECIDED;
             }
-            add_shares(&shares, sums, size, left, columns, exact);
+            add_shares(&shares, sums, size, left, columns, exact, with_dgamma);
         }
         if (!exact)
             for (int64_t i = start; i < start + n; i++)
@@ -453,8 +464,11 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
 /* Write dx and the row status, and add to the sums over rows (SUMS x size). */
 outcome_t NAME(backward)(const call_t *call, int64_t from, int64_t to, double *sums)
 {
-    return call->centred ? backward_rows(call, from, to, true, sums)
-                         : backward_rows(call, from, to, false, sums);
+    if (call->without_dgamma)
+        return call->centred ? backward_rows(call, from, to, true, false, sums)
+                             : backward_rows(call, from, to, false, false, sums);
+    return call->centred ? backward_rows(call, from, to, true, true, sums)
+                         : backward_rows(call, from, to, false, true, sums);
 }
 
 /* ---- columns ---- */
@@ -743,7 +757,7 @@ static bool write_hard_row(const call_t *call, int64_t i, double *dgamma, double
         shares_t shares;
         widen_gamma(call, left, n, gamma);
         clear(&shares, n);
-        write_dx(call->x + at, call->dy + at, gamma, &row, call->out + at, &shares, n);
+        write_dx(call->x + at, call->dy + at, gamma, &row, call->out + at, true, &shares, n);
         for (int64_t j = 0; j < n; j++) {
             dgamma[left + j] += shares.dgamma[j];
             dbeta[left + j] += shares.dbeta[j];
@@ -814,6 +828,11 @@ const kernels_t NAME(kernels) = {
     .forward = NAME(forward),
     .backward = NAME(backward),
     .fast_backward = NAME(fast_backward),
+    .add_terms = NAME(add_terms),
+    .empty_bins = NAME(empty_bins),
+    .deposit_dbeta = NAME(deposit_dbeta),
+    .carry = NAME(carry),
+    .add_numbers = NAME(add_numbers),
     .statistics = NAME(statistics),
     .add_columns = NAME(add_columns),
     .merge = NAME(merge),
