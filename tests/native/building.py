@@ -40,7 +40,7 @@ def compile_all(
             *SETS[instructions],
             str(SOURCES / f"{name}.c"),
         ]
-        for name in ("forward", "backward")
+        for name in ("backward", "fixed_point", "forward")
         for instructions in sets
     }
     of_sets = ["-DTRUENORM_X86_SETS"] if len(sets) > 1 else []
