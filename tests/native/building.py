@@ -42,7 +42,7 @@ def compile_all(
             *SETS[instructions],
             str(SOURCES / f"{name}.c"),
         ]
-        for name in ("forward", "backward", "fast_backward", "long_rows")
+        for name in ("forward", "backward", "fast_backward", "long_rows", "fixed_point")
         for instructions in sets
         for element in ELEMENTS
     }

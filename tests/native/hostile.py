@@ -116,6 +116,7 @@ def item(value: Any, *, moderate: bool = False) -> Item:
     if not isinstance(value, np.ndarray):
         return Item(value, "")
     kinds = {"float32": "f", "float16": "e", "uint16": "H", "float64": "d", "uint8": "B"}
+    kinds["int64"] = "l"
     kind = kinds.get(value.dtype.name, "") if value.dtype.isnative else ""
     if not (value.flags.c_contiguous and value.ctypes.data % value.itemsize == 0):
         kind = ""
@@ -174,6 +175,15 @@ class Pool:
         self.sums = [
             [item(np.zeros((numbers[kind == "d"], self.size))) for _ in range(2)]
             for numbers in (SUMS, FAST_SUMS)
+        ]
+        self.digits = [
+            *(item(np.zeros((_core.PLACES, self.size + 1), np.int64)) for _ in range(5)),
+            item(random.integers(-(2**31), 2**31, (3, self.size + 1))),
+            item(random.integers(-(2**63), 2**63 - 1, (2, self.size + 1))),
+            item(np.zeros((0, self.size + 1), np.int64)),
+            item(np.zeros((_core.PLACES, self.size), np.int64)),
+            item(np.zeros((_core.PLACES, self.size + 1))),
+            item(np.zeros((self.size + 1, _core.PLACES), np.int64).T),
         ]
         self.status = [item(np.zeros(self.rows, np.uint8)), item(bytearray_view(self.rows))]
         # Pieces of one buffer that overlap by some elements, or by none.
@@ -268,9 +278,10 @@ class Fuzzer:
 
     def run(self, calls: int) -> None:
         """Make so many calls."""
-        kinds: list[Callable[[Pool], None]] = [self.forward, self.backward] * 4
+        kinds: list[Callable[[Pool], None]] = [self.forward, self.backward] * 5
         kinds += [self.forward_rows, self.backward_rows] * 2
         kinds += [self.statistics, self.merge, self.others]
+        kinds += [self.backward_partial, self.add_terms, self.add_numbers]
         while self.counts["calls"] < calls:
             pools = self.large if self.draw() < self.share_of_large else self.pools
             kinds[int(self.draw() * len(kinds))](pools[int(self.draw() * len(pools))])
@@ -326,7 +337,7 @@ class Fuzzer:
         errors = [each.error for each in numbers if each.error is not None]
         errors.sort(key=lambda each: each is ValueError)  # types are checked after all numbers
         error = errors[0] if errors else None
-        whole = function in (_core.forward, _core.backward)
+        whole = function in (_core.forward, _core.backward, _core.backward_partial)
         if error is None and not ordinary and not whole:
             error = ValueError
         try:
@@ -339,9 +350,10 @@ class Fuzzer:
             self.counts[f"{function.__name__} {error.__name__}"] += 1
             return None
         right = error is None
+        is_done = result is not None if function is _core.backward_partial else result
         if whole:
-            right = right and (result is False or (result is True and ordinary))
-        self.counts[f"{function.__name__} {result if whole else 'returned'}"] += 1
+            right = right and (is_done is False or (is_done is True and ordinary))
+        self.counts[f"{function.__name__} {is_done if whole else 'returned'}"] += 1
         if not right:
             raise AssertionError(self.describe(function, arguments, numbers, result))
         return result
@@ -500,13 +512,83 @@ class Fuzzer:
         )
         self.call(_core.merge, (sums.value, others.value), (), ordinary)
 
+    def backward_partial(self, pool: Pool) -> None:
+        """Call backward_partial."""
+        eps, mode, threads = self.numbers(pool)
+        centred = mode.error is None and bool(int(mode.read) & CENTRED)
+        fast = mode.error is None and bool(int(mode.read) & FAST)
+        x, dy, dx = (self.fitting(pool.blocks) for _ in range(3))
+        gamma, saved = self.fitting(pool.vectors), self.fitting(pool.saved[centred])
+        of_x, of_gamma, _ = _kinds(mode)
+        ordinary = (
+            not fast
+            and of_x != "d"
+            and _is_ordinary(x, dx, saved, eps, centred, saved_is_result=False, kind=of_x)
+            and dy.kind == of_x
+            and dy.shape == x.shape
+            and _are_vectors(x, (gamma, of_gamma))
+            and _is_apart(dy, x, gamma, saved, results=(dx,))
+        )
+        if ordinary and saved.writable and _is_apart(x, dx, results=(saved,)):
+            plain = (x.value, None, None, dx.value, saved.value)
+            _core.forward(*plain, eps.read, int(mode.read), 1)
+        arguments = (*(each.value for each in (dy, x, gamma, saved, dx)), self.draw() < 0.5)
+        result = self.call(_core.backward_partial, arguments, (eps, mode, threads), ordinary)
+        assert ordinary or result is None
+        for k, number in enumerate(result or ()):
+            columns = x.shape[-1] + (k == 0)
+            assert -10 <= number[0] < 8
+            assert len(number[1]) % (8 * columns) == 0
+
+    def add_terms(self, pool: Pool) -> None:
+        """Call add_terms."""
+        eps, mode, _ = self.numbers(pool)
+        x, dy = self.fitting(pool.blocks), self.fitting(pool.blocks)
+        status, undecided = self.fitting(pool.status), self.fitting(pool.status)
+        if self.draw() < 0.5:
+            status = item(np.zeros(pool.rows, np.uint8))
+        digits = self.fitting(pool.digits)
+        of_x, _, _ = _kinds(mode)
+        ordinary = (
+            x.kind == dy.kind == of_x != "d"
+            and len(x.shape) == 2
+            and x.start < x.stop
+            and dy.shape == x.shape
+            and eps.error is None
+            and (eps.read == 0 or SMALLEST_EPS <= eps.read <= LARGEST_EPS)
+            and _is_status(status._replace(writable=True), x)
+            and _is_status(undecided, x)
+            and digits.kind == "l"
+            and digits.writable
+            and digits.shape == (_core.PLACES, x.shape[1] + 1)
+            and _is_apart(x, dy, status, results=(undecided, digits))
+        )
+        arguments = tuple(each.value for each in (dy, x, status, undecided, digits))
+        result = self.call(_core.add_terms, arguments, (eps, mode), ordinary)
+        assert result is None or 0 <= result <= x.shape[0]
+
+    def add_numbers(self, pool: Pool) -> None:
+        """Call add_numbers."""
+        firsts = [self.one_of([0, 0, 0, -3, 2, 2**8, -(2**8) - 1, 2**40]) for _ in range(2)]
+        a, b = self.fitting(pool.digits), self.fitting(pool.digits)
+        ordinary = (
+            a.kind == b.kind == "l"
+            and len(a.shape) == len(b.shape) == 2
+            and a.shape[1] == b.shape[1] > 0
+            and max(map(abs, firsts)) <= 2**8
+        )
+        arguments = (firsts[0], a.value, firsts[1], b.value)
+        result = self.call(_core.add_numbers, arguments, (), ordinary)
+        assert result is None or len(result[1]) % (8 * a.shape[1]) == 0
+
     def others(self, pool: Pool) -> None:
         """Call functions with too few and too many arguments, and those on numbers alone."""
         self.counts["calls"] += 1
-        name = self.one_of(["forward", "backward", "forward_rows", "backward_rows", "statistics"])
-        wrong_count = int(self.draw() * 14)
         right_count = {"forward": 8, "backward": 10, "forward_rows": 8, "backward_rows": 9}
-        if wrong_count != right_count.get(name, 3):
+        right_count |= {"statistics": 3, "backward_partial": 9, "add_terms": 7, "add_numbers": 4}
+        name = self.one_of(list(right_count))
+        wrong_count = int(self.draw() * 14)
+        if wrong_count != right_count[name]:
             arguments = [self.fitting(pool.blocks).value for _ in range(wrong_count)]
             try:
                 getattr(_core, name)(*arguments)

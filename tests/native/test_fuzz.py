@@ -20,6 +20,9 @@ def test_hostile_arguments(calls: int) -> None:
     for name in ("forward", "backward"):
         assert fuzzer.counts[f"{name} True"] > calls // 50
         assert fuzzer.counts[f"{name} False"] > calls // 50
-    for name in ("forward_rows", "backward_rows", "statistics", "merge"):
+    names = ("forward_rows", "backward_rows", "statistics", "merge", "add_terms", "add_numbers")
+    for name in names:
         assert fuzzer.counts[f"{name} returned"] > calls // 500
         assert fuzzer.counts[f"{name} ValueError"] > calls // 500
+    assert fuzzer.counts["backward_partial True"] > calls // 1000
+    assert fuzzer.counts["backward_partial False"] > calls // 500

@@ -222,8 +222,8 @@ class AtOnce(Protocol):
 class Core(Protocol):
     """Whole calls on ordinary float32 arrays: the functions of `kernels/native/module.c`.
 
-    Both return False for arrays that are not ordinary and for results that need the driver. Then
-    nothing that was written is valid.
+    They return False, or None, for arrays that are not ordinary and for results that need the
+    driver. Then nothing that was written is valid.
     """
 
     def forward(
@@ -255,6 +255,21 @@ class Core(Protocol):
         /,
     ) -> bool:
         """Compute dx, dgamma and dbeta."""
+
+    def backward_partial(
+        self,
+        dy: Any,
+        x: Any,
+        gamma: Any,
+        saved: Float64,
+        dx: Any,
+        has_dbeta: bool,
+        eps: float,
+        mode: int,
+        threads: int,
+        /,
+    ) -> tuple[tuple[int, bytearray], tuple[int, bytearray]] | None:
+        """Compute dx, and dgamma and dbeta as first places and digits; None for the driver."""
 
 
 class Backend(Protocol):

@@ -21,7 +21,7 @@ from truenorm.threads import thread_count
 if TYPE_CHECKING:
     from truenorm.kernels.backend import Backend, Core
 
-__all__ = ["backward", "forward"]
+__all__ = ["ALONE_BELOW", "CENTRED", "as_held", "backward", "forward", "types_of_mode"]
 
 Array = NDArray[Any]
 
@@ -67,7 +67,7 @@ def forward(
         of_gamma = None if gamma is None else gamma.dtype
         of_beta = None if beta is None else beta.dtype
         is_float32 = dtype is FLOAT32 and of_gamma in IS_FLOAT32 and of_beta in IS_FLOAT32
-        types = ONLY_FLOAT32 if is_float32 else _types(dtype, of_gamma, of_beta)
+        types = ONLY_FLOAT32 if is_float32 else types_of_mode(dtype, of_gamma, of_beta)
         last = len(shape) - 1
         if types is not None and (axis == -1 or axis == last >= 0):
             (centred,), eps, rounding, _, asked = settings
@@ -78,7 +78,7 @@ def forward(
             mode |= (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
             threads = 1 if x.size < ALONE_BELOW else thread_count(asked)
             arrays = (x, gamma, beta, y)
-            rows_of_x, scale, shift, to = _as_held(held, *arrays) if held else arrays
+            rows_of_x, scale, shift, to = as_held(held, *arrays) if held else arrays
             if core.forward(rows_of_x, scale, shift, to, statistics, eps, mode, threads):
                 if not keep:
                     return y, None
@@ -126,7 +126,7 @@ def _backward(
     dtype, shape, size = x.dtype, x.shape, x.size
     of_gamma = None if gamma is None else gamma.dtype
     is_float32 = dtype is FLOAT32 and of_gamma in IS_FLOAT32 and of_beta in IS_FLOAT32
-    types = ONLY_FLOAT32 if is_float32 else _types(dtype, of_gamma, of_beta)
+    types = ONLY_FLOAT32 if is_float32 else types_of_mode(dtype, of_gamma, of_beta)
     if types is None:
         return None
     (centred,), eps, rounding, _, asked = settings
@@ -138,7 +138,7 @@ def _backward(
     threads = 1 if size < ALONE_BELOW else thread_count(asked)
     rows_of_dy, rows_of_x, scale, to, of_scale, of_shift = dy, x, gamma, dx, dgamma, dbeta
     if held:
-        rows_of_dy, rows_of_x, scale, to, of_scale, of_shift = _as_held(
+        rows_of_dy, rows_of_x, scale, to, of_scale, of_shift = as_held(
             held, dy, x, gamma, dx, dgamma, dbeta
         )
     if not core.backward(
@@ -149,7 +149,7 @@ def _backward(
 
 
 @lru_cache(maxsize=64)
-def _types(
+def types_of_mode(
     rows: np.dtype[Any], gamma: np.dtype[Any] | None, beta: np.dtype[Any] | None
 ) -> tuple[Any, ...] | None:
     """Return the bits of `mode` that name the types, and bfloat16's dtype if it takes part.
@@ -164,7 +164,7 @@ def _types(
     return (mode, *(dtype for dtype in given if dtype.name == "bfloat16"))
 
 
-def _as_held(bfloat16: list[Any], *arrays: Any) -> tuple[Any, ...]:
+def as_held(bfloat16: list[Any], *arrays: Any) -> tuple[Any, ...]:
     """Return arrays of bfloat16 as their bits: they have no buffer with a format."""
     return tuple(
         array.view(BITS) if array is not None and array.dtype is bfloat16[0] else array

@@ -1,17 +1,24 @@
 """Backward over some rows of a batch, for layer norm and RMSNorm."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.kernels.call import Settings
 from truenorm.kernels.drive import partial as drive
+from truenorm.kernels.lattice.digits import Number
 from truenorm.kernels.norm import LAYER_NORM, RMS_NORM, Norm
 from truenorm.ops.backward import by_driver
+from truenorm.ops.fast_path import ALONE_BELOW, CENTRED, as_held, types_of_mode
 from truenorm.ops.saved import Saved, check_saved
 from truenorm.ops.settings import settings_of_backward
 from truenorm.partials.gradients import PartialGradients
 from truenorm.partials.kind import Kind
+from truenorm.threads import thread_count
+
+if TYPE_CHECKING:
+    from truenorm.kernels.backend import Core
 
 __all__ = ["layer_norm_backward_partial", "rms_norm_backward_partial"]
 
@@ -112,5 +119,48 @@ def _backward(
         raise TypeError("x is on a device: partials are for arrays of NumPy, copy it to one")
     kind = Kind.of(saved)
     chosen, settings = settings_of_backward(saved.settings, backend, threads)
+    if chosen.core is not None and settings.backend == chosen.name:
+        found = _by_core(chosen.core, kind, settings, dy, saved, out)
+        if found is not None:
+            return found
     dx, share = by_driver(drive.backward, chosen, settings, dy, saved, out)
     return dx, PartialGradients._of_share(kind, len(saved.kept), share)
+
+
+def _by_core(
+    core: "Core", kind: Kind, settings: Settings, dy: Any, saved: Saved, out: Array | None
+) -> tuple[Array, PartialGradients] | None:
+    """Return dx and the partial of ordinary arrays; None if the driver has to compute them."""
+    x, gamma = saved.x, saved.gamma
+    of_gamma = None if gamma is None else gamma.dtype
+    types = types_of_mode(x.dtype, of_gamma, None)
+    if (
+        types is None
+        or type(dy) is not np.ndarray
+        or dy.dtype is not x.dtype
+        or (out is not None and (type(out) is not np.ndarray or out.dtype is not x.dtype))
+        or saved.axes != (x.ndim - 1,)
+    ):
+        return None
+    size = x.shape[-1]
+    dx = np.empty(x.shape, x.dtype) if out is None else out
+    mode, *held = types
+    arrays = (dy, x, gamma, dx)
+    rows_of_dy, rows_of_x, scale, to = as_held(held, *arrays) if held else arrays
+    threads = 1 if x.size < ALONE_BELOW else thread_count(settings.threads)
+    found = core.backward_partial(
+        rows_of_dy,
+        rows_of_x,
+        scale,
+        saved.kept,
+        to,
+        kind.beta is not None,
+        settings.eps,
+        mode | (CENTRED if settings.norm.centred else 0),
+        threads,
+    )
+    if found is None:
+        return None
+    dgamma, dbeta = Number.of_core(found[0], size + 1), Number.of_core(found[1], size)
+    flags = np.zeros((2, size), np.uint8)
+    return dx, PartialGradients._of_finite(kind, len(saved.kept), dgamma, dbeta, flags)

@@ -13,6 +13,7 @@ from truenorm.ops.output import as_parameter
 from truenorm.ops.saved import Saved
 from truenorm.partials import refining
 from truenorm.partials.held import HeldSums
+from truenorm.partials.merging import added
 from truenorm.partials.rounding import RoundedGradients
 
 __all__ = ["PartialGradients"]
@@ -57,14 +58,13 @@ class PartialGradients(HeldSums):
         """Return the partial over the rows of both."""
         if not isinstance(other, PartialGradients):
             return NotImplemented
-        self.kind.check_same(other.kind)
-        return self._of(
-            self.kind,
-            self.rows + other.rows,
-            self._dgamma.plus(other._dgamma),
-            self._dbeta.plus(other._dbeta),
-            self._special | other._special,
-        )
+        if self.kind != other.kind:
+            self.kind.check_same(other.kind)
+        rows = self.rows + other.rows
+        dgamma, dbeta = added(self._dgamma, other._dgamma), added(self._dbeta, other._dbeta)
+        if not (self._is_flagged or other._is_flagged):
+            return self._of_finite(self.kind, rows, dgamma, dbeta, self._special)
+        return self._of(self.kind, rows, dgamma, dbeta, self._special | other._special)
 
     def __radd__(self, other: Any) -> "PartialGradients":
         """Let `sum` begin with 0."""

@@ -15,6 +15,8 @@ from truenorm.partials.places import MOST_ROWS, check_range
 
 __all__ = ["HeldSums"]
 
+REMEDY = "merge fewer rows, and leave bytes and words unchanged"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldSums:
@@ -27,6 +29,8 @@ class HeldSums:
     _dbeta: Number = field()
     _special: NDArray[np.uint8] = field()
     """Of shape (2, columns): what is not finite among the terms of dgamma and of dbeta."""
+    _is_flagged: bool = field()
+    """True if a flag is set: to look for one takes as long as to add digits."""
 
     @classmethod
     def _of(
@@ -36,14 +40,22 @@ class HeldSums:
 
         `rows` is checked here, whatever a partial is made from.
         """
-        remedy = "merge fewer rows, and leave bytes and words unchanged"
-        check_range("rows", rows, 0, MOST_ROWS, remedy)
-        if special.any():
+        check_range("rows", rows, 0, MOST_ROWS, REMEDY)
+        is_flagged = bool(special.any())
+        if is_flagged:
             special = np.where(special & IS_NAN, IS_NAN, special)
             there = special != 0
             dgamma = dgamma.without(np.append(there[0], False))
             dbeta = dbeta.without(there[1])
-        return cls(kind, rows, dgamma, dbeta, special)
+        return cls(kind, rows, dgamma, dbeta, special, is_flagged)
+
+    @classmethod
+    def _of_finite(
+        cls, kind: Kind, rows: int, dgamma: Number, dbeta: Number, flags: NDArray[np.uint8]
+    ) -> Self:
+        """Return the canonical form of sums of finite terms; no flag is set."""
+        check_range("rows", rows, 0, MOST_ROWS, REMEDY)
+        return cls(kind, rows, dgamma, dbeta, flags, False)
 
     @classmethod
     def _of_share(cls, kind: Kind, rows: int, share: Share) -> Self:

@@ -14,6 +14,8 @@ from truenorm.ops.saved import Saved
 
 __all__ = ["Kind"]
 
+FLOAT32 = np.dtype(np.float32)
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -47,16 +49,14 @@ class Kind:
                 "forward was called with rounding='fast', and a partial is exact: call forward "
                 "with rounding='correct'"
             )
-        gamma = None if saved.gamma is None else saved.gamma.dtype.newbyteorder("=")
-        beta = None if saved.beta_dtype is None else saved.beta_dtype.newbyteorder("=")
-        x = saved.x.dtype.newbyteorder("=")
-        for name, dtype in {"x": x, "gamma": gamma, "beta": beta}.items():
-            if dtype is not None and format_of(dtype) is FLOAT64:
-                raise TypeError(
-                    f"{name} is float64, of which there are no partials: their terms would need "
-                    "128 bits and more (docs/scale.md). Pass float32 or smaller, or call backward "
-                    "with all rows at once"
-                )
+        gamma = None if saved.gamma is None else saved.gamma.dtype
+        x, beta = saved.x.dtype, saved.beta_dtype
+        if not (x is gamma is FLOAT32 and (beta is None or beta is FLOAT32)):
+            _check_types({"x": x, "gamma": gamma, "beta": beta})
+            x = x.newbyteorder("=")
+            gamma, beta = (
+                None if each is None else each.newbyteorder("=") for each in (gamma, beta)
+            )
         lengths = tuple(saved.x.shape[k] for k in saved.axes)
         # Partials with eps = -0.0 merge with those of 0.0, and must have the same bytes.
         return cls(settings.norm, abs(settings.eps), lengths, x, gamma, beta)
@@ -81,6 +81,17 @@ class Kind:
                     f"partials of different calls do not merge: {name} is {_word(mine)} here and "
                     f"{_word(its)} there"
                 )
+
+
+def _check_types(types: dict[str, np.dtype[Any] | None]) -> None:
+    """Raise TypeError for float64."""
+    for name, dtype in types.items():
+        if dtype is not None and format_of(dtype) is FLOAT64:
+            raise TypeError(
+                f"{name} is float64, of which there are no partials: their terms would need "
+                "128 bits and more (docs/scale.md). Pass float32 or smaller, or call backward "
+                "with all rows at once"
+            )
 
 
 def _word(value: Any) -> Any:

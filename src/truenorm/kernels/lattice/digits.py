@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat, round_ratio
 from truenorm.kernels.rounding import Tested, round_to
 
-__all__ = ["BITS", "Digits", "Number"]
+__all__ = ["BITS", "Digits", "Number", "canonical"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -35,6 +35,12 @@ class Number(NamedTuple):
     digits: Integers
     """Of shape (places, columns), the lowest place first."""
 
+    @classmethod
+    def of_core(cls, found: tuple[int, bytearray], columns: int) -> "Number":
+        """Return a number that the C core computed."""
+        first, digits = found
+        return cls(first, np.frombuffer(digits, np.int64).reshape(-1, columns))
+
     def plus(self, other: "Number") -> "Number":
         """Return the sum of two."""
         if not len(self.digits) or not len(other.digits):
@@ -45,13 +51,13 @@ class Number(NamedTuple):
         total = np.zeros((places + 1, self.digits.shape[1]), np.int64)
         for each in (self, other):
             total[each.first - first :][: len(each.digits)] += each.digits
-        return _in_one_form(first, total)
+        return canonical(first, total)
 
     def without(self, columns: NDArray[np.bool_]) -> "Number":
         """Return it with zeros in some columns."""
         if not columns.any() or not len(self.digits):
             return self
-        return _in_one_form(self.first, np.where(columns, 0, self.digits))
+        return canonical(self.first, np.where(columns, 0, self.digits))
 
     def integers(self, columns: NDArray[np.intp]) -> list[int]:
         """Return some columns as integers, in units of the first place."""
@@ -105,7 +111,7 @@ class Digits:
         nothing = np.zeros(self._columns, np.int64)
         # Two places take the carries of all others.
         digits = [self._places.get(place, nothing) for place in range(first, last + 3)]
-        return _in_one_form(first, np.stack(digits))
+        return canonical(first, np.stack(digits))
 
     def as_digits(self) -> "Digits":
         """Return itself: nothing is lost here."""
@@ -128,7 +134,7 @@ class Digits:
         return self._places[place]
 
 
-def _in_one_form(first: int, digits: Integers) -> Number:
+def canonical(first: int, digits: Integers) -> Number:
     """Carry from place to place, drop empty places at both ends; digits are used up."""
     for k in range(len(digits) - 1):
         carry = digits[k] + HALF

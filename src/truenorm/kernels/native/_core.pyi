@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 CENTRED: int
 FAST: int
 ROWS_AT: int
+FIRST_PLACE: int
+PLACES: int
 
 Array = NDArray[Any]
 
@@ -57,6 +59,31 @@ def backward_rows(
     mode: int,
     /,
 ) -> tuple[int, int, int]: ...
+def backward_partial(
+    dy: Any,
+    x: Any,
+    gamma: Any,
+    saved: Array,
+    dx: Any,
+    has_dbeta: bool,
+    eps: float,
+    mode: int,
+    threads: int,
+    /,
+) -> tuple[tuple[int, bytearray], tuple[int, bytearray]] | None: ...
+def add_terms(
+    dy: Array,
+    x: Array,
+    status: Array,
+    undecided: Array,
+    digits: Array,
+    eps: float,
+    mode: int,
+    /,
+) -> int: ...
+def add_numbers(
+    first: int, digits: Array, other_first: int, other_digits: Array, /
+) -> tuple[int, bytearray]: ...
 def statistics(x: Array, saved: Array, mode: int, /) -> int: ...
 def is_exact_sum(smallest: int, largest: int, rows: int, /) -> bool: ...
 def merge(sums: Array, others: Array, /) -> None: ...

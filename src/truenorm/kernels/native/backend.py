@@ -35,7 +35,7 @@ class NativeBackend:
     reference : callable
         Returns the backend for elements that double-double leaves undecided.
     other : callable
-        Returns the backend for partials, eps far out, and parameters wider than the rows.
+        Returns the backend for eps far out, and for parameters wider than the rows.
     """
 
     name = "native"
@@ -52,8 +52,8 @@ class NativeBackend:
 
     @property
     def for_partials(self) -> "Backend":
-        """The backend that computes partials."""
-        return self.other
+        """The backend that computes partials: itself."""
+        return self
 
     def forward(self, call: "Call", special: "Flags") -> "Forward":
         """Return forward for a call."""
@@ -82,7 +82,11 @@ class NativeBackend:
 
     def terms(self, call: "Call") -> "Terms[Any]":
         """Return the fixed-point sums of dgamma."""
-        return self.other.terms(call)
+        if not _is_for_core(call):
+            return self.other.terms(call)
+        from truenorm.kernels.native import fixed_point
+
+        return fixed_point.Terms(call, self._reference())
 
 
 def _is_for_core(call: "Call") -> bool:

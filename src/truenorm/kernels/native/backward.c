@@ -6,6 +6,14 @@ int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to);
 outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
 void NAME(fast_merge)(double *sums, const double *others, int64_t size);
 int64_t NAME(fast_round)(const call_t *call, const double *sums);
+int64_t NAME(add_terms)(const call_t *call, int64_t from, int64_t to, terms_t *terms,
+                        uint8_t *undecided);
+void NAME(empty_bins)(terms_t *terms);
+void NAME(deposit_dbeta)(digits_t *digits, const double *sums, int64_t *buffer, int bottom,
+                         int top, int bits);
+bool NAME(carry)(int64_t *digits, int64_t places, int64_t columns);
+bool NAME(add_numbers)(const number_t *a, const number_t *b, int64_t first, int64_t places,
+                       int64_t columns, int64_t *sum);
 end_t NAME(long_forward)(call_t *call);
 end_t NAME(long_backward)(call_t *call);
 
@@ -47,7 +55,7 @@ static int64_t finish_rows(const call_t *call, int64_t start, int64_t n, const r
 }
 
 INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, bool centred,
-                               double *sums)
+                               bool with_dgamma, double *sums)
 {
     int64_t size = call->size;
     outcome_t outcome = {0, false, NOTHING};
@@ -77,11 +85,11 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
                 uint8_t *status = call->status + start + k;
                 if (*status != NOT_FINITE &&
                     write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma, &rows[k],
-                             results_at(call, at), &shares, columns) &&
+                             results_at(call, at), with_dgamma, &shares, columns) &&
                     *status == OK)
                     *status = UNDECIDED;
             }
-            add_shares(&shares, sums, size, left, columns, exact);
+            add_shares(&shares, sums, size, left, columns, exact, with_dgamma);
         }
         if (!exact)
             for (int64_t i = start; i < start + n; i++)
@@ -96,8 +104,11 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
 /* Write dx and the row status, and add to the sums over rows (SUMS x size). */
 outcome_t NAME(backward)(const call_t *call, int64_t from, int64_t to, double *sums)
 {
-    return call->centred ? backward_rows(call, from, to, true, sums)
-                         : backward_rows(call, from, to, false, sums);
+    if (call->without_dgamma)
+        return call->centred ? backward_rows(call, from, to, true, false, sums)
+                             : backward_rows(call, from, to, false, false, sums);
+    return call->centred ? backward_rows(call, from, to, true, true, sums)
+                         : backward_rows(call, from, to, false, true, sums);
 }
 
 /* ---- columns ---- */
@@ -158,6 +169,11 @@ const kernels_t NAME(kernels) = {
     .long_backward = NAME(long_backward),
     .backward = NAME(backward),
     .fast_backward = NAME(fast_backward),
+    .add_terms = NAME(add_terms),
+    .empty_bins = NAME(empty_bins),
+    .deposit_dbeta = NAME(deposit_dbeta),
+    .carry = NAME(carry),
+    .add_numbers = NAME(add_numbers),
     .statistics = NAME(statistics),
     .add_columns = NAME(add_columns),
     .merge = NAME(merge),

@@ -103,14 +103,16 @@ INLINE void clear(shares_t *shares, int64_t n)
 }
 
 INLINE differ_t write_vector(doubles x, doubles dy, doubles gamma, const row_t *row, rounded_t *dx,
-                             double *dgamma, double *bound, double *dbeta)
+                             bool with_dgamma, double *dgamma, double *bound, double *dbeta)
 {
     gradient_t found = gradient_of(x, dy, gamma, row);
     differ_t differ = round_bracket(found.z, found.bound, 1, dx);
-    doubles xhat = found.c * row->r;
-    doubles error = multiply_add(absolute(xhat), all(row->of_term), all(row->of_dy)); /* (E12) */
-    STORE(dgamma, multiply_add(dy, xhat, LOAD(doubles, dgamma)));
-    STORE(bound, multiply_add(absolute(dy), error, LOAD(doubles, bound)));
+    if (with_dgamma) {
+        doubles xhat = found.c * row->r; /* (E12) */
+        doubles error = multiply_add(absolute(xhat), all(row->of_term), all(row->of_dy));
+        STORE(dgamma, multiply_add(dy, xhat, LOAD(doubles, dgamma)));
+        STORE(bound, multiply_add(absolute(dy), error, LOAD(doubles, bound)));
+    }
     STORE(dbeta, LOAD(doubles, dbeta) + dy);
     return differ;
 }
@@ -118,7 +120,7 @@ INLINE differ_t write_vector(doubles x, doubles dy, doubles gamma, const row_t *
 /* Write dx of n <= COLUMNS elements and add to the shares. Return True if one is undecided. */
 INLINE bool write_dx(const element_t *restrict x, const element_t *restrict dy,
                      const double *restrict gamma, const row_t *row, element_t *restrict dx,
-                     shares_t *restrict shares, int64_t n)
+                     bool with_dgamma, shares_t *restrict shares, int64_t n)
 {
     differ_t differ = {0};
     rounded_t lower;
@@ -126,13 +128,14 @@ INLINE bool write_dx(const element_t *restrict x, const element_t *restrict dy,
 #pragma GCC unroll 2
     for (; j + L <= n; j += L) {
         differ |= write_vector(wide(x + j), wide(dy + j), LOAD(doubles, gamma + j), row, &lower,
-                               shares->dgamma + j, shares->bound + j, shares->dbeta + j);
+                               with_dgamma, shares->dgamma + j, shares->bound + j,
+                               shares->dbeta + j);
         STORE(dx + j, lower);
     }
     if (j < n) { /* filled up; shares have room for it */
         differ_t rest = write_vector(wide_or(x + j, n - j, 0), wide_or(dy + j, n - j, 0),
-                                      LOAD(doubles, gamma + j), row, &lower, shares->dgamma + j,
-                                      shares->bound + j, shares->dbeta + j);
+                                      LOAD(doubles, gamma + j), row, &lower, with_dgamma,
+                                     shares->dgamma + j, shares->bound + j, shares->dbeta + j);
         for (int64_t i = 0; i < n - j; i++)
             differ[0] |= rest[i];
         memcpy(dx + j, &lower, (size_t)(n - j) * sizeof(element_t));
@@ -202,14 +205,14 @@ INLINE void add_to_sum(double *high, double *low, double term)
 
 /* Add the shares of a group to the sums, and to the bound what the low part loses (E13). */
 INLINE void add_shares(const shares_t *shares, double *sums, int64_t size, int64_t left, int64_t n,
-                       bool exact)
+                       bool exact, bool with_dgamma)
 {
     double *restrict high = sums + DGAMMA_HIGH * size + left;
     double *restrict low = sums + DGAMMA_LOW * size + left;
     double *restrict bound = sums + DGAMMA_BOUND * size + left;
     double *restrict dbeta = sums + DBETA_HIGH * size + left;
     double *restrict dbeta_low = sums + DBETA_LOW * size + left;
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = 0; with_dgamma && j < n; j++) {
         pair_t s = two_sum(high[j], shares->dgamma[j]);
         high[j] = s.high;
         low[j] += s.low;

@@ -89,6 +89,7 @@ typedef struct {
     extent_t extents[MOST_THREADS]; /* by worker */
     column_t *columns;
     int64_t count; /* of columns */
+    terms_t *terms; /* by worker */
 } sweep_t;
 
 static int64_t end_of(const sweep_t *sweep, int64_t chunk)
@@ -321,6 +322,161 @@ end_t run_backward(call_t *call)
         end = call->fast ? backward_fast(&sweep, blocks) : backward_correct(&sweep, undecided);
     free(undecided);
     free(sweep.is_used);
+    free(sweep.sums);
+    return end;
+}
+
+/* ---- partials: dx, and dgamma and dbeta in fixed point ---- */
+
+enum { IN_CACHE = 1 << 15 }; /* elements whose terms are added while they are in the L2 cache */
+
+static void partial_chunk(void *argument, int64_t chunk, int worker)
+{
+    sweep_t *sweep = argument;
+    call_t *call = sweep->call;
+    double *sums = sums_of(sweep, worker, SUMS * call->size);
+    extent_t *extent = &sweep->extents[worker];
+    int64_t end = end_of(sweep, chunk), step = up(IN_CACHE / call->size, GROUP);
+    for (int64_t from = chunk * sweep->rows; from < end; from += step) {
+        int64_t to = from + step < end ? from + step : end;
+        outcome_t outcome = sweep->kernels->backward(call, from, to, sums);
+        if (outcome.extent.smallest < extent->smallest)
+            extent->smallest = outcome.extent.smallest;
+        if (outcome.extent.largest > extent->largest)
+            extent->largest = outcome.extent.largest;
+        if (!outcome.not_finite) /* else the row status is not written */
+            outcome.not_ok +=
+                sweep->kernels->add_terms(call, from, to, &sweep->terms[worker], NULL);
+        note(sweep, outcome);
+    }
+}
+
+static bool is_zero(const int64_t *digits, int64_t count)
+{
+    enum { PIECE = 256 }; /* a loop that ends early is not made of vectors */
+    for (int64_t start = 0; start < count; start += PIECE) {
+        int64_t found = 0, end = start + PIECE < count ? start + PIECE : count;
+        for (int64_t j = start; j < end; j++)
+            found |= digits[j];
+        if (found != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Leave out empty places at both ends: equal sums have equal digits then. */
+number_t trimmed(const int64_t *digits, int64_t first, int64_t places, int64_t columns)
+{
+    while (places > 0 && is_zero(digits + (places - 1) * columns, columns))
+        places--;
+    int64_t start = 0;
+    while (start < places && is_zero(digits + start * columns, columns))
+        start++;
+    if (start == places)
+        return (number_t){0, 0, digits};
+    return (number_t){first + start, places - start, digits + start * columns};
+}
+
+/* Canonical digits, from the first place that is used on; a last carry takes a place more. */
+static number_t number_of(digits_t *digits)
+{
+    int64_t columns = digits->columns;
+    int first = 0, last = PLACES - 1;
+    while (first < PLACES && !digits->is_used[first])
+        first++;
+    while (last > first && !digits->is_used[last])
+        last--;
+    if (first == PLACES)
+        return (number_t){0, 0, digits->digits};
+    int64_t *start = digits->digits + first * columns;
+    for (int k = first, is_carried = false; !is_carried; last++) {
+        for (; k <= last; k++)
+            if (!digits->is_used[k])
+                memset(digits->digits + k * columns, 0, (size_t)columns * sizeof(int64_t));
+        is_carried = kernels_selected(FLOAT32)->carry(start, last - first + 1, columns) ||
+                     last + 1 == PLACES; /* no sum over rows gets there */
+    }
+    return trimmed(start, first + FIRST_PLACE, last - first, columns);
+}
+
+static void add_digits(digits_t *to, const digits_t *from)
+{
+    for (int k = 0; k < PLACES; k++) {
+        int64_t *target = to->digits + k * to->columns;
+        const int64_t *source = from->digits + k * to->columns;
+        if (!from->is_used[k])
+            continue;
+        if (!to->is_used[k])
+            memcpy(target, source, (size_t)to->columns * sizeof(int64_t));
+        else
+            for (int64_t j = 0; j < to->columns; j++)
+                target[j] += source[j];
+        to->is_used[k] = true;
+    }
+}
+
+static end_t finish_partial(sweep_t *sweep, partial_t *partial, int64_t *room)
+{
+    call_t *call = sweep->call;
+    int64_t size = call->size;
+    double *sums = sums_of(sweep, 0, SUMS * size);
+    extent_t extent = sweep->extents[0];
+    for (int k = 0; k < call->threads; k++) {
+        sweep->kernels->empty_bins(&sweep->terms[k]);
+        if (k == 0 || !sweep->is_used[k])
+            continue;
+        add_digits(&sweep->terms[0].digits, &sweep->terms[k].digits);
+        sweep->kernels->merge(sums, sweep->sums + k * SUMS * size, size);
+        if (sweep->extents[k].smallest < extent.smallest)
+            extent.smallest = sweep->extents[k].smallest;
+        if (sweep->extents[k].largest > extent.largest)
+            extent.largest = sweep->extents[k].largest;
+    }
+    partial->dgamma = number_of(&sweep->terms[0].digits);
+    partial->dbeta = (number_t){0, 0, room};
+    if (!partial->has_dbeta || extent.largest == 0)
+        return DONE;
+    if (!is_exact_sum(extent, call->rows))
+        return NOT_DONE;
+    int bits = 0, top = (int)(extent.largest >> 23), bottom = (int)((extent.smallest + 1u) >> 23);
+    while (call->rows >> bits > 0)
+        bits++;
+    digits_t dbeta = {.columns = size, .digits = room + size};
+    top = (top > 1 ? top : 1) - 150 + 24;
+    bottom = (bottom > 1 ? bottom : 1) - 150;
+    sweep->kernels->deposit_dbeta(&dbeta, sums, room, bottom, top, bits);
+    partial->dbeta = number_of(&dbeta);
+    return DONE;
+}
+
+/* Write dx, and find dgamma and dbeta in fixed point. NOT_DONE: nothing that was written is
+   valid. */
+end_t run_partial(call_t *call)
+{
+    partial_t *partial = call->partial;
+    sweep_t sweep = {.call = call, .kernels = kernels_selected(call->type), .rows = rows_of_chunk(call)};
+    int64_t chunks = (call->rows + sweep.rows - 1) / sweep.rows, size = call->size;
+    if (call->threads > chunks)
+        call->threads = (int)chunks;
+    call->without_dgamma = true;
+    int64_t threads = call->threads, of_terms = room_for_terms(size);
+    terms_t terms[MOST_THREADS];
+    bool is_used[MOST_THREADS] = {false};
+    int64_t *room = room_for(threads * of_terms + (PLACES + 1) * size, &partial->memory);
+    sweep.sums = malloc((size_t)(threads * SUMS * size) * sizeof(double));
+    sweep.is_used = is_used;
+    sweep.terms = terms;
+    end_t end = NO_MEMORY;
+    if (room && sweep.sums) {
+        for (int64_t k = 0; k < threads; k++) {
+            sweep.extents[k] = (extent_t){0xFFFFFFFFu, 0};
+            terms[k] = empty_terms(size, room + k * of_terms);
+        }
+        sweep_rows(partial_chunk, &sweep);
+        end = sweep.not_ok || sweep.not_finite
+                  ? NOT_DONE
+                  : finish_partial(&sweep, partial, room + threads * of_terms);
+    }
     free(sweep.sums);
     return end;
 }

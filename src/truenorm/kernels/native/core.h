@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fixed_point.h"
+
 #if defined(__FAST_MATH__)
 #error "the rounding test needs IEEE arithmetic: compile without -ffast-math"
 #endif
@@ -54,6 +56,8 @@ typedef struct {
     double eps;
     double scale_of_bounds; /* 1; tests divide the bounds to see that they matter */
     bool centred, fast;
+    partial_t *partial;  /* results of `run_partial` */
+    bool without_dgamma; /* leave dgamma out of the sums of correct mode */
     int threads;
 } call_t;
 
@@ -87,6 +91,14 @@ typedef struct {
     outcome_t (*fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
     end_t (*long_forward)(call_t *call); /* whole calls on few long rows, correct; or NULL */
     end_t (*long_backward)(call_t *call);
+    int64_t (*add_terms)(const call_t *call, int64_t from, int64_t to, terms_t *terms,
+                         uint8_t *undecided);
+    void (*empty_bins)(terms_t *terms);
+    void (*deposit_dbeta)(digits_t *digits, const double *sums, int64_t *buffer, int bottom,
+                          int top, int bits);
+    bool (*carry)(int64_t *digits, int64_t places, int64_t columns);
+    bool (*add_numbers)(const number_t *a, const number_t *b, int64_t first, int64_t places,
+                        int64_t columns, int64_t *sum);
     int64_t (*statistics)(const call_t *call, int64_t from, int64_t to);
     void (*add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n);
     void (*merge)(double *sums, const double *others, int64_t size);
@@ -110,6 +122,8 @@ const char *kernels_select(const char *at_most);
 bool arithmetic_is_ieee(void);
 end_t run_forward(call_t *call);
 end_t run_backward(call_t *call);
+end_t run_partial(call_t *call);
+number_t trimmed(const int64_t *digits, int64_t first, int64_t places, int64_t columns);
 bool is_exact_sum(extent_t extent, int64_t rows);
 
 /* threads.c */

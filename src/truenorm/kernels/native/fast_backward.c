@@ -215,7 +215,7 @@ static bool write_hard_row(const call_t *call, int64_t i, double *dgamma, double
         widen_gamma(call, left, n, gamma);
         clear(&shares, n);
         write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma, &row,
-                 results_at(call, at), &shares, n);
+                 results_at(call, at), true, &shares, n);
         for (int64_t j = 0; j < n; j++) {
             dgamma[left + j] += shares.dgamma[j];
             dbeta[left + j] += shares.dbeta[j];

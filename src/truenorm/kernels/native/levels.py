@@ -7,17 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT64, FloatFormat
-from truenorm.kernels.backend import Backend, Backward, NeverRefuses, States
+from truenorm.kernels.backend import Backend, NeverRefuses, States
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.double_double import two_sum
 from truenorm.kernels.ground import SLACK, SUMS, U
 from truenorm.kernels.lattice.digits import Digits
 from truenorm.kernels.native import _core
-from truenorm.kernels.reference import pairs
-from truenorm.kernels.reference.backward import PairColumns
 from truenorm.kernels.rounding import Tested, round_pair, round_to, same_roundings
 from truenorm.kernels.rows import Range, Source, blocks_of
-from truenorm.kernels.storage import Stored, widen
+from truenorm.kernels.storage import Stored
 from truenorm.threads import thread_count
 
 __all__ = [
@@ -28,6 +26,7 @@ __all__ = [
     "FastBackward64",
     "FastForward",
     "Forward64",
+    "mode_of_types",
 ]
 
 Float64 = NDArray[np.float64]
@@ -35,11 +34,13 @@ Columns = NDArray[np.intp]
 
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}
 """As in `core.h`."""
-OF_ALL = 0x1110
-"""Puts a type where a mode has those of rows, gamma and beta."""
-
 BLOCK = 2**18
 """Elements of a block of rows that one call of the core works on."""
+
+
+def mode_of_types(target: FloatFormat) -> int:
+    """Return the bits of a mode for rows and parameters of a type."""
+    return TYPES[target.name] * 0x1110
 
 
 class _Sweep:
@@ -54,7 +55,7 @@ class _Sweep:
         self.parts: list[Range] = list(blocks_of((0, call.count), self.rows_at_once)) or [(0, 0)]
         centred = _core.CENTRED if call.norm.centred else 0
         fast = _core.FAST if call.level in ("single", "plain") else 0
-        self._mode = centred | fast | TYPES[call.target.name] * OF_ALL
+        self._mode = centred | fast | mode_of_types(call.target)
         # Narrower parameters are exact in float32, or float64 beside float64 rows.
         dtype = np.float64 if call.target is FLOAT64 else np.float32
         self._gamma = call.gamma.astype(dtype)
@@ -274,15 +275,18 @@ class Forward64(FastForward):
         left = super().look(x, y, kept, states)
         far = np.flatnonzero(np.isneginf(kept[:, -1])) if left else ()
         if len(far):  # what the core could not hold without powers of two
-            rows = pairs.describe(widen(x[far], self.call.target), self.call)
-            kept[far] = np.hstack(pairs.kept_of(rows, self.call.norm))
+            kept[far] = self._reference.saved_statistics(x[far])
         return left
+
+    @cached_property
+    def _reference(self) -> Any:
+        # Not before it is needed: the reference logs how long it may take.
+        return self._backend.forward(self.call, np.zeros(self.call.size, bool))
 
     def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
-        # Not before it is needed: the reference logs how long it may take.
-        reference = self._backend.forward(self.call, np.zeros(self.call.size, bool))
-        return reference.look_again(x, kept, y)
+        flags: Flags = self._reference.look_again(x, kept, y)
+        return flags
 
 
 class _Pairs:
@@ -347,7 +351,7 @@ class CorrectBackward64(_Sweep):
         self._backend, self._dy = reference, dy
 
     @cached_property
-    def _reference(self) -> Backward[Any]:
+    def _reference(self) -> Any:
         return self._backend.backward(self.call, self._dy)
 
     def sums(self) -> Sums64:
@@ -371,11 +375,12 @@ class CorrectBackward64(_Sweep):
 
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
-        return self._reference.look_again(dy, x, dx)
+        flags: Flags = self._reference.look_again(dy, x, dx)
+        return flags
 
-    def dgamma_again(self, columns: Columns) -> PairColumns:
+    def dgamma_again(self, columns: Columns) -> Any:
         """Return a sum of some columns with powers of two of their own."""
-        return PairColumns(self.call, columns)
+        return self._reference.columns_in_pairs(columns)
 
     def dbeta_again(self, columns: Columns) -> Any:
         """Return an exact sum of some columns."""

@@ -338,13 +338,13 @@ static void backward_panel(void *argument, int64_t panel, int worker)
             for (int64_t i = start; i < smaller(start + GROUP, call->rows); i++) {
                 int64_t at = i * call->size + left;
                 if (write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma,
-                             &job->states[i].row, results_at(call, at), &shares, columns))
+                             &job->states[i].row, results_at(call, at), true, &shares, columns))
                     job->undecided[panel * call->rows + i] = 1;
                 for (int64_t j = 0; !job->exact_groups && j < columns; j++)
                     add_to_sum(sums + DBETA_HIGH * columns + j, sums + DBETA_LOW * columns + j,
                                to_float(*elements_at(call->dy, at + j)));
             }
-            add_shares(&shares, sums, columns, 0, columns, job->exact_groups);
+            add_shares(&shares, sums, columns, 0, columns, job->exact_groups, true);
         }
         if (call->dgamma && round_dgamma_of(call, sums, left, columns, job->columns))
             atomic_store(&job->left, true);

@@ -8,6 +8,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rounding.h"
@@ -292,6 +293,132 @@ static PyObject *backward(PyObject *module, PyObject *const *arguments, Py_ssize
     return result;
 }
 
+/* ---- partials ---- */
+
+/* The C-contiguous buffer of an int64 array; see `view_of`. */
+static Py_buffer *view_of_integers(buffers_t *buffers, PyObject *object, bool writable)
+{
+    return view_of(buffers, object, sizeof(long) == sizeof(int64_t) ? 'l' : 'q', writable);
+}
+
+/* A pair of a number's first place and its digits. */
+static PyObject *pair_of_number(number_t number, int64_t columns)
+{
+    int64_t bytes = number.places * columns * (int64_t)sizeof(int64_t);
+    PyObject *digits = PyByteArray_FromStringAndSize((const char *)number.digits, bytes);
+    return digits == NULL ? NULL : Py_BuildValue("LN", (long long)number.first, digits);
+}
+
+/* backward_partial(dy, x, gamma, saved, dx, has_dbeta, eps, mode, threads)
+   -> the digits of dgamma and dbeta, or None for what needs the driver, as `backward` */
+static PyObject *backward_partial(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    (void)module;
+    buffers_t buffers = {.count = 0};
+    call_t call;
+    double eps;
+    long mode, threads;
+    types_t types;
+    if (!has_arguments(count, 9) || !read_numbers(arguments + 6, &eps, &mode, &threads) ||
+        !read_types(mode, &types))
+        return NULL;
+    Py_buffer *dy = typed_view(&buffers, arguments[0], types.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[1], types.rows, false);
+    Py_buffer *gamma = typed_view(&buffers, arguments[2], types.gamma, false);
+    Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
+    Py_buffer *dx = typed_view(&buffers, arguments[4], types.rows, true);
+    PyObject *result = Py_None;
+    if (!buffers.failed && arithmetic_is_ieee() && !(mode & FAST) && types.rows != FLOAT64 &&
+        describe(&call, x, dx, saved, eps, mode, threads) && has_shape(dy, x) &&
+        is_vector(gamma, call.size) && is_apart(dx, &buffers)) {
+        partial_t partial = {.has_dbeta = arguments[5] == Py_True};
+        call.dy = dy->buf;
+        call.partial = &partial;
+        void *copy = NULL;
+        call.gamma = parameter(gamma, types.gamma, &copy);
+        result = PyErr_Occurred() ? NULL : run_with_status(run_partial, &call);
+        PyMem_Free(copy);
+        if (result == Py_True) {
+            PyObject *dgamma = pair_of_number(partial.dgamma, call.size + 1);
+            PyObject *dbeta = pair_of_number(partial.dbeta, call.size);
+            Py_DECREF(result);
+            result = dgamma && dbeta ? PyTuple_Pack(2, dgamma, dbeta) : NULL;
+            Py_XDECREF(dgamma);
+            Py_XDECREF(dbeta);
+        } else if (result == Py_False) {
+            Py_DECREF(result);
+            result = Py_NewRef(Py_None);
+        }
+        free(partial.memory);
+    } else {
+        Py_INCREF(result);
+    }
+    release(&buffers);
+    return result;
+}
+
+/* Add two numbers, whose digits are in `views`, into digits from `first` on. */
+static PyObject *sum_of_numbers(Py_buffer *const *views, const long *firsts, int64_t first,
+                                int64_t places, int64_t columns)
+{
+    number_t numbers[2];
+    for (int k = 0; k < 2; k++)
+        numbers[k] = (number_t){firsts[k], views[k]->shape[0], views[k]->buf};
+    PyObject *digits = PyByteArray_FromStringAndSize(
+        NULL, (Py_ssize_t)(places * columns * (int64_t)sizeof(int64_t)));
+    if (digits == NULL)
+        return NULL;
+    int64_t *sum = (int64_t *)PyByteArray_AsString(digits);
+    bool is_carried =
+        kernels_selected(FLOAT32)->add_numbers(&numbers[0], &numbers[1], first, places, columns, sum);
+    if (!is_carried) { /* seldom: a carry needs one place more */
+        Py_DECREF(digits);
+        return sum_of_numbers(views, firsts, first, places + 1, columns);
+    }
+    number_t found = trimmed(sum, first, places, columns);
+    if (found.places == places)
+        return Py_BuildValue("LN", (long long)first, digits);
+    PyObject *result = pair_of_number(found, columns);
+    Py_DECREF(digits);
+    return result;
+}
+
+/* add_numbers(first, digits, first, digits) -> first place and canonical digits of the sum */
+static PyObject *add_numbers(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    (void)module;
+    enum { FARTHEST = 1 << 8 }; /* the distance of two numbers decides the memory of their sum */
+    buffers_t buffers = {.count = 0};
+    long firsts[2];
+    if (!has_arguments(count, 4) || !read_integer(arguments[0], &firsts[0]) ||
+        !read_integer(arguments[2], &firsts[1]))
+        return NULL;
+    Py_buffer *views[2] = {view_of_integers(&buffers, arguments[1], false),
+                           view_of_integers(&buffers, arguments[3], false)};
+    int64_t columns = views[0] && views[0]->ndim == 2 ? views[0]->shape[1] : 0;
+    int64_t first = INT64_MAX, end = INT64_MIN;
+    bool is_valid = !buffers.failed && columns > 0;
+    for (int k = 0; is_valid && k < 2; k++) {
+        is_valid = views[k] != NULL && views[k]->ndim == 2 && views[k]->shape[1] == columns &&
+                   labs(firsts[k]) <= FARTHEST;
+        if (is_valid && views[k]->shape[0] > 0) {
+            first = firsts[k] < first ? firsts[k] : first;
+            end = firsts[k] + views[k]->shape[0] > end ? firsts[k] + views[k]->shape[0] : end;
+        }
+    }
+    if (!is_valid) {
+        release(&buffers);
+        PyErr_SetString(PyExc_ValueError,
+                        "expected places within 2**8 and two C-contiguous int64 arrays of two "
+                        "axes with the same number of columns");
+        return NULL;
+    }
+    int64_t places = end > first ? end - first : 0;
+    PyObject *result = sum_of_numbers(views, firsts, places ? first : 0, places, columns);
+    release(&buffers);
+    return result;
+}
+
 /* ---- blocks of rows, for the driver ---- */
 
 static PyObject *refuse(buffers_t *buffers)
@@ -401,6 +528,67 @@ static PyObject *backward_rows(PyObject *module, PyObject *const *arguments, Py_
                          rows.outcome.extent.largest);
 }
 
+typedef struct {
+    call_t call;
+    terms_t terms;
+    uint8_t *undecided;
+    int64_t count;
+} rows_of_terms_t;
+
+static void do_terms(rows_of_terms_t *rows)
+{
+    const kernels_t *kernels = kernels_selected(rows->call.type);
+    rows->count =
+        kernels->add_terms(&rows->call, 0, rows->call.rows, &rows->terms, rows->undecided);
+    kernels->empty_bins(&rows->terms);
+}
+
+/* add_terms(dy, x, status, undecided, digits, eps, mode)
+   -> rows with undecided terms, which are marked and not added */
+static PyObject *add_terms(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    (void)module;
+    buffers_t buffers = {.count = 0};
+    double eps;
+    long mode;
+    rows_of_terms_t rows;
+    types_t types;
+    if (!has_arguments(count, 7) || !read_eps_and_mode(arguments + 5, &eps, &mode) ||
+        !read_types(mode, &types))
+        return NULL;
+    Py_buffer *dy = typed_view(&buffers, arguments[0], types.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[1], types.rows, false);
+    Py_buffer *status = view_of(&buffers, arguments[2], 'B', false);
+    Py_buffer *undecided = view_of(&buffers, arguments[3], 'B', true);
+    Py_buffer *digits = view_of_integers(&buffers, arguments[4], true);
+    if (buffers.failed || types.rows == FLOAT64 || x == NULL || x->ndim != 2 || x->len == 0 || !has_shape(dy, x) ||
+        !(eps == 0 || (eps >= 0x1p-200 && eps <= 0x1p200)) || !has_room(status, x->shape[0]) ||
+        !has_room(undecided, x->shape[0]) || digits == NULL || digits->ndim != 2 ||
+        digits->shape[0] != PLACES || digits->shape[1] != x->shape[1] + 1 ||
+        !is_apart(undecided, &buffers) || !is_apart(digits, &buffers))
+        return refuse(&buffers);
+    rows.call = (call_t){.x = x->buf, .dy = dy->buf, .status = status->buf,
+                         .rows = x->shape[0], .size = x->shape[1], .eps = eps,
+                         .scale_of_bounds = scale_of_bounds, .centred = mode & CENTRED,
+                         .type = types.rows};
+    rows.undecided = undecided->buf;
+    void *allocated;
+    int64_t *room = room_for(room_for_terms(rows.call.size), &allocated);
+    if (room == NULL) {
+        release(&buffers);
+        return PyErr_NoMemory();
+    }
+    rows.terms = empty_terms(rows.call.size, room);
+    rows.terms.digits.digits = digits->buf;
+    memset(rows.terms.digits.is_used, true, PLACES); /* they may hold the sums over other rows */
+    Py_BEGIN_ALLOW_THREADS
+    do_terms(&rows);
+    Py_END_ALLOW_THREADS
+    free(allocated);
+    release(&buffers);
+    return PyLong_FromLongLong(rows.count);
+}
+
 /* statistics(x, saved, mode) -> rows whose mean changed; saved is written anew */
 static PyObject *statistics(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -500,6 +688,11 @@ static PyMethodDef methods[] = {
              "forward_rows(x, gamma, beta, y, saved, status, eps, mode) -> int"),
     FASTCALL("backward_rows", backward_rows,
              "backward_rows(dy, x, gamma, saved, dx, sums, status, eps, mode) -> tuple"),
+    FASTCALL("backward_partial", backward_partial,
+             "backward_partial(dy, x, gamma, saved, dx, has_dbeta, eps, mode, threads) -> tuple"),
+    FASTCALL("add_terms", add_terms,
+             "add_terms(dy, x, status, undecided, digits, eps, mode) -> int"),
+    FASTCALL("add_numbers", add_numbers, "add_numbers(first, digits, first, digits) -> tuple"),
     FASTCALL("statistics", statistics, "statistics(x, saved, mode) -> int"),
     FASTCALL("is_exact_sum", exact_sum, "is_exact_sum(smallest, largest, rows) -> bool"),
     FASTCALL("merge", merge, "merge(sums, others) -> None"),
@@ -513,7 +706,9 @@ static int execute(PyObject *module)
     kernels_select(NULL);
     return PyModule_AddIntConstant(module, "CENTRED", CENTRED) ||
            PyModule_AddIntConstant(module, "FAST", FAST) ||
-           PyModule_AddIntConstant(module, "ROWS_AT", ROWS_AT);
+           PyModule_AddIntConstant(module, "ROWS_AT", ROWS_AT) ||
+           PyModule_AddIntConstant(module, "FIRST_PLACE", FIRST_PLACE) ||
+           PyModule_AddIntConstant(module, "PLACES", PLACES);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};

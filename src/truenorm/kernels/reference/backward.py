@@ -172,6 +172,10 @@ class PairBackward(_CorrectBackward[PairSum]):
     def dgamma_again(self, _columns: Columns) -> None:
         """Return nothing: only integers know better."""
 
+    def columns_in_pairs(self, columns: Columns) -> "PairColumns":
+        """Return a sum of some columns, for a backend that holds them without powers of two."""
+        return PairColumns(self.call, columns)
+
 
 class PairColumns(sweep.Sweep):
     """Some columns of dgamma in double-double."""

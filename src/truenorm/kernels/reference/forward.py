@@ -68,6 +68,11 @@ class PairForward(NarrowForward):
         y[...] = tested.values
         return tested.refused
 
+    def saved_statistics(self, x: Stored) -> Float64:
+        """Return what is saved of rows, for a backend that does not hold their powers of two."""
+        rows = pairs.describe(widen(x, self.call.target), self.call)
+        return np.hstack(pairs.kept_of(rows, self.call.norm))
+
     def _tested(self, x: Float64) -> tuple[Tested, Sequence[Float64]]:
         call = self.call
         rows = pairs.describe(x, call)

@@ -1,0 +1,317 @@
+"""Partials by the C core have the bytes of the definition and of the reference."""
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm as tn
+from native.building import FLAGS, SETS, SOURCES, compiler_named, run
+from partials.batches import merged_at_random, nasty_cases, partial_of
+from partials.definition import Expected, Terms
+from partials.midpoints import near_midpoints, scaled_term
+from promise.families import EPSILONS, X_FAMILIES, Array, Case, Choice, usual_case
+from promise.judging import BACKENDS, both_passes, bytes_of, forward_pass
+
+if "native" not in BACKENDS:
+    pytest.skip("needs the C core", allow_module_level=True)
+
+from truenorm.kernels.lattice import digits
+from truenorm.kernels.lattice.digits import Number
+from truenorm.kernels.native import _core
+from truenorm.partials.merging import added
+
+FLOAT32 = np.dtype(np.float32)
+SHAPES = ((1, 1), (3, 2), (9, 7), (12, 67), (5, 130), (17, 16))
+of_instructions = pytest.mark.parametrize("instructions", list(SETS), indirect=True)
+with_instructions = pytest.mark.usefixtures("instructions")
+
+
+@pytest.fixture
+def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Select an instruction set for a test."""
+    if _core.select(request.param) != request.param:
+        pytest.skip("not an instruction set of this processor")
+    yield request.param
+    _core.select(None)
+
+
+@pytest.fixture
+def scaled_bounds() -> Iterator[Any]:
+    """Return the function that scales the bounds of the core; undo it afterwards."""
+    yield _core.scale_bounds
+    _core.scale_bounds(1.0)
+
+
+def _of_random_parts(case: Case, random: np.random.Generator) -> tn.PartialGradients:
+    """Permute and split the rows, and merge the parts of both backends in any tree."""
+    order = random.permutation(len(case.x))
+    cuts = np.unique(random.integers(0, len(order) + 1, random.integers(0, 5)))
+    parts = []
+    for part in np.split(order, cuts):  # some of them empty
+        forward, backward = random.choice(["native", "reference"], 2)
+        threads = int(random.integers(1, 4))
+        parts.append(partial_of(case.rows(part), backward, forward=forward, threads=threads))
+    return merged_at_random(parts, random)
+
+
+def _check_trees(count: int, trees: int) -> int:
+    random = np.random.default_rng(5)
+    done = 0
+    for rows, size in SHAPES:
+        for case in nasty_cases(FLOAT32, rows, size, count):
+            expected = Expected(case).to_bytes()
+            assert partial_of(case, "native").tobytes() == expected, str(case)
+            for _ in range(trees):
+                assert _of_random_parts(case, random).tobytes() == expected, str(case)
+                done += 1
+    return done
+
+
+@with_instructions
+@of_instructions
+def test_any_tree_has_the_bytes_of_the_definition() -> None:
+    assert _check_trees(14, 3) >= 250
+
+
+@pytest.mark.slow
+@with_instructions
+@of_instructions
+def test_2000_trees() -> None:
+    assert _check_trees(70, 5) >= 2000
+
+
+def _with(x: Array, dy: Array, eps: float = 1e-5) -> Iterator[Case]:
+    gamma, beta = np.ones((2, x.shape[1]), np.float32)
+    case = Case("special", x, gamma, beta, dy, eps)
+    yield from (case, case.of_rms_norm())
+
+
+@with_instructions
+@of_instructions
+@pytest.mark.parametrize("size", [1, 2, 17])
+def test_special_values(size: int) -> None:
+    """NaN, infinities, zeros of both signs, subnormals and constant rows, one kind at a time."""
+    random = np.random.default_rng(size)
+    plain = random.standard_normal((4, size)).astype(np.float32)
+    for special in (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-40, 3.4e38):
+        one, whole = plain.copy(), plain.copy()
+        one[1, size // 2] = whole[2] = special
+        for changed in (one, whole):
+            for eps in (1e-5, 0.0):
+                for case in (*_with(changed, plain, eps), *_with(plain, changed, eps)):
+                    found = partial_of(case, "native")
+                    assert found.tobytes() == Expected(case).to_bytes(), (special, str(case))
+
+
+@with_instructions
+@of_instructions
+@pytest.mark.parametrize("size", [1024, 1543])
+def test_rows_of_several_blocks(size: int) -> None:
+    case = usual_case("normal", 9, size, FLOAT32)
+    shifted = replace(case, x=case.x + np.float32(1e4))
+    for each in (case, shifted, case.of_rms_norm()):
+        found = partial_of(each, "native", threads=2)
+        assert found.tobytes() == Expected(each).to_bytes(), str(each)
+
+
+def test_dx_is_that_of_plain_backward() -> None:
+    for case in nasty_cases(FLOAT32, 12, 67, 14):
+        saved = forward_pass(case, "native")[1]
+        backward = tn.layer_norm_backward_partial if case.centred else tn.rms_norm_backward_partial
+        dx, _ = backward(case.dy, saved, backend="native")
+        assert bytes_of(dx) == bytes_of(both_passes(case, "native")[1]), str(case)
+
+
+@pytest.mark.parametrize("factor", [2.0**20, 2.0**60])
+def test_undecided_terms(factor: float, scaled_bounds: Any) -> None:
+    """Bounds that are far too large send all terms to tier 2, or to the reference."""
+    scaled_bounds(factor)
+    for rows, size in SHAPES:
+        for case in nasty_cases(FLOAT32, rows, size, 6):
+            assert partial_of(case, "native").tobytes() == Expected(case).to_bytes(), str(case)
+
+
+def test_ties_are_decided_by_integers() -> None:
+    """Here xhat is 1 and -1, and each dy[2:] is half a unit: no bound decides such a term."""
+    x = np.array([[1, -1] * 4], np.float32)
+    dy = np.full((1, 8), 0.75, np.float32)
+    unit = Terms(x[0].tolist(), dy[0].tolist(), 0.0, True).unit
+    assert unit is not None
+    dy[0, 2:] = 2.0 ** (unit - 1) * np.array([1, 1, 3, 3, 5, 7])
+    for case in _with(x, dy, 0.0):
+        assert partial_of(case, "native").tobytes() == Expected(case).to_bytes()
+        undecided, sums = np.zeros(1, np.uint8), np.zeros((_core.PLACES, 9), np.int64)
+        status = np.zeros(1, np.uint8)
+        left = _core.add_terms(dy, x, status, undecided, sums, 0.0, int(case.centred))
+        assert (left, undecided.tolist()) == (1, [1])
+        assert not sums.any()
+
+
+def _midpoint_cases(rows: int) -> Iterator[Case]:
+    for centred in (True, False):
+        found = near_midpoints(np.random.default_rng(8), 11, 2.0**-33, centred=centred)
+        for x, dy in islice(found, rows):
+            gamma = np.ones(11, np.float32)
+            yield Case("midpoint", x[None], gamma, None, dy[None], 1e-5, centred=centred)
+
+
+def _count_wrong(rows: int) -> int:
+    return sum(
+        partial_of(case, "native").tobytes() != Expected(case).to_bytes()
+        for case in _midpoint_cases(rows)
+    )
+
+
+@with_instructions
+@of_instructions
+def test_terms_near_midpoints(scaled_bounds: Any) -> None:
+    """With the bound they are right; with a 64th of it some are not."""
+    assert _count_wrong(20) == 0
+    scaled_bounds(1 / 64)
+    assert _count_wrong(20) > 0
+
+
+def _bound_cases(size: int) -> Iterator[Case]:
+    for k, family in enumerate(X_FAMILIES):
+        parameter = ("ones", FLOAT32)
+        choice = Choice(family, 2, size, EPSILONS[k % 3], "random", parameter, parameter)
+        case = choice.build(FLOAT32, k)
+        yield from (case, case.of_rms_norm())
+    yield from nasty_cases(FLOAT32, 4, size, 6)
+
+
+def _library(folder: Path, instructions: str) -> Any:
+    compiler = compiler_named("gcc", "clang")
+    path = folder / "terms.so"
+    source = str(Path(__file__).with_name("terms.c"))
+    options = [*FLAGS, "-O2", "-fPIC", "-shared", f"-I{SOURCES}", "-DINSTRUCTIONS=tested"]
+    run(compiler, *options, *SETS[instructions], source, "-o", str(path), "-lm")
+    return ctypes.CDLL(str(path))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="loads a shared library as Unix does")
+@of_instructions
+@pytest.mark.parametrize(
+    "sizes",
+    [(3, 67), pytest.param((1, 2, 5, 64, 129, 1000, 8009), marks=pytest.mark.slow)],
+    ids=str,
+)
+def test_exact_terms_lie_within_the_bound(
+    sizes: tuple[int, ...], instructions: str, tmp_path: Path
+) -> None:
+    """And a 64th of the bound would not do."""
+    library = _library(tmp_path, instructions)
+    worst, rows = 0.0, 0
+    for size in sizes:
+        for case in _bound_cases(size):
+            for x, dy in zip(case.x, case.dy, strict=True):
+                if np.isfinite(np.concatenate([x, dy])).all():
+                    worst = max(worst, _share_of_bound(library, x, dy, case))
+                    rows += 1
+    assert rows > 40
+    assert 1 / 64 < worst < 0.9
+
+
+def _share_of_bound(library: Any, x: Array, dy: Array, case: Case) -> float:
+    """Return how much of the bound the terms of a row need."""
+    row = Terms(x.astype(float).tolist(), dy.astype(float).tolist(), case.eps, case.centred)
+    moderate = case.eps == 0 or 2.0**-200 <= case.eps <= 2.0**200
+    if not moderate:
+        return 0.0
+    size = len(x)
+    high, low, left = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size)
+    unit, bound = ctypes.c_int64(), ctypes.c_double()
+    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (high, low, left)]
+    has_terms = library.terms_of_row(
+        ctypes.c_void_p(x.ctypes.data),
+        ctypes.c_void_p(dy.ctypes.data),
+        ctypes.c_int64(size),
+        ctypes.c_double(case.eps),
+        ctypes.c_bool(case.centred),
+        *pointers,
+        ctypes.byref(unit),
+        ctypes.byref(bound),
+    )
+    assert bool(has_terms & 1) == (row.unit is not None)
+    if row.unit is None:
+        return 0.0
+    assert unit.value == row.unit
+    worst = 0.0
+    mean, _ = row.mean_and_w
+    for j in range(0, size, -(-size // 40)):
+        sign = 1 if Fraction(row.dy[j]) * (Fraction(row.x[j]) - mean) > 0 else -1
+        exact = sign * Fraction(scaled_term(row, j, Fraction(row.dy[j]), 70), 2**70)
+        found = int(high[j]) * 2**24 + int(low[j]) + Fraction(float(left[j]))
+        worst = max(worst, float(abs(exact - found) / Fraction(bound.value)))
+    return worst
+
+
+# ---- merging ----
+
+
+def _random_number(random: np.random.Generator, columns: int) -> Number:
+    """Return a number with digits at the ends of their range, zeros and empty places."""
+    values = random.choice([-(2**31), 2**31 - 1, -1, 0, 1, 5], (random.integers(0, 5), columns))
+    if len(values) and random.random() < 0.3:
+        values[random.integers(len(values))] = 0
+    return digits.canonical(int(random.integers(-6, 4)), np.vstack([values, values[:1] * 0]))
+
+
+@with_instructions
+@of_instructions
+def test_sums_of_numbers_are_those_of_numpy() -> None:
+    random = np.random.default_rng(1)
+    for columns in (1, 2, 3, 7, 255, 256, 257, 1025):
+        for _ in range(60):
+            a, b = (_random_number(random, columns) for _ in range(2))
+            if random.random() < 0.5:  # nothing is left of it
+                b = Number(a.first, -a.digits)
+            found, right = added(a, b), a.plus(b)
+            assert found.first == right.first
+            assert found.digits.shape == right.digits.shape
+            assert found.digits.tobytes() == right.digits.tobytes()
+
+
+def test_merging_mismatched_digits_raises() -> None:
+    good = np.ones((2, 3), np.int64)
+    bad = [
+        np.ones((2, 4), np.int64),
+        np.ones(3, np.int64),
+        np.ones((2, 3), np.int32),
+        np.ones((2, 3)),
+        np.ones((2, 3), np.uint64),
+        np.ones((3, 2), np.int64).T,
+        np.ones((2, 0), np.int64),
+        None,
+        b"digits",
+    ]
+    for each in bad:
+        for pair in ((0, good, 0, each), (0, each, 0, good)):
+            with pytest.raises(ValueError, match="two C-contiguous int64 arrays"):
+                _core.add_numbers(*pair)
+    with pytest.raises(ValueError, match="places within"):
+        _core.add_numbers(0, good, 2**9, good)
+    with pytest.raises(TypeError):
+        _core.add_numbers(0.5, good, 0, good)  # type: ignore[arg-type]
+    with pytest.raises(OverflowError):
+        _core.add_numbers(2**70, good, 0, good)
+
+
+def test_merging_partials_of_other_calls_raises() -> None:
+    case = usual_case("normal", 3, 5, FLOAT32)
+    partial = partial_of(case, "native")
+    for other in (case.of_rms_norm(), usual_case("normal", 3, 6, FLOAT32)):
+        with pytest.raises(ValueError, match="do not merge"):
+            partial + partial_of(other, "native")
+    data = bytearray(partial.tobytes())
+    data[70] ^= 1
+    with pytest.raises(ValueError, match="damaged"):
+        tn.PartialGradients.frombuffer(bytes(data))
