@@ -84,12 +84,6 @@ class _WithTerms(SweepsLike):
         self._level, self._terms = level, terms
         self.adopt, self.look_again = level.adopt, level.look_again
         self.dgamma_again, self.dbeta_again = level.dgamma_again, level.dbeta_again
-        self.lattice = level.lattice
-
-    @property
-    def would_compile(self) -> bool:
-        """Whether a second look means compiling."""
-        return self._level.would_compile
 
     def sums(self) -> _Sums:
         """Return sums over no rows."""

@@ -1,4 +1,4 @@
-"""The native backend: float32 rows by the C core, everything else by another backend.
+"""The native backend: rows of at most float32 by the C core, the rest by the reference.
 
 Ordinary arrays go straight to the core (`ops.fast_path`). `levels` has what the driver needs for
 the rest; it is imported on demand, as most programs never need it.
@@ -6,14 +6,12 @@ the rest; it is imported on demand, as most programs never need it.
 
 import os
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.native import _core
 
 if TYPE_CHECKING:
-    from truenorm.kernels.backend import AtOnce, Backend, Backward, Forward
+    from truenorm.kernels.backend import Backend, Backward, Forward
     from truenorm.kernels.call import Call, Flags
     from truenorm.kernels.lattice.terms import Terms
     from truenorm.kernels.rows import Source
@@ -28,42 +26,30 @@ selected_instructions = _core.select(os.environ.get("TRUENORM_INSTRUCTIONS") or 
 
 
 class NativeBackend:
-    """The C core for float32.
+    """The C core for float32, float16 and bfloat16.
 
     Parameters
     ----------
     reference : callable
-        Returns the backend for elements that double-double leaves undecided.
-    other : callable
-        Returns the backend for other types and for partials.
+        Returns the backend for other types, for partials and for elements that double-double
+        leaves undecided.
     """
 
     name = "native"
     core = _core
 
-    def __init__(self, reference: Callable[[], "Backend"], other: Callable[[], "Backend"]) -> None:
-        self._reference, self._load_other = reference, other
-
-    @cached_property
-    def other(self) -> "Backend":
-        """The backend for other types."""
-        return self._load_other()
+    def __init__(self, reference: Callable[[], "Backend"]) -> None:
+        self._reference = reference
 
     @property
     def for_partials(self) -> "Backend":
         """The backend that computes partials."""
-        return self.other
-
-    @cached_property
-    def at_once(self) -> "AtOnce | None":
-        """Whole calls on other types, if the other backend has them."""
-        at_once = self.other.at_once
-        return None if at_once is None else _OtherTypes(at_once)
+        return self._reference()
 
     def forward(self, call: "Call", special: "Flags") -> "Forward":
         """Return forward for a call."""
         if not _is_for_core(call):
-            return self.other.forward(call, special)
+            return self._reference().forward(call, special)
         from truenorm.kernels.native import levels
 
         if call.level == "single":
@@ -73,7 +59,7 @@ class NativeBackend:
     def backward(self, call: "Call", dy: "Source") -> "Backward[Any]":
         """Return backward for a call."""
         if not _is_for_core(call):
-            return self.other.backward(call, dy)
+            return self._reference().backward(call, dy)
         from truenorm.kernels.native import levels
 
         if call.level == "single":
@@ -82,30 +68,7 @@ class NativeBackend:
 
     def terms(self, call: "Call") -> "Terms[Any]":
         """Return the fixed-point sums of dgamma."""
-        return self.other.terms(call)
-
-
-class _OtherTypes:
-    """Whole calls by another backend; float32 rows are the core's."""
-
-    def __init__(self, other: "AtOnce") -> None:
-        self._other = other
-
-    def forward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
-        """Normalize rows of other types."""
-        return None if target is not FLOAT64 else self._other.forward(settings, target, *arrays)
-
-    def small_backward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
-        """Compute the gradients of a small call on other types."""
-        return (
-            None
-            if target is not FLOAT64
-            else self._other.small_backward(settings, target, *arrays)
-        )
-
-    def backward(self, settings: Any, target: FloatFormat, *arrays: Any) -> Any:
-        """Compute dx and the sums over rows of other types."""
-        return None if target is not FLOAT64 else self._other.backward(settings, target, *arrays)
+        return self._reference().terms(call)
 
 
 def _is_for_core(call: "Call") -> bool:

@@ -32,8 +32,6 @@ BLOCK = 2**18
 class _Sweep:
     """A sweep over all rows, in blocks that are shared among threads."""
 
-    would_compile = False
-
     def __init__(self, call: Call) -> None:
         self.call = call
         self.threads = thread_count(call.threads)
@@ -143,8 +141,6 @@ class CorrectSums:
 
 class CorrectBackward(_Sweep):
     """Backward, correctly rounded; the reference continues where double-double is undecided."""
-
-    lattice = None
 
     def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
         super().__init__(call)
