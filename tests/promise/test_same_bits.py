@@ -66,7 +66,7 @@ def assert_same_bits(case: Case) -> None:
 
 @pytest.mark.parametrize(
     "dtype",
-    [pytest.param(each, marks=() if each == "float32" else pytest.mark.slow) for each in DTYPES],
+    [pytest.param(each, marks=pytest.mark.slow if each == "float64" else ()) for each in DTYPES],
     ids=str,
 )
 def test_families_and_shapes(dtype: np.dtype[Any]) -> None:
