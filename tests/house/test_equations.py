@@ -56,7 +56,7 @@ def test_every_bound_is_cited_where_it_is_computed() -> None:
     files = (path for path in source.rglob("*") if path.suffix in SUFFIXES)
     cited = {each for path in files for each in citations(path.read_text(encoding="utf-8"))}
     bounds = {equation for letter in "EPFR" for equation in numbered_equations(letter)}
-    assert bounds - {"F9"} <= cited  # (F9) is for float64 rows, which the C core does not have
+    assert bounds <= cited
 
 
 def test_an_unknown_citation_would_be_seen() -> None:

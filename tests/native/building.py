@@ -46,6 +46,15 @@ def compile_all(
         for instructions in sets
         for element in ELEMENTS
     }
+    commands |= {
+        f"{name}_{instructions}": [
+            f"-DINSTRUCTIONS={instructions}",
+            *SETS[instructions],
+            str(SOURCES / f"{name}.c"),
+        ]
+        for name in ("forward64", "backward64", "fast64")
+        for instructions in sets
+    }
     of_sets = ["-DTRUENORM_X86_SETS"] if len(sets) > 1 else []
     commands["calls"] = [*of_sets, str(SOURCES / "calls.c")]
     commands["threads"] = [str(SOURCES / "threads.c")]

@@ -21,13 +21,14 @@ __all__ = ["Fuzzer"]
 SHAPES = ((1, 1), (1, 2), (3, 1), (2, 3), (5, 7), (9, 16), (4, 33), (2, 1, 20), (12,), (300, 2))
 SHAPES_OF_SEVERAL_BLOCKS = ((3, 513), (2, 1100), (40, 450), (600, 64))
 SHAPES_WITHOUT_ROWS = ((0, 4), (4, 0), ())
-SUMS, FAST_SUMS = 5, 2
+SUMS, FAST_SUMS = (5, 6), (2, 4)
+"""Numbers a column, of rows of at most float32 and of float64 rows."""
 SMALLEST_EPS, LARGEST_EPS = 2.0**-200, 2.0**200
 CENTRED, FAST = 1, 2
-KINDS = ("f", "e", "H")
-"""Formats of float32, float16 and the bits of bfloat16, in the order of `core.h`."""
-DTYPES = {"f": np.float32, "e": np.float16, "H": np.uint16}
-UNITS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+KINDS = ("f", "e", "H", "d")
+"""Formats of float32, float16, the bits of bfloat16, and float64, in the order of `core.h`."""
+DTYPES = {"f": np.float32, "e": np.float16, "H": np.uint16, "d": np.float64}
+UNITS = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7, "float64": 2.0**-52}
 USUAL = 8
 """Objects at the beginning of a list that fit, as a rule."""
 
@@ -109,7 +110,7 @@ def item(value: Any, *, moderate: bool = False) -> Item:
     if isinstance(value, memoryview | array):
         seen = np.asarray(value)
         view = memoryview(value)
-        kind = view.format if view.c_contiguous and view.format in (*KINDS, "d", "B") else ""
+        kind = view.format if view.c_contiguous and view.format in (*KINDS, "B") else ""
         found = item(seen)
         return found._replace(value=value, kind=kind, writable=not view.readonly)
     if not isinstance(value, np.ndarray):
@@ -164,13 +165,14 @@ class Pool:
         self.rows = int(np.prod(shape[:-1])) if self.size else 0
         self.blocks = self._arrays(random, shape, dtype)
         self.vectors = [item(None), *self._arrays(random, (self.size,), dtype)]
-        self.wide = self._arrays(random, (self.size,), np.float32)
+        self.of_rows = "d" if kind == "d" else "f"
+        self.wide = self._arrays(random, (self.size,), DTYPES[self.of_rows])
         self.saved = [
             [item(np.empty((self.rows, 1))), item(np.empty(self.rows))],
             [item(np.empty((self.rows, 3))), item(np.empty(3 * self.rows))],
         ]
         self.sums = [
-            [item(np.zeros((numbers, self.size))) for _ in range(2)]
+            [item(np.zeros((numbers[kind == "d"], self.size))) for _ in range(2)]
             for numbers in (SUMS, FAST_SUMS)
         ]
         self.status = [item(np.zeros(self.rows, np.uint8)), item(bytearray_view(self.rows))]
@@ -207,7 +209,7 @@ class Pool:
             item(np.asfortranarray(block)),
             item(block[..., ::-1] if shape else block),
             item(block.astype(block.dtype.newbyteorder())),
-            item(block.astype(np.float64)),
+            *(item(block.astype(np.float64) * scale) for scale in (1, 1e200, 1e-300)),
             item(block.astype(np.float16 if dtype is np.float32 else np.float32)),
             item(block.astype(np.complex64)),
             item(np.broadcast_to(dtype(1), shape)),
@@ -400,7 +402,7 @@ class Fuzzer:
         of_x, of_gamma, of_beta = _kinds(mode)
         if self.draw() < 0.9 and _is_ordinary(x, dx, saved, eps, centred, kind=of_x):
             y = item(np.empty(x.shape, DTYPES[of_x]))
-            plain_mode = int(centred) + KINDS.index(of_x) * 16
+            plain_mode = int(centred) + KINDS.index(of_x) * 0x1110
             of_forward = (eps, Number(plain_mode, None, plain_mode), Number(1, None, 1))
             plain = (x.value, None, None, y.value, saved.value)
             apart = _is_apart(x, results=(y, saved))
@@ -430,11 +432,13 @@ class Fuzzer:
         centred = mode.error is None and bool(int(mode.read) & CENTRED)
         x, y = self.fitting(pool.blocks), self.fitting(pool.blocks)
         gamma, beta = self.fitting(pool.wide), self.fitting(pool.wide)
+        of_x, _, _ = _kinds(mode)
+        wide = "d" if of_x == "d" else "f"
         saved, status = self.fitting(pool.saved[centred]), self.fitting(pool.status)
         ordinary = (
-            _is_ordinary(x, y, saved, eps, centred, kind=_kinds(mode)[0])
-            and _are_vectors(x, (gamma, "f"), (beta, "f"))
-            and gamma.kind == beta.kind == "f"
+            _is_ordinary(x, y, saved, eps, centred, kind=of_x)
+            and _are_vectors(x, (gamma, wide), (beta, wide))
+            and gamma.kind == beta.kind == wide
             and _is_status(status, x)
             and _is_apart(x, gamma, beta, results=(y, saved, status))
         )
@@ -450,19 +454,21 @@ class Fuzzer:
         x, dy, dx = (self.fitting(pool.blocks) for _ in range(3))
         gamma = self.fitting(pool.wide)
         of_x, _, _ = _kinds(mode)
+        wide = "d" if of_x == "d" else "f"
         saved, status = self.fitting(pool.saved[centred]), self.fitting(pool.status)
         sums = self.fitting(pool.sums[fast if self.draw() < 0.95 else not fast])
         size = x.shape[-1] if x.shape else 0
+        numbers = FAST_SUMS if fast else SUMS
         ordinary = (
             _is_ordinary(x, dx, saved, eps, centred, saved_is_result=False, kind=of_x)
             and dy.kind == of_x
             and dy.shape == x.shape
-            and gamma.kind == "f"
-            and _are_vectors(x, (gamma, "f"))
+            and gamma.kind == wide
+            and _are_vectors(x, (gamma, wide))
             and _is_status(status, x)
             and sums.kind == "d"
             and sums.writable
-            and sums.stop - sums.start == (FAST_SUMS if fast else SUMS) * size * 8
+            and sums.stop - sums.start == numbers[of_x == "d"] * size * 8
             and _is_apart(dy, x, gamma, saved, results=(dx, sums, status))
         )
         arguments = tuple(each.value for each in (dy, x, gamma, saved, dx, sums, status))
@@ -489,7 +495,7 @@ class Fuzzer:
             and sums.writable
             and len(sums.shape) == 2
             and sums.shape == others.shape
-            and sums.shape[0] == SUMS
+            and sums.shape[0] in (*SUMS, FAST_SUMS[1])
             and _is_apart(others, results=(sums,))
         )
         self.call(_core.merge, (sums.value, others.value), (), ordinary)

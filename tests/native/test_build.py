@@ -44,6 +44,12 @@ def compile_commands(compiler: str) -> Iterator[list[str]]:
                 for element in NATIVE["elements"]
                 if x86 or name == "baseline"
             ]
+        elif source.name in NATIVE["of-float64"]:
+            variants = [
+                [*options, f"-DINSTRUCTIONS={name}"]
+                for name, options in NATIVE["sets"].items()
+                if x86 or name == "baseline"
+            ]
         for options in variants:
             yield [compiler, *NATIVE["flags"], *CHECK, *options, str(source)]
 
@@ -67,7 +73,8 @@ def test_fast_math_is_refused(compiler: str) -> None:
 
 
 def test_every_named_source_exists() -> None:
-    assert {path.name for path in FOLDER.glob("*.c")} > set(NATIVE["per-set"])
+    named = {*NATIVE["per-set"], *NATIVE["of-float64"]}
+    assert {path.name for path in FOLDER.glob("*.c")} > named
     assert "baseline" in NATIVE["sets"]
 
 

@@ -43,11 +43,7 @@ def _bits(cases: list[Case], mode: str, threads: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("mode", ["correct", "fast"])
-@pytest.mark.parametrize(
-    "dtype",
-    [pytest.param(each, marks=pytest.mark.slow if each == "float64" else ()) for each in DTYPES],
-    ids=str,
-)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_both_ways_give_the_same_bits(
     dtype: np.dtype[Any], mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

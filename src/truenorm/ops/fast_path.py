@@ -28,7 +28,7 @@ Array = NDArray[Any]
 FLOAT32 = np.dtype(np.float32)
 BITS = np.dtype(np.uint16)
 CENTRED, FAST = 1, 2
-CODES = {"float32": 0, "float16": 1, "bfloat16": 2}
+CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}
 """Of the types, as in `core.h`."""
 IS_FLOAT32 = (None, FLOAT32)
 ONLY_FLOAT32: tuple[Any, ...] = (0,)
@@ -158,7 +158,7 @@ def _types(
     """
     given = [rows, rows if gamma is None else gamma, rows if beta is None else beta]
     codes = [CODES.get(dtype.name) for dtype in given if dtype.isnative]
-    if len(codes) < 3 or None in codes:
+    if len(codes) < 3 or None in codes or (3 in codes and codes != [3, 3, 3]):
         return None
     mode = sum(code << 4 * (k + 1) for k, code in enumerate(codes) if code is not None)
     return (mode, *(dtype for dtype in given if dtype.name == "bfloat16"))

@@ -1,4 +1,4 @@
-"""The native backend: rows of at most float32 by the C core, the rest by the reference.
+"""The native backend: rows by the C core, what that does not have by the reference.
 
 Ordinary arrays go straight to the core (`ops.fast_path`). `levels` has what the driver needs for
 the rest; it is imported on demand, as most programs never need it.
@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from truenorm.exact import FLOAT64
 from truenorm.kernels.native import _core
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ selected_instructions = _core.select(os.environ.get("TRUENORM_INSTRUCTIONS") or 
 
 
 class NativeBackend:
-    """The C core for float32, float16 and bfloat16.
+    """The C core.
 
     Parameters
     ----------
     reference : callable
-        Returns the backend for other types, for partials and for elements that double-double
-        leaves undecided.
+        Returns the backend for partials, eps far out, parameters wider than the rows, and
+        elements that double-double leaves undecided.
     """
 
     name = "native"
@@ -52,6 +53,8 @@ class NativeBackend:
             return self._reference().forward(call, special)
         from truenorm.kernels.native import levels
 
+        if call.target is FLOAT64:
+            return levels.Forward64(call, self._reference())
         if call.level == "single":
             return levels.FastForward(call)
         return levels.CorrectForward(call, self._reference())
@@ -62,6 +65,9 @@ class NativeBackend:
             return self._reference().backward(call, dy)
         from truenorm.kernels.native import levels
 
+        if call.target is FLOAT64:
+            kind = levels.FastBackward64 if call.level == "plain" else levels.CorrectBackward64
+            return kind(call, dy, self._reference())
         if call.level == "single":
             return levels.FastBackward(call)
         return levels.CorrectBackward(call, dy, self._reference())
@@ -72,6 +78,9 @@ class NativeBackend:
 
 
 def _is_for_core(call: "Call") -> bool:
-    """Return True if rows are float32, parameters at most that, and eps is moderate."""
+    """Return True if no parameter is wider than the rows, unless by float32, and eps is moderate.
+
+    Rows narrower than a float64 parameter are computed by the reference.
+    """
     moderate = call.eps == 0 or 1 / LARGEST_EPS <= call.eps <= LARGEST_EPS
-    return call.level in ("narrow", "single") and moderate
+    return moderate and (call.target is FLOAT64 or call.level in ("narrow", "single"))

@@ -4,6 +4,8 @@
 outcome_t NAME(forward)(const call_t *call, int64_t from, int64_t to);
 int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to);
 outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
+void NAME(fast_merge)(double *sums, const double *others, int64_t size);
+int64_t NAME(fast_round)(const call_t *call, const double *sums);
 end_t NAME(long_forward)(call_t *call);
 end_t NAME(long_backward)(call_t *call);
 
@@ -126,9 +128,12 @@ int64_t NAME(round_dgamma)(const call_t *call, const double *sums, uint8_t *unde
     return round_dgamma_of(call, sums, 0, call->size, undecided);
 }
 
-void NAME(round_dbeta)(const call_t *call, const double *sums)
+/* Round dbeta, which is exact. */
+int64_t NAME(round_dbeta)(const call_t *call, const double *sums, uint8_t *undecided)
 {
+    (void)undecided;
     round_dbeta_of(call, sums, 0, call->size);
+    return 0;
 }
 
 /* Tier 2: add the terms of some columns of dgamma, over rows that are OK. */
@@ -146,6 +151,8 @@ void NAME(add_columns)(const call_t *call, int64_t from, int64_t to, column_t *c
 
 const kernels_t NAME(kernels) = {
     .name = TEXT(INSTRUCTIONS),
+    .sums = SUMS,
+    .fast_sums = FAST_SUMS,
     .forward = NAME(forward),
     .long_forward = NAME(long_forward),
     .long_backward = NAME(long_backward),
@@ -156,4 +163,6 @@ const kernels_t NAME(kernels) = {
     .merge = NAME(merge),
     .round_dgamma = NAME(round_dgamma),
     .round_dbeta = NAME(round_dbeta),
+    .fast_merge = NAME(fast_merge),
+    .fast_round = NAME(fast_round),
 };

@@ -4,6 +4,8 @@
 
 #include "tier2.h"
 
+enum { FAST_SUMS = 2 }; /* float64 numbers a column in the sums of fast mode: dgamma, dbeta */
+
 /* ---- tier 1 ---- */
 
 /* What the elements of a row need; the last five are the coefficients of (E10) and (E12). */

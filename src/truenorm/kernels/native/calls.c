@@ -8,7 +8,9 @@
 
 /* ---- instruction sets ---- */
 
-#define KERNELS(set) {&kernels_##set##_float32, &kernels_##set##_float16, &kernels_##set##_bfloat16}
+#define KERNELS(set)                                                                       \
+    {&kernels_##set##_float32, &kernels_##set##_float16, &kernels_##set##_bfloat16,        \
+     &kernels_##set##_float64}
 
 /* From the best to the one that every processor has, by type of rows. */
 static const kernels_t *const sets[][TYPES] = {
@@ -120,7 +122,7 @@ static void forward_chunk(void *argument, int64_t chunk, int worker)
 /* True if threads share the rows: there are few, and each has several segments. */
 static bool is_long(const call_t *call)
 {
-    return !call->fast && call->size > SEGMENT && call->rows <= FEW_ROWS;
+    return !call->fast && call->type != FLOAT64 && call->size > SEGMENT && call->rows <= FEW_ROWS;
 }
 
 end_t run_forward(call_t *call)
@@ -163,7 +165,7 @@ static double *sums_of(sweep_t *sweep, int64_t slot, int64_t numbers)
 static void backward_chunk(void *argument, int64_t chunk, int worker)
 {
     sweep_t *sweep = argument;
-    double *sums = sums_of(sweep, worker, SUMS * sweep->call->size);
+    double *sums = sums_of(sweep, worker, sweep->kernels->sums * sweep->call->size);
     outcome_t outcome =
         sweep->kernels->backward(sweep->call, chunk * sweep->rows, end_of(sweep, chunk), sums);
     note(sweep, outcome);
@@ -220,10 +222,21 @@ static end_t settle_columns(sweep_t *sweep, const uint8_t *undecided, int64_t co
     return end;
 }
 
+/* Sum undecided columns of dbeta exactly. Float64 only: other types are exact at once. */
+static bool settle_dbeta(sweep_t *sweep, const uint8_t *undecided)
+{
+    const call_t *call = sweep->call;
+    double *dbeta = call->dbeta;
+    for (int64_t j = 0; j < call->size; j++)
+        if (undecided[j] && !sweep->kernels->sum_dbeta(call, j, dbeta + j))
+            return false;
+    return true;
+}
+
 static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
 {
     call_t *call = sweep->call;
-    int64_t size = call->size;
+    int64_t size = call->size, numbers = sweep->kernels->sums * size;
     sweep_rows(backward_chunk, sweep);
     if (sweep->not_ok || sweep->not_finite)
         return NOT_DONE;
@@ -235,17 +248,20 @@ static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
             extent.smallest = sweep->extents[k].smallest;
         if (sweep->extents[k].largest > extent.largest)
             extent.largest = sweep->extents[k].largest;
-        sweep->kernels->merge(sums_of(sweep, 0, SUMS * size), sweep->sums + k * SUMS * size, size);
+        sweep->kernels->merge(sums_of(sweep, 0, numbers), sweep->sums + k * numbers, size);
     }
-    double *sums = sums_of(sweep, 0, SUMS * size);
+    double *sums = sums_of(sweep, 0, numbers);
     if (call->dbeta) {
         if (!is_exact_sum(extent, call->rows))
             return NOT_DONE;
-        sweep->kernels->round_dbeta(call, sums);
+        if (sweep->kernels->round_dbeta(call, sums, undecided) && !settle_dbeta(sweep, undecided))
+            return NOT_DONE;
     }
     int64_t count = 0;
     if (call->dgamma)
         count = sweep->kernels->round_dgamma(call, sums, undecided);
+    if (count && sweep->kernels->add_columns == NULL)
+        return NOT_DONE;
     return count ? settle_columns(sweep, undecided, count) : DONE;
 }
 
@@ -263,27 +279,24 @@ static void fast_backward_chunk(void *argument, int64_t chunk, int worker)
     sweep_t *sweep = argument;
     (void)worker;
     note(sweep, sweep->kernels->fast_backward(sweep->call, chunk * sweep->rows, end_of(sweep, chunk),
-                                        sums_of(sweep, chunk, 2 * sweep->call->size)));
+                                              sums_of(sweep, chunk, sweep->kernels->fast_sums *
+                                                                        sweep->call->size)));
 }
 
 static end_t backward_fast(sweep_t *sweep, int64_t blocks)
 {
     call_t *call = sweep->call;
-    int64_t numbers = 2 * call->size;
+    int64_t numbers = sweep->kernels->fast_sums * call->size;
     sweep_rows(fast_backward_chunk, sweep);
     if (sweep->not_ok || sweep->not_finite)
         return NOT_DONE;
     for (int64_t half; blocks > 1; blocks = half) {
         half = (blocks + 1) / 2;
-        for (int64_t j = 0; j < (blocks - half) * numbers; j++)
-            sweep->sums[j] += sweep->sums[half * numbers + j];
+        for (int64_t k = 0; k < blocks - half; k++)
+            sweep->kernels->fast_merge(sweep->sums + k * numbers,
+                                       sweep->sums + (half + k) * numbers, call->size);
     }
-    for (int64_t j = 0; call->dgamma && j < call->size; j++)
-        put(call->dgamma, j, call->of_dgamma, rounded_bits(sweep->sums[j], 0, call->of_dgamma));
-    for (int64_t j = 0; call->dbeta && j < call->size; j++)
-        put(call->dbeta, j, call->of_dbeta,
-            rounded_bits(sweep->sums[call->size + j], 0, call->of_dbeta));
-    return DONE;
+    return sweep->kernels->fast_round(call, sweep->sums) ? NOT_DONE : DONE;
 }
 
 end_t run_backward(call_t *call)
@@ -296,7 +309,8 @@ end_t run_backward(call_t *call)
     if (call->threads > blocks)
         call->threads = (int)blocks; /* sums of more threads would be memory that is not used */
     int64_t slots = call->fast ? blocks : call->threads;
-    size_t numbers = (size_t)slots * (size_t)((call->fast ? 2 : SUMS) * call->size);
+    size_t numbers = (size_t)slots * (size_t)call->size *
+                     (size_t)(call->fast ? sweep.kernels->fast_sums : sweep.kernels->sums);
     for (int k = 0; k < MOST_THREADS; k++)
         sweep.extents[k] = (extent_t){0xFFFFFFFFu, 0};
     sweep.sums = malloc(numbers * sizeof(double));

@@ -21,7 +21,7 @@
 enum { OK, UNDECIDED, UNDEFINED, NOT_FINITE, CHANGED };
 
 /* Types of rows and parameters. */
-enum { FLOAT32, FLOAT16, BFLOAT16, TYPES };
+enum { FLOAT32, FLOAT16, BFLOAT16, FLOAT64, TYPES };
 
 enum {
     GROUP = 8,     /* rows that share the parameters of a block while those are in the L1 cache */
@@ -39,8 +39,9 @@ enum { DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW };
 #define TINY 0x1p-1000
 #define SLACK 1.01 /* for products of errors and the rounding of the bounds themselves */
 
-/* One call. Rows are of one type; gamma and beta are float32, since 16-bit ones are widened before,
-   and NULL if not given: 1 and 0 (fast backward: gamma must be given). */
+/* One call. Rows are of one type. gamma and beta are float64 with float64 rows and float32 with
+   others, since 16-bit ones are widened before; NULL if not given: 1 and 0 (fast backward: gamma
+   must be given). */
 typedef struct {
     const void *x, *dy;
     const void *gamma, *beta;
@@ -77,23 +78,28 @@ typedef struct {
     double high, low, bound;
 } column_t;
 
-/* The kernels of one instruction set. */
+/* The kernels of one instruction set and type of rows. */
 typedef struct {
     const char *name;
+    int sums, fast_sums; /* numbers a column that `backward` and `fast_backward` add to */
     outcome_t (*forward)(const call_t *call, int64_t from, int64_t to);
     outcome_t (*backward)(const call_t *call, int64_t from, int64_t to, double *sums);
     outcome_t (*fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
-    end_t (*long_forward)(call_t *call); /* whole calls on few long rows, correct */
+    end_t (*long_forward)(call_t *call); /* whole calls on few long rows, correct; or NULL */
     end_t (*long_backward)(call_t *call);
     int64_t (*statistics)(const call_t *call, int64_t from, int64_t to);
     void (*add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n);
     void (*merge)(double *sums, const double *others, int64_t size);
     int64_t (*round_dgamma)(const call_t *call, const double *sums, uint8_t *undecided);
-    void (*round_dbeta)(const call_t *call, const double *sums);
+    int64_t (*round_dbeta)(const call_t *call, const double *sums, uint8_t *undecided);
+    bool (*sum_dbeta)(const call_t *call, int64_t column, void *value); /* float64: exactly */
+    void (*fast_merge)(double *sums, const double *others, int64_t size);
+    int64_t (*fast_round)(const call_t *call, const double *sums); /* returns how many overflow */
 } kernels_t;
 
-#define DECLARE_KERNELS(set) \
-    extern const kernels_t kernels_##set##_float32, kernels_##set##_float16, kernels_##set##_bfloat16
+#define DECLARE_KERNELS(set)                                                            \
+    extern const kernels_t kernels_##set##_float32, kernels_##set##_float16,            \
+        kernels_##set##_bfloat16, kernels_##set##_float64
 DECLARE_KERNELS(baseline);
 DECLARE_KERNELS(avx2);
 DECLARE_KERNELS(avx512);

@@ -280,3 +280,19 @@ outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, doub
     return call->centred ? fast_backward_rows(call, from, to, true, call->gamma, sums)
                          : fast_backward_rows(call, from, to, false, call->gamma, sums);
 }
+
+void NAME(fast_merge)(double *sums, const double *others, int64_t size)
+{
+    for (int64_t j = 0; j < FAST_SUMS * size; j++)
+        sums[j] += others[j];
+}
+
+int64_t NAME(fast_round)(const call_t *call, const double *sums)
+{
+    for (int64_t j = 0; call->dgamma && j < call->size; j++)
+        put(call->dgamma, j, call->of_dgamma, rounded_bits(sums[j], 0, call->of_dgamma));
+    sums += call->size;
+    for (int64_t j = 0; call->dbeta && j < call->size; j++)
+        put(call->dbeta, j, call->of_dbeta, rounded_bits(sums[j], 0, call->of_dbeta));
+    return 0;
+}

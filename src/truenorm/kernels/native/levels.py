@@ -1,29 +1,42 @@
 """What the driver needs of the C core: blocks of rows, with layouts and special values its own."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FloatFormat
-from truenorm.kernels.backend import Backend, NeverRefuses, States
+from truenorm.exact import FLOAT64, FloatFormat
+from truenorm.kernels.backend import Backend, Backward, NeverRefuses, States
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.double_double import two_sum
 from truenorm.kernels.ground import SLACK, SUMS, U
 from truenorm.kernels.lattice.digits import Digits
 from truenorm.kernels.native import _core
+from truenorm.kernels.reference import pairs
+from truenorm.kernels.reference.backward import PairColumns
 from truenorm.kernels.rounding import Tested, round_pair, round_to, same_roundings
 from truenorm.kernels.rows import Range, Source, blocks_of
-from truenorm.kernels.storage import Stored
+from truenorm.kernels.storage import Stored, widen
 from truenorm.threads import thread_count
 
-__all__ = ["CorrectBackward", "CorrectForward", "FastBackward", "FastForward"]
+__all__ = [
+    "CorrectBackward",
+    "CorrectBackward64",
+    "CorrectForward",
+    "FastBackward",
+    "FastBackward64",
+    "FastForward",
+    "Forward64",
+]
 
 Float64 = NDArray[np.float64]
 Columns = NDArray[np.intp]
 
-TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}
 """As in `core.h`."""
+OF_ALL = 0x1110
+"""Puts a type where a mode has those of rows, gamma and beta."""
 
 BLOCK = 2**18
 """Elements of a block of rows that one call of the core works on."""
@@ -38,11 +51,12 @@ class _Sweep:
         self.rows_at_once = max(1, BLOCK // call.size)
         self.parts: list[Range] = list(blocks_of((0, call.count), self.rows_at_once)) or [(0, 0)]
         centred = _core.CENTRED if call.norm.centred else 0
-        fast = _core.FAST if call.level == "single" else 0
-        self._mode = centred | fast | TYPES[call.target.name] << _core.ROWS_AT
-        # 16-bit parameters are exact in float32.
-        self._gamma = call.gamma.astype(np.float32)
-        self._beta = call.beta.astype(np.float32)
+        fast = _core.FAST if call.level in ("single", "plain") else 0
+        self._mode = centred | fast | TYPES[call.target.name] * OF_ALL
+        # Narrower parameters are exact in float32, or float64 beside float64 rows.
+        dtype = np.float64 if call.target is FLOAT64 else np.float32
+        self._gamma = call.gamma.astype(dtype)
+        self._beta = call.beta.astype(dtype)
 
 
 class FastForward(_Sweep, NeverRefuses):
@@ -239,3 +253,141 @@ def rows_of_fast_block(count: int, size: int) -> int:
     """Return how many rows have sums of their own: the same number as in `calls.c`."""
     rows = max(2**15 // size, -(-count // 8))
     return min(512, -(-rows // 4) * 4)
+
+
+# ---- float64 ----
+
+
+class Forward64(FastForward):
+    """Forward on float64 rows in either mode; the reference continues with undecided rows."""
+
+    def __init__(self, call: Call, reference: Backend) -> None:
+        super().__init__(call)
+        self._backend = reference
+
+    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+        """Compute y, the saved statistics and the row status; return True if some are not OK."""
+        left = super().look(x, y, kept, states)
+        far = np.flatnonzero(np.isneginf(kept[:, -1])) if left else ()
+        if len(far):  # what the core could not hold without powers of two
+            rows = pairs.describe(widen(x[far], self.call.target), self.call)
+            kept[far] = np.hstack(pairs.kept_of(rows, self.call.norm))
+        return left
+
+    def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
+        """Recompute undecided rows; return the elements that remain undecided."""
+        # Not before it is needed: the reference logs how long it may take.
+        reference = self._backend.forward(self.call, np.zeros(self.call.size, bool))
+        return reference.look_again(x, kept, y)
+
+
+class _Pairs:
+    """The sum of columns over rows as pairs, with a bound on their error, or none."""
+
+    def __init__(self, high: Float64, low: Float64, bound: Float64 | None) -> None:
+        self._pair, self._bound = (high, low), bound
+
+    def merge(self, other: "_Pairs") -> None:
+        """Not used: `Sums64` merges both sums at once."""
+        raise NotImplementedError
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums whose bound allows it; in fast mode those that are finite."""
+        high, low = two_sum(*self._pair)
+        exponents = np.zeros(len(high), np.int64)
+        if self._bound is None:
+            values = round_pair(high, low, exponents, target)
+            return Tested(values, ~np.isfinite(high + low))
+        error = SLACK * (self._bound + np.where(self._bound > 0, U * np.abs(low), 0.0))
+        undecided = ~np.isfinite(high + error)
+        ends = [
+            round_pair(*two_sum(np.where(undecided, 0, high), low + part), exponents, target)
+            for part in (-error, error)
+        ]
+        tested = same_roundings(*ends)
+        tested.refused[undecided] = True
+        return tested
+
+    def as_digits(self) -> Digits | None:
+        """Return the sums if they are exact."""
+        if self._bound is None or self._bound.any() or not np.isfinite(self._pair[0]).all():
+            return None
+        digits = Digits(len(self._pair[0]))
+        digits.add(np.stack(self._pair))
+        return digits
+
+
+class Sums64:
+    """Sums over rows, side by side in one array: dgamma, then dbeta."""
+
+    def __init__(self, size: int, numbers: int) -> None:
+        self.array = np.zeros((2 * numbers, size))
+        bounds = (self.array[2], self.array[5]) if numbers == 3 else (None, None)
+        self.dgamma = _Pairs(self.array[0], self.array[1], bounds[0])
+        self.dbeta = _Pairs(self.array[numbers], self.array[numbers + 1], bounds[1])
+
+    def merge(self, other: "Sums64") -> None:
+        """Add the sums over other rows."""
+        _core.merge(self.array, other.array)
+
+
+class CorrectBackward64(_Sweep):
+    """Backward on float64 rows; the reference continues with undecided rows and columns."""
+
+    numbers = 3
+    """A pair and a bound for each column of dgamma and of dbeta."""
+
+    def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
+        super().__init__(call)
+        self._backend, self._dy = reference, dy
+
+    @cached_property
+    def _reference(self) -> Backward[Any]:
+        return self._backend.backward(self.call, self._dy)
+
+    def sums(self) -> Sums64:
+        """Return zeroed accumulators."""
+        return Sums64(self.call.size, self.numbers)
+
+    def adopt(self, _x: Stored, _kept: Float64) -> bool:
+        """Take the saved statistics as they are: only the mean is compared."""
+        return False
+
+    def look(
+        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums64, states: States
+    ) -> bool:
+        """Compute dx and the row status, and add to the sums; return True if some are not OK."""
+        if len(x) == 0:
+            return False
+        left, *_ = _core.backward_rows(
+            dy, x, self._gamma, kept, dx, sums.array, states, self.call.eps, self._mode
+        )
+        return left > 0
+
+    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Recompute undecided rows; return the elements that remain undecided."""
+        return self._reference.look_again(dy, x, dx)
+
+    def dgamma_again(self, columns: Columns) -> PairColumns:
+        """Return a sum of some columns with powers of two of their own."""
+        return PairColumns(self.call, columns)
+
+    def dbeta_again(self, columns: Columns) -> Any:
+        """Return an exact sum of some columns."""
+        return self._reference.dbeta_again(columns)
+
+
+class FastBackward64(CorrectBackward64):
+    """Backward on float64 rows in fast mode."""
+
+    numbers = 2
+    """A pair for each column of dgamma and of dbeta."""
+
+    def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
+        super().__init__(call, dy, reference)
+        self.rows_at_once = rows_of_fast_block(call.count, call.size)
+        self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
+
+    def adopt(self, x: Stored, kept: Float64) -> bool:
+        """Recompute the saved statistics; return True if a row mean changed."""
+        return len(x) > 0 and _core.statistics(x, kept, self._mode) > 0

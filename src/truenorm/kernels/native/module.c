@@ -58,7 +58,7 @@ static Py_buffer *view_of(buffers_t *buffers, PyObject *object, char format, boo
    to tell their format. */
 static Py_buffer *typed_view(buffers_t *buffers, PyObject *object, int type, bool writable)
 {
-    static const char formats[TYPES] = {[FLOAT32] = 'f', [FLOAT16] = 'e', [BFLOAT16] = 'H'};
+    static const char formats[TYPES] = {'f', 'e', 'H', 'd'};
     return view_of(buffers, object, formats[type], writable);
 }
 
@@ -70,9 +70,11 @@ typedef struct {
 static bool read_types(long mode, types_t *types)
 {
     *types = (types_t){mode >> ROWS_AT & 15, mode >> GAMMA_AT & 15, mode >> BETA_AT & 15};
-    if (types->rows < TYPES && types->gamma < TYPES && types->beta < TYPES)
+    bool exist = types->rows < TYPES && types->gamma < TYPES && types->beta < TYPES;
+    bool is_wide = types->rows == FLOAT64;
+    if (exist && is_wide == (types->gamma == FLOAT64) && is_wide == (types->beta == FLOAT64))
         return true;
-    PyErr_Format(PyExc_ValueError, "mode %ld names a type that does not exist", mode);
+    PyErr_Format(PyExc_ValueError, "mode %ld names types that the core does not have", mode);
     return false;
 }
 
@@ -144,21 +146,36 @@ static end_t run(end_t (*runner)(call_t *), call_t *call)
     return end;
 }
 
-/* A parameter as float32: its own memory, or a copy, which is `copied` then. NULL if it is not
-   given, or with an error set if there is no memory. */
-static const float *as_float32(const Py_buffer *view, int type, float **copied)
+/* A parameter as kernels take it: its own memory, or a copy as float32, which is `copied` then.
+   NULL if it is not given, or with an error set if there is no memory. */
+static const void *parameter(const Py_buffer *view, int type, void **copied)
 {
-    if (view == NULL || type == FLOAT32)
+    if (view == NULL || type == FLOAT32 || type == FLOAT64)
         return memory(view);
     const uint16_t *from = view->buf;
     Py_ssize_t size = view->shape[0];
-    if ((*copied = PyMem_Malloc((size_t)size * sizeof(float))) == NULL) {
+    float *to = *copied = PyMem_Malloc((size_t)size * sizeof(float));
+    if (to == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
     for (Py_ssize_t j = 0; j < size; j++)
-        (*copied)[j] = type == FLOAT16 ? float_of_float16(from[j]) : float_of_bfloat16(from[j]);
-    return *copied;
+        to[j] = type == FLOAT16 ? float_of_float16(from[j]) : float_of_bfloat16(from[j]);
+    return to;
+}
+
+/* Ones in place of a gamma that is not given, or NULL with an error set. */
+static void *ones(int64_t size, int type)
+{
+    void *found = PyMem_Malloc((size_t)size * (type == FLOAT64 ? sizeof(double) : sizeof(float)));
+    if (found == NULL)
+        PyErr_NoMemory();
+    for (int64_t j = 0; found != NULL && j < size; j++)
+        if (type == FLOAT64)
+            ((double *)found)[j] = 1;
+        else
+            ((float *)found)[j] = 1;
+    return found;
 }
 
 /* Run a call with room for the row status. */
@@ -219,9 +236,9 @@ static PyObject *forward(PyObject *module, PyObject *const *arguments, Py_ssize_
     if (!buffers.failed && arithmetic_is_ieee() &&
         describe(&call, x, y, saved, eps, mode, threads) && is_vector(gamma, call.size) &&
         is_vector(beta, call.size) && is_apart(y, &buffers) && is_apart(saved, &buffers)) {
-        float *copies[2] = {NULL, NULL};
-        call.gamma = as_float32(gamma, types.gamma, &copies[0]);
-        call.beta = as_float32(beta, types.beta, &copies[1]);
+        void *copies[2] = {NULL, NULL};
+        call.gamma = parameter(gamma, types.gamma, &copies[0]);
+        call.beta = parameter(beta, types.beta, &copies[1]);
         result = PyErr_Occurred() ? NULL : run_with_status(run_forward, &call);
         PyMem_Free(copies[0]);
         PyMem_Free(copies[1]);
@@ -252,26 +269,20 @@ static PyObject *backward(PyObject *module, PyObject *const *arguments, Py_ssize
     Py_buffer *dgamma = typed_view(&buffers, arguments[5], types.gamma, true);
     Py_buffer *dbeta = typed_view(&buffers, arguments[6], types.beta, true);
     PyObject *result = Py_False;
-    float *copy = NULL;
+    void *copy = NULL;
     if (!buffers.failed && arithmetic_is_ieee() &&
         describe(&call, x, dx, saved, eps, mode, threads) && has_shape(dy, x) &&
         is_vector(gamma, call.size) && is_vector(dgamma, call.size) &&
         is_vector(dbeta, call.size) && is_apart(dx, &buffers) && is_apart(dgamma, &buffers) &&
         is_apart(dbeta, &buffers)) {
         call.dy = dy->buf;
-        call.gamma = as_float32(gamma, types.gamma, &copy);
+        call.gamma = parameter(gamma, types.gamma, &copy);
         call.dgamma = memory(dgamma);
         call.dbeta = memory(dbeta);
         call.of_dgamma = types.gamma;
         call.of_dbeta = types.beta;
-        if (call.fast && gamma == NULL) {
-            copy = PyMem_Malloc((size_t)call.size * sizeof(float));
-            for (int64_t j = 0; copy != NULL && j < call.size; j++)
-                copy[j] = 1;
-            call.gamma = copy;
-            if (copy == NULL)
-                PyErr_NoMemory();
-        }
+        if (call.fast && gamma == NULL)
+            call.gamma = copy = ones(call.size, call.type);
         result = PyErr_Occurred() ? NULL : run_with_status(run_backward, &call);
         PyMem_Free(copy);
     } else {
@@ -333,8 +344,9 @@ static PyObject *forward_rows(PyObject *module, PyObject *const *arguments, Py_s
         !read_types(mode, &types))
         return NULL;
     Py_buffer *x = typed_view(&buffers, arguments[0], types.rows, false);
-    Py_buffer *gamma = view_of(&buffers, arguments[1], 'f', false);
-    Py_buffer *beta = view_of(&buffers, arguments[2], 'f', false);
+    int of_parameters = types.rows == FLOAT64 ? FLOAT64 : FLOAT32;
+    Py_buffer *gamma = typed_view(&buffers, arguments[1], of_parameters, false);
+    Py_buffer *beta = typed_view(&buffers, arguments[2], of_parameters, false);
     Py_buffer *y = typed_view(&buffers, arguments[3], types.rows, true);
     Py_buffer *saved = view_of(&buffers, arguments[4], 'd', true);
     Py_buffer *status = view_of(&buffers, arguments[5], 'B', true);
@@ -366,12 +378,14 @@ static PyObject *backward_rows(PyObject *module, PyObject *const *arguments, Py_
         return NULL;
     Py_buffer *dy = typed_view(&buffers, arguments[0], types.rows, false);
     Py_buffer *x = typed_view(&buffers, arguments[1], types.rows, false);
-    Py_buffer *gamma = view_of(&buffers, arguments[2], 'f', false);
+    int of_gamma = types.rows == FLOAT64 ? FLOAT64 : FLOAT32;
+    Py_buffer *gamma = typed_view(&buffers, arguments[2], of_gamma, false);
     Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
     Py_buffer *dx = typed_view(&buffers, arguments[4], types.rows, true);
     Py_buffer *sums = view_of(&buffers, arguments[5], 'd', true);
     Py_buffer *status = view_of(&buffers, arguments[6], 'B', true);
-    int64_t numbers = mode & FAST ? 2 : SUMS;
+    const kernels_t *kernels = kernels_selected(types.rows);
+    int64_t numbers = mode & FAST ? kernels->fast_sums : kernels->sums;
     if (buffers.failed || !describe(&rows.call, x, dx, saved, eps, mode, 1) || !has_shape(dy, x) || gamma == NULL ||
         !is_vector(gamma, rows.call.size) || !has_room(status, rows.call.rows) ||
         !has_room(sums, numbers * rows.call.size * (int64_t)sizeof(double)) ||
@@ -434,10 +448,18 @@ static PyObject *merge(PyObject *module, PyObject *const *arguments, Py_ssize_t 
         return NULL;
     Py_buffer *sums = view_of(&buffers, arguments[0], 'd', true);
     Py_buffer *others = view_of(&buffers, arguments[1], 'd', false);
-    if (sums == NULL || !has_shape(others, sums) || sums->ndim != 2 || sums->shape[0] != SUMS ||
-        !is_apart(sums, &buffers))
+    if (sums == NULL || !has_shape(others, sums) || sums->ndim != 2 || !is_apart(sums, &buffers))
         return refuse(&buffers);
-    kernels_selected(FLOAT32)->merge(sums->buf, others->buf, sums->shape[1]);
+    const kernels_t *narrow = kernels_selected(FLOAT32), *wide = kernels_selected(FLOAT64);
+    int64_t numbers = sums->shape[0], size = sums->shape[1];
+    if (numbers == narrow->sums)
+        narrow->merge(sums->buf, others->buf, size);
+    else if (numbers == wide->sums)
+        wide->merge(sums->buf, others->buf, size);
+    else if (numbers == wide->fast_sums)
+        wide->fast_merge(sums->buf, others->buf, size);
+    else
+        return refuse(&buffers);
     release(&buffers);
     return Py_NewRef(Py_None);
 }
