@@ -17,7 +17,7 @@ OLDEST_NUMPY = "numpy==2.0.*"
 LOADED_FROM_ELSEWHERE = re.compile(
     r'<(script|link|img|iframe)\b[^>]*(src|href)="(https?:)?//[^>]*>'
 )
-# Compiled kernels and exact answers: what one session has made, the others use.
+# Exact answers: what one session has computed, the others use.
 KEPT = {"TRUENORM_CACHE_DIR": str(Path(".nox/kept").resolve())}
 # An extension that one session has compiled, the others copy.
 BUILD = {"TRUENORM_BUILD_CACHE": str(Path(".nox/kept/core").resolve())}
@@ -27,21 +27,6 @@ PURE = {"TRUENORM_PURE": "1", "TRUENORM_REQUIRE_NATIVE": ""}
 DEPENDENCIES = GROUPS["project"]["dependencies"]
 # For what reads the package and does not run it: nothing is built or installed.
 FROM_SOURCE = {"PYTHONPATH": "src"}
-# What the tests need, so that no two processes of pytest compile the same kernel; in one process,
-# which compiles the parts that kernels share once. Kernels for 16 bits are left to the session
-# `slow`: tests/gated.py.
-COMPILE_FOR_THE_GATE = """
-from truenorm.warmup import warm_up
-
-warm_up(["float32", "float64"], operation=["layer_norm", "rms_norm"])
-"""
-# What the ranks' tests need, so that no two ranks compile the same kernel.
-COMPILE_FOR_RANKS = """
-from truenorm.warmup import warm_up
-
-warm_up(["float32"])
-warm_up(["float32"], operation="rms_norm")
-"""
 # Compute, and compare the reason for which the C core is absent with the argument.
 COMPUTE = """
 import sys
@@ -61,17 +46,13 @@ HAS_DEVICE = (
     "import truenorm as tn; print({each.name: each.usable for each in tn.backends()}['gpu'])"
 )
 ON_DEVICE = "tests/gpu/on_device.py"
-# pytest would import the first six to look for examples and tests; they need compiled code. The
+# pytest would import the first two to look for examples and tests; they need the C core. The
 # last six hardly meet NumPy. The others take minutes: of the promise, the tests of all families
 # run, and not those of more elements by the same arithmetic; of the judge the examples show
 # whether NumPy will do.
 NOT_WITH_THE_OLDEST = (
     "src/truenorm/kernels/native",
-    "src/truenorm/kernels/fused",
-    "src/truenorm/warmup",
     "tests/native",
-    "tests/kernels/fused",
-    "tests/partials/factors.py",
     "tests/promise/bounds",
     "tests/promise/hard_cases",
     "tests/promise/test_oracle.py",
@@ -140,22 +121,15 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session, numpy: str) -> None:
     """Run the tests and every example in docstrings, docs and README.
 
-    With the newest NumPy, which is the newest that Numba takes, for all backends; with the oldest
-    for the bare install, which has no Numba.
+    With the newest NumPy for all backends; with the oldest for the package without the C core.
     """
     # Each of two processes has a core; threads of NumPy's own would take it from the other.
     session.env.update(KEPT, OPENBLAS_NUM_THREADS="1")
     options: list[str] = []
     if numpy == "newest":
-        install(session, "tests", "-e", ".[fast]")
-        session.run("python", "-c", COMPILE_FOR_THE_GATE)
-        # They would compile kernels for 16 bits; with the oldest NumPy not.
-        options = [
-            "--deselect=docs/recipes.md",
-            "--deselect=src/truenorm/doctor/examination.py",
-        ]
+        install(session, "tests", "-e", ".")
     else:
-        install_pure(session, "tests-bare", OLDEST_NUMPY)
+        install_pure(session, "tests", OLDEST_NUMPY)
         options = [
             *(f"--ignore={path}" for path in NOT_WITH_THE_OLDEST),
             *(f"--deselect={path}" for path in LEFT_TO_SLOW),
@@ -185,11 +159,10 @@ def slow(session: nox.Session, numpy: str) -> None:
     session.env.update(KEPT)
     options: list[str] = []
     if numpy == "newest":
-        install(session, "tests", "-e", ".[fast]")
+        install(session, "tests", "-e", ".")
         session.env["HYPOTHESIS_PROFILE"] = "slow"
-        session.run("truenorm", "warmup", "--operation", "layer_norm", "--operation", "rms_norm")
     else:
-        install_pure(session, "tests-bare", OLDEST_NUMPY)
+        install_pure(session, "tests", OLDEST_NUMPY)
         options = [f"--ignore={path}" for path in NOT_WITH_THE_OLDEST]
     session.run("pytest", "-m", "slow or not slow", "-n", "2", *options, *session.posargs)
 
@@ -216,11 +189,9 @@ def cluster(session: nox.Session) -> None:
 @nox.session
 def ranks(session: nox.Session) -> None:
     """Start ranks by an MPI from PyPI: the same bytes on any number of them, and the examples."""
-    install(session, "ranks", "-e", ".[fast,mpi]")
-    # Where there is no MPI these tests are skipped, but not here. Of fast mode there are no
-    # partials: what it needs is not compiled.
-    session.env.update(KEPT, RANKS_NEED_MPI="1", TRUENORM_ROUNDING="correct")
-    session.run("python", "-c", COMPILE_FOR_RANKS)
+    install(session, "ranks", "-e", ".[mpi]")
+    # Where there is no MPI these tests are skipped, but not here.
+    session.env.update(KEPT, RANKS_NEED_MPI="1")
     session.run("pytest", "--durations=10", *SEVERAL_PROCESSES, *session.posargs)
 
 
@@ -232,7 +203,7 @@ def gpu(session: nox.Session, length: str) -> None:
     The short form is the gate's; the long one runs what takes minutes, and has the judge look.
     """
     install(session, "gpu", "-e", ".")
-    # What PoCL compiles takes seconds a kernel, and is kept as the others' is.
+    # What PoCL compiles takes seconds a kernel, and is kept for later runs.
     kernels = {"POCL_CACHE_DIR": str(Path(KEPT["TRUENORM_CACHE_DIR"]) / "pocl")}
     session.env.update(KEPT, TRUENORM_NEEDS_GPU="1", **kernels)
     have_device(session)
@@ -279,12 +250,12 @@ def engines(session: nox.Session) -> None:
 @nox.session
 def perf(session: nox.Session) -> None:
     """Print what everything costs; nothing here passes or fails."""
-    install(session, "tests", "-e", ".[fast]")
+    install(session, "tests", "-e", ".")
     commands = [
         ["benchmarks.reference"],
         ["benchmarks.engine", "--only", "large", "types", "small"],
         # The last section of the engine's, which is this command, would be the same again.
-        ["benchmarks.family_cost", "--backend", "fused"],
+        ["benchmarks.family_cost", "--backend", "native"],
         ["benchmarks.memory"],
         ["benchmarks.cost_model"],
         ["benchmarks.scale.cost"],
@@ -296,7 +267,7 @@ def perf(session: nox.Session) -> None:
 @nox.session
 def peers(session: nox.Session) -> None:
     """Print how fast others are, and how right; each has an environment, made by the commands."""
-    install(session, "tests", "-e", ".[fast]")
+    install(session, "tests", "-e", ".")
     session.run("python", "-m", "benchmarks.peers", *session.posargs)
     for operation in ("layer_norm", "rms_norm"):
         session.run("python", "-m", "benchmarks.scoreboard", "--operation", operation)
@@ -305,7 +276,7 @@ def peers(session: nox.Session) -> None:
 @nox.session
 def gpu_compilers(session: nox.Session) -> None:
     """Compile the GPU kernels by nvcc, NVRTC and clang-19; no GPU is needed."""
-    install(session, "tests-bare", "-e", ".")
+    install(session, "tests", "-e", ".")
     # It installs NVRTC, and ends here if one of the others is not there.
     session.run("python", "-m", "benchmarks.gpu", *session.posargs)
     session.run("pytest", "-m", "slow or not slow", "tests/benchmarks/test_gpu_compilers.py")
@@ -325,7 +296,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """Build wheels and sdist, then use the wheel as a newcomer would: bare, then with extras.
+    """Build wheels and sdist, then use the wheel as a newcomer would: bare, then with an extra.
 
     The pure wheel, and the sdist where there is no compiler, compute without the C core.
     """
@@ -344,9 +315,6 @@ def package(session: nox.Session) -> None:
     # Without its extra, the command says what to install.
     run_in(session, fresh, "truenorm", "--help", success_codes=[2])
     run_in(session, fresh, "python", "-m", "truenorm", "--help", success_codes=[2])
-    install_in(session, fresh, f"{wheel}[fast]")
-    # Asked for by name: without Numba this fails, where an automatic choice would go unnoticed.
-    follow_readme(session, fresh, TRUENORM_BACKEND="fused")
     install_in(session, fresh, f"{wheel}[verify]")
     run_in(session, fresh, "truenorm", "verify", BUGGY, success_codes=[1])
 
@@ -355,7 +323,7 @@ def package(session: nox.Session) -> None:
 def newcomer(session: nox.Session) -> None:
     """From nothing: the wheel with all extras, the README, and every command once."""
     install(session, "package")
-    fresh = fresh_environment(session, "newcomer", f"{built_wheel(session)}[fast,verify]")
+    fresh = fresh_environment(session, "newcomer", f"{built_wheel(session)}[verify]")
     follow_readme(session, fresh)
     folder = Path(session.create_tmp()).resolve() / "vectors"
     shutil.rmtree(folder, ignore_errors=True)
@@ -370,7 +338,6 @@ def newcomer(session: nox.Session) -> None:
         ["cost", "8", "1024", "4096"],
         ["demo"],
         ["bench", "2x128x64", "2x128x1024"],
-        ["warmup", "--dtype", "float32"],
         ["doctor", "--full"],
     ):
         run_in(session, fresh, "truenorm", *command)
@@ -454,11 +421,11 @@ def compute_in(session: nox.Session, programs: Path, absent: str) -> None:
     run_in(session, programs, "python", "-W", "error", "-c", COMPUTE, reason)
 
 
-def follow_readme(session: nox.Session, programs: Path, **variables: str) -> None:
+def follow_readme(session: nox.Session, programs: Path) -> None:
     """Run the README, and check the gradients."""
     options = ["-o", "NORMALIZE_WHITESPACE", "-o", "ELLIPSIS"]
     for command in (
         ["doctest", *options, str(Path("README.md").resolve())],
         ["truenorm.gradient_check"],
     ):
-        run_in(session, programs, "python", "-W", "error", "-m", *command, env=variables)
+        run_in(session, programs, "python", "-W", "error", "-m", *command)

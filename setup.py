@@ -3,7 +3,7 @@
 ``TRUENORM_PURE=1`` builds no extension and gives a ``py3-none-any`` wheel. If the extension cannot
 be built, the installation succeeds, NumPy computes, and ``not_built.txt`` in the native package
 has the reason. ``TRUENORM_REQUIRE_NATIVE=1`` makes that an error. ``TRUENORM_BUILD_CACHE`` is a
-folder for built extensions, since compiling takes half a minute.
+folder for built extensions, since compiling takes two minutes.
 """
 
 import os

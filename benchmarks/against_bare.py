@@ -145,7 +145,7 @@ def measure(setting: Setting, bare: Bare, threads: int, seeds: int) -> list[Line
         arrays.fill(seed)
         contestants: dict[str, Callable[[], object]] = arrays.contestants(bare, threads)
         for contestant in contestants.values():
-            contestant()  # the first call compiles
+            contestant()  # warm up
         for _ in range(TURNS):
             watch.go_round(contestants, calls)
     status_line()

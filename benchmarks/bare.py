@@ -1,30 +1,17 @@
-"""The bare machine: a copy and a triad in C, driven the way the kernels are.
-
-``python -m benchmarks.bare`` compares them with the same loops compiled by Numba.
-"""
-# ruff: noqa: T201
-# A command prints its result.
+"""The bare machine: a copy and a triad in C, driven the way the kernels are."""
 
 import ctypes
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-
-from benchmarks.timing import heading, machine
-from truenorm.tools.machine import usable_cores
-from truenorm.tools.stopwatch import Stopwatch
-from truenorm.tools.text import table
 
 __all__ = ["Bare"]
 
@@ -32,8 +19,6 @@ __all__ = ["Bare"]
 FEWEST_ELEMENTS = 2**15
 SOURCE = Path(__file__).with_name("bare.c")
 COMPILE = ("cc", "-O3", "-march=native", "-shared", "-fPIC")
-SHAPES = ((256, 1024), (2048, 1024), (2048, 4096), (8192, 4096))
-TURNS = 15
 WIDTHS = (16, 32, 64)
 """Bits of a number that a triad is compiled for."""
 Array = NDArray[Any]
@@ -79,61 +64,13 @@ class Bare:
 
     def _driven(self, kernel: Kernel, *arrays: Array) -> Callable[[], object]:
         addresses = [array.ctypes.data for array in arrays]
-        return partial(self.drive, kernel, addresses, arrays[0].size)
+        return partial(self._drive, kernel, addresses, arrays[0].size)
 
-    def drive(
-        self, kernel: Kernel, arguments: list[Any], size: int, fewest: int = FEWEST_ELEMENTS
-    ) -> None:
+    def _drive(self, kernel: Kernel, arguments: list[Any], size: int) -> None:
         """Run a kernel over a range in parts; the calling thread takes one too."""
-        parts = max(1, min(self._threads, size // fewest))
+        parts = max(1, min(self._threads, size // FEWEST_ELEMENTS))
         (start, stop), *rest = pairwise(size * k // parts for k in range(parts + 1))
         others = [self._pool.submit(kernel, *arguments, *part) for part in rest]
         kernel(*arguments, start, stop)
         for other in others:
             other.result()
-
-
-def _copy_rows(x: Array, out: Array, start: int, stop: int) -> None:
-    for i in range(start, stop):
-        for j in range(x.shape[1]):
-            out[i, j] = x[i, j]
-
-
-def _triad_rows(x: Array, dy: Array, out: Array, start: int, stop: int) -> None:
-    for i in range(start, stop):
-        for j in range(x.shape[1]):
-            out[i, j] = x[i, j] + dy[i, j]
-
-
-def _by_numba(bare: Bare, x: Array, dy: Array, out: Array) -> dict[str, Callable[[], object]]:
-    """Return the same loops compiled by Numba, on ranges of rows."""
-    compiled: Callable[..., Any] = import_module("numba").njit(nogil=True)
-    rows = partial(bare.drive, fewest=FEWEST_ELEMENTS // x.shape[1])
-    return {
-        "copy, Numba": partial(rows, compiled(_copy_rows), [x, out], len(x)),
-        "triad, Numba": partial(rows, compiled(_triad_rows), [x, dy, out], len(x)),
-    }
-
-
-def main() -> int:
-    """Print the times of C beside those of Numba, in turns."""
-    threads = usable_cores()
-    print(heading(machine(threads, packages=("numpy", "numba"))))
-    bare, lines = Bare(threads), []
-    for shape in SHAPES:
-        x, dy, out = (np.ones(shape, np.float32) for _ in range(3))
-        watch = Stopwatch()
-        contestants = {**bare.contestants(x, dy, out), **_by_numba(bare, x, dy, out)}
-        for run in contestants.values():
-            run()  # the first call of Numba compiles
-        for _ in range(TURNS):
-            watch.go_round(contestants, max(1, 2**22 // x.size))
-        for name in ("copy", "triad"):
-            ratio = watch.ratio(name, f"{name}, Numba")
-            lines.append([str(shape), name, f"{watch.p50(name) * 1e3:.3f}", f"{ratio:.2f}"])
-    print(table(["shape, float32", "", "C, p50 in ms", "C / Numba"], lines))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -34,7 +34,7 @@ PAGE = ROOT / "docs" / "campaign-table.md"
 HEAD = """\
 <!-- Written by python -m benchmarks.campaign from benchmarks/results/campaign.json. -->
 
-{date}, {cpu}, {cores} cores, Python {python}, NumPy {numpy}, Numba {numba}: {cases} cases each,
+{date}, {cpu}, {cores} cores, Python {python}, NumPy {numpy}: {cases} cases each,
 seeds from {seed} on, by {jobs} processes. An element is wrong if it is not correctly rounded.
 *Answers* are the exact ones: rows that a case repeats have one, and each of their elements is
 compared with it. *Time* is by the clock, at a low priority beside other work."""

@@ -9,9 +9,9 @@ import truenorm
 import truenorm.verify as tv
 
 __all__ = [
-    "layer_norm_fused",
+    "layer_norm_native",
     "layer_norm_reference",
-    "rms_norm_fused",
+    "rms_norm_native",
     "rms_norm_reference",
 ]
 
@@ -46,7 +46,7 @@ def rms_norm_backward(
     return dx, dgamma
 
 
-layer_norm_reference, layer_norm_fused = (
+layer_norm_reference, layer_norm_native = (
     tv.Subject(
         partial(layer_norm_forward, backend),
         partial(layer_norm_backward, backend),
@@ -54,9 +54,9 @@ layer_norm_reference, layer_norm_fused = (
         dtypes=DTYPES,
         seconds=600,
     )
-    for backend in ("reference", "fused")
+    for backend in ("reference", "native")
 )
-rms_norm_reference, rms_norm_fused = (
+rms_norm_reference, rms_norm_native = (
     tv.Subject(
         partial(rms_norm_forward, backend),
         partial(rms_norm_backward, backend),
@@ -65,5 +65,5 @@ rms_norm_reference, rms_norm_fused = (
         seconds=600,
         operation=tv.RMS_NORM,
     )
-    for backend in ("reference", "fused")
+    for backend in ("reference", "native")
 )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from benchmarks.peer.process import all_cpu_seconds
 from benchmarks.reference import Inputs, cast_passes, textbook_passes
 from benchmarks.timing import asking_for, heading, machine
 from truenorm.cost import Form, layer_norm_cost
-from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
@@ -34,7 +32,7 @@ ROUNDS = 9
 SHAPES = ((4096, 4096), (8, 1024, 4096))
 """x of 67 and 134 MB in float32: no cache holds it."""
 GOAL = 1.5
-"""Either way, for the fused kernels in fast mode, which are the ones that memory should limit."""
+"""Either way, for the C core in fast mode, which is what memory should limit."""
 RESULTS = Path(__file__).parent / "results" / "cost_model.json"
 QUIET = 0.1
 """Cores that other programs may take on average."""
@@ -103,8 +101,8 @@ def contestants(given: Inputs, out: Any, threads: int) -> Iterator[Contestant]:
             "backward": partial(tn.layer_norm_backward, given.dy, saved, **how),
         }
 
-    yield Contestant("fused, fast", "fused", ALL, truenorm("fused", "fast"))
-    yield Contestant("fused, correct", "fused", ALL, truenorm("fused", "correct"))
+    yield Contestant("native, fast", "fused", ALL, truenorm("native", "fast"))
+    yield Contestant("native, correct", "fused", ALL, truenorm("native", "correct"))
     yield Contestant("reference, fast", "blocked", ONE, truenorm("reference", "fast"))
     directions = ("forward", "backward")
     plain, cast = (
@@ -125,7 +123,7 @@ def measure(shape: tuple[int, ...], threads: int, rounds: int) -> Iterator[Line]
         for direction, call in each.passes.items()
     }
     for call in calls.values():
-        call()  # the first call compiles
+        call()  # warm up
     watch, shuffle = Stopwatch(), random.Random(0)
     for turn in range(rounds):
         status_line(f"{shape}: {turn + 1} of {rounds}")
@@ -138,7 +136,7 @@ def measure(shape: tuple[int, ...], threads: int, rounds: int) -> Iterator[Line]
             moved = each.bytes_moved(shape, direction)
             measured, predicted = watch.p50(f"{each.name} {direction}"), moved / bandwidth
             ratio = measured / predicted
-            within = 1 / GOAL <= ratio <= GOAL if each.name == "fused, fast" else None
+            within = 1 / GOAL <= ratio <= GOAL if each.name == "native, fast" else None
             yield Line(
                 shape, each.name, direction, moved / 1e6, predicted * 1e3, measured * 1e3,
                 ratio, within,
@@ -175,13 +173,9 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
     return described.parse_args(argv)
 
 
-@compiling_at_once()
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
     arguments = arguments_of(argv)
-    if find_spec("numba") is None:
-        print("the fused kernels need Numba: pip install numba", file=sys.stderr)
-        return 2
     # The benchmark of the reference backend, imported above, has asked for one thread.
     os.environ.update(asking_for(arguments.threads))
     where = machine(arguments.threads)

@@ -12,7 +12,6 @@ import truenorm as tn
 from benchmarks.against_bare import MEGABYTES, Line, measure, settings
 from benchmarks.bare import Bare
 from benchmarks.timing import asking_for, heading, machine
-from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.text import table
@@ -71,7 +70,6 @@ def families(backend: str) -> dict[str, Any]:
     return {name: family_cost.measure(name, backend) for name in FAMILY_TYPES}
 
 
-@compiling_at_once()
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
     arguments = arguments_of(argv)

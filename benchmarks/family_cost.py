@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.timing import asking_for, heading, machine
-from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.tools import strict_json
 from truenorm.tools.progress import status_line
 from truenorm.tools.stopwatch import Stopwatch
@@ -166,7 +165,6 @@ def report_of(name: str, measured: dict[str, Any]) -> str:
     ])  # fmt: skip
 
 
-@compiling_at_once()
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
     described = argparse.ArgumentParser(

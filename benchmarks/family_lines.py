@@ -38,7 +38,7 @@ class Terms:
     goal: float
 
 
-TERMS = {"reference": Terms(64, 2.0, 100.0), "fused": Terms(512, 2.0, 20.0)}
+TERMS = {"reference": Terms(64, 2.0, 100.0), "native": Terms(512, 2.0, 20.0)}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ import truenorm as tn
 import truenorm.verify as tv
 from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
 from benchmarks.timing import heading, machine
-from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.tools.progress import status_line
 from truenorm.verify.answers.expected import expected
 
@@ -174,7 +173,6 @@ def _compare_backends(backend: str, recorded: str, dtypes: Sequence[np.dtype[Any
     return 1 if changed or not compared else 0
 
 
-@compiling_at_once()
 def main(argv: list[str] | None = None) -> int:
     """Print the lines, write them down, or compare them with what is written down."""
     described = argparse.ArgumentParser(
@@ -196,7 +194,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.like:
         backend, recorded = arguments.like
         return _compare_backends(backend, recorded, dtypes)
-    where = machine(packages=("numpy", "numba", "ml_dtypes"))
+    where = machine(packages=("numpy", "ml_dtypes"))
     lines = []
     for line in fingerprint(dtypes=dtypes):
         lines.append(line)

@@ -26,7 +26,6 @@ DIRECTIONS = ("forward", "backward")
 OURS = ("truenorm fast, out=", "truenorm correct, out=")
 PEERS = {  # what a package is called, and whose versions tell which one it was
     "NumPy": ("textbook", "numpy"),
-    "Numba": ("truenorm", "numba"),
     "truenorm": ("truenorm", "truenorm"),
     "PyTorch": ("torch", "torch"),
     "JAX": ("jax", "jax"),

@@ -21,12 +21,8 @@ class Judged:
 
 
 LAYER_NORM = {
-    "truenorm": Judged(
-        "truenorm_modes.py:correct", PEERS["truenorm"], ("truenorm", "backend", "numba")
-    ),
-    "truenorm-fast": Judged(
-        "truenorm_modes.py:fast", PEERS["truenorm"], ("truenorm", "backend", "numba")
-    ),
+    "truenorm": Judged("truenorm_modes.py:correct", PEERS["truenorm"], ("truenorm", "backend")),
+    "truenorm-fast": Judged("truenorm_modes.py:fast", PEERS["truenorm"], ("truenorm", "backend")),
     "textbook64": Judged("textbook_numpy.py:wide", PEERS["textbook64"], ("truenorm", "ml_dtypes")),
     "textbook": Judged("textbook_numpy.py:plain", PEERS["textbook"], ("truenorm", "ml_dtypes")),
     "torch": Judged("pytorch.py:subject", PEERS["torch"], ("torch",)),
@@ -40,10 +36,10 @@ LAYER_NORM = {
 }
 RMS_NORM = {
     "truenorm": Judged(
-        "truenorm_modes.py:rms_norm_correct", PEERS["truenorm"], ("truenorm", "backend", "numba")
+        "truenorm_modes.py:rms_norm_correct", PEERS["truenorm"], ("truenorm", "backend")
     ),
     "truenorm-fast": Judged(
-        "truenorm_modes.py:rms_norm_fast", PEERS["truenorm"], ("truenorm", "backend", "numba")
+        "truenorm_modes.py:rms_norm_fast", PEERS["truenorm"], ("truenorm", "backend")
     ),
     "textbook64": Judged("rms_norm_numpy.py:wide", PEERS["textbook64"], ("truenorm", "ml_dtypes")),
     "hugging-face": Judged("rms_norm_numpy.py:hugging_face", PEERS["textbook"], ("ml_dtypes",)),

@@ -10,7 +10,7 @@ from truenorm.tools.machine import describe
 __all__ = ["asking_for", "heading", "machine"]
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TRUENORM_THREADS")
-PACKAGES = ("numpy", "numba", "truenorm")
+PACKAGES = ("numpy", "truenorm")
 
 
 def asking_for(threads: int) -> dict[str, str]:

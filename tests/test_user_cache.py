@@ -74,20 +74,6 @@ class TestPlace:
         assert not is_read()
         assert [*place.parent.iterdir()] == [place]
 
-    def test_is_told_if_it_can_be_used(self, place: Path) -> None:
-        """What is there is left as it is."""
-        assert user_cache.place_of("folder") == place / "folder"
-        assert [*place.rglob("*")] == [place / "folder"]
-        file = write()
-        assert user_cache.place_of("folder") == file.parent
-        assert is_read()
-        assert [*file.parent.iterdir()] == [file]
-        file.unlink()
-        file.parent.rmdir()
-        file.parent.write_text("a file")
-        with pytest.raises(OSError, match="folder"):
-            user_cache.place_of("folder")
-
     @POSIX
     def test_without_a_home(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nor in the current folder, which may be anybody's."""

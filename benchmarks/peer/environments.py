@@ -7,7 +7,6 @@ __all__ = ["PEERS", "RECIPES", "ROOT", "Peer"]
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ("numpy==2.4.6", "ml_dtypes==0.6.0")  # the latter is how NumPy knows bfloat16
-OF_TRUENORM = (*BASE, "numba==0.68.1")
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,13 @@ class Peer:
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("textbook", "truenorm", OF_TRUENORM, needs_checkout=True),
-        Peer("textbook64", "truenorm", OF_TRUENORM, needs_checkout=True),
+        Peer("textbook", "truenorm", BASE, needs_checkout=True),
+        Peer("textbook64", "truenorm", BASE, needs_checkout=True),
         Peer("thinc", "thinc", (*BASE, "thinc==8.3.14")),
         Peer("torch", "torch", (*BASE, "torch==2.13.0")),
         Peer("jax", "jax", (*BASE, "jax==0.10.2", "jaxlib==0.10.2")),
         Peer("onnxruntime", "onnxruntime", (*BASE, "onnxruntime==1.31.1", "onnx==1.23.2")),
-        Peer("truenorm", "truenorm", OF_TRUENORM, needs_checkout=True),
+        Peer("truenorm", "truenorm", BASE, needs_checkout=True),
     )
 }
 

@@ -210,8 +210,6 @@ def _onnx_model(given: Inputs) -> bytes:
 def truenorm(given: Inputs, threads: int) -> list[Contestant]:
     """Return truenorm in both modes, each with ``out=`` and without."""
     of_forward, of_backward = _passes("truenorm", given, "layer_norm_")
-    operation = "layer_norm" if given.centred else "rms_norm"
-    import_module("truenorm.warmup").warm_up([given.x.dtype.name], operation=operation)
     out = np.empty_like(given.x)
     contestants = []
     for rounding in ("correct", "fast"):

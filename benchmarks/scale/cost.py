@@ -3,7 +3,6 @@
 # A command prints its result.
 
 from benchmarks.timing import heading, machine
-from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.tools.stopwatch import Stopwatch
 from truenorm.tools.text import table
 
@@ -46,8 +45,7 @@ def line(norm: str, rows: int, size: int) -> list[str]:
 
 def main() -> None:
     """Print the table."""
-    with compiling_at_once():
-        lines = [line(norm, *shape) for norm in ("layer_norm", "rms_norm") for shape in SHAPES]
+    lines = [line(norm, *shape) for norm in ("layer_norm", "rms_norm") for shape in SHAPES]
     columns = ["norm", "rows", "plain, ns", "with a partial", "merge, ns", "round, ns"]
     print(heading(machine(threads=2)))
     print(f"medians of {ROUNDS} rounds in turns; ns an element, times plain backward, ns a column")

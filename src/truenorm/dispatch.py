@@ -34,7 +34,7 @@ def backends() -> list[BackendStatus]:
     --------
     >>> import truenorm as tn
     >>> [status.name for status in tn.backends()]
-    ['native', 'fused', 'reference', 'gpu']
+    ['native', 'reference', 'gpu']
     """
     return [status() for status in STATUSES.values()]
 
@@ -48,13 +48,6 @@ def _native() -> BackendStatus:
     from truenorm.kernels.native.backend import selected_instructions
 
     return BackendStatus("native", True, f"C core, {selected_instructions}")
-
-
-def _fused() -> BackendStatus:
-    """Tell whether Numba is there, without the half second that importing it takes."""
-    if find_spec("numba") is None:
-        return BackendStatus("fused", False, "needs Numba: pip install truenorm[fast]")
-    return BackendStatus("fused", True, "compiled with Numba, on several threads")
 
 
 def _reference() -> BackendStatus:
@@ -78,17 +71,22 @@ def _has_cuda() -> bool:
 
 STATUSES: dict[str, Callable[[], BackendStatus]] = {
     "native": _native,
-    "fused": _fused,
     "reference": _reference,
     "gpu": _gpu,
 }
 """By name, the preferred one first; each is asked when needed, since a device is looked for."""
+
+REPLACED = (
+    "backend 'fused' was replaced by 'native', the C core: use backend='native' or leave it out"
+)
 
 
 def backend_named(name: Any) -> "Backend":
     """Return a backend by name, or the first that is usable if the name is None."""
     if name is None:
         return _automatic()
+    if isinstance(name, str) and name == "fused":
+        raise ValueError(REPLACED)
     if not isinstance(name, str) or name not in STATUSES:
         raise ValueError(f"backend must be None or one of {sorted(STATUSES)}, got {name!r}")
     return _named(name)
@@ -114,14 +112,10 @@ def _automatic() -> "Backend":
 
 def _load(name: str) -> "Backend":
     """Import a backend when it is first needed."""
-    if name == "fused":
-        from truenorm.kernels.fused.backend import FusedBackend
-
-        return FusedBackend()
     if name == "native":
         from truenorm.kernels.native.backend import NativeBackend
 
-        return NativeBackend(lambda: _named("reference"), _next_to_native)
+        return NativeBackend(lambda: _named("reference"))
     from truenorm.kernels.reference.backend import ReferenceBackend
 
     if name == "gpu":
@@ -130,8 +124,3 @@ def _load(name: str) -> "Backend":
 
         return GpuBackend(opencl(), ReferenceBackend())
     return ReferenceBackend()
-
-
-def _next_to_native() -> "Backend":
-    """Return the backend for types that the C core does not have yet."""
-    return _named("fused" if _fused().usable else "reference")

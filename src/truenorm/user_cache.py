@@ -10,14 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["digest", "place_of", "read", "write"]
+__all__ = ["read", "write"]
 
 # There, owner and mode say nothing.
 WINDOWS = sys.platform == "win32"
-PROBE = "can-be-written-to"
 
 
-def digest(content: bytes) -> bytes:
+def _digest(content: bytes) -> bytes:
     """Return 32 bytes that no other content has."""
     return hashlib.sha256(content).digest()
 
@@ -32,7 +31,7 @@ def read(folder: str, name: str) -> bytes:
         if not _only_we_write(os.fstat(file.fileno())):
             raise PermissionError(f"others can write to {file.name}")
         content = file.read()
-    if digest(content[32:]) != content[:32]:
+    if _digest(content[32:]) != content[:32]:
         raise OSError(f"{inner / name} is damaged")
     return content[32:]
 
@@ -49,15 +48,8 @@ def write(folder: str, name: str, content: bytes) -> Path:
     with tempfile.TemporaryDirectory(dir=inner) as unseen:
         unfinished = Path(unseen, name)
         unfinished.touch(mode=0o600)
-        unfinished.write_bytes(digest(content) + content)
+        unfinished.write_bytes(_digest(content) + content)
         return unfinished.replace(inner / name)
-
-
-def place_of(folder: str) -> Path:
-    """Return where the files of a folder are kept, once one has been: raises as `write` does."""
-    probe = write(folder, PROBE, b"")
-    probe.unlink(missing_ok=True)
-    return probe.parent
 
 
 def _place() -> Path:

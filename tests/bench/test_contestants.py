@@ -13,7 +13,6 @@ SHAPE = (2, 3, 40)
 
 @pytest.fixture(autouse=True)
 def reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has to be compiled for these."""
     monkeypatch.setenv("TRUENORM_BACKEND", "reference")
 
 

@@ -12,7 +12,6 @@ from truenorm.bench.report import label
 
 @pytest.fixture(autouse=True)
 def reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has to be compiled for these."""
     monkeypatch.setenv("TRUENORM_BACKEND", "reference")
 
 

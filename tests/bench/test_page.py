@@ -34,13 +34,12 @@ def test_a_line_of_each_contestant() -> None:
 def test_it_says_how_to_read_it() -> None:
     text = " ".join(shown().split())
     for words in (
-        "backend 'fused' on 2 threads",
+        "backend 'native' on 2 threads",
         "medians of 7 rounds",
         "date 2026-01-02, cpu abacus, cores 4",
         "Timings on a busy machine wander",
         "7 forward and 11 backward for each element",
         "correct forward 3.0 s",
-        "compiled when they are first needed",
         "(out=)",
         "A note.",
     ):

@@ -13,8 +13,10 @@ def test_the_page_is_the_file() -> None:
 
 
 def test_everybody_is_in_the_file() -> None:
+    """In the place of "native" the file may have "fused", the backend before it."""
     names = [getattr(campaign_subjects, name).name for name in campaign_subjects.__all__]
-    assert [each["subject"] for each in PUBLISHED["campaigns"]] == names
+    published = [each["subject"].replace("fused", "native") for each in PUBLISHED["campaigns"]]
+    assert published == names
     for each in PUBLISHED["campaigns"]:
         assert {result["dtype"] for result in each["results"]} == set(campaign_subjects.DTYPES)
 

@@ -6,7 +6,7 @@ from truenorm.doctor.report import Diagnosis, Line, Section
 from truenorm.tools import strict_json
 
 WELL = Section("Versions", (Line("numpy", "2.0"),))
-ILL = Section("Self-test", (Line("fused, float32", "WRONG: y\n\x1b[2J", "mend\nit"),), 61.2)
+ILL = Section("Self-test", (Line("native, float32", "WRONG: y\n\x1b[2J", "mend\nit"),), 61.2)
 
 
 def diagnosis(*sections: Section) -> Diagnosis:
@@ -22,10 +22,10 @@ def test_text() -> None:
         "  numpy               2.0",
         "",
         "Self-test (1 min 1 s)",
-        r"  fused, float32      WRONG: y \x1b[2J",
+        r"  native, float32     WRONG: y \x1b[2J",
         "                      -> mend it",
         "",
-        "PROBLEM: 1 thing is wrong (fused, float32); the lines with -> say what to do.",
+        "PROBLEM: 1 thing is wrong (native, float32); the lines with -> say what to do.",
         "```",
     ]
 
@@ -36,7 +36,7 @@ def test_conclusion() -> None:
 
 
 def test_json() -> None:
-    ill = {"name": "fused, float32", "value": "WRONG: y\n\x1b[2J", "remedy": "mend\nit"}
+    ill = {"name": "native, float32", "value": "WRONG: y\n\x1b[2J", "remedy": "mend\nit"}
     well = {"name": "numpy", "value": "2.0", "remedy": ""}
     assert strict_json.loads(strict_json.dumps(diagnosis(WELL, ILL).as_dict())) == {
         "healthy": False,

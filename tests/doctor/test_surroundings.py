@@ -1,9 +1,7 @@
-"""Versions, backends, processor, and where kernels are kept."""
+"""Versions, backends and processor."""
 
-import os
 import platform
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,17 +20,10 @@ from truenorm import dispatch
 from truenorm.doctor import examination
 from truenorm.doctor.examination import UNTESTED, examine
 from truenorm.doctor.report import Section
-from truenorm.doctor.surroundings import (
-    NOT_KEPT,
-    backends,
-    kept_kernels,
-    processor,
-    versions,
-)
-from truenorm.user_cache import PROBE
+from truenorm.doctor.surroundings import backends, processor, versions
 
 ONLY_REFERENCE = [
-    dispatch.BackendStatus("fused", False, "needs Numba"),
+    dispatch.BackendStatus("native", False, "the C core was not built"),
     dispatch.BackendStatus("reference", True, "needs NumPy alone"),
 ]
 
@@ -43,7 +34,7 @@ def values(section: Section) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BACKEND", "THREADS", "ROUNDING", "CACHE_DIR"):
+    for name in ("BACKEND", "THREADS", "ROUNDING"):
         monkeypatch.delenv(f"TRUENORM_{name}", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
@@ -73,7 +64,7 @@ class TestBackends:
             ("", "reference, the first that is usable", ""),
             ("reference", "reference, by TRUENORM_BACKEND", ""),
             ("abacus", "abacus, by TRUENORM_BACKEND", "or set it to reference"),
-            ("fused", "fused, by TRUENORM_BACKEND", "or set it to reference"),
+            ("native", "native, by TRUENORM_BACKEND", "or set it to reference"),
         ],
     )
     def test_which_is_taken(
@@ -151,42 +142,3 @@ def test_a_processor_as_it_should_not_be(
     assert problem.value == "not IEEE's"
     assert undo in problem.remedy
     assert diagnosis.sections[-1] is UNTESTED
-
-
-class TestKeptKernels:
-    def test_without_a_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(dispatch, "backends", lambda: ONLY_REFERENCE)
-        section = kept_kernels()
-        assert "no backend that compiles" in values(section)["kept in"]
-        assert section.problems == []
-
-    def test_a_folder_of_ours(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        compiling = pytest.importorskip("truenorm.kernels.fused.compiling")
-        place = tmp_path / "cache"
-        sizes = {compiling.IMPORTED: 1_000_000, "kernels-0123456789abcdef": 5000, "answers-01": 9}
-        for version, size in sizes.items():
-            (place / version).mkdir(parents=True, mode=0o700)
-            (place / version / "kernel").write_bytes(bytes(size))
-        place.chmod(0o700)
-        monkeypatch.setenv("TRUENORM_CACHE_DIR", str(place))
-        monkeypatch.setenv("HOME", str(tmp_path))
-        section = kept_kernels()
-        assert section.problems == []
-        assert values(section) == {
-            "kept in": f"~{os.sep}cache (writable)",
-            "for this version": "1 functions, 1.0 MB",
-            "for all versions": "2 functions, 1.0 MB",
-        }
-        assert not [path for path in place.rglob("*") if PROBE in path.name]
-
-    @pytest.mark.skipif(sys.platform == "win32", reason="there, owner and mode say nothing")
-    def test_a_folder_that_others_can_write_to(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
-        pytest.importorskip("numba")
-        tmp_path.chmod(0o777)
-        monkeypatch.setenv("TRUENORM_CACHE_DIR", str(tmp_path))
-        (problem,) = kept_kernels().problems
-        assert problem.value == "no folder can be written to"
-        assert problem.remedy == NOT_KEPT
-        assert list(tmp_path.iterdir()) == []

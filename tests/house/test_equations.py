@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = {"D": "derivation.md", **dict.fromkeys("EFPR", "error-analysis.md"), "L": "scale.md"}
+PAGES = {"D": "derivation.md", **dict.fromkeys("CEFPR", "error-analysis.md"), "L": "scale.md"}
 """Where the equations of each letter are."""
+SUFFIXES = (".py", ".c", ".h")
 
 
 def numbered_equations(letter: str) -> list[str]:
@@ -17,11 +18,11 @@ def numbered_equations(letter: str) -> list[str]:
 
 
 def citations(text: str) -> set[str]:
-    return set(re.findall(r"\(([DEFLPR]\d+)\)", text))
+    return set(re.findall(r"\(([CDEFLPR]\d+)\)", text))
 
 
 def citing_files() -> Iterator[Path]:
-    yield from (ROOT / "src").rglob("*.py")
+    yield from (path for path in (ROOT / "src").rglob("*") if path.suffix in SUFFIXES)
     yield from (path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__))
     yield from (path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
     yield from ROOT.glob("*.md")
@@ -52,9 +53,8 @@ def test_the_code_does_cite() -> None:
 
 def test_every_bound_is_cited_where_it_is_computed() -> None:
     source = ROOT / "src" / "truenorm" / "kernels"
-    cited = {
-        c for path in source.rglob("*.py") for c in citations(path.read_text(encoding="utf-8"))
-    }
+    files = (path for path in source.rglob("*") if path.suffix in SUFFIXES)
+    cited = {each for path in files for each in citations(path.read_text(encoding="utf-8"))}
     bounds = {equation for letter in "EPFR" for equation in numbered_equations(letter)}
     assert bounds <= cited
 

@@ -38,7 +38,6 @@ def test_versions_agree(file: str) -> None:
 
 def test_import_loads_nothing_heavy_and_starts_no_thread() -> None:
     heavy = [
-        "numba",
         "flint",
         "ml_dtypes",
         "matplotlib",

@@ -7,8 +7,6 @@ from benchmarks.rooms_figure import FIGURE, HOUSES, floors_of
 
 SOURCES = on_disk()
 PARAMETERS = 10
-INNERMOST = {"write_four", "_put_sums"}
-"""Compiled loops over columns that hold several rows, or a run of terms, in registers."""
 OPTIONS = 19
 """Parameters of a command are its options, which are given by name and read by --help; `verify`
 has so many, each of which is a line there and a name in cli/verify/options.py."""
@@ -20,7 +18,6 @@ def test_no_function_takes_many_parameters() -> None:
         for name, text in SOURCES.items()
         for function, count in parameters(text)
         if count > (OPTIONS if function == "command" and "/cli/" in name else PARAMETERS)
-        and not (function in INNERMOST and "/compiled/" in name)
     }
     assert many == {}
 

@@ -1,4 +1,4 @@
-"""Pairs of float64, in NumPy and compiled: exact where they say so, else within their bound."""
+"""Pairs of float64: exact where they say so, else within their bound."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -8,62 +8,9 @@ import numpy as np
 import pytest
 
 from promise.families import Array
-from promise.judging import BACKENDS
 from truenorm.kernels import double_double
 from truenorm.kernels.double_double import Pair
 from truenorm.kernels.ground import W
-
-if "fused" in BACKENDS:
-    import numba
-
-    from truenorm.kernels.fused.compiled.pairs import arithmetic
-
-
-def elementwise(operation: Any) -> Callable[..., Pair]:
-    """Let a compiled operation take pairs of arrays and arrays, as those of NumPy do."""
-
-    def over_floats(a: Any, b: Any, high: Any, low: Any) -> None:
-        for k in range(high.size):
-            high[k], low[k] = operation(a[k], b[k])
-
-    def over_pairs_and_floats(a: Any, b: Any, high: Any, low: Any) -> None:
-        for k in range(high.size):
-            high[k], low[k] = operation((a[0, k], a[1, k]), b[k])
-
-    def over_pairs(a: Any, b: Any, high: Any, low: Any) -> None:
-        for k in range(high.size):
-            high[k], low[k] = operation((a[0, k], a[1, k]), (b[0, k], b[1, k]))
-
-    def over_one_pair(a: Any, high: Any, low: Any) -> None:
-        for k in range(high.size):
-            high[k], low[k] = operation((a[0, k], a[1, k]))
-
-    loops: dict[tuple[int, ...], Any] = {
-        (1, 1): over_floats,
-        (2, 1): over_pairs_and_floats,
-        (2, 2): over_pairs,
-        (2,): over_one_pair,
-    }
-
-    def called(*operands: Any) -> Pair:
-        arrays = [np.array(operand) for operand in operands]
-        high, low = np.empty((2, arrays[0].shape[-1]))
-        loop: Any = numba.njit(loops[tuple(array.ndim for array in arrays)])
-        loop(*arrays, high, low)
-        return high, low
-
-    return called
-
-
-Operation = Callable[[str], Callable[..., Pair]]
-
-
-@pytest.fixture(params=BACKENDS)
-def operation(request: pytest.FixtureRequest) -> Operation:
-    """Return what gives the operation of a name, of one backend."""
-    if request.param == "reference":
-        return lambda name: getattr(double_double, name)
-    return lambda name: elementwise(getattr(arithmetic, name))
 
 
 def normalized(seed: int, count: int = 2000) -> Pair:
@@ -88,13 +35,13 @@ RIGHT: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
 
 
 @pytest.mark.parametrize(("name", "right"), [("two_sum", "add"), ("two_product", "multiply")])
-def test_error_free(operation: Operation, name: str, right: str) -> None:
+def test_error_free(name: str, right: str) -> None:
     """Also where the parts are far apart, or integers of 53 bits."""
     random = np.random.default_rng(0)
     integers = random.integers(2**52, 2**53, (2, 500)).astype(np.float64)
     far = np.ldexp(random.standard_normal((2, 500)), random.integers(-400, 400, (2, 500)))
     a, b = np.concatenate([np.array([A[0], B[0]]), integers, far], axis=1)
-    found = exactly(*operation(name)(a, b))
+    found = exactly(*getattr(double_double, name)(a, b))
     assert found == [RIGHT[right](x, y) for x, y in zip(exactly(a), exactly(b), strict=True)]
 
 
@@ -110,8 +57,8 @@ def test_error_free(operation: Operation, name: str, right: str) -> None:
         ("divide_float", B[0], 4),
     ],
 )
-def test_relative_errors(operation: Operation, name: str, b: Any, bound: int) -> None:
-    high, low = operation(name)(A, b)
+def test_relative_errors(name: str, b: Any, bound: int) -> None:
+    high, low = getattr(double_double, name)(A, b)
     right = RIGHT[name.removesuffix("_float")]
     others = exactly(*b) if isinstance(b, tuple) else exactly(b)
     for x, y, found in zip(exactly(*A), others, exactly(high, low), strict=True):
@@ -120,9 +67,9 @@ def test_relative_errors(operation: Operation, name: str, b: Any, bound: int) ->
     assert (high + low == high).all()
 
 
-def test_inverse_root(operation: Operation) -> None:
+def test_inverse_root() -> None:
     a = double_double.two_sum(np.abs(A[0]), np.copysign(A[1], A[0] * A[1]))
-    for w, found in zip(exactly(*a), exactly(*operation("inverse_root")(a)), strict=True):
+    for w, found in zip(exactly(*a), exactly(*double_double.inverse_root(a)), strict=True):
         # (found*sqrt(w))**2 = 1 + 2*error, to first order
         assert abs((found * found * w - 1) / 2) <= 32 * Fraction(W)
 

@@ -1,14 +1,12 @@
-"""Rounding of float64 and of scaled pairs, in NumPy and compiled, against exact ratios."""
+"""Rounding of float64 and of scaled pairs, compared with exact ratios."""
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 
 from promise.families import Array
-from promise.judging import BACKENDS
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat, round_ratio
 from truenorm.kernels.double_double import two_sum
 from truenorm.kernels.rounding import canonical_nan, round_pair, round_to, same_roundings
@@ -16,19 +14,6 @@ from truenorm.kernels.storage import widen
 
 TARGETS = [FLOAT16, BFLOAT16, FLOAT32, FLOAT64]
 of_each_target = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-needs_numba = pytest.mark.skipif("fused" not in BACKENDS, reason="needs Numba")
-
-if "fused" in BACKENDS:
-    import numba
-
-    from truenorm.kernels.fused.blocks import coded
-    from truenorm.kernels.fused.compiled.pairs import arithmetic
-    from truenorm.kernels.fused.compiled.pairs.rounding import scaled_ends
-    from truenorm.kernels.fused.compiling import kernel
-
-    parts: Any = arithmetic
-    power_of_two: Any = kernel(parts.power_of_two.py_func)
-    rounded_to_odd: Any = kernel(parts.rounded_to_odd.py_func)
 
 
 def assert_rounded(exact: Fraction, got: float, target: FloatFormat) -> None:
@@ -79,54 +64,6 @@ def test_round_pair(target: FloatFormat) -> None:
         rounded = widen(round_pair(high, low, exponents, target), target)
     for *pair, got in zip(high, low, exponents, rounded.tolist(), strict=True):
         assert_rounded(exactly(*pair), got, target)
-
-
-@needs_numba
-@pytest.mark.parametrize("target", [FLOAT16, FLOAT32, FLOAT64], ids=lambda target: target.name)
-def test_scaled_ends(target: FloatFormat) -> None:
-    """Each end is rounded once, whatever its power of two."""
-
-    @numba.njit
-    def scaled(pairs: Any, bound: Any, exponents: Any, lower: Any, upper: Any) -> None:
-        for k in range(lower.size):
-            lower[k], upper[k] = scaled_ends(
-                pairs[0, k], pairs[1, k], bound[k], exponents[k], lower[0]
-            )
-
-    high, low, exponents = scaled_pairs()
-    random = np.random.default_rng(2)
-    bound = np.abs(high) * random.choice([0.0, 0.0, 2.0**-54, 2.0**-60], high.size)
-    lower, upper = np.empty((2, high.size), target.name)
-    scaled(np.array([high, low]), bound, exponents, coded(lower, target), coded(upper, target))
-    for side, ends in ((-1, lower), (1, upper)):
-        # The sum of the small parts is rounded: what they stand for is what is looked at.
-        for *pair, got in zip(high, low + side * bound, exponents, ends.tolist(), strict=True):
-            assert_rounded(exactly(*pair), got, target)
-
-
-@needs_numba
-@pytest.mark.parametrize("target", [FLOAT16, FLOAT32], ids=lambda target: target.name)
-def test_rounding_to_odd_leaves_one_rounding(target: FloatFormat) -> None:
-    """Sums beside midpoints and numbers of the type, where two roundings to nearest are seen."""
-    random = np.random.default_rng(4)
-    digits = 2 ** (target.precision + 1)
-    high = random.integers(digits // 2, digits, 3000) * random.choice([-1.0, 1.0], 3000)
-    low = random.choice([0.0, 1.0, -1.0, 2.0**-30, -(2.0**-30), 2.0**-300], 3000) * 2.0**-60
-    for pair in zip(high.tolist(), low.tolist(), strict=True):
-        odd = Fraction(rounded_to_odd(*pair))
-        once = round_ratio(odd.numerator, odd.denominator, target)
-        assert_rounded(exactly(*pair, 0), once, target)
-
-
-@needs_numba
-@pytest.mark.parametrize("exponent", [0, 1, -1, 1023, -1022, -1074])
-def test_powers_of_two(exponent: int) -> None:
-    assert power_of_two(exponent) == 2.0**exponent
-
-
-@needs_numba
-def test_powers_of_two_where_float64_ends() -> None:
-    assert [power_of_two(k) for k in (1024, 9**9, -1076)] == [math.inf, math.inf, 0.0]
 
 
 def test_same_roundings_compares_bits() -> None:

@@ -6,7 +6,6 @@ from programs import run_python
 from promise.judging import BACKENDS
 
 NOT_NEEDED = (
-    "numba",
     "logging",
     "importlib.resources",
     "pathlib",

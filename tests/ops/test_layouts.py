@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 
-from gated import COMPILED
 from ops.drawn import any_inputs
 from ops.judged import (
     DTYPES,
@@ -30,16 +29,10 @@ AXES: list[int | tuple[int, ...]] = [-1, 0, 1, (0, 2), (2, 0), (-1, -2), (0, 1, 
 GATE = settings().derandomize
 
 
-def is_left_to_slow(backend: str, inputs: Inputs) -> bool:
-    """Tell whether the gate has no kernels for what was drawn, of any byte order: `gated.py`."""
-    return GATE and backend in COMPILED and inputs.x.dtype.itemsize == 2
-
-
 # The judge takes its time: half as many as of other tests in the gate, elsewhere twice as many.
 @given(inputs=any_inputs())
 @settings(max_examples=settings().max_examples // 2 if GATE else 2 * settings().max_examples)
 def test_any_inputs(backend: str, inputs: Inputs) -> None:
-    assume(not is_left_to_slow(backend, inputs))
     before = [array.tobytes() for array in inputs.arrays]
     with np.errstate(all="raise"):
         results = both_passes(inputs, backend)
@@ -53,7 +46,6 @@ def test_any_inputs(backend: str, inputs: Inputs) -> None:
 @settings(max_examples=settings().max_examples // 2)
 def test_any_inputs_in_fast_mode(backend: str, inputs: Inputs) -> None:
     """Its bounds are tested elsewhere; here, that NaN comes where it should, as it should."""
-    assume(not is_left_to_slow(backend, inputs))
     before = [array.tobytes() for array in inputs.arrays]
     with np.errstate(all="raise"):
         results = both_passes(inputs, backend, "fast")

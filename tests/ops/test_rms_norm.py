@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from gated import BACKENDS_AND_TYPES, PAIRS_AND_TYPES
+from kinds import BACKENDS_AND_TYPES, PAIRS_AND_TYPES
 from ops.corners.passes import Passes
 from ops.judged import Array, assert_same_bits, normal_inputs
 

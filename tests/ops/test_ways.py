@@ -1,4 +1,4 @@
-"""Plain arrays go straight to the kernels; the general way gives the same bits."""
+"""Ordinary arrays go straight to the C core; the general path gives the same bits."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -7,19 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
-
 import truenorm as tn
 import truenorm.kernels.drive.backward
 import truenorm.kernels.drive.forward
-from gated import GATED_TYPES
-from promise.families import X_FAMILIES, Array, Case, Choice, usual_case
-from promise.judging import both_passes, bytes_of
+from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, usual_case
+from promise.judging import BACKENDS, both_passes, bytes_of
 from promise.suites import not_finite_cases
+from truenorm.dispatch import backend_named
 from truenorm.kernels import drive
-from truenorm.kernels.fused import blocks
-from truenorm.kernels.fused.backend import FusedBackend
+from truenorm.ops import fast_path
 
+pytestmark = pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
 FLOAT32 = np.dtype(np.float32)
 SHAPES = [(1, 64), (1, 4097), (3, 2), (5, 1), (9, 67), (300, 257), (70, 1024)]
 
@@ -40,19 +38,26 @@ def some_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
         yield Choice(family, 9, 67, 1e-5, "random", own, own).build(dtype, 0)
 
 
+def _bits(cases: list[Case], mode: str, threads: int) -> list[Any]:
+    return [bytes_of(*both_passes(case, "native", mode, threads=threads)) for case in cases]
+
+
 @pytest.mark.parametrize("mode", ["correct", "fast"])
-@pytest.mark.parametrize("dtype", GATED_TYPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_both_ways_give_the_same_bits(
     dtype: np.dtype[Any], mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fast_path, "ALONE_BELOW", 64)
     cases = list(chain(some_cases(dtype), not_finite_cases(dtype, 40, (1, 7), (5, 67))))
     for threads in (1, 3):
-        monkeypatch.setattr(blocks, "SMALL", 2**16 if threads == 1 else 64)
-        straight = [bytes_of(*both_passes(case, "fused", mode, threads=threads)) for case in cases]
+        monkeypatch.setattr(fast_path, "ALONE_BELOW", 64)
+        straight = [
+            bytes_of(*both_passes(case, "native", mode, threads=threads)) for case in cases
+        ]
         with monkeypatch.context() as patched:
-            patched.setattr(FusedBackend, "at_once", None)
+            patched.setattr(type(backend_named("native")), "core", None)
             general = [
-                bytes_of(*both_passes(case, "fused", mode, threads=threads)) for case in cases
+                bytes_of(*both_passes(case, "native", mode, threads=threads)) for case in cases
             ]
         for case, one, other in zip(cases, straight, general, strict=True):
             assert one == other, (str(case), threads)
@@ -60,22 +65,21 @@ def test_both_ways_give_the_same_bits(
 
 @pytest.fixture
 def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every call fail that is not done at once."""
+    """Let every call fail that needs the driver."""
 
     def refuse(*_: Any) -> None:
         raise AssertionError("this call went through the driver")
 
     for module, name in ((drive.forward, "forward"), (drive.backward, "backward")):
         monkeypatch.setattr(module, name, refuse)
-        monkeypatch.setattr(module, "settle_rows", refuse)
 
 
 @pytest.mark.usefixtures("no_driver")
 @pytest.mark.parametrize("mode", ["correct", "fast"])
-@pytest.mark.parametrize("dtype", GATED_TYPES[:3], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
 def test_ordinary_calls_need_no_driver(dtype: np.dtype[Any], mode: str) -> None:
     case = usual_case("normal", 2, 64, dtype)
-    both_passes(case, "fused", mode)
+    both_passes(case, "native", mode)
     out = np.empty_like(case.x)
     y, saved = tn.layer_norm_forward(case.x, case.gamma, case.beta, rounding=mode, out=out)
     assert y is out
@@ -89,7 +93,7 @@ def arrays() -> tuple[Array, Array, Array]:
     return case.x, case.gamma, case.beta
 
 
-NOT_PLAIN = {
+NOT_ORDINARY = {
     "x a view": lambda x, gamma, beta: (np.repeat(x, 2, axis=1)[:, ::2], gamma, beta),
     "x big-endian": lambda x, gamma, beta: (x.astype(">f4"), gamma, beta),
     "gamma a list": lambda x, gamma, beta: (x, gamma.tolist(), beta),
@@ -99,16 +103,16 @@ NOT_PLAIN = {
 
 
 @pytest.mark.usefixtures("no_driver")
-@pytest.mark.parametrize("change", NOT_PLAIN.values(), ids=NOT_PLAIN)
-def test_what_is_not_plain_goes_through_the_driver(change: Any) -> None:
+@pytest.mark.parametrize("change", NOT_ORDINARY.values(), ids=NOT_ORDINARY)
+def test_what_is_not_ordinary_goes_through_the_driver(change: Any) -> None:
     with pytest.raises(AssertionError, match="through the driver"):
-        tn.layer_norm(*change(*arrays()), backend="fused")
+        tn.layer_norm(*change(*arrays()), backend="native")
 
 
 def test_results_may_lie_on_what_is_read() -> None:
     """The kernels read parameters after they have begun to write."""
     x, gamma, beta = arrays()
-    expected = tn.layer_norm(x, gamma, beta, backend="fused")
+    expected = tn.layer_norm(x, gamma, beta, backend="native")
     place = np.zeros(x.size + 32, np.float32)
     for start in (0, 16, 32):
         shifted = place[start : start + x.size].reshape(x.shape)
@@ -116,5 +120,5 @@ def test_results_may_lie_on_what_is_read() -> None:
             place[16:48] = parameter
             given = [gamma, beta]
             given[k] = place[16:48]
-            found = tn.layer_norm(x, *given, out=shifted, backend="fused")
+            found = tn.layer_norm(x, *given, out=shifted, backend="native")
             assert found.tobytes() == expected.tobytes(), (start, k)

@@ -1,64 +1,36 @@
-"""The bound of the terms' rounding test holds, is needed, and guards rows near to midpoints."""
+"""Terms next to midpoints are rounded correctly, and the search for them finds the first."""
+
+from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from partials.batches import partial_of
 from partials.definition import Expected
-from programs import run_python
+from partials.midpoints import first_within, near_midpoints
+from promise.families import Case
 from promise.judging import BACKENDS
 
-pytest.importorskip("numba")
 
-
-def _lines(call: str) -> dict[str, list[str]]:
-    code = f"from partials import factors; factors.{call}"
-    lines = [line.split(maxsplit=3) for line in run_python(code, NUMBA_DISABLE_JIT="1")]
-    return {name: rest for name, *rest in lines}
-
-
-@pytest.mark.parametrize(
-    ("sizes", "least"),
-    [
-        ("3, 67", 1 / 64),
-        pytest.param("1, 2, 5, 64, 129, 1000", 1 / 64, marks=pytest.mark.slow),
-        # Bounds of long sums have more room, since their errors do not all add up.
-        pytest.param("8009,", 2.0**-12, marks=pytest.mark.slow),
-    ],
-)
-def test_exact_terms_lie_within_the_bound(sizes: str, least: float) -> None:
-    """And a 64th of the bound would not do: a bound too small by that is seen here."""
-    lines = _lines(f"check_bounds({sizes})")
-    assert list(lines) == ["share"], lines  # no unit is another than the definition's
-    count, share, *case = lines["share"]
-    assert int(count) > 40
-    assert least < float(share) < 0.9, case
-
-
-def test_rows_are_taken_back_without_a_trace() -> None:
-    lines = _lines("check_undoing()")
-    assert list(lines) == ["undone"], lines
-    assert int(lines["undone"][0]) > 3
+def midpoint_cases(rows: int, within: float) -> Iterator[Case]:
+    """Yield so many rows of both norms, each as a case, with terms near to midpoints."""
+    for centred in (True, False):
+        random = np.random.default_rng(8)
+        found = near_midpoints(random, 11, within, centred=centred)
+        for x, dy in islice(found, rows):
+            gamma = np.ones(11, np.float32)
+            yield Case("midpoint", x[None], gamma, None, dy[None], 1e-5, centred=centred)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_terms_near_midpoints_are_rounded_correctly(backend: str) -> None:
-    from partials.factors import midpoint_cases
-
     for case in midpoint_cases(20, 2.0**-30):
         assert partial_of(case, backend).tobytes() == Expected(case).to_bytes()
 
 
-@pytest.mark.slow
-def test_a_bound_too_small_rounds_some_of_them_wrongly() -> None:
-    assert _lines("check_midpoints(1.0)")["wrong"] == ["80", "0"]
-    assert int(_lines("check_midpoints(64.0)")["wrong"][1]) > 0
-
-
 def test_the_search_for_midpoints_finds_the_first() -> None:
-    from partials.midpoints import first_within
-
     random = np.random.default_rng(2)
     for _ in range(500):
         modulus = int(random.integers(2, 200))

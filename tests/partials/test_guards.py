@@ -24,7 +24,7 @@ def _is_right(case: Case, backend: str = "reference") -> bool:
 
 @pytest.mark.parametrize("change", [-1, 1, -32])
 def test_a_wrong_place_of_a_row_is_seen(change: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one backend only, and of one row only."""
+    """Of one row only."""
     case = usual_case("normal", 3, 5, FLOAT32)
     assert _is_right(case)
     original = lattice_units.units
@@ -36,8 +36,6 @@ def test_a_wrong_place_of_a_row_is_seen(change: int, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(terms, "units", wrong)
     assert not _is_right(case)
-    if "fused" in BACKENDS:
-        assert partial_of(case, "fused") != partial_of(case, "reference")
 
 
 def test_a_dropped_carry_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,29 +106,13 @@ def test_more_units_than_bins(backend: str) -> None:
 
 def test_a_bin_without_a_limit_would_lose_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the guard is for: rows beyond it, added as numbers, are no longer exact."""
-    pytest.importorskip("numba")
-    from truenorm.kernels.fused.compiled.lattice.terms import ALL_DONE, add_terms
-    from truenorm.kernels.fused.sums import terms as fused_terms
-
-    def without_limit(dy: Any, x: Any, some: Any, start: int, *others: Any) -> Any:
-        """Count from zero for every thousand rows."""
-        counts = others[3]
-        for k in range(start, len(x), 1024):
-            held = counts.copy()
-            counts[...] = 0
-            rows = slice(k, k + 1024)
-            why, row, unit = add_terms(dy[rows], x[rows], some[rows], 0, *others)
-            counts += held
-            if why != ALL_DONE:
-                return why, k + row, unit
-        return ALL_DONE, len(x), 0
-
     # An odd number of rows: else their sums could have their last bits to spare.
     case = full_rows(2**14 + 1)
     right = partial_of(case, "reference")
-    assert partial_of(case, "fused", threads=1) == right
-    monkeypatch.setattr(fused_terms, "add_terms", without_limit)
-    assert partial_of(case, "fused", threads=1) != right
+    monkeypatch.setattr(terms, "PAIR_BLOCK", 2**20)
+    assert partial_of(case, "reference") == right
+    monkeypatch.setattr(terms, "MOST_ROWS", 2**20)
+    assert partial_of(case, "reference") != right
 
 
 def test_rows_of_one_element() -> None:

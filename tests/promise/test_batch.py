@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from gated import BACKENDS_AND_TYPES as KINDS
+from kinds import BACKENDS_AND_TYPES as KINDS
 from promise.families import Case, usual_case
 from promise.judging import both_passes, bytes_of
 from truenorm.kernels.reference import narrow

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from gated import SETS_AND_TYPES
+from kinds import SETS_AND_TYPES
 from promise.families import DTYPES, EPSILONS, X_FAMILIES, Case
 from promise.formats import bits
 from promise.judging import BACKENDS, OUTPUTS, both_passes, compare, expected_results, judge

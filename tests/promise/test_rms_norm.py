@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gated import SETS_AND_TYPES
+from kinds import SETS_AND_TYPES
 from promise.families import EPSILONS, X_FAMILIES, Case, usual_case
 from promise.judging import both_passes, bytes_of, judge
 from promise.suites import cases, cases_from_anywhere, each_family_alike, not_finite_cases

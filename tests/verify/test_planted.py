@@ -25,7 +25,7 @@ from verify.recorded import GETS_LARGE_CALLS, graded, subject_named
 
 
 def gated(name: str) -> Any:
-    """Leave to the slow session what is exact, what `gated.py` says, and bugs like others.
+    """Leave to the slow session what is exact, and bugs like others.
 
     Integers take half a minute, for results that have the bits of truenorm's. Of truenorm, layer
     norm in correct mode is judged in the gate, and of RMSNorm the base.

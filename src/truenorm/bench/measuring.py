@@ -10,7 +10,6 @@ import numpy as np
 
 from truenorm.bench.contestants import DIRECTIONS, NORMS, TEXTBOOK, Contest
 from truenorm.bench.report import Figure, Report, Timing, figures_of, label
-from truenorm.kernels.drive.again import compiling_at_once
 from truenorm.ops.arguments import threads_of
 from truenorm.ops.environment import variables
 from truenorm.threads import thread_count
@@ -32,7 +31,7 @@ LARGEST = 2**27
 TURN = 0.005
 """Seconds that a turn lasts at least: the clock and the scheduler are coarser than short calls."""
 MOST_CALLS = 1000
-MACHINE = ("date", "cpu", "cores", "load", "system", "python", "numpy", "numba", "truenorm")
+MACHINE = ("date", "cpu", "cores", "load", "system", "python", "numpy", "truenorm")
 
 
 def shape_of(text: str) -> tuple[int, ...]:
@@ -49,7 +48,6 @@ def shape_of(text: str) -> tuple[int, ...]:
     return tuple(map(int, lengths))
 
 
-@compiling_at_once()
 def measure(
     shapes: Sequence[tuple[int, ...]] = DEFAULT_SHAPES,
     *,
@@ -100,7 +98,7 @@ def measure(
             timings = take_turns(contest.of(direction), islice(turns, rounds))
             figures += figures_of(operation, shape, kind.itemsize, direction, timings)
     backend = contest.saved["correct"].settings.backend
-    used = thread_count(threads_of(threads, variables().threads)) if backend == "fused" else 1
+    used = thread_count(threads_of(threads, variables().threads)) if backend == "native" else 1
     return Report(operation, machine, backend, used, dtype, rounds, tuple(figures), _notes(kind))
 
 

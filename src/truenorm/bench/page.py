@@ -13,10 +13,6 @@ __all__ = ["rate", "show"]
 
 FLOOR = " | ".join(FLOORS.values())
 """The floors of both directions share a line."""
-COMPILED = (
-    " Kernels are compiled when they are first needed, kept on disk, and loaded by the next "
-    "process."
-)
 TITLES = {"layer_norm": "layer norm", "rms_norm": "RMSNorm"}
 HOW_TO_READ = (
     "Contestants take turns. Timings on a busy machine wander: trust ratios, of one run.",
@@ -54,7 +50,6 @@ def show(report: Report, console: Console) -> None:
     first = Text.assemble(
         ("first calls", "bold"),
         f" took longer than the times above, by: {calls}.",
-        COMPILED if report.backend == "fused" else "",
     )
     for part in (heading, *(_block(report, shape) for shape in report.shapes), first):
         console.print()

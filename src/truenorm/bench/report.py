@@ -33,7 +33,7 @@ class Figure:
     direction: str  # forward or backward
     contestant: str
     seconds: float  # of a call: the median over the rounds
-    first_call: float  # its seconds: kernels are compiled or loaded in it
+    first_call: float  # its seconds: modules are imported in it
     calls: int  # made in a turn, whose time is their mean
     bytes_per_second: float  # of ARRAYS, and no others
     flops_per_second: float  # of FLOPS, whoever computes in whatever way; 0 for the bare machine

@@ -14,7 +14,7 @@ import truenorm
 
 __all__ = ["COMMANDS", "app"]
 
-COMMANDS = ("verify", "audit", "vectors", "gradcheck", "bench", "cost", "demo", "doctor", "warmup")
+COMMANDS = ("verify", "audit", "vectors", "gradcheck", "bench", "cost", "demo", "doctor")
 
 app = typer.Typer(
     name="truenorm",

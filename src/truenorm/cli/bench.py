@@ -52,8 +52,8 @@ def command(
     the same in float64 with the result cast, and a copy of the array, which cannot be beaten by
     much. They take turns, and what is shown are medians.
 
-    By default it takes about a minute. The very first time on a machine, truenorm's kernels are
-    compiled as well; how long that took is printed, and is in no other figure.
+    By default it takes about a minute. How much longer first calls took is printed, and is in no
+    other figure.
 
     \b
         truenorm bench

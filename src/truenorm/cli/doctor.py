@@ -28,9 +28,8 @@ def command(
 ) -> None:
     """Look at this installation, test it, and say what is wrong.
 
-    It shows versions, backends, threads, the processor and where compiled kernels are kept, and
-    compares a few results of each type and backend with exact answers. That takes seconds; the
-    very first time, kernels are compiled as well, which takes a minute or more.
+    It shows versions, backends, threads and the processor, and compares a few results of each
+    type and backend with exact answers. That takes seconds.
 
     With --gpu it looks for a graphics processor, compares thousands of results of each type with
     those of NumPy, to the bit, and times both passes beside a copy on the device: about a minute.

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from truenorm.doctor.report import Diagnosis, Line, Section
 from truenorm.doctor.surroundings import (
     backends,
     error_text,
-    kept_kernels,
     processor,
     usable_backends,
     versions,
@@ -37,7 +37,6 @@ CASES = ("normal-4x67", "offset-100-4x67", "exact-tie", "one-ulp-off", "two-elem
 """Of the judge: ordinary rows, cancellation, a tie, and numbers that are none."""
 OVERRIDES = ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS")
 REPORT = "please report this with all lines above"
-REINSTALL = "reinstall Numba (pip install -U 'truenorm[fast]'), or set TRUENORM_BACKEND=reference"
 UNTESTED = Section("Self-test", (Line("not run", "the arithmetic of this process is not IEEE's"),))
 
 Array = np.ndarray[Any, Any]
@@ -73,9 +72,7 @@ def examine(
         # Then the operation refuses to compute, and more complaints would only hide why.
         return Diagnosis(today(), full, (*found, UNTESTED), gpu)
     if full or not gpu:
-        # Before the folder of kernels is looked at: the test fills it.
-        tested = self_test(progress)
-        found += [kept_kernels(), tested]
+        found.append(self_test(progress))
     if full:
         found += [gradients(), judgement(progress)]
     if gpu:
@@ -108,19 +105,9 @@ def self_test(progress: Progress | None = None) -> Section:
 
     Devices are left to `devices`: each of these cases would be compiled for.
     """
-
-    def what(job: tuple[str, str]) -> str:
-        return ", ".join(job) + (", compiled the first time" if job[0] == "fused" else "")
-
     backends = [name for name in usable_backends() if name != "gpu"]
-    # The native backend leaves other types to another one, which is tested by its own name.
-    jobs = [
-        (backend, dtype)
-        for backend in backends
-        for dtype in FORMATS
-        if backend != "native" or dtype == "float32"
-    ]
-    return _tested("Self-test", (_compared(*job) for job in announced(jobs, progress, what)))
+    jobs = list(product(backends, FORMATS))
+    return _tested("Self-test", (_compared(*job) for job in announced(jobs, progress, ", ".join)))
 
 
 def _compared(backend: str, dtype: str) -> Line:
@@ -131,8 +118,7 @@ def _compared(backend: str, dtype: str) -> Line:
         chosen = [case(f"{dtype}-{each}") for each in CASES]
         wrong = [found for each in chosen for found in _wrong(each, backend)]
     except Exception as broken:  # an installation can fail in any way
-        remedy = REINSTALL if backend == "fused" else REPORT
-        return Line(name, f"FAILED: {error_text(broken)}", remedy)
+        return Line(name, f"FAILED: {error_text(broken)}", REPORT)
     if wrong:
         return Line(name, f"WRONG: {'; '.join(wrong)}", REPORT)
     return Line(name, f"correct to the bit ({len(chosen)} cases, forward and backward)")

@@ -1,15 +1,13 @@
-"""What truenorm finds around it: packages, backends, the processor, a folder for kernels."""
+"""What truenorm finds around it: packages, backends, the processor."""
 
 import os
 import platform
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 
-from truenorm import dispatch, user_cache
+from truenorm import dispatch
 from truenorm.doctor.report import Line, Section
 from truenorm.ops.arguments import rounding_of, threads_of
 from truenorm.ops.environment import check_arithmetic, variables
@@ -17,12 +15,10 @@ from truenorm.threads import thread_count
 from truenorm.tools.machine import describe, package_version
 from truenorm.tools.text import without_home
 
-__all__ = ["backends", "error_text", "kept_kernels", "processor", "usable_backends", "versions"]
+__all__ = ["backends", "error_text", "processor", "usable_backends", "versions"]
 
 PACKAGES = {
     "numpy": ("numpy", "everything", ""),
-    "numba": ("numba", "compiled kernels", "fast"),
-    "llvmlite": ("llvmlite", "compiled kernels", "fast"),
     "pyopencl": ("pyopencl", "graphics processors", "opencl"),
     "cuda-core": ("cuda", "arrays on cards of NVIDIA", "cuda"),
     "ml_dtypes": ("ml_dtypes", "bfloat16", "verify"),
@@ -33,11 +29,6 @@ PACKAGES = {
     "jinja2": ("jinja2", "--html", "verify"),
 }
 """What a package is imported as, what it is for, and the extra of truenorm that installs it."""
-NOT_KEPT = (
-    "every process compiles the kernels again, which takes about 20 seconds for each type: set "
-    "TRUENORM_CACHE_DIR to the absolute path of a folder that is yours and that nobody else can "
-    "write to"
-)
 
 
 def error_text(error: Exception) -> str:
@@ -118,44 +109,9 @@ def processor() -> Section:
     features = ", ".join([*simd.get("baseline", []), *simd.get("found", [])])
     missing = ", ".join(simd.get("not found", []))
     lines = [Line("features", features + (f"; not {missing}" if missing else ""))]
-    with suppress(ImportError):
-        from llvmlite import binding  # type: ignore[import-untyped]
-
-        lines.append(Line("kernels are for", binding.get_host_cpu_name()))
     try:
         check_arithmetic()
         lines.append(Line("arithmetic", "rounded to nearest, with subnormal numbers"))
     except RuntimeError as refused:  # the operation itself says what is wrong
         lines.append(Line("arithmetic", "not IEEE's", str(refused)))
     return Section("Processor", tuple(lines))
-
-
-def kept_kernels() -> Section:
-    """Return the folder of compiled kernels, whether it can be written to, and its size."""
-    return Section("Compiled kernels", tuple(_kept()))
-
-
-def _kept() -> list[Line]:
-    if "fused" not in usable_backends():
-        return [Line("kept in", "no folder: there is no backend that compiles")]
-    try:
-        from truenorm.kernels.fused import compiling
-    except Exception as broken:  # whatever it is, the self-test says what to do
-        return [Line("kept in", f"unknown: {error_text(broken)}")]
-    try:  # what the kernels themselves would do
-        place = user_cache.place_of(compiling.folder()).parent
-    except (OSError, RuntimeError):  # a RuntimeError is a user without a home
-        return [Line("kept in", "no folder can be written to", NOT_KEPT)]
-    # The judge keeps its answers beside them.
-    files = [path for path in place.glob("kernels-*/*") if path.is_file()]
-    current = [path for path in files if path.parent.name == compiling.IMPORTED]
-    return [
-        Line("kept in", f"{without_home(str(place))} (writable)"),
-        Line("for this version", _amount(current)),
-        Line("for all versions", _amount(files)),
-    ]
-
-
-def _amount(files: list[Path]) -> str:
-    size = sum(path.stat().st_size for path in files)
-    return f"{len(files)} functions, {size / 1e6:.1f} MB"

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
-from truenorm.kernels.call import Call, Flags, Settings
+from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.lattice.digits import Digits
 from truenorm.kernels.lattice.terms import Terms
 from truenorm.kernels.rounding import Tested
@@ -14,7 +14,6 @@ from truenorm.kernels.rows import Range, Source
 from truenorm.kernels.storage import Stored
 
 __all__ = [
-    "AtOnce",
     "Backend",
     "Backward",
     "ColumnGradients",
@@ -82,15 +81,7 @@ class Sweep(Protocol):
     """Of a part: a block, which is what one call of a function below works on."""
 
 
-class SecondLook(Protocol):
-    """Knows better what was refused."""
-
-    @property
-    def would_compile(self) -> bool:
-        """Whether something would have to be compiled first, which takes seconds."""
-
-
-class Forward(Sweep, SecondLook, Protocol):
+class Forward(Sweep, Protocol):
     """Forward at a level. Arrays have two axes, are C-contiguous and of native numbers."""
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
@@ -100,7 +91,7 @@ class Forward(Sweep, SecondLook, Protocol):
         """Write y of rows that were refused; return which elements are refused once more."""
 
 
-class ColumnSweep(Sweep, SecondLook, Protocol[Columns]):
+class ColumnSweep(Sweep, Protocol[Columns]):
     """A second sweep for sums over rows that the first did not know well enough."""
 
     columns: NDArray[np.intp]
@@ -113,7 +104,7 @@ class ColumnSweep(Sweep, SecondLook, Protocol[Columns]):
         """Add a block of rows; what of dy is not finite belongs to no column that is asked for."""
 
 
-class Backward(Sweep, SecondLook, Protocol[Sums]):
+class Backward(Sweep, Protocol[Sums]):
     """Backward at a level."""
 
     def sums(self) -> Sums:
@@ -142,10 +133,6 @@ class Backward(Sweep, SecondLook, Protocol[Sums]):
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Write dx of rows that were refused; return which elements are refused once more."""
 
-    @property
-    def lattice(self) -> Terms[Any] | None:
-        """How dgamma is summed on the lattice, if that takes less time than `dgamma_again`."""
-
     def dgamma_again(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
         """Return how to know some columns better, short of integers."""
 
@@ -155,8 +142,6 @@ class Backward(Sweep, SecondLook, Protocol[Sums]):
 
 class NeverRefuses:
     """For fast mode: it has no rounding test, and so nothing is looked at again."""
-
-    lattice = None
 
     def look_again(self, *_: Any) -> Any:
         """Is not called, since no row is refused."""
@@ -170,53 +155,6 @@ class ColumnGradients(NamedTuple):
 
     dgamma: Float64 | None
     dbeta: Float64 | None
-
-
-class AtOnce(Protocol):
-    """Whole calls on plain rows, without the driver.
-
-    Rows are plain if all arrays are C-contiguous, native and aligned, and may be written to;
-    results overlap none of the others; parameters are all of the type of x, or float32. Both
-    return None if a call is for the driver: then nothing that was written means anything.
-    """
-
-    def forward(
-        self,
-        settings: Settings,
-        target: FloatFormat,
-        x: NDArray[Any],
-        gamma: NDArray[Any] | None,
-        beta: NDArray[Any] | None,
-        y: NDArray[Any],
-    ) -> tuple[Float64, States | None] | None:
-        """Write y; return what is kept and, if rows are refused, what became of each."""
-
-    def small_backward(
-        self,
-        settings: Settings,
-        target: FloatFormat,
-        dy: NDArray[Any],
-        x: NDArray[Any],
-        kept: Float64,
-        parameters: tuple[NDArray[Any] | None, Any, Any],
-        dx: NDArray[Any],
-    ) -> tuple[Any, Any] | None:
-        """Write dx and return dgamma and dbeta, if the call is small and nothing is refused.
-
-        Parameters are gamma, its type and that of beta; both None if not given.
-        """
-
-    def backward(
-        self,
-        settings: Settings,
-        target: FloatFormat,
-        dy: NDArray[Any],
-        x: NDArray[Any],
-        kept: Float64,
-        gamma: NDArray[Any] | None,
-        dx: NDArray[Any],
-    ) -> tuple[RowSums, States | None] | None:
-        """Write dx; return the sums over rows and, if rows are refused, what became of each."""
 
 
 class Core(Protocol):
@@ -283,14 +221,6 @@ class Backend(Protocol):
     @property
     def core(self) -> Core | None:
         """Compiled functions for whole calls on float32 arrays, if there are such."""
-
-    @property
-    def at_once(self) -> AtOnce | None:
-        """A way around the driver, if there is one."""
-
-    @property
-    def for_partials(self) -> "Backend":
-        """The backend that computes partials: itself, unless it leaves them to another."""
 
     def forward(self, call: Call, special: Flags) -> Forward:
         """Return forward for a call; in columns that are special, the driver writes y."""

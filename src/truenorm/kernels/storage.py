@@ -4,7 +4,6 @@ float16, float32 and float64 are held as such. bfloat16 is not a type of NumPy; 
 uint16 of its bits, so that no kernel needs the package that defines it.
 """
 
-import ctypes
 from functools import cache
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat
 
-__all__ = ["Stored", "as_float32", "format_of", "stored_view", "widen", "writable_view"]
+__all__ = ["Stored", "as_float32", "format_of", "stored_view", "widen"]
 
 Stored = NDArray[Any]
 """An array of one of the types, as held: see above."""
@@ -32,18 +31,6 @@ def stored_view(array: NDArray[Any], target: FloatFormat) -> Stored:
     if target is not BFLOAT16:
         return array
     return array.view(np.dtype(np.uint16).newbyteorder(array.dtype.byteorder))
-
-
-def writable_view(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the same memory of a C-contiguous array without the mark that it is read-only.
-
-    To Numba such an array is of another type, for which it would compile everything again: no
-    kernel writes to what it is to read. The array must outlive the view.
-    """
-    if array.flags.writeable:
-        return array
-    there = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-    return np.ndarray(array.shape, array.dtype, buffer=memoryview(there))
 
 
 def as_float32(values: Stored, source: FloatFormat) -> NDArray[np.float32]:

@@ -1,17 +1,13 @@
-"""Backward by the general path: arrays of any kind and layout, and all types.
-
-The two ways give the same bits. What the backend does not do at once is for the driver.
-"""
+"""Backward by the general path: arrays of any kind and layout, and all types."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.devices.arrays import Library, library_of
 from truenorm.dispatch import backend_named
-from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.drive import backward as drive
 from truenorm.kernels.rows import Rows
@@ -20,11 +16,10 @@ from truenorm.ops import arguments
 from truenorm.ops.arrays import beside_device_array
 from truenorm.ops.environment import check_arithmetic
 from truenorm.ops.output import as_parameter, output_for
-from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Gradients, Saved
 
 if TYPE_CHECKING:
-    from truenorm.kernels.backend import Backend, ColumnGradients, ColumnSums
+    from truenorm.kernels.backend import Backend, ColumnGradients
 
 __all__ = ["backward", "by_driver"]
 
@@ -36,91 +31,10 @@ def backward(
     backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Array | None, stream: Any
 ) -> Gradients:
     """Carry a gradient back through the call that saved something."""
-    is_own = stream is None and settings.backend == backend.name
-    if is_own and backend.at_once is not None:
-        check_arithmetic()
-        found = _at_once(backend, settings, dy, saved, out)
-        if found is not None:
-            return found
     if (library := library_of(saved.x, stream)) is not None:
         return _on_device(library, settings, dy, saved, out)
     dx, columns = by_driver(drive.backward, backend, settings, dy, saved, out)
     return _gradients(saved, dx, columns)
-
-
-class _Plain(NamedTuple):
-    """Arrays as kernels take them, and the type of rows."""
-
-    dy: Array
-    x: Array
-    gamma: Array | None
-    target: FloatFormat
-
-
-def _plain(dy: Any, saved: Saved) -> _Plain | None:
-    """Return the arrays of a call along the last axis, if all of them are plain."""
-    slopes, x = plain(dy), plain(saved.x)
-    if slopes is None or x is None or saved.axes != (x.ndim - 1,) or x.size == 0:
-        return None
-    target = native_format(x.dtype)
-    if target is None or slopes.dtype != x.dtype or slopes.shape != x.shape:
-        return None
-    if saved.beta_dtype is not None and not saved.beta_dtype.isnative:
-        return None
-    parameters = plain_parameters(saved.gamma, None, x, target)
-    return None if parameters is None else _Plain(slopes, x, parameters[0], target)
-
-
-def _at_once(
-    backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Array | None
-) -> Gradients | None:
-    """Do what can be done without the driver, and have it do the rest; None if that is all."""
-    given = _plain(dy, saved)
-    if given is None or backend.at_once is None:
-        return None
-    x, target = given.x, given.target
-    dx = plain_output(out, x, given.gamma, given.dy)
-    if dx is None:
-        return None
-    shape = (-1, x.shape[-1])
-    flat_dy, flat_x, flat_dx = given.dy.reshape(shape), x.reshape(shape), dx.reshape(shape)
-    gamma = given.gamma
-    types = gamma, None if gamma is None else gamma.dtype, saved.beta_dtype
-    gradients = backend.at_once.small_backward(
-        settings, target, flat_dy, flat_x, saved.kept, types, flat_dx
-    )
-    if gradients is not None:
-        return Gradients(dx, *gradients)
-    with np.errstate(all="ignore"):
-        found = backend.at_once.backward(
-            settings, target, flat_dy, flat_x, saved.kept, gamma, flat_dx
-        )
-        if found is None:
-            return None
-        sums, states = found
-        dgamma = _rounded(sums.dgamma, types[1])
-        dbeta = _rounded(sums.dbeta, types[2])
-        if states is None and dgamma is not REFUSED and dbeta is not REFUSED:
-            return Gradients(dx, dgamma, dbeta)
-        rows = [Rows(each, saved.axes, target) for each in (given.dy, x, dx)]
-        columns = drive.settle_rows(
-            backend, settings, rows[0], rows[1], *_parameters_of(saved), rows[2], sums, states
-        )
-    return _gradients(saved, dx, columns)
-
-
-REFUSED: Any = object()
-"""In place of sums of which some are not known well enough."""
-
-
-def _rounded(sums: "ColumnSums", dtype: np.dtype[Any] | None) -> Any:
-    """Return the gradient of a parameter, or None if there is no such parameter."""
-    if dtype is None:
-        return None
-    target = format_of(dtype)
-    assert target is not None
-    values, refused = sums.rounded(target)
-    return REFUSED if refused.any() else values.view(dtype.newbyteorder("="))
 
 
 def by_driver(

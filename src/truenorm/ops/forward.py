@@ -1,7 +1,4 @@
-"""Forward by the general path: arrays of any kind and layout, and all types.
-
-The two ways give the same bits. What the backend does not do at once is for the driver.
-"""
+"""Forward by the general path: arrays of any kind and layout, and all types."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,14 +8,13 @@ from numpy.typing import NDArray
 
 from truenorm.devices.arrays import Library, dtype_of, library_of
 from truenorm.dispatch import backend_named
-from truenorm.kernels.call import Parameter, Settings
+from truenorm.kernels.call import Settings
 from truenorm.kernels.drive import forward as drive
 from truenorm.kernels.rows import Rows
 from truenorm.ops import arguments
 from truenorm.ops.arrays import as_array, beside_device_array
 from truenorm.ops.environment import check_arithmetic
 from truenorm.ops.output import output_for
-from truenorm.ops.plain import native_format, plain, plain_output, plain_parameters
 from truenorm.ops.saved import Saved
 
 if TYPE_CHECKING:
@@ -43,66 +39,10 @@ def forward(
 ) -> tuple[Array, Any]:
     """Normalize rows; return y and, for backward if `keep` is set, a `Saved`."""
     check_arithmetic()
-    if stream is None:
-        at_once = _at_once(backend, settings, x, gamma, beta, axis, out)
-        if at_once is not None:
-            return at_once
     if (library := library_of(x, stream)) is not None:
         return _on_device(library, settings, x, gamma, beta, axis, out)
     with np.errstate(all="ignore"):
         return _by_driver(backend, settings, x, gamma, beta, axis, out, keep=keep)
-
-
-def _at_once(
-    backend: "Backend",
-    settings: Settings,
-    x: Any,
-    gamma: Any,
-    beta: Any,
-    axis: int | Sequence[int],
-    out: Array | None,
-) -> tuple[Array, Saved] | None:
-    """Do what can be done without the driver, and have it do the rest; None if that is all."""
-    at_once = backend.at_once
-    rows = None if at_once is None else _plain_rows(x, axis)
-    if at_once is None or rows is None:
-        return None
-    target = native_format(rows.dtype)
-    parameters = None if target is None else plain_parameters(gamma, beta, rows, target)
-    if target is None or parameters is None:
-        return None
-    y = plain_output(out, rows, gamma, beta)
-    if y is None:
-        return None
-    shape = (-1, x.shape[-1])
-    found = at_once.forward(settings, target, rows.reshape(shape), *parameters, y.reshape(shape))
-    if found is None:
-        return None
-    kept, states = found
-    axes = (x.ndim - 1,)
-    if states is not None:
-        with np.errstate(all="ignore"):
-            wide = _parameters(gamma, beta, x.shape[-1:])
-            both = [Rows(each, axes, target) for each in (x, y)]
-            drive.settle_rows(backend, settings, both[0], *wide, both[1], kept, states)
-    return y, Saved(x, gamma, None if beta is None else beta.dtype, axes, settings, kept)
-
-
-def _plain_rows(x: Any, axis: Any) -> Array | None:
-    """Return x as kernels take it, if it is plain and its rows are along the last axis."""
-    rows = plain(x)
-    if rows is None or type(axis) is not int or rows.size == 0:
-        return None
-    last = rows.ndim - 1
-    return rows if last >= 0 and axis in (-1, last) else None
-
-
-def _parameters(gamma: Any, beta: Any, lengths: tuple[int, ...]) -> tuple[Parameter, Parameter]:
-    """Return the parameters as the driver takes them."""
-    return (
-        arguments.parameter_of("gamma", gamma, lengths, -1, 1.0)[0],
-        arguments.parameter_of("beta", beta, lengths, -1, 0.0)[0],
-    )
 
 
 def _by_driver(

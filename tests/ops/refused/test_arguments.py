@@ -113,7 +113,7 @@ NO_BACKENDS: list[Any] = [
 @pytest.mark.parametrize("name", NO_BACKENDS)
 def test_backend(forward: Forward, name: Any) -> None:
     """Also of a type that has no hash."""
-    words = f"backend must be None or one of ['fused', 'gpu', 'native', 'reference'], got {name!r}"
+    words = f"backend must be None or one of ['gpu', 'native', 'reference'], got {name!r}"
     with pytest.raises(ValueError, match=says(words)):
         forward(X, backend=name)
     with pytest.raises(ValueError, match=says(words)):

@@ -1,22 +1,14 @@
-"""Backends whose rounding tests are too weak: with a share of their bounds.
+"""Backends whose rounding tests are too weak: with a share of their bounds."""
 
-The reference gets them while it runs; the fused backend in a copy of its sources, since what is
-compiled cannot be patched.
-"""
-
-import re
-import shutil
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from programs import SOURCES
 from truenorm.kernels.reference import columns, narrow, pairs
 
-__all__ = ["QUICKLY_COMPILED", "copied", "divide_bounds", "divide_bounds_of_copy"]
-
-QUICKLY_COMPILED = {"NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
+__all__ = ["bounds_of_core_divided", "divide_bounds"]
 
 
 def divide_bounds(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
@@ -35,20 +27,13 @@ def divide_bounds(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
     monkeypatch.setattr(columns.BoundedSum, "rounded", smaller_sum)
 
 
-def copied(folder: Path) -> Path:
-    """Copy the package; return what to put on the path."""
-    unwanted = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(SOURCES / "truenorm", folder / "src" / "truenorm", ignore=unwanted)
-    return folder / "src"
+@contextmanager
+def bounds_of_core_divided(share: int) -> Iterator[None]:
+    """Divide the bounds of the C core."""
+    from truenorm.kernels.native import _core
 
-
-def divide_bounds_of_copy(copy: Path, share: int) -> None:
-    """Divide them in the sources of a copy: every test adds its bound to one end of a bracket."""
-    changed = []
-    folder = copy / "truenorm" / "kernels" / "fused" / "compiled"
-    for path in folder.rglob("*.py"):
-        original = path.read_text(encoding="utf-8")
-        text = re.sub(r"([-+]) bound\b", rf"\1 bound / {share}", original)
-        path.write_text(text, encoding="utf-8")
-        changed += [path.relative_to(folder).as_posix()] if text != original else []
-    assert {"narrow/forward.py", "narrow/dx.py", "pairs/rounding.py"} <= set(changed)
+    _core.scale_bounds(1 / share)
+    try:
+        yield
+    finally:
+        _core.scale_bounds(1.0)

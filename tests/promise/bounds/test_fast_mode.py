@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from gated import SETS_AND_TYPES
+from kinds import SETS_AND_TYPES
 from promise.bounds.fast_bounds import SINGLE_U, FastBounds
 from promise.families import Case
 from promise.judging import OUTPUTS, both_passes

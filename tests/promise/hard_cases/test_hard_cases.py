@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gated import SETS_AND_TYPES
+from kinds import SETS_AND_TYPES
 from promise.families import DTYPES, Case
 from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
 from promise.hard_cases.kept import digest, kept_cases, some_kept

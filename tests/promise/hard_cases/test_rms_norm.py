@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gated import SETS_AND_TYPES
+from kinds import SETS_AND_TYPES
 from promise.hard_cases import RMS_OUTPUTS, hard_cases, hard_elements
 from promise.judging import judge
 

@@ -3,8 +3,6 @@
 Ours with bounds that are too small by a factor of 64 stands for all who have none.
 """
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +10,8 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from gated import BACKENDS_AND_TYPES
-from programs import TESTS, run_python
-from promise.bounds.divided import (
-    QUICKLY_COMPILED,
-    copied,
-    divide_bounds,
-    divide_bounds_of_copy,
-)
+from kinds import BACKENDS_AND_TYPES
+from promise.bounds.divided import bounds_of_core_divided, divide_bounds
 from promise.judging import BACKENDS
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
 from truenorm.verify.collecting.one_by_one import collect
@@ -130,29 +122,9 @@ def test_by_all_cases(monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: s
     assert {each.output for each in report.grades if each.grade != "correct"} == SUMS_AND_ROWS
 
 
-IN_A_COPY = """
-import sys
-import truenorm
-from truenorm.verify.operations import OPERATIONS
-from verify.grading.test_midpoints import not_correct, ours
-
-print(truenorm.__file__)
-dtype, norm = sys.argv[1:]
-print(*sorted(not_correct(ours(OPERATIONS[norm], dtype, "fused"))))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif("fused" not in BACKENDS, reason="needs Numba")
-@pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
-@pytest.mark.parametrize("dtype", FORMATS)
-def test_a_weak_rounding_test_of_the_fused_backend(tmp_path: Path, dtype: str, norm: str) -> None:
-    copy = copied(tmp_path)
-    divide_bounds_of_copy(copy, 64)
-    variables = QUICKLY_COMPILED | {
-        "TRUENORM_CACHE_DIR": str(tmp_path / "kept"),
-        "PYTHONPATH": os.pathsep.join([str(copy), str(TESTS)]),
-    }
-    who, lost = run_python(IN_A_COPY, dtype, norm, seconds=1800, **variables)
-    assert Path(who).parent.parent == copy
-    assert {"y", "dx"} <= set(lost.split())
+@pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
+@of_each_norm
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_a_weak_rounding_test_of_the_c_core(operation: Norm, dtype: str) -> None:
+    with bounds_of_core_divided(64):
+        assert {"y", "dx"} <= not_correct(ours(operation, dtype, "native"))

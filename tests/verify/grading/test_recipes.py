@@ -16,12 +16,6 @@ from truenorm.verify.types import Array
 Function = Callable[..., Any]
 
 
-@pytest.fixture(autouse=True)
-def by_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compute the same bits without kernels that the gate would have to compile: `gated.py`."""
-    monkeypatch.setenv("TRUENORM_BACKEND", "reference")
-
-
 def layer_norm(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     return tn.layer_norm(x, gamma, beta, eps=eps)
 

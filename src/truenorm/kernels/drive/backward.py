@@ -15,7 +15,6 @@ from truenorm.kernels.backend import (
     States,
 )
 from truenorm.kernels.call import Call, Parameter, Settings, finite_part
-from truenorm.kernels.drive.again import numpy_backend, second_look
 from truenorm.kernels.drive.columns import SpecialColumns, round_dbeta, round_dgamma
 from truenorm.kernels.drive.infinite import BesideInfinities, infinite_rows
 from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
@@ -25,7 +24,7 @@ from truenorm.kernels.rows import Range, Rows, Source, Target, blocks_of
 from truenorm.kernels.storage import Stored, widen
 from truenorm.kernels.sweeping import in_parts, merged
 
-__all__ = ["backward", "settle_rows", "swept"]
+__all__ = ["backward", "swept"]
 
 Float64 = NDArray[np.float64]
 
@@ -99,33 +98,6 @@ def swept(
     return merged([share.sums for share in shares]), special
 
 
-def settle_rows(
-    backend: Backend,
-    settings: Settings,
-    dy: Rows,
-    x: Rows,
-    gamma: Parameter,
-    beta: Parameter,
-    dx: Rows,
-    sums: RowSums,
-    states: States | None,
-) -> ColumnGradients:
-    """Write dx of rows that were refused by a backend at once, and round the sums it found."""
-    call = Call.of(settings, x, gamma, beta)
-    level = backend.backward(call, Source(dy))
-    if states is not None:
-        nothing = np.empty((0, settings.norm.numbers_kept))
-        run = _Run(call, level, Source(dy), Source(x), nothing, Target(dx), True)
-        refused = RefusedRows(run.dx, call.size, run.settle)
-        again = np.flatnonzero(states == REFUSED)
-        refused.add(0, again, *(rows.read(0, rows.count) for rows in (dx, dy, x)))
-        refused.flush()
-    return ColumnGradients(
-        round_dgamma(call, level, sums, None, dy, x),
-        round_dbeta(call, level, sums, None, dy, x),
-    )
-
-
 def _adopted(call: Call, level: Backward[Any], x: Source, kept: Float64) -> Float64:
     """Return what the backend would have kept of all rows: its bounds hold for its own sums."""
     kept = kept.copy()
@@ -153,7 +125,7 @@ class _Run(NamedTuple):
 
     def part(self, rows: Range, share: _Share) -> None:
         """Write dx of a part of the rows, and add to its sums."""
-        refused = RefusedRows(self.dx, self.call.size, self.settle)
+        refused = RefusedRows(self.dx, self.call.size, self._settle)
         nan = canonical_nan(self.call.target)
         for start, stop in blocks_of(rows, self.level.rows_at_once):
             dy, x = self.dy.block(start, stop), self.x.block(start, stop)
@@ -182,15 +154,10 @@ class _Run(NamedTuple):
         share.undefined |= bool((states == UNDEFINED).any())
         return states
 
-    def settle(self, dx: Stored, dy: Stored, x: Stored) -> None:
+    def _settle(self, dx: Stored, dy: Stored, x: Stored) -> None:
         """Take refused rows through a second look, and what is left through integers."""
-        level = second_look(self.level, self.call, x.size, self._by_numpy)
-        refused = level.look_again(dy, x, dx)
+        refused = self.level.look_again(dy, x, dx)
         settle_in_integers(integers.settle_dx, dx, refused, self.call, dy, x)
-
-    def _by_numpy(self) -> Backward[Any]:
-        """Return who looks again in the place of the level."""
-        return numpy_backend().backward(self.call, self.dy)
 
     def add_left_out(self, shares: list[_Share]) -> SpecialColumns | None:
         """Add rows whose dy is not finite to the last share; return what is not by arithmetic.

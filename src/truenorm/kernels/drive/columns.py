@@ -1,6 +1,6 @@
 """Sums over rows, rounded: what is not finite by rule, what is undecided by a second look."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ from truenorm.exact import FloatFormat
 from truenorm.kernels import integers
 from truenorm.kernels.backend import Backward, ColumnSums, ColumnSweep, RowSums
 from truenorm.kernels.call import Call
-from truenorm.kernels.drive.again import dgamma_again, dgamma_on_lattice
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Rows, Source
 from truenorm.kernels.special import SpecialSum, infinite_terms
@@ -47,15 +46,7 @@ def round_dgamma(
     if call.of_gamma is None:
         return None
     rules = None if special is None else special.dgamma
-
-    def on_lattice(columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
-        # Rows without a result, or with dy that are not finite, have no terms there.
-        return dgamma_on_lattice(call, level, columns, dy) if rules is None else None
-
-    def again(columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
-        return dgamma_again(call, level, columns, dy)
-
-    tested = _decided(sums.dgamma, call.of_gamma, rules, (on_lattice, again), dy, x)
+    tested = _decided(sums.dgamma, call.of_gamma, rules, level.dgamma_again, dy, x)
     dgamma = widen(tested.values, call.of_gamma)
     left = np.flatnonzero(tested.refused)
     if len(left):
@@ -77,7 +68,7 @@ def round_dbeta(
     if call.of_beta is None:
         return None
     rules = None if special is None else special.dbeta
-    tested = _decided(sums.dbeta, call.of_beta, rules, (level.dbeta_again,), dy, x)
+    tested = _decided(sums.dbeta, call.of_beta, rules, level.dbeta_again, dy, x)
     dbeta = widen(tested.values, call.of_beta)
     if rules is not None:
         rules.apply(dbeta)
@@ -88,23 +79,21 @@ def _decided(
     sums: ColumnSums,
     target: FloatFormat,
     rules: SpecialSum | None,
-    ways: Iterable[Callable[[NDArray[np.intp]], ColumnSweep[Any] | None]],
+    again: Callable[[NDArray[np.intp]], ColumnSweep[Any] | None],
     dy: Rows,
     x: Rows,
 ) -> Tested:
     """Round sums; sweep once more, if there is a way, for columns that are undecided.
 
-    Each way is for what the ones before it left. Columns for which there are rules need no second
-    look.
+    Columns for which there are rules need no second look.
     """
     tested = sums.rounded(target)
     if rules is not None:
         tested.refused[~rules.none] = False
-    for again in ways:
-        left = np.flatnonzero(tested.refused)
-        while len(left) and (sweep := again(left)) is not None:
-            better = summed(sweep, Source(dy), Source(x)).rounded(target)
-            tested.values[sweep.columns] = better.values
-            tested.refused[sweep.columns] = better.refused
-            left = left[len(sweep.columns) :]
+    left = np.flatnonzero(tested.refused)
+    while len(left) and (sweep := again(left)) is not None:
+        better = summed(sweep, Source(dy), Source(x)).rounded(target)
+        tested.values[sweep.columns] = better.values
+        tested.refused[sweep.columns] = better.refused
+        left = left[len(sweep.columns) :]
     return tested

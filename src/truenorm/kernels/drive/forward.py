@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels import integers
-from truenorm.kernels.backend import Backend, Forward, States
+from truenorm.kernels.backend import Backend, Forward
 from truenorm.kernels.call import Call, Flags, Parameter, Settings
-from truenorm.kernels.drive.again import numpy_backend, second_look
 from truenorm.kernels.drive.refused import RefusedRows, settle_in_integers
 from truenorm.kernels.ground import REFUSED, UNDEFINED
 from truenorm.kernels.rounding import canonical_nan
@@ -17,7 +16,7 @@ from truenorm.kernels.special import has_infinity, special_columns, special_y
 from truenorm.kernels.storage import Stored, widen
 from truenorm.kernels.sweeping import in_parts
 
-__all__ = ["forward", "settle_rows"]
+__all__ = ["forward"]
 
 Float64 = NDArray[np.float64]
 
@@ -37,25 +36,6 @@ def forward(
     return kept
 
 
-def settle_rows(
-    backend: Backend,
-    settings: Settings,
-    x: Rows,
-    gamma: Parameter,
-    beta: Parameter,
-    y: Rows,
-    kept: Float64,
-    states: States,
-) -> None:
-    """Write y of rows that were refused by a backend at once; parameters are finite."""
-    call = Call.of(settings, x, gamma, beta)
-    level = backend.forward(call, np.zeros(call.size, bool))
-    output, again = Target(y), np.flatnonzero(states == REFUSED)
-    refused = RefusedRows(output, call.size, _Run(call, level, gamma, beta, None).settle)
-    refused.add(0, again, y.read(0, y.count), x.read(0, x.count), kept)
-    refused.flush()
-
-
 class _Run(NamedTuple):
     """What stays the same over all rows."""
 
@@ -68,7 +48,7 @@ class _Run(NamedTuple):
 
     def part(self, rows: Range, x: Source, kept: Float64, y: Target) -> None:
         """Write y of a part of the rows."""
-        refused = RefusedRows(y, self.call.size, self.settle)
+        refused = RefusedRows(y, self.call.size, self._settle)
         for start, stop in blocks_of(rows, self.level.rows_at_once):
             found = y.block(start, stop)
             given = x.block_beside(found, start, stop)
@@ -92,18 +72,12 @@ class _Run(NamedTuple):
             rows = rows[has_infinity(widen(x[rows], self.call.target))]
             y[rows] = self._by_rule(x[rows], np.ones(self.call.size, bool))
 
-    def settle(self, y: Stored, x: Stored, kept: Float64) -> None:
+    def _settle(self, y: Stored, x: Stored, kept: Float64) -> None:
         """Take refused rows through a second look, and what is left through integers."""
-        level = second_look(self.level, self.call, x.size, self._by_numpy)
-        refused = level.look_again(x, kept, y)
+        refused = self.level.look_again(x, kept, y)
         settle_in_integers(integers.settle_y, y, refused, self.call, x)
         if self.special is not None:
             y[:, self.special] = self._by_rule(x, self.special)
-
-    def _by_numpy(self) -> Forward:
-        """Return who looks again in the place of the level."""
-        special = np.zeros(self.call.size, bool) if self.special is None else self.special
-        return numpy_backend().forward(self.call, special)
 
     def _by_rule(self, x: Stored, columns: Flags) -> Stored:
         """Return y in the special columns."""

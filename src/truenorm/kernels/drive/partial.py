@@ -44,7 +44,6 @@ def backward(
     dx: Rows,
 ) -> Share:
     """Write dx, and return the share of these rows."""
-    backend = backend.for_partials
     infinite = infinite_rows(settings.norm, x, kept)
     if len(infinite):
         others = BesideInfinities(settings.norm, infinite, dy, x, dx)
@@ -84,12 +83,6 @@ class _WithTerms(SweepsLike):
         self._level, self._terms = level, terms
         self.adopt, self.look_again = level.adopt, level.look_again
         self.dgamma_again, self.dbeta_again = level.dgamma_again, level.dbeta_again
-        self.lattice = level.lattice
-
-    @property
-    def would_compile(self) -> bool:
-        """Whether a second look means compiling."""
-        return self._level.would_compile
 
     def sums(self) -> _Sums:
         """Return sums over no rows."""

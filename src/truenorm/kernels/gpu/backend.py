@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from truenorm.kernels.backend import AtOnce, Backend, Backward, Forward
+from truenorm.kernels.backend import Backend, Backward, Forward
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.gpu.levels import DeviceBackward, DeviceForward
 from truenorm.kernels.gpu.plan import LONGEST
@@ -17,16 +17,10 @@ class GpuBackend:
     """A device, and for what it refuses another backend on the host."""
 
     name = "gpu"
-    at_once: AtOnce | None = None
     core = None
 
     def __init__(self, runtime: Runtime, host: Backend) -> None:
         self._runtime, self._host = runtime, host
-
-    @property
-    def for_partials(self) -> "GpuBackend":
-        """The backend that computes partials."""
-        return self
 
     def forward(self, call: Call, _special: Flags) -> Forward:
         """Return forward for a call."""

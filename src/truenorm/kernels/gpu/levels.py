@@ -29,7 +29,6 @@ class _Level:
     """What both passes have in common."""
 
     threads = 1
-    would_compile = False
 
     def __init__(self, runtime: Runtime, call: Call) -> None:
         self.parts: list[Range] = [(0, call.count)]
@@ -68,8 +67,6 @@ class DeviceForward(_Level):
 
 class DeviceBackward(_Level):
     """The same of backward; columns that it does not know well enough are for a host."""
-
-    lattice = None
 
     def __init__(self, runtime: Runtime, call: Call, host: Backward[Any]) -> None:
         super().__init__(runtime, call)

@@ -35,10 +35,6 @@ Binned = TypeVar("Binned", bound=OnLattice)
 class Terms(Protocol[Binned]):
     """How a backend sums dgamma of a call at level 1 on the lattice."""
 
-    @property
-    def would_compile(self) -> bool:
-        """Whether something would have to be compiled first, which takes seconds."""
-
     def sums(self) -> Binned:
         """Return sums over no rows."""
 

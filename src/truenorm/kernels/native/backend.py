@@ -1,4 +1,4 @@
-"""The native backend: rows by the C core, what that does not have by another backend.
+"""The native backend: rows by the C core, what that does not have by the reference.
 
 Ordinary arrays go straight to the core (`ops.fast_path`). `levels` has what the driver needs for
 the rest; it is imported on demand, as most programs never need it.
@@ -6,7 +6,6 @@ the rest; it is imported on demand, as most programs never need it.
 
 import os
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from truenorm.exact import FLOAT64
@@ -33,32 +32,20 @@ class NativeBackend:
     Parameters
     ----------
     reference : callable
-        Returns the backend for elements that double-double leaves undecided.
-    other : callable
-        Returns the backend for eps far out, and for parameters wider than the rows.
+        Returns the backend for eps far out, parameters wider than the rows, and elements that
+        double-double leaves undecided.
     """
 
     name = "native"
     core = _core
-    at_once = None
 
-    def __init__(self, reference: Callable[[], "Backend"], other: Callable[[], "Backend"]) -> None:
-        self._reference, self._load_other = reference, other
-
-    @cached_property
-    def other(self) -> "Backend":
-        """The backend for what the core does not have."""
-        return self._load_other()
-
-    @property
-    def for_partials(self) -> "Backend":
-        """The backend that computes partials: itself."""
-        return self
+    def __init__(self, reference: Callable[[], "Backend"]) -> None:
+        self._reference = reference
 
     def forward(self, call: "Call", special: "Flags") -> "Forward":
         """Return forward for a call."""
         if not _is_for_core(call):
-            return self.other.forward(call, special)
+            return self._reference().forward(call, special)
         from truenorm.kernels.native import levels
 
         if call.target is FLOAT64:
@@ -70,7 +57,7 @@ class NativeBackend:
     def backward(self, call: "Call", dy: "Source") -> "Backward[Any]":
         """Return backward for a call."""
         if not _is_for_core(call):
-            return self.other.backward(call, dy)
+            return self._reference().backward(call, dy)
         from truenorm.kernels.native import levels
 
         if call.target is FLOAT64:
@@ -83,7 +70,7 @@ class NativeBackend:
     def terms(self, call: "Call") -> "Terms[Any]":
         """Return the fixed-point sums of dgamma."""
         if not _is_for_core(call):
-            return self.other.terms(call)
+            return self._reference().terms(call)
         from truenorm.kernels.native import fixed_point
 
         return fixed_point.Terms(call, self._reference())
@@ -92,7 +79,7 @@ class NativeBackend:
 def _is_for_core(call: "Call") -> bool:
     """Return True if no parameter is wider than the rows, unless by float32, and eps is moderate.
 
-    Rows narrower than a float64 parameter are computed by another backend.
+    Rows narrower than a float64 parameter are computed by the reference.
     """
     moderate = call.eps == 0 or 1 / LARGEST_EPS <= call.eps <= LARGEST_EPS
     return moderate and (call.target is FLOAT64 or call.level in ("narrow", "single"))

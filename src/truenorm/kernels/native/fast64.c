@@ -1,7 +1,7 @@
 /* Float64 rows in fast mode: forward and backward in float64. Compiled per instruction set.
 
    Sums along a row are good to a few u: runs of eight vectors are added as a tree; from there on
-   sums are pairs, and what is computed once a row is computed in pairs. (C12) of
+   sums are pairs, and what is computed once a row is computed in pairs. (C14) of
    docs/error-analysis.md. */
 #include "pairs.h"
 
@@ -135,7 +135,7 @@ INLINE void find_fast_moments(const call_t *call, int64_t start, int64_t n, bool
     derive_fast_moments(call, centred, sums, m);
     bool again = false;
     for (int64_t k = 0; centred && k < n; k++)
-        if (!(m->low[k] * m->low[k] <= m->v[k] / 16) && fabs(m->low[k]) < INFINITY) { /* (C12) */
+        if (!(m->low[k] * m->low[k] <= m->v[k] / 16) && fabs(m->low[k]) < INFINITY) { /* (C14) */
             m->near[k] += m->low[k];
             sum_fast_row(row_of(call->x, start + k, size), size, m->near[k], centred, k, sums);
             again = true;

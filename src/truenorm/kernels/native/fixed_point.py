@@ -44,8 +44,6 @@ class TermSums:
 class Terms:
     """dgamma of a call in fixed point; the reference continues where tier 2 is undecided."""
 
-    would_compile = False
-
     def __init__(self, call: Call, reference: Backend) -> None:
         self._call = call
         self._reference = reference.terms(call)

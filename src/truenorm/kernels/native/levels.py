@@ -46,8 +46,6 @@ def mode_of_types(target: FloatFormat) -> int:
 class _Sweep:
     """A sweep over all rows, in blocks that are shared among threads."""
 
-    would_compile = False
-
     def __init__(self, call: Call) -> None:
         self.call = call
         self.threads = thread_count(call.threads)
@@ -158,8 +156,6 @@ class CorrectSums:
 
 class CorrectBackward(_Sweep):
     """Backward, correctly rounded; the reference continues where double-double is undecided."""
-
-    lattice = None
 
     def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
         super().__init__(call)
@@ -342,7 +338,6 @@ class Sums64:
 class CorrectBackward64(_Sweep):
     """Backward on float64 rows; the reference continues with undecided rows and columns."""
 
-    lattice = None
     numbers = 3
     """A pair and a bound for each column of dgamma and of dbeta."""
 

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from truenorm.kernels.backend import AtOnce, Backward, Forward
+from truenorm.kernels.backend import Backward, Forward
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.reference.backward import NarrowBackward, PairBackward, SingleBackward
 from truenorm.kernels.reference.forward import NarrowForward, PairForward, SingleForward
@@ -21,13 +21,7 @@ class ReferenceBackend:
     """NumPy and Python integers: always there, made to be read."""
 
     name = "reference"
-    at_once: AtOnce | None = None
     core = None
-
-    @property
-    def for_partials(self) -> "ReferenceBackend":
-        """The backend that computes partials."""
-        return self
 
     def forward(self, call: Call, _special: Flags) -> Forward:
         """Return forward for a call."""
@@ -52,7 +46,6 @@ def _announce(call: Call) -> None:
     """Tell whoever waits for double-double why."""
     if call.level in ("pairs", "plain") and call.count * call.size > LARGE:
         logger.info(
-            "%d float64 elements in double-double with NumPy take a while; "
-            "pip install truenorm[fast] brings compiled kernels",
+            "%d float64 elements in double-double with NumPy take a while",
             call.count * call.size,
         )

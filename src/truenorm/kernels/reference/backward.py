@@ -34,8 +34,6 @@ Dgamma = TypeVar("Dgamma", BoundedSum, PairSum)
 class _Backward(sweep.Sweep):
     """What all levels do alike."""
 
-    lattice = None
-
     def adopt(self, _x: Stored, _kept: Float64) -> bool:
         """Take what other backends keep as it is: the bounds of this one are wider."""
         return False

@@ -46,7 +46,6 @@ class Sweep:
     """All rows, in blocks of so many elements."""
 
     threads = 1
-    would_compile = False
 
     def __init__(self, call: Call, elements: int) -> None:
         self.call = call

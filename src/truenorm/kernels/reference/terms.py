@@ -25,8 +25,6 @@ States = NDArray[np.uint8]
 class Terms:
     """dgamma of a call on the lattice."""
 
-    would_compile = False
-
     def __init__(self, call: Call) -> None:
         self._call = call
         self._rows = min(max(1, PAIR_BLOCK // call.size), MOST_ROWS)

@@ -1,1 +1,0 @@
-"""The backend "fused": kernels that Numba compiles."""

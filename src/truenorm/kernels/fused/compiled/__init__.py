@@ -1,1 +1,0 @@
-"""Compiled functions and the constants they share: what is here decides what is compiled."""

@@ -1,1 +1,0 @@
-"""Sums over rows, one for each column."""

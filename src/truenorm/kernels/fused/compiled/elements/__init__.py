@@ -1,1 +1,0 @@
-"""Single numbers: how they are stored, and loops over them."""

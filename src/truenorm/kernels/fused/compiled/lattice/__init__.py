@@ -1,1 +1,0 @@
-"""dgamma on the lattice: terms as integers."""

@@ -1,1 +1,0 @@
-"""Level 2: rows in double-double."""

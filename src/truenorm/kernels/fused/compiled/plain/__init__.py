@@ -1,1 +1,0 @@
-"""Fast mode for float64 data: plain float64, with compensated sums."""

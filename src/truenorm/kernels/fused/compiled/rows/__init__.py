@@ -1,1 +1,0 @@
-"""Sums along a row, in float64."""

@@ -1,1 +1,0 @@
-"""Fast mode: rows in float32 where they allow it."""

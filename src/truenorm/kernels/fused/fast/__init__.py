@@ -1,1 +1,0 @@
-"""Fast mode: the last bit for speed."""
