@@ -2,7 +2,9 @@
 
 Prints, for float32: times of large calls with ``out=`` divided by those of a copy (forward) or a
 triad (backward); times of RMSNorm divided by those of layer norm; and the slowest of 64 seeds at
-(2, 128, 1024) divided by the median seed, each seed by the median of several calls.
+(2, 128, 1024) divided by the median seed, each seed by the median of several calls. Of partials:
+the time of a backward pass that returns one, divided by that of plain backward; and the time to
+merge two of 1024 columns, in microseconds.
 """
 # ruff: noqa: T201
 # A command prints its result.
@@ -11,6 +13,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -32,6 +35,7 @@ LARGE = ((4, 512, 4096), (8, 1024, 4096), (8, 4096, 1024))
 LONG = ((1, 8, 262144), (1, 1, 4194304))
 MIDDLE = ((2, 128, 64), (2, 128, 1024), (4, 512, 1024))
 MODES = ("fast", "correct")
+PARTIALS = ((256, 1024), (256, 4096), (2048, 1024), (2048, 4096))
 SEEDS, CALLS = 64, 21
 
 
@@ -111,6 +115,36 @@ def rms_norm_beside_layer_norm(seconds: float) -> list[list[str]]:
     return rows
 
 
+def partials_beside_backward(seconds: float) -> list[list[str]]:
+    """Return rows: times of backward with a partial divided by those of plain backward."""
+    rows = []
+    for shape in PARTIALS:
+        status_line(f"{shape}, partials")
+        x, dy, gamma, beta = inputs(shape, 0)
+        out = np.empty_like(x)
+        row = ["x".join(map(str, shape))]
+        for norm in ("layer_norm", "rms_norm"):
+            parameters = (gamma, beta) if norm == "layer_norm" else (gamma,)
+            _, saved = getattr(tn, f"{norm}_forward")(x, *parameters, backend="native")
+            contestants: dict[str, Callable[[], object]] = {
+                name: partial(getattr(tn, f"{norm}_{name}"), dy, saved, out=out)
+                for name in ("backward", "backward_partial")
+            }
+            found = medians(contestants, seconds)
+            row.append(f"{found['backward_partial'] / found['backward']:.2f}")
+        rows.append(row)
+    return rows
+
+
+def merge_microseconds() -> str:
+    """Return the median time to add two partials of 1024 columns."""
+    x, dy, gamma, beta = inputs((256, 1024), 0)
+    _, saved = tn.layer_norm_forward(x, gamma, beta, backend="native")
+    _, one = tn.layer_norm_backward_partial(dy, saved)
+    _, other = tn.layer_norm_backward_partial(-dy[::-1].copy(), saved)
+    return f"{1e6 * medians({'merge': lambda: one + other}, 1.0)['merge']:.1f}"
+
+
 def over_seeds() -> list[list[str]]:
     """Return a row: the slowest of the seeds divided by the median of them; seeds take turns."""
     seeds = [passes((2, 128, 1024), "layer_norm", seed) for seed in range(SEEDS)]
@@ -146,12 +180,17 @@ def main(argv: list[str] | None = None) -> int:
         "RMSNorm, times layer norm": rms_norm_beside_layer_norm(arguments.seconds),
         "(2, 128, 1024), times the median seed": over_seeds(),
     }
+    of_partials = partials_beside_backward(arguments.seconds)
+    merge = merge_microseconds()
     status_line()
     where = machine(usable_cores())
     if arguments.json:
-        print(strict_json.dumps({"machine": where, "columns": columns, **parts}))
+        told = {"columns": columns, **parts, "partials": of_partials, "merge": merge}
+        print(strict_json.dumps({"machine": where, **told}))
         return 0
     tables = [table([title, *columns], rows) for title, rows in parts.items()]
+    tables.append(table(["partials, times backward", "layer norm", "RMSNorm"], of_partials))
+    tables.append(f"merge of two partials of 1024 columns: {merge} us")
     print(heading(where), *tables, sep="\n\n")
     return 0
 

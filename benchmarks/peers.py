@@ -32,7 +32,7 @@ SHAPES = (
     (4, 512, 4096),
     (8, 1024, 4096),
 )
-SIXTEEN_BITS = {"textbook", "torch", "truenorm"}
+OTHER_TYPES = {"textbook", "torch", "truenorm"}
 RMS_NORM = {"textbook", "textbook64", "torch", "truenorm"}
 ROUNDS, SECONDS = 7, 0.1
 STATISTICS = {
@@ -88,8 +88,9 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
         help="which norm; of RMSNorm, PyTorch, truenorm and the textbook take part",
     )  # fmt: skip
     described.add_argument(
-        "--dtype", choices=["float32", "float16", "bfloat16"], default="float32",
-        help="the type of all arrays; with 16 bits, PyTorch, truenorm and the textbook take part",
+        "--dtype", choices=["float32", "float16", "bfloat16", "float64"], default="float32",
+        help="the type of all arrays; of others than float32, PyTorch, truenorm and the textbook "
+        "take part",
     )  # fmt: skip
     described.add_argument(
         "--peers", choices=list(PEERS), nargs="+", default=list(PEERS), metavar="NAME",
@@ -105,7 +106,7 @@ def arguments_of(argv: list[str] | None) -> argparse.Namespace:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Start the peers, let them take turns, and return the report."""
     threads, ready = usable_cores(), dict(arguments.python)
-    able = set(PEERS) if arguments.dtype == "float32" else SIXTEEN_BITS
+    able = set(PEERS) if arguments.dtype == "float32" else OTHER_TYPES
     if arguments.operation == "rms_norm":
         able = able & RMS_NORM
     peers = [PEERS[name] for name in PEERS if name in arguments.peers and name in able]

@@ -15,6 +15,7 @@ __all__ = ["Turns", "label"]
 
 # Pools of threads spin for some milliseconds after work, waiting for more of it.
 PAUSE = 0.05
+ITEMSIZE = {"float32": 4, "float64": 8}
 
 
 def label(shape: tuple[int, ...]) -> str:
@@ -67,7 +68,7 @@ class Turns:
                 answers[k].append(self._turn(process, which, processes))
         status_line()
         for (process, _, described), turns in zip(entrants, answers, strict=True):
-            yield _figure(shape, 4 if self.dtype == "float32" else 2, process, described, turns)
+            yield _figure(shape, ITEMSIZE.get(self.dtype, 2), process, described, turns)
 
     def _turn(
         self, process: PeerProcess, which: int, processes: Sequence[PeerProcess]
