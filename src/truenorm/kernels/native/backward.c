@@ -54,8 +54,16 @@ static int64_t finish_rows(const call_t *call, int64_t start, int64_t n, const r
     return not_ok;
 }
 
-INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, bool centred,
-                               bool with_dgamma, double *sums)
+/* `find_rows` for either norm, not inlined: it takes long to compile. */
+static __attribute__((noinline)) bool find_rows_of(const call_t *call, int64_t start, int64_t n,
+                                                   row_t *rows, extent_t *extent, double *gamma)
+{
+    return call->centred ? find_rows(call, start, n, true, rows, extent, gamma)
+                         : find_rows(call, start, n, false, rows, extent, gamma);
+}
+
+INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, bool with_dgamma,
+                               double *sums)
 {
     int64_t size = call->size;
     outcome_t outcome = {0, false, NOTHING};
@@ -68,7 +76,7 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
         int64_t n = smaller(to - start, GROUP);
         row_t rows[GROUP];
         extent_t extent;
-        if (!find_rows(call, start, n, centred, rows, &extent, gamma)) {
+        if (!find_rows_of(call, start, n, rows, &extent, gamma)) {
             outcome.not_finite = true;
             return outcome;
         }
@@ -104,11 +112,8 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
 /* Write dx and the row status, and add to the sums over rows (SUMS x size). */
 outcome_t NAME(backward)(const call_t *call, int64_t from, int64_t to, double *sums)
 {
-    if (call->without_dgamma)
-        return call->centred ? backward_rows(call, from, to, true, false, sums)
-                             : backward_rows(call, from, to, false, false, sums);
-    return call->centred ? backward_rows(call, from, to, true, true, sums)
-                         : backward_rows(call, from, to, false, true, sums);
+    return call->without_dgamma ? backward_rows(call, from, to, false, sums)
+                                : backward_rows(call, from, to, true, sums);
 }
 
 /* ---- columns ---- */
