@@ -37,9 +37,9 @@ def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def hard_in(output: str, elements: int, *, centred: bool) -> list[Case]:
-    """Return hard cases; those of y have one hard element a row."""
-    if not centred:
-        return list(hard_cases(output, FLOAT64, elements, centred=False))
+    """Return hard cases; those of y have one hard element a row. 10,000 are kept, others made."""
+    if not centred or elements > 10_000:
+        return list(hard_cases(output, FLOAT64, elements, centred=centred))
     if output != "y":
         return list(some_kept(output, FLOAT64, elements))
     return list(lonely_cases(some_kept("y", FLOAT64, 10_000), elements // 4))
