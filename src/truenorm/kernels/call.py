@@ -10,7 +10,16 @@ from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.norm import Norm
 from truenorm.kernels.rows import Rows
 
-__all__ = ["Call", "Flags", "Level", "Parameter", "Rounding", "Settings", "finite_part"]
+__all__ = [
+    "TYPE_CODES",
+    "Call",
+    "Flags",
+    "Level",
+    "Parameter",
+    "Rounding",
+    "Settings",
+    "finite_part",
+]
 
 Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -19,6 +28,10 @@ Rounding = Literal["correct", "fast"]
 Level = Literal["narrow", "pairs", "single", "plain"]
 """In what a call is computed: float64 with a rounding test, pairs of them where a float64 takes
 part, or, in fast mode, float32, or float64 without a test if x is of that."""
+
+
+TYPE_CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}
+"""The types as the C core numbers them: see `core.h`."""
 
 
 class Parameter(NamedTuple):

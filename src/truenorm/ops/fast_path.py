@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.call import Settings
+from truenorm.kernels.call import TYPE_CODES, Settings
 from truenorm.kernels.norm import Norm
 from truenorm.ops.saved import Gradients, Saved, check_saved
 from truenorm.ops.settings import settings_of_backward
@@ -28,8 +28,6 @@ Array = NDArray[Any]
 FLOAT32 = np.dtype(np.float32)
 BITS = np.dtype(np.uint16)
 CENTRED, FAST = 1, 2
-CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}
-"""Of the types, as in `core.h`."""
 IS_FLOAT32 = (None, FLOAT32)
 ONLY_FLOAT32: tuple[Any, ...] = (0,)
 
@@ -157,7 +155,7 @@ def types_of_mode(
     None if the core does not have these types.
     """
     given = [rows, rows if gamma is None else gamma, rows if beta is None else beta]
-    codes = [CODES.get(dtype.name) for dtype in given if dtype.isnative]
+    codes = [TYPE_CODES.get(dtype.name) for dtype in given if dtype.isnative]
     if len(codes) < 3 or None in codes or (3 in codes and codes != [3, 3, 3]):
         return None
     mode = sum(code << 4 * (k + 1) for k, code in enumerate(codes) if code is not None)

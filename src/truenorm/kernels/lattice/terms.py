@@ -12,7 +12,7 @@ from truenorm.kernels.lattice.digits import Digits, Number
 from truenorm.kernels.lattice.units import NO_TERMS
 from truenorm.kernels.storage import Stored
 
-__all__ = ["OnLattice", "TermSums", "Terms", "exact_terms"]
+__all__ = ["AfterLevel", "OnLattice", "TermSums", "Terms", "exact_terms"]
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -52,6 +52,27 @@ class Terms(Protocol[Binned]):
         states: States,
     ) -> bool:
         """Do what the level's `look` does with the first of the sums, and add to the second."""
+
+
+class AfterLevel:
+    """Terms that are added when the level is done with a block."""
+
+    add: Any
+
+    def look(
+        self,
+        level: Any,
+        dy: Stored,
+        x: Stored,
+        kept: Float64,
+        dx: Stored,
+        sums: tuple[Any, Any],
+        states: States,
+    ) -> bool:
+        """Do what the level's `look` does with the first of the sums, and add to the second."""
+        left: bool = level.look(dy, x, kept, dx, sums[0], states)
+        self.add(dy, x, states if left else None, sums[1])
+        return left
 
 
 class TermSums:

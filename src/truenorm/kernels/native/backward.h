@@ -156,14 +156,6 @@ INLINE bool widen_gamma(const call_t *call, int64_t left, int64_t n, double *gam
     return all_zero(zeros);
 }
 
-INLINE extent_t wider(extent_t a, extent_t b)
-{
-    return (extent_t){a.smallest < b.smallest ? a.smallest : b.smallest,
-                      a.largest > b.largest ? a.largest : b.largest};
-}
-
-#define NOTHING ((extent_t){0xFFFFFFFFu, 0})
-
 INLINE extent_t extent_of(const element_t *dy, int64_t n)
 {
     bits largest = {0}, inverted = {0}; /* the maximum of ~m is the minimum of m */

@@ -137,6 +137,19 @@ end_t run_forward(call_t *call)
 
 /* ---- backward ---- */
 
+/* Numbers of an extent are multiples of 2**bottom below 2**top; there are fewer than 2**bits. */
+typedef struct {
+    int bottom, top, bits;
+} range_t;
+
+static range_t range_of(extent_t extent, int64_t rows)
+{
+    int bits = 0, top = (int)(extent.largest >> 23), bottom = (int)((extent.smallest + 1u) >> 23);
+    while (rows >> bits > 0)
+        bits++;
+    return (range_t){(bottom > 1 ? bottom : 1) - 150, (top > 1 ? top : 1) - 150 + 24, bits};
+}
+
 /* True if the pairs of dbeta hold the sum over so many rows exactly. The high parts are exact by
    TwoSum; the low parts are sums of multiples of the last place of the smallest number, and stay
    below 2**53 of those. */
@@ -144,13 +157,8 @@ bool is_exact_sum(extent_t extent, int64_t rows)
 {
     if (extent.largest == 0)
         return true;
-    int bits = 0;
-    while (rows >> bits > 0)
-        bits++;
-    int top = (int)(extent.largest >> 23), bottom = (int)((extent.smallest + 1u) >> 23);
-    top = (top > 1 ? top : 1) - 150 + 24;
-    bottom = (bottom > 1 ? bottom : 1) - 150;
-    return top + 2 * bits - 53 <= bottom + 53;
+    range_t range = range_of(extent, rows);
+    return range.top + 2 * range.bits - 53 <= range.bottom + 53;
 }
 
 static double *sums_of(sweep_t *sweep, int64_t slot, int64_t numbers)
@@ -170,11 +178,7 @@ static void backward_chunk(void *argument, int64_t chunk, int worker)
     outcome_t outcome =
         sweep->kernels->backward(sweep->call, chunk * sweep->rows, end_of(sweep, chunk), sums);
     note(sweep, outcome);
-    extent_t *extent = &sweep->extents[worker];
-    if (outcome.extent.smallest < extent->smallest)
-        extent->smallest = outcome.extent.smallest;
-    if (outcome.extent.largest > extent->largest)
-        extent->largest = outcome.extent.largest;
+    sweep->extents[worker] = wider(sweep->extents[worker], outcome.extent);
 }
 
 static void columns_chunk(void *argument, int64_t chunk, int worker)
@@ -245,10 +249,7 @@ static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
     for (int k = 1; k < call->threads; k++) {
         if (!sweep->is_used[k])
             continue;
-        if (sweep->extents[k].smallest < extent.smallest)
-            extent.smallest = sweep->extents[k].smallest;
-        if (sweep->extents[k].largest > extent.largest)
-            extent.largest = sweep->extents[k].largest;
+        extent = wider(extent, sweep->extents[k]);
         sweep->kernels->merge(sums_of(sweep, 0, numbers), sweep->sums + k * numbers, size);
     }
     double *sums = sums_of(sweep, 0, numbers);
@@ -313,7 +314,7 @@ end_t run_backward(call_t *call)
     size_t numbers = (size_t)slots * (size_t)call->size *
                      (size_t)(call->fast ? sweep.kernels->fast_sums : sweep.kernels->sums);
     for (int k = 0; k < MOST_THREADS; k++)
-        sweep.extents[k] = (extent_t){0xFFFFFFFFu, 0};
+        sweep.extents[k] = NOTHING;
     sweep.sums = malloc(numbers * sizeof(double));
     sweep.is_used = calloc((size_t)(slots > call->threads ? slots : call->threads), sizeof(bool));
     uint8_t *undecided = malloc((size_t)call->size);
@@ -335,15 +336,11 @@ static void partial_chunk(void *argument, int64_t chunk, int worker)
     sweep_t *sweep = argument;
     call_t *call = sweep->call;
     double *sums = sums_of(sweep, worker, SUMS * call->size);
-    extent_t *extent = &sweep->extents[worker];
     int64_t end = end_of(sweep, chunk), step = up(IN_CACHE / call->size, GROUP);
     for (int64_t from = chunk * sweep->rows; from < end; from += step) {
         int64_t to = from + step < end ? from + step : end;
         outcome_t outcome = sweep->kernels->backward(call, from, to, sums);
-        if (outcome.extent.smallest < extent->smallest)
-            extent->smallest = outcome.extent.smallest;
-        if (outcome.extent.largest > extent->largest)
-            extent->largest = outcome.extent.largest;
+        sweep->extents[worker] = wider(sweep->extents[worker], outcome.extent);
         if (!outcome.not_finite) /* else the row status is not written */
             outcome.not_ok +=
                 sweep->kernels->add_terms(call, from, to, &sweep->terms[worker], NULL);
@@ -427,10 +424,7 @@ static end_t finish_partial(sweep_t *sweep, partial_t *partial, int64_t *room)
             continue;
         add_digits(&sweep->terms[0].digits, &sweep->terms[k].digits);
         sweep->kernels->merge(sums, sweep->sums + k * SUMS * size, size);
-        if (sweep->extents[k].smallest < extent.smallest)
-            extent.smallest = sweep->extents[k].smallest;
-        if (sweep->extents[k].largest > extent.largest)
-            extent.largest = sweep->extents[k].largest;
+        extent = wider(extent, sweep->extents[k]);
     }
     partial->dgamma = number_of(&sweep->terms[0].digits);
     partial->dbeta = (number_t){0, 0, room};
@@ -438,13 +432,9 @@ static end_t finish_partial(sweep_t *sweep, partial_t *partial, int64_t *room)
         return DONE;
     if (!is_exact_sum(extent, call->rows))
         return NOT_DONE;
-    int bits = 0, top = (int)(extent.largest >> 23), bottom = (int)((extent.smallest + 1u) >> 23);
-    while (call->rows >> bits > 0)
-        bits++;
+    range_t range = range_of(extent, call->rows);
     digits_t dbeta = {.columns = size, .digits = room + size};
-    top = (top > 1 ? top : 1) - 150 + 24;
-    bottom = (bottom > 1 ? bottom : 1) - 150;
-    sweep->kernels->deposit_dbeta(&dbeta, sums, room, bottom, top, bits);
+    sweep->kernels->deposit_dbeta(&dbeta, sums, room, range.bottom, range.top, range.bits);
     partial->dbeta = number_of(&dbeta);
     return DONE;
 }
@@ -469,7 +459,7 @@ end_t run_partial(call_t *call)
     end_t end = NO_MEMORY;
     if (room && sweep.sums) {
         for (int64_t k = 0; k < threads; k++) {
-            sweep.extents[k] = (extent_t){0xFFFFFFFFu, 0};
+            sweep.extents[k] = NOTHING;
             terms[k] = empty_terms(size, room + k * of_terms);
         }
         sweep_rows(partial_chunk, &sweep);

@@ -65,6 +65,13 @@ typedef struct {
 typedef struct {
     uint32_t smallest, largest;
 } extent_t;
+#define NOTHING ((extent_t){0xFFFFFFFFu, 0})
+
+static inline extent_t wider(extent_t a, extent_t b)
+{
+    return (extent_t){a.smallest < b.smallest ? a.smallest : b.smallest,
+                      a.largest > b.largest ? a.largest : b.largest};
+}
 
 /* Results of one kernel on a range of rows. */
 typedef struct {

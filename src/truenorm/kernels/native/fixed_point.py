@@ -3,8 +3,6 @@
 Whole calls on ordinary arrays do not come here: see `partials.backward`.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +10,7 @@ from truenorm.kernels.backend import Backend
 from truenorm.kernels.call import Call
 from truenorm.kernels.ground import DONE
 from truenorm.kernels.lattice.digits import Number, canonical
-from truenorm.kernels.lattice.terms import OnLattice
+from truenorm.kernels.lattice.terms import AfterLevel, OnLattice
 from truenorm.kernels.native import _core
 from truenorm.kernels.native.levels import mode_of_types
 from truenorm.kernels.storage import Stored
@@ -41,7 +39,7 @@ class TermSums:
         return canonical(_core.FIRST_PLACE, self.digits.copy()).plus(self.undecided.number())
 
 
-class Terms:
+class Terms(AfterLevel):
     """dgamma of a call in fixed point; the reference continues where tier 2 is undecided."""
 
     def __init__(self, call: Call, reference: Backend) -> None:
@@ -53,21 +51,6 @@ class Terms:
     def sums(self) -> TermSums:
         """Return zeroed accumulators."""
         return TermSums(self._call.size, self._reference.sums())
-
-    def look(
-        self,
-        level: Any,
-        dy: Stored,
-        x: Stored,
-        kept: Float64,
-        dx: Stored,
-        sums: tuple[Any, TermSums],
-        states: States,
-    ) -> bool:
-        """Compute dx as the level does, with the first of the sums, and add to the second."""
-        left: bool = level.look(dy, x, kept, dx, sums[0], states)
-        self.add(dy, x, states if left else None, sums[1])
-        return left
 
     def add(self, dy: Stored, x: Stored, states: States | None, sums: TermSums) -> None:
         """Add the rows that have a result and finite dy."""

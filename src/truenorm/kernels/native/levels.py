@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.backend import Backend, NeverRefuses, States
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.call import TYPE_CODES, Call, Flags
 from truenorm.kernels.double_double import two_sum
 from truenorm.kernels.ground import SLACK, SUMS, U
 from truenorm.kernels.lattice.digits import Digits
@@ -32,15 +32,13 @@ __all__ = [
 Float64 = NDArray[np.float64]
 Columns = NDArray[np.intp]
 
-TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}
-"""As in `core.h`."""
 BLOCK = 2**18
 """Elements of a block of rows that one call of the core works on."""
 
 
 def mode_of_types(target: FloatFormat) -> int:
     """Return the bits of a mode for rows and parameters of a type."""
-    return TYPES[target.name] * 0x1110
+    return TYPE_CODES[target.name] * 0x1110
 
 
 class _Sweep:
@@ -58,6 +56,36 @@ class _Sweep:
         dtype = np.float64 if call.target is FLOAT64 else np.float32
         self._gamma = call.gamma.astype(dtype)
         self._beta = call.beta.astype(dtype)
+
+
+class _BackwardSweep(_Sweep):
+    """What backward passes of all types and modes have in common."""
+
+    def adopt(self, x: Stored, kept: Float64) -> bool:
+        """Recompute the saved statistics; return True if a row mean changed."""
+        return len(x) > 0 and _core.statistics(x, kept, self._mode) > 0
+
+    def look(
+        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Any, states: States
+    ) -> bool:
+        """Compute dx and the row status, and add to the sums; return True if some are not OK."""
+        if len(x) == 0:
+            return False
+        left, *extent = _core.backward_rows(
+            dy, x, self._gamma, kept, dx, sums.array, states, self.call.eps, self._mode
+        )
+        self._note_magnitudes(sums, len(x), *extent)
+        return left > 0
+
+    def _note_magnitudes(self, sums: Any, rows: int, smallest: int, largest: int) -> None:
+        """Take note of the magnitudes of dy, where exactness depends on them."""
+
+    def _take_fast_blocks(self) -> None:
+        """Give each block of rows sums of its own, as in `calls.c`."""
+        call = self.call
+        self.rows_at_once = rows_of_fast_block(call.count, call.size)
+        # The last part is for rows that are left out at first.
+        self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
 
 
 class FastForward(_Sweep, NeverRefuses):
@@ -154,7 +182,7 @@ class CorrectSums:
         self.dbeta.merge(other.dbeta)
 
 
-class CorrectBackward(_Sweep):
+class CorrectBackward(_BackwardSweep):
     """Backward, correctly rounded; the reference continues where double-double is undecided."""
 
     def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
@@ -165,21 +193,8 @@ class CorrectBackward(_Sweep):
         """Return zeroed accumulators."""
         return CorrectSums(self.call.size)
 
-    def adopt(self, x: Stored, kept: Float64) -> bool:
-        """Recompute the saved statistics; return True if a row mean changed."""
-        return len(x) > 0 and _core.statistics(x, kept, self._mode) > 0
-
-    def look(
-        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: CorrectSums, states: States
-    ) -> bool:
-        """Compute dx and the row status, and add to the sums; return True if some are not OK."""
-        if len(x) == 0:
-            return False
-        left, *extent = _core.backward_rows(
-            dy, x, self._gamma, kept, dx, sums.array, states, self.call.eps, self._mode
-        )
-        sums.dbeta.note(len(x), *extent)
-        return left > 0
+    def _note_magnitudes(self, sums: CorrectSums, rows: int, smallest: int, largest: int) -> None:
+        sums.dbeta.note(rows, smallest, largest)
 
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
@@ -221,33 +236,16 @@ class FastSums:
         self.array += other.array
 
 
-class FastBackward(_Sweep, NeverRefuses):
+class FastBackward(_BackwardSweep, NeverRefuses):
     """Backward in fast mode. Each block of rows has sums of its own, as in `calls.c`."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
-        self.rows_at_once = rows_of_fast_block(call.count, call.size)
-        # The last part is for rows that are left out at first.
-        self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
+        self._take_fast_blocks()
 
     def sums(self) -> FastSums:
         """Return zeroed accumulators."""
         return FastSums(self.call.size)
-
-    def adopt(self, x: Stored, kept: Float64) -> bool:
-        """Recompute the saved statistics; return True if a row mean changed."""
-        return len(x) > 0 and _core.statistics(x, kept, self._mode) > 0
-
-    def look(
-        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: FastSums, states: States
-    ) -> bool:
-        """Compute dx and the row status, and add to the sums; return True if some are not OK."""
-        if len(x) == 0:
-            return False
-        left, *_ = _core.backward_rows(
-            dy, x, self._gamma, kept, dx, sums.array, states, self.call.eps, self._mode
-        )
-        return left > 0
 
 
 def rows_of_fast_block(count: int, size: int) -> int:
@@ -335,7 +333,7 @@ class Sums64:
         _core.merge(self.array, other.array)
 
 
-class CorrectBackward64(_Sweep):
+class CorrectBackward64(_BackwardSweep):
     """Backward on float64 rows; the reference continues with undecided rows and columns."""
 
     numbers = 3
@@ -356,17 +354,6 @@ class CorrectBackward64(_Sweep):
     def adopt(self, _x: Stored, _kept: Float64) -> bool:
         """Take the saved statistics as they are: only the mean is compared."""
         return False
-
-    def look(
-        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums64, states: States
-    ) -> bool:
-        """Compute dx and the row status, and add to the sums; return True if some are not OK."""
-        if len(x) == 0:
-            return False
-        left, *_ = _core.backward_rows(
-            dy, x, self._gamma, kept, dx, sums.array, states, self.call.eps, self._mode
-        )
-        return left > 0
 
     def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
@@ -390,9 +377,8 @@ class FastBackward64(CorrectBackward64):
 
     def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
         super().__init__(call, dy, reference)
-        self.rows_at_once = rows_of_fast_block(call.count, call.size)
-        self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
+        self._take_fast_blocks()
 
     def adopt(self, x: Stored, kept: Float64) -> bool:
         """Recompute the saved statistics; return True if a row mean changed."""
-        return len(x) > 0 and _core.statistics(x, kept, self._mode) > 0
+        return _BackwardSweep.adopt(self, x, kept)

@@ -210,11 +210,6 @@ static void find_long_statistics(long_t *job)
     }
 }
 
-static double variance_of(const call_t *call, int64_t i)
-{
-    return call->saved[call->centred ? 3 * i + 2 : i];
-}
-
 static void forward_panel(void *argument, int64_t panel, int worker)
 {
     long_t *job = argument;
@@ -229,7 +224,7 @@ static void forward_panel(void *argument, int64_t panel, int worker)
             return;
         }
         for (int64_t i = 0; i < call->rows; i++) {
-            double v = variance_of(call, i);
+            double v = saved_variance(call, i);
             if (v > 0 && write_block(call, v, &job->states[i].scale, &p, i * call->size + left,
                                      columns))
                 job->undecided[panel * call->rows + i] = 1;
@@ -260,7 +255,7 @@ end_t NAME(long_forward)(call_t *call)
     for (int64_t i = 0; i < call->rows; i++) {
         if (call->status[i] != OK)
             return release(&job, NOT_DONE);
-        job.states[i].is_constant = variance_of(call, i) == 0;
+        job.states[i].is_constant = saved_variance(call, i) == 0;
         if (job.states[i].is_constant && !write_constant(call, results_at(call, i * call->size)))
             return release(&job, NOT_DONE);
     }

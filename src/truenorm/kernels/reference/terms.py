@@ -1,14 +1,12 @@
 """The terms of dgamma, each rounded to the unit of its row: in double-double, then integers."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels import double_double as dd
 from truenorm.kernels.call import Call
 from truenorm.kernels.ground import DONE, HIGH, MOST_ROWS, REFUSED, SLACK, TINY, W
-from truenorm.kernels.lattice.terms import TermSums, exact_terms
+from truenorm.kernels.lattice.terms import AfterLevel, TermSums, exact_terms
 from truenorm.kernels.lattice.units import NO_TERMS, units
 from truenorm.kernels.reference import pairs
 from truenorm.kernels.reference.sweep import PAIR_BLOCK
@@ -22,7 +20,7 @@ Integers = NDArray[np.int64]
 States = NDArray[np.uint8]
 
 
-class Terms:
+class Terms(AfterLevel):
     """dgamma of a call on the lattice."""
 
     def __init__(self, call: Call) -> None:
@@ -32,21 +30,6 @@ class Terms:
     def sums(self) -> TermSums:
         """Return sums over no rows."""
         return TermSums(self._call.size)
-
-    def look(
-        self,
-        level: Any,
-        dy: Stored,
-        x: Stored,
-        kept: Float64,
-        dx: Stored,
-        sums: tuple[Any, TermSums],
-        states: States,
-    ) -> bool:
-        """Do what the level's `look` does with the first of the sums, and add to the second."""
-        left: bool = level.look(dy, x, kept, dx, sums[0], states)
-        self.add(dy, x, states if left else None, sums[1])
-        return left
 
     def add(self, dy: Stored, x: Stored, states: States | None, sums: TermSums) -> None:
         """Add a block of rows with a result and finite dy; or those of it that are such."""
