@@ -1,0 +1,122 @@
+"""``python -m benchmarks.size [CHECKOUT]``: how large the repository is, and how far calls travel.
+
+For src, tests and benchmarks: Python files, lines, lines of imports and ``__all__``, and folders;
+the words of the docs; and, of some calls, the files of the package in which a Python function is
+called. The calls are made twice, and the second is counted.
+"""
+# ruff: noqa: T201
+# A command prints its result.
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+TREES = ("src", "tests", "benchmarks")
+TRIPS = {
+    "forward, native, float32 16x256": ("forward", "native", 16),
+    "forward, native, float32 512x256": ("forward", "native", 512),
+    "backward, native, float32 512x256": ("backward", "native", 512),
+    "forward, reference, float32 512x256": ("forward", "reference", 512),
+    "backward, reference, float32 512x256": ("backward", "reference", 512),
+    "a subject through verify, float32": ("verify", "", 0),
+}
+
+
+def lines_of_imports(source: str) -> int:
+    """Return the lines of import statements and of ``__all__``."""
+    count = 0
+    for node in ast.walk(ast.parse(source)):
+        is_all = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        if isinstance(node, ast.Import | ast.ImportFrom) or is_all:
+            count += (node.end_lineno or node.lineno) - node.lineno + 1
+    return count
+
+
+def tree_size(folder: Path) -> tuple[int, int, int, int]:
+    """Return files, lines, lines of imports and folders of the Python files below a folder."""
+    paths = list(folder.rglob("*.py"))
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    lines = sum(text.count("\n") for text in texts)
+    return len(paths), lines, sum(map(lines_of_imports, texts)), len({p.parent for p in paths})
+
+
+def words_of_docs(folder: Path) -> int:
+    """Return the words of all pages."""
+    pages = (path for path in folder.rglob("*.md") if "_build" not in path.parts)
+    return sum(len(path.read_text(encoding="utf-8").split()) for path in pages)
+
+
+def files_of_trip(kind: str, backend: str, rows: int) -> list[str]:
+    """Return the files of the package in which the second of two calls enters a function."""
+    import numpy as np
+
+    import truenorm as tn
+    import truenorm.verify as tv
+
+    x, dy = np.random.default_rng(0).standard_normal((2, max(rows, 1), 256), np.float32)
+    gamma, beta = np.linspace(0.5, 1.5, 256, dtype=np.float32), np.zeros(256, np.float32)
+    how: Any = {"backend": backend or "auto"}
+
+    def call() -> None:
+        if kind == "forward":
+            tn.layer_norm(x, gamma, beta, **how)
+        elif kind == "backward":
+            tn.layer_norm_backward(dy, saved, **how)
+        else:
+            tv.verify(tv.Subject(_textbook, name="textbook", dtypes=["float32"]))
+
+    saved = tn.layer_norm_forward(x, gamma, beta, **how)[1] if backend else None
+    files: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            files.add(frame.f_code.co_filename)
+
+    call()
+    sys.setprofile(note)
+    call()
+    sys.setprofile(None)
+    package = str(Path(tn.__file__).parent)
+    return sorted(name for name in files if name.startswith(package))
+
+
+def _textbook(x: Any, gamma: Any, beta: Any, eps: float) -> Any:
+    mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return gamma * (x - mean) / (variance + eps) ** 0.5 + beta
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the table."""
+    described = argparse.ArgumentParser(prog="python -m benchmarks.size", description=__doc__)
+    described.add_argument("checkout", nargs="?", type=Path, default=Path(__file__).parents[1])
+    described.add_argument("--trip", help=argparse.SUPPRESS)
+    arguments = described.parse_args(argv)
+    if arguments.trip:
+        print(json.dumps(files_of_trip(*TRIPS[arguments.trip])))
+        return 0
+    root = arguments.checkout.resolve()
+    print(f"{'':12s}{'files':>8s}{'lines':>8s}{'imports':>9s}{'folders':>9s}")
+    for tree in TREES:
+        files, lines, imports, folders = tree_size(root / tree)
+        print(f"{tree:12s}{files:8d}{lines:8d}{imports:9d}{folders:9d}")
+    print(f"docs        {words_of_docs(root / 'docs'):8d} words")
+    for trip in TRIPS:
+        done = subprocess.run(
+            [sys.executable, __file__, "--trip", trip],
+            env={**os.environ, "PYTHONPATH": str(root / "src")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        print(f"{len(json.loads(done.stdout)):4d} files  {trip}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
