@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bare import Bare
-from truenorm.bench.contestants import NORMS
+from truenorm.bench import NORMS
+from truenorm.tools.machine import Stopwatch
 from truenorm.tools.progress import status_line
-from truenorm.tools.stopwatch import Stopwatch
 
 __all__ = ["MEGABYTES", "Line", "Setting", "measure", "settings"]
 

@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truenorm.tools.progress import status_line
-from truenorm.verify.answers.expected import computed
-from truenorm.verify.answers.packing import pack
-from truenorm.verify.answers.question import Question
-from truenorm.verify.answers.store import QUICK, QUICK_SOURCES, sources_of
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import OPERATIONS
+from truenorm.verify.oracle.cache import QUICK, QUICK_SOURCES, Question, pack, sources_of
+from truenorm.verify.oracle.expected import computed
 from truenorm.verify.types import FORMATS
 
 __all__ = ["Packed", "packed", "quick_cases"]

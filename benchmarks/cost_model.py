@@ -23,9 +23,8 @@ from benchmarks.reference import Inputs, cast_passes, textbook_passes
 from benchmarks.timing import asking_for, heading, machine
 from truenorm.cost import Form, layer_norm_cost
 from truenorm.tools import strict_json
-from truenorm.tools.machine import usable_cores
+from truenorm.tools.machine import Stopwatch, usable_cores
 from truenorm.tools.progress import status_line
-from truenorm.tools.stopwatch import Stopwatch
 from truenorm.tools.text import table
 
 ROUNDS = 9

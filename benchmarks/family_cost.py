@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.timing import asking_for, heading, machine
 from truenorm.tools import strict_json
+from truenorm.tools.machine import Stopwatch
 from truenorm.tools.progress import status_line
-from truenorm.tools.stopwatch import Stopwatch
 from truenorm.tools.text import table
 
 os.environ.update(asking_for(threads=1))

@@ -21,7 +21,7 @@ import truenorm.verify as tv
 from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
 from benchmarks.timing import heading, machine
 from truenorm.tools.progress import status_line
-from truenorm.verify.answers.expected import expected
+from truenorm.verify.oracle.expected import expected
 
 # isort: split
 from promise.families import (

@@ -13,11 +13,11 @@ from typing import Any
 from benchmarks.scoreboard_subjects import BOARDS
 from truenorm.tools.text import number
 from truenorm.verify import Case, case
-from truenorm.verify.answers.expected import expected
 from truenorm.verify.cases.named import Entry, entries, not_cases
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS, RMS_NORM
-from truenorm.verify.pages.sources import link
+from truenorm.verify.oracle.expected import expected
+from truenorm.verify.report.wording import link
 
 __all__ = ["main", "page", "scoreboard", "scoreboards"]
 

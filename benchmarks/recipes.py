@@ -27,8 +27,8 @@ from truenorm.tools.progress import status_line
 from truenorm.verify import Recipe, cases
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.operations import operation_of
-from truenorm.verify.runs.calls import Call
-from truenorm.verify.runs.subject_process import CannotRunError, SubjectProcess
+from truenorm.verify.running.process import CannotRunError, SubjectProcess
+from truenorm.verify.running.records import Call
 
 RESULTS = ROOT / "benchmarks" / "results" / "recipes.json"
 DTYPES = ("bfloat16", "float16")

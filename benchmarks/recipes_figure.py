@@ -13,11 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from truenorm.tools.picture import save
-from truenorm.verify.cases.family import PLAIN_X, Family
+from truenorm.verify.cases.families import PLAIN_X, Family
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.norms.recipes import recipes_of
-from truenorm.verify.operations.norms.variants import varied
+from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.recipes import recipes_of
+from truenorm.verify.operations.variants import varied
 from truenorm.verify.types import Float64s
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from benchmarks.timing import asking_for, heading, machine
 from truenorm.tools import strict_json
-from truenorm.tools.stopwatch import Stopwatch
+from truenorm.tools.machine import Stopwatch
 from truenorm.tools.text import table
 
 os.environ.update(asking_for(threads=1))

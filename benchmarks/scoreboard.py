@@ -28,9 +28,9 @@ from truenorm.tools.text import table
 from truenorm.verify import cases
 from truenorm.verify.cases.named import entries
 from truenorm.verify.grading.report import CaseResult, Grade, Report
+from truenorm.verify.judge import verify_target
 from truenorm.verify.operation import Operation
 from truenorm.verify.suite import LEVELS
-from truenorm.verify.target import verify_target
 from truenorm.verify.types import FORMATS
 
 DRAWN = "float32"  # the type of which the file holds errors against kappa

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 TREES = ("src", "tests", "benchmarks")
 TRIPS = {
@@ -34,7 +34,8 @@ def lines_of_imports(source: str) -> int:
     for node in ast.walk(ast.parse(source)):
         is_all = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
         if isinstance(node, ast.Import | ast.ImportFrom) or is_all:
-            count += (node.end_lineno or node.lineno) - node.lineno + 1
+            lines = cast(ast.stmt, node)
+            count += (lines.end_lineno or lines.lineno) - lines.lineno + 1
     return count
 
 
@@ -61,7 +62,7 @@ def files_of_trip(kind: str, backend: str, rows: int) -> list[str]:
 
     x, dy = np.random.default_rng(0).standard_normal((2, max(rows, 1), 256), np.float32)
     gamma, beta = np.linspace(0.5, 1.5, 256, dtype=np.float32), np.zeros(256, np.float32)
-    how: Any = {"backend": backend or "auto"}
+    how: Any = {"backend": backend}
 
     def call() -> None:
         if kind == "forward":
@@ -71,7 +72,7 @@ def files_of_trip(kind: str, backend: str, rows: int) -> list[str]:
         else:
             tv.verify(tv.Subject(_textbook, name="textbook", dtypes=["float32"]))
 
-    saved = tn.layer_norm_forward(x, gamma, beta, **how)[1] if backend else None
+    saved = tn.layer_norm_forward(x, gamma, beta, **(how if backend else {}))[1]
     files: set[str] = set()
 
     def note(frame: FrameType, event: str, _: Any) -> None:

@@ -7,8 +7,8 @@ It reads what ``truenorm demo --json > benchmarks/results/demo.json`` wrote, and
 import sys
 from pathlib import Path
 
-from truenorm.demo.picture import draw
-from truenorm.demo.report import from_json
+from truenorm.demo.demonstration import from_json
+from truenorm.demo.page import draw
 from truenorm.tools.picture import save
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,9 +9,9 @@ from truenorm.cost import (
     PassCost,
     Step,
     layer_norm_cost,
-    machine,
     measure_bandwidth,
     measure_flops_rate,
+    page,
 )
 
 PAGE = Path(__file__).parents[1] / "docs" / "time-and-memory.md"
@@ -99,7 +99,7 @@ def test_seconds_of_both_passes(form: Any) -> None:
 
 def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second for whatever is measured: the rates are then the work itself."""
-    monkeypatch.setattr(machine, "seconds_of", lambda work: (work(), 1.0)[1])
+    monkeypatch.setattr(page, "seconds_of", lambda work: (work(), 1.0)[1])
     assert measure_bandwidth() == measure_bandwidth(3) == 2 * 64e6
     assert measure_flops_rate("float32") == measure_flops_rate("float64") == 2 * 1024**3
 

@@ -8,8 +8,7 @@ import pytest
 
 import truenorm as tn
 from programs import run_python
-from truenorm import dispatch
-from truenorm.ops import settings
+from truenorm.api import backends, settings
 
 X = np.arange(6.0).reshape(2, 3)
 
@@ -22,7 +21,7 @@ def nothing_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def not_chosen_yet() -> Iterator[None]:
-    kept = (dispatch._automatic, settings._again, settings._backward_again)
+    kept = (backends._automatic, settings._again, settings._backward_again)
     for function in kept:
         function.cache_clear()
     yield
@@ -67,7 +66,7 @@ def test_the_name_of_the_former_one_is_refused() -> None:
 class TestChoosing:
     def test_the_first_usable_one(self) -> None:
         first = next(status.name for status in tn.backends() if status.usable)
-        assert dispatch.backend_named(None).name == first
+        assert backends.backend_named(None).name == first
 
     def test_is_logged_once(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.INFO, "truenorm"):

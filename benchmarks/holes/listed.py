@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from truenorm.verify.audit.task import Task
+from truenorm.verify.audit.replacing import Task
 
 __all__ = ["LISTED", "Listed"]
 

@@ -3,7 +3,7 @@
 # A command prints its result.
 
 from benchmarks.timing import heading, machine
-from truenorm.tools.stopwatch import Stopwatch
+from truenorm.tools.machine import Stopwatch
 from truenorm.tools.text import table
 
 # isort: split

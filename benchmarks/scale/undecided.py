@@ -15,8 +15,7 @@ import numpy as np
 
 from benchmarks.timing import heading, machine
 from truenorm.exact import FLOAT32
-from truenorm.kernels.lattice.digits import Number
-from truenorm.kernels.lattice.rounding import columns_and_error, round_columns
+from truenorm.kernels.fixed_point import Number, columns_and_error, round_columns
 from truenorm.partials.gradients import PartialGradients
 from truenorm.tools.text import table
 

@@ -20,8 +20,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 import truenorm as tn
-from truenorm.exact import FLOAT32, Term, round_ratio, round_sum_of_roots
-from truenorm.exact.roots import InverseRoot
+from truenorm.exact import FLOAT32, InverseRoot, Term, round_ratio, round_sum_of_roots
 
 Array = NDArray[Any]
 Integers = list[list[int]]

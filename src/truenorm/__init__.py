@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from truenorm import cost, ranks, textbook, verify
-    from truenorm.dispatch import backends
+    from truenorm.api.backends import backends
+    from truenorm.api.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
+    from truenorm.api.rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
+    from truenorm.api.saved import Gradients, Saved
     from truenorm.gradient_check import (
         GradientCheck,
         TaylorTest,
@@ -13,15 +16,11 @@ if TYPE_CHECKING:
         gradcheck,
         taylor_test,
     )
-    from truenorm.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
-    from truenorm.ops.rms_norm import rms_norm, rms_norm_backward, rms_norm_forward
-    from truenorm.ops.saved import Gradients, Saved
     from truenorm.partials.backward import (
         layer_norm_backward_partial,
         rms_norm_backward_partial,
     )
-    from truenorm.partials.gradients import PartialGradients
-    from truenorm.partials.rounding import RoundedGradients
+    from truenorm.partials.gradients import PartialGradients, RoundedGradients
 
 __all__ = [
     "GradientCheck",
@@ -55,22 +54,22 @@ __version__ = "0.1.0.dev0"
 # the gradient check does not load the kernels, and the other way round.
 _HOMES = {
     "GradientCheck": "truenorm.gradient_check",
-    "Gradients": "truenorm.ops.saved",
+    "Gradients": "truenorm.api.saved",
     "PartialGradients": "truenorm.partials.gradients",
-    "RoundedGradients": "truenorm.partials.rounding",
-    "Saved": "truenorm.ops.saved",
+    "RoundedGradients": "truenorm.partials.gradients",
+    "Saved": "truenorm.api.saved",
     "TaylorTest": "truenorm.gradient_check",
-    "backends": "truenorm.dispatch",
+    "backends": "truenorm.api.backends",
     "dot_test": "truenorm.gradient_check",
     "gradcheck": "truenorm.gradient_check",
-    "layer_norm": "truenorm.ops.layer_norm",
-    "layer_norm_backward": "truenorm.ops.layer_norm",
+    "layer_norm": "truenorm.api.layer_norm",
+    "layer_norm_backward": "truenorm.api.layer_norm",
     "layer_norm_backward_partial": "truenorm.partials.backward",
-    "layer_norm_forward": "truenorm.ops.layer_norm",
-    "rms_norm": "truenorm.ops.rms_norm",
-    "rms_norm_backward": "truenorm.ops.rms_norm",
+    "layer_norm_forward": "truenorm.api.layer_norm",
+    "rms_norm": "truenorm.api.rms_norm",
+    "rms_norm_backward": "truenorm.api.rms_norm",
     "rms_norm_backward_partial": "truenorm.partials.backward",
-    "rms_norm_forward": "truenorm.ops.rms_norm",
+    "rms_norm_forward": "truenorm.api.rms_norm",
     "taylor_test": "truenorm.gradient_check",
 }
 _MODULES = ("cost", "ranks", "textbook", "verify")

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.partials.gradients import PartialGradients
-from truenorm.partials.kind import Kind
-from truenorm.partials.words import EXTENT
+from truenorm.partials.wire import EXTENT, Kind
 
 __all__ = ["allreduce"]
 

@@ -1,6 +1,6 @@
 """A report with numbers that can be checked in the head."""
 
-from truenorm.bench.report import Report, Timing, figures_of
+from truenorm.bench import Report, Timing, figures_of
 
 NAMES = ("truenorm correct", "truenorm fast", "textbook", "textbook in float64")
 

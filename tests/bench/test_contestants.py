@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from truenorm.bench.contestants import DIRECTIONS, FLOORS, NORMS, Contest
+from truenorm.bench import DIRECTIONS, FLOORS, NORMS, Contest
 
 SHAPE = (2, 3, 40)
 

@@ -5,9 +5,8 @@ import time
 import pytest
 
 from tools.clock import Clock
-from truenorm.bench import DEFAULT_SHAPES, measure, measuring, shape_of
-from truenorm.bench.measuring import TURN, take_turns
-from truenorm.bench.report import label
+from truenorm import bench
+from truenorm.bench import DEFAULT_SHAPES, TURN, label, measure, shape_of, take_turns
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +64,7 @@ class TestTurns:
 
     def test_a_clock_that_stands_still_is_not_waited_for(self, clock: Clock) -> None:
         timing = take_turns({"a": clock.contestant("a", 0.0)}, range(1))["a"]
-        assert timing.calls == measuring.MOST_CALLS
+        assert timing.calls == bench.MOST_CALLS
 
 
 @pytest.mark.parametrize("text", ["", "x", "3x", "2x-1", "2x0x3", "2*3", "1.5", "2x 3"])

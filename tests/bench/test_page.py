@@ -4,11 +4,11 @@ import pytest
 
 from bench.made_up import report
 from tools.screen import printed
-from truenorm.bench.page import rate, show
+from truenorm.bench import rate, show_timings
 
 
 def shown(dtype: str = "float32") -> str:
-    return printed(show, report(((2, 250), (1, 1)), dtype))
+    return printed(show_timings, report(((2, 250), (1, 1)), dtype))
 
 
 def test_it_fits() -> None:

@@ -7,7 +7,7 @@ import pytest
 from matplotlib import image, rc_context
 
 from bench.made_up import report
-from truenorm.bench.picture import draw, write
+from truenorm.bench import draw, write
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.made_up import report
-from truenorm.bench.report import ARRAYS, FLOPS
+from truenorm.bench import ARRAYS, FLOPS
 from truenorm.cost import rms_norm_cost
 from truenorm.tools import strict_json
 

@@ -9,7 +9,7 @@ import pytest
 from bench.made_up import report
 from cli.recording import recorded, run
 from truenorm.bench import DEFAULT_ROUNDS, DEFAULT_SHAPES
-from truenorm.cli import bench as command
+from truenorm.cli import commands as command
 
 
 def test_options_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

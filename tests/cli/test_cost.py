@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.recording import run
-from truenorm.cli import cost as command
+from truenorm.cli import commands as command
 from truenorm.cost import layer_norm_cost, rms_norm_cost
 
 DOCS = Path(__file__).parents[2] / "docs"

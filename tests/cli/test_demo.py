@@ -6,9 +6,9 @@ import pytest
 
 from cli.recording import recorded, run
 from demo.reports import committed
-from truenorm.cli import demo as command
+from truenorm.cli import commands as command
+from truenorm.demo.algorithms import OUTPUTS
 from truenorm.demo.demonstration import DTYPES
-from truenorm.demo.errors import OUTPUTS
 
 
 def test_options_reach_the_demonstration(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cli.recording import recorded, run
 from promise.judging import BACKENDS
-from truenorm.cli import doctor as command
+from truenorm.cli import commands as command
 from truenorm.doctor import Diagnosis, Line, Section
 
 WELL = Diagnosis("2026-01-02", False, (Section("A", (Line("b", "c"),)),))

@@ -9,7 +9,7 @@ import pytest
 
 from bench.made_up import report as bench_report
 from cli.recording import Calls, recorded, run
-from truenorm.cli import bench, demo, verify
+from truenorm.cli import commands, verify
 from truenorm.cli.output import writer_of
 from truenorm.demo import demonstrate
 from verify.fake_report import failing_report
@@ -32,17 +32,17 @@ class Command(NamedTuple):
 
 COMMANDS = [
     Command(
-        ("bench",), "--png", bench, "measure", bench_report(), 0, "truenorm correct", "a.png",
-        b"\x89PNG", "truenorm.bench.picture",
+        ("bench",), "--png", commands, "measure", bench_report(), 0, "truenorm correct", "a.png",
+        b"\x89PNG", "truenorm.bench",
     ),
     Command(
-        ("demo",), "--png", demo, "demonstrate", demonstrate(["float32"], size=3), 0,
-        "correct digits", "a.png", b"\x89PNG", "truenorm.demo.picture",
+        ("demo",), "--png", commands, "demonstrate", demonstrate(["float32"], size=3), 0,
+        "correct digits", "a.png", b"\x89PNG", "truenorm.demo.page",
     ),
     Command(
         ("verify", "x.py"), "--html", verify, "verify_target", failing_report(), 1, "FAIL",
         "a.html", b"<!doctype html>",
-        "truenorm.verify.pages.html_report",
+        "truenorm.verify.report.html",
     ),
 ]  # fmt: skip
 
@@ -91,7 +91,7 @@ def test_where_no_file_can_be_is_said_before_the_run(
 def test_a_package_that_is_missing_is_named_before_the_run(
     command: Command, runs: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (command.drawn_by, "truenorm.tools.picture", "truenorm.verify.pages.kappa_plot"):
+    for module in (command.drawn_by, "truenorm.tools.picture", "truenorm.verify.report.html"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     for module in ("matplotlib", "matplotlib.axes"):
         monkeypatch.setitem(sys.modules, module, None)
@@ -120,9 +120,9 @@ def test_a_file_that_cannot_be_written_does_not_cost_the_report(
 def test_where_a_picture_is_of_one_kind_another_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    writer_of("--png", tmp_path / "a.PNG", "truenorm.demo.picture", ".png")
+    writer_of("--png", tmp_path / "a.PNG", "truenorm.demo.page", ".png")
     with pytest.raises(SystemExit):
-        writer_of("--png", tmp_path / name, "truenorm.demo.picture", ".png")
+        writer_of("--png", tmp_path / name, "truenorm.demo.page", ".png")
     assert "give --png a file that ends in .png" in capsys.readouterr().err
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from truenorm.cli.progress import progress_bar
+from truenorm.cli.output import progress_bar
 
 
 @pytest.mark.parametrize("variable", ["FORCE_COLOR", "UNUSED"])

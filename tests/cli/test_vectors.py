@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cli.recording import recorded, run
-from truenorm.cli import vectors as command
+from truenorm.cli import commands as command
 from truenorm.verify import suite
-from truenorm.verify.operations.layer_norm import layer_norm_case
+from truenorm.verify.operations import layer_norm_case
 
 
 def test_cases_of_the_level_and_types(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,11 @@ import pytest
 from cli.recording import recorded, run
 from truenorm.cli import verify as command
 from truenorm.cli.output import Dtype, Operation
-from truenorm.cli.verify.options import GradeName, LevelName
-from truenorm.verify.baselines.comparing import against
-from truenorm.verify.baselines.file import read
+from truenorm.cli.verify import GradeName, LevelName
+from truenorm.verify.baseline import against, read
 from truenorm.verify.grading.report import GRADES, Report
 from truenorm.verify.operations import OPERATIONS
-from truenorm.verify.runs.subject_process import CannotRunError
+from truenorm.verify.running.process import CannotRunError
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 from verify.baselines.known import finding, made

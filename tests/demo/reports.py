@@ -3,7 +3,7 @@
 from functools import cache
 from pathlib import Path
 
-from truenorm.demo.report import Report, from_json
+from truenorm.demo.demonstration import Report, from_json
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import truenorm as tn
 from truenorm.demo.algorithms import ALGORITHMS, contestants, run
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.layer_norm import layer_norm_case
+from truenorm.verify.operations import layer_norm_case
 
 SIZE = 5  # NumPy adds up to eight numbers one after the other, as the loops below do
 Number = Any  # a scalar of one type: its arithmetic rounds to that type

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from truenorm.demo import demonstrate
-from truenorm.demo.demonstration import offsets, slope
-from truenorm.demo.report import Sweep, from_json
+from truenorm.demo.demonstration import Sweep, from_json, offsets, slope
 from truenorm.tools import strict_json
 
 ROUNDED = ("two-pass (textbook)", "corrected two-pass", "rounded exact mean")

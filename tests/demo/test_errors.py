@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from exact_row import ExactRow, exact_dgamma, exact_dx, exact_y, fractions
-from truenorm.demo.algorithms import run
-from truenorm.demo.errors import Results, errors_of
+from truenorm.demo.algorithms import Results, errors_of, run
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.layer_norm import layer_norm_case
+from truenorm.verify.operations import layer_norm_case
 
 EPS = 1e-5
 

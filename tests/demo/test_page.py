@@ -10,14 +10,14 @@ import pytest
 
 from demo.reports import committed
 from tools.screen import printed
-from truenorm.demo.page import show, show_digits
-from truenorm.demo.report import Curve, Sweep
+from truenorm.demo.demonstration import Curve, Sweep
+from truenorm.demo.page import show_demonstration, show_digits
 
 
 @pytest.mark.parametrize("output", ["variance", "y", "dx", "dgamma"])
 @pytest.mark.parametrize("width", [80, 60])
 def test_a_report_fits_a_terminal(output: str, width: int) -> None:
-    text = printed(partial(show, output=output), committed(), width=width)
+    text = printed(partial(show_demonstration, output=output), committed(), width=width)
     titles = [line for line in text.splitlines() if "correct digits" in line]
     assert [title.partition(":")[0] for title in titles] == [
         f"float32, {output}",

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from demo.reports import ROOT, committed
-from truenorm.demo.algorithms import ALGORITHMS, contestants
-from truenorm.demo.errors import OUTPUTS
-from truenorm.demo.picture import LINES, TOP, draw
-from truenorm.demo.report import Curve, Sweep
+from truenorm.demo.algorithms import ALGORITHMS, OUTPUTS, contestants
+from truenorm.demo.demonstration import Curve, Sweep
+from truenorm.demo.page import LINES, TOP, draw
 
 FLOAT32, FLOAT64 = committed().sweeps
 

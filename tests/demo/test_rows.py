@@ -7,7 +7,7 @@ import pytest
 
 from exact_row import ExactRow, Vector, exact_dgamma, exact_dx, exact_y, fractions
 from truenorm.demo.algorithms import contestants
-from truenorm.demo.rows import TRIGGERS, Trigger, tried
+from truenorm.demo.demonstration import TRIGGERS, Trigger, tried
 from truenorm.verify.operation import Case
 
 ONE_PASS = {"one-pass"}

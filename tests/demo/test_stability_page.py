@@ -8,7 +8,7 @@ import pytest
 from demo.reports import ROOT, committed
 from tools.screen import printed
 from truenorm.demo import page
-from truenorm.demo.report import NamedRow
+from truenorm.demo.demonstration import NamedRow
 from truenorm.tools.text import number
 
 PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")

@@ -10,18 +10,10 @@ import pytest
 
 import truenorm as tn
 from cli.recording import recorded
-from truenorm.doctor import examination
-from truenorm.doctor.examination import (
-    CASES,
-    REPORT,
-    examine,
-    gradients,
-    judgement,
-    self_test,
-)
-from truenorm.doctor.report import Line, Section
-from truenorm.verify.answers.expected import expected
+from truenorm import doctor
+from truenorm.doctor import CASES, REPORT, Line, Section, examine, gradients, judgement, self_test
 from truenorm.verify.operation import Case
+from truenorm.verify.oracle.expected import expected
 from truenorm.verify.types import FORMATS
 from verify.fake_report import failing_report, passing_report
 
@@ -30,7 +22,7 @@ USABLE = [each.name for each in tn.backends() if each.usable and each.name != "g
 
 @pytest.fixture
 def reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examination, "usable_backends", lambda: ["reference"])
+    monkeypatch.setattr(doctor, "usable_backends", lambda: ["reference"])
 
 
 def values(section: Section) -> dict[str, str]:
@@ -40,7 +32,7 @@ def values(section: Section) -> dict[str, str]:
 class TestSelfTest:
     @pytest.mark.parametrize("backend", USABLE)
     def test_healthy(self, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-        monkeypatch.setattr(examination, "usable_backends", lambda: [backend])
+        monkeypatch.setattr(doctor, "usable_backends", lambda: [backend])
         told: list[tuple[int, int, str]] = []
         section = self_test(lambda *step: told.append(step))
         assert values(section) == {
@@ -61,7 +53,7 @@ class TestSelfTest:
             right[output].reshape(-1).view(np.uint8)[0] ^= 1
             return SimpleNamespace(values=right)
 
-        monkeypatch.setattr(examination, "expected", spoilt)
+        monkeypatch.setattr(doctor, "expected", spoilt)
         section = self_test()
         assert [line.remedy for line in section.problems] == [REPORT] * len(FORMATS)
         wrong = "; ".join(f"{output} of float32-{name}" for name in CASES)
@@ -69,14 +61,14 @@ class TestSelfTest:
 
     @pytest.mark.usefixtures("reference")
     def test_no_result_is_seen(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        recorded(monkeypatch, examination, "layer_norm_backward", (None, None, None))
+        recorded(monkeypatch, doctor, "layer_norm_backward", (None, None, None))
         first = self_test().lines[0]
         assert first.value.startswith("WRONG: dx of float16-normal-4x67; dgamma of ")
         assert first.remedy == REPORT
 
     @pytest.mark.usefixtures("reference")
     def test_a_crash_is_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        recorded(monkeypatch, examination, "layer_norm_forward", OSError("cannot load libm"))
+        recorded(monkeypatch, doctor, "layer_norm_forward", OSError("cannot load libm"))
         section = self_test()
         assert [line.remedy for line in section.problems] == [REPORT] * len(FORMATS)
         assert section.lines[0].value == "FAILED: OSError: cannot load libm"
@@ -91,7 +83,7 @@ class TestSelfTest:
         for name, value in variables.items():
             monkeypatch.setenv(f"TRUENORM_{name}", value)
         if interrupted:
-            monkeypatch.delattr(examination, "_compared")
+            monkeypatch.delattr(doctor, "_compared")
         with pytest.raises(NameError) if interrupted else nullcontext():
             assert self_test().problems == []
         assert {name: os.environ[f"TRUENORM_{name}"] for name in variables} == variables
@@ -114,7 +106,7 @@ class TestGradients:
             found: Any = tn.layer_norm_backward(*given)
             return found._replace(dgamma=found.dgamma * (1 + 1e-9))
 
-        monkeypatch.setattr(examination, "layer_norm_backward", backward)
+        monkeypatch.setattr(doctor, "layer_norm_backward", backward)
         (problem,) = gradients().problems
         assert (problem.name, problem.remedy) == ("truenorm", REPORT)
         assert problem.value.startswith("FAILED: OSError: no" if crash else "FAIL, by ")
@@ -122,7 +114,7 @@ class TestGradients:
 
 class TestJudgement:
     def test_it_is_asked_for_correct_rounding(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked = recorded(monkeypatch, examination, "verify", failing_report(), passing_report())
+        asked = recorded(monkeypatch, doctor, "verify", failing_report(), passing_report())
         section = judgement()
         assert [line.name for line in section.lines] == list(FORMATS)
         assert [(list(subject.dtypes), options) for (subject,), options in asked] == [
@@ -145,7 +137,7 @@ class TestJudgement:
 def test_full_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Section("Made up", (Line("a", "b"),))
     for name in ("self_test", "gradients", "judgement"):
-        monkeypatch.setattr(examination, name, lambda *_: made)
+        monkeypatch.setattr(doctor, name, lambda *_: made)
     short, long = examine(), examine(full=True)
     assert len(long.sections) == len(short.sections) + 2
     assert (short.full, long.full) == (False, True)

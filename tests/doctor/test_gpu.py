@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from truenorm import dispatch
-from truenorm.doctor import gpu
-from truenorm.doctor.cards import CUDA_NEEDS, INSTALL, Card, by_cuda, by_opencl
-from truenorm.doctor.examination import examine
-from truenorm.doctor.gpu import DIFFERENT, devices
-from truenorm.doctor.report import Line, Section
+from truenorm import doctor
+from truenorm.api import backends
+from truenorm.doctor import (
+    CUDA_NEEDS,
+    DIFFERENT,
+    INSTALL,
+    Card,
+    Line,
+    Section,
+    by_cuda,
+    by_opencl,
+    devices,
+    examine,
+)
 
 USABLE = {status.name: status.usable for status in tn.backends()}["gpu"]
 
@@ -37,14 +45,14 @@ def card(put: Any = lambda array: array, *, is_gpu: bool = False) -> Card:
 def examined(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what examines a given card, with little to do."""
     for name, value in {"FEWER_ELEMENTS": 2**11, "ELEMENTS": 2**14, "SIZES": (5, 64)}.items():
-        monkeypatch.setattr(gpu, name, value)
-    monkeypatch.setattr(gpu, "COMPARED", 256)
-    monkeypatch.setattr(gpu, "FEWER_SIZES", (64,))
-    monkeypatch.setattr(gpu, "by_cuda", lambda: Line("CUDA", CUDA_NEEDS))
+        monkeypatch.setattr(doctor, name, value)
+    monkeypatch.setattr(doctor, "COMPARED", 256)
+    monkeypatch.setattr(doctor, "FEWER_SIZES", (64,))
+    monkeypatch.setattr(doctor, "by_cuda", lambda: Line("CUDA", CUDA_NEEDS))
     monkeypatch.setenv("TRUENORM_BACKEND", "reference")
 
     def examined(found: Card) -> list[Section]:
-        monkeypatch.setattr(gpu, "by_opencl", lambda: found)
+        monkeypatch.setattr(doctor, "by_opencl", lambda: found)
         return devices()
 
     return examined
@@ -52,8 +60,8 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says why, and what to install; and nothing else is examined."""
-    missing = dispatch.BackendStatus("gpu", False, "needs pyopencl")
-    monkeypatch.setattr(dispatch, "backends", lambda: [*tn.backends()[:2], missing])
+    missing = backends.BackendStatus("gpu", False, "needs pyopencl")
+    monkeypatch.setattr(backends, "backends", lambda: [*tn.backends()[:2], missing])
     monkeypatch.setitem(sys.modules, "cupy", None)
     diagnosis = examine(gpu=True)
     (problem,) = diagnosis.problems

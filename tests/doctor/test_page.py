@@ -1,8 +1,7 @@
 """What is printed: ready to be pasted, and on a terminal."""
 
 from tools.screen import printed
-from truenorm.doctor.page import conclusion, show, to_text
-from truenorm.doctor.report import Diagnosis, Line, Section
+from truenorm.doctor import Diagnosis, Line, Section, doctor_conclusion, show_diagnosis, to_text
 from truenorm.tools import strict_json
 
 WELL = Section("Versions", (Line("numpy", "2.0"),))
@@ -31,8 +30,8 @@ def test_text() -> None:
 
 
 def test_conclusion() -> None:
-    assert conclusion(diagnosis(WELL)) == "HEALTHY: nothing is wrong."
-    assert conclusion(diagnosis(ILL, ILL)).startswith("PROBLEM: 2 things are wrong")
+    assert doctor_conclusion(diagnosis(WELL)) == "HEALTHY: nothing is wrong."
+    assert doctor_conclusion(diagnosis(ILL, ILL)).startswith("PROBLEM: 2 things are wrong")
 
 
 def test_json() -> None:
@@ -53,6 +52,8 @@ def test_json() -> None:
 
 def test_terminal() -> None:
     """The same lines, and colours where there are any."""
-    text = printed(show, diagnosis(WELL, ILL))
+    text = printed(show_diagnosis, diagnosis(WELL, ILL))
     assert text.splitlines()[:-1] == to_text(diagnosis(WELL, ILL)).splitlines()[2:-1]
-    assert "\x1b[1;31mPROBLEM: " in printed(show, diagnosis(ILL), colours=True).replace("\n", "")
+    assert "\x1b[1;31mPROBLEM: " in printed(show_diagnosis, diagnosis(ILL), colours=True).replace(
+        "\n", ""
+    )

@@ -16,15 +16,13 @@ from ops.test_environment import (
     ROUND_UP,
     control_bits,
 )
-from truenorm import dispatch
-from truenorm.doctor import examination
-from truenorm.doctor.examination import UNTESTED, examine
-from truenorm.doctor.report import Section
-from truenorm.doctor.surroundings import backends, processor, versions
+from truenorm import doctor
+from truenorm.api import backends
+from truenorm.doctor import UNTESTED, Section, backend_lines, examine, processor, versions
 
 ONLY_REFERENCE = [
-    dispatch.BackendStatus("native", False, "the C core was not built"),
-    dispatch.BackendStatus("reference", True, "needs NumPy alone"),
+    backends.BackendStatus("native", False, "the C core was not built"),
+    backends.BackendStatus("reference", True, "needs NumPy alone"),
 ]
 
 
@@ -53,7 +51,7 @@ def test_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestBackends:
     def test_all_are_named_with_their_reasons(self) -> None:
-        found = values(backends())
+        found = values(backend_lines())
         for status in tn.backends():
             how = "usable: " if status.usable else "not usable: "
             assert found[status.name] == how + status.reason
@@ -70,9 +68,9 @@ class TestBackends:
     def test_which_is_taken(
         self, monkeypatch: pytest.MonkeyPatch, name: str, taken: str, remedy: str
     ) -> None:
-        monkeypatch.setattr(dispatch, "backends", lambda: ONLY_REFERENCE)
+        monkeypatch.setattr(backends, "backends", lambda: ONLY_REFERENCE)
         monkeypatch.setenv("TRUENORM_BACKEND", name)
-        section = backends()
+        section = backend_lines()
         assert values(section)["taken"] == taken
         said = [line.remedy for line in section.problems]
         assert said == ([f"unset TRUENORM_BACKEND, {remedy}"] if remedy else [])
@@ -95,7 +93,7 @@ class TestBackends:
         for variable, _, value in (each.partition("=") for each in variables.split()):
             full = "OMP_NUM_THREADS" if variable == "OMP" else f"TRUENORM_{variable}"
             monkeypatch.setenv(full, value)
-        assert text in values(backends())[name]
+        assert text in values(backend_lines())[name]
 
     @pytest.mark.parametrize(
         ("name", "value", "accepted"),
@@ -108,7 +106,7 @@ class TestBackends:
         self, monkeypatch: pytest.MonkeyPatch, name: str, value: str, accepted: str
     ) -> None:
         monkeypatch.setenv(f"TRUENORM_{name}", value)
-        (problem,) = backends().problems
+        (problem,) = backend_lines().problems
         assert problem.value == f"TRUENORM_{name} is {value!r}"
         assert problem.remedy == f"unset TRUENORM_{name}, or set it to {accepted}"
 
@@ -135,7 +133,7 @@ def test_a_processor_as_it_should_not_be(
     monkeypatch: pytest.MonkeyPatch, mask: int, undo: str
 ) -> None:
     """Nothing can be tested in this state, and nothing is."""
-    monkeypatch.delattr(examination, "self_test")
+    monkeypatch.delattr(doctor, "self_test")
     with control_bits(mask):
         diagnosis = examine()
     (problem,) = diagnosis.problems

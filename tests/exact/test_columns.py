@@ -5,8 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from truenorm.exact import FLOAT32, FLOAT64, Term, round_sum_of_roots
-from truenorm.exact.roots import InverseRoot
+from truenorm.exact import FLOAT32, FLOAT64, InverseRoot, Term, round_sum_of_roots
 
 
 def one_over_root_of(w: Fraction | int) -> InverseRoot:

@@ -9,8 +9,15 @@ from flint import fmpq
 
 from promise.families import DTYPES
 from promise.formats import FORMATS, bits
-from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat, round_ratio
-from truenorm.exact.integers import scaled_integers
+from truenorm.exact import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    FloatFormat,
+    round_ratio,
+    scaled_integers,
+)
 
 TARGETS = {target.name: target for target in (BFLOAT16, FLOAT16, FLOAT32, FLOAT64)}
 

@@ -17,7 +17,7 @@ from truenorm.exact import (
     centred_signs,
     scaled_integers,
 )
-from truenorm.kernels.storage import format_of
+from truenorm.kernels.rows import format_of
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from truenorm.verify import suite
-from truenorm.verify.answers.expected import expected
 from truenorm.verify.judge import check
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import RMS_NORM
-from truenorm.verify.operations.layer_norm import OUTPUTS
-from truenorm.verify.pages.vectors import write_vectors
-from truenorm.verify.runs.calls import Call
-from truenorm.verify.runs.command import CommandRunner
+from truenorm.verify.operations import OUTPUTS, RMS_NORM
+from truenorm.verify.oracle.expected import expected
+from truenorm.verify.report.vectors import write_vectors
+from truenorm.verify.running.command import CommandRunner
+from truenorm.verify.running.records import Call
 from truenorm.verify.subject import Subject
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "c"

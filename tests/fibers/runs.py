@@ -13,11 +13,10 @@ import truenorm as tn
 from kernels.calls import call_for
 from promise.families import Case
 from promise.judging import both_passes, bytes_of
-from truenorm import dispatch
+from truenorm.api import backends
 from truenorm.kernels.gpu.backend import GpuBackend
-from truenorm.kernels.gpu.launching import Launcher
 from truenorm.kernels.gpu.plan import Plan
-from truenorm.kernels.gpu.runtime import Runtime
+from truenorm.kernels.gpu.runtime import Launcher, Runtime
 
 __all__ = ["Seen", "by_reference", "launcher_on", "on", "opencl"]
 
@@ -82,11 +81,11 @@ def launcher_on(runtime: Runtime, case: Case) -> Launcher:
 @contextmanager
 def _named(runtime: Runtime) -> Iterator[str]:
     """Give a name to a backend of the runtime, with the reference for a host."""
-    backend = GpuBackend(runtime, dispatch.backend_named("reference"))
+    backend = GpuBackend(runtime, backends.backend_named("reference"))
     name = next(NAMES)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(dispatch.STATUSES, name, dispatch.STATUSES["gpu"])
-        patched.setattr(dispatch, "_named", {name: backend}.__getitem__)
+        patched.setitem(backends.STATUSES, name, backends.STATUSES["gpu"])
+        patched.setattr(backends, "_named", {name: backend}.__getitem__)
         yield name
 
 
@@ -100,6 +99,6 @@ def opencl() -> Runtime:
     status = {each.name: each for each in tn.backends()}["gpu"]
     if not status.usable:
         pytest.skip(status.reason)
-    from truenorm.kernels.gpu import devices
+    from truenorm.kernels.gpu import runtime
 
-    return devices.opencl()
+    return runtime.opencl()

@@ -8,9 +8,9 @@ import pytest
 from fibers.runs import Seen, by_reference, launcher_on, on, opencl
 from fibers.runtime import Fibers
 from promise.families import DTYPES, Case, usual_case
-from truenorm.kernels.gpu.launching import widened
 from truenorm.kernels.gpu.plan import KERNELS, STORAGES, WARP, Plan
-from truenorm.kernels.storage import format_of
+from truenorm.kernels.gpu.runtime import widened
+from truenorm.kernels.rows import format_of
 
 SEEDS = (1, 2)
 

@@ -21,6 +21,6 @@ def device() -> None:
 
 @pytest.fixture(scope="session")
 def queue(device: None) -> Any:  # noqa: ARG001
-    from truenorm.kernels.gpu.devices import opencl
+    from truenorm.kernels.gpu.runtime import opencl
 
     return opencl().queue

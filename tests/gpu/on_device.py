@@ -22,7 +22,7 @@ def on_device(array: Array) -> Any:
     """Return a copy on the device."""
     import pyopencl.array as cl_array
 
-    from truenorm.kernels.gpu.devices import opencl
+    from truenorm.kernels.gpu.runtime import opencl
 
     return cl_array.to_device(opencl().queue, np.ascontiguousarray(array))
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fibers.runs import launcher_on, opencl
 from promise.families import Case, usual_case
-from truenorm.kernels.ground import SUMS
+from truenorm.kernels.tuning import SUMS
 
 ROWS, SIZE = 20, 67
 

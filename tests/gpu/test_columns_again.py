@@ -16,8 +16,8 @@ from promise.hard_cases.kept import some_kept
 from promise.judging import both_passes, bytes_of
 from promise.rows import BallRow, ball_results
 from truenorm.devices.passes import DeviceCall
-from truenorm.kernels.gpu.launching import Launcher
-from truenorm.kernels.ground import SUMS
+from truenorm.kernels.gpu.runtime import Launcher
+from truenorm.kernels.tuning import SUMS
 
 cl_array = pytest.importorskip("pyopencl.array")
 pytestmark = pytest.mark.usefixtures("device")

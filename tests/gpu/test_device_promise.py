@@ -119,7 +119,7 @@ def test_bounds_divided_by_64_are_seen(
         return text.replace("#define SLACK 1.01", "#define SLACK (1.01 / 64)")
 
     monkeypatch.setattr(opencl, "source_of", divided)
-    monkeypatch.setattr("truenorm.kernels.gpu.sums.SLACK", 1.01 / 64)
+    monkeypatch.setattr("truenorm.kernels.gpu.backend.SLACK", 1.01 / 64)
     monkeypatch.setattr(opencl, "compiled", cache(opencl.compiled.__wrapped__))
     some: Iterable[Case] = some_kept(output, np.float32, ELEMENTS)
     if output == "y":  # a row with another element that is refused is done again as a whole

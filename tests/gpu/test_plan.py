@@ -53,7 +53,7 @@ def test_what_registers_hold() -> None:
 
 
 def test_shares_do_not_depend_on_blocks_of_rows() -> None:
-    from truenorm.kernels.gpu.levels import ROWS
+    from truenorm.kernels.gpu.backend import ROWS
 
     for size in SIZES:
         assert ROWS % Plan.of("backward", size, BFLOAT16, centred=True, correct=True).run == 0

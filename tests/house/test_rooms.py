@@ -9,7 +9,7 @@ SOURCES = on_disk()
 PARAMETERS = 10
 OPTIONS = 19
 """Parameters of a command are its options, which are given by name and read by --help; `verify`
-has so many, each of which is a line there and a name in cli/verify/options.py."""
+has so many, each of which is a line there and a name in cli/verify.py."""
 
 
 def test_no_function_takes_many_parameters() -> None:

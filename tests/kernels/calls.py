@@ -7,10 +7,8 @@ import numpy as np
 
 from promise.families import EPSILONS, X_FAMILIES, Array, Case, Choice
 from truenorm.exact import FloatFormat
-from truenorm.kernels.call import Call, Parameter, Settings
-from truenorm.kernels.norm import LAYER_NORM
-from truenorm.kernels.rows import Rows
-from truenorm.kernels.storage import format_of
+from truenorm.kernels.call import LAYER_NORM, Call, Parameter, Settings
+from truenorm.kernels.rows import Rows, format_of
 
 __all__ = ["call_for", "each_family", "format_for", "parameter_for", "rows_for"]
 

@@ -9,9 +9,9 @@ import pytest
 from promise.families import DTYPES, Array
 from promise.formats import FORMATS
 from truenorm.exact import FLOAT32, FLOAT64, FloatFormat, round_ratio
-from truenorm.kernels.lattice.digits import Digits
+from truenorm.kernels.fixed_point import Digits
+from truenorm.kernels.rows import widen
 from truenorm.kernels.special import SpecialSum
-from truenorm.kernels.storage import widen
 
 of_each_spread = pytest.mark.parametrize("spread", [1, 30, 300, 2000])
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kernels.calls import call_for, rows_for
 from promise.families import Case
 from truenorm.exact import FLOAT64
-from truenorm.kernels import integers
+from truenorm.kernels import fallback
 
 Float64 = NDArray[np.float64]
 
@@ -17,7 +17,7 @@ Float64 = NDArray[np.float64]
 def column_sums(dy: Float64, x: Float64) -> list[float]:
     call = call_for(Case("columns", x, None, None, dy, 1e-5))
     columns = np.arange(x.shape[1])
-    return integers.column_sums(rows_for(dy), rows_for(x), columns, call, FLOAT64)
+    return fallback.column_sums(rows_for(dy), rows_for(x), columns, call, FLOAT64)
 
 
 def in_all_columns(dy: list[float]) -> Float64:
@@ -29,7 +29,7 @@ def no_roots(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> float:
         raise AssertionError("a column that cancels went through the sum of roots")
 
-    monkeypatch.setattr(integers, "round_sum_of_roots", refuse)
+    monkeypatch.setattr(fallback, "round_sum_of_roots", refuse)
 
 
 X = np.array([[1.0, -2.0, 5.0], [0.0, 3.0, 3.5]])

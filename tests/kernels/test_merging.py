@@ -11,15 +11,13 @@ import pytest
 from kernels.calls import format_for, parameter_for, rows_for
 from promise.families import DTYPES
 from promise.judging import BACKENDS
-from truenorm.dispatch import backend_named
+from truenorm.api.backends import backend_named
 from truenorm.kernels import rounding
-from truenorm.kernels.backend import Backward, RowSums
-from truenorm.kernels.call import Call, Settings
-from truenorm.kernels.drive.forward import forward
-from truenorm.kernels.norm import LAYER_NORM
-from truenorm.kernels.rows import Source
-from truenorm.kernels.storage import stored_view
-from truenorm.kernels.sweeping import merged
+from truenorm.kernels.call import LAYER_NORM, Call, Settings
+from truenorm.kernels.columns import merged
+from truenorm.kernels.driver import forward
+from truenorm.kernels.protocol import Backward, RowSums
+from truenorm.kernels.rows import Source, stored_view
 
 ROWS, SIZE = 60, 33
 

@@ -10,7 +10,7 @@ import pytest
 from promise.families import Array
 from truenorm.kernels import double_double
 from truenorm.kernels.double_double import Pair
-from truenorm.kernels.ground import W
+from truenorm.kernels.tuning import W
 
 
 def normalized(seed: int, count: int = 2000) -> Pair:

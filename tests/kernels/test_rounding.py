@@ -10,7 +10,7 @@ from promise.families import Array
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat, round_ratio
 from truenorm.kernels.double_double import two_sum
 from truenorm.kernels.rounding import canonical_nan, round_pair, round_to, same_roundings
-from truenorm.kernels.storage import widen
+from truenorm.kernels.rows import widen
 
 TARGETS = [FLOAT16, BFLOAT16, FLOAT32, FLOAT64]
 of_each_target = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

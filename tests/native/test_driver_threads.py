@@ -11,7 +11,7 @@ import pytest
 from promise.families import Array, Case
 from promise.judging import BACKENDS, both_passes, bytes_of
 from truenorm import threads
-from truenorm.dispatch import backend_named
+from truenorm.api.backends import backend_named
 
 pytestmark = pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
 
@@ -53,10 +53,10 @@ original_job = threads._Job
 
 @pytest.fixture
 def crew(monkeypatch: pytest.MonkeyPatch) -> Crew:
-    from truenorm.kernels.native import levels
+    from truenorm.kernels.native import backend
 
     made = Crew()
-    monkeypatch.setattr(levels, "BLOCK", 2**15)
+    monkeypatch.setattr(backend, "BLOCK", 2**15)
     monkeypatch.setattr(type(backend_named("native")), "core", None)
     monkeypatch.setattr(threads, "_pool", threads._Pool())
     monkeypatch.setattr(threads, "_Job", made.job)

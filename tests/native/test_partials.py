@@ -23,10 +23,10 @@ from promise.judging import BACKENDS, both_passes, bytes_of, forward_pass
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)
 
-from truenorm.kernels.lattice import digits
-from truenorm.kernels.lattice.digits import Number
+from truenorm.kernels import fixed_point
+from truenorm.kernels.fixed_point import Number
 from truenorm.kernels.native import _core
-from truenorm.partials.merging import added
+from truenorm.partials.gradients import added
 
 FLOAT32 = np.dtype(np.float32)
 SHAPES = ((1, 1), (3, 2), (9, 7), (12, 67), (5, 130), (17, 16))
@@ -262,7 +262,7 @@ def _random_number(random: np.random.Generator, columns: int) -> Number:
     values = random.choice([-(2**31), 2**31 - 1, -1, 0, 1, 5], (random.integers(0, 5), columns))
     if len(values) and random.random() < 0.3:
         values[random.integers(len(values))] = 0
-    return digits.canonical(int(random.integers(-6, 4)), np.vstack([values, values[:1] * 0]))
+    return fixed_point.canonical(int(random.integers(-6, 4)), np.vstack([values, values[:1] * 0]))
 
 
 @with_instructions

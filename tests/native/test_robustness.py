@@ -9,7 +9,7 @@ import truenorm as tn
 from promise.families import DTYPES, usual_case
 from promise.judging import BACKENDS, both_passes, bytes_of
 from truenorm import threads
-from truenorm.dispatch import backend_named
+from truenorm.api.backends import backend_named
 
 pytestmark = pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
 
@@ -36,11 +36,11 @@ class TestErrors:
         number: int,
         error: type[BaseException],
     ) -> None:
-        from truenorm.kernels.native import levels
+        from truenorm.kernels.native import backend
 
         case = usual_case("normal", *LARGE, np.float32)
         expected = bytes_of(*both_passes(case, "reference"))
-        kind = getattr(levels, level)
+        kind = getattr(backend, level)
         original = kind.look
         begun: list[int] = []
 
@@ -52,7 +52,7 @@ class TestErrors:
 
         with monkeypatch.context() as patched:
             patched.setattr(type(backend_named("native")), "core", None)  # the driver's blocks
-            patched.setattr(levels, "BLOCK", 2**16)
+            patched.setattr(backend, "BLOCK", 2**16)
             patched.setattr(kind, "look", failing)
             with pytest.raises(error):
                 both_passes(case, "native", threads=3)

@@ -9,10 +9,10 @@ NOT_NEEDED = (
     "logging",
     "importlib.resources",
     "pathlib",
-    "truenorm.kernels.drive",
+    "truenorm.kernels.driver",
     "truenorm.kernels.gpu",
-    "truenorm.kernels.native.levels",
-    "truenorm.ops.forward",
+    "truenorm.kernels.native.backend",
+    "truenorm.api.run",
 )
 FIRST_CALL = """
 import sys

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-import truenorm.kernels.drive.backward
-import truenorm.kernels.drive.forward
+import truenorm.kernels.driver
 from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, usual_case
 from promise.judging import BACKENDS, both_passes, bytes_of
 from promise.suites import not_finite_cases
-from truenorm.dispatch import backend_named
-from truenorm.kernels import drive
-from truenorm.ops import fast_path
+from truenorm.api import fast_path
+from truenorm.api.backends import backend_named
+from truenorm.kernels import driver
 
 pytestmark = pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
 FLOAT32 = np.dtype(np.float32)
@@ -70,7 +69,7 @@ def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("this call went through the driver")
 
-    for module, name in ((drive.forward, "forward"), (drive.backward, "backward")):
+    for module, name in ((driver, "forward"), (driver, "backward")):
         monkeypatch.setattr(module, name, refuse)
 
 

@@ -10,10 +10,10 @@ from partials.batches import nasty_cases, partial_of
 from partials.definition import Expected
 from promise.families import Case, usual_case
 from promise.judging import BACKENDS
-from truenorm.kernels.lattice import digits
-from truenorm.kernels.lattice import units as lattice_units
-from truenorm.kernels.reference import terms
-from truenorm.partials import merging
+from truenorm.kernels import fixed_point
+from truenorm.kernels import fixed_point as lattice_units
+from truenorm.kernels.reference import columns
+from truenorm.partials import gradients
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -34,7 +34,7 @@ def test_a_wrong_place_of_a_row_is_seen(change: int, monkeypatch: pytest.MonkeyP
         found[1] += change
         return found
 
-    monkeypatch.setattr(terms, "units", wrong)
+    monkeypatch.setattr(columns, "units", wrong)
     assert not _is_right(case)
 
 
@@ -43,26 +43,26 @@ def test_a_dropped_carry_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [partial_of(case.rows(part), "reference") for part in (slice(4), slice(4, 9))]
     whole = Expected(case).to_bytes()
     assert (parts[0] + parts[1]).tobytes() == whole
-    original = digits.canonical
+    original = fixed_point.canonical
 
     def without_last_carry(first: int, places: Any) -> Any:
         carried = original(first, places.copy())
         carried.digits[-1] = places[carried.first - first + len(carried.digits) - 1]
         return carried
 
-    monkeypatch.setattr(merging, "CORE", None)
-    monkeypatch.setattr(digits, "canonical", without_last_carry)
+    monkeypatch.setattr(gradients, "CORE", None)
+    monkeypatch.setattr(fixed_point, "canonical", without_last_carry)
     assert (parts[0] + parts[1]).tobytes() != whole
 
 
 def test_a_carry_goes_through_all_places() -> None:
     """2**31 - 1 and ones above, plus one: what was one digit is five."""
     ones = np.array([[2**31 - 1], *[[2**31 - 1]] * 3], np.int64)
-    number = digits.Number(-2, ones).plus(digits.Number(-2, np.array([[1]], np.int64)))
+    number = fixed_point.Number(-2, ones).plus(fixed_point.Number(-2, np.array([[1]], np.int64)))
     total = sum((2**31 - 1) << 32 * k for k in range(4)) + 1
     assert number.integers(np.array([0])) == [total]
     assert number.digits.ravel().tolist()[:2] == [-(2**31), -(2**31)]
-    back = number.plus(digits.Number(-2, -ones))
+    back = number.plus(fixed_point.Number(-2, -ones))
     assert back.first == -2
     assert back.digits.tolist() == [[1]]
 
@@ -109,9 +109,9 @@ def test_a_bin_without_a_limit_would_lose_bits(monkeypatch: pytest.MonkeyPatch) 
     # An odd number of rows: else their sums could have their last bits to spare.
     case = full_rows(2**14 + 1)
     right = partial_of(case, "reference")
-    monkeypatch.setattr(terms, "PAIR_BLOCK", 2**20)
+    monkeypatch.setattr(columns, "PAIR_BLOCK", 2**20)
     assert partial_of(case, "reference") == right
-    monkeypatch.setattr(terms, "MOST_ROWS", 2**20)
+    monkeypatch.setattr(columns, "MOST_ROWS", 2**20)
     assert partial_of(case, "reference") != right
 
 

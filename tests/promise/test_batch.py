@@ -10,7 +10,7 @@ import truenorm as tn
 from kinds import BACKENDS_AND_TYPES as KINDS
 from promise.families import Case, usual_case
 from promise.judging import both_passes, bytes_of
-from truenorm.kernels.reference import narrow
+from truenorm.kernels.reference import tier1
 
 
 def rows_of(dtype: np.dtype[Any]) -> Case:
@@ -61,8 +61,8 @@ class TestBlocksOfTheReference:
     def test_a_call_can_be_interrupted_between_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         x = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
         expected = tn.layer_norm(x, backend="reference")
-        monkeypatch.setattr("truenorm.kernels.reference.sweep.BLOCK", 16)
-        original, blocks = narrow.forward, []
+        monkeypatch.setattr("truenorm.kernels.reference.tier1.BLOCK", 16)
+        original, blocks = tier1.forward, []
 
         def interrupted(*arguments: Any) -> Any:
             blocks.append(1)
@@ -70,7 +70,7 @@ class TestBlocksOfTheReference:
                 raise KeyboardInterrupt
             return original(*arguments)
 
-        monkeypatch.setattr(narrow, "forward", interrupted)
+        monkeypatch.setattr(tier1, "forward", interrupted)
         with pytest.raises(KeyboardInterrupt):
             tn.layer_norm(x, backend="reference")
         assert tn.layer_norm(x, backend="reference").tobytes() == expected.tobytes()
@@ -83,5 +83,5 @@ class TestBlocksOfTheReference:
         dy[:2] *= 1e-200
         case = Case("far apart", x, np.ones(5), np.ones(5), dy, 1e-5)
         together = both_passes(case, "reference")
-        monkeypatch.setattr("truenorm.kernels.reference.sweep.PAIR_BLOCK", 5)
+        monkeypatch.setattr("truenorm.kernels.reference.tier1.PAIR_BLOCK", 5)
         assert bytes_of(*together) == bytes_of(*both_passes(case, "reference"))

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from truenorm.pytest_plugin.replaced import Replaced
-from truenorm.verify.audit.seen import read
-from truenorm.verify.audit.task import Task
+from truenorm.verify.audit.replacing import Task, read
 
 KERNEL = """
 import test_of_a_helper

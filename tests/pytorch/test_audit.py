@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from pytorch.kernels import RMSNorm, fused_add_rms_norm, layer_norm, rms_norm
-from truenorm.verify.audit.kernel import Kernel
-from truenorm.verify.audit.planted import planted_kernels
-from truenorm.verify.audit.replaced import Replacing
-from truenorm.verify.audit.seen import Seen
+from truenorm.verify.audit.planted import Kernel, planted_kernels
+from truenorm.verify.audit.replacing import Replacing, Seen
 from truenorm.verify.operations import operation_of
-from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.norm import Norm
 
 torch: Any = import_module("torch")
 SHAPE = (2, 3, 40)

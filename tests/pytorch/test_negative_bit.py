@@ -13,7 +13,7 @@ import truenorm as tn
 import truenorm.verify as tv
 from pytorch import kernels
 from pytorch.kernels import Tensor
-from truenorm.verify.tensors.pytorch import array_of
+from truenorm.verify.running.pytorch import array_of
 
 
 def negative(*shape: int, dtype: Any = torch.float32) -> Tensor:

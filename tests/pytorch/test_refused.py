@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 import truenorm.verify as tv
 from pytorch import kernels
-from truenorm.verify.tensors.pytorch import Tensors
+from truenorm.verify.running.pytorch import Tensors
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 import truenorm.verify as tv
-from truenorm.verify.target import verify_target
+from truenorm.verify.judge import verify_target
 
 RMS_NORM = "torch:torch.nn.functional.rms_norm"
 

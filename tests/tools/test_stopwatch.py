@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tools.clock import Clock
-from truenorm.tools.stopwatch import Stopwatch, seconds_of
+from truenorm.tools.machine import Stopwatch, seconds_of
 
 
 @pytest.fixture

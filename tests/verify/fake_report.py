@@ -3,7 +3,7 @@
 import math
 
 from truenorm.verify.grading.report import VERDICTS, CaseResult, Finding, Grade, Report
-from truenorm.verify.operations.layer_norm import LAYER_NORM, OUTPUTS
+from truenorm.verify.operations import LAYER_NORM, OUTPUTS
 
 NASTY = "<script>alert('x')</script> [bold]no[/bold] [/] {{ 7*7 }} \"q\" & µ🙂 $x_"
 """Markup of HTML, Rich, Jinja, and Matplotlib, and characters beyond ASCII."""

@@ -5,15 +5,15 @@ from functools import lru_cache
 import numpy as np
 
 from truenorm import textbook
-from truenorm.verify.collecting.one_by_one import collect
+from truenorm.verify.collect import collect
+from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.grades import NOWHERE, grade
-from truenorm.verify.grading.guards import GUARDS
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import scope
 from truenorm.verify.operation import Case
-from truenorm.verify.runs.calls import Record
-from truenorm.verify.runs.in_process import InProcess
+from truenorm.verify.running.in_process import InProcess
+from truenorm.verify.running.records import Record
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array
 from verify.planted.registry import FEW_ROWS, MORE_RIGHT, OF_MANY_ROWS, PLANTED, RIGHT

@@ -7,7 +7,7 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify.answers.expected import KNOWN
+from truenorm.verify.oracle.expected import KNOWN
 from truenorm.verify.types import FORMATS, Array
 from verify.recorded import RIGHT_FORWARD
 

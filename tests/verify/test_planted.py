@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from truenorm.verify.grading.guards import GUARDS
+from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.report import VERDICTS
 from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.target import verify_target
+from truenorm.verify.judge import verify_target
 from verify import only_by
 from verify.planted.registry import (
     CAUSES,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.pages.json_report import to_json
-from truenorm.verify.runs.loading import load
-from truenorm.verify.runs.subject_process import CannotRunError
-from truenorm.verify.target import verify_target
+from truenorm.verify.judge import verify_target
+from truenorm.verify.report.html import to_json
+from truenorm.verify.running.loading import load
+from truenorm.verify.running.process import CannotRunError
 
 SUBJECT = """
 import numpy as np

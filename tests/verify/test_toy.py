@@ -11,13 +11,12 @@ import pytest
 from rich.console import Console
 
 import truenorm.verify as tv
-from truenorm.verify.answers.expected import expected
-from truenorm.verify.pages.html_report import to_html
-from truenorm.verify.pages.json_report import to_json
-from truenorm.verify.pages.terminal import show
-from truenorm.verify.pages.vectors import write_vectors
-from truenorm.verify.runs.subject_process import CannotRunError
-from truenorm.verify.target import verify_target
+from truenorm.verify.judge import verify_target
+from truenorm.verify.oracle.expected import expected
+from truenorm.verify.report.html import to_html, to_json
+from truenorm.verify.report.terminal import show
+from truenorm.verify.report.vectors import write_vectors
+from truenorm.verify.running.process import CannotRunError
 from truenorm.verify.types import Array
 from verify import toy
 

@@ -7,11 +7,9 @@ import numpy as np
 
 import truenorm.verify as tv
 from truenorm.exact import scaled_integers
-from truenorm.verify.answers.rounded import ONE, Line, rounded
-from truenorm.verify.cases.hard import sweeps
-from truenorm.verify.cases.ordinary import ordinary
-from truenorm.verify.operation import Case, Operation
-from truenorm.verify.parts import Input, Output
+from truenorm.verify.cases.families import ordinary, sweeps
+from truenorm.verify.operation import Case, Input, Operation, Output
+from truenorm.verify.oracle.rounded import ONE, Line, rounded
 from truenorm.verify.types import FORMATS, Array, Float64s
 
 

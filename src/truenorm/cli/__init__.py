@@ -6,8 +6,6 @@ from typing import NoReturn
 
 from truenorm.tools.text import printable
 
-__all__ = ["main", "stop"]
-
 NEEDED = ("typer", "rich")
 CANNOT_RUN = 2
 

@@ -5,11 +5,17 @@ the same in blocks that stay in a cache; and one fused kernel a pass. docs/time-
 tells what the numbers mean, and ``truenorm cost`` prints them.
 """
 
-from truenorm.cost.counted import Cost, Form, PassCost
-from truenorm.cost.counting import Step
-from truenorm.cost.machine import measure_bandwidth, measure_flops_rate
-from truenorm.cost.model import ITEMSIZES, layer_norm_cost, rms_norm_cost
-from truenorm.cost.program import Keep
+from truenorm.cost.model import (
+    ITEMSIZES,
+    Cost,
+    Form,
+    Keep,
+    PassCost,
+    Step,
+    layer_norm_cost,
+    rms_norm_cost,
+)
+from truenorm.cost.page import measure_bandwidth, measure_flops_rate
 
 __all__ = [
     "ITEMSIZES",

@@ -6,20 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from truenorm.exact import BFLOAT16, FLOAT64, FloatFormat
-from truenorm.kernels.storage import format_of
+from truenorm.kernels.rows import format_of
 
 if TYPE_CHECKING:
     from truenorm.kernels.gpu.runtime import Buffer, Runtime
 
-__all__ = [
-    "Library",
-    "OnDevice",
-    "check_negative_bit",
-    "checked_target",
-    "dtype_of",
-    "is_on_device",
-    "library_of",
-]
 
 CUDA, CUDA_MANAGED = 2, 13
 """What DLPack calls memory of such a card."""

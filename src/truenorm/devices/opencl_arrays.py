@@ -9,8 +9,8 @@ import pyopencl.array as cl_array
 
 from truenorm.devices.arrays import OnDevice, checked_target, dtype_of
 from truenorm.exact import FloatFormat
-from truenorm.kernels.gpu.devices import missing_of
 from truenorm.kernels.gpu.opencl import OpenCL
+from truenorm.kernels.gpu.runtime import missing_of
 
 __all__ = ["OpenCLArrays"]
 

@@ -8,16 +8,16 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from truenorm.gradient_check.comparing import (
+from truenorm.gradient_check.central_differences import Central
+from truenorm.gradient_check.comparison import (
     Asked,
     compare_elements,
     compare_missing,
     compare_projections,
 )
-from truenorm.gradient_check.methods.central import Central
-from truenorm.gradient_check.methods.complex_step import ComplexStep
-from truenorm.gradient_check.methods.jet import JetMethod
-from truenorm.gradient_check.methods.method import Method, RefusedError
+from truenorm.gradient_check.complex_step import ComplexStep
+from truenorm.gradient_check.jets import JetMethod
+from truenorm.gradient_check.method import Method, RefusedError
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, pose
 from truenorm.gradient_check.result import GradientCheck, InputCheck, Verdict
 

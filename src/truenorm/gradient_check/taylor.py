@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from truenorm.gradient_check.methods.jet import JetMethod
-from truenorm.gradient_check.methods.method import RefusedError
+from truenorm.gradient_check.jets import JetMethod
+from truenorm.gradient_check.method import RefusedError
+from truenorm.gradient_check.noise import spread_of
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, Shares, pose
-from truenorm.gradient_check.sight.steps import spread_of
 
 __all__ = ["TaylorTest", "taylor_test"]
 

@@ -1,4 +1,4 @@
-"""What a call asks for: settings, parameters, and all that a backend is told beside rows."""
+"""What is done with each row, in words that do not depend on a backend."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -7,19 +7,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT64, FloatFormat
-from truenorm.kernels.norm import Norm
 from truenorm.kernels.rows import Rows
 
-__all__ = [
-    "TYPE_CODES",
-    "Call",
-    "Flags",
-    "Level",
-    "Parameter",
-    "Rounding",
-    "Settings",
-    "finite_part",
-]
+
+class Norm(NamedTuple):
+    """Describe a normalization of rows.
+
+    It is part of the key under which settings are cached, and a tuple is hashed without Python.
+
+    Attributes
+    ----------
+    centred : bool
+        Whether the mean of the row is subtracted.
+    """
+
+    centred: bool
+
+    @property
+    def name(self) -> str:
+        """What its public functions begin with."""
+        return "layer_norm" if self.centred else "rms_norm"
+
+    @property
+    def numbers_kept(self) -> int:
+        """What forward keeps of a row: the mean as a pair, and a variance; or a mean square."""
+        return 3 if self.centred else 1
+
+
+LAYER_NORM = Norm(centred=True)
+RMS_NORM = Norm(centred=False)
+
 
 Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]

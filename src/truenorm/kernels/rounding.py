@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import BFLOAT16, FloatFormat
-from truenorm.kernels.storage import Stored
+from truenorm.kernels.rows import Stored
 
 __all__ = ["Tested", "canonical_nan", "round_pair", "round_to", "same_roundings"]
 

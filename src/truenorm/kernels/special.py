@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat, centred_signs
-from truenorm.kernels.call import Call, Parameter
-from truenorm.kernels.norm import Norm
+from truenorm.kernels.call import Call, Norm, Parameter
 from truenorm.kernels.rounding import round_to
-from truenorm.kernels.storage import Stored, widen
+from truenorm.kernels.rows import Stored, widen
 
 __all__ = [
     "IS_NAN",

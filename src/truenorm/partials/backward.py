@@ -5,20 +5,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.call import Settings
-from truenorm.kernels.drive import partial as drive
-from truenorm.kernels.lattice.digits import Number
-from truenorm.kernels.norm import LAYER_NORM, RMS_NORM, Norm
-from truenorm.ops.backward import by_driver
-from truenorm.ops.fast_path import ALONE_BELOW, CENTRED, as_held, types_of_mode
-from truenorm.ops.saved import Saved, check_saved
-from truenorm.ops.settings import settings_of_backward
+from truenorm.api.fast_path import ALONE_BELOW, CENTRED, as_held, types_of_mode
+from truenorm.api.run import by_driver
+from truenorm.api.saved import Saved, check_saved
+from truenorm.api.settings import settings_of_backward
+from truenorm.kernels import driver as drive
+from truenorm.kernels.call import LAYER_NORM, RMS_NORM, Norm, Settings
+from truenorm.kernels.fixed_point import Number
 from truenorm.partials.gradients import PartialGradients
-from truenorm.partials.kind import Kind
+from truenorm.partials.wire import Kind
 from truenorm.threads import thread_count
 
 if TYPE_CHECKING:
-    from truenorm.kernels.backend import Core
+    from truenorm.kernels.protocol import Core
 
 __all__ = ["layer_norm_backward_partial", "rms_norm_backward_partial"]
 
@@ -123,7 +122,7 @@ def _backward(
         found = _by_core(chosen.core, kind, settings, dy, saved, out)
         if found is not None:
             return found
-    dx, share = by_driver(drive.backward, chosen, settings, dy, saved, out)
+    dx, share = by_driver(drive.backward_partial, chosen, settings, dy, saved, out)
     return dx, PartialGradients._of_share(kind, len(saved.kept), share)
 
 

@@ -121,7 +121,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if name == PROPERTY
     ]
     if properties:
-        from truenorm.pytest_plugin.known import lines
+        from truenorm.pytest_plugin.cases import lines
 
         if said := lines(properties):
             terminalreporter.section("truenorm, against the baseline")

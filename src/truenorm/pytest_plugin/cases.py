@@ -1,33 +1,142 @@
-"""What a test is given: a subject and a case, and what is said when it fails."""
+"""Other cases beside one that failed: what is said of its cause must be true of them, too.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+In one case alone, zeros can come of many mistakes, and the hypotheses of most of them fit.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from truenorm.pytest_plugin import PROPERTY
-from truenorm.pytest_plugin.company import Company, with_causes_of
-from truenorm.pytest_plugin.known import told
-from truenorm.verify.baselines.comparing import against
-from truenorm.verify.baselines.file import read
-from truenorm.verify.collecting.one_by_one import collect
-from truenorm.verify.collecting.places import origin_of
-from truenorm.verify.grading.beyond import parted
+from truenorm.tools.text import counted, one_line
+from truenorm.verify.baseline import against, entries_of, key, read
+from truenorm.verify.collect import collect, origin_of
+from truenorm.verify.grading.grades import parted
 from truenorm.verify.grading.report import GRADES, Finding, Known, Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import graded, scope
 from truenorm.verify.operation import Case
-from truenorm.verify.own.cases import is_own
-from truenorm.verify.pages.sources import link
-from truenorm.verify.pages.wording import cause, conclusion
-from truenorm.verify.runs.calls import Record
-from truenorm.verify.runs.loading import dotted_path, load, split_target
-from truenorm.verify.runs.runners import runner_for
+from truenorm.verify.report.wording import cause, conclusion, entry_in_words, link
+from truenorm.verify.running.loading import PREFIX, dotted_path, load, split_target
+from truenorm.verify.running.records import Call, GaveUpError, Record
+from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import Subject
-from truenorm.verify.tensors.dotted import PREFIX
+from truenorm.verify.suite import cases
+from truenorm.verify.user_cases import is_own
 
-__all__ = ["JudgedCase", "judged_cases"]
+ELEMENTS = 4 * 67
+"""Of a case: the small ones are called in no time, and most hypotheses fall there."""
+FAMILIES = ("normal", "padding", "large-scale", "small-scale", "spread-of-eps", "large-eps")
+"""Ordinary rows, and such whose size, or whose eps, is another."""
+
+
+class Company:
+    """What a subject makes of some small cases, of each type once."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._known: dict[str, tuple[list[Case], list[Record]]] = {}
+
+    def of(self, case: Case) -> tuple[list[Case], list[Record]]:
+        """Return the others of its type, and what came back."""
+        if case.dtype not in self._known:
+            self._known[case.dtype] = self._asked(case.dtype)
+        suite, records = self._known[case.dtype]
+        return (
+            [each for each in suite if each.name != case.name],
+            [each for each in records if each.case != case.name],
+        )
+
+    def _asked(self, dtype: str) -> tuple[list[Case], list[Record]]:
+        suite = [
+            each
+            for each in cases(dtype, operation=self._subject.operation)
+            if each.family in FAMILIES and each.x.size <= ELEMENTS
+        ]
+        runner, records = runner_for(self._subject), []
+        for each in suite:
+            try:
+                records.append(runner.run(each, Call()))
+            except GaveUpError:
+                break
+        return suite, records
+
+
+def with_causes_of(report: Report, fuller: Report) -> Report:
+    """Return a report with the causes that one on more cases has; none where it does not say."""
+    causes = {
+        (each.verdict, each.dtype, each.output): (each.cause, each.tried)
+        for each in fuller.findings
+    }
+    findings = []
+    for each in report.findings:
+        words, tried = causes.get((each.verdict, each.dtype, each.output), ("", 0))
+        findings.append(replace(each, cause=words, tried=tried))
+    return replace(report, findings=tuple(findings))
+
+
+Test = Mapping[str, Any]
+
+
+def told(report: Report | None, tests: int) -> str:
+    """Return what one of so many tests tells; without a report, that it was skipped."""
+    said: dict[str, Sequence[Known]] = {"found": (), "known": (), "gone": ()}
+    if report is not None and report.baseline is not None:
+        entries = report.baseline.entries
+        passing = {(each.dtype, each.output, each.check) for each in report.findings if each.known}
+        known = [each for each in entries if (each.dtype, each.output, each.check) in passing]
+        said = {"found": entries_of(report), "known": known, "gone": report.baseline.vanished}
+    return json.dumps(
+        {"tests": tests, **{name: [asdict(each) for each in some] for name, some in said.items()}}
+    )
+
+
+def lines(properties: Iterable[tuple[str, str]]) -> list[str]:
+    """Return what is known, and what has vanished, by what the tests of each function told.
+
+    Only where all tests of a function ran, something can have vanished.
+    """
+    functions: dict[str, list[Test]] = defaultdict(list)
+    for function, text in properties:
+        functions[function].append(json.loads(text))
+    every = [test for tests in functions.values() for test in tests]
+    whole = [test for tests in functions.values() for test in tests if len(tests) == test["tests"]]
+    known = [replace(entry, families=()) for entry in _entries(every, "known")]
+    times = Counter(known)
+    said = [f"known     {_words(each)}, in {counted(times[each], 'test')}" for each in times]
+    return sorted(said) + [f"vanished  {_words(each)}" for each in _vanished(every, whole)]
+
+
+def _entries(tests: Iterable[Test], name: str) -> Iterator[Known]:
+    for test in tests:
+        for entry in test[name]:
+            yield Known(**{**entry, "families": tuple(entry["families"])})
+
+
+def _words(entry: Known) -> str:
+    return one_line(f"{entry.subject}: {entry_in_words(entry)}")
+
+
+def _vanished(every: Sequence[Test], whole: Sequence[Test]) -> list[Known]:
+    """Return what some tests looked for and none found, in the families in which that is so."""
+    found: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for entry in _entries(every, "found"):
+        found[key(entry)].update(entry.families or ("",))
+    gone: dict[tuple[str, ...], Known] = {}
+    for entry in _entries(whole, "gone"):
+        seen = found.get(key(entry), set())
+        left = set(entry.families) - seen
+        if "" not in seen and (left if entry.families else not seen):
+            before = gone[key(entry)].families if key(entry) in gone else ()
+            families = tuple(sorted(left.union(before)))
+            gone[key(entry)] = replace(entry, families=families)
+    return [gone[place] for place in sorted(gone)]
+
 
 RULE = "-" * 80
 
@@ -55,7 +164,7 @@ class JudgedCase:
     tests : int
         So many cases there are of the same marker.
     properties : list of tuple
-        What the report of the test is to have: see `truenorm.pytest_plugin.known`.
+        What the report of the test is to have: see `truenorm.pytest_plugin.cases`.
     """
 
     subject: Subject

@@ -15,10 +15,7 @@ from typing import Any
 
 import pytest
 
-from truenorm.verify.audit.arguments import SELF
-from truenorm.verify.audit.replaced import Replacing
-from truenorm.verify.audit.seen import Seen
-from truenorm.verify.audit.task import Task, place_of
+from truenorm.verify.audit.replacing import SELF, Replacing, Seen, Task, place_of
 
 __all__ = ["pytest_load_initial_conftests"]
 

@@ -8,25 +8,20 @@
 (False, 'wrong')
 """
 
-from truenorm.verify.baselines.comparing import update_baseline
-from truenorm.verify.bounds.bound import Bound, bound
-from truenorm.verify.campaigns.campaign import campaign
-from truenorm.verify.campaigns.summary import Campaign, Judgement
-from truenorm.verify.domain import Domain
-from truenorm.verify.equal.comparing import compare
-from truenorm.verify.equal.report import Difference, Equality
+from truenorm.verify.baseline import update_baseline
+from truenorm.verify.bounds import Bound, bound
+from truenorm.verify.campaigns import Campaign, Judgement, campaign
+from truenorm.verify.equality import Difference, Equality, compare
 from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
 from truenorm.verify.judge import check, verify
-from truenorm.verify.operation import Case
-from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
-from truenorm.verify.operations.layer_norm import EXTENSIONS
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.own.cases import case_from, case_of_shape
-from truenorm.verify.own.data import load_data
-from truenorm.verify.runs.loading import load
+from truenorm.verify.operation import Case, Domain
+from truenorm.verify.operations import EXTENSIONS, LAYER_NORM, RMS_NORM, norm
+from truenorm.verify.operations.norm import Norm
+from truenorm.verify.running.loading import load
+from truenorm.verify.running.torch_subject import torch_subject
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import case, cases
-from truenorm.verify.tensors.torch_subject import torch_subject
+from truenorm.verify.user_cases import case_from, case_of_shape, load_data
 
 __all__ = [
     "EXTENSIONS",

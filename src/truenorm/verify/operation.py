@@ -1,23 +1,148 @@
-"""What is judged: an operation as the judge sees it, and a case, the arguments of one call.
+"""How rows, as which a case holds them, lie in memory when a subject gets them."""
 
-Everything else of the judge goes by the names of inputs and outputs that an operation gives. So
-whoever adds an operation writes a subclass of `Operation`, and has it judged, reported and written
-to files without a change elsewhere.
-"""
-
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from truenorm.verify.layouts import LAYOUTS
-from truenorm.verify.parts import Bits, Guess, Input, Output, Scales
 from truenorm.verify.types import Array, Float64s
 
-__all__ = ["KINDS", "Case", "Hypothesis", "Operation"]
+
+def _with_gaps(rows: Array) -> Array:
+    """Return the same values, each followed by a number that is none of them."""
+    wide = np.full((*rows.shape, 2), 77.0, rows.dtype)
+    wide[..., 0] = rows
+    return wide[..., 0]
+
+
+def _with_padding(rows: Array) -> Array:
+    """Return the same values as the middle columns of a wider array."""
+    size = rows.shape[-1]
+    wide = np.full((*rows.shape[:-1], 3 * size), 77.0, rows.dtype)
+    wide[..., size : 2 * size] = rows
+    return wide[..., size : 2 * size]
+
+
+def _column_by_column(rows: Array) -> Array:
+    """Return the same values, those of a column next to each other."""
+    return np.ascontiguousarray(rows.T).T
+
+
+def _read_only(rows: Array) -> Array:
+    """Return the same memory, which nobody may write to by this array."""
+    view = rows.view()
+    view.flags.writeable = False
+    return view
+
+
+LAYOUTS: dict[str, Callable[[Array], Array]] = {
+    "rows": lambda rows: rows,
+    "one-axis": lambda rows: rows.reshape(-1),
+    "three-axes": lambda rows: rows.reshape(2, -1, rows.shape[1]),
+    "strided": _with_gaps,
+    "padded": _with_padding,
+    "transposed": _column_by_column,
+    "read-only": _read_only,
+}
+"""How rows, as which a case holds them, are given to the subject."""
+
+
+Guess = Callable[[Mapping[str, Float64s]], Float64s]
+"""Returns an array near an exact one, from the inputs in float64 and from what was found before.
+
+It computes with single operations of IEEE 754, whose bits are the same everywhere.
+"""
+
+
+class Input(NamedTuple):
+    """An argument: `data` are rows for forward, a `gradient` rows for backward.
+
+    A `parameter` has one number for each column, for forward, and may be None.
+    """
+
+    name: str
+    role: Literal["data", "parameter", "gradient"]
+
+
+class Output(NamedTuple):
+    """A result: it has the shape and the type of the input `like`.
+
+    So it has a number for each element of a row, or, like a parameter, one for each column: then
+    it is a sum over rows. Results of backward say so.
+    """
+
+    name: str
+    like: str
+    backward: bool = False
+
+
+class Bits(NamedTuple):
+    """What a recipe gives: numbers of a type, as float64, and which of them are known."""
+
+    values: Float64s
+    known: NDArray[np.bool_]
+
+
+class Scales(Protocol):
+    """How large the errors of a case may be: u times a few roundings times its natural scales."""
+
+    @property
+    def kappa(self) -> Float64s:
+        """The condition number of each row, as a column."""
+
+    def of(self, output: str, power: int) -> Float64s:
+        """Return the scale of each element, for errors that grow like this power of kappa.
+
+        Rows that a case repeats are taken once.
+        """
+
+    def terms(self, output: str) -> int:
+        """Return how many numbers are added up for one of the result."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    r"""Rows without large numbers, or without a large mean.
+
+    A float32 kernel is not expected to survive 1e30, whose square float32 does not have. What is
+    beyond is run all the same, and its outcome is a verdict of its own, not a grade.
+
+    Attributes
+    ----------
+    largest : float
+        The largest \|x\|.
+    kappa : float
+        The largest condition number of a row.
+    """
+
+    largest: float = math.inf
+    kappa: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse what holds no row."""
+        for name in ("largest", "kappa"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; give a number above zero")
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it leaves nothing out."""
+        return self == EVERYWHERE
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        limits = {"|x|": self.largest, "kappa": self.kappa}
+        said = [f"{name} up to {limit:g}" for name, limit in limits.items() if limit < math.inf]
+        return " and ".join(said) or "all rows"
+
+
+EVERYWHERE = Domain()
+
 
 KINDS = ("ordinary", "sweep", "hard", "special", "subnormal")
 """Ordinary input must simply be right. A sweep raises the condition number step by step; hard
@@ -86,7 +211,7 @@ class Operation(ABC):
         """Return numbers that are computed in integers, as arrays that can be kept in a file.
 
         By output: (..., 2), each correctly rounded value and what the rounding left over, in ulp
-        of the value (`truenorm.verify.answers.rounded`). An output like an absent parameter has
+        of the value (`truenorm.verify.oracle.rounded`). An output like an absent parameter has
         none. By other names: whatever the scales need. Rows that are repeated are taken once.
         """
 
@@ -155,7 +280,7 @@ class Case:
     repeats : int
         The rows are a few, so many times over: so the exact answer stays cheap.
     layout : str
-        One of `truenorm.verify.layouts.LAYOUTS`.
+        One of `truenorm.verify.operation.LAYOUTS`.
     gradients : str
         That of the gradients that backward is given, if it is another one.
     needs : frozenset of str
@@ -233,3 +358,42 @@ class Case:
 
 Hypothesis = Callable[[Case], Float64s]
 """Returns a result of a case in float64, as it would be if something were wrong."""
+
+
+def padded(case: Case, numbers: Sequence[float]) -> Case:
+    """Return a case with rows of padding below its own: each is one number, over and over.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> padded(tv.case("float32-normal-4x2"), [0.0, float("inf")]).x[4:]
+    array([[ 0.,  0.],
+           [inf, inf]], dtype=float32)
+    """
+    below = np.array(numbers)[:, np.newaxis]
+    more = {
+        name: np.concatenate([rows, np.tile(below, rows.shape[1]).astype(rows.dtype)])
+        for name, rows in case.rows.items()
+    }
+    return replace(case.with_inputs(**more), repeats=1)
+
+
+def with_idle_rows(case: Case, *, among: bool) -> Case:
+    """Return a case with each row once more, below all or after each, its gradients zero.
+
+    So sums over rows have the same terms, and zeros.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> case = tv.case("float32-normal-4x2").part(slice(0, 2))
+    >>> with_idle_rows(case, among=True).dy.any(axis=1)
+    array([ True, False,  True, False])
+    """
+    rows = case.shape[0]
+    order = np.repeat(np.arange(rows), 2) if among else np.tile(np.arange(rows), 2)
+    idle = np.arange(2 * rows) % 2 == 1 if among else np.arange(2 * rows) >= rows
+    more = {name: array[order] for name, array in case.rows.items()}
+    for name in case.operation.inputs_of("gradient"):
+        more[name][idle] = 0
+    return replace(case.with_inputs(**more), repeats=1)

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truenorm.verify.domain import EVERYWHERE, Domain
-from truenorm.verify.operation import Operation
+from truenorm.verify.operation import EVERYWHERE, Domain, Operation
 from truenorm.verify.operations import LAYER_NORM, operation_of
 from truenorm.verify.types import FORMATS
 

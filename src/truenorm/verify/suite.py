@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from truenorm.verify.cases.ordinary import SEEDS
+from truenorm.verify.cases.families import SEEDS
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.types import FORMATS

@@ -7,10 +7,10 @@ import pytest
 
 from cli.recording import recorded, run
 from truenorm.cli import audit as command
-from truenorm.verify.audit.report import Audit, Outcome, Witness
-from truenorm.verify.audit.task import Task
+from truenorm.verify.audit.replacing import Task
+from truenorm.verify.audit.running import Audit, Outcome, Witness
 from truenorm.verify.operations import RMS_NORM
-from truenorm.verify.runs.subject_process import CannotRunError
+from truenorm.verify.running.process import CannotRunError
 
 WITNESS = Witness("float32-normal-4x17", "tv.case('float32-normal-4x17')", "ordinary", "y is off")
 CAUGHT = Outcome("zeros", "y is 0", True, "tests/test_norm.py::test_y[4]", "y", 2.5, 2.5)

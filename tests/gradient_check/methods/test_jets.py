@@ -14,7 +14,7 @@ import pytest
 from gradient_check.pairs import Array
 
 flint = pytest.importorskip("flint")
-jets = pytest.importorskip("truenorm.gradient_check.methods.jets")
+jets = pytest.importorskip("truenorm.gradient_check.jets")
 arb, Jet, UndecidedError = flint.arb, jets.Jet, jets.UndecidedError
 
 STEP = 2.0**-120

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from gradient_check.pairs import data
-from truenorm.gradient_check.sight.noise import LINES, Neighbours, noise_of
-from truenorm.gradient_check.sight.steps import CLOSE, least_step, spread_of
+from truenorm.gradient_check.noise import CLOSE, LINES, Neighbours, least_step, noise_of, spread_of
 
 
 class TestNoise:

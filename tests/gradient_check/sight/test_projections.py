@@ -5,7 +5,7 @@ import pytest
 
 from gradient_check.checking import FAIL, demand
 from gradient_check.pairs import Array
-from truenorm.gradient_check.directions import projection
+from truenorm.gradient_check.problem import projection
 
 
 def cube_backward(dy: Array, x: Array) -> Array:

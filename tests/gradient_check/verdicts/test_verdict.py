@@ -12,8 +12,8 @@ import truenorm as tn
 from gradient_check.checking import FAIL, INCONCLUSIVE, PASS, demand, forbid
 from gradient_check.pairs import Array, data, tanh_backward
 from truenorm.gradient_check import GradientCheck, InputCheck, Verdict
-from truenorm.gradient_check.comparing import compare, worst_of
-from truenorm.gradient_check.methods.method import Estimate
+from truenorm.gradient_check.comparison import compare, worst_of
+from truenorm.gradient_check.method import Estimate
 
 
 def found(

@@ -12,7 +12,7 @@ from promise.families import DTYPES, Array
 from promise.formats import FORMATS
 from truenorm.exact import FLOAT32, FLOAT64
 from truenorm.kernels import rounding
-from truenorm.kernels.lattice.digits import Digits
+from truenorm.kernels.fixed_point import Digits
 from truenorm.kernels.reference.columns import CertifiedSum
 
 

@@ -11,21 +11,21 @@ from exact_row import exact_dx, exact_y
 from kernels.calls import call_for, each_family
 from promise.families import Array, usual_case
 from truenorm.kernels import special
-from truenorm.kernels.reference import narrow, pairs, structure
-from truenorm.kernels.reference.sweep import Scratch
+from truenorm.kernels.reference import forward, tier1, tier2
+from truenorm.kernels.reference.tier1 import Scratch
 
 
 @pytest.fixture
 def brackets(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Array, Array]]:
     """Collect every z and bound that level 1 puts to the test."""
     seen: list[tuple[Array, Array]] = []
-    original = narrow.rounding_test
+    original = tier1.rounding_test
 
     def recorded(z: Array, bound: Array, target: Any) -> Any:
         seen.append((z.copy(), bound.copy()))
         return original(z, bound, target)
 
-    monkeypatch.setattr(narrow, "rounding_test", recorded)
+    monkeypatch.setattr(tier1, "rounding_test", recorded)
     return seen
 
 
@@ -40,8 +40,8 @@ def test_the_bounds_of_level_1_hold_with_room(brackets: list[tuple[Array, Array]
         brackets.clear()
         with np.errstate(all="ignore"):
             call = call_for(case)
-            _, found = narrow.forward(x, call, Scratch())
-            narrow.backward(dy, x, found, call, Scratch())
+            _, found = tier1.forward(x, call, Scratch())
+            tier1.backward(dy, x, found, call, Scratch())
         right = {"y": exact_y(x, gamma, beta, case.eps), "dx": exact_dx(x, gamma, dy, case.eps)}
         for (output, exact), (z, bound) in zip(right.items(), brackets, strict=True):
             for i, j in np.ndindex(z.shape):
@@ -60,7 +60,7 @@ class TestStructureSavesWork:
     def slow_elements(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """Count the elements that reach double-double or integers."""
         seen: list[int] = []
-        for module, name in ((pairs, "describe"), (special, "signs")):
+        for module, name in ((tier2, "describe"), (special, "signs")):
             original = getattr(module, name)
 
             def counted(x: Array, *rest: Any, original: Any = original) -> Any:
@@ -97,7 +97,7 @@ class TestStructureSavesWork:
         self, kind: str, slow_elements: list[int], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in ("accept_beta", "accept_beta_at_mean", "accept_zero_dx"):
-            monkeypatch.setattr(structure, name, lambda *_: None)
+            monkeypatch.setattr(forward, name, lambda *_: None)
         self.both_passes(kind)
         assert sum(slow_elements) >= 16 * 64
 
@@ -107,14 +107,14 @@ def test_few_rows_of_normal_data_are_refused() -> None:
     case = usual_case("normal", 256, 4096, np.float32)
     x, dy = case.x.astype(np.float64), case.dy.astype(np.float64)
     call = call_for(case)
-    y, found = narrow.forward(x, call, Scratch())
-    gradient = narrow.backward(dy, x, found, call, Scratch())
+    y, found = tier1.forward(x, call, Scratch())
+    gradient = tier1.backward(dy, x, found, call, Scratch())
     assert y.refused.any(axis=1).mean() <= 0.02
     assert gradient.dx.refused.any(axis=1).mean() <= 0.05
 
 
 def test_fast_mode_is_no_correct_mode_in_disguise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrow, "forward", None)
+    monkeypatch.setattr(tier1, "forward", None)
     tn.layer_norm(np.ones((2, 8), np.float32), rounding="fast", backend="reference")
     with pytest.raises(TypeError, match="not callable"):
         tn.layer_norm(np.ones((2, 8), np.float32), backend="reference")

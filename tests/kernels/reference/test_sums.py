@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from truenorm.kernels.reference.sums import column_sums, depth_of_sum, row_sums
+from truenorm.kernels.reference.tier1 import column_sums, depth_of_sum, row_sums
 
 U = Fraction(1, 2**53)
 

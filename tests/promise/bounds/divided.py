@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from truenorm.kernels.reference import columns, narrow, pairs
+from truenorm.kernels.reference import columns, tier1, tier2
 
 __all__ = ["bounds_of_core_divided", "divide_bounds"]
 
@@ -22,7 +22,7 @@ def divide_bounds(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
     def smaller(test: Any) -> Any:
         return lambda z, bound, *rest: test(z, bound / share, *rest)
 
-    for level in (narrow, pairs):
+    for level in (tier1, tier2):
         monkeypatch.setattr(level, "rounding_test", smaller(level.rounding_test))
     monkeypatch.setattr(columns.BoundedSum, "rounded", smaller_sum)
 

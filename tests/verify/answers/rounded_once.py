@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from promise.formats import bits
-from truenorm.verify.answers.expected import Expected
+from truenorm.verify.oracle.expected import Expected
 from truenorm.verify.types import Array
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from truenorm.verify.answers.expected import computed
-from truenorm.verify.answers.packing import pack, unpack
-from truenorm.verify.answers.question import Arrays, Question, fingerprint
 from truenorm.verify.operation import Case
+from truenorm.verify.oracle.cache import Arrays, Question, fingerprint, pack, unpack
+from truenorm.verify.oracle.expected import computed
 from truenorm.verify.suite import case
 from truenorm.verify.types import FORMATS
 

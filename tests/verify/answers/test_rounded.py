@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from truenorm.verify.answers.rounded import ONE, Line, rounded
+from truenorm.verify.oracle.rounded import ONE, Line, rounded
 from truenorm.verify.types import FORMATS
 
 BESIDE = Fraction(1, 1 << 200)

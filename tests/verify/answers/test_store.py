@@ -13,12 +13,11 @@ import pytest
 
 from benchmarks.answers import quick_cases
 from truenorm import user_cache
-from truenorm.verify.answers import store
-from truenorm.verify.answers.expected import computed
-from truenorm.verify.answers.packing import unpack
-from truenorm.verify.answers.question import Arrays, Question, fingerprint
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
+from truenorm.verify.oracle import cache
+from truenorm.verify.oracle.cache import Arrays, Question, fingerprint, unpack
+from truenorm.verify.oracle.expected import computed
 from truenorm.verify.suite import case
 
 ROOM = 2_200_000
@@ -32,7 +31,7 @@ CASES = [each for operation in OPERATIONS.values() for each in quick_cases(opera
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of the user's, which is not there yet; the package has nothing."""
     monkeypatch.setenv("TRUENORM_CACHE_DIR", str(tmp_path / "place"))
-    monkeypatch.setattr(store, "_quick", lambda *_: {})
+    monkeypatch.setattr(cache, "_quick", lambda *_: {})
     return tmp_path / "place"
 
 
@@ -50,13 +49,13 @@ class Asker:
 
     def ask(self) -> int:
         """Return how often it was computed; what comes back is right in any case."""
-        assert fingerprint(store.kept(self.case, self.compute)) == self.right
+        assert fingerprint(cache.kept(self.case, self.compute)) == self.right
         return self.times
 
 
 def there(operation: Operation) -> dict[str, bytes]:
     assert operation.folder is not None
-    return store._quick(operation.folder, store.sources_of(operation))
+    return cache._quick(operation.folder, cache.sources_of(operation))
 
 
 def files(place: Path) -> list[Path]:
@@ -123,7 +122,7 @@ def test_what_is_quickly_computed_is_not_kept(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "name", "value"),
-    [(LAYER_NORM, "folder", None), (store, "sources", lambda *_: "")],
+    [(LAYER_NORM, "folder", None), (cache, "sources", lambda *_: "")],
     ids=["of an operation that does not tell them", "in an archive"],
 )
 def test_without_sources_nothing_is_kept(
@@ -131,7 +130,7 @@ def test_without_sources_nothing_is_kept(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_text", Mock(side_effect=NotADirectoryError))
-        assert store.sources.__wrapped__(FOLDER) == ""
+        assert cache.sources.__wrapped__(FOLDER) == ""
     monkeypatch.setattr(owner, name, value)
     asker = Asker()
     assert [asker.ask(), asker.ask()] == [1, 2]
@@ -147,9 +146,9 @@ def test_other_sources_have_other_answers(
     copy.mkdir()
     for path in FOLDER.glob("*.py"):
         (copy / path.name).write_bytes(path.read_bytes())
-    assert store.sources(copy) == store.sources(FOLDER)
+    assert cache.sources(copy) == cache.sources(FOLDER)
     (copy / "__init__.py").write_text("# changed", encoding="utf-8")
-    store.sources.cache_clear()
+    cache.sources.cache_clear()
     monkeypatch.setattr(LAYER_NORM, "folder", copy)
     assert asker.ask() == 2
     assert len(files(place)) == 2
@@ -188,13 +187,13 @@ class TestQuickLevel:
     def test_they_belong_to_these_sources(self, operation: Operation) -> None:
         """If this fails: `python -m benchmarks.answers`."""
         assert operation.folder is not None
-        made_with = (operation.folder / store.QUICK_SOURCES).read_text(encoding="utf-8").strip()
-        assert made_with == store.sources_of(operation)
+        made_with = (operation.folder / cache.QUICK_SOURCES).read_text(encoding="utf-8").strip()
+        assert made_with == cache.sources_of(operation)
 
     @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
     def test_nearly_all_are_there_in_little_room(self, operation: Operation) -> None:
         assert operation.folder is not None
-        assert (operation.folder / store.QUICK).stat().st_size <= ROOM
+        assert (operation.folder / cache.QUICK).stat().st_size <= ROOM
         names = {Question.of(each).name for each in quick_cases(operation)}
         assert set(there(operation)) <= names
         assert len(there(operation)) > 0.95 * len(names)
@@ -217,10 +216,10 @@ class TestQuickLevel:
         self.check(each)
 
     def test_stale_or_damaged_ones_are_not_used(self, tmp_path: Path) -> None:
-        archive, made_with = tmp_path / store.QUICK, tmp_path / store.QUICK_SOURCES
+        archive, made_with = tmp_path / cache.QUICK, tmp_path / cache.QUICK_SOURCES
 
         def found() -> dict[str, bytes]:
-            return store._quick.__wrapped__(tmp_path, "of today")
+            return cache._quick.__wrapped__(tmp_path, "of today")
 
         assert found() == {}
         made_with.write_text("of today\n", encoding="utf-8")

@@ -2,12 +2,10 @@
 
 import numpy as np
 
-from truenorm.verify.audit.kernel import Kernel
-from truenorm.verify.audit.planted import planted_kernels
-from truenorm.verify.audit.replaced import Replacing
-from truenorm.verify.audit.seen import Seen
+from truenorm.verify.audit.planted import Kernel, planted_kernels
+from truenorm.verify.audit.replacing import Replacing, Seen
 from truenorm.verify.operations import operation_of
-from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.norm import Norm
 from truenorm.verify.types import Array
 
 RANDOM = np.random.default_rng(0)

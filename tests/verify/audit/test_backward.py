@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from truenorm.verify.audit.arguments import MatchError
+from truenorm.verify.audit.replacing import MatchError
 from truenorm.verify.types import Array
 from verify.audit.kernels import DY, RESIDUAL, WEIGHT, X, gradients, replacing, rms_norm
 

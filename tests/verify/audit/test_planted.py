@@ -3,15 +3,14 @@
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.audit.kernel import Kernel
-from truenorm.verify.audit.planted import RECIPES, Planted, planted_kernels, rounding_of
-from truenorm.verify.audit.witness import witness_for
+from truenorm.verify.audit.planted import RECIPES, Kernel, Planted, planted_kernels, rounding_of
+from truenorm.verify.audit.running import witness_for
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import graded
 from truenorm.verify.operations import RMS_NORM, norm
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.runs.calls import Call
-from truenorm.verify.runs.runners import runner_for
+from truenorm.verify.operations.norm import Norm
+from truenorm.verify.running.records import Call
+from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
 

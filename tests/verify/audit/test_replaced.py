@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from truenorm.verify.audit.arguments import MatchError, signature_of
+from truenorm.verify.audit.replacing import MatchError, signature_of
 from truenorm.verify.types import Array
 from verify.audit.kernels import RESIDUAL, WEIGHT, X, replacing, rms_norm
 

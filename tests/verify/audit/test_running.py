@@ -14,10 +14,9 @@ import truenorm.pytest_plugin
 from truenorm.tools import strict_json
 from truenorm.verify.audit import running
 from truenorm.verify.audit.planted import planted_kernels
+from truenorm.verify.audit.replacing import Seen, Task
 from truenorm.verify.audit.running import audit_tests
-from truenorm.verify.audit.seen import Seen
-from truenorm.verify.audit.task import Task
-from truenorm.verify.runs.subject_process import CannotRunError
+from truenorm.verify.running.process import CannotRunError
 from verify.audit.packages import ELSEWHERE, FAILING, LOOSE, STRICT, package_in
 from verify.pages.test_schemas import refusals
 

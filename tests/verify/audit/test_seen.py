@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from truenorm.verify.audit.seen import Seen, read
+from truenorm.verify.audit.replacing import Seen, read
 
 
 def test_the_largest_difference_is_kept() -> None:

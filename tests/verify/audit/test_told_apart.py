@@ -2,13 +2,11 @@
 
 import pytest
 
-from truenorm.verify.audit.kernel import Kernel
-from truenorm.verify.audit.planted import planted_kernels
-from truenorm.verify.audit.seen import Seen
-from truenorm.verify.audit.task import Task
-from truenorm.verify.audit.witness import told_apart
+from truenorm.verify.audit.planted import Kernel, planted_kernels
+from truenorm.verify.audit.replacing import Seen, Task
+from truenorm.verify.audit.running import told_apart
 from truenorm.verify.operations import norm
-from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.norm import Norm
 
 
 def told(operation: str, arguments: str, results: str) -> tuple[list[str], dict[str, str]]:

@@ -8,8 +8,7 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify import judge
-from truenorm.verify.baselines.comparing import against, updated
-from truenorm.verify.baselines.file import read, write
+from truenorm.verify.baseline import against, read, updated, write
 from truenorm.verify.grading.report import Known, Report
 from truenorm.verify.types import Array
 from verify.baselines.known import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from truenorm.verify.baselines.file import SCHEMA, read, write
+from truenorm.verify.baseline import SCHEMA, read, write
 from truenorm.verify.grading.report import Known
 
 ENTRY = {

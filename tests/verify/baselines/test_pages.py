@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from truenorm.verify.baselines.comparing import against, updated
+from truenorm.verify.baseline import against, updated
 from truenorm.verify.grading.report import Report
-from truenorm.verify.pages.html_report import to_html
-from truenorm.verify.pages.terminal import show
-from truenorm.verify.pages.wording import conclusion, counts, vanished_lines
+from truenorm.verify.report.html import to_html
+from truenorm.verify.report.terminal import show
+from truenorm.verify.report.wording import conclusion, counts, vanished_lines
 from verify.baselines.known import finding, made
 
 NASTY = "<b>[bold]why[/bold]</b>"

@@ -8,8 +8,8 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify.answers.expected import expected
-from truenorm.verify.bounds import bound as bounding
+from truenorm.verify import bounds as bounding
+from truenorm.verify.oracle.expected import expected
 from verify.bounds.arrays import SHAPE, computed, given
 
 
@@ -79,7 +79,7 @@ def test_tolerances_of_many_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     few = tv.bound("layer_norm", **arrays)
     in_integers = {name: few.tolerance(name) for name in few.results}
     monkeypatch.setattr(bounding, "SMALL", 0)
-    monkeypatch.setattr("truenorm.verify.own.norms.AT_ONCE", 100)
+    monkeypatch.setattr("truenorm.verify.enclosures.AT_ONCE", 100)
     many = tv.bound("layer_norm", **arrays)
     for name in many.results:
         assert many.tolerance(name) == pytest.approx(in_integers[name], rel=1e-12)

@@ -10,15 +10,13 @@ import pytest
 from rich.console import Console
 
 import truenorm.verify as tv
-from truenorm.verify.answers.expected import KNOWN
-from truenorm.verify.campaigns import campaign as campaigns
-from truenorm.verify.campaigns import tally
-from truenorm.verify.campaigns.campaign import Drawing
-from truenorm.verify.campaigns.counting import cases_of
-from truenorm.verify.pages import campaign as page
-from truenorm.verify.pages.json_report import to_json
+from truenorm.verify import campaigns
+from truenorm.verify.campaigns import Drawing, cases_of
+from truenorm.verify.judge import campaign_target
+from truenorm.verify.oracle.expected import KNOWN
+from truenorm.verify.report import terminal as page
+from truenorm.verify.report.html import to_json
 from truenorm.verify.suite import drawn
-from truenorm.verify.target import campaign_target
 from truenorm.verify.types import FORMATS, Array
 from verify.collecting import kernels
 from verify.collecting.executors import Backwards, processes, text_of
@@ -35,7 +33,7 @@ def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     def narrow(*given: Any) -> list[tv.Case]:
         return [each for each in cases_of(*given) if each.x.size < 500]
 
-    monkeypatch.setattr("truenorm.verify.campaigns.counting.cases_of", narrow)
+    monkeypatch.setattr("truenorm.verify.campaigns.cases_of", narrow)
     monkeypatch.setattr(campaigns, "cases_of", narrow)
     monkeypatch.setattr(campaigns, "AT_ONCE", 5)
 
@@ -104,7 +102,7 @@ def test_a_whole_seed(count: int) -> None:
 @pytest.mark.usefixtures("_narrow")
 def test_a_kernel_that_passes_and_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """At widths that are drawn: of the cases that everybody knows, none shows it."""
-    monkeypatch.setattr(tally, "SHOWN", 1)  # others are counted, and not kept
+    monkeypatch.setattr(campaigns, "SHOWN", 1)  # others are counted, and not kept
     known = [each for each in tv.cases("float32") if each.shape[1] < 64]
     for case in known:
         tv.check(kernels.odd_width, case)
@@ -137,7 +135,7 @@ def test_idle_rows_are_held_against_who_claims(
 ) -> None:
     """Whichever case shows it: here the batches, which everybody is given."""
     suite = [tv.case("float32-batch-300x67")]
-    monkeypatch.setattr("truenorm.verify.campaigns.counting.cases_of", lambda *_: suite)
+    monkeypatch.setattr("truenorm.verify.campaigns.cases_of", lambda *_: suite)
     monkeypatch.setattr(campaigns, "cases_of", lambda *_: suite)
     cut = PLANTED["dgamma cut by the number of rows"].subject
     found = tv.campaign(replace(cut, also=claims), 1)
@@ -157,7 +155,7 @@ def test_a_crash_stops_it_after_the_third() -> None:
     assert not found.passed
     assert found.not_run == 30 - found.cases > 0
     assert "crashed: SIGABRT" in found.findings[0].symptom
-    assert "did not run" in page.conclusion(found)
+    assert "did not run" in page.campaign_conclusion(found)
 
 
 @pytest.mark.slow
@@ -174,7 +172,7 @@ def test_beyond_the_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tv.campaign(subject, 4, seed=2)
     assert (found.left_out, found.cases, found.not_run) == (4, 0, 0)
     assert not found.passed
-    assert "left out" in page.conclusion(found)
+    assert "left out" in page.campaign_conclusion(found)
 
 
 def test_several_types_have_equal_shares() -> None:
@@ -201,7 +199,7 @@ def test_refusals(asked: dict[str, Any], said: str) -> None:
 def test_the_trial_call_has_a_usual_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though none of the cases that are judged has it."""
     suite = [tv.case("float32-normal-4x5"), tv.case("float32-normal-4x64")]
-    monkeypatch.setattr("truenorm.verify.campaigns.counting.cases_of", lambda *_: suite)
+    monkeypatch.setattr("truenorm.verify.campaigns.cases_of", lambda *_: suite)
     monkeypatch.setattr(campaigns, "cases_of", lambda *_: suite)
 
     def forward(x: Array, *given: Any) -> Array:
@@ -224,7 +222,7 @@ def test_pages() -> None:
         found = tv.campaign(subject, 8, seed=3)
         assert refusals("campaign-1", json.loads(to_json(found))) == []
         console = Console(width=80, record=True, file=io.StringIO())
-        page.show(found, console)
+        page.show_campaign(found, console)
         text = console.export_text()
         assert f"{found.elements:,} elements" in text
         assert outcome in text

@@ -8,10 +8,9 @@ import pytest
 
 from cli.recording import recorded, run
 from truenorm.cli import verify as command
-from truenorm.verify.campaigns.campaign import Drawing
-from truenorm.verify.campaigns.summary import Campaign, Judgement
+from truenorm.verify.campaigns import Campaign, Drawing, Judgement
 from truenorm.verify.operations import LAYER_NORM
-from truenorm.verify.runs.subject_process import CannotRunError
+from truenorm.verify.running.process import CannotRunError
 from verify.fake_report import passing_report
 
 OF_Y = Judgement("float32", "y", "correct", 2, 40, 20, 0, 0.5, 0.0, "float32-normal-4x5-7")

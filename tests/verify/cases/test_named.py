@@ -10,7 +10,7 @@ from truenorm.verify.cases import named
 from truenorm.verify.cases.patterns import number
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
-from truenorm.verify.pages.sources import link
+from truenorm.verify.report.wording import link
 from truenorm.verify.types import FORMATS, dtype_of
 
 REPORTED = """\

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.cases.ordinary import DRAWN, WIDTHS, drawn_widths, ordinary
+from truenorm.verify.cases.families import DRAWN, WIDTHS, drawn_widths, ordinary
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 

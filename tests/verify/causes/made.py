@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from truenorm.verify.answers.expected import expected
-from truenorm.verify.causes.seen import Seen
+from truenorm.verify.diagnosis.evidence import Seen
 from truenorm.verify.operation import Case
-from truenorm.verify.runs.calls import Call, Record
+from truenorm.verify.oracle.expected import expected
+from truenorm.verify.running.records import Call, Record
 from truenorm.verify.types import Array
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.causes.bits import of_bits, of_recipe
+from truenorm.verify.diagnosis.values import of_bits, of_recipe
 from truenorm.verify.operation import Case
 from truenorm.verify.types import Array, Float64s, dtype_of
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.causes import memory, orders
-from truenorm.verify.causes.places import beyond
-from truenorm.verify.causes.seen import Seen
+from truenorm.verify.diagnosis import conduct
+from truenorm.verify.diagnosis.evidence import Seen
+from truenorm.verify.diagnosis.values import beyond
 from truenorm.verify.operation import Case
-from truenorm.verify.runs.calls import (
+from truenorm.verify.running.in_process import InProcess
+from truenorm.verify.running.records import (
     AGAIN,
     INTERLEAVED,
     LARGE,
@@ -21,7 +22,6 @@ from truenorm.verify.runs.calls import (
     Call,
     Record,
 )
-from truenorm.verify.runs.in_process import InProcess
 from truenorm.verify.types import Array
 from verify.causes.made import right, seen
 from verify.planted.registry import PLANTED
@@ -38,30 +38,30 @@ def asked(name: str, call: str, case: Case = SMALL) -> Seen:
 class TestMemory:
     def test_an_input_that_holds_a_result(self) -> None:
         found = [asked("in-place damage to dy", PLAIN, case) for case in (SMALL, WIDER)]
-        assert memory.of_inputs("", found) == "dx is written over dy"
+        assert conduct.of_inputs("", found) == "dx is written over dy"
 
     def test_an_input_that_holds_something_else_in_one_case(self) -> None:
         record = Record(WIDER.name, Call(), damaged=("dy",))
         found = [asked("in-place damage to dy", PLAIN), Seen(WIDER, [record], wrong=True)]
-        assert not memory.of_inputs("", found)
+        assert not conduct.of_inputs("", found)
 
     def test_a_result_that_becomes_the_next_one(self) -> None:
         found = [asked("y in a buffer that is used again", LATER)]
-        assert "each call writes y to the same memory" in memory.of_overwritten("y", found)
+        assert "each call writes y to the same memory" in conduct.of_overwritten("y", found)
 
     def test_a_result_that_becomes_something_else(self) -> None:
         found = [seen(SMALL, (LATER, {"y": right(SMALL, "y") + 1}))]
-        assert not memory.of_overwritten("y", found)
+        assert not conduct.of_overwritten("y", found)
 
     def test_gradients_at_other_rows(self) -> None:
         found = [asked("gradients of a stale forward pass", INTERLEAVED)]
         for output in ("dx", "dgamma"):
-            assert memory.of_stale(output, found).startswith("backward takes what the latest")
+            assert conduct.of_stale(output, found).startswith("backward takes what the latest")
 
     @pytest.mark.parametrize("more", [0.0, 1.0])
     def test_gradients_at_no_rows_of_ours(self, more: float) -> None:
         result = right(SMALL, "dx") + np.float32(more)
-        assert not memory.of_stale("dx", [seen(SMALL, (INTERLEAVED, {"dx": result}))])
+        assert not conduct.of_stale("dx", [seen(SMALL, (INTERLEAVED, {"dx": result}))])
 
 
 class TestPlaces:
@@ -95,7 +95,7 @@ class TestPlaces:
         record = Record(
             SMALL.name, Call(LARGE, 0, 4), {"y": right(SMALL, "y")}, holds={"y": ("0 there",)}
         )
-        assert memory.of_large("y", [Seen(SMALL, [record], True)]) == "in one call, y is 0 there"
+        assert conduct.of_large("y", [Seen(SMALL, [record], True)]) == "in one call, y is 0 there"
 
 
 def next_number(array: Array) -> Array:
@@ -109,14 +109,14 @@ class TestRepeat:
                  (AGAIN, {"dgamma": next_number(right(case, "dgamma"))}))
             for case in (SMALL, WIDER)
         ]  # fmt: skip
-        assert "rows are added up in another order" in orders.of_repeat("dgamma", found)
+        assert "rows are added up in another order" in conduct.of_repeat("dgamma", found)
 
     def test_two_terms_have_one_order(self) -> None:
         case = tv.case("float32-normal-2x1025")
         both = (PLAIN, {"dgamma": right(case, "dgamma")}), (
             AGAIN, {"dgamma": next_number(right(case, "dgamma"))}
         )  # fmt: skip
-        assert not orders.of_repeat("dgamma", [seen(case, *both), seen(case, *both)])
+        assert not conduct.of_repeat("dgamma", [seen(case, *both), seen(case, *both)])
 
     @pytest.mark.parametrize(
         ("place", "words"),
@@ -133,7 +133,7 @@ class TestRepeat:
             one, other = right(case, "y"), right(case, "y")
             one[place], other[place] = 5, 7
             found.append(seen(case, (PLAIN, {"y": one}), (AGAIN, {"y": other})))
-        said = orders.of_repeat("y", found)
+        said = conduct.of_repeat("y", found)
         assert said.startswith(words)
         assert bool(said) == bool(words)
 
@@ -146,7 +146,7 @@ class TestBatch:
         """Return what is said of a kernel whose y of a row depends on its batch."""
         y = right(self.CASE, "y")
         calls = [(Call(ROWS, 0, size), {"y": computed(y[:size])}) for size in self.SIZES]
-        return orders.of_batch("y", [seen(self.CASE, (PLAIN, {"y": computed(y)}), *calls)])
+        return conduct.of_batch("y", [seen(self.CASE, (PLAIN, {"y": computed(y)}), *calls)])
 
     def test_a_number_of_rows_decides(self) -> None:
         words = "batches of up to 128 rows are computed otherwise than those of 255 or more"

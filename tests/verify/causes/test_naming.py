@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.answers.expected import expected
-from truenorm.verify.causes.holding import Came
-from truenorm.verify.causes.naming import Cause, cause_of
-from truenorm.verify.causes.where import where
-from truenorm.verify.grading.measuring import UNEXPLAINED, measure
+from truenorm.verify.diagnosis.diagnosis import Cause, cause_of
+from truenorm.verify.diagnosis.evidence import Came, where
+from truenorm.verify.grading.errors import UNEXPLAINED, measure
 from truenorm.verify.operation import Case, Operation
+from truenorm.verify.oracle.expected import expected
 from truenorm.verify.types import Float64s, dtype_of, unit_roundoff
 
 SMALL = 2**12

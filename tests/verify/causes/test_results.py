@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.causes import forms, values
-from truenorm.verify.causes.seen import Seen
+from truenorm.verify.diagnosis import conduct, values
+from truenorm.verify.diagnosis.evidence import Seen
 from truenorm.verify.operation import Case
-from truenorm.verify.runs.calls import PLAIN, Call, Record
+from truenorm.verify.running.records import PLAIN, Call, Record
 from truenorm.verify.types import Array
 from verify.causes.made import right, seen
 
@@ -29,7 +29,7 @@ class TestForms:
     )
     def test_types(self, of: Callable[[Array], Array], words: str) -> None:
         found = [seen(case, (PLAIN, {"y": of(right(case, "y"))})) for case in (SMALL, WIDER)]
-        said = forms.of_type("y", found)
+        said = conduct.of_type("y", found)
         assert said.startswith(words)
         assert bool(said) == bool(words)
 
@@ -38,7 +38,7 @@ class TestForms:
         short = right(WIDER, "y").astype(np.float64)[:, :-1]
         found = [wide, seen(WIDER, (PLAIN, {"y": short}))]
         assert found[1].result("y") is None
-        assert forms.of_type("y", found) == forms.of_type("y", [wide])
+        assert conduct.of_type("y", found) == conduct.of_type("y", [wide])
 
     @pytest.mark.parametrize("shape", [(), (16,), (2, 17)])
     def test_sums_of_another_size_are_none(self, shape: tuple[int, ...]) -> None:
@@ -48,7 +48,7 @@ class TestForms:
         operation = tv.norm("rms_norm", parameters="float32")
         case = tv.case("bfloat16-normal-4x17", operation=operation)
         result = right(case, "dgamma").astype(case.x.dtype)
-        said = forms.of_type("dgamma", [seen(case, (PLAIN, {"dgamma": result}))])
+        said = conduct.of_type("dgamma", [seen(case, (PLAIN, {"dgamma": result}))])
         assert said == "dgamma is in the type of x"
 
     @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ class TestForms:
     )
     def test_shapes(self, of: Callable[[Array], Array | None], words: str) -> None:
         found = [seen(SMALL, (PLAIN, {"dgamma": of(right(SMALL, "dgamma"))}))]
-        said = forms.of_shape("dgamma", found)
+        said = conduct.of_shape("dgamma", found)
         assert said.endswith(words)
         assert bool(said) == bool(words)
 
@@ -76,7 +76,7 @@ class TestForms:
             result = None if wrong else np.zeros(case.shape[1])
             found.append(seen(case, (PLAIN, {"dbeta": result}), wrong=wrong))
         assert any(each.wrong for each in found)
-        assert forms.of_shape("dbeta", found) == "dbeta is left out where gamma is None"
+        assert conduct.of_shape("dbeta", found) == "dbeta is left out where gamma is None"
 
     def test_where_it_does_not_return(self) -> None:
         def said(*failures: str) -> str:
@@ -85,7 +85,7 @@ class TestForms:
                 Seen(case, [Record(case.name, Call(), failure=failure)], bool(failure))
                 for case, failure in zip(cases, failures, strict=True)
             ]
-            return forms.of_raised("", found)
+            return conduct.of_raised("", found)
 
         assert said("", "", "raised A: a") == "where D is 2 it ends so, and nowhere else"
         assert not said("", "raised B: b", "raised A: a")

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.collecting import places
+from truenorm.verify import collect
 from truenorm.verify.grading.reproducer import Origin
 from verify.collecting import kernels
 
@@ -33,33 +33,33 @@ class Process:
 
 @pytest.fixture
 def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "_mine", places._Mine())
-    monkeypatch.setattr(places, "_running", set())
-    monkeypatch.setattr(places.Place, "process", lambda _: Process())
+    monkeypatch.setattr(collect, "_mine", collect._Mine())
+    monkeypatch.setattr(collect, "_running", set())
+    monkeypatch.setattr(collect.Place, "process", lambda _: Process())
     Process.ended.clear()
 
 
 @pytest.mark.usefixtures("_counted")
 def test_one_process_for_a_run() -> None:
     """The next run has another one, since the file may have changed."""
-    place = places.Place.of(Origin("a.py", "mine"))
-    first = places.process_of(place)
-    assert places.process_of(place) is first
+    place = collect.Place.of(Origin("a.py", "mine"))
+    first = collect.process_of(place)
+    assert collect.process_of(place) is first
     assert first.forgiven == 2  # type: ignore[attr-defined]
-    again = places.Place.of(Origin("a.py", "mine"))
+    again = collect.Place.of(Origin("a.py", "mine"))
     assert (again.target, again.target) == (place.target, "a.py:mine")
-    second = places.process_of(again)
+    second = collect.process_of(again)
     assert second is not first
     assert Process.ended == [first]
-    places._end_all()
+    collect._end_all()
     assert Process.ended == [first, second]
 
 
 @pytest.mark.usefixtures("_counted")
 def test_a_thread_has_its_own() -> None:
-    place = places.Place.of(Origin("a.py"))
-    found = [places.process_of(place)]
-    thread = threading.Thread(target=lambda: found.append(places.process_of(place)))
+    place = collect.Place.of(Origin("a.py"))
+    found = [collect.process_of(place)]
+    thread = threading.Thread(target=lambda: found.append(collect.process_of(place)))
     thread.start()
     thread.join()
     assert len(set(found)) == 2
@@ -71,9 +71,9 @@ def test_the_module_of_its_function_comes_first(monkeypatch: pytest.MonkeyPatch)
     importer.__dict__.update(__file__="importer.py", subject=kernels.right)
     others = {**sys.modules}
     monkeypatch.setattr(sys, "modules", {"importer": importer, **others})
-    assert places.origin_of(kernels.right)[:2] == (FILE, "right")
+    assert collect.origin_of(kernels.right)[:2] == (FILE, "right")
     monkeypatch.setattr(kernels, "right", None)
-    assert places.origin_of(importer.subject)[:2] == ("importer.py", "subject")
+    assert collect.origin_of(importer.subject)[:2] == ("importer.py", "subject")
 
 
 def test_a_module_comes_before_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +81,8 @@ def test_a_module_comes_before_the_script(monkeypatch: pytest.MonkeyPatch) -> No
     script = sys.modules["__main__"]
     monkeypatch.setattr(script, "__file__", FILE, raising=False)  # a worker of pytest has none
     monkeypatch.setattr(script, "mine", kernels.right, raising=False)
-    assert places.origin_of(kernels.right)[:2] == (FILE, "right")
+    assert collect.origin_of(kernels.right)[:2] == (FILE, "right")
     only = tv.Subject(kernels.two_pass)
     monkeypatch.setattr(script, "mine", only, raising=False)
-    assert places.origin_of(only)[:2] == (FILE, "mine")
-    assert not places.origin_of(tv.Subject(kernels.two_pass)).file
+    assert collect.origin_of(only)[:2] == (FILE, "mine")
+    assert not collect.origin_of(tv.Subject(kernels.two_pass)).file

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.answers import expected as answers
-from truenorm.verify.answers.expected import computed
-from truenorm.verify.answers.store import kept
-from truenorm.verify.collecting import spread
-from truenorm.verify.collecting.places import Place
-from truenorm.verify.runs.calls import Call, Record
-from truenorm.verify.runs.subject_process import CannotRunError
-from truenorm.verify.target import verify_target
+from truenorm.verify import collect
+from truenorm.verify.collect import Place
+from truenorm.verify.judge import verify_target
+from truenorm.verify.oracle import expected as answers
+from truenorm.verify.oracle.cache import kept
+from truenorm.verify.oracle.expected import computed
+from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.records import Call, Record
 from verify.collecting import kernels
 from verify.collecting.executors import Backwards, processes, text_of
 
@@ -33,7 +33,7 @@ def few(subject: tv.Subject, *_: object) -> list[tv.Case]:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge on a few cases, each of which is a task."""
     monkeypatch.setattr("truenorm.verify.judge.scope", few)
-    monkeypatch.setattr(spread, "AT_ONCE", 1)
+    monkeypatch.setattr(collect, "AT_ONCE", 1)
 
 
 def without_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,16 +115,16 @@ def test_what_comes_after_the_third_crash_is_dropped(monkeypatch: pytest.MonkeyP
     suite = tv.cases("float32")[:6]
     deaths = [0, 1, 0, 1, 1, 1]
     found = [
-        spread.Outcome(each.name, [Record(each.name, Call(), deaths=died)], kept(each, computed))
+        collect.Outcome(each.name, [Record(each.name, Call(), deaths=died)], kept(each, computed))
         for each, died in zip(suite, deaths, strict=True)
     ]
-    monkeypatch.setattr(spread, "in_order", lambda *_: [found[:2], found[2:]])
+    monkeypatch.setattr(collect, "in_order", lambda *_: [found[:2], found[2:]])
     place = Place(f"{FILE}:right")
     with place.process() as process:
-        records = spread.spread(Backwards(), place, process, suite)
+        records = collect.spread(Backwards(), place, process, suite)
         assert [each.case for each in records] == [each.name for each in suite[:5]]
         process.deaths = 1  # in the call before all others
-        assert len(spread.spread(Backwards(), place, process, suite)) == 4
+        assert len(collect.spread(Backwards(), place, process, suite)) == 4
 
 
 @pytest.mark.usefixtures("short")
@@ -139,9 +139,9 @@ def test_what_a_worker_says_is_passed_on(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("raise RuntimeError('no GPU here')\n", encoding="utf-8")
     place = Place(f"{file}:subject")
-    (task,) = spread._tasks(place, [tv.case("float32-normal-4x17")])
+    (task,) = collect._tasks(place, [tv.case("float32-normal-4x17")])
     with pytest.raises(CannotRunError, match="no GPU here"):
-        list(spread.in_order(Backwards(), spread.done, [task]))
+        list(collect.in_order(Backwards(), collect.done, [task]))
 
 
 def test_a_subject_without_a_name_is_refused() -> None:
@@ -153,7 +153,7 @@ def test_a_subject_without_a_name_is_refused() -> None:
 
 
 def test_few_tasks_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread, "AHEAD", 3)
+    monkeypatch.setattr(collect, "AHEAD", 3)
     made: list[int] = []
 
     def tasks() -> Iterator[int]:
@@ -161,7 +161,7 @@ def test_few_tasks_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
             made.append(number)
             yield number
 
-    found = spread.in_order(Backwards(), abs, tasks())
+    found = collect.in_order(Backwards(), abs, tasks())
     assert next(found) == 0
     assert made == [0, 1, 2]
     assert list(found) == list(range(1, 10))

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.answers.expected import expected
-from truenorm.verify.equal import bits
-from truenorm.verify.equal.bits import difference, distances
+from truenorm.verify import equality
+from truenorm.verify.equality import difference, distances
+from truenorm.verify.oracle.expected import expected
 from truenorm.verify.types import FORMATS, Array
 
 CASE = tv.case("float32-normal-4x17")
@@ -114,7 +114,7 @@ def test_a_gradient_of_no_parameter_has_no_answer() -> None:
 def test_of_large_cases_some_rows_are_held_against_exact_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bits, "ANSWERED", 2 * 16)
+    monkeypatch.setattr(equality, "ANSWERED", 2 * 16)
     case = tv.case_of_shape((8, 16))
     exact = {name: value for name, value in expected(case).values.items() if value is not None}
     other = exact["y"] * np.float32(1.5)

@@ -11,11 +11,10 @@ from rich.console import Console
 
 import truenorm.verify as tv
 from cli.recording import run
-from truenorm.verify import suite
-from truenorm.verify.equal import comparing
-from truenorm.verify.pages.equality import conclusion, in_words, show, worst
-from truenorm.verify.runs.calls import Call, GaveUpError, Record
-from truenorm.verify.runs.in_process import InProcess
+from truenorm.verify import equality, suite
+from truenorm.verify.report.terminal import equality_conclusion, in_words, show_equality, worst
+from truenorm.verify.running.in_process import InProcess
+from truenorm.verify.running.records import Call, GaveUpError, Record
 from truenorm.verify.types import Array
 from verify.baselines.known import wide
 
@@ -27,7 +26,7 @@ CASES = [
 
 def shown(equality: tv.Equality) -> str:
     stream = io.StringIO()
-    show(equality, Console(file=stream, width=100, highlight=False))
+    show_equality(equality, Console(file=stream, width=100, highlight=False))
     return stream.getvalue()
 
 
@@ -52,7 +51,7 @@ def test_a_subject_is_equal_to_itself() -> None:
     equality = tv.compare(WIDE, planted(lambda y: y), cases=CASES)
     assert equality.passed
     assert [(each.cases, each.cases_that_differ) for each in equality.summaries] == [(3, 0)]
-    assert conclusion(equality) == "All bits are equal."
+    assert equality_conclusion(equality) == "All bits are equal."
     assert "PASS  All bits are equal." in shown(equality)
 
 
@@ -66,7 +65,7 @@ def test_one_bit_of_one_case_is_found() -> None:
     (summary,) = equality.summaries
     assert (summary.cases, summary.cases_that_differ, summary.elements) == (3, 1, 1)
     assert summary.worst_case == "float32-normal-4x64"
-    assert conclusion(equality) == "Bits differ in 1 of 3 cases: y in float32."
+    assert equality_conclusion(equality) == "Bits differ in 1 of 3 cases: y in float32."
     assert "1.0 ulp apart; the exact answer is" in in_words(found)
     text = shown(equality)
     assert "planted [bold] (second)" in text
@@ -94,11 +93,11 @@ def test_who_fails_alone_differs_and_where_both_fail_nothing_is_said() -> None:
     assert "the second raised ValueError" in shown(equality)
     both = tv.compare(planted(raises_at_17), planted(raises_at_17), cases=CASES)
     assert (both.passed, both.cases, both.failed) == (True, 2, 1)
-    assert conclusion(both) == "All bits are equal. Neither returned in 1 case."
+    assert equality_conclusion(both) == "All bits are equal. Neither returned in 1 case."
     never = tv.Subject(lambda *_: 1 / 0)
     none = tv.compare(never, never, cases=CASES[2:])
     assert not none.passed
-    assert conclusion(none).startswith("Nothing could be compared")
+    assert equality_conclusion(none).startswith("Nothing could be compared")
 
 
 def test_what_was_given_up_is_no_pass() -> None:
@@ -108,12 +107,14 @@ def test_what_was_given_up_is_no_pass() -> None:
                 raise GaveUpError
             return super().run(case, call)
 
-    equality = comparing.compared(
-        comparing.Side(WIDE, InProcess(WIDE)), comparing.Side(WIDE, GivesUp(WIDE)), CASES
+    report = equality.compared(
+        equality.Side(WIDE, InProcess(WIDE)), equality.Side(WIDE, GivesUp(WIDE)), CASES
     )
-    assert (equality.passed, equality.cases, equality.not_run) == (False, 2, 1)
-    assert conclusion(equality).endswith("1 case did not run: one crashed or hung too often.")
-    assert "FAIL" in shown(equality)
+    assert (report.passed, report.cases, report.not_run) == (False, 2, 1)
+    assert equality_conclusion(report).endswith(
+        "1 case did not run: one crashed or hung too often."
+    )
+    assert "FAIL" in shown(report)
 
 
 def test_gradients_are_compared_where_both_have_them() -> None:
@@ -165,7 +166,7 @@ def test_only_what_both_claim() -> None:
     bounded = tv.Subject(wide, domain=tv.Domain(largest=0.5))
     assert tv.compare(WIDE, bounded, cases=CASES[:2]).left_out == 2
     ranks = tv.Subject(wide, also=["ranks"])
-    assert comparing.common(ranks, WIDE, "quick") == suite.cases("float32")
+    assert equality.common(ranks, WIDE, "quick") == suite.cases("float32")
 
 
 FILE = """
@@ -192,7 +193,7 @@ two = tv.Subject(compiled, name="compiled")
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each runs in a process of its own; own shapes are compared as well."""
     few = [tv.case("float32-normal-4x17")]
-    monkeypatch.setattr(comparing, "cases_of", lambda *_, **__: few)
+    monkeypatch.setattr(equality, "cases_of", lambda *_, **__: few)
     (tmp_path / "both.py").write_text(FILE, encoding="utf-8")
     one, two = f"{tmp_path}/both.py:one", f"{tmp_path}/both.py:two"
     done = run("verify", one, "--equal-to", two, "--shape", "255x8")

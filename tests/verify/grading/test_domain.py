@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.pages.wording import about, conclusion
-from truenorm.verify.target import Said, _domain
+from truenorm.verify.judge import Said, _domain
+from truenorm.verify.report.wording import about, conclusion
 from truenorm.verify.types import Array
 
 

@@ -8,13 +8,13 @@ from rich.console import Console
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify.answers.expected import expected
-from truenorm.verify.collecting.one_by_one import collect
+from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.pages.html_report import to_html
-from truenorm.verify.pages.terminal import show
-from truenorm.verify.runs.calls import Call, Record
-from truenorm.verify.runs.in_process import InProcess
+from truenorm.verify.oracle.expected import expected
+from truenorm.verify.report.html import to_html
+from truenorm.verify.report.terminal import show
+from truenorm.verify.running.in_process import InProcess
+from truenorm.verify.running.records import Call, Record
 from verify.recorded import RIGHT_FORWARD, in_float64
 
 STEPS = np.array([1, 1 + 2.0**-23], np.float32)

@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 import truenorm.verify as tv
-from truenorm.verify.collecting.one_by_one import collect
+from truenorm.verify.collect import collect
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import graded
-from truenorm.verify.runs.in_process import InProcess
+from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, Float64s
 from verify.planted.base import Kernel

@@ -11,14 +11,14 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify.collecting.one_by_one import collect
-from truenorm.verify.grading import large
+from truenorm.verify.collect import collect
+from truenorm.verify.grading import checks
+from truenorm.verify.grading.checks import ELEMENTS, copies_of, large_call
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.grading.large import ELEMENTS, copies_of, large_call
-from truenorm.verify.runs import files
-from truenorm.verify.runs.calls import Call, Record
-from truenorm.verify.runs.command import CommandRunner
-from truenorm.verify.runs.in_process import InProcess
+from truenorm.verify.running import command
+from truenorm.verify.running.command import CommandRunner
+from truenorm.verify.running.in_process import InProcess
+from truenorm.verify.running.records import Call, Record
 from truenorm.verify.types import FORMATS, Array
 
 CASE = tv.case("float32-large-2x500")
@@ -88,7 +88,7 @@ def test_other_bits_that_rounding_explains_are_none_of_its_business() -> None:
 
 
 def test_a_slow_subject_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "PATIENCE", 1e-9)
+    monkeypatch.setattr(checks, "PATIENCE", 1e-9)
     seen: list[int] = []
     report = judged(then(lambda y: seen.append(len(y))))
     assert report.passed
@@ -191,7 +191,7 @@ def test_a_disk_that_is_full_is_not_the_programs_fault(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files, "write_input", full)
+    monkeypatch.setattr(command, "write_input", full)
     runner = CommandRunner(program)
     record = runner.run(CASE, Call("large", 0, ROWS // 64))
     assert not record.failure

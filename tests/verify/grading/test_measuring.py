@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from truenorm.verify.answers.expected import Expected, expected
-from truenorm.verify.grading.measuring import UNEXPLAINED, measure, misplaced
+from truenorm.verify.grading.errors import UNEXPLAINED, measure, misplaced
+from truenorm.verify.oracle.expected import Expected, expected
 from truenorm.verify.suite import case
 from truenorm.verify.types import Array
 

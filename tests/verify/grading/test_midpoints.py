@@ -14,13 +14,13 @@ from kinds import BACKENDS_AND_TYPES
 from promise.bounds.divided import bounds_of_core_divided, divide_bounds
 from promise.judging import BACKENDS
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
-from truenorm.verify.collecting.one_by_one import collect
+from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import scope
 from truenorm.verify.operations import operation_of
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.norms.variants import varied
-from truenorm.verify.runs.in_process import InProcess
+from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.variants import varied
+from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.types import FORMATS, Array
 
 SUMS_AND_ROWS = {"y", "dx", "dgamma"}

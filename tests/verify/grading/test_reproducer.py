@@ -5,9 +5,9 @@ import ast
 import pytest
 
 from truenorm.verify import EXTENSIONS
-from truenorm.verify.grading.guards import Symptom
+from truenorm.verify.grading.checks import Symptom
 from truenorm.verify.grading.reproducer import Origin, reproducer
-from truenorm.verify.runs.calls import Call, Record
+from truenorm.verify.running.records import Call, Record
 from truenorm.verify.suite import cases
 
 LONGEST = max(cases("float32", "full", EXTENSIONS), key=lambda case: len(case.name))

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from truenorm.verify.answers.expected import expected
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.layer_norm import layer_norm_case
+from truenorm.verify.operations import layer_norm_case
+from truenorm.verify.oracle.expected import expected
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from promise.oracle import correct_backward, correct_forward
-from truenorm.verify.answers.expected import expected
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import RMS_NORM
-from truenorm.verify.operations.rms_norm import rms_norm_case
+from truenorm.verify.operations import RMS_NORM, rms_norm_case
+from truenorm.verify.oracle.expected import expected
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS, Array
 from verify.answers.rounded_once import assert_rounded_once

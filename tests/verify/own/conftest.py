@@ -2,9 +2,9 @@
 
 import pytest
 
-from truenorm.verify.grading.own import measured
+from truenorm.verify.grading import user_cases
 
 
 @pytest.fixture(autouse=True)
 def few_in_integers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured, "SAMPLED", 2**11)
+    monkeypatch.setattr(user_cases, "SAMPLED", 2**11)

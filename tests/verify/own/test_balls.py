@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.answers.expected import computed
-from truenorm.verify.answers.question import types_of
+from truenorm.verify.enclosures import Ball, near
 from truenorm.verify.operations import operation_of
-from truenorm.verify.own.balls import Ball
-from truenorm.verify.own.norms import near
+from truenorm.verify.oracle.cache import types_of
+from truenorm.verify.oracle.expected import computed
 from truenorm.verify.types import FORMATS, ulps_of
 
 OPERATIONS = ("layer_norm", "rms_norm", "add_layer_norm", "add_rms_norm,gain=zero-centred")

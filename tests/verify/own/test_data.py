@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.cases.family import EPS
+from truenorm.verify.cases.families import EPS
 from truenorm.verify.types import FORMATS, Array, dtype_of, same_bits
 from verify.own.kernels import subject
 

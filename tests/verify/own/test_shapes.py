@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.answers import expected as answering
-from truenorm.verify.grading.own import measured as measuring
-from truenorm.verify.grading.own.measured import sample_of
+from truenorm.verify.enclosures import parts
+from truenorm.verify.grading import user_cases as measuring
+from truenorm.verify.grading.user_cases import sample_of
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import operation_of
-from truenorm.verify.own.cases import shape_of
-from truenorm.verify.own.norms import parts
+from truenorm.verify.oracle import expected as answering
 from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
+from truenorm.verify.user_cases import shape_of
 from verify.own.kernels import subject
 
 OPERATIONS = (

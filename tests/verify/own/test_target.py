@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from truenorm.verify.runs.subject_process import CannotRunError
-from truenorm.verify.target import Said, verify_target
+from truenorm.verify.judge import Said, verify_target
+from truenorm.verify.running.process import CannotRunError
 
 KERNEL = """
 import numpy as np

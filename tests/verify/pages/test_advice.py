@@ -2,8 +2,8 @@
 
 import pytest
 
-from truenorm.verify.grading.guards import GUARDS
-from truenorm.verify.pages.advice import ADVICE
+from truenorm.verify.grading.checks import GUARDS
+from truenorm.verify.report.wording import ADVICE
 
 
 def test_there_is_advice_for_every_guard() -> None:

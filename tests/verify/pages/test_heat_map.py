@@ -5,7 +5,7 @@ import math
 import pytest
 
 from truenorm.verify.grading.report import CaseResult
-from truenorm.verify.pages.heat_map import Cell, by_case, by_family
+from truenorm.verify.report.html import Cell, by_case, by_family
 
 
 def result(

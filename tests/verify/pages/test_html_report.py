@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from truenorm.verify.grading.report import GRADES, VERDICTS
-from truenorm.verify.operations.layer_norm import OUTPUTS
-from truenorm.verify.pages import wording
-from truenorm.verify.pages.html_report import to_html
+from truenorm.verify.operations import OUTPUTS
+from truenorm.verify.report import wording
+from truenorm.verify.report.html import to_html
 from verify.fake_report import NASTY, failing_report, passing_report
 
 EMPTY = {"meta", "br", "path", "use"}

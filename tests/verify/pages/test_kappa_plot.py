@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from truenorm.verify.operations.layer_norm import OUTPUTS
-from truenorm.verify.pages.kappa_plot import VARIABLES, draw
+from truenorm.verify.operations import OUTPUTS
+from truenorm.verify.report.html import VARIABLES, draw
 from verify.fake_report import failing_report, sweep
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from truenorm.verify import EXTENSIONS
 from truenorm.verify.grading.report import Report
-from truenorm.verify.pages.terminal import REPRODUCERS, show
-from truenorm.verify.pages.wording import LEGEND
+from truenorm.verify.report.terminal import REPRODUCERS, show
+from truenorm.verify.report.wording import LEGEND
 from truenorm.verify.suite import cases
 from verify.fake_report import NASTY, failing_report, passing_report
 

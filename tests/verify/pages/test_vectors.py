@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from truenorm.verify.answers.expected import Expected, expected
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.layer_norm import OUTPUTS, layer_norm_case
-from truenorm.verify.pages import vectors
-from truenorm.verify.pages.vectors import write_vectors
-from truenorm.verify.runs.files import _from_little_endian, little_endian
+from truenorm.verify.operations import OUTPUTS, layer_norm_case
+from truenorm.verify.oracle.expected import Expected, expected
+from truenorm.verify.report import vectors
+from truenorm.verify.report.vectors import write_vectors
+from truenorm.verify.running.command import _from_little_endian, little_endian
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
 EPS = float(np.float32(1e-5))

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from truenorm.verify.grading.report import GRADES
-from truenorm.verify.pages import wording
-from truenorm.verify.pages.sources import REPOSITORIES, link
+from truenorm.verify.report import wording
+from truenorm.verify.report.wording import REPOSITORIES, link
 from verify.fake_report import failing_report, passing_report
 
 

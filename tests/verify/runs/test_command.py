@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from truenorm.verify.runs.calls import AGAIN, INTERLEAVED, PLAIN, REVERSED, ROWS, Call
-from truenorm.verify.runs.command import CommandRunner
+from truenorm.verify.running.command import CommandRunner
+from truenorm.verify.running.records import AGAIN, INTERLEAVED, PLAIN, REVERSED, ROWS, Call
 from truenorm.verify.subject import Subject
 from verify.runs.programs import CASE, run, shell
 

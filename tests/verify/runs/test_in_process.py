@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.runs.calls import (
+from truenorm.verify.running.in_process import InProcess
+from truenorm.verify.running.records import (
     BELOW,
     IDLE,
     OF_GRADIENTS,
@@ -16,7 +17,6 @@ from truenorm.verify.runs.calls import (
     given,
     matching,
 )
-from truenorm.verify.runs.in_process import InProcess
 from truenorm.verify.types import Array
 from verify.recorded import in_float64
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from truenorm.verify.runs.loading import NotThereError, load, split_target
+from truenorm.verify.running.loading import NotThereError, load, split_target
 
 HEAD = "import truenorm.verify as tv\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from truenorm.verify.runs.program import Program
+from truenorm.verify.running.command import Program
 from verify.runs.programs import ends, needs_proc, run, shell
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are shell scripts")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.runs.calls import Call, GaveUpError
-from truenorm.verify.runs.subject_process import START_SECONDS, CannotRunError, SubjectProcess
+from truenorm.verify.judge import verify_target
+from truenorm.verify.running.process import START_SECONDS, CannotRunError, SubjectProcess
+from truenorm.verify.running.records import Call, GaveUpError
 from truenorm.verify.suite import case
-from truenorm.verify.target import verify_target
 from verify.runs.programs import ends, is_running
 
 CASE = case("float32-normal-4x5")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.runs.subject_process import CannotRunError
-from truenorm.verify.runs.trial import signature
-from truenorm.verify.target import verify_target
+from truenorm.verify.judge import verify_target
+from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.runners import signature
 from truenorm.verify.types import Array
 
 

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from truenorm.verify.runs.wire import BrokenMessageError, receive, send
+from truenorm.verify.running.process import BrokenMessageError, receive, send
 
 
 def test_the_wire_carries_arrays_and_no_objects() -> None:

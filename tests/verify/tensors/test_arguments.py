@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from truenorm.verify.tensors.arguments import Arguments, arguments_of
+from truenorm.verify.running.pytorch import Arguments, arguments_of
 
 PLAIN = ["x", "gamma", "eps"]
 

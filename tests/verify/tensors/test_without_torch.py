@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.runs.loading import NotThereError, dotted_path, load
+from truenorm.verify.running.loading import NotThereError, dotted_path, load
 
 
 @pytest.fixture

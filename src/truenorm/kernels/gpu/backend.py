@@ -1,16 +1,198 @@
-"""The backend as the driver sees it."""
+"""Sums over rows, which are on the device while backward sweeps."""
 
+from functools import cached_property
 from typing import Any
 
-from truenorm.kernels.backend import Backend, Backward, Forward
-from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.gpu.levels import DeviceBackward, DeviceForward
-from truenorm.kernels.gpu.plan import LONGEST
-from truenorm.kernels.gpu.runtime import Runtime
-from truenorm.kernels.lattice.terms import Terms
-from truenorm.kernels.rows import Source
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["GpuBackend"]
+from truenorm.exact import FloatFormat
+from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.double_double import two_sum
+from truenorm.kernels.fixed_point import Digits, Terms
+from truenorm.kernels.gpu.plan import LONG_RUN, LONGEST
+from truenorm.kernels.gpu.runtime import Buffer, Launcher, Runtime
+from truenorm.kernels.protocol import Backend, Backward, Forward, States
+from truenorm.kernels.rounding import Tested, round_pair, round_to, same_roundings
+from truenorm.kernels.rows import Range, Source, Stored
+from truenorm.kernels.tuning import SLACK, SUMS, U
+
+Float64 = NDArray[np.float64]
+
+
+class Sums:
+    """dgamma as pairs with a bound, and dbeta as exact pairs, SIZE of each: see `kernels.tuning`.
+
+    There is one part of the rows, so that no two of these are ever merged.
+    """
+
+    def __init__(self, runtime: Runtime, buffer: Buffer, size: int, *, has_bounds: bool) -> None:
+        self._runtime, self._size = runtime, size
+        self.buffer, self.has_bounds = buffer, has_bounds
+
+    def merge(self, _other: "Sums") -> None:
+        """Is not called."""
+        raise NotImplementedError
+
+    @cached_property
+    def numbers(self) -> Float64:
+        """All of them, when all rows are done."""
+        found = np.empty((SUMS, self._size))
+        self._runtime.download(self.buffer, found)
+        return found
+
+    @property
+    def dgamma(self) -> "BoundedSum":
+        """Of dy*xhat."""
+        return BoundedSum(self)
+
+    @property
+    def dbeta(self) -> "ExactSum":
+        """Of dy."""
+        return ExactSum(self)
+
+
+class BoundedSum:
+    """dgamma."""
+
+    def __init__(self, sums: Sums) -> None:
+        self._sums = sums
+        self.merge = sums.merge
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums that are known well enough."""
+        high, low, bound, *_ = self._sums.numbers
+        z = (high + low) + 0.0
+        bound = SLACK * (bound + 2 * U * np.abs(z)) if self._sums.has_bounds else 0.0
+        return same_roundings(round_to(z - bound, target), round_to(z + bound, target))
+
+
+class ExactSum:
+    """dbeta."""
+
+    def __init__(self, sums: Sums) -> None:
+        self._sums = sums
+        self.merge = sums.merge
+
+    def rounded(self, target: FloatFormat) -> Tested:
+        """Round the sums that are exact."""
+        *_, high, low = self._sums.numbers
+        refused = np.isnan(low) | np.isnan(high)
+        pair = two_sum(np.where(refused, 0.0, high), np.where(refused, 0.0, low))
+        return Tested(round_pair(*pair, np.zeros(len(high), np.int64), target), refused)
+
+    def as_digits(self) -> Digits | None:
+        """Return the sums if all are exact."""
+        pairs = self._sums.numbers[3:]
+        if np.isnan(pairs).any():
+            return None
+        found = Digits(pairs.shape[1])
+        found.add(pairs.copy())
+        return found
+
+
+ELEMENTS = 2**24
+"""Of a block: what is on the device at the same time."""
+
+ROWS = LONG_RUN
+"""Rows of a block are a multiple of this, and so of a run: shares do not depend on blocks."""
+
+
+class _Level:
+    """What both passes have in common."""
+
+    threads = 1
+
+    def __init__(self, runtime: Runtime, call: Call) -> None:
+        self.parts: list[Range] = [(0, call.count)]
+        self.rows_at_once = max(1, ELEMENTS // call.size // ROWS) * ROWS
+        self._runtime, self._size = runtime, call.size
+        self._is_correct = call.level == "narrow"
+        parameters = (runtime.upload(each.astype(np.float32)) for each in (call.gamma, call.beta))
+        self._launcher = Launcher(runtime, call, *parameters)
+
+    def _refused(self, flags: Buffer, results: Stored) -> Flags:
+        """Return which elements of results are refused."""
+        refused = np.empty(results.shape, np.bool_)
+        self._runtime.download(flags, refused)
+        return refused
+
+
+class DeviceForward(_Level):
+    """Level 1, and pairs for what that refuses."""
+
+    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+        """Write y, what is kept and what became of each row; return whether some are not done."""
+        on_device, statistics = map(self._runtime.empty, (y.nbytes, kept.nbytes))
+        became = self._launcher.forward(self._runtime.upload(x), on_device, statistics, len(x))
+        for buffer, into in ((on_device, y), (statistics, kept), (became, states)):
+            self._runtime.download(buffer, into)
+        return bool(states.any())
+
+    def look_again(self, x: Stored, _kept: Float64, y: Stored) -> Flags:
+        """Do y of rows that were refused in pairs; return which elements still are."""
+        on_device = self._runtime.empty(y.nbytes)
+        which = np.arange(len(y))
+        flags = self._launcher.forward_again(self._runtime.upload(x), on_device, which)
+        self._runtime.download(on_device, y)
+        return self._refused(flags, y)
+
+
+class DeviceBackward(_Level):
+    """The same of backward; columns that it does not know well enough are for a host."""
+
+    def __init__(self, runtime: Runtime, call: Call, host: Backward[Any]) -> None:
+        super().__init__(runtime, call)
+        self.dgamma_again, self.dbeta_again = host.dgamma_again, host.dbeta_again
+
+    def sums(self) -> Sums:
+        """Return sums over no rows."""
+        buffer = self._launcher.sums()
+        return Sums(self._runtime, buffer, self._size, has_bounds=self._is_correct)
+
+    def adopt(self, x: Stored, kept: Float64) -> bool:
+        """Find anew what forward keeps; return whether a row does not have the mean it had."""
+        found = np.empty_like(kept)
+        unused, statistics = map(self._runtime.empty, (x.nbytes, kept.nbytes))
+        self._launcher.forward(self._runtime.upload(x), unused, statistics, len(x))
+        self._runtime.download(statistics, found)
+        changed = _moved(found, kept)
+        kept[...] = found
+        return changed
+
+    def look(
+        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
+    ) -> bool:
+        """Write dx and what became of rows, and add to the sums; return whether some are left."""
+        on_device = self._runtime.empty(dx.nbytes)
+        slopes, values, statistics = map(self._runtime.upload, (dy, x, kept))
+        became = self._launcher.backward(
+            slopes, values, statistics, on_device, sums.buffer, len(x)
+        )
+        self._runtime.download(on_device, dx)
+        self._runtime.download(became, states)
+        return bool(states.any())
+
+    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Do dx of rows that were refused in pairs; return which elements still are."""
+        on_device = self._runtime.empty(dx.nbytes)
+        slopes, values = map(self._runtime.upload, (dy, x))
+        which = np.arange(len(dx))
+        flags = self._launcher.backward_again(slopes, values, on_device, which)
+        self._runtime.download(on_device, dx)
+        return self._refused(flags, dx)
+
+
+def _moved(found: Float64, kept: Float64) -> bool:
+    """Tell whether a row has another mean, or mean square, than rounding explains."""
+    if kept.shape[1] == 1:
+        apart, allowed = found - kept, 2.0**-40 * np.abs(found)
+    else:
+        apart = (found[:, :1] - kept[:, :1]) + (found[:, 1:2] - kept[:, 1:2])
+        spread = np.sqrt(np.abs(found[:, 2:])) + np.abs(found[:, 1:2])
+        allowed = 2.0**-40 * spread + 2.0**-50 * np.abs(found[:, :1])
+    same = (np.abs(apart) <= allowed) | (np.isnan(found[:, :1]) & np.isnan(kept[:, :1]))
+    return not bool(same.all())
 
 
 class GpuBackend:

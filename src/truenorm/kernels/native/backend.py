@@ -1,6 +1,6 @@
 """The native backend: rows by the C core, what that does not have by the reference.
 
-Ordinary arrays go straight to the core (`ops.fast_path`). `levels` has what the driver needs for
+Ordinary arrays go straight to the core (`api.fast_path`). `blocks` has what the driver needs for
 the rest; it is imported on demand, as most programs never need it.
 """
 
@@ -12,12 +12,10 @@ from truenorm.exact import FLOAT64
 from truenorm.kernels.native import _core
 
 if TYPE_CHECKING:
-    from truenorm.kernels.backend import Backend, Backward, Forward
     from truenorm.kernels.call import Call, Flags
-    from truenorm.kernels.lattice.terms import Terms
+    from truenorm.kernels.fixed_point import Terms
+    from truenorm.kernels.protocol import Backend, Backward, Forward
     from truenorm.kernels.rows import Source
-
-__all__ = ["NativeBackend", "selected_instructions"]
 
 LARGEST_EPS = 2.0**200
 """Beyond it, and below its inverse, products could leave the range of float64."""
@@ -46,34 +44,34 @@ class NativeBackend:
         """Return forward for a call."""
         if not _is_for_core(call):
             return self._reference().forward(call, special)
-        from truenorm.kernels.native import levels
+        from truenorm.kernels.native import blocks
 
         if call.target is FLOAT64:
-            return levels.Forward64(call, self._reference())
+            return blocks.Forward64(call, self._reference())
         if call.level == "single":
-            return levels.FastForward(call)
-        return levels.CorrectForward(call, self._reference())
+            return blocks.FastForward(call)
+        return blocks.CorrectForward(call, self._reference())
 
     def backward(self, call: "Call", dy: "Source") -> "Backward[Any]":
         """Return backward for a call."""
         if not _is_for_core(call):
             return self._reference().backward(call, dy)
-        from truenorm.kernels.native import levels
+        from truenorm.kernels.native import blocks
 
         if call.target is FLOAT64:
-            kind = levels.FastBackward64 if call.level == "plain" else levels.CorrectBackward64
+            kind = blocks.FastBackward64 if call.level == "plain" else blocks.CorrectBackward64
             return kind(call, dy, self._reference())
         if call.level == "single":
-            return levels.FastBackward(call)
-        return levels.CorrectBackward(call, dy, self._reference())
+            return blocks.FastBackward(call)
+        return blocks.CorrectBackward(call, dy, self._reference())
 
     def terms(self, call: "Call") -> "Terms[Any]":
         """Return the fixed-point sums of dgamma."""
         if not _is_for_core(call):
             return self._reference().terms(call)
-        from truenorm.kernels.native import fixed_point
+        from truenorm.kernels.native import blocks
 
-        return fixed_point.Terms(call, self._reference())
+        return blocks.Terms(call, self._reference())
 
 
 def _is_for_core(call: "Call") -> bool:

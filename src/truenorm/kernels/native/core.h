@@ -19,7 +19,7 @@
 #error "the bounds need float and double arithmetic in their own precision (x86: -mfpmath=sse)"
 #endif
 
-/* Row status; the same values as kernels/ground.py. */
+/* Row status; the same values as kernels/tuning.py. */
 enum { OK, UNDECIDED, UNDEFINED, NOT_FINITE, CHANGED };
 
 /* Types of rows and parameters. */

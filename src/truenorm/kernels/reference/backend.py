@@ -3,11 +3,11 @@
 import logging
 from typing import Any
 
-from truenorm.kernels.backend import Backward, Forward
 from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.protocol import Backward, Forward
 from truenorm.kernels.reference.backward import NarrowBackward, PairBackward, SingleBackward
+from truenorm.kernels.reference.columns import Terms
 from truenorm.kernels.reference.forward import NarrowForward, PairForward, SingleForward
-from truenorm.kernels.reference.terms import Terms
 from truenorm.kernels.rows import Source
 
 __all__ = ["ReferenceBackend"]

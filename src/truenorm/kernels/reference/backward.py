@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.exact import BFLOAT16
-from truenorm.kernels.backend import NeverRefuses, States
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.ground import CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
-from truenorm.kernels.lattice.digits import Digits
-from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
+from truenorm.kernels.fixed_point import Digits
+from truenorm.kernels.protocol import NeverRefuses, States
+from truenorm.kernels.reference import fast, forward, tier1, tier2
 from truenorm.kernels.reference.columns import (
     BoundedSum,
     CertifiedSum,
@@ -21,8 +20,9 @@ from truenorm.kernels.reference.columns import (
     column_terms,
 )
 from truenorm.kernels.rounding import Tested, round_to
+from truenorm.kernels.rows import Stored, widen
 from truenorm.kernels.special import clear_not_finite
-from truenorm.kernels.storage import Stored, widen
+from truenorm.kernels.tuning import CHANGED, DONE, NOT_FINITE, REFUSED, UNDEFINED
 
 __all__ = ["NarrowBackward", "PairBackward", "SingleBackward"]
 
@@ -31,7 +31,7 @@ Columns = NDArray[np.intp]
 Dgamma = TypeVar("Dgamma", BoundedSum, PairSum)
 
 
-class _Backward(sweep.Sweep):
+class _Backward(tier1.Sweep):
     """What all levels do alike."""
 
     def adopt(self, _x: Stored, _kept: Float64) -> bool:
@@ -89,8 +89,8 @@ class _CorrectBackward(_Backward, ABC, Generic[Dgamma]):
         """Do dx of rows that were refused in double-double."""
         call = self.call
         values, slopes = widen(x, call.target), widen(dy, call.target)
-        tested = pairs.backward(pairs.describe(values, call), slopes, call)
-        structure.accept_zero_at_zero(tested, slopes, values, call)
+        tested = tier2.backward(tier2.describe(values, call), slopes, call)
+        forward.accept_zero_at_zero(tested, slopes, values, call)
         dx[...] = tested.values
         return tested.refused
 
@@ -106,7 +106,7 @@ class NarrowBackward(_CorrectBackward[BoundedSum]):
     """Levels 0 and 1, for types of at most float32."""
 
     def __init__(self, call: Call) -> None:
-        super().__init__(call, sweep.BLOCK)
+        super().__init__(call, tier1.BLOCK)
 
     def sums(self) -> Sums[BoundedSum, CertifiedSum]:
         """Return sums over no rows."""
@@ -116,9 +116,9 @@ class NarrowBackward(_CorrectBackward[BoundedSum]):
         self, dy: Float64, x: Float64, kept: Float64, dgamma: BoundedSum
     ) -> tuple[Tested, Flags]:
         call = self.call
-        found = narrow.Statistics.of_kept(kept)
-        gradient = narrow.backward(dy, x, found, call, self.scratch)
-        structure.accept_zero_dx(gradient.dx, dy, call)
+        found = tier1.Statistics.of_kept(kept)
+        gradient = tier1.backward(dy, x, found, call, self.scratch)
+        forward.accept_zero_dx(gradient.dx, dy, call)
         dgamma.add(gradient.dgamma)
         return gradient.dx, ~(gradient.drift[:, 0] <= 1)
 
@@ -131,7 +131,7 @@ class PairBackward(_CorrectBackward[PairSum]):
     """Levels 0 and 2, where a float64 takes part."""
 
     def __init__(self, call: Call) -> None:
-        super().__init__(call, sweep.PAIR_BLOCK)
+        super().__init__(call, tier1.PAIR_BLOCK)
 
     def sums(self) -> Sums[PairSum, CertifiedSum]:
         """Return sums over no rows."""
@@ -142,15 +142,15 @@ class PairBackward(_CorrectBackward[PairSum]):
         if self.call.level != "plain":
             return False
         rows = np.flatnonzero(kept[:, -1] >= 0)
-        near, rest, v = narrow.Statistics.of_kept(kept[rows])
+        near, rest, v = tier1.Statistics.of_kept(kept[rows])
         if not len(rows):
             return False
         values = widen(x[rows], self.call.target)
         changed = clear_not_finite(values).any()
-        found = pairs.describe(values, self.call)
-        high, low = pairs.scaled(found.mean, found.mean_exponent)
+        found = tier2.describe(values, self.call)
+        high, low = tier2.scaled(found.mean, found.mean_exponent)
         allowed = 2.0**-46 * np.sqrt(v) + 2.0**-90 * np.abs(near)
-        kept[rows] = np.hstack(pairs.kept_of(found, self.call.norm))
+        kept[rows] = np.hstack(tier2.kept_of(found, self.call.norm))
         if not self.call.norm.centred:
             near, high, allowed = np.sqrt(v), -kept[rows], 2.0**-46 * np.sqrt(v) + 1e-323
         changed |= not (np.abs((high - near) + (low - rest)) <= allowed).all()
@@ -160,12 +160,12 @@ class PairBackward(_CorrectBackward[PairSum]):
         self, dy: Float64, x: Float64, kept: Float64, dgamma: PairSum
     ) -> tuple[Tested, Flags]:
         call = self.call
-        rows = pairs.describe(x, call)
+        rows = tier2.describe(x, call)
         if call.of_gamma is not None:
             dgamma.add(column_terms(rows, dy, np.arange(call.size)))
-        tested = pairs.backward(rows, dy, call)
-        structure.accept_zero_at_zero(tested, dy, x, call)
-        return tested, pairs.have_moved(rows, kept, call.norm)
+        tested = tier2.backward(rows, dy, call)
+        forward.accept_zero_at_zero(tested, dy, x, call)
+        return tested, tier2.have_moved(rows, kept, call.norm)
 
     def dgamma_again(self, _columns: Columns) -> None:
         """Return nothing: only integers know better."""
@@ -175,11 +175,11 @@ class PairBackward(_CorrectBackward[PairSum]):
         return PairColumns(self.call, columns)
 
 
-class PairColumns(sweep.Sweep):
+class PairColumns(tier1.Sweep):
     """Some columns of dgamma in double-double."""
 
     def __init__(self, call: Call, columns: Columns) -> None:
-        super().__init__(call, sweep.PAIR_BLOCK)
+        super().__init__(call, tier1.PAIR_BLOCK)
         self.columns = columns
 
     def sums(self) -> PairSum:
@@ -188,15 +188,15 @@ class PairColumns(sweep.Sweep):
 
     def add(self, dy: Stored, x: Stored, sums: PairSum) -> None:
         """Add a block of rows."""
-        rows = pairs.describe(widen(x, self.call.target), self.call)
+        rows = tier2.describe(widen(x, self.call.target), self.call)
         sums.add(column_terms(rows, widen(dy, self.call.target), self.columns))
 
 
-class ExactColumns(sweep.Sweep):
+class ExactColumns(tier1.Sweep):
     """Some columns of dbeta in integers."""
 
     def __init__(self, call: Call, columns: Columns) -> None:
-        super().__init__(call, sweep.BLOCK)
+        super().__init__(call, tier1.BLOCK)
         self.columns = columns
 
     def sums(self) -> Digits:
@@ -212,7 +212,7 @@ class SingleBackward(_Backward, NeverRefuses):
     """Fast mode, for types of at most float32: in float64, without a rounding test."""
 
     def __init__(self, call: Call) -> None:
-        super().__init__(call, sweep.BLOCK)
+        super().__init__(call, tier1.BLOCK)
 
     def sums(self) -> Sums[CompensatedSum, CompensatedSum]:
         """Return sums over no rows."""
@@ -231,11 +231,11 @@ class SingleBackward(_Backward, NeverRefuses):
         call = self.call
         slopes, values = self._widened(dy, x)
         not_finite = np.zeros(len(x), bool)
-        slopes_sum = single.block_sum(slopes)
+        slopes_sum = fast.block_sum(slopes)
         if not np.isfinite(slopes_sum).all():
             not_finite = clear_not_finite(slopes)
-            slopes_sum = single.block_sum(slopes)
-        found = single.gradient(slopes, values, kept, call, self.scratch)
+            slopes_sum = fast.block_sum(slopes)
+        found = fast.gradient(slopes, values, kept, call, self.scratch)
         if call.target is BFLOAT16:
             dx[...] = round_to(found.dx * found.r, call.target)
         else:

@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels import double_double as dd
-from truenorm.kernels.backend import ColumnSums
+from truenorm.kernels.call import Call
 from truenorm.kernels.double_double import Pair, two_sum
-from truenorm.kernels.ground import SLACK, TINY, U, W
-from truenorm.kernels.lattice.digits import Digits
-from truenorm.kernels.reference import pairs
-from truenorm.kernels.reference.narrow import ColumnTerms, rounding_test
+from truenorm.kernels.fixed_point import NO_TERMS, AfterLevel, Digits, TermSums, exact_terms, units
+from truenorm.kernels.protocol import ColumnSums
+from truenorm.kernels.reference import tier2
+from truenorm.kernels.reference.tier1 import PAIR_BLOCK, ColumnTerms, rounding_test
 from truenorm.kernels.rounding import Tested, round_to
-
-__all__ = ["BoundedSum", "CertifiedSum", "CompensatedSum", "PairSum", "Sums", "column_terms"]
+from truenorm.kernels.rows import Stored, blocks_of, widen
+from truenorm.kernels.tuning import DONE, HIGH, MOST_ROWS, REFUSED, SLACK, TINY, U, W
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -150,10 +150,10 @@ class ColumnPairs(NamedTuple):
         """Add the sums of another block of rows."""
         exponent = np.maximum(self.exponent, other.exponent)
         left, right = (
-            pairs.scaled(part.total, part.exponent - exponent) for part in (self, other)
+            tier2.scaled(part.total, part.exponent - exponent) for part in (self, other)
         )
         bounds = [
-            np.ldexp(part.bound, pairs.clipped(part.exponent - exponent)) for part in (self, other)
+            np.ldexp(part.bound, tier2.clipped(part.exponent - exponent)) for part in (self, other)
         ]
         size = np.abs(left[0]) + np.abs(right[0])
         rounding = 4 * W * size + TINY * (size + sum(bounds) > 0)  # zeros add up to zero
@@ -161,10 +161,10 @@ class ColumnPairs(NamedTuple):
 
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are known well enough."""
-        return pairs.rounding_test(self.total, SLACK * self.bound, self.exponent, target)
+        return tier2.rounding_test(self.total, SLACK * self.bound, self.exponent, target)
 
 
-def column_terms(rows: pairs.PairRows, dy: Float64, columns: NDArray[np.intp]) -> ColumnPairs:
+def column_terms(rows: tier2.PairRows, dy: Float64, columns: NDArray[np.intp]) -> ColumnPairs:
     """Return the block's share of dgamma in some columns."""
     dy_part, dy_exponent = np.frexp(dy[:, columns])
     c = rows.c[0][:, columns], rows.c[1][:, columns]
@@ -172,10 +172,10 @@ def column_terms(rows: pairs.PairRows, dy: Float64, columns: NDArray[np.intp]) -
     exponents = rows.exponent - rows.w_exponent + dy_exponent
     common = (exponents + dd.exponent_of(t[0])).max(axis=0)
     shift = exponents - common
-    t = pairs.scaled(t, shift)
+    t = tier2.scaled(t, shift)
     depth = 3 * (len(dy) - 1).bit_length()
     bound = np.abs(t[0]) * (rows.r_bound + (16 + depth) * W) + np.ldexp(
-        np.abs(dy_part) * (rows.r[0] * rows.centring), pairs.clipped(shift)
+        np.abs(dy_part) * (rows.r[0] * rows.centring), tier2.clipped(shift)
     )  # (P10)
     high, low = dd.tree_sum(t, 0)
     # A column of exact zeros has a sum without error: c = 0 in constant rows, or dy = 0.
@@ -205,3 +205,54 @@ class PairSum:
         if self._total is None:
             return Tested(round_to(np.zeros(self._columns), target), np.zeros(self._columns, bool))
         return self._total.rounded(target)
+
+
+States = NDArray[np.uint8]
+
+
+class Terms(AfterLevel):
+    """dgamma of a call on the lattice."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._rows = min(max(1, PAIR_BLOCK // call.size), MOST_ROWS)
+
+    def sums(self) -> TermSums:
+        """Return sums over no rows."""
+        return TermSums(self._call.size)
+
+    def add(self, dy: Stored, x: Stored, states: States | None, sums: TermSums) -> None:
+        """Add a block of rows with a result and finite dy; or those of it that are such."""
+        call = self._call
+        if states is not None:
+            some = (states == DONE) | (states == REFUSED)
+            dy, x = dy[some], x[some]
+        for start, stop in blocks_of((0, len(x)), self._rows):
+            slopes, values = (widen(part[start:stop], call.target) for part in (dy, x))
+            unit = units(slopes, values, call.eps, call.norm)
+            there = unit != NO_TERMS
+            if there.any():
+                high, low = _rounded(slopes[there], values[there], unit[there], call)
+                sums.add_rows(high, low, unit[there])
+
+
+def _rounded(dy: Float64, x: Float64, unit: Integers, call: Call) -> tuple[Float64, Float64]:
+    """Return the terms in units: high*2**HIGH + low."""
+    rows = tier2.describe(x, call)
+    dy_part, dy_exponent = np.frexp(dy)
+    t = dd.multiply_float(dd.multiply(rows.c, rows.r), dy_part)
+    shift = rows.exponent - rows.w_exponent + dy_exponent - unit[:, np.newaxis]
+    t = tier2.scaled(t, shift)
+    bound = SLACK * (
+        np.abs(t[0]) * (rows.r_bound + 16 * W)
+        + np.ldexp(np.abs(dy_part) * (rows.r[0] * rows.centring), tier2.clipped(shift))
+    )  # (P10)
+    high = np.rint(t[0] * 2.0**-HIGH)
+    rest, error = dd.two_sum(t[0] - high * 2.0**HIGH, t[1])
+    low = np.rint(rest)
+    left = np.abs((rest - low) + error)
+    refused = ~(left <= 0.5 - (bound + TINY + 2.0**-50))  # (L3)
+    for i in np.flatnonzero(refused.any(axis=1)).tolist():
+        columns = np.flatnonzero(refused[i])
+        high[i, columns], low[i, columns] = exact_terms(dy[i], x[i], columns, int(unit[i]), call)
+    return high, low

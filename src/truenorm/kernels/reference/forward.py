@@ -1,28 +1,87 @@
-"""Forward at each level: blocks of rows, from stored numbers to stored numbers."""
+"""Level 0: what is exact by structure: a rounding test refuses every zero and every tie."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.kernels.backend import NeverRefuses, States
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.ground import DONE, REFUSED, UNDEFINED
-from truenorm.kernels.reference import narrow, pairs, single, structure, sweep
-from truenorm.kernels.rounding import Tested
+from truenorm.kernels.protocol import NeverRefuses, States
+from truenorm.kernels.reference import fast, tier1, tier2
+from truenorm.kernels.reference.tier1 import row_sums
+from truenorm.kernels.rounding import Tested, round_to
+from truenorm.kernels.rows import Stored, as_float32, widen
 from truenorm.kernels.special import clear_not_finite, no_spread
-from truenorm.kernels.storage import Stored, as_float32, widen
-
-__all__ = ["NarrowForward", "PairForward", "SingleForward"]
+from truenorm.kernels.tuning import DONE, REFUSED, UNDEFINED
 
 Float64 = NDArray[np.float64]
 
 
-class NarrowForward(sweep.Sweep):
+def accept_beta(tested: Tested, without_spread: NDArray[np.bool_], call: Call) -> None:
+    """In a row where c = 0, and where gamma = 0, y is beta rounded; an exact zero is +0."""
+    if not tested.refused.any():  # what is accepted is right
+        return
+    rounded = round_to(call.beta + 0.0, call.target)
+    rows, columns = np.flatnonzero(without_spread), np.flatnonzero(call.gamma == 0)
+    tested.values[rows] = rounded
+    tested.refused[rows] = False
+    tested.values[:, columns] = rounded[columns]
+    tested.refused[:, columns] = False
+
+
+def accept_beta_at_mean(tested: Tested, x: Float64, call: Call) -> None:
+    """Where a refused element equals the mean of its row, c = 0 and y is beta rounded."""
+    at_mean = exactly_at_mean(x) if call.norm.centred else x == 0
+    at_mean &= tested.refused
+    np.copyto(tested.values, round_to(call.beta + 0.0, call.target), where=at_mean)
+    tested.refused[at_mean] = False
+
+
+def accept_zero_dx(tested: Tested, dy: Float64, call: Call) -> None:
+    """Where g is the same all along a row, dx is zero (D21): the gradient of y.sum().
+
+    Where rows are not centred, if g is zero.
+    """
+    gamma = call.gamma
+    first = dy[:, 0] * gamma[0]
+    rows = np.flatnonzero(first == dy[:, -1] * gamma[-1])
+    if not len(rows):
+        return
+    g = dy[rows] * gamma
+    rows = rows[(g == (g[:, :1] if call.norm.centred else 0.0)).all(axis=1)]
+    tested.values[rows] = 0
+    tested.refused[rows] = False
+
+
+def accept_zero_at_zero(tested: Tested, dy: Float64, x: Float64, call: Call) -> None:
+    """Where x and g are zero, so is dx of a row that is not centred (D29)."""
+    if not call.norm.centred and tested.refused.any():
+        zero = (x == 0) & ((dy == 0) | (call.gamma == 0))
+        tested.values[zero] = 0
+        tested.refused[zero] = False
+
+
+def exactly_at_mean(x: Float64) -> NDArray[np.bool_]:
+    """Return which elements are known to equal the mean of their row: D*x = sum(x).
+
+    If all x of a row are multiples of some 2**k, and sum|x| < 2**(k + 53), then every partial sum
+    is a float64, so the sum is exact in any order. For x of at most float32, whose sums and
+    products with D are exact in float64 where this says so; of float64 rows nothing is known.
+    """
+    limit = np.frexp(2 * row_sums(np.abs(x)))[1]
+    in_units = np.ldexp(x, 53 - limit)
+    exact = (np.rint(in_units) == in_units).all(axis=1, keepdims=True)
+    exact &= (x.astype(np.float32) == x).all(axis=1, keepdims=True)
+    at_mean: NDArray[np.bool_] = x * x.shape[1] == row_sums(x)
+    at_mean &= exact
+    return at_mean
+
+
+class NarrowForward(tier1.Sweep):
     """Levels 0 and 1, for types of at most float32."""
 
     def __init__(self, call: Call) -> None:
-        super().__init__(call, sweep.BLOCK)
+        super().__init__(call, tier1.BLOCK)
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, what is kept and what became of each row; return whether some are not done."""
@@ -41,18 +100,18 @@ class NarrowForward(sweep.Sweep):
         call = self.call
         values = widen(x, call.target)
         tested, _ = self._tested(values)
-        structure.accept_beta_at_mean(tested, values, call)
+        accept_beta_at_mean(tested, values, call)
         rows = np.flatnonzero(tested.refused.any(axis=1))
         if len(rows):
-            _take(tested, rows, pairs.forward(pairs.describe(values[rows], call), call))
+            _take(tested, rows, tier2.forward(tier2.describe(values[rows], call), call))
         y[...] = tested.values
         return tested.refused
 
     def _tested(self, x: Float64) -> tuple[Tested, Sequence[Float64]]:
         """Return y, and what is kept of each row."""
         call = self.call
-        tested, found = narrow.forward(x, call, self.scratch)
-        structure.accept_beta(tested, found.v[:, 0] == 0, call)
+        tested, found = tier1.forward(x, call, self.scratch)
+        accept_beta(tested, found.v[:, 0] == 0, call)
         return tested, found
 
 
@@ -60,7 +119,7 @@ class PairForward(NarrowForward):
     """Levels 0 and 2, where a float64 takes part."""
 
     def __init__(self, call: Call) -> None:
-        sweep.Sweep.__init__(self, call, sweep.PAIR_BLOCK)
+        tier1.Sweep.__init__(self, call, tier1.PAIR_BLOCK)
 
     def look_again(self, x: Stored, _kept: Float64, y: Stored) -> Flags:
         """Find out which elements are refused: nothing short of integers knows better."""
@@ -70,17 +129,17 @@ class PairForward(NarrowForward):
 
     def saved_statistics(self, x: Stored) -> Float64:
         """Return what is saved of rows, for a backend that does not hold their powers of two."""
-        rows = pairs.describe(widen(x, self.call.target), self.call)
-        return np.hstack(pairs.kept_of(rows, self.call.norm))
+        rows = tier2.describe(widen(x, self.call.target), self.call)
+        return np.hstack(tier2.kept_of(rows, self.call.norm))
 
     def _tested(self, x: Float64) -> tuple[Tested, Sequence[Float64]]:
         call = self.call
-        rows = pairs.describe(x, call)
-        tested = pairs.forward(rows, call)
-        structure.accept_beta(tested, rows.constant[:, 0], call)
+        rows = tier2.describe(x, call)
+        tested = tier2.forward(rows, call)
+        accept_beta(tested, rows.constant[:, 0], call)
         if not call.norm.centred and tested.refused.any():
-            structure.accept_beta_at_mean(tested, x, call)
-        return tested, pairs.kept_of(rows, call.norm)
+            accept_beta_at_mean(tested, x, call)
+        return tested, tier2.kept_of(rows, call.norm)
 
 
 def _take(tested: Tested, rows: NDArray[np.intp], better: Tested) -> None:
@@ -92,29 +151,29 @@ def _take(tested: Tested, rows: NDArray[np.intp], better: Tested) -> None:
     tested.refused[rows] = refused & better.refused
 
 
-class SingleForward(sweep.Sweep, NeverRefuses):
+class SingleForward(tier1.Sweep, NeverRefuses):
     """Fast mode: float32 where that will do, for types of at most float32."""
 
     def __init__(self, call: Call) -> None:
-        super().__init__(call, sweep.BLOCK)
-        self._parameters = single.Parameters.of(call)
+        super().__init__(call, tier1.BLOCK)
+        self._parameters = fast.Parameters.of(call)
 
     def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
         """Write y, the mean as a pair and the variance, and which rows have no result."""
         call = self.call
         rows = as_float32(x, call.target)
-        found, easy = single.statistics(rows, call, self.scratch)
+        found, easy = fast.statistics(rows, call, self.scratch)
         kept[...] = found[:, -kept.shape[1] :]
         if self._parameters is None:
             easy[:] = False
         else:
-            values = single.normalize(rows, found, self._parameters, call.eps, self.scratch)
+            values = fast.normalize(rows, found, self._parameters, call.eps, self.scratch)
             easy &= values.all(axis=1)  # the sign of a zero is for float64 to say
-            y[...] = single.rounded(values, call.target)
+            y[...] = fast.rounded(values, call.target)
         difficult = np.flatnonzero(~easy)
         if len(difficult):
             wide = widen(x[difficult], call.target)
-            y[difficult], numbers = single.difficult_rows(wide, call)
+            y[difficult], numbers = fast.difficult_rows(wide, call)
             kept[difficult] = numbers[:, -kept.shape[1] :]
         states[...] = np.where(np.isnan(kept[:, 0]), UNDEFINED, DONE)
         return bool(states.any())

@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truenorm.tools.text import counted, duration, number, one_line
-from truenorm.verify.audit.report import Audit, Outcome
+from truenorm.verify.audit.running import Audit, Outcome
 
 __all__ = ["conclusion", "difference", "show"]
 

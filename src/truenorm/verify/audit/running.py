@@ -1,28 +1,213 @@
-"""Run somebody's tests, once as they are and once with each kernel in the place of theirs."""
+"""What came of an audit: which wrong kernels the tests let pass, and what shows each."""
 
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
-from truenorm.verify.audit.arguments import signature_of
-from truenorm.verify.audit.planted import Planted, planted_kernels, rounding_of
-from truenorm.verify.audit.report import Audit, Outcome
-from truenorm.verify.audit.seen import Seen, read
-from truenorm.verify.audit.task import Task, place_of
-from truenorm.verify.audit.witness import told_apart, witness_for
-from truenorm.verify.runs.program import Program
-from truenorm.verify.runs.subject_process import CannotRunError
+from truenorm.verify.audit.planted import Kernel, Planted, planted_kernels, rounding_of
+from truenorm.verify.audit.replacing import Seen, Task, place_of, read, signature_of
+from truenorm.verify.grading.reproducer import Origin
+from truenorm.verify.judge import graded
+from truenorm.verify.operation import Case
+from truenorm.verify.operations import OPERATIONS
+from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.recipes import tells_recipes
+from truenorm.verify.running.command import Program
+from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.records import Call
+from truenorm.verify.running.runners import runner_for
+from truenorm.verify.subject import Subject
+from truenorm.verify.suite import cases
 
-__all__ = ["SECONDS", "audit_tests"]
+
+@dataclass(frozen=True)
+class Witness:
+    """An input of the judge that shows a wrong kernel.
+
+    `made` is the Python that makes it, `why` what it is, `symptom` what comes out.
+    """
+
+    case: str
+    made: str
+    why: str
+    symptom: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A wrong kernel in the tests.
+
+    Attributes
+    ----------
+    name, words : str
+        Its name, and what is wrong with it.
+    caught : bool
+        Whether a test failed.
+    by : str
+        The first test that did, or how the run ended otherwise.
+    output : str
+        The result in which it differed most from the right one, in proportion; nothing if no
+        call of the tests showed a difference.
+    difference, size : float
+        By how much it did, and the largest number of the right result in that call.
+    witness : Witness, optional
+        What would have caught it.
+    """
+
+    name: str
+    words: str
+    caught: bool
+    by: str = ""
+    output: str = ""
+    difference: float = 0.0
+    size: float = 0.0
+    witness: Witness | None = None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Somebody's tests, with wrong kernels in the place of theirs.
+
+    Attributes
+    ----------
+    replaced : str
+    operation : Norm
+    tests : tuple of str
+        What pytest was given.
+    calls, gradients : int
+        How often the tests called the kernel, and asked for its gradients.
+    dtypes : tuple of str
+        The types of x in these calls.
+    outcomes : tuple of Outcome
+    left_out : mapping of str to str
+        Wrong kernels that say nothing of these tests, and why.
+    seconds : float
+        What one run of the tests takes.
+    machine : mapping of str to str
+    """
+
+    replaced: str
+    operation: Norm
+    tests: tuple[str, ...]
+    calls: int
+    gradients: int
+    dtypes: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    left_out: Mapping[str, str]
+    seconds: float
+    machine: Mapping[str, str]
+
+    @property
+    def let_pass(self) -> tuple[Outcome, ...]:
+        """The wrong kernels that no test failed."""
+        return tuple(each for each in self.outcomes if not each.caught)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the tests caught all."""
+        return not self.let_pass
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, for JSON."""
+        return {
+            "schema": "truenorm/audit-1",
+            "passed": self.passed,
+            **vars(self),
+            "operation": self.operation.words,
+        }
+
+
+NO_GRADIENT = (
+    "no gradient was asked of what --replace names; --backward names a backward pass that is a "
+    "function"
+)
+NO_RECIPE = "any recipe is right, unless --recipe says which it is"
+ELEMENTS = 2**15
+"""Of the largest case that is tried: many rows, and long ones."""
+
+
+def told_apart(
+    task: Task, planted: Sequence[Planted], seen: Seen
+) -> tuple[list[Planted], dict[str, str]]:
+    """Return the kernels that say something of the tests, and why others do not."""
+    chosen, left_out = [], {}
+    narrow = any(map(tells_recipes, seen.dtypes))
+    if not task.recipe and narrow:
+        left_out["recipe, cut off"] = NO_RECIPE
+    for each in planted:
+        if each.narrow and not narrow:
+            left_out[each.name] = f"in {', '.join(seen.dtypes)} it is not wrong"
+        elif each.backward and not seen.backwards:
+            left_out[each.name] = NO_GRADIENT
+        elif not each.backward and not seen.calls:
+            left_out[each.name] = "the tests call its backward pass alone"
+        elif reason := _is_right(Kernel(task.norm, each, task.recipe), each, seen):
+            left_out[each.name] = reason
+        else:
+            chosen.append(each)
+    return chosen, left_out
+
+
+def _is_right(kernel: Kernel, planted: Planted, seen: Seen) -> str:
+    """Return why a kernel is the right one in every call of the tests, if it is."""
+    dtype = next(filter(tells_recipes, seen.dtypes), seen.dtypes[0])
+    wrong = kernel.reach(dtype, seen.arguments)
+    if not wrong:
+        roles = ("data", "parameter", *(("gradient",) if planted.backward else ()))
+        absent = [name for name in kernel.norm.inputs_of(*roles) if name not in seen.arguments]
+        return f"no call has {' or '.join(absent)} among its arguments"
+    if not set(wrong) & set(seen.results):
+        return f"no call has {' or '.join(wrong)} among its results"
+    return ""
+
+
+def witness_for(kernel: Kernel, dtypes: Sequence[str]) -> Witness | None:
+    """Return an input of one of these types on which a kernel is not stable; None if none is."""
+    by_bits = kernel.planted is not None and kernel.planted.by_bits
+    for case in _suite(kernel.norm, dtypes):
+        if by_bits and not tells_recipes(case.dtype):
+            continue
+        subject = Subject(
+            kernel.forward,
+            kernel.backward,
+            dtypes=[case.dtype],
+            operation=kernel.norm,
+            recipe=kernel.recipe if by_bits else "",
+        )
+        records = [runner_for(subject).run(case, Call())]
+        report = graded(subject, [case], records, Origin.of(subject))
+        if report.findings:
+            symptom = report.findings[0].symptom
+            return Witness(case.name, _made(case, kernel.norm), case.why, symptom)
+    return None
+
+
+def _suite(norm: Norm, dtypes: Sequence[str]) -> Iterator[Case]:
+    """Yield the cases that may show it, small ones first, those with numbers of no kind last."""
+    for dtype in dtypes:
+        suite = [each for each in cases(dtype, operation=norm) if each.x.size <= ELEMENTS]
+        yield from sorted(suite, key=lambda case: (case.kind != "ordinary", case.x.size))
+
+
+def _made(case: Case, norm: Norm) -> str:
+    """Return the Python that makes a case."""
+    plain = {"layer_norm": "", "rms_norm": ", operation=tv.RMS_NORM"}
+    if OPERATIONS.get(norm.name) is norm:
+        return f"tv.case({case.name!r}{plain[norm.name]})"
+    options = "".join(f", {key}={value!r}" for key, value in norm.options.items())
+    options = options.replace("beta='true'", "beta=True").replace("beta='false'", "beta=False")
+    return f"tv.case({case.name!r}, operation=tv.norm({norm.name!r}{options}))"
+
 
 SECONDS = 300.0
 SHOWN = 25

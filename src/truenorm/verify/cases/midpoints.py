@@ -18,12 +18,9 @@ from operator import mul
 import numpy as np
 
 from truenorm.exact import ExactRow, round_ratio
-from truenorm.verify.cases.family import EPSILONS, Family
-from truenorm.verify.cases.ordinary import SEEDS
+from truenorm.verify.cases.families import EPSILONS, SEEDS, Family
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.types import FORMATS, Float64s, dtype_of
-
-__all__ = ["NEXT_TO_MIDPOINTS", "next_to_midpoints"]
 
 NEXT_TO_MIDPOINTS = "next-to-midpoints"
 """The family of these cases."""

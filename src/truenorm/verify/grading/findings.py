@@ -1,18 +1,175 @@
-"""From symptoms to findings: what follows from another is left out, what is alike is one."""
+"""Which recipe is this? The share of elements that have the bits of each."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from truenorm.verify.causes.naming import UNKNOWN, Cause
-from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
-from truenorm.verify.grading.measuring import UNEXPLAINED
-from truenorm.verify.grading.report import ACCURACY, Finding, Grade
+from truenorm.verify.diagnosis import conduct, values
+from truenorm.verify.diagnosis.diagnosis import UNKNOWN, Cause, cause_of
+from truenorm.verify.diagnosis.evidence import Came, Explains, Seen
+from truenorm.verify.diagnosis.values import of_bits, of_recipe
+from truenorm.verify.grading.checks import GUARDS, Judged, Symptom
+from truenorm.verify.grading.errors import UNEXPLAINED
+from truenorm.verify.grading.report import ACCURACY, Finding, Grade, Recipe
 from truenorm.verify.grading.reproducer import Origin, reproducer
-from truenorm.verify.runs.calls import PLAIN
+from truenorm.verify.operation import Bits, Case
+from truenorm.verify.running.records import PLAIN, Record
+from truenorm.verify.user_cases import is_own
 
-__all__ = ["PLAINER", "claimed_alone", "explained_once", "findings_of", "unrounded"]
+FITS = 0.99
+"""The share from which on a recipe is named: float32 arithmetic moves one rounding of thousands,
+and two recipes that differ do so in a fifth of the elements."""
+
+
+Told = Sequence[tuple[Judged, Mapping[str, Bits]]]
+"""Results of one type that tell where they are rounded, and what each recipe gives for them."""
+
+
+def told_in(judged: Collection[Judged]) -> dict[str, Told]:
+    """Return, by type, the first results that tell a recipe."""
+    found: dict[str, list[tuple[Judged, Mapping[str, Bits]]]] = {}
+    for one in judged:
+        operation = one.case.operation
+        if one.output == operation.outputs[0].name and (bits := operation.recipes(one.case)):
+            found.setdefault(one.case.dtype, []).append((one, bits))
+    return dict(found)
+
+
+def recipes_in(told: Mapping[str, Told]) -> tuple[Recipe, ...]:
+    """Return what is known of the recipe of the first result, in each type."""
+    return tuple(_recipe(dtype, given) for dtype, given in told.items())
+
+
+def _recipe(dtype: str, given: Told) -> Recipe:
+    """Count the elements that have the bits of each recipe; those that hardly differ are one."""
+    names = list(given[0][1])
+    by_name = {
+        name: np.concatenate([bits[name].values.ravel() for _, bits in given]) for name in names
+    }
+    known = np.concatenate(
+        [np.logical_and.reduce([bits[name].known.ravel() for name in names]) for _, bits in given]
+    )
+    got = np.concatenate([one.result.astype(np.float64).ravel() for one, _ in given])
+    groups: list[list[str]] = []
+    for name in names:
+        for group in groups:
+            if np.mean(by_name[name][known] == by_name[group[0]][known]) >= FITS:
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    shares = {group[0]: float(np.mean(got[known] == by_name[group[0]][known])) for group in groups}
+    fitting = [name for name, share in shares.items() if share >= FITS]
+    same = {first: tuple(others) for first, *others in groups}
+    return Recipe(dtype, fitting[0] if len(fitting) == 1 else "", shares, same)
+
+
+def not_as_asked(
+    recipes: Collection[Recipe], told: Mapping[str, Told], asked: str
+) -> list[Symptom]:
+    """Say where another recipe was asked for than the bits are of."""
+    found = []
+    for each in recipes:
+        if asked in each.names:
+            continue
+        one = max((one for one, _ in told[each.dtype]), key=lambda one: one.result.size)
+        text = f"{one.output} is not rounded as {asked} asks: {each}"
+        found.append(Symptom("recipe", one.case, one.record, one.output, text))
+    return found
+
+
+Causes = dict[tuple[str, str, str], Cause]
+"""By guard, type and output; for what is inaccurate, ``accuracy`` stands for its guards."""
+EXPLAINED: dict[str, Explains] = {
+    "raised": conduct.of_raised,
+    "shape": conduct.of_shape,
+    "type": conduct.of_type,
+    "special": values.of_special,
+    "subnormal": values.of_subnormal,
+    "repeat": conduct.of_repeat,
+    "sums": conduct.of_repeat,
+    "position": conduct.of_position,
+    "batch": conduct.of_batch,
+    "large": conduct.of_large,
+    "inputs": conduct.of_inputs,
+    "overwritten": conduct.of_overwritten,
+    "stale": conduct.of_stale,
+    "spent": conduct.of_spent,
+}
+"""By guard: who can say why."""
+
+
+def causes_of(symptoms: Collection[Symptom], judged: Collection[Judged]) -> Causes:
+    """Return causes by type and output, of all whose accuracy is not what it should be.
+
+    What is wrong on ordinary input is looked at there alone, where no large kappa blurs it, and
+    where eps outweighs the rest: what is said of eps must be true of that too.
+    """
+    guards: dict[tuple[str, str], set[str]] = {}
+    for each in symptoms:
+        if GUARDS.get(each.guard) == "accuracy":
+            guards.setdefault((each.case.dtype, each.output), set()).add(each.guard)
+    found = {}
+    for (dtype, output), seen in guards.items():
+        plainly = "ordinary" in seen
+        kinds = ("ordinary",) if plainly else ("ordinary", "sweep", "hard")
+        least = UNEXPLAINED if plainly else 1
+        came = [
+            Came(one.case, output, one.result, one.error.needs < least)
+            for one in judged
+            if (one.case.dtype, one.output) == (dtype, output)
+            and (one.case.kind in kinds or (one.case.kind == "hard" and one.case.eps >= 1))
+            and not is_own(one.case)  # of which no result is kept
+        ]
+        if came:
+            hypotheses = came[0].case.operation.hypotheses(output)
+            found["accuracy", dtype, output] = cause_of(came, hypotheses, partly=plainly)
+    return found
+
+
+def causes_of_conduct(
+    symptoms: Collection[Symptom],
+    cases: Collection[Case],
+    records: Mapping[str, Sequence[Record]],
+) -> Causes:
+    """Return causes of everything else that was seen, from what came back in all cases."""
+    wrong: dict[tuple[str, str, str], set[str]] = {}
+    for each in symptoms:
+        if each.guard in EXPLAINED:
+            place = (each.guard, each.case.dtype, each.output)
+            wrong.setdefault(place, set()).add(each.case.name)
+    found = {}
+    for (guard, dtype, output), names in wrong.items():
+        seen = [
+            Seen(case, records[case.name], case.name in names)
+            for case in cases
+            if case.dtype == dtype and not is_own(case)
+        ]
+        if any(each.wrong for each in seen):
+            found[guard, dtype, output] = Cause(EXPLAINED[guard](output, seen), 0)
+    return found
+
+
+def causes_of_recipes(
+    symptoms: Collection[Symptom],
+    recipes: Collection[Recipe],
+    told: Mapping[str, Told],
+    asked: str,
+) -> Causes:
+    """Return which recipe the bits are of, or which hypothesis."""
+    found = {}
+    by_type = {each.dtype: each for each in recipes}
+    for each in symptoms:
+        if each.guard == "recipe":
+            dtype, says = each.case.dtype, each.case.operation.recipe_names
+            came = [(one.case, one.result) for one, _ in told[dtype]]
+            name = by_type[dtype].name
+            words = of_recipe(says, each.output, name) if name else ""
+            words = words or of_bits(came, each.output, asked)
+            found["recipe", dtype, each.output] = Cause(words, 0)
+    return found
+
 
 CLAIM = "idle-rows"
 """The extension by which a subject claims that such rows change no sum."""

@@ -1,27 +1,35 @@
-"""From records to a report: a pure function of what a subject returned."""
+"""The grade of each result in each type, from how far off it was in each case."""
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
 
 from truenorm.tools.text import counted
-from truenorm.verify.domain import EVERYWHERE, Domain
-from truenorm.verify.grading.beyond import parted
-from truenorm.verify.grading.causes import causes_of, causes_of_conduct, causes_of_recipes
+from truenorm.verify.enclosures import condition
+from truenorm.verify.grading.checks import GUARDS, Judged, Symptom
+from truenorm.verify.grading.errors import UNEXPLAINED
 from truenorm.verify.grading.findings import (
     PLAINER,
+    causes_of,
+    causes_of_conduct,
+    causes_of_recipes,
     claimed_alone,
     explained_once,
     findings_of,
+    not_as_asked,
+    recipes_in,
+    told_in,
     unrounded,
 )
-from truenorm.verify.grading.guards import GUARDS, Judged, Symptom
-from truenorm.verify.grading.marks import grades_of, result_of
-from truenorm.verify.grading.own.judged import judge_any
-from truenorm.verify.grading.recipes import not_as_asked, recipes_in, told_in
-from truenorm.verify.grading.report import GRADES, RANGE, VERDICTS, Report
+from truenorm.verify.grading.report import GRADES, RANGE, VERDICTS, CaseResult, Grade, Report
 from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.operation import Case
-from truenorm.verify.runs.calls import (
+from truenorm.verify.grading.user_cases import MeasuredRecord, judge_any
+from truenorm.verify.operation import EVERYWHERE, Case, Domain
+from truenorm.verify.oracle.cache import types_of
+from truenorm.verify.oracle.expected import expected
+from truenorm.verify.running.records import (
     AGAIN,
     IDLE,
     INTERLEAVED,
@@ -32,8 +40,119 @@ from truenorm.verify.runs.calls import (
     TWICE,
     Record,
 )
+from truenorm.verify.types import unit_roundoff
+from truenorm.verify.user_cases import is_own
 
-__all__ = ["grade"]
+GROWS = 4.0  # natural units: below, an error is rounding and says nothing about kappa
+
+
+def result_of(one: Judged) -> CaseResult:
+    """Return what a report says of one result."""
+    if isinstance(one.record, MeasuredRecord):
+        units, kappa = one.record.measured[one.output].units, one.record.kappa
+    else:
+        exact = expected(one.case)
+        units, kappa = exact.factor(one.output), float(exact.scales.kappa.max(initial=0.0))
+    return CaseResult(
+        one.case.name,
+        one.case.dtype,
+        one.case.family,
+        one.case.kind,
+        one.output,
+        one.error.ulp,
+        one.error.natural,
+        units,
+        one.error.needs,
+        one.error.correct,
+        kappa,
+    )
+
+
+def slope(results: Iterable[CaseResult]) -> float | None:
+    """Return the slope of log(error) against log(kappa) over a sweep, or None.
+
+    Where fewer than three errors stand out from rounding, nothing grows. An error as large as the
+    result itself has stopped growing.
+    """
+    points = [
+        (math.log10(each.kappa), math.log10(each.natural))
+        for each in results
+        if each.kind == "sweep"
+        and each.kappa > 1
+        and GROWS < each.natural < 0.2 / unit_roundoff(each.dtype)
+    ]
+    if len(points) < 3:
+        return None
+    kappas, errors = np.array(points).T
+    return float(np.polyfit(kappas, errors, 1)[0])
+
+
+def grades_of(
+    cases: Sequence[Case],
+    results: Sequence[CaseResult],
+    outputs: Collection[str],
+    guards: Collection[str],
+) -> tuple[Grade, ...]:
+    """Return the grades of results, with all cases behind them."""
+    there = dict.fromkeys(
+        (case.dtype, output) for case in cases for output in outputs if output in types_of(case)
+    )
+    found = []
+    for dtype, output in there:
+        mine = [each for each in results if (each.dtype, each.output) == (dtype, output)]
+        worst = max(mine, key=lambda each: (each.needs, each.natural, each.ulp), default=None)
+        found.append(
+            Grade(
+                dtype,
+                output,
+                grade_of(mine, guards),
+                max((each.ulp for each in mine), default=math.inf),
+                max((each.natural for each in mine), default=math.inf),
+                worst.case if worst else "",
+                slope(mine),
+            )
+        )
+    return tuple(found)
+
+
+def grade_of(results: Sequence[CaseResult], guards: Collection[str]) -> str:
+    """Return the grade that the errors of one output in one type deserve."""
+    needs = dict.fromkeys(("ordinary", "sweep", "hard"), 0)
+    for each in results:
+        if each.kind in needs:
+            needs[each.kind] = max(needs[each.kind], each.needs)
+    if not results:
+        return "wrong"
+    if needs["ordinary"] == UNEXPLAINED:
+        if "ordinary" in guards:
+            return "wrong"
+        needs["ordinary"] = 0
+    growth = max(needs.values()) if "growth" in guards else 0
+    if growth:
+        return "conditional" if growth == 1 else "unstable"
+    if all(each.correct for each in results):
+        return "correct"
+    return "faithful" if all(each.ulp < 1 for each in results) else "stable"
+
+
+def parted(cases: Sequence[Case], domain: Domain) -> tuple[list[Case], list[Case]]:
+    """Return the cases that a domain has, and those beyond it."""
+    within = [case for case in cases if _has(domain, case)]
+    return within, [case for case in cases if case not in within]
+
+
+def _has(domain: Domain, case: Case) -> bool:
+    """Tell whether every row of a case is in a domain; what is not finite has no size."""
+    if domain.is_all:
+        return True
+    for name in case.operation.inputs_of("data"):
+        sizes = np.abs(case.rows[name].astype(np.float64))
+        if sizes[np.isfinite(sizes)].max(initial=0.0) > domain.largest:
+            return False
+    if is_own(case):
+        return condition(case) <= domain.kappa
+    return bool(expected(case).scales.kappa.max(initial=0.0) <= domain.kappa)
+
 
 NOWHERE = Origin()
 NEEDS = {TWICE: "saved kept", LARGE: "large calls"}

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from truenorm.verify.domain import EVERYWHERE, Domain
-from truenorm.verify.operation import Operation
+from truenorm.verify.operation import EVERYWHERE, Domain, Operation
 
 __all__ = [
     *("ACCURACY", "GRADES", "RANGE", "VERDICTS"),

@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from truenorm.tools.text import one_line
-from truenorm.verify.answers.expected import expected
-from truenorm.verify.grading.alike.reproduced import same_as
-from truenorm.verify.grading.guards import Symptom
-from truenorm.verify.grading.large import copies_of
+from truenorm.verify.grading.checks import Symptom, copies_of, same_as
 from truenorm.verify.operation import Case
-from truenorm.verify.own.cases import is_own
-from truenorm.verify.runs.calls import OF_GRADIENTS, PLAIN
+from truenorm.verify.oracle.expected import expected
+from truenorm.verify.running.records import OF_GRADIENTS, PLAIN
 from truenorm.verify.subject import Subject
+from truenorm.verify.user_cases import is_own
 
 __all__ = ["Origin", "reproducer"]
 
@@ -189,7 +187,7 @@ def _compared_with_another_layout(symptom: Symptom) -> list[str]:
     gradients = ", ".join(case.operation.outputs_of(backward=True))
     layout = OF_GRADIENTS[symptom.record.call.kind]
     return [
-        "from truenorm.verify.layouts import LAYOUTS",
+        "from truenorm.verify.operation import LAYOUTS",
         "def run(layout):",
         f"    {results}, saved = {_forward(case, 'case.{}')}",
         f"    {gradients} = {_backward(case, 'LAYOUTS[layout](case.{})')}",

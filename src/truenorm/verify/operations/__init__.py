@@ -1,14 +1,42 @@
-"""The operations that the judge knows; folders of plain ones hold their cases and answers."""
+"""Layer normalization, as the judge sees it."""
 
 from functools import cache
 from typing import Any, cast
 
-from truenorm.verify.operation import Operation
-from truenorm.verify.operations.layer_norm import LAYER_NORM
-from truenorm.verify.operations.norms import NAMES, Gain, Norm, NormName, Sum
-from truenorm.verify.operations.rms_norm import RMS_NORM
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operations.norm import NAMES, Gain, Norm, NormName, Sum
+from truenorm.verify.types import Array
 
 __all__ = ["LAYER_NORM", "NAMES", "OPERATIONS", "RMS_NORM", "norm", "operation_of"]
+
+
+LAYER_NORM = Norm("layer_norm")
+EXTENSIONS = LAYER_NORM.extensions
+"""What is judged only where a subject asks for it, by name."""
+OUTPUTS = tuple(each.name for each in LAYER_NORM.outputs)
+
+
+def layer_norm_case(
+    name: str,
+    arrays: tuple[Array, Array | None, Array | None, Array],
+    eps: float,
+    **about: Any,
+) -> Case:
+    """Return a case of x, gamma, beta and dy."""
+    inputs = dict(zip(("x", "gamma", "beta", "dy"), arrays, strict=True))
+    return Case(LAYER_NORM, name, arrays[0].dtype.name, inputs, eps, **about)
+
+
+RMS_NORM = Norm("rms_norm")
+
+
+def rms_norm_case(
+    name: str, arrays: tuple[Array, Array | None, Array], eps: float, **about: Any
+) -> Case:
+    """Return a case of x, gamma and dy."""
+    inputs = dict(zip(("x", "gamma", "dy"), arrays, strict=True))
+    return Case(RMS_NORM, name, arrays[0].dtype.name, inputs, eps, **about)
+
 
 OPERATIONS: dict[str, Norm] = {each.name: each for each in (LAYER_NORM, RMS_NORM)}
 """The plain ones, by name."""

@@ -40,7 +40,7 @@ DEVICE int is_easy(stats_t s) {
 #define AGAIN(name, from, row) PACK(from, row, at)
 #endif
 
-/* What became of a row: see kernels/ground.py. DONE is zero, and not written. */
+/* What became of a row: see kernels/tuning.py. DONE is zero, and not written. */
 #define REFUSED 1
 #define UNDEFINED 2
 #define NOT_FINITE 3

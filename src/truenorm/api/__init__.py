@@ -1,0 +1,1 @@
+"""The public functions: check their arguments, choose a backend, run it."""

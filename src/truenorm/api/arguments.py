@@ -1,0 +1,316 @@
+"""Arrays that are passed in: NumPy's, and those of other libraries through DLPack."""
+
+import inspect
+import math
+import operator
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.devices.arrays import check_negative_bit, is_on_device
+from truenorm.exact import FloatFormat
+from truenorm.kernels.call import Norm, Parameter, Rounding
+from truenorm.kernels.rounding import round_to
+from truenorm.kernels.rows import format_of, stored_view, widen
+
+DLPACK_CPU = 1
+FOUR_TYPES = "float16, bfloat16, float32 or float64"
+
+
+def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
+    """Return an argument as an array of one of the four types, without a copy if it is one."""
+    if is_masked(value):
+        raise TypeError(
+            f"{name} is a masked array, and what a masked element means to a mean is not defined: "
+            f"pass {name}.filled(...) or {name}.data"
+        )
+    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+        value = _from_dlpack(name, value)
+    array = np.asarray(value)
+    target = format_of(array.dtype)
+    if target is None:
+        if value is None:
+            raise TypeError(f"{name} is None: pass an array of {FOUR_TYPES}")
+        raise TypeError(
+            f"{name} is of type {array.dtype}: pass {FOUR_TYPES}, "
+            f"for instance {name}.astype(np.float64)"
+        )
+    return array, target
+
+
+def beside_device_array(name: str, value: Any) -> Any:
+    """Return an argument that goes with an x on a device: an array there, or one of NumPy.
+
+    The latter is of native byte order, since its bytes are copied as they are.
+    """
+    if is_on_device(value):
+        return value
+    array, _ = as_array(name, value)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def is_masked(value: Any) -> bool:
+    """Tell whether an argument is a masked array."""
+    # The module need not be imported to say no; and while another thread imports it, it is empty.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return masked is not None and isinstance(value, masked)
+
+
+def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
+    """Return the memory of an array of another library, if it is the CPU's and NumPy takes it."""
+    try:
+        device = value.__dlpack_device__()[0]
+    except (BufferError, RuntimeError, TypeError, ValueError) as refused:
+        # PyTorch's tensors on the device "meta" have a shape and a type, and no numbers.
+        raise TypeError(
+            f"{name} is on a device that DLPack does not know ({refused}): pass an array whose "
+            "numbers are in the memory of the CPU"
+        ) from refused
+    if device != DLPACK_CPU:
+        raise TypeError(f"{name} is on another device (DLPack type {device}): move it to the CPU")
+    check_negative_bit(name, value)
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError) as refused:
+        raise TypeError(
+            f"{name} is a {type(value).__name__} of type {getattr(value, 'dtype', 'unknown')}, "
+            f"which NumPy cannot take through DLPack ({refused}): {_way_out(name, value)}"
+        ) from refused
+
+
+def _way_out(name: str, value: Any) -> str:
+    """Return what to pass instead of an array that NumPy refused; no framework is imported."""
+    is_torch_bfloat16 = str(getattr(value, "dtype", None)) == "torch.bfloat16"
+    if getattr(value, "requires_grad", False):
+        # NumPy refuses bfloat16 even then: both are said at once.
+        name += ".detach()"
+        if not is_torch_bfloat16:
+            return f"pass {name}, truenorm records no operations for automatic differentiation"
+    if is_torch_bfloat16:
+        return (
+            f"pass {name}.view(torch.uint16).numpy().view(ml_dtypes.bfloat16), or "
+            f"{name}.float().numpy(), which is float32"
+        )
+    return f"pass a NumPy array of {FOUR_TYPES}"
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MODES: dict[str, Rounding] = {mode: mode for mode in get_args(Rounding)}
+OF_LAYER_NORM = {
+    "weight": "the scale is named gamma",
+    "bias": "the shift is named beta",
+    "normalized_shape": "the axes to normalize are named by axis, not by their lengths",
+    "epsilon": "it is named eps",
+}
+NO_SHIFT = "RMSNorm has no shift"
+OTHER_NAMES = {
+    "layer_norm": OF_LAYER_NORM,
+    "rms_norm": {**OF_LAYER_NORM, "bias": NO_SHIFT, "beta": NO_SHIFT},
+}
+"""By norm: keywords of PyTorch and others, and what to pass instead."""
+
+
+def axes_of(x: NDArray[Any], axis: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the normalized axes in the order of x; the rows along them have elements."""
+    if isinstance(axis, int) and axis == -1 and x.ndim > 0 and x.shape[-1] > 0:
+        return (x.ndim - 1,)  # what nearly every call asks for
+    given = _indices(axis)
+    if not given:
+        raise ValueError(f"axis is {axis}: name at least one axis to normalize over")
+    if not all(-x.ndim <= index < x.ndim for index in given):
+        raise np.exceptions.AxisError(
+            f"axis is {axis} but x has {x.ndim} dimensions: {_choice_of_axes(x.ndim)}"
+        )
+    axes = tuple(sorted({index % x.ndim for index in given}))
+    if len(axes) < len(given):
+        raise ValueError(f"axis is {axis}, which names an axis of x twice: name it once")
+    lengths = tuple(x.shape[k] for k in axes)
+    if math.prod(lengths) == 0:
+        raise ValueError(f"{_described(lengths, axis)}: a row needs at least one element")
+    return axes
+
+
+def _indices(axis: Any) -> tuple[int, ...]:
+    """Return what was passed as axis as plain ints."""
+    given = axis.tolist() if isinstance(axis, np.ndarray) else axis
+    # Not sets, which have no order, nor texts, whose bytes would be taken as numbers.
+    if isinstance(given, str | bytes | bytearray) or not isinstance(given, Sequence):
+        given = (given,)
+    try:
+        return tuple(map(_integer, given))
+    except TypeError:
+        raise TypeError(f"axis is {axis!r}: pass an int or a tuple of ints") from None
+
+
+def _integer(value: Any) -> int:
+    """Return an integer of any type as an int; raise TypeError if it is none, or a bool.
+
+    An array of another library could be one of bools, and is none either.
+    """
+    if isinstance(value, bool | np.bool) or (
+        hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic)
+    ):
+        raise TypeError
+    return operator.index(value)
+
+
+def _choice_of_axes(dimensions: int) -> str:
+    if dimensions == 0:
+        return "pass an array with at least one axis"
+    return f"choose from {-dimensions} to {dimensions - 1}"
+
+
+def _described(lengths: tuple[int, ...], axis: int | Sequence[int]) -> str:
+    if len(lengths) == 1:
+        return f"axis={axis} of x has length {lengths[0]}"
+    return f"axes {axis} of x have lengths {lengths}"
+
+
+def parameter_of(
+    name: str, value: Any, lengths: tuple[int, ...], axis: Any, missing: float
+) -> tuple[Parameter, NDArray[Any] | None]:
+    """Return gamma or beta for the kernels, and the array itself."""
+    if value is None:
+        return Parameter(np.full(math.prod(lengths), missing), None), None
+    array, target = as_array(name, value)
+    if array.shape != lengths:
+        raise ValueError(f"{name} has shape {array.shape} but {_described(lengths, axis)}")
+    return Parameter(widen(stored_view(array, target), target).reshape(-1), target), array
+
+
+def dy_of(dy: Any, x: NDArray[Any]) -> tuple[NDArray[Any], FloatFormat]:
+    """Return the gradient with respect to y, which has the shape and type of x."""
+    array, target = as_array("dy", dy)
+    if array.shape != x.shape:
+        raise ValueError(f"dy has shape {array.shape} but y has shape {x.shape}")
+    if target != format_of(x.dtype):
+        raise TypeError(
+            f"dy is of type {array.dtype} but x is of type {x.dtype}: pass dy.astype(x.dtype)"
+        )
+    return array, target
+
+
+def eps_of(eps: Any, norm: Norm) -> float:
+    """Return eps as a float64 number, finite and not negative."""
+    try:
+        if not (isinstance(eps, float) or _is_number(eps)):
+            raise TypeError
+        value = float(eps)
+    except OverflowError:
+        value = math.inf
+    except (TypeError, ValueError):
+        raise TypeError(f"eps must be a real number >= 0, got {eps!r}") from None
+    if not (value >= 0 and math.isfinite(value)):
+        square = "variance" if norm.centred else "mean square"
+        raise ValueError(f"eps is {value}: it is added to a {square}, pass a finite number >= 0")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    """Return True if an argument is one real number; float() alone would also take text."""
+    if isinstance(value, np.ndarray | np.generic):
+        # NumPy has no letter for the kind of bfloat16.
+        real = value.dtype.kind in "iuf" or format_of(value.dtype) is not None
+        return real and value.ndim == 0
+    return not isinstance(value, bool) and (
+        hasattr(value, "__float__") or hasattr(value, "__index__")
+    )
+
+
+def rounding_of(rounding: Any) -> Rounding:
+    """Return the mode."""
+    if isinstance(rounding, str) and rounding in MODES:
+        return MODES[rounding]
+    raise ValueError(f"rounding is {rounding!r}: choose 'correct' or 'fast'")
+
+
+def threads_of(threads: Any, variable: str | None) -> int | None:
+    """Return the number of threads, or None; TRUENORM_THREADS overrides the argument."""
+    if variable is not None:
+        if not variable.isdecimal() or int(variable) < 1:
+            raise ValueError(
+                f"TRUENORM_THREADS must be an integer of at least 1, got {variable!r}"
+            )
+        return int(variable)
+    if threads is None:
+        return None
+    refusal = f"threads must be None or an integer of at least 1, got {threads!r}"
+    try:
+        count = _integer(threads)
+    except TypeError:
+        raise TypeError(refusal) from None
+    if count < 1:
+        raise ValueError(refusal)
+    return count
+
+
+def unexpected(norm: str, function: Callable[..., Any], unknown: Iterable[str]) -> TypeError:
+    """Return the error that Python would raise, with what to pass instead where that is known."""
+    name = next(iter(unknown))
+    hint = OTHER_NAMES[norm].get(name)
+    said = f"{function.__name__}() got an unexpected keyword argument {name!r}"
+    return TypeError(f"{said}: {hint}" if hint else said)
+
+
+def hide_unknown(function: Function) -> Function:
+    """Leave ``**unknown: Never``, which type checkers refuse, out of the shown signature."""
+    signature = inspect.signature(function)
+    shown = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function
+
+
+def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any] | None]) -> NDArray[Any]:
+    """Return the array to write to: `out`, if it fits and overlaps none of the others."""
+    if out is None:
+        return np.empty(x.shape, x.dtype.newbyteorder("="))
+    if not isinstance(out, np.ndarray) or is_masked(out):
+        raise TypeError(f"out is a {type(out).__name__}: pass a NumPy array")
+    if out.shape != x.shape or format_of(out.dtype) != format_of(x.dtype):
+        raise ValueError(
+            f"out has shape {out.shape} and type {out.dtype} but the result has shape {x.shape} "
+            f"and type {x.dtype}"
+        )
+    if not out.flags.writeable:
+        raise ValueError("out is read-only: pass an array that can be written to")
+    if not (out.flags.c_contiguous or _elements_lie_apart(out)):
+        raise ValueError(
+            f"out has shape {out.shape} and strides {out.strides}, so that its elements may "
+            "overlap each other: pass an array in which each has a place of its own"
+        )
+    for name, other in others.items():
+        if other is not None and np.may_share_memory(out, other) and np.shares_memory(out, other):
+            raise ValueError(
+                f"out overlaps {name}, which backward still needs: pass another array"
+            )
+    return out
+
+
+def _elements_lie_apart(array: NDArray[Any]) -> bool:
+    """Tell whether each step along an axis leads beyond all that smaller steps can reach.
+
+    Then no two elements share memory. Whatever slicing, transposing and diagonals make of an
+    ordinary array lies like that; a layout that does not, and yet has no overlap, can only be made
+    by hand, and telling it from the others is a hard problem (bounded Diophantine equations).
+    """
+    reach = array.itemsize
+    steps = zip(array.strides, array.shape, strict=True)
+    for step, length in sorted((abs(step), length) for step, length in steps if length > 1):
+        if step < reach:
+            return False
+        reach += step * (length - 1)
+    return True
+
+
+def as_parameter(
+    values: NDArray[np.float64] | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Give a parameter's gradient its type and shape; the values are of that type already."""
+    target = format_of(dtype)
+    assert values is not None
+    assert target is not None
+    return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)

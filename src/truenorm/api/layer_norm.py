@@ -1,0 +1,178 @@
+"""Layer normalization: every result is the exact answer, rounded once."""
+
+from collections.abc import Sequence
+from typing import Any, Never
+
+from numpy.typing import NDArray
+
+from truenorm.api.arguments import hide_unknown, unexpected
+from truenorm.api.fast_path import backward, forward
+from truenorm.api.saved import Gradients, Saved
+from truenorm.api.settings import settings_of
+from truenorm.kernels.call import LAYER_NORM
+
+
+@hide_unknown
+def layer_norm(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    *,
+    axis: int | Sequence[int] = -1,
+    eps: float = 1e-5,
+    rounding: str = "correct",
+    out: NDArray[Any] | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+    stream: Any = None,
+    **unknown: Never,
+) -> NDArray[Any]:
+    r"""Normalize rows of x, scale them by gamma and shift them by beta.
+
+    .. math:: y = \gamma \, \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \epsilon}} + \beta
+
+    Every element of y is the exact real number, rounded once to the type of x: to nearest, ties to
+    even. So its bits depend neither on the rest of the batch nor on layout, backend or machine.
+
+    Parameters
+    ----------
+    x : array_like
+        float16, bfloat16, float32 or float64, of any rank, strides and byte order. Arrays of other
+        libraries are taken through DLPack if they are on the CPU. One on a device, of at most
+        float32, is normalized there, and the result is an array of the same library.
+    gamma, beta : array_like, optional
+        Scale and shift, of the shape of the normalized axes and of any of the four types. Without
+        them 1 and 0.
+    axis : int or tuple of int
+        The axes a row runs along, as in NumPy.
+    eps : float
+        Added to the variance.
+    rounding : {"correct", "fast"}
+        "fast" trades the last bit for speed, within the bound of docs/error-analysis.md. The
+        environment variable TRUENORM_ROUNDING overrides it.
+    out : ndarray, optional
+        Where to put the result; it may be x itself.
+    backend : str, optional
+        See `truenorm.backends`. TRUENORM_BACKEND overrides it.
+    threads : int, optional
+        The most threads to use. TRUENORM_THREADS overrides it. The reference backend starts none.
+    stream : optional
+        The stream, or queue, to use for an x on a device instead of its own. For other arrays it
+        must be None.
+
+    Returns
+    -------
+    ndarray
+        y, of the shape and type of x.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> x = np.array([100000, 100001, 100003], dtype=np.float32)
+    >>> print(tn.layer_norm(x))
+    [-1.0690415  -0.26726037  1.3363019 ]
+    """
+    if unknown:
+        raise unexpected(LAYER_NORM.name, layer_norm, unknown)
+    chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
+    return forward(chosen, settings, x, gamma, beta, axis, out, stream, keep=False)[0]
+
+
+@hide_unknown
+def layer_norm_forward(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    *,
+    axis: int | Sequence[int] = -1,
+    eps: float = 1e-5,
+    rounding: str = "correct",
+    out: NDArray[Any] | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+    stream: Any = None,
+    **unknown: Never,
+) -> tuple[NDArray[Any], Saved]:
+    """Do the same as `layer_norm`, and keep what the backward pass needs.
+
+    Parameters
+    ----------
+    x, gamma, beta, axis, eps, rounding, backend, threads, stream
+        As in `layer_norm`.
+    out : ndarray, optional
+        Where to put the result; it must overlap neither x nor gamma, which backward needs.
+
+    Returns
+    -------
+    y : ndarray
+        Of the shape and type of x.
+    saved : Saved
+        For `layer_norm_backward`. It keeps x and gamma alive: do not change them in between.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> y, saved = tn.layer_norm_forward(np.eye(3), np.ones(3), np.zeros(3))
+    >>> saved
+    <truenorm.Saved: owns 3 numbers for each of 3 rows, 72 bytes; keeps alive x (3, 3) ...>
+    """
+    if unknown:
+        raise unexpected(LAYER_NORM.name, layer_norm_forward, unknown)
+    chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
+    return forward(chosen, settings, x, gamma, beta, axis, out, stream, keep=True)
+
+
+def layer_norm_backward(
+    dy: Any,
+    saved: Saved,
+    *,
+    out: NDArray[Any] | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+    stream: Any = None,
+) -> Gradients:
+    r"""Carry the gradient of a loss from y back to x, gamma and beta.
+
+    .. math:: dx = r \, (g - \mathrm{mean}(g) - \hat{x} \, \mathrm{mean}(g \hat{x})), \quad
+              g = \gamma \, dy
+
+    .. math:: d\gamma = \sum_\mathrm{rows} dy \, \hat{x}, \qquad d\beta = \sum_\mathrm{rows} dy
+
+    Every element is the exact real number, rounded once, as in `layer_norm`; with
+    ``rounding="fast"`` in forward, within its error bound.
+
+    Parameters
+    ----------
+    dy : array_like
+        The gradient with respect to y, of its shape and type.
+    saved : Saved
+        What `layer_norm_forward` returned beside y.
+    out : ndarray, optional
+        Where to put dx; it must overlap neither x, gamma nor dy.
+    backend, threads, stream
+        As in `layer_norm`.
+
+    Returns
+    -------
+    Gradients
+        dx, dgamma, dbeta; the latter two None where there was no gamma or beta.
+
+    Raises
+    ------
+    RuntimeError
+        If a row of x no longer has the mean it had in forward: x changed in between. Changes that
+        move no mean, such as another order within a row, and those of gamma are not noticed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> x = np.array([[1.0, 2.0, 4.0]])
+    >>> y, saved = tn.layer_norm_forward(x, np.ones(3), np.zeros(3))
+    >>> dx, dgamma, dbeta = tn.layer_norm_backward(np.ones_like(x), saved)
+    >>> print(dx, dbeta)
+    [[0. 0. 0.]] [1. 1. 1.]
+    """
+    return backward(LAYER_NORM, dy, saved, out, backend, threads, stream)

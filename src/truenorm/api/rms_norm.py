@@ -1,0 +1,164 @@
+"""RMSNorm: every result is the exact answer, rounded once."""
+
+from collections.abc import Sequence
+from typing import Any, Never
+
+from numpy.typing import NDArray
+
+from truenorm.api.arguments import hide_unknown, unexpected
+from truenorm.api.fast_path import backward, forward
+from truenorm.api.saved import Gradients, Saved
+from truenorm.api.settings import settings_of
+from truenorm.kernels.call import RMS_NORM
+
+
+@hide_unknown
+def rms_norm(
+    x: Any,
+    gamma: Any = None,
+    *,
+    axis: int | Sequence[int] = -1,
+    eps: float = 1e-5,
+    rounding: str = "correct",
+    out: NDArray[Any] | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+    stream: Any = None,
+    **unknown: Never,
+) -> NDArray[Any]:
+    r"""Divide rows of x by their root mean square, and scale them by gamma.
+
+    .. math:: y = \gamma \, \frac{x}{\sqrt{\mathrm{mean}(x^2) + \epsilon}}
+
+    Every element of y is the exact real number, rounded once to the type of x, as in `layer_norm`.
+    No residual is added: ``s = x + residual`` before the call has the bits of "add, round,
+    normalize". A gamma that is kept as w = gamma - 1 is passed as ``1 + w.astype(np.float64)``.
+
+    Parameters
+    ----------
+    x, axis, rounding, out, backend, threads, stream
+        As in `layer_norm`.
+    gamma : array_like, optional
+        Scale, of the shape of the normalized axes and of any of the four types. Without it 1.
+    eps : float
+        Added to the mean square.
+
+    Returns
+    -------
+    ndarray
+        y, of the shape and type of x.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> x = np.array([1, 2, 3], dtype=np.float32)
+    >>> print(tn.rms_norm(x))
+    [0.46290955 0.9258191  1.3887286 ]
+    """
+    if unknown:
+        raise unexpected(RMS_NORM.name, rms_norm, unknown)
+    chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
+    return forward(chosen, settings, x, gamma, None, axis, out, stream, keep=False)[0]
+
+
+@hide_unknown
+def rms_norm_forward(
+    x: Any,
+    gamma: Any = None,
+    *,
+    axis: int | Sequence[int] = -1,
+    eps: float = 1e-5,
+    rounding: str = "correct",
+    out: NDArray[Any] | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+    stream: Any = None,
+    **unknown: Never,
+) -> tuple[NDArray[Any], Saved]:
+    """Do the same as `rms_norm`, and keep what the backward pass needs.
+
+    Parameters
+    ----------
+    x, gamma, axis, eps, rounding, backend, threads, stream
+        As in `rms_norm`.
+    out : ndarray, optional
+        Where to put the result; it must overlap neither x nor gamma, which backward needs.
+
+    Returns
+    -------
+    y : ndarray
+        Of the shape and type of x.
+    saved : Saved
+        For `rms_norm_backward`. It keeps x and gamma alive: do not change them in between.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> y, saved = tn.rms_norm_forward(np.eye(3), np.ones(3), eps=0.0)
+    >>> print(y)
+    [[1.73205081 0.         0.        ]
+     [0.         1.73205081 0.        ]
+     [0.         0.         1.73205081]]
+    """
+    if unknown:
+        raise unexpected(RMS_NORM.name, rms_norm_forward, unknown)
+    chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
+    return forward(chosen, settings, x, gamma, None, axis, out, stream, keep=True)
+
+
+def rms_norm_backward(
+    dy: Any,
+    saved: Saved,
+    *,
+    out: NDArray[Any] | None = None,
+    backend: str | None = None,
+    threads: int | None = None,
+    stream: Any = None,
+) -> Gradients:
+    r"""Carry the gradient of a loss from y back to x and gamma.
+
+    .. math:: dx = r \, (g - \hat{x} \, \mathrm{mean}(g \hat{x})), \quad g = \gamma \, dy, \qquad
+              d\gamma = \sum_\mathrm{rows} dy \, \hat{x}
+
+    Every element is the exact real number, rounded once, as in `rms_norm`; with
+    ``rounding="fast"`` in forward, within its error bound.
+
+    Parameters
+    ----------
+    dy : array_like
+        The gradient with respect to y, of its shape and type.
+    saved : Saved
+        What `rms_norm_forward` returned beside y.
+    out : ndarray, optional
+        Where to put dx; it must overlap neither x, gamma nor dy.
+    backend, threads, stream
+        As in `rms_norm`.
+
+    Returns
+    -------
+    Gradients
+        Three values, as of `layer_norm_backward`: dx, dgamma and dbeta. dbeta is None, since
+        RMSNorm has no beta; dgamma is None if there was no gamma. The textbook's
+        `truenorm.textbook.rms_norm_backward` returns dx and dgamma only.
+
+    Raises
+    ------
+    RuntimeError
+        If a row of x no longer has the mean square it had in forward: x changed in between.
+        Changes of sign or order, which leave that as it is, and those of gamma are not noticed.
+
+    Examples
+    --------
+    What is proportional to x is taken out, up to a part eps/(mean(x^2) + eps):
+
+    >>> import numpy as np
+    >>> import truenorm as tn
+    >>> x = np.array([[1.0, 2.0, 4.0]])
+    >>> y, saved = tn.rms_norm_forward(x, np.ones(3), eps=0.0)
+    >>> dx, dgamma, _ = tn.rms_norm_backward(2 * x, saved)
+    >>> print(dx, dgamma)
+    [[0. 0. 0.]] [ 0.75592895  3.02371578 12.09486314]
+    """
+    return backward(RMS_NORM, dy, saved, out, backend, threads, stream)

@@ -1,0 +1,345 @@
+"""A number that carries its derivative, both as rigorous enclosures (balls of python-flint).
+
+NumPy runs a function on arrays of such numbers as it does on any objects: operators are called
+one by one, and for np.exp(x) the method exp of each element. They check a gradient that somebody
+derived; none of the package's own is made by them.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from truenorm.gradient_check.method import Estimate, RefusedError
+from truenorm.gradient_check.noise import CLOSE, MOST_WEIGHT_BITS, last_places, norm_of, spread_of
+from truenorm.gradient_check.problem import Array, Direction, Problem, Shares, moved
+
+# ruff: noqa: D102, D105
+# Operators and functions have the names by which everybody knows them.
+
+
+class UndecidedError(ArithmeticError):
+    """A comparison of balls that overlap: which branch is taken is not known."""
+
+
+class Jet:
+    """A value and its derivative along one direction.
+
+    Floats and integers in the function are taken as they are, without an error. What would lose
+    the derivative, such as a cast to float, is refused.
+    """
+
+    __slots__ = ("slope", "value")
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+
+    def __init__(self, value: Any, slope: Any = 0) -> None:
+        self.value = value
+        self.slope = slope
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, Jet):
+            return Jet(self.value + other.value, self.slope + other.slope)
+        number = _number(other)
+        return NotImplemented if number is None else Jet(self.value + number, self.slope)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> "Jet":
+        return Jet(-self.value, -self.slope)
+
+    def __pos__(self) -> "Jet":
+        return self
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, Jet):
+            return Jet(self.value - other.value, self.slope - other.slope)
+        number = _number(other)
+        return NotImplemented if number is None else Jet(self.value - number, self.slope)
+
+    def __rsub__(self, other: Any) -> Any:
+        number = _number(other)
+        return NotImplemented if number is None else Jet(number - self.value, -self.slope)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Jet):
+            slope = self.slope * other.value + self.value * other.slope
+            return Jet(self.value * other.value, slope)
+        number = _number(other)
+        return NotImplemented if number is None else Jet(self.value * number, self.slope * number)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, Jet):
+            quotient = self.value / other.value
+            return Jet(quotient, (self.slope - quotient * other.slope) / other.value)
+        number = _number(other)
+        return NotImplemented if number is None else Jet(self.value / number, self.slope / number)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        number = _number(other)
+        return NotImplemented if number is None else Jet(number) / self
+
+    def __pow__(self, exponent: Any) -> Any:
+        if isinstance(exponent, Jet):
+            return (self.log() * exponent).exp()
+        number = _number(exponent)
+        if number is None:
+            return NotImplemented
+        if number == 2:  # what programs mostly write
+            return self * self
+        if number == 0.5:
+            return self.sqrt()
+        if number == -0.5:
+            return 1 / self.sqrt()
+        return Jet(self.value**number, number * self.value ** (number - 1) * self.slope)
+
+    def __rpow__(self, base: Any) -> Any:
+        number = _number(base)
+        return NotImplemented if number is None else Jet(number) ** self
+
+    def __abs__(self) -> "Jet":
+        return -self if self < 0 else self
+
+    def __lt__(self, other: Any) -> bool:
+        return self._order(other) < 0
+
+    def __gt__(self, other: Any) -> bool:
+        return self._order(other) > 0
+
+    __le__, __ge__ = __lt__, __gt__  # what may be equal is undecided
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (self._order(other) == 0)
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other and self._order(other) != 0
+
+    def _order(self, other: Any) -> int:
+        """Return whether this is below (-1) or above (1) another number, if that is certain."""
+        difference = self.value - (other.value if isinstance(other, Jet) else _number(other))
+        if difference > 0:
+            return 1
+        if difference < 0:
+            return -1
+        raise UndecidedError(
+            "a comparison (max, where, abs, ...) of numbers that are equal, or too close to tell: "
+            "there the derivative may jump"
+        )
+
+    def __bool__(self) -> bool:
+        return self._order(0) != 0
+
+    def __float__(self) -> float:
+        raise TypeError("forward casts its numbers to a fixed type, which loses the derivative")
+
+    def __floor__(self) -> "Jet":
+        """Return the integer below; undecided where the number may be one itself."""
+        level = self.value.floor()
+        if not (level.is_integer() and level < self.value):
+            raise UndecidedError("floor, ceil or round of a number at a step: there it jumps")
+        return Jet(level, arb(0))
+
+    def __ceil__(self) -> "Jet":
+        return -(-self).__floor__()
+
+    def __trunc__(self) -> "Jet":
+        return self.__floor__() if self > 0 else self.__ceil__()
+
+    def rint(self) -> "Jet":
+        return Jet(self.value + 0.5).__floor__()
+
+    def conjugate(self) -> "Jet":
+        """Return the number itself: it is real. NumPy's var asks for it."""
+        return self
+
+    real = property(conjugate)
+
+    def sqrt(self) -> "Jet":
+        root = self.value.sqrt()
+        return Jet(root, self.slope / (2 * root))
+
+    def exp(self) -> "Jet":
+        power = self.value.exp()
+        return Jet(power, self.slope * power)
+
+    def expm1(self) -> "Jet":
+        return Jet(self.value.expm1(), self.slope * self.value.exp())
+
+    def log(self) -> "Jet":
+        return Jet(self.value.log(), self.slope / self.value)
+
+    def log1p(self) -> "Jet":
+        return Jet(self.value.log1p(), self.slope / (1 + self.value))
+
+    def sin(self) -> "Jet":
+        return Jet(self.value.sin(), self.slope * self.value.cos())
+
+    def cos(self) -> "Jet":
+        return Jet(self.value.cos(), -self.slope * self.value.sin())
+
+    def tanh(self) -> "Jet":
+        t = self.value.tanh()
+        return Jet(t, self.slope * (1 - t * t))
+
+    def erf(self) -> "Jet":
+        density = 2 * (-self.value * self.value).exp() / arb.pi().sqrt()
+        return Jet(self.value.erf(), self.slope * density)
+
+
+def jets_of(values: Array, slopes: NDArray[np.float64]) -> NDArray[Any]:
+    """Return an array of jets: exact values, and how fast each of them moves."""
+    jets = np.empty(values.shape, dtype=object)
+    for position, (value, slope) in enumerate(zip(values.flat, slopes.flat, strict=True)):
+        jets.flat[position] = Jet(arb(float(value)), arb(float(slope)))
+    return jets
+
+
+def _number(other: Any) -> Any:
+    """Return a float or an integer as an exact ball, and None for anything else."""
+    try:
+        if isinstance(other, int):
+            return arb(other)
+        # NumPy's scalars, too; its arrays take each element by itself.
+        return None if isinstance(other, np.ndarray) else arb(float(other))
+    except (TypeError, ValueError):
+        return None
+
+
+FIRST_BITS, MOST_BITS = 128, 4096
+NARROW = 2.0**-60
+"""An enclosure that is no wider, beside its scale, needs no more bits."""
+TAYLOR_BITS = 400
+MOST_ELEMENTS = 2**17
+"""Each element is an object: more of them take minutes."""
+TIE = (
+    "Forward compares equal numbers (max, where, abs, ...), or rounds a number at a step: there "
+    "may be a kink, without a derivative. Choose inputs without ties."
+)
+FORMULA_MOVES = (
+    "forward is flat in its type there: its formula has the derivative {value:.2g}, what it "
+    "returns has 0"
+)
+
+
+class JetMethod:
+    """A rigorous enclosure of the derivative, for functions that NumPy runs on objects."""
+
+    name = "jet"
+    reason = "jet: forward run on numbers that carry an enclosure of their derivative"
+    tolerance = 1e-12
+    least_scale = 1 / 64
+    most_elements = 96
+    screens = False
+
+    def __init__(self, problem: Problem) -> None:
+        try:
+            import flint
+        except ImportError:
+            raise RefusedError(
+                "python-flint is not installed: pip install truenorm[verify]"
+            ) from None
+
+        self._ball, self._precision, self._jets_of = flint.arb, flint.ctx.workprec, jets_of
+        self._problem = problem
+        self._bits = FIRST_BITS
+        elements = sum(value.size for value in problem.inputs)
+        if elements > MOST_ELEMENTS:
+            raise RefusedError(f"inputs have {elements} elements, and jets take {MOST_ELEMENTS}")
+        still = [np.zeros(value.shape) for value in problem.inputs]
+        try:
+            with self._precision(self._bits):
+                problem.outputs(list(map(jets_of, problem.inputs, still)))
+        except UndecidedError as undecided:
+            raise RefusedError(str(undecided), TIE) from undecided
+        except Exception as error:
+            raise RefusedError(
+                f"forward cannot be run on arrays of objects ({type(error).__name__}: {error})"
+            ) from error
+        self._last_place = norm_of(last_places(problem, problem.inputs))
+
+    def weight_bits(self, _: int) -> int:
+        """Return how fine the weights of a projection may be: every number is exact here."""
+        return MOST_WEIGHT_BITS
+
+    def derivative(self, direction: Direction) -> Estimate:
+        """Enclose the derivative, with ever more bits until the enclosure is narrow."""
+        while True:
+            found = self._enclosed(direction)
+            if found.floor <= NARROW * found.scale or self._bits >= MOST_BITS:
+                break
+            self._bits *= 2
+        spread = spread_of(self._problem.inputs[direction.which])
+        if not found.scale:
+            # Exactly 0, and no gradient that is rounded has to be.
+            return found._replace(leeway=self._last_place / spread)
+        if found.value and self._is_flat(direction, spread):
+            why = FORMULA_MOVES.format(value=found.value)
+            return found._replace(leeway=abs(found.value), why=why, lost=abs(found.value))
+        return found
+
+    screen = derivative
+
+    def _is_flat(self, direction: Direction, spread: float) -> bool:
+        """Return True if forward, rounded to its type, does not move: its derivative is then 0.
+
+        The step is as long as the lines along which rounding errors of backward are measured.
+        """
+        moving = np.abs(self._problem.inputs[direction.which][direction.step != 0])
+        step = 4 * CLOSE * min(spread, float(moving.min()) or spread)
+        step = max(step, 4 * float(np.spacing(moving.max())))  # or it would be rounded away
+        here, above, below = (
+            self._problem.outputs(moved(self._problem.inputs, direction, by))
+            for by in (0.0, step, -step)
+        )
+        return all(map(np.array_equal, here * 2, above + below))
+
+    def _enclosed(self, direction: Direction) -> Estimate:
+        with self._precision(self._bits):
+            directions = [np.zeros(value.shape) for value in self._problem.inputs]
+            directions[direction.which] = direction.step
+            total, scale = self._ball(0), self._ball(0)
+            for weight, number in self._weighted(
+                list(map(self._jets_of, self._problem.inputs, directions))
+            ):
+                share = weight * getattr(number, "slope", 0)
+                total += share
+                scale += abs(share)
+            return Estimate(float(total.mid()), _finite(total.rad()), _finite(scale.mid()))
+
+    def change_of_loss(self, directions: Shares) -> Callable[[float, float], float]:
+        """Return a function for loss(x + h*v) - loss(x) - expected, computed with many bits."""
+
+        def loss(h: float) -> Any:
+            arguments = list(map(self._jets_of, self._problem.inputs, directions))
+            for argument in arguments:
+                for jet in argument.flat:
+                    jet.value += self._ball(h) * jet.slope
+            return sum(
+                weight * getattr(number, "value", number)
+                for weight, number in self._weighted(arguments)
+            )
+
+        with self._precision(TAYLOR_BITS):
+            start = loss(0.0)
+
+        def change(h: float, expected: float) -> float:
+            with self._precision(TAYLOR_BITS):
+                return float((loss(h) - start - expected).mid())
+
+        return change
+
+    def _weighted(self, arguments: list[Array]) -> Iterator[tuple[Any, Any]]:
+        """Run forward, and yield each element of dy as a ball and that of y beside it."""
+        for dy, y in zip(self._problem.dys, self._problem.outputs(arguments), strict=True):
+            for weight, number in zip(dy.flat, np.ravel(y), strict=True):
+                yield self._ball(float(weight)), number
+
+
+def _finite(ball: Any) -> float:
+    """Return a ball's middle as a float, infinity where it is not a number."""
+    value = float(ball)
+    return math.inf if math.isnan(value) else value

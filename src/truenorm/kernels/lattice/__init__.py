@@ -1,1 +1,0 @@
-"""Sums of integers on one lattice: exact, and the same whatever the order of the rows."""

@@ -1,0 +1,282 @@
+"""What the levels have in common: all rows on one thread, in blocks, with scratch."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.exact import FloatFormat
+from truenorm.kernels.call import Call, Norm
+from truenorm.kernels.rounding import Tested, round_to, same_roundings
+from truenorm.kernels.rows import Range
+from truenorm.kernels.tuning import LOST_IN_Q, SLACK, U
+
+BLOCK = 2**16
+"""Elements of a block: its six temporaries in float64 take 3 MB."""
+
+PAIR_BLOCK = 2**13
+"""The same for double-double, which has many temporaries."""
+
+
+class Scratch:
+    """Named float64 arrays, as large as the largest that was asked for under a name.
+
+    They are used again for every block: allocating them costs as much as filling them.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[np.float64]] = {}
+
+    def like(self, values: NDArray[Any], name: str) -> NDArray[np.float64]:
+        """Return an array of the shape of the values, with whatever it held before."""
+        return self._first(values.size, name).reshape(values.shape)
+
+    def several_like(self, values: NDArray[Any], count: int, name: str) -> NDArray[np.float64]:
+        """Return so many of them, one after the other in memory."""
+        return self._first(count * values.size, name).reshape(count, *values.shape)
+
+    def _first(self, count: int, name: str) -> NDArray[np.float64]:
+        """Return so many numbers of an array, which grows as it must."""
+        kept = self._arrays.get(name)
+        if kept is None or kept.size < count:
+            kept = self._arrays[name] = np.empty(count)
+        return kept[:count]
+
+
+class Sweep:
+    """All rows, in blocks of so many elements."""
+
+    threads = 1
+
+    def __init__(self, call: Call, elements: int) -> None:
+        self.call = call
+        self.parts: list[Range] = [(0, call.count)]
+        self.rows_at_once = max(1, elements // call.size)
+        self.scratch = Scratch()
+
+
+Float64 = NDArray[np.float64]
+
+CHUNKS = 8
+
+
+def depth_of_sum(count: int) -> int:
+    """Return the depth of `row_sums` and `column_sums` over so many terms."""
+    lanes = count // CHUNKS
+    if lanes < CHUNKS:
+        return max(0, (count - 1).bit_length())
+    return CHUNKS + (lanes - 1).bit_length()
+
+
+def row_sums(terms: Float64) -> Float64:
+    """Return the sums along the last of two axes, which is kept with length 1."""
+    rows, count = terms.shape
+    lanes = count // CHUNKS
+    if lanes < CHUNKS:
+        return _halve(terms.T.copy())[:, np.newaxis]
+    partial = terms[:, : CHUNKS * lanes].reshape(rows, CHUNKS, lanes).sum(axis=1)
+    if count > CHUNKS * lanes:
+        partial[:, : count - CHUNKS * lanes] += terms[:, CHUNKS * lanes :]
+    # Transposed in memory, so that the additions below run over many rows at once.
+    return _halve(partial.T.copy())[:, np.newaxis]
+
+
+def column_sums(terms: Float64) -> Float64:
+    """Return the sums along the first of two axes."""
+    count, columns = terms.shape
+    lanes = count // CHUNKS
+    if lanes < CHUNKS:
+        return _halve(terms.copy())
+    partial = terms[: CHUNKS * lanes].reshape(CHUNKS, lanes, columns).sum(axis=0)
+    partial[: count - CHUNKS * lanes] += terms[CHUNKS * lanes :]
+    return _halve(partial)
+
+
+def _halve(partial: Float64) -> Float64:
+    """Add the second half to the first, in place, until one is left; return it."""
+    width = len(partial)
+    while width > 1:
+        half = (width + 1) // 2
+        partial[: width - half] += partial[half:width]
+        width = half
+    total: Float64 = partial[0]
+    return total
+
+
+class Statistics(NamedTuple):
+    """What is known of each row; arrays of shape (rows, 1). v is 0 for constant rows only."""
+
+    mean_high: Float64
+    mean_low: Float64
+    v: Float64
+
+    @classmethod
+    def of_kept(cls, kept: Float64) -> "Statistics":
+        """Return what was kept of rows; where they are not centred that is v alone."""
+        if kept.shape[1] == 1:
+            return cls(np.zeros_like(kept), np.zeros_like(kept), kept)
+        return cls(*kept.T[..., np.newaxis])
+
+
+class Bounds(NamedTuple):
+    """Errors of the statistics of each row: (E3), (E4), (E5)."""
+
+    spread: Float64
+    """The root mean square of x - mean_high, to which they are relative."""
+    mean: Float64
+    centring: Float64
+    """The part of (E6) that is the same for all elements of a row."""
+    w: Float64
+    r: Float64
+
+
+class ColumnTerms(NamedTuple):
+    """A block's share of dgamma, with a bound on its error."""
+
+    total: Float64
+    bound: Float64
+
+
+class Gradient(NamedTuple):
+    """What `backward` returns for a block."""
+
+    dx: Tested
+    dgamma: ColumnTerms
+    drift: Float64
+    """The mean of the centred row over what rounding can make of it: above 1, x has changed.
+
+    Where rows are not centred, the same of the change of the mean square."""
+
+
+def statistics(x: Float64, norm: Norm, scratch: Scratch) -> tuple[Statistics, Float64]:
+    """Return the statistics of the rows, x - mean_high, and room for as many numbers.
+
+    A mean that is not taken is zero.
+    """
+    size = x.shape[1]
+    if norm.centred:
+        # Any float32 near the mean will do, so that nothing is asked of this sum.
+        high = (x.sum(axis=1, keepdims=True) / size).astype(np.float32).astype(np.float64)
+    else:
+        high = np.zeros((len(x), 1))
+    terms = scratch.several_like(x, 2, "terms")
+    d, squares = terms
+    np.subtract(x, high, out=d)
+    np.multiply(d, d, out=squares)
+    low, mean_square = _means(terms)  # (E1)
+    if not norm.centred:
+        low = high
+    v = mean_square - low * low  # (E2)
+    return Statistics(high, low, v), terms
+
+
+def _means(terms: Float64) -> Float64:
+    """Return the means along the last of three axes, all taken at once."""
+    several, rows, size = terms.shape
+    means: Float64 = row_sums(terms.reshape(-1, size)).reshape(several, rows, 1) / size
+    return means
+
+
+def bounds_of(found: Statistics, w: Float64, size: int, norm: Norm) -> Bounds:
+    """Bound the errors of the mean, of w and of r, the latter two relative.
+
+    Of a mean that is not taken there is no error (R1).
+    """
+    h = depth_of_sum(size)
+    s_square = found.v + found.mean_low * found.mean_low
+    s = np.sqrt(s_square)
+    mean = (h + 2) * U * s  # (E3)
+    variance = (h + 6) * U * s_square + 2 * np.abs(found.mean_low) * mean
+    w_bound = variance / w + U  # (E4)
+    centring = mean + U * s
+    if not norm.centred:
+        mean = centring = np.zeros_like(s)
+    return Bounds(s, mean, centring, w_bound, w_bound / 2 + 2 * U)  # (E5)
+
+
+def rounding_test(z: Float64, bound: Float64, target: FloatFormat) -> Tested:
+    """Round z where z - bound and z + bound agree; an exact zero is +0. Both are used up."""
+    z += 0.0  # no -0, which z - 0 would leave
+    lower = round_to(z - bound, target)
+    z += bound
+    return same_roundings(lower, round_to(z, target))
+
+
+def forward(x: Float64, call: Call, scratch: Scratch) -> tuple[Tested, Statistics]:
+    """Return y of the rows, and their statistics."""
+    gamma, beta = call.gamma, call.beta
+    found, terms = statistics(x, call.norm, scratch)
+    t, product = terms
+    w = found.v + call.eps
+    r = 1 / np.sqrt(w)
+    error = bounds_of(found, w, x.shape[1], call.norm)
+    t -= found.mean_low
+    t *= r
+    t *= gamma
+    z = np.add(t, beta, out=scratch.like(x, "z"))
+    bound = np.abs(t, out=t)
+    bound *= SLACK * (error.r + 6 * U)
+    bound += np.multiply(np.abs(gamma), SLACK * r * error.centring, out=product)
+    bound += (SLACK * 2 * U) * np.abs(beta)  # (E7)
+    return rounding_test(z, bound, call.target), found
+
+
+def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Scratch) -> Gradient:
+    """Return dx of the rows and their share of dgamma."""
+    centred, eps = call.norm.centred, call.eps
+    size = x.shape[1]
+    h = depth_of_sum(size)
+    w = found.v + eps
+    r = 1 / np.sqrt(w)
+    slack_r = SLACK * r
+    error = bounds_of(found, w, size, call.norm)
+    s, centring = error.spread, error.centring
+    terms = scratch.several_like(x, 4, "terms")
+    c, g, z, product = terms
+    np.subtract(x, found.mean_high, out=c)
+    c -= found.mean_low
+    np.multiply(dy, call.gamma, out=g)  # exact: 24 bits times 24 bits
+    np.multiply(g, g, out=z)
+    np.multiply(g, c, out=product)
+    c_mean, a, g_square, q = _means(terms)
+    g_rms = np.sqrt(g_square)
+    q /= w
+    if centred:
+        drift = np.abs(c_mean) / (error.mean + (h + 4) * U * s + 2.0**-1000)
+    else:
+        change = row_sums(np.multiply(c, c, out=z)) / size - found.v
+        drift = np.abs(change) / (2 * (h + 6) * U * found.v + 2.0**-1000)
+        a = np.zeros_like(r)
+
+    if centred and size == 2:
+        # (D24): the general form cancels completely. Errors are relative, (E11).
+        np.multiply(g - g[:, ::-1], r * (eps / w) / 2, out=z)
+        bound = np.abs(z, out=product)
+        bound *= SLACK * (error.r + error.w + 8 * U)
+        bound += 2.0**-1000
+    else:
+        a_bound, lost = (h + 1) * U * g_rms, 0.0  # (E8)
+        if not centred:
+            a_bound, lost = np.zeros_like(r), LOST_IN_Q  # (R2)
+        q_size = np.abs(q)
+        p_bound = (h + 4) * U * g_rms * s + error.mean * np.abs(a)
+        q_bound = p_bound / w + q_size * (error.w + U)  # (E9)
+        g -= a
+        np.multiply(c, q, out=z)
+        np.subtract(g, z, out=z)
+        z *= r
+        bound = np.abs(g, out=g)
+        bound *= slack_r * (error.r + 4 * U)
+        bound += slack_r * (a_bound + q_size * centring)
+        np.abs(c, out=product)
+        product *= slack_r * (q_bound + q_size * (error.r + 6 * U)) + lost
+        bound += product  # (E10)
+    dx = rounding_test(z, bound, call.target)
+
+    c *= r
+    c *= dy
+    total = column_sums(c)
+    in_column = depth_of_sum(len(c)) + 2
+    share = (slack_r * centring)[:, 0] @ np.abs(dy, out=product)
+    share += (SLACK * (error.r + (4 + in_column) * U))[:, 0] @ np.abs(c, out=c)  # (E12)
+    return Gradient(dx, ColumnTerms(total, share), drift)

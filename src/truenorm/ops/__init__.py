@@ -1,1 +1,0 @@
-"""The public functions, their arguments and what they return."""

@@ -1,1 +1,0 @@
-"""Findings that are known: a file of them, and a report held against it."""

@@ -1,1 +1,0 @@
-"""Exact answers and tolerances for somebody's own tests, as a call."""

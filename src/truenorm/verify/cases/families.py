@@ -1,0 +1,280 @@
+"""Cases that differ in type, shape and seed, and what the plain ones are made of.
+
+gamma, beta and dy are never ones: with those, half of the mistakes that are made in a backward
+pass cancel.
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from truenorm.verify.cases.patterns import Pattern, filled, number
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.types import FORMATS
+
+
+def single(value: float) -> float:
+    """Return the float32 next to a number: an eps that every kernel can be given exactly."""
+    return float(np.float32(value))
+
+
+EPSILONS = tuple(map(single, (1e-5, 1e-6, 0.125, 1e-3)))
+EPS = EPSILONS[0]
+PLAIN_X: tuple[Pattern, ...] = (
+    {"pattern": "normal"},
+    {"pattern": "normal", "offset": 3.0, "scale": 2.0},
+    {"pattern": "normal", "offset": -0.5, "scale": 0.25},
+)
+PLAIN: Mapping[str, Pattern] = {
+    "gamma": "random",
+    "beta": "normal",
+    "dy": {"pattern": "normal", "offset": 0.5},
+}
+"""The inputs beside x, unless a family says otherwise; an operation takes those that it has."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Cases with the same patterns: that of x, and those of other inputs where they matter."""
+
+    slug: str
+    x: Pattern
+    kind: str
+    why: str
+    others: Mapping[str, Pattern] = field(default_factory=dict)
+    eps: float = EPS
+    repeats: int = 1
+
+    def case(self, operation: Operation, dtype: str, rows: int, size: int, seed: int = 0) -> Case:
+        """Return the case of a shape; rows counts those that are not repeated."""
+        name = f"{dtype}-{self.slug}-{rows * self.repeats}x{size}" + (f"-{seed}" if seed else "")
+        x = filled(self.x, dtype, (rows, size), f"{name} x")
+        patterns = {**PLAIN, **self.others}
+        inputs = {"x": x}
+        for each in operation.inputs:
+            if each.name != "x":
+                shape = (size,) if each.role == "parameter" else (rows, size)
+                inputs[each.name] = filled(
+                    patterns[each.name], dtype, shape, f"{name} {each.name}", x=x
+                )
+        case = Case(
+            operation,
+            name,
+            dtype,
+            inputs,
+            self.eps if operation.takes_eps else 0.0,
+            self.kind,
+            self.slug,
+            self.why,
+        )
+        return case.tiled(self.repeats)
+
+
+WIDTHS = {
+    "quick": (
+        *(2, 3, 5, 8, 12, 17, 64, 67, 96, 128, 256, 257, 768, 1000, 1024, 1025),
+        *(3072, 4096, 4097, 5120, 8193),
+    ),
+    "full": (
+        *(4, 7, 15, 16, 20, 24, 31, 33, 48, 192, 384, 511, 512, 513, 1536, 2048),
+        *(3000, 6144, 7168, 8192, 12288, 16385, 65536),
+    ),
+}
+"""Where kernels change their ways: at tiles and warps, and at the widths of models."""
+DRAWN = ((9, 64), (64, 512), (512, 2048))
+"""From each of these ranges one width more, by the seed: nobody wrote a kernel for it."""
+WIDE = 2048
+"""From here on one row stands twice: the exact answers of another would cost too much."""
+ROWS = (7, 32, 100, 128, 256)
+SEEDS = {"quick": 1, "full": 3}
+
+MANY = Family(
+    "many-rows",
+    PLAIN_X[2],
+    "ordinary",
+    "sums over many rows of one sign",
+    {"dy": "positive"},
+    repeats=64,
+)
+ROW_LIMIT = Family(
+    "row-limit", PLAIN_X[0], "ordinary", "more rows than 16 bits can count", repeats=1600
+)
+BATCH = Family(
+    "batch", PLAIN_X[1], "ordinary", "the same rows in batches of several sizes", repeats=10
+)
+# An odd number of rows, over and over: each of them stands at every place of a block.
+BATCH_SIZES = Family(
+    "batch-sizes", PLAIN_X[1], "ordinary", "the same rows in larger batches", repeats=376
+)
+PADDING = Family(
+    "padding",
+    PLAIN_X[1],
+    "ordinary",
+    "rows of padding: their dy is zero, and so is their dx",
+    {"dy": {"pattern": "normal", "offset": [0.5, 0.0], "scale": [1.0, 0.0]}},
+)
+LARGE_BETA = Family(
+    "large-beta",
+    PLAIN_X[0],
+    "ordinary",
+    "beta from 100 on, beside which gamma*xhat still counts",
+    {
+        "gamma": {"pattern": "alternating", "high": 32.0, "ripple": 4.0},
+        "beta": {"pattern": "alternating", "high": 300.0, "ripple": 40.0},
+    },
+)
+# D is no power of two, and no row begins 2^24 elements after another: where a place wraps around
+# there, other numbers are read.
+LARGE = Family(
+    "large", PLAIN_X[1], "ordinary", "these rows over and over, to beyond element 2^24 of a call"
+)
+
+
+def drawn_widths(dtype: str, seed: int) -> Iterator[int]:
+    """Yield a few widths that no list has, other ones for each type and seed."""
+    random = np.random.default_rng([zlib.crc32(dtype.encode()), seed])
+    known = {width for each in WIDTHS.values() for width in each}
+    for low, high in DRAWN:
+        yield int(random.choice([width for width in range(low, high) if width not in known]))
+
+
+def _of_width(operation: Operation, dtype: str, size: int, seed: int, turn: int) -> Case:
+    """Return ordinary input of one width; the turn says which mean, spread and eps it has."""
+    family = Family(
+        "normal",
+        PLAIN_X[turn % 3],
+        "ordinary",
+        f"ordinary input, D = {size}",
+        eps=EPSILONS[turn % 4],
+        repeats=2 if size >= WIDE else 1,
+    )
+    rows = 1 if size >= WIDE else 2 if size >= 500 else 4
+    return family.case(operation, dtype, rows, size, seed)
+
+
+def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
+    """Yield input on which every implementation is meant to be right; `first` is its seed."""
+    widths = WIDTHS["quick"] + (WIDTHS["full"] if level == "full" else ())
+    for seed in range(first, first + SEEDS[level]):
+        # A case has one name at both levels: its turn is the same at both, too.
+        drawn = enumerate(drawn_widths(dtype, seed), len(WIDTHS["quick"]))
+        for k, size in (*enumerate(widths), *drawn):
+            yield _of_width(operation, dtype, size, seed, k + seed)
+    for rows in ROWS:
+        why = f"sums over {rows} rows"
+        yield Family("rows", PLAIN_X[1], "ordinary", why).case(operation, dtype, rows, 5, first)
+    yield MANY.case(operation, dtype, 64, 8, first)
+    yield ROW_LIMIT.case(operation, dtype, 41, 4, first)
+    yield BATCH.case(operation, dtype, 30, 67, first)
+    yield BATCH_SIZES.case(operation, dtype, 11, 33, first)
+    yield LARGE.case(operation, dtype, 2, 500, first)
+    yield PADDING.case(operation, dtype, 4, 67, first)
+    if "beta" in operation.inputs_of("parameter"):
+        yield LARGE_BETA.case(operation, dtype, 4, 67, first)
+    if level == "full":
+        yield ROW_LIMIT.case(operation, dtype, 43, 67, first)
+        yield BATCH.case(operation, dtype, 33, 1000, first)
+
+
+SWEEP_WIDTHS = {"quick": (67,), "full": (5, 67, 512, 2049)}
+HARD_WIDTHS = {"quick": (67,), "full": (3, 16, 67, 513, 4096)}
+
+
+def sweeps(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
+    """Yield rows of standard deviation 1 whose mean grows until a spacing of the type is 1."""
+    last = FORMATS[dtype].precision * np.log10(2.0)
+    halves = range(int(2 * last) + 1)
+    for seed in range(first, first + SEEDS[level]):
+        for size in SWEEP_WIDTHS[level]:
+            for half in halves:
+                offset = float(f"{10 ** (half / 2):.3g}")
+                family = Family(
+                    f"offset-{offset:.3g}".replace("e+0", "e").replace("e+", "e"),
+                    {"pattern": "normal", "offset": offset},
+                    "sweep",
+                    f"standard deviation 1, mean {offset:g}",
+                )
+                yield replace(family.case(operation, dtype, 4, size, seed), family="offset")
+
+
+def _families(dtype: str) -> Iterator[Family]:
+    top = number("max", dtype)
+    least = number("smallest-normal", dtype)
+    spread = {"float16": 9, "bfloat16": 30, "float32": 30, "float64": 30}[dtype]
+    patterns: dict[str, tuple[Pattern, str]] = {
+        "large-scale": ({"pattern": "normal", "scale": top / 16}, "squares overflow"),
+        "root-of-large": (
+            {"pattern": "normal", "scale": top**0.5},
+            "the sum of squares overflows",
+        ),
+        "small-scale": (
+            {"pattern": "normal", "scale": least**0.5},
+            "squares are far below eps",
+        ),
+        "spread-of-eps": ({"pattern": "normal", "scale": EPS**0.5}, "squares are about eps"),
+        "constant": ({"pattern": "constant", "value": 0.1}, "constant rows"),
+        "decades": ({"pattern": "decades", "reach": spread}, "magnitudes over many decades"),
+        "sorted": ({"pattern": "sorted", "offset": 10.0, "scale": 1.0}, "ascending rows"),
+        "integers": ({"pattern": "integers", "limit": 8}, "whole numbers: ties and zeros"),
+    }
+    large_dy = {"pattern": "normal", "offset": 512.0, "scale": 1024.0}  # so that dx is normal
+    for slug, (x, why) in patterns.items():
+        yield Family(slug, x, "hard", why, {"dy": large_dy} if slug == "large-scale" else {})
+    small = single(1e-6 if dtype == "float16" else 1e-12)
+    for slug, eps in (("small-eps", small), ("large-eps", 1024.0)):
+        scale = {"pattern": "normal", "scale": float(f"{eps**0.5:.1g}")}
+        yield Family(slug, scale, "hard", f"eps = {eps:g} beside squares of that size", eps=eps)
+    along = {"dy": "proportional"}
+    yield Family(
+        "gradient-along-x", PLAIN_X[0], "hard", "dy in proportion to x: dx cancels", along
+    )
+    yield Family("one-hot-dy", PLAIN_X[1], "hard", "a single element of dy", {"dy": "one-hot"})
+
+
+def hard(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
+    """Yield rows that are hard for a reason, at several widths."""
+    for seed in range(first, first + SEEDS[level]):
+        for size in HARD_WIDTHS[level]:
+            for family in _families(dtype):
+                yield family.case(operation, dtype, 4 if size < 1000 else 2, size, seed)
+
+
+def extensions(operation: Operation, dtype: str, seed: int = 0) -> Iterator[Case]:
+    """Yield a case or two for each extension that an operation has."""
+    for case in _all(operation, dtype, seed):
+        if case.needs <= operation.extensions.keys():
+            yield case
+
+
+def _all(operation: Operation, dtype: str, seed: int) -> Iterator[Case]:
+    def plain(slug: str, why: str, needs: str, repeats: int = 1) -> Case:
+        family = Family(slug, PLAIN_X[1], "ordinary", why, repeats=repeats)
+        case = family.case(operation, dtype, 6, 67, seed)
+        return replace(case, needs=frozenset([needs]))
+
+    parameters = operation.inputs_of("parameter")
+    for name in parameters:
+        case = plain(f"no-{name}", f"{name} is None", f"no-{name}")
+        yield case.with_inputs(**{name: None})
+    case = plain("three-axes", "x has the shape (2, 3, 67)", "ranks")
+    yield replace(case, layout="three-axes")
+    case = plain("one-axis", "x has the shape (67,)", "ranks")
+    yield replace(case.part(slice(0, 1)), layout="one-axis")
+    case = plain("strided", "x and dy have gaps along the last axis", "strides")
+    yield replace(case, layout="strided")
+    case = plain("padded-rows", "x and dy are slices of a wider array", "padded-rows")
+    yield replace(case, layout="padded")
+    why = "dy lies in memory otherwise than x"
+    yield plain("layouts-of-gradients", why, "layouts-of-gradients")
+    why = "rows whose dy is zero come in, below the others and among them"
+    yield plain("idle-rows", why, "idle-rows", repeats=50)
+    yield replace(plain("zero-eps", "eps is 0", "zero-eps"), eps=0.0)
+    yield replace(plain("tiny-eps", "eps is a float64", "tiny-eps"), eps=1e-5)
+    yield plain("empty", "x has no rows", "empty").part(slice(0, 0))
+    if dtype != "float32":
+        why = f"{', '.join(parameters)} are float32"
+        case = plain("wide-parameters", why, "float32-parameters")
+        wide = (filled("random", "float32", (67,), f"{case.name} {k}") for k in range(9))
+        yield case.with_inputs(**dict(zip(parameters, wide, strict=False)))

@@ -1,1 +1,0 @@
-"""Two subjects that should have equal bits: where they differ, and which is nearer."""

@@ -1,1 +1,0 @@
-"""Whether calls that must give the same bits do."""

@@ -1,1 +1,0 @@
-"""Cases of one's own, a shape or saved tensors, and answers to them with a proven bound."""

@@ -1,1 +1,0 @@
-"""Pages: a report for people and for programs, and cases as files."""

@@ -1,0 +1,1 @@
+"""Reports for people and for programs, and cases as files."""

@@ -1,0 +1,142 @@
+"""Write cases, correctly rounded results and bounds to files, for a test beside the kernel."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from truenorm.tools.progress import Progress, announced
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.oracle.expected import expected
+from truenorm.verify.running.command import (
+    MANIFEST,
+    fits,
+    little_endian,
+    manifest,
+    write_input,
+    written,
+)
+from truenorm.verify.types import Array
+
+README = """\
+Inputs of {title}, correctly rounded results, and the error that is allowed.
+
+manifest.txt begins with the line "truenorm-vectors 1". Each further line is a case:
+
+    name dtype rows D eps
+
+with single spaces between them. A name has at most 100 of the characters A-Z a-z 0-9 . + -
+and no two names are the same but for capitals. dtype is float16, bfloat16, float32 or float64;
+eps is a hexadecimal floating-point number, which strtod and scanf("%la") read exactly.
+
+For each case there are four files. The first three are raw little-endian numbers, nothing
+before, between or after them; arrays stand one after the other, and rows of D elements too.
+
+    <name>.in        {inputs}, in the dtype
+    <name>.expected  {outputs}, in the dtype
+    <name>.bound     for each number of <name>.expected the absolute error allowed, in float64
+{archive}
+
+A result is right if |result - expected| <= bound, computed in float64. Write it like this, so
+that NaN fails. Where the expected number is infinite, only the same infinity is right; where it
+is NaN, anything that is not finite is.
+"""
+
+
+def _readme(operation: Operation) -> str:
+    """Return what a reader of the files has to know."""
+
+    def sized(names: Iterable[str]) -> str:
+        return ", ".join(
+            f"{name} ({'rows*D' if operation.is_rows(name) else 'D'})" for name in names
+        )
+
+    inputs, outputs = (
+        [each.name for each in some] for some in (operation.inputs, operation.outputs)
+    )
+    stored = ", ".join([*inputs, "eps", *outputs, *(f"bound_{name}" for name in outputs)])
+    archive = textwrap.fill(
+        f"the same for Python: numpy.load(file, allow_pickle=False) has {stored} and dtype; "
+        "bfloat16 is stored as its bits, in uint16",
+        width=91,
+        initial_indent="    <name>.npz       ",
+        subsequent_indent=" " * 21,
+    )
+    return README.format(
+        title=operation.title, inputs=sized(inputs), outputs=sized(outputs), archive=archive
+    )
+
+
+def write_vectors(
+    folder: Path, cases: Sequence[Case], progress: Progress | None = None
+) -> dict[str, Any]:
+    """Write cases, correctly rounded results and bounds to a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        A new folder, or an empty one.
+    cases : sequence of Case
+        Those which the files cannot hold (`fits`) are left out.
+    progress : callable, optional
+        Called as ``progress(done, total, name)`` before each case.
+
+    Returns
+    -------
+    dict
+        ``cases`` and ``skipped``, how many there are of them; ``bytes``, the size of all files;
+        ``folder``.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder is not empty: nothing is ever overwritten.
+    """
+    _require_empty(folder)
+    chosen = [case for case in cases if fits(case)]
+    listing = manifest(chosen)  # before anything is written: it refuses bad names
+    folder.mkdir(parents=True, exist_ok=True)
+    size = 0
+    for case in announced(chosen, progress, str):
+        size += _write_case(folder, case)
+    if chosen:
+        size += written(folder / "README.txt", _readme(chosen[0].operation).encode())
+    # Last, so that a folder with a manifest is complete.
+    size += written(folder / MANIFEST, listing.encode())
+    skipped = len(cases) - len(chosen)
+    return {"cases": len(chosen), "skipped": skipped, "bytes": size, "folder": str(folder)}
+
+
+def _require_empty(folder: Path) -> None:
+    if folder.is_dir():
+        if any(folder.iterdir()):
+            raise FileExistsError(
+                f"{folder} is not empty: name a new folder, or empty this one first"
+            )
+    elif folder.exists():
+        raise FileExistsError(f"{folder} is a file: name a new folder")
+
+
+def _write_case(folder: Path, case: Case) -> int:
+    """Write the four files of a case, and return the number of bytes."""
+    answer = expected(case)
+    results = {name: value for name, value in answer.values.items() if value is not None}
+    bounds = {output: answer.allowed(output) for output in results}
+    size = write_input(folder, case)
+    for suffix, arrays in (("expected", results), ("bound", bounds)):
+        data = b"".join(little_endian(array) for array in arrays.values())
+        size += written(folder / f"{case.name}.{suffix}", data)
+    archive = folder / f"{case.name}.npz"
+    np.savez_compressed(archive, **_archive_of(case, results, bounds))
+    return size + archive.stat().st_size
+
+
+def _archive_of(case: Case, results: dict[str, Array], bounds: dict[str, Array]) -> dict[str, Any]:
+    """Return the contents of the .npz file, none of which needs pickle."""
+    arrays = {name: array for name, array in case.inputs.items() if array is not None} | results
+    if case.dtype == "bfloat16":  # a type that NumPy alone does not have
+        arrays = {name: array.view(np.uint16) for name, array in arrays.items()}
+    limits = {f"bound_{output}": bound for output, bound in bounds.items()}
+    return arrays | limits | {"eps": np.float64(case.eps), "dtype": np.array(case.dtype)}

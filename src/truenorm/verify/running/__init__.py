@@ -1,0 +1,1 @@
+"""Run a subject on a case: in this process, in another one, or as a program."""

@@ -1,1 +1,0 @@
-"""Runs: a case is put to a subject, in this process, in another one, or as a program."""

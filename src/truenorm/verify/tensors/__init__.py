@@ -1,1 +1,0 @@
-"""Tensors: kernels of PyTorch as subjects. `pytorch` alone imports the framework, when asked."""
