@@ -62,7 +62,7 @@ NOT_WITH_THE_OLDEST = (
     "tests/benchmarks",
     "tests/cli",
     "tests/examples",
-    "tests/house",
+    "tests/repository",
     "tests/threads",
     "tests/tools",
     "tests/pytest_plugin",

@@ -1,0 +1,13 @@
+"""The drawing of the layers in docs/design shows every module of the import contracts."""
+
+from itertools import chain
+
+from benchmarks.layers_figure import CONTRACTS, FIGURE, layers_of
+
+
+def test_the_drawing_shows_every_module() -> None:
+    """If this fails: `python -m benchmarks.layers_figure`."""
+    drawing = FIGURE.read_text(encoding="utf-8")
+    for contract in CONTRACTS:
+        for module in chain.from_iterable(layers_of(contract)):
+            assert f">{module}</text>" in drawing, module
