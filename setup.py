@@ -15,12 +15,18 @@ import sysconfig
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
 
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 NATIVE = PROJECT["tool"]["truenorm"]["native"]
@@ -75,6 +81,15 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Wait until no other process has the lock: one compiles, the others use its result."""
+    with path.open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 class BuildModules(build_py):
     """Record why a pure installation has no extension."""
 
@@ -102,16 +117,26 @@ class BuildCore(build_ext):
             record(None, folder)
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile on all cores and link, unless the cache has the same build."""
+        """Compile the extension, unless the cache has the same build."""
         if self.compiler.compiler_type not in ("unix", "mingw32", "cygwin"):
             raise NotBuiltError("the C core needs the vector types of gcc or clang")
         macros = run([*self.compiler.compiler_so, "-dM", "-E", "-x", "c", os.devnull])
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        cached = CACHE and Path(CACHE, self.key(ext, macros))
-        if cached and cached.exists():
-            self.copy_file(str(cached), str(target))
+        if not CACHE:
+            self.compile_and_link(ext, macros, target)
             return
+        cached = Path(CACHE, self.key(ext, macros))
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with lock(cached.with_suffix(".lock")):
+            if not cached.exists():
+                self.compile_and_link(ext, macros, target)
+                self.copy_file(str(target), str(cached))
+                return
+        self.copy_file(str(cached), str(target))
+
+    def compile_and_link(self, ext: Extension, macros: str, target: Path) -> None:
+        """Compile on all cores, and link."""
         # The compiler knows its processor; this one may be another.
         commands = list(self.commands(ext, is_x86="__x86_64__" in macros))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -120,9 +145,6 @@ class BuildCore(build_ext):
         folders = [f"-L{folder}" for folder in self.library_dirs]
         libraries = [f"-l{name}" for name in self.get_libraries(ext)]
         run([*self.compiler.linker_so, *objects, "-o", str(target), *folders, *libraries])
-        if cached:
-            cached.parent.mkdir(parents=True, exist_ok=True)
-            self.copy_file(str(target), str(cached))
 
     def commands(self, ext: Extension, is_x86: bool) -> Iterator[list[str]]:
         """Yield the commands that compile; the last argument of each is the object file."""
