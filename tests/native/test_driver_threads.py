@@ -53,10 +53,10 @@ original_job = threads._Job
 
 @pytest.fixture
 def crew(monkeypatch: pytest.MonkeyPatch) -> Crew:
-    from truenorm.kernels.native import backend
+    from truenorm.kernels.native import blocks
 
     made = Crew()
-    monkeypatch.setattr(backend, "BLOCK", 2**15)
+    monkeypatch.setattr(blocks, "BLOCK", 2**15)
     monkeypatch.setattr(type(backend_named("native")), "core", None)
     monkeypatch.setattr(threads, "_pool", threads._Pool())
     monkeypatch.setattr(threads, "_Job", made.job)

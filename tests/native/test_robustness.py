@@ -36,11 +36,11 @@ class TestErrors:
         number: int,
         error: type[BaseException],
     ) -> None:
-        from truenorm.kernels.native import backend
+        from truenorm.kernels.native import blocks
 
         case = usual_case("normal", *LARGE, np.float32)
         expected = bytes_of(*both_passes(case, "reference"))
-        kind = getattr(backend, level)
+        kind = getattr(blocks, level)
         original = kind.look
         begun: list[int] = []
 
@@ -52,7 +52,7 @@ class TestErrors:
 
         with monkeypatch.context() as patched:
             patched.setattr(type(backend_named("native")), "core", None)  # the driver's blocks
-            patched.setattr(backend, "BLOCK", 2**16)
+            patched.setattr(blocks, "BLOCK", 2**16)
             patched.setattr(kind, "look", failing)
             with pytest.raises(error):
                 both_passes(case, "native", threads=3)

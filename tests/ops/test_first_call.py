@@ -11,7 +11,7 @@ NOT_NEEDED = (
     "pathlib",
     "truenorm.kernels.driver",
     "truenorm.kernels.gpu",
-    "truenorm.kernels.native.backend",
+    "truenorm.kernels.native.blocks",
     "truenorm.api.run",
 )
 FIRST_CALL = """

@@ -25,7 +25,10 @@ app = typer.Typer(
 )
 # Importing all of them takes longer than most commands run: if one is asked for, it will do.
 for name in [each for each in COMMANDS if each in sys.argv[1:2]] or COMMANDS:
-    app.command(name)(import_module(f"truenorm.cli.{name}").command)
+    if name in ("verify", "audit"):
+        app.command(name)(import_module(f"truenorm.cli.{name}").command)
+    else:
+        app.command(name)(getattr(import_module("truenorm.cli.commands"), f"{name}_command"))
 
 
 def _show_version(asked: bool) -> None:

@@ -78,8 +78,8 @@ def test_another_process_finds_it(place: Path) -> None:
     """Several at once, too; and none leaves anything half-written."""
     code = f"""
 from truenorm.verify import suite
-from truenorm.verify.answers import expected, store
-store._quick = lambda *_: {{}}
+from truenorm.verify.oracle import cache, expected
+cache._quick = lambda *_: {{}}
 computed, times = expected.computed, []
 expected.computed = lambda case: times.append(1) or computed(case)
 expected.expected(suite.case("{ROW}"))
