@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.timing import heading, machine
 from truenorm.exact import FLOAT32
-from truenorm.kernels.fixed_point import Number, columns_and_error, round_columns
+from truenorm.kernels.fixed_point import FixedPoint, columns_and_error, round_columns
 from truenorm.partials.gradients import PartialGradients
 from truenorm.tools.text import table
 
@@ -26,13 +26,13 @@ FACTORS = (14, 16, 18, 20, 22)
 class Sums(NamedTuple):
     """Sums of terms of normal data, and their error in units of the first place."""
 
-    number: Number
+    number: FixedPoint
     error: int
 
     @property
     def relative_error(self) -> float:
         """The error over the root mean square of the columns."""
-        columns = self.number.integers(np.arange(self.number.digits.shape[1]))
+        columns = self.number.integers(np.arange(self.number.limbs.shape[1]))
         values = np.array([float(column) for column in columns])
         return self.error / math.sqrt(float(np.mean(values**2)))
 

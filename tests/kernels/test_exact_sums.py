@@ -9,7 +9,7 @@ import pytest
 from promise.families import DTYPES, Array
 from promise.formats import FORMATS
 from truenorm.exact import FLOAT32, FLOAT64, FloatFormat, round_ratio
-from truenorm.kernels.fixed_point import Digits
+from truenorm.kernels.fixed_point import FixedPointSum
 from truenorm.kernels.rows import widen
 from truenorm.kernels.special import SpecialSum
 
@@ -47,24 +47,24 @@ def rounded(exact: Fraction, target: FloatFormat) -> float:
 @of_each_spread
 def test_sums_of_the_reference(spread: int) -> None:
     terms = difficult(DTYPES[3], spread, spread)
-    total = Digits(terms.shape[1])
+    total = FixedPointSum(terms.shape[1])
     for part in np.split(terms.copy(), [3, 20]):
         total.add(part)
     for target in (FLOAT32, FLOAT64):
         tested = total.rounded(target)
         expected = [rounded(exact, target) for exact in exact_sums(terms)]
         assert widen(tested.values, target).tolist() == expected
-        assert not tested.refused.any()
+        assert not tested.undecided.any()
 
 
 def test_a_finite_sum_does_not_overflow_midway() -> None:
-    total = Digits(1)
+    total = FixedPointSum(1)
     total.add(np.array([[1.7e308], [1.7e308], [-1.7e308]]))
     assert total.rounded(FLOAT64).values.tolist() == [1.7e308]
 
 
 def test_a_sum_of_nothing() -> None:
-    assert Digits(2).rounded(FLOAT32).values.tolist() == [0.0, 0.0]
+    assert FixedPointSum(2).rounded(FLOAT32).values.tolist() == [0.0, 0.0]
 
 
 def test_special_sum() -> None:

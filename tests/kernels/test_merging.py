@@ -17,7 +17,7 @@ from truenorm.kernels.call import LAYER_NORM, Call, Settings
 from truenorm.kernels.columns import merged
 from truenorm.kernels.driver import forward
 from truenorm.kernels.protocol import Backward, RowSums
-from truenorm.kernels.rows import Source, stored_view
+from truenorm.kernels.rows import stored_view
 
 ROWS, SIZE = 60, 33
 
@@ -35,13 +35,13 @@ class Swept:
         rows, chosen = rows_for(self.x), backend_named(backend)
         self.kept = forward(chosen, settings, rows, ones, ones, rows_for(np.empty_like(self.x)))
         call = Call.of(settings, rows, ones, ones)
-        self.level: Backward[Any] = chosen.backward(call, Source(rows_for(self.dy)))
+        self.level: Backward[Any] = chosen.backward(call)
 
     def sums(self, start: int, stop: int) -> RowSums:
         sums: RowSums = self.level.sums()
         dy, x = (stored_view(array[start:stop], self.target) for array in (self.dy, self.x))
         states = np.empty(stop - start, np.uint8)
-        self.level.look(dy, x, self.kept[start:stop], np.empty_like(x), sums, states)
+        self.level.compute(dy, x, self.kept[start:stop], np.empty_like(x), sums, states)
         return sums
 
     def parted(self, *edges: int) -> dict[str, rounding.Tested]:
@@ -62,7 +62,7 @@ def test_any_parts_give_the_same_bits(backend: str, dtype: np.dtype[Any]) -> Non
     swept = Swept(backend, dtype, "correct")
     found = [swept.parted(*edges) for edges in PARTS]
     for output in ("dgamma", "dbeta"):
-        decided = ~np.logical_or.reduce([each[output].refused for each in found])
+        decided = ~np.logical_or.reduce([each[output].undecided for each in found])
         if output == "dgamma" or dtype != np.float64:
             assert decided.sum() >= SIZE - 2, output  # else the test says nothing
         bits = {each[output].values[decided].tobytes() for each in found}
@@ -77,7 +77,7 @@ def test_an_undecided_column_says_so(backend: str) -> None:
     swept.x[ROWS // 2 :] = swept.x[: ROWS // 2]
     swept.kept[ROWS // 2 :] = swept.kept[: ROWS // 2]
     for edges in PARTS:
-        assert swept.parted(*edges)["dgamma"].refused.all()
+        assert swept.parted(*edges)["dgamma"].undecided.all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -85,4 +85,4 @@ def test_fast_mode_decides_everything(backend: str) -> None:
     swept = Swept(backend, np.dtype(np.float32), "fast")
     for edges in PARTS:
         for tested in swept.parted(*edges).values():
-            assert not tested.refused.any()
+            assert not tested.undecided.any()

@@ -69,7 +69,7 @@ def test_round_pair(target: FloatFormat) -> None:
 def test_same_roundings_compares_bits() -> None:
     zeros = np.array([0.0, -0.0, np.inf], np.float32)
     tested = same_roundings(zeros, np.array([0.0, 0.0, np.inf], np.float32))
-    assert tested.refused.tolist() == [False, True, False]
+    assert tested.undecided.tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def both_passes(given: list[Any], **how: Any) -> list[Any]:
     """Return y, the saved statistics, dx, dgamma and dbeta."""
     x, dy, gamma, beta = given
     y, saved = tn.layer_norm_forward(x, gamma, beta, **how)
-    return [y, saved.kept, *tn.layer_norm_backward(dy, saved)]
+    return [y, saved.statistics, *tn.layer_norm_backward(dy, saved)]
 
 
 def bits(results: list[Any]) -> list[bytes]:
@@ -79,7 +79,7 @@ def test_threads_and_other_rows_do_not_matter(shape: tuple[int, int], rounding: 
     x, _, gamma, beta = given
     many = np.concatenate([x, *[x[:1]] * 70])
     y, saved = tn.layer_norm_forward(many, gamma, beta, backend="native", rounding=rounding)
-    assert bits([y[: len(x)], saved.kept[: len(x)]]) == bits(alone[:2])
+    assert bits([y[: len(x)], saved.statistics[: len(x)]]) == bits(alone[:2])
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)

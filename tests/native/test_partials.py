@@ -24,7 +24,7 @@ if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)
 
 from truenorm.kernels import fixed_point
-from truenorm.kernels.fixed_point import Number
+from truenorm.kernels.fixed_point import FixedPoint
 from truenorm.kernels.native import _core
 from truenorm.partials.gradients import added
 
@@ -257,7 +257,7 @@ def _share_of_bound(library: Any, x: Array, dy: Array, case: Case) -> float:
 # ---- merging ----
 
 
-def _random_number(random: np.random.Generator, columns: int) -> Number:
+def _random_number(random: np.random.Generator, columns: int) -> FixedPoint:
     """Return a number with digits at the ends of their range, zeros and empty places."""
     values = random.choice([-(2**31), 2**31 - 1, -1, 0, 1, 5], (random.integers(0, 5), columns))
     if len(values) and random.random() < 0.3:
@@ -273,11 +273,11 @@ def test_sums_of_numbers_are_those_of_numpy() -> None:
         for _ in range(60):
             a, b = (_random_number(random, columns) for _ in range(2))
             if random.random() < 0.5:  # nothing is left of it
-                b = Number(a.first, -a.digits)
+                b = FixedPoint(a.first, -a.limbs)
             found, right = added(a, b), a.plus(b)
             assert found.first == right.first
-            assert found.digits.shape == right.digits.shape
-            assert found.digits.tobytes() == right.digits.tobytes()
+            assert found.limbs.shape == right.limbs.shape
+            assert found.limbs.tobytes() == right.limbs.tobytes()
 
 
 def test_merging_mismatched_digits_raises() -> None:

@@ -117,8 +117,8 @@ class TestCorners:
 def test_zeros_are_settled_at_once(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a ReLU leaves: zeros in x and, at the same places, in dy. Integers are slow."""
     asked: list[Any] = []
-    monkeypatch.setattr("truenorm.kernels.fallback.settle_dx", lambda *given: asked.append(given))
-    monkeypatch.setattr("truenorm.kernels.fallback.settle_y", lambda *given: asked.append(given))
+    monkeypatch.setattr("truenorm.kernels.fallback.exact_dx", lambda *given: asked.append(given))
+    monkeypatch.setattr("truenorm.kernels.fallback.exact_y", lambda *given: asked.append(given))
     random = np.random.default_rng(0)
     for dtype in (np.float32, np.float64):
         x = np.maximum(random.standard_normal((20, 64)), 0).astype(dtype)

@@ -47,7 +47,7 @@ def test_a_dropped_carry_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def without_last_carry(first: int, places: Any) -> Any:
         carried = original(first, places.copy())
-        carried.digits[-1] = places[carried.first - first + len(carried.digits) - 1]
+        carried.limbs[-1] = places[carried.first - first + len(carried.limbs) - 1]
         return carried
 
     monkeypatch.setattr(gradients, "CORE", None)
@@ -58,13 +58,15 @@ def test_a_dropped_carry_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_carry_goes_through_all_places() -> None:
     """2**31 - 1 and ones above, plus one: what was one digit is five."""
     ones = np.array([[2**31 - 1], *[[2**31 - 1]] * 3], np.int64)
-    number = fixed_point.Number(-2, ones).plus(fixed_point.Number(-2, np.array([[1]], np.int64)))
+    number = fixed_point.FixedPoint(-2, ones).plus(
+        fixed_point.FixedPoint(-2, np.array([[1]], np.int64))
+    )
     total = sum((2**31 - 1) << 32 * k for k in range(4)) + 1
     assert number.integers(np.array([0])) == [total]
-    assert number.digits.ravel().tolist()[:2] == [-(2**31), -(2**31)]
-    back = number.plus(fixed_point.Number(-2, -ones))
+    assert number.limbs.ravel().tolist()[:2] == [-(2**31), -(2**31)]
+    back = number.plus(fixed_point.FixedPoint(-2, -ones))
     assert back.first == -2
-    assert back.digits.tolist() == [[1]]
+    assert back.limbs.tolist() == [[1]]
 
 
 def full_rows(count: int) -> Case:

@@ -138,7 +138,7 @@ def _backward(
             held, dy, x, gamma, dx, dgamma, dbeta
         )
     if not core.backward(
-        rows_of_dy, rows_of_x, scale, saved.kept, to, of_scale, of_shift, eps, mode, threads
+        rows_of_dy, rows_of_x, scale, saved.statistics, to, of_scale, of_shift, eps, mode, threads
     ):
         return None
     return Gradients(dx, dgamma, dbeta)

@@ -128,7 +128,7 @@ def by_driver(
     dy_rows, x_rows, dx_rows = (Rows(array, saved.axes, target) for array in (slopes, x, dx))
     with np.errstate(all="ignore"):
         found = backward(
-            backend, settings, dy_rows, x_rows, saved.kept, *_parameters_of(saved), dx_rows
+            backend, settings, dy_rows, x_rows, saved.statistics, *_parameters_of(saved), dx_rows
         )
     return dx, found
 
@@ -161,5 +161,5 @@ def _backward_on_device(
     host = backend_named("reference")
     beta = None if saved.beta_dtype is None else format_of(saved.beta_dtype)
     dy = beside_device_array("dy", dy)
-    given = dy, saved.x, saved.gamma, beta, saved.kept
+    given = dy, saved.x, saved.gamma, beta, saved.statistics
     return Gradients(*passes.backward(library, host, settings, *given, out))

@@ -37,7 +37,7 @@ class Saved:
     beta_dtype: np.dtype[Any] | None
     axes: tuple[int, ...]
     settings: Settings
-    kept: NDArray[np.float64]
+    statistics: NDArray[np.float64]
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Saved:
         beta_dtype: np.dtype[Any] | None,
         axes: tuple[int, ...],
         settings: Settings,
-        kept: NDArray[np.float64],
+        statistics: NDArray[np.float64],
     ) -> None:
         # At once: a frozen dataclass sets its fields one by one, a sixth of a small call.
         fields = {
@@ -55,7 +55,7 @@ class Saved:
             "beta_dtype": beta_dtype,
             "axes": axes,
             "settings": settings,
-            "kept": kept,
+            "statistics": statistics,
         }
         object.__setattr__(self, "__dict__", fields)
 
@@ -66,14 +66,14 @@ class Saved:
     @property
     def nbytes(self) -> int:
         """The memory that it owns, in bytes."""
-        return self.kept.nbytes
+        return self.statistics.nbytes
 
     def __repr__(self) -> str:
         """List what it owns and what it keeps alive."""
         alive = [f"x {self.x.shape} {self.x.dtype}, {self.x.nbytes} bytes"]
         if self.gamma is not None:
             alive.append(f"gamma {self.gamma.shape} {self.gamma.dtype}, {self.gamma.nbytes} bytes")
-        rows, numbers = self.kept.shape
+        rows, numbers = self.statistics.shape
         return (
             f"<truenorm.Saved: owns {numbers} number{'s'[: numbers != 1]} for each of {rows} "
             f"rows, {self.nbytes} bytes; keeps alive {' and '.join(alive)}>"

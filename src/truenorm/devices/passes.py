@@ -23,7 +23,7 @@ from truenorm.kernels.gpu.runtime import Launcher, Runtime, widened
 from truenorm.kernels.protocol import Backend, ColumnGradients
 from truenorm.kernels.rounding import canonical_nan, round_to
 from truenorm.kernels.rows import Rows, widen
-from truenorm.kernels.tuning import DONE, REFUSED
+from truenorm.kernels.tuning import OK, UNDECIDED
 
 Array = NDArray[Any]
 Indices = NDArray[np.intp]
@@ -50,14 +50,14 @@ class DeviceCall:
         call = Call(
             norm=settings.norm,
             eps=settings.eps,
-            level="narrow" if self._correct else "single",
+            arithmetic="tier1" if self._correct else "fast32",
             count=self._count,
             size=self._size,
-            target=x.target,
+            x_format=x.target,
             gamma=nothing,
             beta=nothing,
-            of_gamma=gamma and gamma.target,
-            of_beta=beta and beta.target,
+            gamma_format=gamma and gamma.target,
+            beta_format=beta and beta.target,
             threads=None,
         )
         self._launcher = Launcher(
@@ -88,7 +88,7 @@ class DeviceCall:
             self._forward_by_host(y, np.arange(self._count))
             return
         again = partial(self._launcher.forward_again, self._x.buffer, y.buffer)
-        others = np.flatnonzero((states != DONE) & (states != REFUSED))
+        others = np.flatnonzero((states != OK) & (states != UNDECIDED))
         left = np.concatenate([self._still_refused(again, states), others])
         if len(left):
             self._forward_by_host(y, left)
@@ -127,7 +127,7 @@ class DeviceCall:
             return
         states = self._downloaded(became, (self._count,), np.uint8)
         undecided = self._undecided(flags)
-        others = ((states != DONE) & (states != REFUSED)).any()  # as if gamma is not finite
+        others = ((states != OK) & (states != UNDECIDED)).any()  # as if gamma is not finite
         if len(undecided) and not others:
             launcher.columns_again(dy.buffer, self._x.buffer, sums, undecided, self._count)
             undecided = self._undecided(self._round(sums, gradients))
@@ -197,7 +197,7 @@ class DeviceCall:
 
     def _still_refused(self, again: Callable[[Indices], Any], states: Array) -> Indices:
         """Have refused rows done again in pairs; return those with elements that pairs refuse."""
-        which = np.flatnonzero(states == REFUSED)
+        which = np.flatnonzero(states == UNDECIDED)
         if not len(which):
             return which
         refused = self._downloaded(again(which), (len(which), self._size), np.bool_)
@@ -263,7 +263,7 @@ def forward(
     of_gamma = _parameter(library, "gamma", gamma, rows)
     of_beta = _parameter(library, "beta", beta, rows)
     y = library.empty(rows.shape, rows.target)
-    kept = library.empty((math.prod(rows.shape[:-1]), settings.norm.numbers_kept), FLOAT64)
+    kept = library.empty((math.prod(rows.shape[:-1]), settings.norm.saved_numbers), FLOAT64)
     call = DeviceCall(library.runtime, host, settings, rows, of_gamma, of_beta)
     call.forward(y, kept)
     return library.handed_over(y), library.kept(kept), of_beta and of_beta.target

@@ -29,7 +29,7 @@ class Norm(NamedTuple):
         return "layer_norm" if self.centred else "rms_norm"
 
     @property
-    def numbers_kept(self) -> int:
+    def saved_numbers(self) -> int:
         """What forward keeps of a row: the mean as a pair, and a variance; or a mean square."""
         return 3 if self.centred else 1
 
@@ -42,9 +42,9 @@ Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 Rounding = Literal["correct", "fast"]
-Level = Literal["narrow", "pairs", "single", "plain"]
-"""In what a call is computed: float64 with a rounding test, pairs of them where a float64 takes
-part, or, in fast mode, float32, or float64 without a test if x is of that."""
+Arithmetic = Literal["tier1", "tier2", "fast32", "fast64"]
+"""Arithmetic of a call. Correct mode: tier 1 (float64 with a rounding test), or tier 2
+(double-double) if an array is float64. Fast mode: fast64 for float64 rows, else fast32."""
 
 
 TYPE_CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}
@@ -52,10 +52,10 @@ TYPE_CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "float64": 3}
 
 
 class Parameter(NamedTuple):
-    """gamma or beta: its values widened to float64, and its own type; None if not given."""
+    """gamma or beta: its values widened to float64, and its format; None if not given."""
 
     values: Float64
-    target: FloatFormat | None
+    float_format: FloatFormat | None
 
 
 class Settings(NamedTuple):
@@ -65,7 +65,7 @@ class Settings(NamedTuple):
     eps: float
     rounding: Rounding
     backend: str
-    """Who did forward: what is kept may mean something else to another backend."""
+    """Who did forward: what is saved may mean something else to another backend."""
 
     threads: int | None = None
     """The most threads to use; None leaves it to the backend."""
@@ -77,16 +77,16 @@ class Call:
 
     norm: Norm
     eps: float
-    level: Level
+    arithmetic: Arithmetic
     count: int
     size: int
-    target: FloatFormat
+    x_format: FloatFormat
     """The type of x, and so of y, dy and dx."""
     gamma: Float64
     beta: Float64
     """Their finite parts: what is not finite is zero here, and the driver's to deal with."""
-    of_gamma: FloatFormat | None
-    of_beta: FloatFormat | None
+    gamma_format: FloatFormat | None
+    beta_format: FloatFormat | None
     """Their types, and so those of their gradients; None if there is none to have."""
     threads: int | None
 
@@ -96,14 +96,16 @@ class Call:
         return cls(
             norm=settings.norm,
             eps=settings.eps,
-            level=_level(settings.rounding, x.target, gamma.target, beta.target),
+            arithmetic=_arithmetic(
+                settings.rounding, x.float_format, gamma.float_format, beta.float_format
+            ),
             count=x.count,
             size=x.size,
-            target=x.target,
+            x_format=x.float_format,
             gamma=finite_part(gamma.values),
             beta=finite_part(beta.values),
-            of_gamma=gamma.target,
-            of_beta=beta.target,
+            gamma_format=gamma.float_format,
+            beta_format=beta.float_format,
             threads=settings.threads,
         )
 
@@ -114,10 +116,10 @@ def finite_part(values: Float64) -> Float64:
     return values if finite.all() else np.where(finite, values, 0.0)
 
 
-def _level(rounding: Rounding, x: FloatFormat, *parameters: FloatFormat | None) -> Level:
-    """Return the level that does a call with such types: to be right, float64 needs pairs."""
+def _arithmetic(rounding: Rounding, x: FloatFormat, *parameters: FloatFormat | None) -> Arithmetic:
+    """Return the arithmetic of a call with such formats."""
     if rounding == "fast" and x is FLOAT64:
-        return "plain"
+        return "fast64"
     if FLOAT64 in (x, *parameters):
-        return "pairs"
-    return "single" if rounding == "fast" else "narrow"
+        return "tier2"
+    return "fast32" if rounding == "fast" else "tier1"

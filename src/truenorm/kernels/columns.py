@@ -91,14 +91,14 @@ def round_dgamma(
     x: Rows,
 ) -> Float64 | None:
     """Round dgamma; None if there is no gamma. Undecided columns end in integers."""
-    if call.of_gamma is None:
+    if call.gamma_format is None:
         return None
     rules = None if special is None else special.dgamma
-    tested = _decided(sums.dgamma, call.of_gamma, rules, level.dgamma_again, dy, x)
-    dgamma = widen(tested.values, call.of_gamma)
-    left = np.flatnonzero(tested.refused)
+    tested = _decided(sums.dgamma, call.gamma_format, rules, level.tier2_dgamma, dy, x)
+    dgamma = widen(tested.values, call.gamma_format)
+    left = np.flatnonzero(tested.undecided)
     if len(left):
-        dgamma[left] = fallback.column_sums(dy, x, left, call, call.of_gamma)
+        dgamma[left] = fallback.column_sums(dy, x, left, call, call.gamma_format)
     if rules is not None:
         rules.apply(dgamma)
     return dgamma
@@ -113,11 +113,11 @@ def round_dbeta(
     x: Rows,
 ) -> Float64 | None:
     """Round dbeta; None if there is no beta. A second look at it is exact."""
-    if call.of_beta is None:
+    if call.beta_format is None:
         return None
     rules = None if special is None else special.dbeta
-    tested = _decided(sums.dbeta, call.of_beta, rules, level.dbeta_again, dy, x)
-    dbeta = widen(tested.values, call.of_beta)
+    tested = _decided(sums.dbeta, call.beta_format, rules, level.exact_dbeta, dy, x)
+    dbeta = widen(tested.values, call.beta_format)
     if rules is not None:
         rules.apply(dbeta)
     return dbeta
@@ -137,11 +137,11 @@ def _decided(
     """
     tested = sums.rounded(target)
     if rules is not None:
-        tested.refused[~rules.none] = False
-    left = np.flatnonzero(tested.refused)
+        tested.undecided[~rules.none] = False
+    left = np.flatnonzero(tested.undecided)
     while len(left) and (sweep := again(left)) is not None:
         better = summed(sweep, Source(dy), Source(x)).rounded(target)
         tested.values[sweep.columns] = better.values
-        tested.refused[sweep.columns] = better.refused
+        tested.undecided[sweep.columns] = better.undecided
         left = left[len(sweep.columns) :]
     return tested

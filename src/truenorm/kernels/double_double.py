@@ -120,7 +120,7 @@ def inverse_root(a: Pair) -> Pair:
 
 
 def tree_sum(a: Pair, axis: int) -> Pair:
-    """Return the sum along an axis, which is kept with length 1: 3 W * ceil(log2(n)) * sum|a|."""
+    """Return the sum along an axis, which is saved with length 1: 3 W * ceil(log2(n)) * sum|a|."""
     high, low = (np.moveaxis(part, axis, 0) for part in a)
     while (count := len(high)) > 1:
         half = (count + 1) // 2

@@ -1,4 +1,4 @@
-"""Level 3: the elements that everything else refused, in exact integers."""
+"""Level 3: the elements that everything else undecided, in exact integers."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -25,27 +25,27 @@ Float64 = NDArray[np.float64]
 BLOCK = 2**13
 
 TERMS = 2**17
-"""Terms of dgamma held at a time, some 200 bytes each."""
+"""FixedPointDgamma of dgamma held at a time, some 200 bytes each."""
 
 
-def settle_y(tested: Tested, x: Float64, call: Call) -> None:
-    """Put the correctly rounded y in the place of every refused one."""
+def exact_y(tested: Tested, x: Float64, call: Call) -> None:
+    """Put the correctly rounded y in the place of every undecided one."""
     gamma, beta = call.gamma.tolist(), call.beta.tolist()
-    for i in np.flatnonzero(tested.refused.any(axis=1)).tolist():
+    for i in np.flatnonzero(tested.undecided.any(axis=1)).tolist():
         row = _exact(x[i], call)
-        columns = np.flatnonzero(tested.refused[i]).tolist()
-        exact = [row.y(j, gamma[j], beta[j], call.target) for j in columns]
-        _put(tested, i, columns, exact, call.target)
+        columns = np.flatnonzero(tested.undecided[i]).tolist()
+        exact = [row.y(j, gamma[j], beta[j], call.x_format) for j in columns]
+        _put(tested, i, columns, exact, call.x_format)
 
 
-def settle_dx(tested: Tested, dy: Float64, x: Float64, call: Call) -> None:
-    """Put the correctly rounded dx in the place of every refused one."""
+def exact_dx(tested: Tested, dy: Float64, x: Float64, call: Call) -> None:
+    """Put the correctly rounded dx in the place of every undecided one."""
     scale = scaled_integers(call.gamma.tolist())
-    for i in np.flatnonzero(tested.refused.any(axis=1)).tolist():
+    for i in np.flatnonzero(tested.undecided.any(axis=1)).tolist():
         gradient = RowGradient(_exact(x[i], call), scale, dy[i].tolist())
-        columns = np.flatnonzero(tested.refused[i]).tolist()
-        exact = [gradient.dx(j, call.target) for j in columns]
-        _put(tested, i, columns, exact, call.target)
+        columns = np.flatnonzero(tested.undecided[i]).tolist()
+        exact = [gradient.dx(j, call.x_format) for j in columns]
+        _put(tested, i, columns, exact, call.x_format)
 
 
 def _exact(row: Float64, call: Call) -> ExactRow:
@@ -57,7 +57,7 @@ def _put(
 ) -> None:
     """Store results of a row, of the target type already, and accept them."""
     tested.values[i, columns] = round_to(np.array(exact), target)
-    tested.refused[i] = False
+    tested.undecided[i] = False
 
 
 def _column_terms(
@@ -67,9 +67,9 @@ def _column_terms(
     terms: list[list[Term]] = [[] for _ in columns]
     for row_dy, row_x in zip(dy, x, strict=True):
         row = _exact(row_x, call)
-        for kept, j in zip(terms, columns, strict=True):
+        for saved, j in zip(terms, columns, strict=True):
             over, under = float(row_dy[j]).as_integer_ratio()
-            kept.append(Term(row.centred[j] * over, row.scale * under, row.root))
+            saved.append(Term(row.centred[j] * over, row.scale * under, row.root))
     return terms
 
 
@@ -80,16 +80,16 @@ def _blocks(rows: Rows) -> Iterator[Range]:
 def _finite_blocks(dy: Rows, x: Rows) -> Iterator[tuple[Float64, Float64]]:
     """Yield dy and x once more, for the columns that have finite terms only."""
     for start, stop in _blocks(x):
-        slopes = widen(dy.read(start, stop), dy.target)
+        slopes = widen(dy.read(start, stop), dy.float_format)
         slopes[~np.isfinite(slopes)] = 0.0
-        yield slopes, widen(x.read(start, stop), x.target)
+        yield slopes, widen(x.read(start, stop), x.float_format)
 
 
 def _likenesses(x: Rows) -> list[tuple[bytes, float]]:
     """Return for each row a hash shared by rows equal up to sign, and that sign."""
     found = []
     for start, stop in _blocks(x):
-        for row in widen(x.read(start, stop), x.target):
+        for row in widen(x.read(start, stop), x.float_format):
             sign = -1.0 if row[(row != 0).argmax()] < 0 else 1.0
             upright = sign * row + 0.0  # no -0
             found.append((blake2b(upright.tobytes()).digest(), sign))
@@ -165,7 +165,7 @@ AT_ONCE = 2**13
 """Elements that are settled together: double-double has many temporaries."""
 
 
-class RefusedRows:
+class UndecidedRows:
     """Refused rows with copies of what they were computed from; settled, they are written.
 
     Rows that would wait for no others are settled in place: to copy them takes as long.
@@ -195,7 +195,7 @@ class RefusedRows:
             for row in rows.tolist():
                 self._settle(*(part[row : row + 1] for part in (results, *sources)))
             return
-        for first in range(0, len(rows), self._batch):  # a block may have refused many
+        for first in range(0, len(rows), self._batch):  # a block may have undecided many
             some = rows[first : first + self._batch]
             self._waiting.append((start + some, *(part[some] for part in (results, *sources))))
             self._count += len(some)
@@ -212,12 +212,12 @@ class RefusedRows:
         self._output.write(indices, results)
 
 
-def settle_in_integers(
-    settle: Callable[..., None], results: Stored, refused: Flags, call: Call, *sources: Stored
+def recompute_in_integers(
+    settle: Callable[..., None], results: Stored, undecided: Flags, call: Call, *sources: Stored
 ) -> None:
-    """Put right, by `settle` of `integers`, the elements that a second look refused as well."""
-    left = np.flatnonzero(refused.any(axis=1))
+    """Put right, by `settle` of `integers`, the elements that a second look undecided as well."""
+    left = np.flatnonzero(undecided.any(axis=1))
     if len(left):
-        tested = Tested(results[left], refused[left])
-        settle(tested, *(widen(source[left], call.target) for source in sources), call)
+        tested = Tested(results[left], undecided[left])
+        settle(tested, *(widen(source[left], call.x_format) for source in sources), call)
         results[left] = tested.values

@@ -61,7 +61,7 @@ MASK = np.int64(2**BITS - 1)
 HALF = np.int64(2 ** (BITS - 1))
 
 
-class Number(NamedTuple):
+class FixedPoint(NamedTuple):
     """One integer a column, in units of 2**(BITS*first), in its one form.
 
     Every digit lies in [-2**31, 2**31), and neither the first place nor the last is zero in all
@@ -69,42 +69,42 @@ class Number(NamedTuple):
     """
 
     first: int
-    digits: Integers
+    limbs: Integers
     """Of shape (places, columns), the lowest place first."""
 
     @classmethod
-    def of_core(cls, found: tuple[int, bytearray], columns: int) -> "Number":
+    def of_core(cls, found: tuple[int, bytearray], columns: int) -> "FixedPoint":
         """Return a number that the C core computed."""
         first, digits = found
         return cls(first, np.frombuffer(digits, np.int64).reshape(-1, columns))
 
-    def plus(self, other: "Number") -> "Number":
+    def plus(self, other: "FixedPoint") -> "FixedPoint":
         """Return the sum of two."""
-        if not len(self.digits) or not len(other.digits):
-            return self if len(self.digits) else other
+        if not len(self.limbs) or not len(other.limbs):
+            return self if len(self.limbs) else other
         first = min(self.first, other.first)
-        places = max(self.first + len(self.digits), other.first + len(other.digits)) - first
+        places = max(self.first + len(self.limbs), other.first + len(other.limbs)) - first
         # One place takes the carries of two numbers.
-        total = np.zeros((places + 1, self.digits.shape[1]), np.int64)
+        total = np.zeros((places + 1, self.limbs.shape[1]), np.int64)
         for each in (self, other):
-            total[each.first - first :][: len(each.digits)] += each.digits
+            total[each.first - first :][: len(each.limbs)] += each.limbs
         return canonical(first, total)
 
-    def without(self, columns: NDArray[np.bool_]) -> "Number":
+    def without(self, columns: NDArray[np.bool_]) -> "FixedPoint":
         """Return it with zeros in some columns."""
-        if not columns.any() or not len(self.digits):
+        if not columns.any() or not len(self.limbs):
             return self
-        return canonical(self.first, np.where(columns, 0, self.digits))
+        return canonical(self.first, np.where(columns, 0, self.limbs))
 
     def integers(self, columns: NDArray[np.intp]) -> list[int]:
         """Return some columns as integers, in units of the first place."""
         total = [0] * len(columns)
-        for place in self.digits[::-1, columns].tolist():
+        for place in self.limbs[::-1, columns].tolist():
             total = [(above << BITS) + digit for above, digit in zip(total, place, strict=True)]
         return total
 
 
-class Digits:
+class FixedPointSum:
     """The sum of numbers in each column, without any error."""
 
     def __init__(self, columns: int) -> None:
@@ -130,37 +130,37 @@ class Digits:
         self._at(place + 1)[...] += (low >> BITS) + (high & MASK)
         self._at(place + 2)[...] += high >> BITS
 
-    def put(self, number: Number, columns: Any = ...) -> None:
+    def put(self, number: FixedPoint, columns: Any = ...) -> None:
         """Add a number, to some of the columns if it has no more."""
-        for k, digits in enumerate(number.digits):
+        for k, digits in enumerate(number.limbs):
             self._at(number.first + k)[columns] += digits
 
-    def merge(self, other: "Digits") -> None:
+    def merge(self, other: "FixedPointSum") -> None:
         """Add the sums over other rows."""
         for place, digits in other._places.items():
             self._at(place)[...] += digits
 
-    def number(self) -> Number:
+    def number(self) -> FixedPoint:
         """Return the sums in their one form."""
         if not self._places:
-            return Number(0, np.zeros((0, self._columns), np.int64))
+            return FixedPoint(0, np.zeros((0, self._columns), np.int64))
         first, last = min(self._places), max(self._places)
         nothing = np.zeros(self._columns, np.int64)
         # Two places take the carries of all others.
         digits = [self._places.get(place, nothing) for place in range(first, last + 3)]
         return canonical(first, np.stack(digits))
 
-    def as_digits(self) -> "Digits":
+    def as_fixed_point(self) -> "FixedPointSum":
         """Return itself: nothing is lost here."""
         return self
 
     def rounded(self, target: FloatFormat) -> Tested:
-        """Round the sums; none is refused."""
-        first, digits = number = self.number()
+        """Round the sums; none is undecided."""
+        first, limbs = number = self.number()
         up, under = max(0, BITS * first), 1 << max(0, -BITS * first)
         values = [
             round_ratio(total << up, under, target)
-            for total in number.integers(np.arange(digits.shape[1]))
+            for total in number.integers(np.arange(limbs.shape[1]))
         ]
         return Tested(round_to(np.array(values), target), np.zeros(self._columns, bool))
 
@@ -171,7 +171,7 @@ class Digits:
         return self._places[place]
 
 
-def canonical(first: int, digits: Integers) -> Number:
+def canonical(first: int, digits: Integers) -> FixedPoint:
     """Carry from place to place, drop empty places at both ends; digits are used up."""
     for k in range(len(digits) - 1):
         carry = digits[k] + HALF
@@ -181,9 +181,9 @@ def canonical(first: int, digits: Integers) -> Number:
         digits[k] -= carry
     used = np.flatnonzero(digits.any(axis=1))
     if not len(used):
-        return Number(0, digits[:0])
+        return FixedPoint(0, digits[:0])
     start, stop = int(used[0]), int(used[-1]) + 1
-    return Number(first + start, np.ascontiguousarray(digits[start:stop]))
+    return FixedPoint(first + start, np.ascontiguousarray(digits[start:stop]))
 
 
 def _times_power(values: Float64, exponent: int) -> Float64:
@@ -198,18 +198,18 @@ OF_FLOAT64 = 2.0**-46
 """More than the relative error of a column of less than 30 digits as a float64 (L5)."""
 
 
-def columns_and_error(terms: Number) -> tuple[Number, int]:
+def columns_and_error(terms: FixedPoint) -> tuple[FixedPoint, int]:
     """Part the sums of terms from the sum of their units, which tells the error (L4).
 
     Each term is off by at most half its unit; the error is in units of the first place.
     """
-    last = terms.digits.shape[1] - 1
+    last = terms.limbs.shape[1] - 1
     units = terms.integers(np.array([last]))[0]
-    return Number(terms.first, terms.digits[:, :last]), -(-units // 2)
+    return FixedPoint(terms.first, terms.limbs[:, :last]), -(-units // 2)
 
 
 def round_columns(
-    number: Number, error: int, divide_by: int, target: FloatFormat
+    number: FixedPoint, error: int, divide_by: int, target: FloatFormat
 ) -> tuple[Float64, NDArray[np.intp]]:
     """Return columns, divided and rounded, and which of them are undecided.
 
@@ -220,7 +220,7 @@ def round_columns(
         tested = _tested(number, error, divide_by, target)
     values = widen(tested.values, target)
     undecided = []
-    left = np.flatnonzero(tested.refused)
+    left = np.flatnonzero(tested.undecided)
     for j, middle in zip(left.tolist(), number.integers(left), strict=True):
         found = _Bracket(middle, error, BITS * number.first, divide_by, target)
         values[j] = found.value
@@ -229,10 +229,10 @@ def round_columns(
     return values, np.array(undecided, np.intp)
 
 
-def _tested(number: Number, error: int, divide_by: int, target: FloatFormat) -> Tested:
+def _tested(number: FixedPoint, error: int, divide_by: int, target: FloatFormat) -> Tested:
     """Round columns as float64 numbers, where that decides."""
-    z = np.zeros(number.digits.shape[1])
-    for digits in number.digits[::-1]:
+    z = np.zeros(number.limbs.shape[1])
+    for digits in number.limbs[::-1]:
         # No cancellation: what is below a digit that is not zero is less than its unit.
         z *= 2.0**BITS
         z += digits
@@ -284,77 +284,77 @@ class _Bracket:
         return round_ratio(tie.numerator, tie.denominator, self.target)
 
 
-States = NDArray[np.uint8]
+RowStatus = NDArray[np.uint8]
 
 
-class OnLattice(Protocol):
+class DgammaTotal(Protocol):
     """Sums of terms over some rows."""
 
     def merge(self, other: Any, /) -> None:
         """Add those over other rows, which are used up."""
 
-    def number(self) -> Number:
+    def number(self) -> FixedPoint:
         """Return them in their one form; the last column is the sum of all units."""
 
 
-Binned = TypeVar("Binned", bound=OnLattice)
+Binned = TypeVar("Binned", bound=DgammaTotal)
 
 
-class Terms(Protocol[Binned]):
+class FixedPointDgamma(Protocol[Binned]):
     """How a backend sums dgamma of a call at level 1 on the lattice."""
 
     def sums(self) -> Binned:
         """Return sums over no rows."""
 
-    def add(self, dy: Stored, x: Stored, states: States | None, sums: Binned) -> None:
+    def add(self, dy: Stored, x: Stored, status: RowStatus | None, sums: Binned) -> None:
         """Add a block of rows with a result and finite dy; or those of it that are such."""
 
-    def look(
+    def compute(
         self,
         level: Any,
         dy: Stored,
         x: Stored,
-        kept: Float64,
+        saved: Float64,
         dx: Stored,
         sums: tuple[Any, Binned],
-        states: States,
+        status: RowStatus,
     ) -> bool:
         """Do what the level's `look` does with the first of the sums, and add to the second."""
 
 
 class AfterLevel:
-    """Terms that are added when the level is done with a block."""
+    """FixedPointDgamma that are added when the level is done with a block."""
 
     add: Any
 
-    def look(
+    def compute(
         self,
         level: Any,
         dy: Stored,
         x: Stored,
-        kept: Float64,
+        saved: Float64,
         dx: Stored,
         sums: tuple[Any, Any],
-        states: States,
+        status: RowStatus,
     ) -> bool:
         """Do what the level's `look` does with the first of the sums, and add to the second."""
-        left: bool = level.look(dy, x, kept, dx, sums[0], states)
-        self.add(dy, x, states if left else None, sums[1])
+        left: bool = level.compute(dy, x, saved, dx, sums[0], status)
+        self.add(dy, x, status if left else None, sums[1])
         return left
 
 
-class TermSums:
+class DgammaSum:
     """The sums of terms, and beside the columns the units that were rounded to."""
 
     def __init__(self, size: int) -> None:
-        self._digits = Digits(size + 1)
+        self._digits = FixedPointSum(size + 1)
 
     def add(self, high: Float64, low: Float64, unit: int, rows: int) -> None:
         """Add the sums of terms over at most MOST_ROWS rows that have the same unit."""
         for part, exponent, counted in ((high, unit + HIGH, 0), (low, unit, rows)):
             self._digits.deposit(np.append(part.astype(np.int64), counted), exponent)
 
-    def merge(self, other: "TermSums") -> None:
+    def merge(self, other: "DgammaSum") -> None:
         """Add the sums over other rows."""
         self._digits.merge(other._digits)
 
@@ -364,7 +364,7 @@ class TermSums:
             rows = units == unit
             self.add(high[rows].sum(axis=0), low[rows].sum(axis=0), unit, int(rows.sum()))
 
-    def number(self) -> Number:
+    def number(self) -> FixedPoint:
         """Return the sums in their one form; the last column is the sum of all units."""
         return self._digits.number()
 

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.fixed_point import Digits, Terms
+from truenorm.kernels.fixed_point import FixedPointDgamma, FixedPointSum
 from truenorm.kernels.rounding import Tested
-from truenorm.kernels.rows import Range, Source, Stored
+from truenorm.kernels.rows import Range, Stored
 
 Float64 = NDArray[np.float64]
-States = NDArray[np.uint8]
+RowStatus = NDArray[np.uint8]
 """What became of each row: see `kernels.tuning`."""
 
 
@@ -27,13 +27,13 @@ class ColumnSums(Mergeable, Protocol):
     """A sum over rows for each of some columns, not rounded yet."""
 
     def rounded(self, target: FloatFormat) -> Tested:
-        """Round them; those that are refused are not known well enough."""
+        """Round them; those that are undecided are not known well enough."""
 
 
 class ExactSums(ColumnSums, Protocol):
     """Sums that may be known without any error."""
 
-    def as_digits(self) -> Digits | None:
+    def as_fixed_point(self) -> FixedPointSum | None:
         """Return them, or None if some are not exact."""
 
 
@@ -66,11 +66,11 @@ class Sweep(Protocol):
 class Forward(Sweep, Protocol):
     """Forward at a level. Arrays have two axes, are C-contiguous and of native numbers."""
 
-    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
-        """Write y, what is kept and what became of each row; return whether some are not done."""
+    def compute(self, x: Stored, y: Stored, saved: Float64, status: RowStatus) -> bool:
+        """Write y, what is saved and what became of each row; return whether some are not done."""
 
-    def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
-        """Write y of rows that were refused; return which elements are refused once more."""
+    def recompute(self, x: Stored, saved: Float64, y: Stored) -> Flags:
+        """Write y of rows that were undecided; return which elements are undecided once more."""
 
 
 class ColumnSweep(Sweep, Protocol[Columns]):
@@ -92,44 +92,44 @@ class Backward(Sweep, Protocol[Sums]):
     def sums(self) -> Sums:
         """Return sums over no rows."""
 
-    def adopt(self, x: Stored, kept: Float64) -> bool:
-        """Put what this backend would have kept in the place of what another one did.
+    def recompute_saved(self, x: Stored, saved: Float64) -> bool:
+        """Put what this backend would have saved in the place of what another one did.
 
         Returns whether x has changed since.
         """
 
-    def look(
+    def compute(
         self,
         dy: Stored,
         x: Stored,
-        kept: Float64,
+        saved: Float64,
         dx: Stored,
         sums: Sums,
-        states: States,
+        status: RowStatus,
     ) -> bool:
         """Write dx and what became of each row, and add to the sums; return whether some are left.
 
         A row whose dy is not finite is left out.
         """
 
-    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
-        """Write dx of rows that were refused; return which elements are refused once more."""
+    def recompute(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Write dx of rows that were undecided; return which elements are undecided once more."""
 
-    def dgamma_again(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
+    def tier2_dgamma(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
         """Return how to know some columns better, short of integers."""
 
-    def dbeta_again(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
+    def exact_dbeta(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
         """Return how to know some columns exactly."""
 
 
-class NeverRefuses:
+class NoFallback:
     """For fast mode: it has no rounding test, and so nothing is looked at again."""
 
-    def look_again(self, *_: Any) -> Any:
-        """Is not called, since no row is refused."""
+    def recompute(self, *_: Any) -> Any:
+        """Is not called, since no row is undecided."""
         raise NotImplementedError
 
-    dgamma_again = dbeta_again = look_again
+    tier2_dgamma = exact_dbeta = recompute
 
 
 class ColumnGradients(NamedTuple):
@@ -204,11 +204,11 @@ class Backend(Protocol):
     def core(self) -> Core | None:
         """Compiled functions for whole calls on float32 arrays, if there are such."""
 
-    def forward(self, call: Call, special: Flags) -> Forward:
-        """Return forward for a call; in columns that are special, the driver writes y."""
+    def forward(self, call: Call) -> Forward:
+        """Return the forward pass of a call."""
 
-    def backward(self, call: Call, dy: Source) -> Backward[Any]:
-        """Return backward for a call; the sums may need to know all dy from the start."""
+    def backward(self, call: Call) -> Backward[Any]:
+        """Return the backward pass of a call."""
 
-    def terms(self, call: Call) -> Terms[Any]:
+    def fixed_point_dgamma(self, call: Call) -> FixedPointDgamma[Any]:
         """Return how dgamma of a call at level 1 is summed on the lattice."""

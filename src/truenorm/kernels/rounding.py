@@ -21,10 +21,10 @@ UNSIGNED = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Tested(NamedTuple):
-    """Results as held, and which of them the rounding test refused."""
+    """Results as held, and which of them the rounding test undecided."""
 
     values: Stored
-    refused: NDArray[np.bool_]
+    undecided: NDArray[np.bool_]
 
 
 def same_roundings(lower: Stored, upper: Stored) -> Tested:

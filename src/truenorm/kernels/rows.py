@@ -65,18 +65,20 @@ class Rows:
     ----------
     count, size : int
         How many rows there are, and how many elements each has.
-    target : FloatFormat
+    float_format : FloatFormat
         The type of the elements.
     """
 
-    def __init__(self, array: NDArray[Any], axes: Sequence[int], target: FloatFormat) -> None:
-        moved = stored_view(array, target)
+    def __init__(
+        self, array: NDArray[Any], axes: Sequence[int], float_format: FloatFormat
+    ) -> None:
+        moved = stored_view(array, float_format)
         if axes[0] != array.ndim - len(axes):  # they are in order, so they are not the last ones
             moved = np.moveaxis(moved, axes, range(-len(axes), 0))
         self._outer = moved.shape[: moved.ndim - len(axes)]
         self.count = math.prod(self._outer)
         self.size = math.prod(moved.shape[moved.ndim - len(axes) :])
-        self.target = target
+        self.float_format = float_format
         self._moved = moved
         flat = moved.flags.c_contiguous or (len(axes) == 1 and moved.ndim == 2)
         self._flat = moved.reshape(self.count, self.size) if flat else None

@@ -83,7 +83,7 @@ def special_y(x: Float64, gamma: Parameter, beta: Parameter, columns: Flags, cal
     """Return y in the special columns."""
     y = gamma.values[columns] * signs(x, call.norm)[:, columns] + beta.values[columns]
     y[np.isnan(y)] = np.nan  # in its one form
-    return round_to(y, call.target)
+    return round_to(y, call.x_format)
 
 
 def infinite_terms(dy: Float64, x: Float64, norm: Norm) -> Float64:

@@ -1,7 +1,7 @@
-"""What drivers and kernels of all backends share: row states, units of error, sizes of sums."""
+"""What drivers and kernels of all backends share: row status, units of error, sizes of sums."""
 
-DONE, REFUSED, UNDEFINED, NOT_FINITE, CHANGED = range(5)
-"""What became of a row: it is right; some element was refused; it has no result; its dy is not
+OK, UNDECIDED, UNDEFINED, NOT_FINITE, CHANGED = range(5)
+"""What became of a row: it is right; some element was undecided; it has no result; its dy is not
 finite; its x is not what forward saw."""
 
 BY_PAIRS = -(2.0**12)

@@ -11,7 +11,7 @@ from truenorm.api.saved import Saved, check_saved
 from truenorm.api.settings import settings_of_backward
 from truenorm.kernels import driver as drive
 from truenorm.kernels.call import LAYER_NORM, RMS_NORM, Norm, Settings
-from truenorm.kernels.fixed_point import Number
+from truenorm.kernels.fixed_point import FixedPoint
 from truenorm.partials.gradients import PartialGradients
 from truenorm.partials.wire import Kind
 from truenorm.threads import thread_count
@@ -123,7 +123,7 @@ def _backward(
         if found is not None:
             return found
     dx, share = by_driver(drive.backward_partial, chosen, settings, dy, saved, out)
-    return dx, PartialGradients._of_share(kind, len(saved.kept), share)
+    return dx, PartialGradients._of_share(kind, len(saved.statistics), share)
 
 
 def _by_core(
@@ -151,7 +151,7 @@ def _by_core(
         rows_of_dy,
         rows_of_x,
         scale,
-        saved.kept,
+        saved.statistics,
         to,
         kind.beta is not None,
         settings.eps,
@@ -160,6 +160,6 @@ def _by_core(
     )
     if found is None:
         return None
-    dgamma, dbeta = Number.of_core(found[0], size + 1), Number.of_core(found[1], size)
+    dgamma, dbeta = FixedPoint.of_core(found[0], size + 1), FixedPoint.of_core(found[1], size)
     flags = np.zeros((2, size), np.uint8)
-    return dx, PartialGradients._of_finite(kind, len(saved.kept), dgamma, dbeta, flags)
+    return dx, PartialGradients._of_finite(kind, len(saved.statistics), dgamma, dbeta, flags)

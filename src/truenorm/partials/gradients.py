@@ -15,7 +15,7 @@ from truenorm.exact import Term, round_sum_of_roots
 from truenorm.kernels import fallback
 from truenorm.kernels.call import Call, Parameter
 from truenorm.kernels.driver import Share
-from truenorm.kernels.fixed_point import Number, columns_and_error, round_columns
+from truenorm.kernels.fixed_point import FixedPoint, columns_and_error, round_columns
 from truenorm.kernels.native.availability import core_or_none
 from truenorm.kernels.rows import Rows
 from truenorm.kernels.special import IS_NAN, SpecialSum
@@ -26,12 +26,12 @@ CORE: Any = core_or_none()
 """Takes a tenth of the time of NumPy; None if it is not built."""
 
 
-def added(a: Number, b: Number) -> Number:
+def added(a: FixedPoint, b: FixedPoint) -> FixedPoint:
     """Return a + b in canonical form."""
     if CORE is None:
         return a.plus(b)
-    return Number.of_core(
-        CORE.add_numbers(a.first, a.digits, b.first, b.digits), a.digits.shape[1]
+    return FixedPoint.of_core(
+        CORE.add_numbers(a.first, a.limbs, b.first, b.limbs), a.limbs.shape[1]
     )
 
 
@@ -63,9 +63,9 @@ class HeldSums:
 
     kind: Kind
     rows: int
-    _dgamma: Number = field()
+    _dgamma: FixedPoint = field()
     """One column more than gamma has: the sum of the units that terms were rounded to."""
-    _dbeta: Number = field()
+    _dbeta: FixedPoint = field()
     _special: NDArray[np.uint8] = field()
     """Of shape (2, columns): what is not finite among the terms of dgamma and of dbeta."""
     _is_flagged: bool = field()
@@ -73,7 +73,12 @@ class HeldSums:
 
     @classmethod
     def _of(
-        cls, kind: Kind, rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8]
+        cls,
+        kind: Kind,
+        rows: int,
+        dgamma: FixedPoint,
+        dbeta: FixedPoint,
+        special: NDArray[np.uint8],
     ) -> Self:
         """Return the canonical form: a column with a flag has no digits.
 
@@ -90,7 +95,7 @@ class HeldSums:
 
     @classmethod
     def _of_finite(
-        cls, kind: Kind, rows: int, dgamma: Number, dbeta: Number, flags: NDArray[np.uint8]
+        cls, kind: Kind, rows: int, dgamma: FixedPoint, dbeta: FixedPoint, flags: NDArray[np.uint8]
     ) -> Self:
         """Return the canonical form of sums of finite terms; no flag is set."""
         check_range("rows", rows, 0, MOST_ROWS, REMEDY)
@@ -104,7 +109,7 @@ class HeldSums:
     @property
     def nbytes(self) -> int:
         """The memory that it takes, in bytes."""
-        digits = self._dgamma.digits.nbytes + self._dbeta.digits.nbytes
+        digits = self._dgamma.limbs.nbytes + self._dbeta.limbs.nbytes
         return digits + self._special.nbytes
 
     def tobytes(self) -> bytes:

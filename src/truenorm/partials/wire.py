@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from truenorm.api.saved import Saved
 from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.call import LAYER_NORM, RMS_NORM, Norm, Settings
-from truenorm.kernels.fixed_point import BITS, Digits, Number
+from truenorm.kernels.fixed_point import BITS, FixedPoint, FixedPointSum
 from truenorm.kernels.rows import format_of
 from truenorm.kernels.special import IS_NAN
 from truenorm.kernels.tuning import LOWEST
@@ -62,12 +62,12 @@ def count_digits(places: Sequence[Places], size: int) -> int:
     return sum(each.length * width for each, width in zip(places, _widths(size), strict=True))
 
 
-def numbers_of(digits: Integers, places: Sequence[Places], size: int) -> list[Number]:
+def numbers_of(digits: Integers, places: Sequence[Places], size: int) -> list[FixedPoint]:
     """Return dgamma and dbeta in canonical form, from the digits of one after the other."""
     numbers = []
     for (first, length), width in zip(places, _widths(size), strict=True):
-        total = Digits(width)
-        total.put(Number(first, digits[: length * width].reshape(length, width)))
+        total = FixedPointSum(width)
+        total.put(FixedPoint(first, digits[: length * width].reshape(length, width)))
         numbers.append(total.number())
         digits = digits[length * width :]
     return numbers
@@ -191,7 +191,7 @@ def _dtype(name: str, code: int) -> np.dtype[Any]:
 
 
 def encoded(
-    kind: Kind, rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8]
+    kind: Kind, rows: int, dgamma: FixedPoint, dbeta: FixedPoint, special: NDArray[np.uint8]
 ) -> bytes:
     """Return the bytes of a partial."""
     header = HEADER.pack(
@@ -202,13 +202,13 @@ def encoded(
         kind.eps,
         rows,
         dgamma.first,
-        len(dgamma.digits),
+        len(dgamma.limbs),
         dbeta.first,
-        len(dbeta.digits),
+        len(dbeta.limbs),
         len(kind.lengths),
     )
     lengths = struct.pack(f"<{len(kind.lengths)}Q", *kind.lengths)
-    numbers = (number.digits.astype("<i4").tobytes() for number in (dgamma, dbeta))
+    numbers = (number.limbs.astype("<i4").tobytes() for number in (dgamma, dbeta))
     body = b"".join((header, lengths, *numbers, special.tobytes()))
     return body + CHECKSUM.pack(zlib.crc32(body))
 
@@ -233,7 +233,7 @@ def _kind(norm: int, eps: float, lengths: tuple[int, ...], x: int, *parameters: 
     return Kind(NORMS[norm], abs(eps), lengths, _dtype("x", x), gamma, beta)
 
 
-def decoded(data: bytes) -> tuple[Kind, int, Number, Number, NDArray[np.uint8]]:
+def decoded(data: bytes) -> tuple[Kind, int, FixedPoint, FixedPoint, NDArray[np.uint8]]:
     """Return the fields of a partial; raise ValueError if bytes are damaged.
 
     The checksum finds every flipped bit. The ranges are checked as well, since other programs can
@@ -283,7 +283,7 @@ def decoded(data: bytes) -> tuple[Kind, int, Number, Number, NDArray[np.uint8]]:
 
 
 MOST = 2**20
-"""Partials in a sum. Digits would allow 2**31, counts of flags do not."""
+"""Partials in a sum. FixedPointSum would allow 2**31, counts of flags do not."""
 
 EXTENT = 5
 """Numbers of an extent."""
@@ -295,31 +295,31 @@ FLAGS, COUNT = 3, 21
 WORDS_REMEDY = "pass the maximum of the extents of all ranks"
 
 
-def extent(dgamma: Number, dbeta: Number, special: NDArray[np.uint8]) -> Integers:
+def extent(dgamma: FixedPoint, dbeta: FixedPoint, special: NDArray[np.uint8]) -> Integers:
     """Return numbers whose maximum over ranks tells which places some of them uses."""
     found = []
     for number in (dgamma, dbeta):
-        used = len(number.digits) > 0
-        found += [-number.first, number.first + len(number.digits)] if used else [NOWHERE] * 2
+        used = len(number.limbs) > 0
+        found += [-number.first, number.first + len(number.limbs)] if used else [NOWHERE] * 2
     return np.array([*found, special.any()], np.int64)
 
 
 def as_words(
-    rows: int, dgamma: Number, dbeta: Number, special: NDArray[np.uint8], agreed: Any
+    rows: int, dgamma: FixedPoint, dbeta: FixedPoint, special: NDArray[np.uint8], agreed: Any
 ) -> Integers:
     """Return the words: 1, the number of rows, digits, and counts of terms that are not finite."""
     places, has_counts = _checked(agreed)
     words = [np.array([1, rows], np.int64)]
     for number, (first, length) in zip((dgamma, dbeta), places, strict=True):
-        digits = np.zeros((length, number.digits.shape[1]), np.int64)
-        if len(number.digits):
+        digits = np.zeros((length, number.limbs.shape[1]), np.int64)
+        if len(number.limbs):
             start = number.first - first
-            if start < 0 or start + len(number.digits) > length:
+            if start < 0 or start + len(number.limbs) > length:
                 raise ValueError(
                     f"extent must cover all digits of the partial, got {first} to "
                     f"{first + length - 1}: {REMEDY}"
                 )
-            digits[start : start + len(number.digits)] = number.digits
+            digits[start : start + len(number.limbs)] = number.limbs
         words.append(digits.ravel())
     if special.any() and not has_counts:
         raise ValueError(
@@ -333,7 +333,9 @@ def as_words(
     return np.concatenate(words)
 
 
-def of_words(words: Any, agreed: Any, size: int) -> tuple[int, Number, Number, NDArray[np.uint8]]:
+def of_words(
+    words: Any, agreed: Any, size: int
+) -> tuple[int, FixedPoint, FixedPoint, NDArray[np.uint8]]:
     """Return rows, dgamma, dbeta and flags, of words that were added up."""
     places, has_counts = _checked(agreed)
     words = np.asarray(words)

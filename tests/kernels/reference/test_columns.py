@@ -12,7 +12,7 @@ from promise.families import DTYPES, Array
 from promise.formats import FORMATS
 from truenorm.exact import FLOAT32, FLOAT64
 from truenorm.kernels import rounding
-from truenorm.kernels.fixed_point import Digits
+from truenorm.kernels.fixed_point import FixedPointSum
 from truenorm.kernels.reference.columns import CertifiedSum
 
 
@@ -36,28 +36,28 @@ def test_what_is_accepted_is_exact(dtype: np.dtype[Any]) -> None:
     terms[::2] *= -(2.0 ** -np.arange(60))
     terms = terms.astype(dtype)
     found = rounded(terms, 1, 3)
-    for column, value, refused in zip(terms.T, found.values, found.refused, strict=True):
+    for column, value, refused in zip(terms.T, found.values, found.undecided, strict=True):
         exact = sum(map(Fraction, column.astype(np.float64).tolist()), Fraction(0))
         assert refused or Fraction(float(value)) == exact
     # The sizes add up to something between 2 and 4 and a little, and the smallest is 1 to 2 times
     # 2**-j: the test needs 1 to 3 bits beside the j. float16 has no numbers so small.
     left = 53 - format_for(terms).precision
     expected = range(60, 61) if dtype == np.float16 else range(max(0, left - 2), left + 2)
-    assert np.count_nonzero(~found.refused) in expected
+    assert np.count_nonzero(~found.undecided) in expected
 
 
 @pytest.mark.parametrize(("largest", "refused"), [(2**29 - 32, False), (2**29, True)])
 def test_as_far_as_float64_reaches(largest: int, refused: bool) -> None:
     """float32 numbers from 1 on may be odd multiples of 2**-23, and the sum may reach 2**29."""
     terms = np.array([[largest], [1.0]], np.float32)
-    assert rounded(terms).refused.tolist() == [refused]
-    assert rounded(terms, 1).refused.tolist() == [refused]
+    assert rounded(terms).undecided.tolist() == [refused]
+    assert rounded(terms, 1).undecided.tolist() == [refused]
 
 
 def test_zeros_are_multiples_of_everything() -> None:
     terms = np.array([[0, 3, -0.0, 1], [7, 0, -0.0, -1], [0, 4, -0.0, 0]], np.float32)
     for found in (rounded(terms), rounded(terms, 1), rounded(terms, 1, 2)):
-        assert not found.refused.any()
+        assert not found.undecided.any()
         assert found.values.tolist() == [7, 7, 0, 0]
         assert not np.signbit(found.values).any(), "an exact zero is +0"
 
@@ -69,14 +69,14 @@ def test_one_row_is_its_own_sum(dtype: np.dtype[Any]) -> None:
     patterns = [[smallest, largest, largest // 2, form.minus | largest, form.minus | smallest]]
     terms = np.array(patterns, form.storage).view(dtype)
     found = rounded(terms)
-    assert not found.refused.any()
+    assert not found.undecided.any()
     assert found.values.tolist() == terms[0].astype(np.float64).tolist()
 
 
 def test_a_sum_that_overflows_is_refused() -> None:
     terms = np.array([[1.7e308], [1.7e308], [-1.7e308]])
-    assert rounded(terms).refused.all()
-    assert rounded(terms, 1, 2).refused.all()
+    assert rounded(terms).undecided.all()
+    assert rounded(terms, 1, 2).undecided.all()
 
 
 def test_merged_sums_are_those_of_all_rows() -> None:
@@ -87,20 +87,20 @@ def test_merged_sums_are_those_of_all_rows() -> None:
     merged.merge(summed(terms[4:]))
     for left, right in zip(whole.rounded(FLOAT32), merged.rounded(FLOAT32), strict=True):
         assert left.tobytes() == right.tobytes()
-    assert whole.rounded(FLOAT32).refused.tolist() == [j % 4 < 2 for j in range(50)]
+    assert whole.rounded(FLOAT32).undecided.tolist() == [j % 4 < 2 for j in range(50)]
 
 
 @pytest.fixture
 def columns_in_integers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Collect how many columns of dbeta each look in integers is for."""
     seen: list[int] = []
-    original = Digits.add
+    original = FixedPointSum.add
 
-    def noted(self: Digits, terms: Array) -> None:
+    def noted(self: FixedPointSum, terms: Array) -> None:
         seen.append(terms.shape[1])
         original(self, terms)
 
-    monkeypatch.setattr(Digits, "add", noted)
+    monkeypatch.setattr(FixedPointSum, "add", noted)
     return seen
 
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.double_double import two_sum
-from truenorm.kernels.fixed_point import Digits, Terms
+from truenorm.kernels.fixed_point import FixedPointDgamma, FixedPointSum
 from truenorm.kernels.gpu.plan import LONG_RUN, LONGEST
 from truenorm.kernels.gpu.runtime import Buffer, Launcher, Runtime
-from truenorm.kernels.protocol import Backend, Backward, Forward, States
+from truenorm.kernels.protocol import Backend, Backward, Forward, RowStatus
 from truenorm.kernels.rounding import Tested, round_pair, round_to, same_roundings
-from truenorm.kernels.rows import Range, Source, Stored
+from truenorm.kernels.rows import Range, Stored
 from truenorm.kernels.tuning import SLACK, SUMS, U
 
 Float64 = NDArray[np.float64]
@@ -77,16 +77,16 @@ class ExactSum:
     def rounded(self, target: FloatFormat) -> Tested:
         """Round the sums that are exact."""
         *_, high, low = self._sums.numbers
-        refused = np.isnan(low) | np.isnan(high)
-        pair = two_sum(np.where(refused, 0.0, high), np.where(refused, 0.0, low))
-        return Tested(round_pair(*pair, np.zeros(len(high), np.int64), target), refused)
+        undecided = np.isnan(low) | np.isnan(high)
+        pair = two_sum(np.where(undecided, 0.0, high), np.where(undecided, 0.0, low))
+        return Tested(round_pair(*pair, np.zeros(len(high), np.int64), target), undecided)
 
-    def as_digits(self) -> Digits | None:
+    def as_fixed_point(self) -> FixedPointSum | None:
         """Return the sums if all are exact."""
         pairs = self._sums.numbers[3:]
         if np.isnan(pairs).any():
             return None
-        found = Digits(pairs.shape[1])
+        found = FixedPointSum(pairs.shape[1])
         found.add(pairs.copy())
         return found
 
@@ -107,30 +107,30 @@ class _Level:
         self.parts: list[Range] = [(0, call.count)]
         self.rows_at_once = max(1, ELEMENTS // call.size // ROWS) * ROWS
         self._runtime, self._size = runtime, call.size
-        self._is_correct = call.level == "narrow"
+        self._is_correct = call.arithmetic == "tier1"
         parameters = (runtime.upload(each.astype(np.float32)) for each in (call.gamma, call.beta))
         self._launcher = Launcher(runtime, call, *parameters)
 
     def _refused(self, flags: Buffer, results: Stored) -> Flags:
-        """Return which elements of results are refused."""
-        refused = np.empty(results.shape, np.bool_)
-        self._runtime.download(flags, refused)
-        return refused
+        """Return which elements of results are undecided."""
+        undecided = np.empty(results.shape, np.bool_)
+        self._runtime.download(flags, undecided)
+        return undecided
 
 
 class DeviceForward(_Level):
     """Level 1, and pairs for what that refuses."""
 
-    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
-        """Write y, what is kept and what became of each row; return whether some are not done."""
-        on_device, statistics = map(self._runtime.empty, (y.nbytes, kept.nbytes))
+    def compute(self, x: Stored, y: Stored, saved: Float64, status: RowStatus) -> bool:
+        """Write y, what is saved and what became of each row; return whether some are not done."""
+        on_device, statistics = map(self._runtime.empty, (y.nbytes, saved.nbytes))
         became = self._launcher.forward(self._runtime.upload(x), on_device, statistics, len(x))
-        for buffer, into in ((on_device, y), (statistics, kept), (became, states)):
+        for buffer, into in ((on_device, y), (statistics, saved), (became, status)):
             self._runtime.download(buffer, into)
-        return bool(states.any())
+        return bool(status.any())
 
-    def look_again(self, x: Stored, _kept: Float64, y: Stored) -> Flags:
-        """Do y of rows that were refused in pairs; return which elements still are."""
+    def recompute(self, x: Stored, _saved: Float64, y: Stored) -> Flags:
+        """Do y of rows that were undecided in pairs; return which elements still are."""
         on_device = self._runtime.empty(y.nbytes)
         which = np.arange(len(y))
         flags = self._launcher.forward_again(self._runtime.upload(x), on_device, which)
@@ -143,38 +143,38 @@ class DeviceBackward(_Level):
 
     def __init__(self, runtime: Runtime, call: Call, host: Backward[Any]) -> None:
         super().__init__(runtime, call)
-        self.dgamma_again, self.dbeta_again = host.dgamma_again, host.dbeta_again
+        self.tier2_dgamma, self.exact_dbeta = host.tier2_dgamma, host.exact_dbeta
 
     def sums(self) -> Sums:
         """Return sums over no rows."""
         buffer = self._launcher.sums()
         return Sums(self._runtime, buffer, self._size, has_bounds=self._is_correct)
 
-    def adopt(self, x: Stored, kept: Float64) -> bool:
+    def recompute_saved(self, x: Stored, saved: Float64) -> bool:
         """Find anew what forward keeps; return whether a row does not have the mean it had."""
-        found = np.empty_like(kept)
-        unused, statistics = map(self._runtime.empty, (x.nbytes, kept.nbytes))
+        found = np.empty_like(saved)
+        unused, statistics = map(self._runtime.empty, (x.nbytes, saved.nbytes))
         self._launcher.forward(self._runtime.upload(x), unused, statistics, len(x))
         self._runtime.download(statistics, found)
-        changed = _moved(found, kept)
-        kept[...] = found
+        changed = _moved(found, saved)
+        saved[...] = found
         return changed
 
-    def look(
-        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Sums, states: States
+    def compute(
+        self, dy: Stored, x: Stored, saved: Float64, dx: Stored, sums: Sums, status: RowStatus
     ) -> bool:
         """Write dx and what became of rows, and add to the sums; return whether some are left."""
         on_device = self._runtime.empty(dx.nbytes)
-        slopes, values, statistics = map(self._runtime.upload, (dy, x, kept))
+        slopes, values, statistics = map(self._runtime.upload, (dy, x, saved))
         became = self._launcher.backward(
             slopes, values, statistics, on_device, sums.buffer, len(x)
         )
         self._runtime.download(on_device, dx)
-        self._runtime.download(became, states)
-        return bool(states.any())
+        self._runtime.download(became, status)
+        return bool(status.any())
 
-    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
-        """Do dx of rows that were refused in pairs; return which elements still are."""
+    def recompute(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+        """Do dx of rows that were undecided in pairs; return which elements still are."""
         on_device = self._runtime.empty(dx.nbytes)
         slopes, values = map(self._runtime.upload, (dy, x))
         which = np.arange(len(dx))
@@ -183,15 +183,15 @@ class DeviceBackward(_Level):
         return self._refused(flags, dx)
 
 
-def _moved(found: Float64, kept: Float64) -> bool:
+def _moved(found: Float64, saved: Float64) -> bool:
     """Tell whether a row has another mean, or mean square, than rounding explains."""
-    if kept.shape[1] == 1:
-        apart, allowed = found - kept, 2.0**-40 * np.abs(found)
+    if saved.shape[1] == 1:
+        apart, allowed = found - saved, 2.0**-40 * np.abs(found)
     else:
-        apart = (found[:, :1] - kept[:, :1]) + (found[:, 1:2] - kept[:, 1:2])
+        apart = (found[:, :1] - saved[:, :1]) + (found[:, 1:2] - saved[:, 1:2])
         spread = np.sqrt(np.abs(found[:, 2:])) + np.abs(found[:, 1:2])
         allowed = 2.0**-40 * spread + 2.0**-50 * np.abs(found[:, :1])
-    same = (np.abs(apart) <= allowed) | (np.isnan(found[:, :1]) & np.isnan(kept[:, :1]))
+    same = (np.abs(apart) <= allowed) | (np.isnan(found[:, :1]) & np.isnan(saved[:, :1]))
     return not bool(same.all())
 
 
@@ -204,19 +204,19 @@ class GpuBackend:
     def __init__(self, runtime: Runtime, host: Backend) -> None:
         self._runtime, self._host = runtime, host
 
-    def forward(self, call: Call, _special: Flags) -> Forward:
+    def forward(self, call: Call) -> Forward:
         """Return forward for a call."""
         check(call)
         return DeviceForward(self._runtime, call)
 
-    def backward(self, call: Call, dy: Source) -> Backward[Any]:
+    def backward(self, call: Call) -> Backward[Any]:
         """Return backward for a call."""
         check(call)
-        return DeviceBackward(self._runtime, call, self._host.backward(call, dy))
+        return DeviceBackward(self._runtime, call, self._host.backward(call))
 
-    def terms(self, call: Call) -> Terms[Any]:
+    def fixed_point_dgamma(self, call: Call) -> FixedPointDgamma[Any]:
         """Return how dgamma of a call at level 1 is summed on the lattice."""
-        return self._host.terms(call)
+        return self._host.fixed_point_dgamma(call)
 
 
 def check(call: Call) -> None:
@@ -225,7 +225,7 @@ def check(call: Call) -> None:
         raise ValueError(
             f"rows have {call.size} elements: the backend 'gpu' takes at most {LONGEST}"
         )
-    if call.level in ("pairs", "plain"):
+    if call.arithmetic in ("tier2", "fast64"):
         raise ValueError(
             "the backend 'gpu' takes float16, bfloat16 and float32, not float64: to be right, "
             "float64 needs pairs of them, which no kernel has; choose another backend"

@@ -106,37 +106,37 @@ class Launcher:
         self._call, self._gamma, self._beta, self._alone = call, gamma, beta, alone
         self._eps = np.float64(call.eps)
 
-    def forward(self, x: Buffer, y: Buffer, kept: Buffer, count: int) -> Buffer:
-        """Have y of rows written, and what is kept; return what became of each."""
-        plan, states = self._plan("forward"), self.runtime.zeros(count)
+    def forward(self, x: Buffer, y: Buffer, saved: Buffer, count: int) -> Buffer:
+        """Have y of rows written, and what is saved; return what became of each."""
+        plan, status = self._plan("forward"), self.runtime.zeros(count)
         self.runtime.launch(
             *("forward", plan, plan.blocks(count), x, self._gamma, self._beta, self._eps),
-            *(y, kept, states, np.int64(count)),
+            *(y, saved, status, np.int64(count)),
         )
-        return states
+        return status
 
     def sums(self) -> Buffer:
         """Return sums over no rows: see `kernels.tuning`."""
         return self.runtime.zeros(SUMS * self._call.size * 8)
 
     def backward(
-        self, dy: Buffer, x: Buffer, kept: Buffer, dx: Buffer, sums: Buffer, count: int
+        self, dy: Buffer, x: Buffer, saved: Buffer, dx: Buffer, sums: Buffer, count: int
     ) -> Buffer:
         """Have dx of rows written, and sums added to; return what became of each row."""
         runtime, size = self.runtime, self._call.size
-        plan, rows, states = self._plan("backward"), np.int64(count), self.runtime.zeros(count)
+        plan, rows, status = self._plan("backward"), np.int64(count), self.runtime.zeros(count)
         runs = plan.runs(count)
         shares, bounds = runtime.empty(runs * size * 16), runtime.empty(runs * size * 4)
         numbers = runtime.empty(0 if plan.sums else count * 24)
         runtime.launch(
-            *("backward", plan, plan.blocks(runs), dy, x, self._gamma, kept, self._eps),
-            *(dx, shares, bounds, numbers, states, rows),
+            *("backward", plan, plan.blocks(runs), dy, x, self._gamma, saved, self._eps),
+            *(dx, shares, bounds, numbers, status, rows),
         )
         if not plan.sums:
             blocks = runs * plan.strips
-            runtime.launch("shares", plan, blocks, dy, x, kept, numbers, shares, bounds, rows)
+            runtime.launch("shares", plan, blocks, dy, x, saved, numbers, shares, bounds, rows)
         runtime.launch("columns", plan, plan.strips, shares, bounds, sums, np.int64(runs))
-        return states
+        return status
 
     def forward_again(self, x: Buffer, y: Buffer, which: Indices) -> Buffer:
         """Have y of some rows written in pairs; return which of their elements are refused."""
@@ -181,9 +181,9 @@ class Launcher:
         return Plan.of(
             kernel,
             call.size,
-            target or call.target,
+            target or call.x_format,
             centred=call.norm.centred,
-            correct=call.level == "narrow",
+            correct=call.arithmetic == "tier1",
             alone=self._alone,
         )
 

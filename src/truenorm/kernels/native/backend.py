@@ -12,10 +12,9 @@ from truenorm.exact import FLOAT64
 from truenorm.kernels.native import _core
 
 if TYPE_CHECKING:
-    from truenorm.kernels.call import Call, Flags
-    from truenorm.kernels.fixed_point import Terms
+    from truenorm.kernels.call import Call
+    from truenorm.kernels.fixed_point import FixedPointDgamma
     from truenorm.kernels.protocol import Backend, Backward, Forward
-    from truenorm.kernels.rows import Source
 
 LARGEST_EPS = 2.0**200
 """Beyond it, and below its inverse, products could leave the range of float64."""
@@ -40,38 +39,40 @@ class NativeBackend:
     def __init__(self, reference: Callable[[], "Backend"]) -> None:
         self._reference = reference
 
-    def forward(self, call: "Call", special: "Flags") -> "Forward":
+    def forward(self, call: "Call") -> "Forward":
         """Return forward for a call."""
         if not _is_for_core(call):
-            return self._reference().forward(call, special)
+            return self._reference().forward(call)
         from truenorm.kernels.native import blocks
 
-        if call.target is FLOAT64:
+        if call.x_format is FLOAT64:
             return blocks.Forward64(call, self._reference())
-        if call.level == "single":
+        if call.arithmetic == "fast32":
             return blocks.FastForward(call)
         return blocks.CorrectForward(call, self._reference())
 
-    def backward(self, call: "Call", dy: "Source") -> "Backward[Any]":
+    def backward(self, call: "Call") -> "Backward[Any]":
         """Return backward for a call."""
         if not _is_for_core(call):
-            return self._reference().backward(call, dy)
+            return self._reference().backward(call)
         from truenorm.kernels.native import blocks
 
-        if call.target is FLOAT64:
-            kind = blocks.FastBackward64 if call.level == "plain" else blocks.CorrectBackward64
-            return kind(call, dy, self._reference())
-        if call.level == "single":
+        if call.x_format is FLOAT64:
+            kind = (
+                blocks.FastBackward64 if call.arithmetic == "fast64" else blocks.CorrectBackward64
+            )
+            return kind(call, self._reference())
+        if call.arithmetic == "fast32":
             return blocks.FastBackward(call)
-        return blocks.CorrectBackward(call, dy, self._reference())
+        return blocks.CorrectBackward(call, self._reference())
 
-    def terms(self, call: "Call") -> "Terms[Any]":
+    def fixed_point_dgamma(self, call: "Call") -> "FixedPointDgamma[Any]":
         """Return the fixed-point sums of dgamma."""
         if not _is_for_core(call):
-            return self._reference().terms(call)
+            return self._reference().fixed_point_dgamma(call)
         from truenorm.kernels.native import blocks
 
-        return blocks.Terms(call, self._reference())
+        return blocks.FixedPointDgamma(call, self._reference())
 
 
 def _is_for_core(call: "Call") -> bool:
@@ -80,4 +81,4 @@ def _is_for_core(call: "Call") -> bool:
     Rows narrower than a float64 parameter are computed by the reference.
     """
     moderate = call.eps == 0 or 1 / LARGEST_EPS <= call.eps <= LARGEST_EPS
-    return moderate and (call.target is FLOAT64 or call.level in ("narrow", "single"))
+    return moderate and (call.x_format is FLOAT64 or call.arithmetic in ("tier1", "fast32"))

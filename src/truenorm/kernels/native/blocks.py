@@ -9,12 +9,18 @@ from numpy.typing import NDArray
 from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.call import TYPE_CODES, Call, Flags
 from truenorm.kernels.double_double import two_sum
-from truenorm.kernels.fixed_point import AfterLevel, Digits, Number, OnLattice, canonical
+from truenorm.kernels.fixed_point import (
+    AfterLevel,
+    DgammaTotal,
+    FixedPoint,
+    FixedPointSum,
+    canonical,
+)
 from truenorm.kernels.native import _core
-from truenorm.kernels.protocol import Backend, NeverRefuses, States
+from truenorm.kernels.protocol import Backend, NoFallback, RowStatus
 from truenorm.kernels.rounding import Tested, round_pair, round_to, same_roundings
-from truenorm.kernels.rows import Range, Source, Stored, blocks_of
-from truenorm.kernels.tuning import DONE, SLACK, SUMS, U
+from truenorm.kernels.rows import Range, Stored, blocks_of
+from truenorm.kernels.tuning import OK, SLACK, SUMS, U
 from truenorm.threads import thread_count
 
 Float64 = NDArray[np.float64]
@@ -38,10 +44,10 @@ class _Sweep:
         self.rows_at_once = max(1, BLOCK // call.size)
         self.parts: list[Range] = list(blocks_of((0, call.count), self.rows_at_once)) or [(0, 0)]
         centred = _core.CENTRED if call.norm.centred else 0
-        fast = _core.FAST if call.level in ("single", "plain") else 0
-        self._mode = centred | fast | mode_of_types(call.target)
+        fast = _core.FAST if call.arithmetic in ("fast32", "fast64") else 0
+        self._mode = centred | fast | mode_of_types(call.x_format)
         # Narrower parameters are exact in float32, or float64 beside float64 rows.
-        dtype = np.float64 if call.target is FLOAT64 else np.float32
+        dtype = np.float64 if call.x_format is FLOAT64 else np.float32
         self._gamma = call.gamma.astype(dtype)
         self._beta = call.beta.astype(dtype)
 
@@ -49,18 +55,18 @@ class _Sweep:
 class _BackwardSweep(_Sweep):
     """What backward passes of all types and modes have in common."""
 
-    def adopt(self, x: Stored, kept: Float64) -> bool:
+    def recompute_saved(self, x: Stored, saved: Float64) -> bool:
         """Recompute the saved statistics; return True if a row mean changed."""
-        return len(x) > 0 and _core.statistics(x, kept, self._mode) > 0
+        return len(x) > 0 and _core.statistics(x, saved, self._mode) > 0
 
-    def look(
-        self, dy: Stored, x: Stored, kept: Float64, dx: Stored, sums: Any, states: States
+    def compute(
+        self, dy: Stored, x: Stored, saved: Float64, dx: Stored, sums: Any, status: RowStatus
     ) -> bool:
         """Compute dx and the row status, and add to the sums; return True if some are not OK."""
         if len(x) == 0:
             return False
         left, *extent = _core.backward_rows(
-            dy, x, self._gamma, kept, dx, sums.array, states, self.call.eps, self._mode
+            dy, x, self._gamma, saved, dx, sums.array, status, self.call.eps, self._mode
         )
         self._note_magnitudes(sums, len(x), *extent)
         return left > 0
@@ -76,15 +82,15 @@ class _BackwardSweep(_Sweep):
         self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
 
 
-class FastForward(_Sweep, NeverRefuses):
+class FastForward(_Sweep, NoFallback):
     """Forward in fast mode."""
 
-    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+    def compute(self, x: Stored, y: Stored, saved: Float64, status: RowStatus) -> bool:
         """Compute y, the saved statistics and the row status; return True if some are not OK."""
         if len(x) == 0:
             return False
         eps = self.call.eps
-        left = _core.forward_rows(x, self._gamma, self._beta, y, kept, states, eps, self._mode)
+        left = _core.forward_rows(x, self._gamma, self._beta, y, saved, status, eps, self._mode)
         return left > 0
 
 
@@ -95,10 +101,9 @@ class CorrectForward(FastForward):
         super().__init__(call)
         self._reference = reference
 
-    def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
+    def recompute(self, x: Stored, saved: Float64, y: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
-        none = np.zeros(self.call.size, bool)
-        return self._reference.forward(self.call, none).look_again(x, kept, y)
+        return self._reference.forward(self.call).recompute(x, saved, y)
 
 
 class _Dgamma:
@@ -148,11 +153,11 @@ class _Dbeta:
         values = round_pair(high, low, np.zeros(size, np.int64), target)
         return Tested(values, np.zeros(size, bool))
 
-    def as_digits(self) -> Digits | None:
+    def as_fixed_point(self) -> FixedPointSum | None:
         """Return the sums if they are exact."""
         if not self._is_exact:
             return None
-        digits = Digits(self._array.shape[1])
+        digits = FixedPointSum(self._array.shape[1])
         digits.add(self._array[3:].copy())
         return digits
 
@@ -173,9 +178,9 @@ class CorrectSums:
 class CorrectBackward(_BackwardSweep):
     """Backward, correctly rounded; the reference continues where double-double is undecided."""
 
-    def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
+    def __init__(self, call: Call, reference: Backend) -> None:
         super().__init__(call)
-        self._reference = reference.backward(call, dy)
+        self._reference = reference.backward(call)
 
     def sums(self) -> CorrectSums:
         """Return zeroed accumulators."""
@@ -184,17 +189,17 @@ class CorrectBackward(_BackwardSweep):
     def _note_magnitudes(self, sums: CorrectSums, rows: int, smallest: int, largest: int) -> None:
         sums.dbeta.note(rows, smallest, largest)
 
-    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+    def recompute(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
-        return self._reference.look_again(dy, x, dx)
+        return self._reference.recompute(dy, x, dx)
 
-    def dgamma_again(self, columns: Columns) -> Any:
+    def tier2_dgamma(self, columns: Columns) -> Any:
         """Return a tier-2 sum of some columns."""
-        return self._reference.dgamma_again(columns)
+        return self._reference.tier2_dgamma(columns)
 
-    def dbeta_again(self, columns: Columns) -> Any:
+    def exact_dbeta(self, columns: Columns) -> Any:
         """Return an exact sum of some columns."""
-        return self._reference.dbeta_again(columns)
+        return self._reference.exact_dbeta(columns)
 
 
 class _FastSum:
@@ -224,7 +229,7 @@ class FastSums:
         self.array += other.array
 
 
-class FastBackward(_BackwardSweep, NeverRefuses):
+class FastBackward(_BackwardSweep, NoFallback):
     """Backward in fast mode. Each block of rows has sums of its own, as in `calls.c`."""
 
     def __init__(self, call: Call) -> None:
@@ -252,22 +257,22 @@ class Forward64(FastForward):
         super().__init__(call)
         self._backend = reference
 
-    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+    def compute(self, x: Stored, y: Stored, saved: Float64, status: RowStatus) -> bool:
         """Compute y, the saved statistics and the row status; return True if some are not OK."""
-        left = super().look(x, y, kept, states)
-        far = np.flatnonzero(np.isneginf(kept[:, -1])) if left else ()
+        left = super().compute(x, y, saved, status)
+        far = np.flatnonzero(np.isneginf(saved[:, -1])) if left else ()
         if len(far):  # what the core could not hold without powers of two
-            kept[far] = self._reference.saved_statistics(x[far])
+            saved[far] = self._reference.saved_statistics(x[far])
         return left
 
     @cached_property
     def _reference(self) -> Any:
         # Not before it is needed: the reference logs how long it may take.
-        return self._backend.forward(self.call, np.zeros(self.call.size, bool))
+        return self._backend.forward(self.call)
 
-    def look_again(self, x: Stored, kept: Float64, y: Stored) -> Flags:
+    def recompute(self, x: Stored, saved: Float64, y: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
-        flags: Flags = self._reference.look_again(x, kept, y)
+        flags: Flags = self._reference.recompute(x, saved, y)
         return flags
 
 
@@ -295,14 +300,14 @@ class _Pairs:
             for part in (-error, error)
         ]
         tested = same_roundings(*ends)
-        tested.refused[undecided] = True
+        tested.undecided[undecided] = True
         return tested
 
-    def as_digits(self) -> Digits | None:
+    def as_fixed_point(self) -> FixedPointSum | None:
         """Return the sums if they are exact."""
         if self._bound is None or self._bound.any() or not np.isfinite(self._pair[0]).all():
             return None
-        digits = Digits(len(self._pair[0]))
+        digits = FixedPointSum(len(self._pair[0]))
         digits.add(np.stack(self._pair))
         return digits
 
@@ -327,34 +332,34 @@ class CorrectBackward64(_BackwardSweep):
     numbers = 3
     """A pair and a bound for each column of dgamma and of dbeta."""
 
-    def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
+    def __init__(self, call: Call, reference: Backend) -> None:
         super().__init__(call)
-        self._backend, self._dy = reference, dy
+        self._backend = reference
 
     @cached_property
     def _reference(self) -> Any:
-        return self._backend.backward(self.call, self._dy)
+        return self._backend.backward(self.call)
 
     def sums(self) -> Sums64:
         """Return zeroed accumulators."""
         return Sums64(self.call.size, self.numbers)
 
-    def adopt(self, _x: Stored, _kept: Float64) -> bool:
+    def recompute_saved(self, _x: Stored, _saved: Float64) -> bool:
         """Take the saved statistics as they are: only the mean is compared."""
         return False
 
-    def look_again(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
+    def recompute(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
-        flags: Flags = self._reference.look_again(dy, x, dx)
+        flags: Flags = self._reference.recompute(dy, x, dx)
         return flags
 
-    def dgamma_again(self, columns: Columns) -> Any:
+    def tier2_dgamma(self, columns: Columns) -> Any:
         """Return a sum of some columns with powers of two of their own."""
-        return self._reference.columns_in_pairs(columns)
+        return self._reference.tier2_columns(columns)
 
-    def dbeta_again(self, columns: Columns) -> Any:
+    def exact_dbeta(self, columns: Columns) -> Any:
         """Return an exact sum of some columns."""
-        return self._reference.dbeta_again(columns)
+        return self._reference.exact_dbeta(columns)
 
 
 class FastBackward64(CorrectBackward64):
@@ -363,56 +368,56 @@ class FastBackward64(CorrectBackward64):
     numbers = 2
     """A pair for each column of dgamma and of dbeta."""
 
-    def __init__(self, call: Call, dy: Source, reference: Backend) -> None:
-        super().__init__(call, dy, reference)
+    def __init__(self, call: Call, reference: Backend) -> None:
+        super().__init__(call, reference)
         self._take_fast_blocks()
 
-    def adopt(self, x: Stored, kept: Float64) -> bool:
+    def recompute_saved(self, x: Stored, saved: Float64) -> bool:
         """Recompute the saved statistics; return True if a row mean changed."""
-        return _BackwardSweep.adopt(self, x, kept)
+        return _BackwardSweep.recompute_saved(self, x, saved)
 
 
 Integers = NDArray[np.int64]
 
 
-class TermSums:
-    """Digits that are not carried yet, and the sums of rows that the core left undecided."""
+class DgammaSum:
+    """Limbs that are not carried yet, and the sums of rows that the core left undecided."""
 
-    def __init__(self, size: int, undecided: OnLattice) -> None:
-        self.digits = np.zeros((_core.PLACES, size + 1), np.int64)
+    def __init__(self, size: int, undecided: DgammaTotal) -> None:
+        self.limbs = np.zeros((_core.PLACES, size + 1), np.int64)
         self.undecided = undecided
 
-    def merge(self, other: "TermSums") -> None:
+    def merge(self, other: "DgammaSum") -> None:
         """Add the sums over other rows."""
-        self.digits += other.digits
+        self.limbs += other.limbs
         self.undecided.merge(other.undecided)
 
-    def number(self) -> Number:
+    def number(self) -> FixedPoint:
         """Return the sums in canonical form; the last column is the sum of all units."""
-        return canonical(_core.FIRST_PLACE, self.digits.copy()).plus(self.undecided.number())
+        return canonical(_core.FIRST_PLACE, self.limbs.copy()).plus(self.undecided.number())
 
 
-class Terms(AfterLevel):
+class FixedPointDgamma(AfterLevel):
     """dgamma of a call in fixed point; the reference continues where tier 2 is undecided."""
 
     def __init__(self, call: Call, reference: Backend) -> None:
         self._call = call
-        self._reference = reference.terms(call)
+        self._reference = reference.fixed_point_dgamma(call)
         centred = _core.CENTRED if call.norm.centred else 0
-        self._mode = centred | mode_of_types(call.target)
+        self._mode = centred | mode_of_types(call.x_format)
 
-    def sums(self) -> TermSums:
+    def sums(self) -> DgammaSum:
         """Return zeroed accumulators."""
-        return TermSums(self._call.size, self._reference.sums())
+        return DgammaSum(self._call.size, self._reference.sums())
 
-    def add(self, dy: Stored, x: Stored, states: States | None, sums: TermSums) -> None:
+    def add(self, dy: Stored, x: Stored, status: RowStatus | None, sums: DgammaSum) -> None:
         """Add the rows that have a result and finite dy."""
         if len(x) == 0:
             return
-        if states is None:
-            states = np.full(len(x), DONE, np.uint8)
+        if status is None:
+            status = np.full(len(x), OK, np.uint8)
         undecided = np.zeros(len(x), np.uint8)
         eps = self._call.eps
-        if _core.add_terms(dy, x, states, undecided, sums.digits, eps, self._mode):
+        if _core.add_terms(dy, x, status, undecided, sums.limbs, eps, self._mode):
             some = undecided != 0
             self._reference.add(dy[some], x[some], None, sums.undecided)

@@ -3,12 +3,11 @@
 import logging
 from typing import Any
 
-from truenorm.kernels.call import Call, Flags
+from truenorm.kernels.call import Call
 from truenorm.kernels.protocol import Backward, Forward
 from truenorm.kernels.reference.backward import NarrowBackward, PairBackward, SingleBackward
-from truenorm.kernels.reference.columns import Terms
+from truenorm.kernels.reference.columns import FixedPointDgamma
 from truenorm.kernels.reference.forward import NarrowForward, PairForward, SingleForward
-from truenorm.kernels.rows import Source
 
 __all__ = ["ReferenceBackend"]
 
@@ -23,28 +22,28 @@ class ReferenceBackend:
     name = "reference"
     core = None
 
-    def forward(self, call: Call, _special: Flags) -> Forward:
+    def forward(self, call: Call) -> Forward:
         """Return forward for a call."""
         _announce(call)
-        if call.level == "narrow":
+        if call.arithmetic == "tier1":
             return NarrowForward(call)
-        return SingleForward(call) if call.level == "single" else PairForward(call)
+        return SingleForward(call) if call.arithmetic == "fast32" else PairForward(call)
 
-    def backward(self, call: Call, _dy: Source) -> Backward[Any]:
+    def backward(self, call: Call) -> Backward[Any]:
         """Return backward for a call."""
         _announce(call)
-        if call.level == "narrow":
+        if call.arithmetic == "tier1":
             return NarrowBackward(call)
-        return SingleBackward(call) if call.level == "single" else PairBackward(call)
+        return SingleBackward(call) if call.arithmetic == "fast32" else PairBackward(call)
 
-    def terms(self, call: Call) -> Terms:
+    def fixed_point_dgamma(self, call: Call) -> FixedPointDgamma:
         """Return how dgamma of a call at level 1 is summed on the lattice."""
-        return Terms(call)
+        return FixedPointDgamma(call)
 
 
 def _announce(call: Call) -> None:
     """Tell whoever waits for double-double why."""
-    if call.level in ("pairs", "plain") and call.count * call.size > LARGE:
+    if call.arithmetic in ("tier2", "fast64") and call.count * call.size > LARGE:
         logger.info(
             "%d float64 elements in double-double with NumPy take a while",
             call.count * call.size,

@@ -10,13 +10,20 @@ from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels import double_double as dd
 from truenorm.kernels.call import Call
 from truenorm.kernels.double_double import Pair, two_sum
-from truenorm.kernels.fixed_point import NO_TERMS, AfterLevel, Digits, TermSums, exact_terms, units
+from truenorm.kernels.fixed_point import (
+    NO_TERMS,
+    AfterLevel,
+    DgammaSum,
+    FixedPointSum,
+    exact_terms,
+    units,
+)
 from truenorm.kernels.protocol import ColumnSums
 from truenorm.kernels.reference import tier2
 from truenorm.kernels.reference.tier1 import PAIR_BLOCK, ColumnTerms, rounding_test
 from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.rows import Stored, blocks_of, widen
-from truenorm.kernels.tuning import DONE, HIGH, MOST_ROWS, REFUSED, SLACK, TINY, U, W
+from truenorm.kernels.tuning import HIGH, MOST_ROWS, OK, SLACK, TINY, UNDECIDED, U, W
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -71,11 +78,11 @@ class CertifiedSum:
         """Round the sums that are exact."""
         return Tested(round_to(self._total, target), self._inexact)
 
-    def as_digits(self) -> Digits | None:
+    def as_fixed_point(self) -> FixedPointSum | None:
         """Return the sums if all are exact."""
         if self._inexact.any():
             return None
-        found = Digits(len(self._total))
+        found = FixedPointSum(len(self._total))
         found.add(self._total[np.newaxis].copy())
         return found
 
@@ -207,28 +214,28 @@ class PairSum:
         return self._total.rounded(target)
 
 
-States = NDArray[np.uint8]
+RowStatus = NDArray[np.uint8]
 
 
-class Terms(AfterLevel):
+class FixedPointDgamma(AfterLevel):
     """dgamma of a call on the lattice."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self._rows = min(max(1, PAIR_BLOCK // call.size), MOST_ROWS)
 
-    def sums(self) -> TermSums:
+    def sums(self) -> DgammaSum:
         """Return sums over no rows."""
-        return TermSums(self._call.size)
+        return DgammaSum(self._call.size)
 
-    def add(self, dy: Stored, x: Stored, states: States | None, sums: TermSums) -> None:
+    def add(self, dy: Stored, x: Stored, status: RowStatus | None, sums: DgammaSum) -> None:
         """Add a block of rows with a result and finite dy; or those of it that are such."""
         call = self._call
-        if states is not None:
-            some = (states == DONE) | (states == REFUSED)
+        if status is not None:
+            some = (status == OK) | (status == UNDECIDED)
             dy, x = dy[some], x[some]
         for start, stop in blocks_of((0, len(x)), self._rows):
-            slopes, values = (widen(part[start:stop], call.target) for part in (dy, x))
+            slopes, values = (widen(part[start:stop], call.x_format) for part in (dy, x))
             unit = units(slopes, values, call.eps, call.norm)
             there = unit != NO_TERMS
             if there.any():
@@ -251,8 +258,8 @@ def _rounded(dy: Float64, x: Float64, unit: Integers, call: Call) -> tuple[Float
     rest, error = dd.two_sum(t[0] - high * 2.0**HIGH, t[1])
     low = np.rint(rest)
     left = np.abs((rest - low) + error)
-    refused = ~(left <= 0.5 - (bound + TINY + 2.0**-50))  # (L3)
-    for i in np.flatnonzero(refused.any(axis=1)).tolist():
-        columns = np.flatnonzero(refused[i])
+    undecided = ~(left <= 0.5 - (bound + TINY + 2.0**-50))  # (L3)
+    for i in np.flatnonzero(undecided.any(axis=1)).tolist():
+        columns = np.flatnonzero(undecided[i])
         high[i, columns], low[i, columns] = exact_terms(dy[i], x[i], columns, int(unit[i]), call)
     return high, low

@@ -89,7 +89,7 @@ def rounded(values: Float32, target: FloatFormat) -> Stored:
 
 
 def difficult_rows(x: Float64, call: Call) -> tuple[Stored, Float64]:
-    """Return y and what is kept, in float64: rows that are not finite, far off or far out."""
+    """Return y and what is saved, in float64: rows that are not finite, far off or far out."""
     size = x.shape[1]
     undefined = clear_not_finite(x) | no_spread(x, call.eps, call.norm)
     high, low = np.zeros((2, len(x), 1))
@@ -102,9 +102,9 @@ def difficult_rows(x: Float64, call: Call) -> tuple[Stored, Float64]:
     x *= 1 / np.sqrt(v + call.eps)
     x *= call.gamma
     x += _positive_zeros(call.beta)
-    kept = np.hstack([high, low, v])
-    kept[undefined] = np.nan
-    return round_to(x, call.target), kept
+    saved = np.hstack([high, low, v])
+    saved[undefined] = np.nan
+    return round_to(x, call.x_format), saved
 
 
 class Gradient(NamedTuple):
@@ -115,14 +115,14 @@ class Gradient(NamedTuple):
     r: Float64
     dgamma: Float64
     moved: Flags
-    """Which rows, centred by what was kept, have another mean than rounding explains."""
+    """Which rows, centred by what was saved, have another mean than rounding explains."""
 
 
-def gradient(dy: Float64, x: Float64, kept: Float64, call: Call, scratch: Scratch) -> Gradient:
+def gradient(dy: Float64, x: Float64, saved: Float64, call: Call, scratch: Scratch) -> Gradient:
     """Return dx of the rows and their share of dgamma, in float64; x is used up."""
     centred, eps = call.norm.centred, call.eps
     size = x.shape[1]
-    high, low, v = Statistics.of_kept(kept)
+    high, low, v = Statistics.of_saved(saved)
     w = v + eps
     r = 1 / np.sqrt(w)
     c = x

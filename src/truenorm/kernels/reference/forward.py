@@ -6,35 +6,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.protocol import NeverRefuses, States
+from truenorm.kernels.protocol import NoFallback, RowStatus
 from truenorm.kernels.reference import fast, tier1, tier2
 from truenorm.kernels.reference.tier1 import row_sums
 from truenorm.kernels.rounding import Tested, round_to
 from truenorm.kernels.rows import Stored, as_float32, widen
 from truenorm.kernels.special import clear_not_finite, no_spread
-from truenorm.kernels.tuning import DONE, REFUSED, UNDEFINED
+from truenorm.kernels.tuning import OK, UNDECIDED, UNDEFINED
 
 Float64 = NDArray[np.float64]
 
 
 def accept_beta(tested: Tested, without_spread: NDArray[np.bool_], call: Call) -> None:
     """In a row where c = 0, and where gamma = 0, y is beta rounded; an exact zero is +0."""
-    if not tested.refused.any():  # what is accepted is right
+    if not tested.undecided.any():  # what is accepted is right
         return
-    rounded = round_to(call.beta + 0.0, call.target)
+    rounded = round_to(call.beta + 0.0, call.x_format)
     rows, columns = np.flatnonzero(without_spread), np.flatnonzero(call.gamma == 0)
     tested.values[rows] = rounded
-    tested.refused[rows] = False
+    tested.undecided[rows] = False
     tested.values[:, columns] = rounded[columns]
-    tested.refused[:, columns] = False
+    tested.undecided[:, columns] = False
 
 
 def accept_beta_at_mean(tested: Tested, x: Float64, call: Call) -> None:
-    """Where a refused element equals the mean of its row, c = 0 and y is beta rounded."""
+    """Where a undecided element equals the mean of its row, c = 0 and y is beta rounded."""
     at_mean = exactly_at_mean(x) if call.norm.centred else x == 0
-    at_mean &= tested.refused
-    np.copyto(tested.values, round_to(call.beta + 0.0, call.target), where=at_mean)
-    tested.refused[at_mean] = False
+    at_mean &= tested.undecided
+    np.copyto(tested.values, round_to(call.beta + 0.0, call.x_format), where=at_mean)
+    tested.undecided[at_mean] = False
 
 
 def accept_zero_dx(tested: Tested, dy: Float64, call: Call) -> None:
@@ -50,15 +50,15 @@ def accept_zero_dx(tested: Tested, dy: Float64, call: Call) -> None:
     g = dy[rows] * gamma
     rows = rows[(g == (g[:, :1] if call.norm.centred else 0.0)).all(axis=1)]
     tested.values[rows] = 0
-    tested.refused[rows] = False
+    tested.undecided[rows] = False
 
 
 def accept_zero_at_zero(tested: Tested, dy: Float64, x: Float64, call: Call) -> None:
     """Where x and g are zero, so is dx of a row that is not centred (D29)."""
-    if not call.norm.centred and tested.refused.any():
+    if not call.norm.centred and tested.undecided.any():
         zero = (x == 0) & ((dy == 0) | (call.gamma == 0))
         tested.values[zero] = 0
-        tested.refused[zero] = False
+        tested.undecided[zero] = False
 
 
 def exactly_at_mean(x: Float64) -> NDArray[np.bool_]:
@@ -83,32 +83,32 @@ class NarrowForward(tier1.Sweep):
     def __init__(self, call: Call) -> None:
         super().__init__(call, tier1.BLOCK)
 
-    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
-        """Write y, what is kept and what became of each row; return whether some are not done."""
-        values = widen(x, self.call.target, self.scratch.like(x, "x"))
+    def compute(self, x: Stored, y: Stored, saved: Float64, status: RowStatus) -> bool:
+        """Write y, what is saved and what became of each row; return whether some are not done."""
+        values = widen(x, self.call.x_format, self.scratch.like(x, "x"))
         undefined = clear_not_finite(values) | no_spread(values, self.call.eps, self.call.norm)
         tested, found = self._tested(values)
-        np.concatenate(found[-kept.shape[1] :], axis=1, out=kept)
+        np.concatenate(found[-saved.shape[1] :], axis=1, out=saved)
         y[...] = tested.values
-        kept[undefined] = np.nan
-        states[...] = np.where(tested.refused.any(axis=1), REFUSED, DONE)
-        states[undefined] = UNDEFINED
-        return bool(states.any())
+        saved[undefined] = np.nan
+        status[...] = np.where(tested.undecided.any(axis=1), UNDECIDED, OK)
+        status[undefined] = UNDEFINED
+        return bool(status.any())
 
-    def look_again(self, x: Stored, _kept: Float64, y: Stored) -> Flags:
-        """Take refused y through structure and double-double."""
+    def recompute(self, x: Stored, _saved: Float64, y: Stored) -> Flags:
+        """Take undecided y through structure and double-double."""
         call = self.call
-        values = widen(x, call.target)
+        values = widen(x, call.x_format)
         tested, _ = self._tested(values)
         accept_beta_at_mean(tested, values, call)
-        rows = np.flatnonzero(tested.refused.any(axis=1))
+        rows = np.flatnonzero(tested.undecided.any(axis=1))
         if len(rows):
             _take(tested, rows, tier2.forward(tier2.describe(values[rows], call), call))
         y[...] = tested.values
-        return tested.refused
+        return tested.undecided
 
     def _tested(self, x: Float64) -> tuple[Tested, Sequence[Float64]]:
-        """Return y, and what is kept of each row."""
+        """Return y, and what is saved of each row."""
         call = self.call
         tested, found = tier1.forward(x, call, self.scratch)
         accept_beta(tested, found.v[:, 0] == 0, call)
@@ -121,59 +121,59 @@ class PairForward(NarrowForward):
     def __init__(self, call: Call) -> None:
         tier1.Sweep.__init__(self, call, tier1.PAIR_BLOCK)
 
-    def look_again(self, x: Stored, _kept: Float64, y: Stored) -> Flags:
-        """Find out which elements are refused: nothing short of integers knows better."""
-        tested, _ = self._tested(widen(x, self.call.target))
+    def recompute(self, x: Stored, _saved: Float64, y: Stored) -> Flags:
+        """Find out which elements are undecided: nothing short of integers knows better."""
+        tested, _ = self._tested(widen(x, self.call.x_format))
         y[...] = tested.values
-        return tested.refused
+        return tested.undecided
 
     def saved_statistics(self, x: Stored) -> Float64:
         """Return what is saved of rows, for a backend that does not hold their powers of two."""
-        rows = tier2.describe(widen(x, self.call.target), self.call)
-        return np.hstack(tier2.kept_of(rows, self.call.norm))
+        rows = tier2.describe(widen(x, self.call.x_format), self.call)
+        return np.hstack(tier2.saved_of(rows, self.call.norm))
 
     def _tested(self, x: Float64) -> tuple[Tested, Sequence[Float64]]:
         call = self.call
         rows = tier2.describe(x, call)
         tested = tier2.forward(rows, call)
         accept_beta(tested, rows.constant[:, 0], call)
-        if not call.norm.centred and tested.refused.any():
+        if not call.norm.centred and tested.undecided.any():
             accept_beta_at_mean(tested, x, call)
-        return tested, tier2.kept_of(rows, call.norm)
+        return tested, tier2.saved_of(rows, call.norm)
 
 
 def _take(tested: Tested, rows: NDArray[np.intp], better: Tested) -> None:
-    """Replace what was refused by what the next level says of it."""
-    refused = tested.refused[rows]
+    """Replace what was undecided by what the next level says of it."""
+    undecided = tested.undecided[rows]
     values = tested.values[rows]
-    values[refused] = better.values[refused]
+    values[undecided] = better.values[undecided]
     tested.values[rows] = values
-    tested.refused[rows] = refused & better.refused
+    tested.undecided[rows] = undecided & better.undecided
 
 
-class SingleForward(tier1.Sweep, NeverRefuses):
+class SingleForward(tier1.Sweep, NoFallback):
     """Fast mode: float32 where that will do, for types of at most float32."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call, tier1.BLOCK)
         self._parameters = fast.Parameters.of(call)
 
-    def look(self, x: Stored, y: Stored, kept: Float64, states: States) -> bool:
+    def compute(self, x: Stored, y: Stored, saved: Float64, status: RowStatus) -> bool:
         """Write y, the mean as a pair and the variance, and which rows have no result."""
         call = self.call
-        rows = as_float32(x, call.target)
+        rows = as_float32(x, call.x_format)
         found, easy = fast.statistics(rows, call, self.scratch)
-        kept[...] = found[:, -kept.shape[1] :]
+        saved[...] = found[:, -saved.shape[1] :]
         if self._parameters is None:
             easy[:] = False
         else:
             values = fast.normalize(rows, found, self._parameters, call.eps, self.scratch)
             easy &= values.all(axis=1)  # the sign of a zero is for float64 to say
-            y[...] = fast.rounded(values, call.target)
+            y[...] = fast.rounded(values, call.x_format)
         difficult = np.flatnonzero(~easy)
         if len(difficult):
-            wide = widen(x[difficult], call.target)
+            wide = widen(x[difficult], call.x_format)
             y[difficult], numbers = fast.difficult_rows(wide, call)
-            kept[difficult] = numbers[:, -kept.shape[1] :]
-        states[...] = np.where(np.isnan(kept[:, 0]), UNDEFINED, DONE)
-        return bool(states.any())
+            saved[difficult] = numbers[:, -saved.shape[1] :]
+        status[...] = np.where(np.isnan(saved[:, 0]), UNDEFINED, OK)
+        return bool(status.any())

@@ -37,10 +37,10 @@ class Scratch:
 
     def _first(self, count: int, name: str) -> NDArray[np.float64]:
         """Return so many numbers of an array, which grows as it must."""
-        kept = self._arrays.get(name)
-        if kept is None or kept.size < count:
-            kept = self._arrays[name] = np.empty(count)
-        return kept[:count]
+        saved = self._arrays.get(name)
+        if saved is None or saved.size < count:
+            saved = self._arrays[name] = np.empty(count)
+        return saved[:count]
 
 
 class Sweep:
@@ -69,7 +69,7 @@ def depth_of_sum(count: int) -> int:
 
 
 def row_sums(terms: Float64) -> Float64:
-    """Return the sums along the last of two axes, which is kept with length 1."""
+    """Return the sums along the last of two axes, which is saved with length 1."""
     rows, count = terms.shape
     lanes = count // CHUNKS
     if lanes < CHUNKS:
@@ -111,11 +111,11 @@ class Statistics(NamedTuple):
     v: Float64
 
     @classmethod
-    def of_kept(cls, kept: Float64) -> "Statistics":
-        """Return what was kept of rows; where they are not centred that is v alone."""
-        if kept.shape[1] == 1:
-            return cls(np.zeros_like(kept), np.zeros_like(kept), kept)
-        return cls(*kept.T[..., np.newaxis])
+    def of_saved(cls, saved: Float64) -> "Statistics":
+        """Return what was saved of rows; where they are not centred that is v alone."""
+        if saved.shape[1] == 1:
+            return cls(np.zeros_like(saved), np.zeros_like(saved), saved)
+        return cls(*saved.T[..., np.newaxis])
 
 
 class Bounds(NamedTuple):
@@ -218,7 +218,7 @@ def forward(x: Float64, call: Call, scratch: Scratch) -> tuple[Tested, Statistic
     bound *= SLACK * (error.r + 6 * U)
     bound += np.multiply(np.abs(gamma), SLACK * r * error.centring, out=product)
     bound += (SLACK * 2 * U) * np.abs(beta)  # (E7)
-    return rounding_test(z, bound, call.target), found
+    return rounding_test(z, bound, call.x_format), found
 
 
 def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Scratch) -> Gradient:
@@ -271,7 +271,7 @@ def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Sc
         np.abs(c, out=product)
         product *= slack_r * (q_bound + q_size * (error.r + 6 * U)) + lost
         bound += product  # (E10)
-    dx = rounding_test(z, bound, call.target)
+    dx = rounding_test(z, bound, call.x_format)
 
     c *= r
     c *= dy

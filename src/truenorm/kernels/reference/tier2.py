@@ -89,8 +89,8 @@ def describe(x: Float64, call: Call) -> PairRows:
     )
 
 
-def kept_of(rows: PairRows, norm: Norm) -> list[Float64]:
-    """Return what is kept: the mean as a pair, and its power of two; or the root mean square.
+def saved_of(rows: PairRows, norm: Norm) -> list[Float64]:
+    """Return what is saved: the mean as a pair, and its power of two; or the root mean square.
 
     The last is below zero, as what fast mode keeps of other rows never is.
     """
@@ -99,13 +99,13 @@ def kept_of(rows: PairRows, norm: Norm) -> list[Float64]:
     return [-np.maximum(np.ldexp(rows.spread, rows.exponent.astype(np.int32)), 5e-324)]
 
 
-def have_moved(rows: PairRows, kept: Float64, norm: Norm) -> Flags:
-    """Return which rows do not have the mean, or the root mean square, that was kept."""
-    found = kept_of(rows, norm)
+def have_moved(rows: PairRows, saved: Float64, norm: Norm) -> Flags:
+    """Return which rows do not have the mean, or the root mean square, that was saved."""
+    found = saved_of(rows, norm)
     if not norm.centred:
-        close = np.abs(found[0] - kept) <= 2.0**-46 * -found[0] + 1e-323
+        close = np.abs(found[0] - saved) <= 2.0**-46 * -found[0] + 1e-323
     else:
-        high, low, exponent = kept.T[..., np.newaxis]
+        high, low, exponent = saved.T[..., np.newaxis]
         # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
         close = np.abs((found[0] - high) + (found[1] - low)) <= 2.0**-90
         close &= found[2] == exponent
@@ -141,7 +141,7 @@ def forward(rows: PairRows, call: Call) -> Tested:
         + np.ldexp(np.abs(gamma_part) * (rows.r[0] * rows.centring), clipped(shift))
         + 4 * W * np.abs(high)
     )  # (P5)
-    return rounding_test((high, low), bound + TINY, common, call.target)
+    return rounding_test((high, low), bound + TINY, common, call.x_format)
 
 
 def backward(rows: PairRows, dy: Float64, call: Call) -> Tested:
@@ -158,8 +158,8 @@ def backward(rows: PairRows, dy: Float64, call: Call) -> Tested:
     if centred_rows and size == 2:
         # (D24); every error is relative, (P9).
         difference = dd.add(g, (-g[0][:, ::-1], -g[1][:, ::-1]))
-        kept = dd.divide((rows.scaled_eps / 2, np.zeros_like(rows.scaled_eps)), rows.w)
-        z = dd.multiply(dd.multiply(difference, kept), rows.r)
+        saved = dd.divide((rows.scaled_eps / 2, np.zeros_like(rows.scaled_eps)), rows.w)
+        z = dd.multiply(dd.multiply(difference, saved), rows.r)
         bound = SLACK * np.abs(z[0]) * (rows.r_bound + rows.w_bound + 40 * W)
     else:
         centred = g
@@ -178,9 +178,9 @@ def backward(rows: PairRows, dy: Float64, call: Call) -> Tested:
         (g[0] == g[0][:, :1]) & (g[1] == g[1][:, :1]) & (exponents > g_exponent - 900)
     ).all(axis=1)
     constant_g |= (dy == 0).all(axis=1) | (gamma == 0).all()
-    tested = rounding_test(z, bound + TINY, exponent, call.target)
+    tested = rounding_test(z, bound + TINY, exponent, call.x_format)
     tested.values[constant_g] = 0
-    tested.refused[constant_g] = False
+    tested.undecided[constant_g] = False
     return tested
 
 
