@@ -22,11 +22,10 @@ from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path
 from truenorm import textbook
 
 # isort: split
-from promise.families import Array, Case
-from promise.formats import bits
+from promise.checking import OUTPUTS, Implementation, Results, both_passes, expected_results
+from promise.families import SHAPE, Array, Case, cases, every_family_cases
 from promise.hard_cases import hard_cases
-from promise.judging import OUTPUTS, Implementation, Results, both_passes, expected_results
-from promise.suites import SHAPE, cases, each_family_alike
+from promise.oracle import bits
 
 BUDGET = 31_000  # elements of x: the very cases of test_promise.py
 HARD_ELEMENTS = 4_000  # of each output: enough for ties to be among them
@@ -168,7 +167,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = described.parse_args(argv)
     for dtype in [np.dtype(name) for name in arguments.dtype or ("float32", "float64")]:
         mixed = contest(dtype, ((case, OUTPUTS) for case in cases(dtype, BUDGET)))
-        alike = contest(dtype, ((case, OUTPUTS) for case in each_family_alike(dtype)))
+        alike = contest(dtype, ((case, OUTPUTS) for case in every_family_cases(dtype)))
         beside = contest(dtype, hard(dtype))
         rows, size = SHAPE
         print(f"### {dtype.name}\n")

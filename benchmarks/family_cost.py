@@ -24,7 +24,7 @@ from benchmarks.family_lines import TERMS, Data, lines
 
 # Only now, since family_lines has put the tests on the path.
 # isort: split
-from promise.families import Case, dy_of, parameter_of, x_of
+from promise.families import Case, make_dy, make_parameter, make_x
 from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
 
 WIDTHS = (512, 513)
@@ -95,12 +95,12 @@ def cost_of_hard_cases(dtype: np.dtype[Any], backend: str) -> Iterator[dict[str,
         hard, spent, normal = 0, 0.0, 0.0
         for case in hard_cases(output, dtype, HARD_ELEMENTS):
             rows, size = case.x.shape
-            easy_x = x_of("normal", dtype, rows, size, 0)
+            easy_x = make_x("normal", dtype, rows, size, 0)
             gamma, beta = (
-                None if given is None else parameter_of("random", given.dtype, size, seed)
+                None if given is None else make_parameter("random", given.dtype, size, seed)
                 for seed, given in enumerate((case.gamma, case.beta))
             )
-            easy = Case("normal", easy_x, gamma, beta, dy_of("random", easy_x, 0), 1e-5)
+            easy = Case("normal", easy_x, gamma, beta, make_dy("random", easy_x, 0), 1e-5)
             watch = Stopwatch()
             contestants = {
                 "hard": passes(case, backend)[which],

@@ -18,9 +18,9 @@ from promise.families import (
     EPSILONS,
     X_FAMILIES,
     Case,
-    dy_of,
-    parameter_of,
-    x_of,
+    make_dy,
+    make_parameter,
+    make_x,
 )
 
 __all__ = ["TERMS", "Data", "Terms", "lines"]
@@ -54,15 +54,15 @@ class Data:
 
     def build(self, dtype: np.dtype[Any], rows: int, size: int) -> Case:
         """Make the arrays."""
-        x = x_of(self.x, dtype, rows, size, 0)
+        x = make_x(self.x, dtype, rows, size, 0)
         by_value = {"ones": 1, "zeros": 0}
         if self.dy in by_value:
             dy = np.full_like(x, by_value[self.dy])
         elif self.dy == "integers":
-            dy = x_of("integers", dtype, rows, size, 1)
+            dy = make_x("integers", dtype, rows, size, 1)
         else:
-            dy = dy_of(self.dy, x, 0)
-        gamma, beta = (parameter_of("random", dtype, size, seed) for seed in (0, 1))
+            dy = make_dy(self.dy, x, 0)
+        gamma, beta = (make_parameter("random", dtype, size, seed) for seed in (0, 1))
         if self.plain_parameters:
             gamma, beta = np.ones(size, dtype), np.zeros(size, dtype)
         return Case(self.name, x, gamma, beta, dy, self.eps)

@@ -24,6 +24,7 @@ from truenorm.tools.progress import status_line
 from truenorm.verify.oracle.expected import expected
 
 # isort: split
+from promise.checking import BACKENDS
 from promise.families import (
     DTYPES,
     DY_KINDS,
@@ -31,13 +32,13 @@ from promise.families import (
     PARAMETER_KINDS,
     X_FAMILIES,
     Case,
-    dy_of,
-    parameter_of,
-    x_of,
+    cases,
+    make_dy,
+    make_parameter,
+    make_x,
+    non_finite_cases,
 )
 from promise.hard_cases import OUTPUTS, RMS_OUTPUTS, hard_cases
-from promise.judging import BACKENDS
-from promise.suites import cases, not_finite_cases
 
 __all__ = ["fingerprint"]
 
@@ -64,7 +65,7 @@ def suites(
             _arguments, hard_cases(output, dtype, 1000, centred=norm == "layer_norm")
         )
     named["not finite"] = lambda: map(
-        _arguments, not_finite_cases(dtype, 60, (1, 2, 7, 9), (1, 2, 5, 17, 129))
+        _arguments, non_finite_cases(dtype, 60, (1, 2, 7, 9), (1, 2, 5, 17, 129))
     )
     named["judge quick"] = lambda: (
         (
@@ -87,14 +88,14 @@ def _family(name: str, dtype: np.dtype[Any]) -> Iterator[Arguments]:
     """Yield a family in every shape with every eps; kinds of dy and of parameters go round."""
     kinds, parameters = list(DY_KINDS), list(PARAMETER_KINDS)
     for k, (rows, size) in enumerate(SHAPES):
-        x = x_of(name, dtype, rows, size, k)
+        x = make_x(name, dtype, rows, size, k)
         for j, eps in enumerate(EPSILONS):
             other = DTYPES[(k + j) % 4] if j % 2 else dtype
             yield (
                 x,
-                parameter_of(parameters[(k + j) % 5], other, size, j),
-                parameter_of(parameters[j % 5], other, size, j + 1),
-                dy_of(kinds[(k + j) % len(kinds)], x, j),
+                make_parameter(parameters[(k + j) % 5], other, size, j),
+                make_parameter(parameters[j % 5], other, size, j + 1),
+                make_dy(kinds[(k + j) % len(kinds)], x, j),
                 eps,
             )
 

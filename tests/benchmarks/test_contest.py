@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks.contest import CAST, Tally, by_family, by_output, contest, main
+from promise.checking import OUTPUTS
 from promise.families import Case, usual_case
 from promise.hard_cases import hard_cases
-from promise.judging import OUTPUTS
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -73,7 +73,7 @@ def test_in_float64_there_is_nothing_to_cast() -> None:
 def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     case = offset_case(FLOAT32)
     monkeypatch.setattr("benchmarks.contest.cases", lambda *_: [case])
-    monkeypatch.setattr("benchmarks.contest.each_family_alike", lambda _: [case])
+    monkeypatch.setattr("benchmarks.contest.every_family_cases", lambda _: [case])
     monkeypatch.setattr("benchmarks.contest.hard", lambda _: [(case, OUTPUTS)])
     assert main(["--dtype", "float32"]) == 0
     printed = capsys.readouterr().out

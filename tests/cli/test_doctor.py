@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cli.recording import recorded, run
-from promise.judging import BACKENDS
+from promise.checking import BACKENDS
 from truenorm.cli import commands as command
 from truenorm.doctor import Diagnosis, Line, Section
 

@@ -5,10 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from promise.families import DTYPES
-from promise.formats import bits
-from promise.oracle import correct_backward, correct_forward
-from promise.suites import cases
+from promise.families import DTYPES, cases
+from promise.oracle import bits, correct_backward, correct_forward
 from truenorm.exact import (
     FLOAT32,
     FLOAT64,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import truenorm as tn
 from kernels.calls import call_for
+from promise.checking import both_passes, bytes_of
 from promise.families import Case
-from promise.judging import both_passes, bytes_of
 from truenorm.api import backends
 from truenorm.kernels.gpu.backend import GpuBackend
 from truenorm.kernels.gpu.plan import Plan

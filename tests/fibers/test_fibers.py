@@ -26,7 +26,7 @@ QUICK = (("float32", True, (67, 33)), ("bfloat16", False, (17, 1024)))
 
 def case_of(dtype: Any, centred: bool, rows: int, size: int) -> Case:
     case = usual_case("normal", rows, size, dtype)
-    return case if centred else case.of_rms_norm()
+    return case if centred else case.as_rms_norm()
 
 
 def cases(*quick: tuple[str, bool, tuple[int, int]]) -> list[Any]:

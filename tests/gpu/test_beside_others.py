@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 import truenorm as tn
 from programs import run_python
-from promise.judging import bytes_of
+from promise.checking import bytes_of
 
 pytestmark = pytest.mark.usefixtures("device")
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 import truenorm as tn
 from fibers.runs import launcher_on, opencl
+from promise.cached_cases import some_cached_cases
+from promise.checking import ball_results, both_passes, bytes_of
 from promise.families import Case, usual_case
 from promise.hard_cases import hard_cases
-from promise.hard_cases.kept import some_kept
-from promise.judging import both_passes, bytes_of
-from promise.rows import BallRow, ball_results
+from promise.oracle import BallRow
 from truenorm.devices.passes import DeviceCall
 from truenorm.kernels.gpu.runtime import Launcher
 from truenorm.kernels.tuning import SUMS
@@ -62,7 +62,7 @@ def assert_same_sums(case: Case) -> None:
 @pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
 def test_dgamma_beside_a_boundary(tries: list[int], *, centred: bool) -> None:
     made = (
-        some_kept("dgamma", FLOAT32, 300)
+        some_cached_cases("dgamma", FLOAT32, 300)
         if centred
         else hard_cases("dgamma", FLOAT32, 100, centred=False)
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.judging import bytes_of
+from promise.checking import bytes_of
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 cl = pytest.importorskip("pyopencl")

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from promise.bounds.fast_bounds import FastBounds
-from promise.families import DTYPES, Case
-from promise.hard_cases import OUTPUTS, hard_cases
-from promise.hard_cases.kept import some_kept
-from promise.hard_cases.lonely import lonely_cases
-from promise.judging import both_passes, judge
-from promise.suites import cases, cases_from_anywhere
+from promise.bounds import FastBounds
+from promise.cached_cases import some_cached_cases
+from promise.checking import both_passes, check
+from promise.families import DTYPES, Case, cases, full_range_cases
+from promise.hard_cases import OUTPUTS, hard_cases, isolated_cases
 
 NARROW = [dtype for dtype in DTYPES if dtype != np.float64]
 GATED_WIDTHS = (2, 67)
@@ -38,7 +36,7 @@ def without_float64(made: Iterable[Case]) -> Iterator[Case]:
 def assert_right(made: Iterable[Case], outputs: tuple[str, ...] = OUTPUTS) -> int:
     compared = 0
     for case in without_float64(made):
-        count, wrong = judge(case, outputs, ["gpu"])
+        count, wrong = check(case, outputs, ["gpu"])
         compared += count
         assert not wrong, wrong
     return compared
@@ -47,7 +45,7 @@ def assert_right(made: Iterable[Case], outputs: tuple[str, ...] = OUTPUTS) -> in
 @pytest.mark.parametrize(("dtype", "centred"), [("float32", True), ("bfloat16", False)])
 def test_some_widths(dtype: str, *, centred: bool) -> None:
     made = (case for case in cases(dtype, 0) if case.x.shape[1] in GATED_WIDTHS)
-    assert assert_right(case if centred else case.of_rms_norm() for case in made) >= 1000
+    assert assert_right(case if centred else case.as_rms_norm() for case in made) >= 1000
 
 
 @pytest.mark.slow
@@ -55,13 +53,13 @@ def test_some_widths(dtype: str, *, centred: bool) -> None:
 @of_each_norm
 def test_families(dtype: np.dtype[Any], *, centred: bool) -> None:
     made = cases(dtype, 31_000)
-    assert assert_right(case if centred else case.of_rms_norm() for case in made) >= 30_000
+    assert assert_right(case if centred else case.as_rms_norm() for case in made) >= 30_000
 
 
 @pytest.mark.slow
 @of_each_type
 def test_numbers_from_anywhere_in_the_range(dtype: np.dtype[Any]) -> None:
-    assert assert_right(cases_from_anywhere(dtype, 60)) > 0
+    assert assert_right(full_range_cases(dtype, 60)) > 0
 
 
 @pytest.mark.slow
@@ -71,18 +69,18 @@ def test_numbers_from_anywhere_in_the_range(dtype: np.dtype[Any]) -> None:
 def test_beside_a_boundary(dtype: np.dtype[Any], output: str, *, centred: bool) -> None:
     if output == "dbeta" and not centred:
         pytest.skip("RMSNorm has none")
-    some = some_kept(output, dtype, ELEMENTS)
+    some = some_cached_cases(output, dtype, ELEMENTS)
     assert assert_right(some if centred else _of_rms_norm(output, dtype), (output,)) > 0
 
 
 @pytest.mark.slow
 def test_alone_in_their_rows() -> None:
-    some = some_kept("y", np.float32, 10_000)
-    assert assert_right(lonely_cases(some, ELEMENTS // 4), ("y",)) > 0
+    some = some_cached_cases("y", np.float32, 10_000)
+    assert assert_right(isolated_cases(some, ELEMENTS // 4), ("y",)) > 0
 
 
 def test_some_beside_a_boundary() -> None:
-    assert assert_right(some_kept("y", np.float32, 300), ("y",)) > 0
+    assert assert_right(some_cached_cases("y", np.float32, 300), ("y",)) > 0
 
 
 def _of_rms_norm(output: str, dtype: np.dtype[Any]) -> Iterable[Case]:
@@ -95,7 +93,7 @@ def _of_rms_norm(output: str, dtype: np.dtype[Any]) -> Iterable[Case]:
 def test_fast_mode_keeps_its_bounds(dtype: np.dtype[Any], *, centred: bool) -> None:
     checked = 0
     for case in without_float64(cases(dtype, 14_000)):
-        asked = case if centred else case.of_rms_norm()
+        asked = case if centred else case.as_rms_norm()
         if asked.x.size > 2000 or asked.has_undefined_rows:
             continue
         wrong = FastBounds(asked).violations(both_passes(asked, "gpu", "fast"))
@@ -121,8 +119,8 @@ def test_bounds_divided_by_64_are_seen(
     monkeypatch.setattr(opencl, "source_of", divided)
     monkeypatch.setattr("truenorm.kernels.gpu.backend.SLACK", 1.01 / 64)
     monkeypatch.setattr(opencl, "compiled", cache(opencl.compiled.__wrapped__))
-    some: Iterable[Case] = some_kept(output, np.float32, ELEMENTS)
+    some: Iterable[Case] = some_cached_cases(output, np.float32, ELEMENTS)
     if output == "y":  # a row with another element that is refused is done again as a whole
-        some = lonely_cases(some_kept("y", np.float32, 10_000), ELEMENTS // 4)
+        some = isolated_cases(some_cached_cases("y", np.float32, 10_000), ELEMENTS // 4)
     made = some if centred else _of_rms_norm(output, np.dtype(np.float32))
-    assert any(judge(case, [output], ["gpu"])[1] for case in without_float64(made))
+    assert any(check(case, [output], ["gpu"])[1] for case in without_float64(made))

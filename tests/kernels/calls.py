@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from promise.families import EPSILONS, X_FAMILIES, Array, Case, Choice
+from promise.families import EPSILONS, X_FAMILIES, Array, Case, CaseSpec
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import LAYER_NORM, Call, Parameter, Settings
 from truenorm.kernels.rows import Rows, format_of
@@ -22,7 +22,7 @@ def each_family(dtype: Any, rows: int, *widths: int) -> Iterator[Case]:
     for seed, family in enumerate(X_FAMILIES):
         size, eps = widths[seed % len(widths)], EPSILONS[seed % len(EPSILONS)]
         for dy in KINDS:
-            yield Choice(family, rows, size, eps, dy, parameter, parameter).build(kind, seed)
+            yield CaseSpec(family, rows, size, eps, dy, parameter, parameter).build(kind, seed)
 
 
 def format_for(array: Array) -> FloatFormat:

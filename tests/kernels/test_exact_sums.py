@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from promise.families import DTYPES, Array
-from promise.formats import FORMATS
+from promise.oracle import FORMATS
 from truenorm.exact import FLOAT32, FLOAT64, FloatFormat, round_ratio
 from truenorm.kernels.fixed_point import FixedPointSum
 from truenorm.kernels.rows import widen

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kernels.calls import format_for, parameter_for, rows_for
+from promise.checking import BACKENDS
 from promise.families import DTYPES
-from promise.judging import BACKENDS
 from truenorm.api.backends import backend_named
 from truenorm.kernels import rounding
 from truenorm.kernels.call import LAYER_NORM, Call, Settings

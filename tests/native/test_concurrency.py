@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from native.programs import run
+from promise.checking import BACKENDS, both_passes, bytes_of
 from promise.families import usual_case
-from promise.judging import BACKENDS, both_passes, bytes_of
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from promise.checking import BACKENDS, both_passes, bytes_of
 from promise.families import Array, Case
-from promise.judging import BACKENDS, both_passes, bytes_of
 from truenorm import threads
 from truenorm.api.backends import backend_named
 

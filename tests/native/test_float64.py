@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.families import Case
-from promise.hard_cases import OUTPUTS, RMS_OUTPUTS, hard_cases
-from promise.hard_cases.kept import some_kept
-from promise.hard_cases.lonely import lonely_cases
-from promise.judging import BACKENDS, judge
-from promise.suites import cases, cases_from_anywhere
+from promise.cached_cases import some_cached_cases
+from promise.checking import BACKENDS, check
+from promise.families import Case, cases, full_range_cases
+from promise.hard_cases import OUTPUTS, RMS_OUTPUTS, hard_cases, isolated_cases
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)
@@ -41,8 +39,8 @@ def hard_in(output: str, elements: int, *, centred: bool) -> list[Case]:
     if not centred or elements > 10_000:
         return list(hard_cases(output, FLOAT64, elements, centred=centred))
     if output != "y":
-        return list(some_kept(output, FLOAT64, elements))
-    return list(lonely_cases(some_kept("y", FLOAT64, 10_000), elements // 4))
+        return list(some_cached_cases(output, FLOAT64, elements))
+    return list(isolated_cases(some_cached_cases("y", FLOAT64, 10_000), elements // 4))
 
 
 @pytest.mark.usefixtures("instructions")
@@ -50,13 +48,13 @@ class TestPromise:
     @of_two_sizes
     def test_families(self, elements: int) -> None:
         for case in cases(FLOAT64, elements):
-            _, wrong = judge(case, backends=["native"])
+            _, wrong = check(case, backends=["native"])
             assert not wrong, wrong
 
     @of_two_sizes
     def test_numbers_from_anywhere(self, elements: int) -> None:
-        for case in cases_from_anywhere(FLOAT64, elements // 200):
-            _, wrong = judge(case, backends=["native"])
+        for case in full_range_cases(FLOAT64, elements // 200):
+            _, wrong = check(case, backends=["native"])
             assert not wrong, wrong
 
     @of_two_sizes
@@ -67,7 +65,7 @@ class TestPromise:
             pytest.skip("RMSNorm has no beta")
         made = hard_cases(output, FLOAT64, elements, centred=centred)
         for case in made if output == "dbeta" else hard_in(output, elements, centred=centred):
-            _, wrong = judge(case, [output], ["native"])
+            _, wrong = check(case, [output], ["native"])
             assert not wrong, wrong
 
     # Sums along a row count (n + 1)**2 errors of low parts, which hardly ever add up: of 2**-6 of
@@ -80,7 +78,7 @@ class TestPromise:
             found = [
                 wrong
                 for case in hard_in(output, 2000, centred=centred)
-                for wrong in judge(case, [output], ["native"])[1]
+                for wrong in check(case, [output], ["native"])[1]
             ]
         finally:
             _core.scale_bounds(1.0)

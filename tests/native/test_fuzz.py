@@ -2,7 +2,7 @@
 
 import pytest
 
-from promise.judging import BACKENDS
+from promise.checking import BACKENDS
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)

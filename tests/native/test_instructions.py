@@ -7,10 +7,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from promise.cached_cases import cached_cases, digest
+from promise.checking import BACKENDS, both_passes, check
+from promise.families import cases, full_range_cases
 from promise.hard_cases import OUTPUTS, RMS_OUTPUTS, hard_cases, hard_elements
-from promise.hard_cases.kept import digest, kept_cases
-from promise.judging import BACKENDS, both_passes, judge
-from promise.suites import cases, cases_from_anywhere
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)
@@ -37,15 +37,15 @@ def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
 @of_two_sizes
 def test_families(elements: int, dtype: np.dtype[Any]) -> None:
     for case in cases(dtype, elements):
-        _, wrong = judge(case, backends=["native"])
+        _, wrong = check(case, backends=["native"])
         assert not wrong, wrong
 
 
 @of_each_type
 @of_two_sizes
 def test_numbers_from_anywhere(elements: int, dtype: np.dtype[Any]) -> None:
-    for case in cases_from_anywhere(dtype, elements // 200):
-        _, wrong = judge(case, backends=["native"])
+    for case in full_range_cases(dtype, elements // 200):
+        _, wrong = check(case, backends=["native"])
         assert not wrong, wrong
 
 
@@ -53,7 +53,7 @@ def test_numbers_from_anywhere(elements: int, dtype: np.dtype[Any]) -> None:
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_hard_cases_of_layer_norm(output: str, dtype: np.dtype[Any]) -> None:
     hard = 0
-    for case, right in kept_cases(output, dtype):
+    for case, right in cached_cases(output, dtype):
         result = both_passes(case, "native")[OUTPUTS.index(output)]
         assert result is not None
         looked_at = result if case.columns is None else result[..., list(case.columns)]
@@ -67,7 +67,7 @@ def test_hard_cases_of_layer_norm(output: str, dtype: np.dtype[Any]) -> None:
 @pytest.mark.parametrize("output", RMS_OUTPUTS)
 def test_hard_cases_of_rms_norm(output: str, elements: int, dtype: np.dtype[Any]) -> None:
     for case in hard_cases(output, dtype, elements, centred=False):
-        _, wrong = judge(case, [output], ["native"])
+        _, wrong = check(case, [output], ["native"])
         assert not wrong, wrong
 
 
@@ -76,7 +76,7 @@ def test_hard_cases_of_rms_norm(output: str, elements: int, dtype: np.dtype[Any]
 @pytest.mark.parametrize("output", OUTPUTS)
 def test_more_hard_cases_of_layer_norm(output: str, dtype: np.dtype[Any]) -> None:
     for case in hard_cases(output, dtype, 50_000):
-        _, wrong = judge(case, [output], ["native"])
+        _, wrong = check(case, [output], ["native"])
         assert not wrong, wrong
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import truenorm as tn
+from promise.checking import BACKENDS, both_passes, bytes_of
 from promise.families import Array, Case
-from promise.judging import BACKENDS, both_passes, bytes_of
 
 fcntl = pytest.importorskip("fcntl")
 pytestmark = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.judging import BACKENDS
+from promise.checking import BACKENDS
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)

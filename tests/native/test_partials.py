@@ -17,8 +17,8 @@ from native.building import FLAGS, SETS, SOURCES, compiler_named, run
 from partials.batches import merged_at_random, nasty_cases, partial_of
 from partials.definition import Expected, Terms
 from partials.midpoints import near_midpoints, scaled_term
-from promise.families import EPSILONS, X_FAMILIES, Array, Case, Choice, usual_case
-from promise.judging import BACKENDS, both_passes, bytes_of, forward_pass
+from promise.checking import BACKENDS, both_passes, bytes_of, forward_pass
+from promise.families import EPSILONS, X_FAMILIES, Array, Case, CaseSpec, usual_case
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)
@@ -91,7 +91,7 @@ def test_2000_trees() -> None:
 def _with(x: Array, dy: Array, eps: float = 1e-5) -> Iterator[Case]:
     gamma, beta = np.ones((2, x.shape[1]), np.float32)
     case = Case("special", x, gamma, beta, dy, eps)
-    yield from (case, case.of_rms_norm())
+    yield from (case, case.as_rms_norm())
 
 
 @with_instructions
@@ -117,7 +117,7 @@ def test_special_values(size: int) -> None:
 def test_rows_of_several_blocks(size: int) -> None:
     case = usual_case("normal", 9, size, FLOAT32)
     shifted = replace(case, x=case.x + np.float32(1e4))
-    for each in (case, shifted, case.of_rms_norm()):
+    for each in (case, shifted, case.as_rms_norm()):
         found = partial_of(each, "native", threads=2)
         assert found.tobytes() == Expected(each).to_bytes(), str(each)
 
@@ -182,9 +182,9 @@ def test_terms_near_midpoints(scaled_bounds: Any) -> None:
 def _bound_cases(size: int) -> Iterator[Case]:
     for k, family in enumerate(X_FAMILIES):
         parameter = ("ones", FLOAT32)
-        choice = Choice(family, 2, size, EPSILONS[k % 3], "random", parameter, parameter)
+        choice = CaseSpec(family, 2, size, EPSILONS[k % 3], "random", parameter, parameter)
         case = choice.build(FLOAT32, k)
-        yield from (case, case.of_rms_norm())
+        yield from (case, case.as_rms_norm())
     yield from nasty_cases(FLOAT32, 4, size, 6)
 
 
@@ -308,7 +308,7 @@ def test_merging_mismatched_digits_raises() -> None:
 def test_merging_partials_of_other_calls_raises() -> None:
     case = usual_case("normal", 3, 5, FLOAT32)
     partial = partial_of(case, "native")
-    for other in (case.of_rms_norm(), usual_case("normal", 3, 6, FLOAT32)):
+    for other in (case.as_rms_norm(), usual_case("normal", 3, 6, FLOAT32)):
         with pytest.raises(ValueError, match="do not merge"):
             partial + partial_of(other, "native")
     data = bytearray(partial.tobytes())

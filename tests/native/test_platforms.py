@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from native.building import SETS, build_driver, compile_all, compiler_named
-from promise.judging import BACKENDS
-from promise.suites import cases
+from promise.checking import BACKENDS
+from promise.families import cases
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)

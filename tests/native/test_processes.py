@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from native.programs import run
-from promise.judging import BACKENDS
+from promise.checking import BACKENDS
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)

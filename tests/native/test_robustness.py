@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import truenorm as tn
+from promise.checking import BACKENDS, both_passes, bytes_of
 from promise.families import DTYPES, usual_case
-from promise.judging import BACKENDS, both_passes, bytes_of
 from truenorm import threads
 from truenorm.api.backends import backend_named
 

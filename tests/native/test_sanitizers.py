@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from native.building import build_driver, build_package, compiler_named
-from promise.judging import BACKENDS
+from promise.checking import BACKENDS
 
 pytestmark = [
     pytest.mark.slow,

@@ -10,7 +10,7 @@ import truenorm as tn
 from ops.corners.passes import Passes
 from ops.judged import DTYPES, MODES
 from ops.refusals import Forward
-from promise.judging import BACKENDS
+from promise.checking import BACKENDS
 
 
 @pytest.fixture(scope="session", params=BACKENDS)

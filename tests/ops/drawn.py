@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ops.judged import DTYPES, LAYOUTS, Array, Inputs
-from promise.formats import FORMATS
+from promise.oracle import FORMATS
 
 EPSILONS = (1e-5, 0.0, 1.0, 3.0, 8.0, 5e-324, 1e-300, 1e300)
 
@@ -16,7 +16,7 @@ def patterns(dtype: np.dtype[Any], *, finite: bool) -> st.SearchStrategy[int]:
     """Draw a number of the type as its bits: small integers, corners and anything else."""
     form = FORMATS[dtype]
     corners = [0, 1, (1 << (form.precision - 1)) - 1, form.infinity - 1]  # 0, subnormals, largest
-    small = [form.of_dyadic(value, 0) for value in range(1, 5)]
+    small = [form.round_dyadic(value, 0) for value in range(1, 5)]
     remarkable = corners + small
     if not finite:
         remarkable += [form.infinity, form.nan, form.infinity | 1]  # the last one signals

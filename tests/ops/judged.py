@@ -9,8 +9,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.typing import NDArray
 
 import truenorm as tn
-from promise.formats import FORMATS, bits
-from promise.oracle import correct_backward, correct_forward
+from promise.oracle import FORMATS, bits, correct_backward, correct_forward
 
 Array = NDArray[Any]
 Results = tuple[Array | None, ...]

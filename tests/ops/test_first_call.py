@@ -3,7 +3,7 @@
 import pytest
 
 from programs import run_python
-from promise.judging import BACKENDS
+from promise.checking import BACKENDS
 
 NOT_NEEDED = (
     "logging",

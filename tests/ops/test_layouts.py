@@ -21,7 +21,7 @@ from ops.judged import (
     normal_inputs,
     read_only,
 )
-from promise.formats import bits
+from promise.oracle import bits
 
 AXES: list[int | tuple[int, ...]] = [-1, 0, 1, (0, 2), (2, 0), (-1, -2), (0, 1, 2)]
 

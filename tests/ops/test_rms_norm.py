@@ -1,21 +1,27 @@
 """RMSNorm where it differs from layer norm: its signature, its corners, what backward notices."""
 
 import inspect
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 import truenorm as tn
-from kinds import BACKENDS_AND_TYPES, PAIRS_AND_TYPES
 from ops.corners.passes import Passes
 from ops.judged import Array, assert_same_bits, normal_inputs
+from promise.checking import BACKENDS
+from promise.families import DTYPES
 
 NAN, INF = np.nan, np.inf
 CHANGED = "x changed since the forward pass: its rows no longer have the mean square"
 
-every_kind = pytest.mark.parametrize(("backend", "dtype"), BACKENDS_AND_TYPES)
-every_pair = pytest.mark.parametrize(("first", "backend", "dtype"), PAIRS_AND_TYPES)
+every_kind = pytest.mark.parametrize(
+    ("backend", "dtype"), list(product(BACKENDS, DTYPES)), ids=str
+)
+every_pair = pytest.mark.parametrize(
+    ("first", "backend", "dtype"), list(product(BACKENDS, BACKENDS, DTYPES)), ids=str
+)
 
 
 def test_signatures_are_those_of_layer_norm_without_beta() -> None:

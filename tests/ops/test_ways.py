@@ -9,9 +9,16 @@ import pytest
 
 import truenorm as tn
 import truenorm.kernels.driver
-from promise.families import DTYPES, X_FAMILIES, Array, Case, Choice, usual_case
-from promise.judging import BACKENDS, both_passes, bytes_of
-from promise.suites import not_finite_cases
+from promise.checking import BACKENDS, both_passes, bytes_of
+from promise.families import (
+    DTYPES,
+    X_FAMILIES,
+    Array,
+    Case,
+    CaseSpec,
+    non_finite_cases,
+    usual_case,
+)
 from truenorm.api import fast_path
 from truenorm.api.backends import backend_named
 from truenorm.kernels import driver
@@ -26,7 +33,7 @@ def some_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
     own, wide = ("random", dtype), ("random", FLOAT32)
     for seed, (rows, size) in enumerate(SHAPES):
         for gamma, beta in ((own, own), (wide, wide), (own, wide)):
-            yield Choice("normal", rows, size, 1e-5, "random", gamma, beta).build(dtype, seed)
+            yield CaseSpec("normal", rows, size, 1e-5, "random", gamma, beta).build(dtype, seed)
         case = usual_case("normal", rows, size, dtype)
         yield Case("no beta", case.x, case.gamma, None, case.dy, 1e-5)
         yield Case("no gamma", case.x, None, case.beta, case.dy, 1e-5)
@@ -34,7 +41,7 @@ def some_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
         yield Case("beta of another byte order", case.x, case.gamma, swapped, case.dy, 1e-5)
         yield Case("neither", case.x, None, None, case.dy, 0.0)
     for family in X_FAMILIES:
-        yield Choice(family, 9, 67, 1e-5, "random", own, own).build(dtype, 0)
+        yield CaseSpec(family, 9, 67, 1e-5, "random", own, own).build(dtype, 0)
 
 
 def _bits(cases: list[Case], mode: str, threads: int) -> list[Any]:
@@ -47,7 +54,7 @@ def test_both_ways_give_the_same_bits(
     dtype: np.dtype[Any], mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fast_path, "ALONE_BELOW", 64)
-    cases = list(chain(some_cases(dtype), not_finite_cases(dtype, 40, (1, 7), (5, 67))))
+    cases = list(chain(some_cases(dtype), non_finite_cases(dtype, 40, (1, 7), (5, 67))))
     for threads in (1, 3):
         monkeypatch.setattr(fast_path, "ALONE_BELOW", 64)
         straight = [

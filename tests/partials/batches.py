@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 import truenorm as tn
-from promise.families import DTYPES, Array, Case
-from promise.judging import forward_pass
-from promise.suites import cases, cases_from_anywhere, not_finite_cases
+from promise.checking import forward_pass
+from promise.families import DTYPES, Array, Case, cases, full_range_cases, non_finite_cases
 
 __all__ = ["NARROW", "drawn_cases", "merged_at_random", "nasty_cases", "partial_of"]
 
@@ -52,13 +51,13 @@ def drawn_cases(dtype: np.dtype[Any], elements: int) -> Iterator[Case]:
     """Yield those of the promise that are small enough, of both norms in turn."""
     drawn = [
         *(case for case in cases(dtype, 0) if case.x.size <= elements),
-        *cases_from_anywhere(dtype, 40),
-        *not_finite_cases(dtype, 40, (1, 2, 7), (1, 2, 3, 17)),
+        *full_range_cases(dtype, 40),
+        *non_finite_cases(dtype, 40, (1, 2, 7), (1, 2, 3, 17)),
     ]
     for case in drawn:
         narrow = replace(case, gamma=_narrow(case.gamma), beta=_narrow(case.beta))
         yield narrow
-        yield narrow.of_rms_norm()
+        yield narrow.as_rms_norm()
 
 
 def nasty_cases(dtype: np.dtype[Any], rows: int, size: int, count: int) -> Iterator[Case]:
@@ -105,4 +104,4 @@ def nasty_cases(dtype: np.dtype[Any], rows: int, size: int, count: int) -> Itera
         )
         name = f"{dtype.name} nasty {rows}x{size} {k}"
         case = Case(name, batch(), gamma, beta, batch(), EPSILONS[k % len(EPSILONS)])
-        yield case if k % 2 else case.of_rms_norm()
+        yield case if k % 2 else case.as_rms_norm()

@@ -9,8 +9,8 @@ import pytest
 from partials.batches import partial_of
 from partials.definition import Expected
 from partials.midpoints import first_within, near_midpoints
+from promise.checking import BACKENDS
 from promise.families import Case
-from promise.judging import BACKENDS
 
 
 def midpoint_cases(rows: int, within: float) -> Iterator[Case]:

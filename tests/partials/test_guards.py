@@ -8,8 +8,8 @@ import pytest
 import truenorm as tn
 from partials.batches import nasty_cases, partial_of
 from partials.definition import Expected
+from promise.checking import BACKENDS
 from promise.families import Case, usual_case
-from promise.judging import BACKENDS
 from truenorm.kernels import fixed_point
 from truenorm.kernels import fixed_point as lattice_units
 from truenorm.kernels.reference import columns

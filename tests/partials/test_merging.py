@@ -9,8 +9,8 @@ import pytest
 import truenorm as tn
 from partials.batches import NARROW, drawn_cases, merged_at_random, nasty_cases, partial_of
 from partials.definition import Expected
+from promise.checking import BACKENDS, both_passes, bytes_of, forward_pass
 from promise.families import Case
-from promise.judging import BACKENDS, both_passes, bytes_of, forward_pass
 from promise.oracle import correct_backward
 
 SHAPES = ((1, 1), (3, 2), (9, 7), (12, 67), (5, 130))

@@ -10,10 +10,9 @@ from flint import fmpq
 
 import truenorm as tn
 from partials.batches import nasty_cases, partial_of
+from promise.checking import BACKENDS, bytes_of, forward_pass
 from promise.families import Array, Case
-from promise.formats import FORMATS
-from promise.judging import BACKENDS, bytes_of, forward_pass
-from promise.rows import ExactRow, RootBasis, rational
+from promise.oracle import FORMATS, ExactRow, RootBasis, rational
 
 FLOAT32 = np.dtype(np.float32)
 LARGEST = float(np.finfo(np.float32).max)
@@ -25,7 +24,7 @@ def of_units(dy: list[list[float]], eps: float = 0.0, *, centred: bool = True) -
     x = np.broadcast_to(np.array([1, -1], np.float32), slopes.shape)
     ones = np.ones(2, np.float32)
     case = Case(f"units {dy}", x, ones, ones, slopes, eps)
-    return case if centred else case.of_rms_norm()
+    return case if centred else case.as_rms_norm()
 
 
 def expected_dgamma(case: Case, divide_by: int) -> Array:
@@ -127,7 +126,7 @@ def _dbeta(case: Case, divide_by: int) -> Array:
         sum(map(Fraction, column), Fraction(0)) / divide_by
         for column in case.dy.astype(float).T.tolist()
     ]
-    patterns = [into.of_rational(fmpq(total.numerator, total.denominator)) for total in sums]
+    patterns = [into.round_rational(fmpq(total.numerator, total.denominator)) for total in sums]
     return np.array(patterns, into.storage).view(case.beta.dtype)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from promise.judging import BACKENDS
+from promise.checking import BACKENDS
 
 
 @pytest.fixture(params=BACKENDS)

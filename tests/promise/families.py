@@ -3,14 +3,14 @@
 All values are finite; results may well not be. `suites` mixes these kinds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from promise.formats import FORMATS
+from promise.oracle import FORMATS
 
 Array = NDArray[Any]
 Float64s = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Case:
         has_none = self.has_constant_rows if self.centred else not self.x.any(axis=1).all()
         return self.eps == 0 and has_none
 
-    def of_rms_norm(self) -> "Case":
+    def as_rms_norm(self) -> "Case":
         """Return the case of the norm that does not subtract the mean, and adds no beta."""
         return replace(self, name=f"rms_norm {self.name}", beta=None, centred=False)
 
@@ -185,18 +185,18 @@ PARAMETER_KINDS: dict[str, Callable[[Material], Float64s]] = {
 ABSENT = "None"
 
 
-def x_of(family: str, dtype: np.dtype[Any], rows: int, size: int, seed: int) -> Array:
+def make_x(family: str, dtype: np.dtype[Any], rows: int, size: int, seed: int) -> Array:
     material = Material(dtype, rows, size, seed, list(X_FAMILIES).index(family))
     return material.cast(X_FAMILIES[family](material))
 
 
-def dy_of(kind: str, x: Array, seed: int) -> Array:
+def make_dy(kind: str, x: Array, seed: int) -> Array:
     material = Material(x.dtype, *x.shape, seed, 100 + list(DY_KINDS).index(kind))
     values = x.astype(np.float64) / 2 if kind == PROPORTIONAL else DY_KINDS[kind](material)
     return material.cast(values)
 
 
-def parameter_of(kind: str, dtype: np.dtype[Any], size: int, seed: int) -> Array | None:
+def make_parameter(kind: str, dtype: np.dtype[Any], size: int, seed: int) -> Array | None:
     if kind == ABSENT:
         return None
     material = Material(dtype, 1, size, seed, 200 + list(PARAMETER_KINDS).index(kind))
@@ -204,7 +204,7 @@ def parameter_of(kind: str, dtype: np.dtype[Any], size: int, seed: int) -> Array
 
 
 @dataclass(frozen=True)
-class Choice:
+class CaseSpec:
     """One case by the names of its parts."""
 
     family: str
@@ -216,15 +216,15 @@ class Choice:
     beta: tuple[str, np.dtype[Any]]
 
     def build(self, dtype: np.dtype[Any], seed: int) -> Case:
-        x = x_of(self.family, dtype, self.rows, self.size, seed)
+        x = make_x(self.family, dtype, self.rows, self.size, seed)
         return Case(
             f"{dtype.name} {self.family} {self.rows}x{self.size} eps={self.eps:g} dy={self.dy} "
             f"gamma={self.gamma[0]}:{self.gamma[1].name} beta={self.beta[0]}:{self.beta[1].name} "
             f"seed={seed}",
             x,
-            parameter_of(*self.gamma, self.size, seed),
-            parameter_of(*self.beta, self.size, seed + 1),
-            dy_of(self.dy, x, seed),
+            make_parameter(*self.gamma, self.size, seed),
+            make_parameter(*self.beta, self.size, seed + 1),
+            make_dy(self.dy, x, seed),
             self.eps,
         )
 
@@ -233,5 +233,120 @@ def usual_case(family: str, rows: int, size: int, dtype: Any, seed: int = 0) -> 
     """Return a family with the usual eps, and with random dy and parameters of its own type."""
     kind = np.dtype(dtype)
     parameter = ("random", kind)
-    choice = Choice(family, rows, size, 1e-5, "random", parameter, parameter)
+    choice = CaseSpec(family, rows, size, 1e-5, "random", parameter, parameter)
     return choice.build(kind, seed)
+
+
+# Powers of two hide bugs: each of them has a neighbour that is none.
+WIDTHS = (1, 2, 3, 5, 16, 17, 64, 67, 513, 1000, 1024, 4096)
+SMALL_ODD_WIDTHS = (17, 67, 5, 3)
+ROWS = (1, 2, 7)
+SHAPE = (7, 67)  # of each family, where they are compared
+
+
+def _shapes() -> Iterator[tuple[str, int, int]]:
+    """Every family at a small width that is no power of two; every width; many rows."""
+    families = list(X_FAMILIES)
+    for k, family in enumerate(families):
+        # Two mirrored rows leave nothing of dgamma; of seven one is left over.
+        rows = {"mirrored": 2, "mirrored_doubled": 7}.get(family, ROWS[k % len(ROWS)])
+        yield family, rows, SMALL_ODD_WIDTHS[k % len(SMALL_ODD_WIDTHS)]
+    for k, size in enumerate(WIDTHS):
+        yield families[7 * k % len(families)], 7 if size < 10 else 1, size
+    yield "mirrored_doubled", 1000, 5
+
+
+def cases(dtype: Any, budget: int, seed: int = 0) -> Iterator[Case]:
+    """Yield cases of about `budget` elements of x in all, at least the core of 13,785.
+
+    The core has every family, width, eps, kind and pair of types; the rest is drawn at random
+    (by a fixed seed) and crosses them.
+    """
+    wanted = np.dtype(dtype)
+    rng = np.random.default_rng([seed, DTYPES.index(wanted)])
+    present = list(PARAMETER_KINDS)
+    parameters = [*present, ABSENT]
+    kinds = list(DY_KINDS)
+    used = 0
+    for k, (family, rows, size) in enumerate(_shapes()):
+        # The strides are coprime to the lengths, so that each list is gone through.
+        gamma_type, beta_type = DTYPES[k % 4], DTYPES[(k // 4) % 4]
+        if k % 3 == 0:
+            gamma_type = beta_type = wanted
+        # These are about sums over rows, which an absent parameter does not have.
+        mirrored = family.startswith("mirrored")
+        choice = CaseSpec(
+            family, rows, size, EPSILONS[5 * k // 2 % 6], kinds[k % len(kinds)],
+            (present[k // 2 % 5] if mirrored else parameters[k // 2 % 6], gamma_type),
+            (present[k // 3 % 5] if mirrored else parameters[k // 3 % 6], beta_type),
+        )  # fmt: skip
+        used += rows * size
+        yield choice.build(wanted, seed + k)
+    number = 1000
+    while used < budget:
+        fitting = [size for size in WIDTHS if size <= max(1, budget - used)]
+        size = int(rng.choice(fitting))
+        rows = min(int(rng.choice(ROWS)), max(1, (budget - used) // size))
+        types = [wanted if rng.random() < 0.5 else DTYPES[rng.integers(4)] for _ in range(2)]
+        choice = CaseSpec(
+            str(rng.choice(list(X_FAMILIES))), rows, size, float(rng.choice(EPSILONS)),
+            str(rng.choice(kinds)), (str(rng.choice(parameters)), types[0]),
+            (str(rng.choice(parameters)), types[1]),
+        )  # fmt: skip
+        used += rows * size
+        number += 1
+        yield choice.build(wanted, seed + number)
+
+
+def every_family_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Give every family the same weight and the usual eps; `cases` does neither."""
+    for family in X_FAMILIES:
+        for seed in range(3):
+            yield usual_case(family, *SHAPE, dtype, seed)
+
+
+def _anywhere(random: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Array:
+    """Return numbers of the type with exponents over its whole range, and zeros among them."""
+    form = FORMATS[dtype]
+    top = form.quantum + 2 ** (form.width - form.precision) + form.precision - 3
+    exponents = random.integers(form.quantum, top, shape)
+    values: Array = np.ldexp(random.choice([-1.0, 1.0, 1.0], shape), exponents)
+    values[random.random(shape) < 0.2] = 0.0
+    rounded: Array = values.astype(dtype)
+    return rounded
+
+
+def full_range_cases(dtype: np.dtype[Any], count: int) -> Iterator[Case]:
+    """Yield small cases of huge and tiny numbers; parameters are of every type in turn."""
+    random = np.random.default_rng(0)
+    for seed in range(count):
+        rows, size = int(random.integers(1, 4)), int(random.integers(1, 7))
+        eps = float(random.choice(EPSILONS))
+        other = DTYPES[seed % 4]
+        x, dy = (_anywhere(random, dtype, rows, size) for _ in range(2))
+        gamma, beta = (_anywhere(random, other, size) for _ in range(2))
+        yield Case(f"anywhere {seed}", x, gamma, beta, dy, eps)
+
+
+def non_finite_cases(
+    dtype: np.dtype[Any], count: int, rows: tuple[int, ...], widths: tuple[int, ...]
+) -> Iterator[Case]:
+    """Yield cases with infinities and NaN: in a few places of each array, in many or in none.
+
+    So many of these shapes; parameters are of every type in turn.
+    """
+    random = np.random.default_rng(DTYPES.index(dtype))
+
+    def draw(kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        array: Array = random.standard_normal(shape).astype(kind)
+        chosen = random.random(shape) < random.choice([0.0, 0.01, 0.3])
+        array[chosen] = random.choice([np.inf, -np.inf, np.nan], int(chosen.sum()))
+        return array
+
+    for seed in range(count):
+        shape = int(random.choice(rows)), int(random.choice(widths))
+        other = DTYPES[seed % 4]
+        x, dy = draw(dtype, shape), draw(dtype, shape)
+        gamma, beta = draw(other, shape[1:]), draw(other, shape[1:])
+        eps = float(random.choice(EPSILONS))
+        yield Case(f"{dtype.name} not finite {shape} {seed}", x, gamma, beta, dy, eps)

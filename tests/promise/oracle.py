@@ -1,21 +1,226 @@
-"""The judge: both norms and their gradients, correctly rounded, sharing no code with us.
+"""The four types as bit patterns, and correct rounding to them: the judge's own."""
 
-Two routes that share only the rounding. First the formulas as they are written, in ball
-arithmetic (arb of python-flint), twice: an element is settled when both ends of its ball round to
-the same bits. What is left may be a tie or an exact zero, which no ball can settle. There the
-coefficients of A/sqrt(w) + B are taken as exact rationals, so that square roots are the only
-thing to refine, and if they are rational or cancel nothing is refined at all.
-"""
-
-from collections.abc import Callable
-from math import isfinite
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite, isnan, nan
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-from flint import arb, ctx, fmpq
+from flint import arb, ctx, fmpq, fmpz
+from numpy.typing import NDArray
 
-from promise.formats import FORMATS, UNIT_EXPONENT, Array, Format
-from promise.rows import Columns, ExactRow, RootBasis, rational
+Array = NDArray[Any]
+
+# Every number of the four types is an integer multiple of this power of two.
+UNIT_EXPONENT = -1074
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary interchange format; every rounding is to nearest even and gives the bits."""
+
+    width: int
+    precision: int
+    quantum: int  # the exponent of the smallest subnormal
+
+    @cached_property
+    def infinity(self) -> int:
+        return ((1 << (self.width - self.precision)) - 1) << (self.precision - 1)
+
+    @cached_property
+    def nan(self) -> int:
+        return self.infinity | 1 << (self.precision - 2)
+
+    @cached_property
+    def minus(self) -> int:
+        return 1 << (self.width - 1)
+
+    @cached_property
+    def storage(self) -> np.dtype[Any]:
+        return np.dtype(f"u{self.width // 8}")
+
+    def round_dyadic(self, mantissa: int, exponent: int) -> int:
+        """Round mantissa * 2^exponent."""
+        sign, mantissa = (self.minus, -mantissa) if mantissa < 0 else (0, mantissa)
+        quantum = max(exponent + mantissa.bit_length() - self.precision, self.quantum)
+        dropped = quantum - exponent
+        if dropped <= 0:
+            kept = mantissa << -dropped
+        else:
+            kept = mantissa >> dropped
+            twice_rest = (mantissa - (kept << dropped)) << 1
+            one = 1 << dropped
+            if twice_rest > one or (twice_rest == one and kept & 1):
+                kept += 1
+        # The leading bit of a normal number, and a carry into it, count up the exponent field.
+        magnitude = ((quantum - self.quantum) << (self.precision - 1)) + kept if mantissa else 0
+        return sign | min(magnitude, self.infinity)
+
+    def round_rational(self, value: fmpq) -> int:
+        numerator, denominator = int(value.p), int(value.q)
+        # A quotient two bits longer than the format, with a last bit that says "and a bit more".
+        shift = max(0, self.precision + 2 + denominator.bit_length() - abs(numerator).bit_length())
+        quotient, rest = divmod(abs(numerator) << shift, denominator)
+        sticky = quotient << 1 | (rest != 0)
+        return self.round_dyadic(-sticky if numerator < 0 else sticky, -shift - 1)
+
+    def round_ball(self, ball: arb) -> int | None:
+        """Round what lies in the ball, or None if that depends on where in it."""
+        if not ball.is_finite():
+            return None
+        (low, low_exponent), (high, high_exponent) = (
+            ball.lower().man_exp(),
+            ball.upper().man_exp(),
+        )
+        # -0 and +0 differ in their bits, so a ball around zero is settled only if it is zero.
+        bits_low = self.round_dyadic(int(low), int(low_exponent))
+        bits_high = self.round_dyadic(int(high), int(high_exponent))
+        return bits_low if bits_low == bits_high else None
+
+    def special(self, value: float) -> int:
+        if value != value:
+            return self.nan
+        return self.infinity if value > 0 else self.minus | self.infinity
+
+
+FORMATS = {
+    np.dtype(np.float16): Format(16, 11, -24),
+    np.dtype(ml_dtypes.bfloat16): Format(16, 8, -133),
+    np.dtype(np.float32): Format(32, 24, -149),
+    np.dtype(np.float64): Format(64, 53, UNIT_EXPONENT),
+}
+
+
+def bits(array: Array) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the bit patterns: the only way to compare, since NaN != NaN and -0 == +0."""
+    return np.ascontiguousarray(array).view(FORMATS[array.dtype].storage)
+
+
+Columns = Sequence[int]
+
+
+def rational(value: float) -> fmpq:
+    return fmpq(*value.as_integer_ratio())
+
+
+class RootBasis:
+    """1/sqrt(w) of several rational w, as rational multiples of independent square roots.
+
+    Rows belong together when the product of their w is a rational square. Square roots of
+    different classes are linearly independent over the rationals (Besicovitch 1940), so a sum is
+    rational only if the coefficient of every class but that of w = 1 is zero.
+    """
+
+    def __init__(self, squares: Sequence[fmpq]) -> None:
+        self.representatives = [fmpq(1)]
+        self.members: list[tuple[int, fmpq]] = []
+        kernels = [fmpz(1)]  # p*q of w = p/q: the same up to squares, and an integer
+        for w in squares:
+            kernel = w.p * w.q
+            for index, other in enumerate(kernels):
+                if (kernel * other).is_square():
+                    ratio = (self.representatives[index] / w).sqrt()
+                    self.members.append((index, ratio))
+                    break
+            else:
+                self.members.append((len(kernels), fmpq(1)))
+                kernels.append(kernel)
+                self.representatives.append(w)
+
+    def round(self, into: Format, constant: fmpq, coefficients: Sequence[fmpq]) -> int:
+        """Round constant + sum of coefficient/sqrt(w)."""
+        totals = [constant] + [fmpq(0)] * (len(self.representatives) - 1)
+        for (index, ratio), coefficient in zip(self.members, coefficients, strict=True):
+            totals[index] += ratio * coefficient
+        terms = [(a, w) for a, w in zip(totals, self.representatives, strict=True) if a != 0]
+        if all(w == 1 for _, w in terms):
+            return into.round_rational(totals[0])
+        precision = 256
+        while True:  # the value is irrational, hence no tie: this ends
+            with ctx.workprec(precision):
+                settled = into.round_ball(sum((arb(a) * arb(w).rsqrt() for a, w in terms), arb(0)))
+            if settled is not None:
+                return settled
+            precision *= 2
+
+
+class BallRow:
+    """A row of x in balls, at the precision that is set."""
+
+    def __init__(self, x: Sequence[float], eps: float, *, centred: bool = True) -> None:
+        balls = [arb(value) for value in x]
+        self.centred = centred
+        self.c = balls
+        if centred:
+            mean = sum(balls, arb(0)) / len(x)
+            self.c = [value - mean for value in balls]
+        self.r = (sum((c * c for c in self.c), arb(0)) / len(x) + arb(eps)).rsqrt()
+
+    def y(self, gamma: Sequence[float], beta: Sequence[float], columns: Columns) -> list[arb]:
+        c, r = self.c, self.r
+        return [arb(gamma[j]) * (c[j] * r) + arb(beta[j]) for j in columns]
+
+    def dx(self, gamma: Sequence[float], dy: Sequence[float], columns: Columns) -> list[arb]:
+        xhat, r = [c * self.r for c in self.c], self.r
+        g = [arb(a) * arb(b) for a, b in zip(gamma, dy, strict=True)]
+        mean_g = sum(g, arb(0)) / len(g) if self.centred else arb(0)
+        slope = sum((a * b for a, b in zip(g, xhat, strict=True)), arb(0)) / len(g)
+        return [r * (g[j] - mean_g - xhat[j] * slope) for j in columns]
+
+
+class ExactRow:
+    """A row of x in rationals, with what is needed of it worked out when it is first needed."""
+
+    def __init__(self, x: Sequence[float], eps: float, *, centred: bool = True) -> None:
+        self.x, self.eps, self.centred = x, eps, centred
+        finite = all(map(isfinite, x))
+        # r = 0: an element has the xhat 0, or NaN if it is infinite.
+        self.infinite = not centred and not finite and not any(map(isnan, x))
+        # A row that has no normalization: its results are NaN.
+        self.bad = not finite or (eps == 0 and (min(x) == max(x) if centred else not any(x)))
+        self.bad &= not self.infinite
+
+    @cached_property
+    def mean_and_w(self) -> tuple[fmpq, fmpq]:
+        ratios = [value.as_integer_ratio() for value in self.x]
+        unit = max(denominator for _, denominator in ratios)
+        scaled = [fmpz(numerator * (unit // denominator)) for numerator, denominator in ratios]
+        size, total = len(scaled), sum(scaled, fmpz(0)) if self.centred else fmpz(0)
+        squares = size * sum((value * value for value in scaled), fmpz(0)) - total * total
+        return fmpq(total, size * unit), fmpq(squares, (size * unit) ** 2) + rational(self.eps)
+
+    def balls(self) -> BallRow:
+        """Return the row in balls, at the precision that is set."""
+        return BallRow(self.x, self.eps, centred=self.centred)
+
+    @cached_property
+    def basis(self) -> RootBasis:
+        return RootBasis([self.w])
+
+    @property
+    def w(self) -> fmpq:
+        return self.mean_and_w[1]
+
+    def c(self, j: int) -> fmpq:
+        return rational(self.x[j]) - self.mean_and_w[0]
+
+    def sign(self, j: int) -> float:
+        """Return the sign of xhat."""
+        if self.infinite:
+            return 0.0 if isfinite(self.x[j]) else nan
+        c = self.c(j)
+        return float((c > 0) - (c < 0))
+
+    def gradient(self, gamma: Sequence[float], dy: Sequence[float]) -> Callable[[int], fmpq]:
+        """Return the function that gives dx_j * sqrt(w)."""
+        g = [rational(a) * rational(b) for a, b in zip(gamma, dy, strict=True)]
+        mean_g = sum(g, fmpq(0)) / len(g) if self.centred else fmpq(0)
+        moment = sum((a * rational(b) for a, b in zip(g, self.x, strict=True)), fmpq(0)) / len(g)
+        slope = (moment - mean_g * self.mean_and_w[0]) / self.w
+        return lambda j: g[j] - mean_g - self.c(j) * slope
+
 
 # 128 bits settle nearly all of ordinary data; what 256 do not settle is as a rule exact.
 BALL_PRECISIONS = (128, 256)
@@ -32,7 +237,7 @@ def _settle(
     pending = columns
     for precision in BALL_PRECISIONS:
         with ctx.workprec(precision):
-            rounded = list(map(into.of_ball, balls(pending))) if pending else []
+            rounded = list(map(into.round_ball, balls(pending))) if pending else []
         found = zip(pending, rounded, strict=True)
         settled |= {j: value for j, value in found if value is not None}
         pending = [j for j in pending if j not in settled]
@@ -87,7 +292,7 @@ def correct_forward(
             lambda j: row.basis.round(into, rational(shift[j]), [rational(scale[j]) * row.c(j)]),
         )
         for j in set(wanted).difference(finite):
-            settled[j] = into.of_special(scale[j] * row.sign(j) + shift[j])
+            settled[j] = into.special(scale[j] * row.sign(j) + shift[j])
         return [settled[j] for j in wanted]
 
     return _assemble([row_of_y(values) for values in _rows(x)], wanted, x.dtype)
@@ -144,7 +349,7 @@ def _correct_dgamma(
             for row, dy in zip(rows, dys, strict=True)
             if not isfinite(dy[j]) or row.infinite
         ]
-        settled[j] = into.of_special(sum(terms))
+        settled[j] = into.special(sum(terms))
     return [settled[j] for j in wanted]
 
 
@@ -153,11 +358,11 @@ def _correct_dbeta(dys: list[list[float]], wanted: Columns, into: Format) -> lis
     for j in wanted:
         special = [dy[j] for dy in dys if not isfinite(dy[j])]
         if special:
-            result.append(into.of_special(sum(special)))
+            result.append(into.special(sum(special)))
             continue
         ratios = [dy[j].as_integer_ratio() for dy in dys]
         total = sum((a << -UNIT_EXPONENT) // b for a, b in ratios)
-        result.append(into.of_dyadic(total, UNIT_EXPONENT))
+        result.append(into.round_dyadic(total, UNIT_EXPONENT))
     return result
 
 

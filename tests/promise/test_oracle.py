@@ -11,12 +11,9 @@ from flint import arb
 
 from exact_row import ExactRow, fractions
 from promise import oracle
-from promise.families import DTYPES, Array
-from promise.formats import FORMATS, bits
-from promise.judging import bytes_of, expected_results
-from promise.oracle import correct_backward, correct_forward
-from promise.rows import rational
-from promise.suites import cases
+from promise.checking import bytes_of, expected_results
+from promise.families import DTYPES, Array, cases
+from promise.oracle import FORMATS, bits, correct_backward, correct_forward, rational
 
 HALF, BRAIN, SINGLE, DOUBLE = np.float16, ml_dtypes.bfloat16, np.float32, np.float64
 INF, NAN = float("inf"), float("nan")
@@ -218,8 +215,8 @@ def test_rounding_is_that_of_the_processor(dtype: Any) -> None:
     into = FORMATS[np.dtype(dtype)]
     with np.errstate(all="ignore"):
         expected = bits(values.astype(dtype)).tolist()
-    assert [into.of_rational(rational(value)) for value in values.tolist()] == expected
-    assert [into.of_ball(arb(value)) for value in values.tolist()] == expected
+    assert [into.round_rational(rational(value)) for value in values.tolist()] == expected
+    assert [into.round_ball(arb(value)) for value in values.tolist()] == expected
 
 
 def test_columns_select() -> None:

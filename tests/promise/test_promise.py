@@ -1,33 +1,55 @@
 """The promise: every result is the exact answer, rounded once, compared as bit patterns.
 
-Against the judge of `oracle`, which shares no code with the package. Random rows do not see a
-wrong bound, so there are families of difficult rows here, and cases constructed to lie beside a
-rounding boundary in `hard_cases`. The judge is slow: it is asked once for each case, and every
-backend that can be used is held against what it says.
+Expected values come from `oracle`, which shares no code with the package. Random rows do not
+reveal a wrong bound, so this file has families of difficult rows, and `test_hard_cases` has cases
+next to rounding boundaries. The oracle is slow: it runs once for each case, and every usable
+backend is compared with its answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import truenorm as tn
-from kinds import SETS_AND_TYPES
-from promise.families import DTYPES, EPSILONS, X_FAMILIES, Case
-from promise.formats import bits
-from promise.judging import BACKENDS, OUTPUTS, both_passes, compare, expected_results, judge
-from promise.suites import WIDTHS, cases, cases_from_anywhere, each_family_alike
+from promise.checking import BACKENDS, OUTPUTS, both_passes, check, compare, expected_results
+from promise.families import (
+    DTYPES,
+    EPSILONS,
+    WIDTHS,
+    X_FAMILIES,
+    Case,
+    cases,
+    every_family_cases,
+    full_range_cases,
+    non_finite_cases,
+    usual_case,
+)
+from promise.oracle import bits
+
+each_type = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_families_are_complete_finite_and_the_same_every_time(dtype: np.dtype[Any]) -> None:
+def assert_right(some: Iterable[Case], norm: str = "layer_norm") -> int:
+    """Compare every backend with the oracle, and return the number of elements."""
+    compared = 0
+    for case in some:
+        count, wrong = check(case if norm == "layer_norm" else case.as_rms_norm())
+        assert not wrong, wrong
+        compared += count
+    return compared
+
+
+@each_type
+def test_families_are_complete_finite_and_reproducible(dtype: np.dtype[Any]) -> None:
     made = list(cases(dtype, 30_000))
     assert 30_000 <= sum(case.x.size for case in made) < 40_000
     assert {case.x.shape[1] for case in made} == set(WIDTHS)
     assert {case.eps for case in made} == set(EPSILONS)
     assert {str(case).split()[1] for case in made} == set(X_FAMILIES)
-    # dgamma of many rows, and of rows that cancel, is there to be looked at.
+    # dgamma of many rows, and of rows that cancel, is among the outputs.
     summed = [case for case in made if case.gamma is not None and case.beta is not None]
     assert max(len(case.x) for case in summed) == 1000
     assert {"mirrored", "mirrored_doubled"} <= {str(case).split()[1] for case in summed}
@@ -39,51 +61,93 @@ def test_families_are_complete_finite_and_the_same_every_time(dtype: np.dtype[An
                 assert bits(one).tolist() == bits(two).tolist(), str(case)
 
 
-@pytest.mark.parametrize(("backends", "dtype"), SETS_AND_TYPES)
-def test_families(backends: Sequence[str], dtype: np.dtype[Any]) -> None:
-    """More than 75,000 elements for each type, 300,000 in all."""
-    compared = 0
-    for case in cases(dtype, 31_000):
-        count, wrong = judge(case, backends=backends)
-        compared += count
-        assert not wrong, wrong
-    assert compared >= 75_000
-
-
-# All types have every family above; in the gate one has them alike, too.
+@each_type
 @pytest.mark.parametrize(
-    "dtype",
-    [pytest.param(each, marks=() if each == "float32" else pytest.mark.slow) for each in DTYPES],
-    ids=str,
+    ("norm", "budget", "least"),
+    [
+        ("layer_norm", 31_000, 75_000),
+        ("rms_norm", 13_785, 27_570),
+        pytest.param("rms_norm", 31_000, 62_000, marks=pytest.mark.slow),
+    ],
 )
-def test_each_family_alike(dtype: np.dtype[Any]) -> None:
-    """The mixture above gives a family few elements at a usual eps; here each has its share."""
-    for case in each_family_alike(dtype):
-        _, wrong = judge(case)
-        assert not wrong, wrong
+def test_families(norm: str, budget: int, least: int, dtype: np.dtype[Any]) -> None:
+    assert assert_right(cases(dtype, budget), norm) >= least
 
 
-@pytest.mark.parametrize(("backends", "dtype"), SETS_AND_TYPES)
-@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
-def test_numbers_from_anywhere_in_the_range(
-    count: int, backends: Sequence[str], dtype: np.dtype[Any]
-) -> None:
-    """Huge and tiny numbers in one row, with parameters that bring either to light."""
-    for case in cases_from_anywhere(dtype, count):
-        _, wrong = judge(case, backends=backends)
-        assert not wrong, wrong
+@pytest.mark.parametrize(
+    ("norm", "dtype"),
+    [
+        pytest.param(
+            norm,
+            dtype,
+            id=f"{norm}-{dtype}",
+            # The test above has every family in all types.
+            marks=() if norm == "layer_norm" and dtype == "float32" else pytest.mark.slow,
+        )
+        for norm in ("layer_norm", "rms_norm")
+        for dtype in DTYPES
+    ],
+)
+def test_every_family_at_the_usual_eps(norm: str, dtype: np.dtype[Any]) -> None:
+    """Give each family the same number of elements; `cases` has few of them at a usual eps."""
+    assert_right(every_family_cases(dtype), norm)
 
 
-def test_float64_zeros_are_not_taken_for_the_mean(backend: str) -> None:
-    """The sum of this row is not exact in float64, and its first element not its mean."""
+@each_type
+@pytest.mark.parametrize(
+    ("norm", "count"),
+    [
+        ("layer_norm", 60),
+        ("rms_norm", 60),
+        pytest.param("layer_norm", 2000, marks=pytest.mark.slow),
+        pytest.param("rms_norm", 400, marks=pytest.mark.slow),
+    ],
+)
+def test_full_range(norm: str, count: int, dtype: np.dtype[Any]) -> None:
+    """Huge and tiny numbers in one row, with parameters that bring either into range."""
+    assert_right(full_range_cases(dtype, count), norm)
+
+
+@each_type
+@pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
+def test_non_finite_entries(norm: str, dtype: np.dtype[Any]) -> None:
+    """Infinities and NaN in x, gamma, beta and dy follow the table of docs/derivation.md."""
+    made = list(non_finite_cases(dtype, 60, (1, 2, 7), (1, 2, 5, 17)))
+    assert_right(made, norm)
+    rows = [row for case in made for row in case.x.astype(np.float64)]
+    # Rows with infinities and no NaN, of which RMSNorm leaves the finite elements defined.
+    assert sum(np.isinf(row).any() and not np.isnan(row).any() for row in rows) > 10
+
+
+def parallel_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield rows with dy = x/2 or -2*x, of which all but a part eps/w cancels; and D = 1."""
+    for k, family in enumerate(X_FAMILIES):
+        for size, factor in ((1, 0.5), (7, -2.0), (67, 0.5)):
+            eps = EPSILONS[(k + size) % len(EPSILONS)]
+            case = usual_case(family, 3, size, dtype, seed=k)
+            with np.errstate(all="ignore"):
+                dy = (case.x.astype(np.float64) * factor).astype(dtype)
+            dy[~np.isfinite(dy.astype(np.float64))] = 0
+            yield replace(case, gamma=None, dy=dy, eps=eps)
+
+
+@each_type
+@pytest.mark.parametrize("norm", ["rms_norm"])
+def test_dx_cancels_down_to_eps(norm: str, dtype: np.dtype[Any]) -> None:
+    """Where x is parallel to g, (D31) and (D32)."""
+    assert_right(parallel_cases(dtype), norm)
+
+
+def test_float64_mean_of_large_elements_that_cancel(backend: str) -> None:
+    """The float64 sum of this row is not exact, and its first element is not its mean."""
     x = np.array([[0.0, -(2.0**1023), 2.0**1023, 1.0]])
     y = tn.layer_norm(x, np.full(4, 2.0**1023), backend=backend)
     assert y[0, 0] == -0.3535533905932738
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_one_wrong_bit_is_seen(backend: str, output: str) -> None:
-    """Of any backend and output, and it is said where."""
+def test_one_wrong_bit_is_detected(backend: str, output: str) -> None:
+    """In any output, with its index."""
     case = next(cases(np.float32, 0))
     expected = expected_results(case)
     results = [None if array is None else array.copy() for array in expected]
@@ -93,20 +157,20 @@ def test_one_wrong_bit_is_seen(backend: str, output: str) -> None:
     changed = results[OUTPUTS.index(output)]
     assert changed is not None
     changed.view(np.uint8).flat[-4] ^= 1
-    _, (found,) = compare(case, results, expected, OUTPUTS, backend)
-    assert (found.backend, found.output, found.elements) == (backend, output, 1)
-    assert found.first == tuple(length - 1 for length in changed.shape)
+    _, (mismatch,) = compare(case, results, expected, OUTPUTS, backend)
+    assert (mismatch.backend, mismatch.output, mismatch.elements) == (backend, output, 1)
+    assert mismatch.first == tuple(length - 1 for length in changed.shape)
 
 
-def test_every_backend_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_backend_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(cases(np.float32, 0))
-    asked = []
+    called = []
 
-    def noted(case: Case, backend: str | None = None) -> Any:
-        asked.append(backend)
+    def record(case: Case, backend: str | None = None) -> Any:
+        called.append(backend)
         return both_passes(case, backend)
 
-    monkeypatch.setattr("promise.judging.both_passes", noted)
-    judge(case)
-    assert asked == list(BACKENDS)
+    monkeypatch.setattr("promise.checking.both_passes", record)
+    check(case)
+    assert called == list(BACKENDS)
     assert "reference" in BACKENDS

@@ -9,7 +9,7 @@ import pytest
 import truenorm as tn
 from kernels.calls import format_for
 from promise.families import DTYPES, Array
-from promise.formats import FORMATS
+from promise.oracle import FORMATS
 from truenorm.exact import FLOAT32, FLOAT64
 from truenorm.kernels import rounding
 from truenorm.kernels.fixed_point import FixedPointSum

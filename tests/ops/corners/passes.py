@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ops.judged import BFLOAT16, Array, Inputs, both_passes
-from promise.formats import FORMATS, bits
+from promise.oracle import FORMATS, bits
 
 NAN_BITS = {
     np.dtype(np.float16): 0x7E00,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ops.corners.passes import Passes
-from promise.formats import bits
+from promise.oracle import bits
 
 INF, NAN = np.inf, np.nan
 pytestmark = pytest.mark.usefixtures("every_flag")

@@ -7,7 +7,7 @@ import pytest
 
 from ops.corners.passes import NAN_BITS, Passes
 from ops.judged import Array, Inputs, both_passes
-from promise.formats import FORMATS, bits
+from promise.oracle import FORMATS, bits
 
 INF, NAN = np.inf, np.nan
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from promise.formats import bits
+from promise.oracle import bits
 from truenorm.verify.oracle.expected import Expected
 from truenorm.verify.types import Array
 

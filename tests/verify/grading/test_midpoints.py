@@ -3,6 +3,7 @@
 Ours with bounds that are too small by a factor of 64 stands for all who have none.
 """
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from kinds import BACKENDS_AND_TYPES
-from promise.bounds.divided import bounds_of_core_divided, divide_bounds
-from promise.judging import BACKENDS
+from promise.bounds import divide_reference_bounds, native_bounds_divided
+from promise.checking import BACKENDS
+from promise.families import DTYPES
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
 from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
@@ -62,7 +63,7 @@ def not_correct(subject: tv.Subject) -> set[str]:
 
 
 @of_each_norm
-@pytest.mark.parametrize(("backend", "dtype"), BACKENDS_AND_TYPES)
+@pytest.mark.parametrize(("backend", "dtype"), list(product(BACKENDS, DTYPES)), ids=str)
 def test_ours_keeps_it(operation: Norm, backend: str, dtype: np.dtype[Any]) -> None:
     assert not_correct(ours(operation, dtype.name, backend)) == set()
 
@@ -72,7 +73,7 @@ def test_ours_keeps_it(operation: Norm, backend: str, dtype: np.dtype[Any]) -> N
 def test_a_weak_rounding_test_loses_it(
     monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: str
 ) -> None:
-    divide_bounds(monkeypatch, 64)
+    divide_reference_bounds(monkeypatch, 64)
     assert not_correct(ours(operation, dtype, "reference")) == SUMS_AND_ROWS
 
 
@@ -80,7 +81,7 @@ def test_a_weak_rounding_test_loses_it(
 def test_so_it_does_with_a_residual(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
     subject = ours(tv.norm(name), "bfloat16", "reference")
     assert not_correct(subject) == set()
-    divide_bounds(monkeypatch, 64)
+    divide_reference_bounds(monkeypatch, 64)
     assert not_correct(subject) == {*SUMS_AND_ROWS, "dresidual"}
 
 
@@ -116,7 +117,7 @@ def test_by_all_cases(monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: s
     for backend in BACKENDS:
         report = tv.verify(ours(operation, dtype, backend), require="correct")
         assert report.passed
-    divide_bounds(monkeypatch, 64)
+    divide_reference_bounds(monkeypatch, 64)
     report = tv.verify(ours(operation, dtype, "reference"), require="correct")
     assert not report.passed
     assert {each.output for each in report.grades if each.grade != "correct"} == SUMS_AND_ROWS
@@ -126,5 +127,5 @@ def test_by_all_cases(monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: s
 @of_each_norm
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_a_weak_rounding_test_of_the_c_core(operation: Norm, dtype: str) -> None:
-    with bounds_of_core_divided(64):
+    with native_bounds_divided(64):
         assert {"y", "dx"} <= not_correct(ours(operation, dtype, "native"))

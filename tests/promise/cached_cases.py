@@ -1,11 +1,9 @@
 """Hard cases as data: 10,000 hard elements per type and output, with a hash of the right bits.
 
-``PYTHONPATH=tests python -m promise.hard_cases.kept`` makes them, on a machine whose longdouble
+``PYTHONPATH=tests python -m promise.cached_cases`` makes them, on a machine whose longdouble
 has 64 bits; every other machine, and every NumPy, replays them. Inputs that an output does not
 depend on are not kept: others stand for them. What is right is said by the judge of `oracle`.
 """
-# ruff: noqa: T201
-# A command prints its result.
 
 import json
 import sys
@@ -17,10 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from promise.checking import expected_results
 from promise.families import DTYPES, Array, Case
-from promise.formats import FORMATS, bits
-from promise.hard_cases.making import OUTPUTS, hard_cases, hard_elements
-from promise.judging import expected_results
+from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
+from promise.oracle import FORMATS, bits
+
+# ruff: noqa: T201
+# A command prints its result.
+
 
 ELEMENTS = 10_000
 DATA = Path(__file__).parent / "data"
@@ -29,7 +31,7 @@ INPUTS["dbeta"] = ("dy",)
 TYPES = {dtype.name: dtype for dtype in DTYPES}
 
 
-class Kept(NamedTuple):
+class CachedCase(NamedTuple):
     """A case, and what `digest` says of the right bits in the columns to look at."""
 
     case: Case
@@ -42,7 +44,7 @@ def digest(output: Array) -> str:
     return sha256(patterns.astype(f"<u{patterns.itemsize}").tobytes()).hexdigest()
 
 
-def right_digest(case: Case, output: str) -> str:
+def expected_digest(case: Case, output: str) -> str:
     """Ask the judge."""
     right = expected_results(case, [output])[OUTPUTS.index(output)]
     assert right is not None
@@ -73,7 +75,7 @@ def keep(output: str, dtype: np.dtype[Any]) -> Path:
                 "types": types,
                 "everywhere": case.columns is None,
                 "not_in": sorted(set(range(size)) - set(columns)),
-                "digest": right_digest(case, output),
+                "digest": expected_digest(case, output),
             }
         )
     path = _file(output, dtype)
@@ -96,7 +98,7 @@ def _numbers(planes: Array, dtype: np.dtype[Any]) -> Array:
     return little.astype(FORMATS[dtype].storage).view(dtype)
 
 
-def kept_cases(output: str, dtype: np.dtype[Any]) -> Iterator[Kept]:
+def cached_cases(output: str, dtype: np.dtype[Any]) -> Iterator[CachedCase]:
     """Yield the cases of an output and a type as they are kept."""
     with np.load(_file(output, dtype), allow_pickle=False) as file:
         about = json.loads(file["about"].tobytes())
@@ -120,12 +122,12 @@ def kept_cases(output: str, dtype: np.dtype[Any]) -> Iterator[Kept]:
             columns=None if each["everywhere"] else columns,
             **inputs,
         )
-        yield Kept(case, each["digest"])
+        yield CachedCase(case, each["digest"])
 
 
-def some_kept(output: str, dtype: Any, elements: int) -> Iterator[Case]:
+def some_cached_cases(output: str, dtype: Any, elements: int) -> Iterator[Case]:
     """Yield the first of them, with at least so many hard elements in all."""
-    for case, _ in kept_cases(output, np.dtype(dtype)):
+    for case, _ in cached_cases(output, np.dtype(dtype)):
         if elements <= 0:
             return
         elements -= hard_elements(case, output)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from flint import arb
 
 import truenorm as tn
 from promise.families import Array, Case
-from promise.formats import bits
-from promise.oracle import correct_backward, correct_forward
+from promise.oracle import BallRow, bits, correct_backward, correct_forward
 
 OUTPUTS = ("y", "dx", "dgamma", "dbeta")
 _ASKED = os.environ.get("TRUENORM_TEST_BACKENDS")
@@ -26,7 +26,7 @@ Implementation = Callable[[Case], Results]
 
 
 @dataclass(frozen=True)
-class Wrong:
+class Mismatch:
     """The elements of one output of one case that are not the exact answer rounded once."""
 
     backend: str
@@ -93,9 +93,9 @@ def expected_results(case: Case, outputs: Sequence[str] = OUTPUTS) -> Results:
     return (y, *gradients)
 
 
-def judge(
+def check(
     case: Case, outputs: Sequence[str] = OUTPUTS, backends: Sequence[str] = BACKENDS
-) -> tuple[int, list[Wrong]]:
+) -> tuple[int, list[Mismatch]]:
     """Return how many elements of each backend were compared, and which are wrong."""
     expected = expected_results(case, outputs)
     counts, wrong = [], []
@@ -110,7 +110,7 @@ def judge(
 
 def compare(
     case: Case, results: Results, right: Results, outputs: Sequence[str], backend: str
-) -> tuple[int, list[Wrong]]:
+) -> tuple[int, list[Mismatch]]:
     """Return how many elements were compared, as bit patterns, and which are wrong."""
     compared, wrong = 0, []
     for output, result, expected in zip(OUTPUTS, results, right, strict=True):
@@ -127,7 +127,7 @@ def compare(
         if different.any():
             first = tuple(int(index[0]) for index in np.nonzero(different))
             wrong.append(
-                Wrong(
+                Mismatch(
                     backend,
                     str(case),
                     output,
@@ -138,3 +138,17 @@ def compare(
                 )
             )
     return compared, wrong
+
+
+def ball_results(case: Case, rows: Sequence[BallRow], output: str) -> list[arb]:
+    """Return an output where it is to be looked at, from the rows of x in balls."""
+    columns = range(case.x.shape[1]) if case.columns is None else case.columns
+    gamma, beta, dys = (array.astype(np.float64).tolist() for array in (*case.parameters, case.dy))
+    if output == "y":
+        return [value for row in rows for value in row.y(gamma, beta, columns)]
+    pairs = list(zip(rows, dys, strict=True))
+    if output == "dx":
+        return [value for row, dy in pairs for value in row.dx(gamma, dy, columns)]
+    if output == "dbeta":
+        return [sum((arb(dy[j]) for dy in dys), arb(0)) for j in columns]
+    return [sum((arb(dy[j]) * row.c[j] * row.r for row, dy in pairs), arb(0)) for j in columns]

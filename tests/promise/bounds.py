@@ -1,17 +1,49 @@
-"""What fast mode may be off by, of docs/error-analysis.md, around the exact results of a case."""
+"""Backends whose rounding tests are too weak: with a share of their bounds."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 from flint import arb, ctx
 from numpy.typing import NDArray
 
+from promise.checking import OUTPUTS, Results, ball_results
 from promise.families import Case
-from promise.formats import FORMATS
-from promise.judging import OUTPUTS, Results
-from promise.rows import BallRow, ball_results
+from promise.oracle import FORMATS, BallRow
+from truenorm.kernels.reference import columns, tier1, tier2
+
+
+def divide_reference_bounds(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
+    """Divide the bounds of the reference, until the patch is undone."""
+    rounded = columns.BoundedSum.rounded
+
+    def smaller_sum(self: columns.BoundedSum, target: Any) -> Any:
+        self._bound = self._bound / share
+        return rounded(self, target)
+
+    def smaller(test: Any) -> Any:
+        return lambda z, bound, *rest: test(z, bound / share, *rest)
+
+    for level in (tier1, tier2):
+        monkeypatch.setattr(level, "rounding_test", smaller(level.rounding_test))
+    monkeypatch.setattr(columns.BoundedSum, "rounded", smaller_sum)
+
+
+@contextmanager
+def native_bounds_divided(share: int) -> Iterator[None]:
+    """Divide the bounds of the C core."""
+    from truenorm.kernels.native import _core
+
+    _core.scale_bounds(1 / share)
+    try:
+        yield
+    finally:
+        _core.scale_bounds(1.0)
+
 
 Float64 = NDArray[np.float64]
 
