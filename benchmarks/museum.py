@@ -1,6 +1,6 @@
 """``python -m benchmarks.museum``: write docs/museum.md from the judge's named cases.
 
-Who fails them comes from what ``python -m benchmarks.scoreboard`` wrote, if that is there.
+What fails them comes from what ``python -m benchmarks.scoreboard`` wrote, if that is there.
 """
 
 import json
@@ -44,7 +44,7 @@ judge: of those of layer norm {reported} were reported, {quiet} were not but bre
 the subject asks for it."""
 
 TODAY = """\
-**Who fails today** is what `python -m benchmarks.scoreboard` found on {date}, see
+**Fails today** is what `python -m benchmarks.scoreboard` found on {date}, see
 [the scoreboard](scoreboard.md): {level} level, {cpu}, {common}. An output fails if its error is
 larger than that of a stable algorithm, or if it was not returned. What needs an extension was not
 put to them. thinc computes with eps = 1e-8 whatever it is asked for, and fails wherever that
@@ -55,7 +55,7 @@ matters.
 {versions}"""
 
 
-NOBODY_ASKED = "- **Fail today:** nobody was asked: the case is newer than the scoreboard"
+NOT_MEASURED = "- **Fail today:** not measured: the case is newer than the scoreboard"
 
 RMSNORM = """\
 No mean is subtracted: κ is 1 for every row, and what is hard is the range of the squares, sums in
@@ -152,7 +152,7 @@ def _exhibit(operation: Operation, entry: Entry, board: Board | None) -> str:
     if board is not None and not entry["also"]:
         # Cases that were added since; the next run of the scoreboard has none.
         newer = entry["name"] in board.get("newer", [])
-        lines.append(NOBODY_ASKED if newer else _who_fails(shown, board["subjects"]))
+        lines.append(NOT_MEASURED if newer else _who_fails(shown, board["subjects"]))
     return "\n".join(lines)
 
 
@@ -197,7 +197,7 @@ def _who_fails(shown: Case, subjects: Mapping[str, Any]) -> str:
     if shown.family == "batch":
         return _verdict("batch-invariant", subjects)
     told = "; ".join(_outputs_that_fail(shown, subjects))
-    return f"- **Fail in {shown.dtype} today:** {told or 'nobody'}"
+    return f"- **Fail in {shown.dtype} today:** {told or 'none'}"
 
 
 def _outputs_that_fail(shown: Case, subjects: Mapping[str, Any]) -> Iterator[str]:
@@ -210,7 +210,7 @@ def _outputs_that_fail(shown: Case, subjects: Mapping[str, Any]) -> Iterator[str
 
 def _verdict(verdict: str, subjects: Mapping[str, Any]) -> str:
     failed = [each["name"] for each in subjects.values() if each["verdicts"][verdict] == "fail"]
-    told = "; ".join(map(_plain, failed)) or "nobody"
+    told = "; ".join(map(_plain, failed)) or "none"
     return f"- **Fail “{verdict}” today, in at least one type:** {told}"
 
 
