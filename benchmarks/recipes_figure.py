@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from truenorm.tools.picture import save
 from truenorm.verify.cases.families import PLAIN_X, Family
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.recipes import recipes_of
 from truenorm.verify.operations.variants import varied
 from truenorm.verify.types import Float64s

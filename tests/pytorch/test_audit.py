@@ -9,7 +9,7 @@ from pytorch.kernels import RMSNorm, fused_add_rms_norm, layer_norm, rms_norm
 from truenorm.verify.audit.planted import Kernel, planted_kernels
 from truenorm.verify.audit.replacing import Replacing, Seen
 from truenorm.verify.operations import operation_of
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 
 torch: Any = import_module("torch")
 SHAPE = (2, 3, 40)

@@ -16,7 +16,7 @@ from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
 from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case, Domain
 from truenorm.verify.operations import EXTENSIONS, LAYER_NORM, RMS_NORM, norm
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.torch_subject import torch_subject
 from truenorm.verify.subject import Subject

@@ -17,7 +17,7 @@ from truenorm.verify.grading.errors import Apart, all_misplaced, apart
 from truenorm.verify.grading.user_cases import Enclosed, answered
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import operation_of
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.oracle.cache import types_of
 from truenorm.verify.oracle.expected import Expected, computed
 from truenorm.verify.running.pytorch import array_of

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array, Float64s
 
 LIMIT = 2.0**240

@@ -15,7 +15,7 @@ from truenorm.verify.cases.patterns import Pattern, filled
 from truenorm.verify.enclosures import refusal
 from truenorm.verify.operation import Case, Input, Operation
 from truenorm.verify.operations import LAYER_NORM
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
 OWN = "own"

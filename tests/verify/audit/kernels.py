@@ -5,7 +5,7 @@ import numpy as np
 from truenorm.verify.audit.planted import Kernel, planted_kernels
 from truenorm.verify.audit.replacing import Replacing, Seen
 from truenorm.verify.operations import operation_of
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array
 
 RANDOM = np.random.default_rng(0)

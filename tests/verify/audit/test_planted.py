@@ -8,7 +8,7 @@ from truenorm.verify.audit.running import witness_for
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import graded
 from truenorm.verify.operations import RMS_NORM, norm
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.records import Call
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import Subject

@@ -6,7 +6,7 @@ from truenorm.verify.audit.planted import Kernel, planted_kernels
 from truenorm.verify.audit.replacing import Seen, Task
 from truenorm.verify.audit.running import told_apart
 from truenorm.verify.operations import norm
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 
 
 def told(operation: str, arguments: str, results: str) -> tuple[list[str], dict[str, str]]:

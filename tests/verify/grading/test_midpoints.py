@@ -19,7 +19,7 @@ from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import scope
 from truenorm.verify.operations import operation_of
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.variants import varied
 from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.types import FORMATS, Array

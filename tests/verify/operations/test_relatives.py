@@ -9,7 +9,7 @@ import pytest
 
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm, operation_of
-from truenorm.verify.operations.norm import NAMES, Norm
+from truenorm.verify.operations.norms import NAMES, Norm
 from truenorm.verify.oracle.expected import expected
 from truenorm.verify.suite import cases
 from truenorm.verify.types import Array, ulps_of

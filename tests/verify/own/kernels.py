@@ -7,7 +7,7 @@ import numpy as np
 
 import truenorm.verify as tv
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array, dtype_of
 
 Change = Callable[[dict[str, Array]], None]

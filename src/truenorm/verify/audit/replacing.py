@@ -17,7 +17,7 @@ import numpy as np
 from truenorm.verify.audit.planted import CONTROL, Kernel, given_case, planted_kernels, stored
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import operation_of
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.steps import Steps
 from truenorm.verify.running.pytorch import NAMES, Tensors, array_of, role_of
 from truenorm.verify.types import FORMATS, Array, Float64s

@@ -20,7 +20,7 @@ from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import graded
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OPERATIONS
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.recipes import tells_recipes
 from truenorm.verify.running.command import Program
 from truenorm.verify.running.process import CannotRunError

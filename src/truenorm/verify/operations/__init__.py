@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any, cast
 
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.operations.norm import NAMES, Gain, Norm, NormName, Sum
+from truenorm.verify.operations.norms import NAMES, Gain, Norm, NormName, Sum
 from truenorm.verify.types import Array
 
 __all__ = ["LAYER_NORM", "NAMES", "OPERATIONS", "RMS_NORM", "norm", "operation_of"]

@@ -10,7 +10,7 @@ from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
 
 
 class Definition(Protocol):
-    """The part of `truenorm.verify.operations.norm.Norm` that others look at."""
+    """The part of `truenorm.verify.operations.norms.Norm` that others look at."""
 
     centred: bool
     adds: bool

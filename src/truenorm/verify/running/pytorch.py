@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array, dtype_of
 
 NAMES = {

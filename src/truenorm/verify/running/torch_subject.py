@@ -8,7 +8,7 @@ import numpy as np
 
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import operation_of
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.pytorch import FORMS, Form, Tensors, Values
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of

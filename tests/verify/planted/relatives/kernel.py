@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, Float64s, dtype_of
 from verify.planted.base import Kernel, Saved, to_24_bits

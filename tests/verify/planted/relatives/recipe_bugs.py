@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array, Float64s
 from verify.planted.base import to_24_bits
 from verify.planted.entry import PlantedBug

@@ -1,7 +1,7 @@
 """Right norms as kernels ship them, by each recipe: nothing is found, and the recipe is named."""
 
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
-from truenorm.verify.operations.norm import Norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS, Float64s
 from verify.planted.base import to_bits

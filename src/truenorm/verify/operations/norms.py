@@ -50,7 +50,7 @@ class Norm(Operation):
     """
 
     also_computed_in = tuple(
-        OPERATIONS / f"{name}.py" for name in ("answers", "definition", "norm", "variants")
+        OPERATIONS / f"{name}.py" for name in ("answers", "definition", "norms", "variants")
     )
 
     def __init__(
