@@ -32,7 +32,7 @@ from truenorm.threads import thread_count
 from truenorm.tools.machine import Contestants, Stopwatch, describe, seconds_of
 from truenorm.tools.picture import save
 from truenorm.tools.progress import Progress, announced
-from truenorm.tools.rich_tables import number_table
+from truenorm.tools.rich_tables import rich_table
 from truenorm.tools.text import counted, duration, three_digits
 from truenorm.verify.types import dtype_of
 
@@ -418,7 +418,8 @@ def _block(report: Report, shape: tuple[int, ...]) -> Table:
     head: list[str | Text] = [Text(label(shape), style="bold not dim")]
     for direction, floor in FLOORS.items():
         head += [f"{direction}\nms", "\nGB/s", "GFLOP\n/s", f"times\n{floor}"]
-    table = number_table(head, gap=1, widths=[20, *(9, 5, 5, 5) * len(DIRECTIONS)])
+    columns, widths = "l" + "rrrr" * len(DIRECTIONS), [20, *(9, 5, 5, 5) * len(DIRECTIONS)]
+    table = rich_table(columns, head, gap=1, widths=widths)
     by_line = zip(*(report.of(shape)[direction].values() for direction in DIRECTIONS), strict=True)
     for figures in by_line:
         name = figures[0].contestant

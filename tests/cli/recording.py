@@ -1,4 +1,4 @@
-"""Commands whose work is done at once: what was asked for is kept, and the answer is ready."""
+"""Run commands with the functions they call replaced by recorders."""
 
 from typing import Any
 
@@ -11,21 +11,23 @@ Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 def run(*words: object) -> Result:
+    """Run the command with these arguments on a terminal of 80 columns."""
     return CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "80"})
 
 
-def recorded(
-    monkeypatch: pytest.MonkeyPatch, module: object, function: str, *answers: object
-) -> Calls:
-    """Put another function in place, and return its calls; the last answer is for ever."""
+def record(monkeypatch: pytest.MonkeyPatch, function: str, *answers: object) -> Calls:
+    """Replace a function by one that returns or raises the answers in turn; return its calls.
+
+    The last answer is repeated.
+    """
     calls: Calls = []
 
-    def answer(*given: Any, **options: Any) -> object:
-        calls.append((given, options))
-        found = answers[min(len(calls), len(answers)) - 1]
-        if isinstance(found, Exception):
-            raise found
-        return found
+    def answer(*arguments: Any, **options: Any) -> object:
+        calls.append((arguments, options))
+        result = answers[min(len(calls), len(answers)) - 1]
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    monkeypatch.setattr(module, function, answer)
+    monkeypatch.setattr(function, answer)
     return calls

@@ -1,23 +1,30 @@
-"""The command ``truenorm`` itself."""
+"""The ``truenorm`` command: help, exit codes, lazy imports, printed and written reports."""
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
 import truenorm
+from bench.made_up import report as bench_report
+from cli.recording import Calls, record, run
 from truenorm import cli
 from truenorm.cli import app as application
-from truenorm.cli.app import COMMANDS, app
+from truenorm.cli.app import COMMANDS
+from truenorm.cli.common import file_writer, progress_bar
+from truenorm.demo import demonstrate
+from verify.fake_report import failing_report
 
 TESTS = Path(__file__).parents[1]
 
 
 def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a process of its own, which can import what is in the folder of tests."""
+    """Run Python in a new process that can import the helpers of the tests."""
     folders = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     return subprocess.run(
         [sys.executable, "-W", "error", *arguments],
@@ -29,13 +36,13 @@ def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProce
 
 
 def run_main(before: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command, after some lines of Python."""
+    """Run the command in a new process, after some lines of Python."""
     script = f"{before}\nfrom truenorm.cli import main\nmain()"
     return run_python("-c", script, *arguments, **environment)
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
+def test_missing_extra_is_named(missing: str) -> None:
     done = run_main(f"import sys; sys.modules[{missing!r}] = None", "verify", "x.py")
     assert done.returncode == 2
     assert done.stdout == ""
@@ -44,75 +51,75 @@ def test_without_the_extra_it_says_what_to_install(missing: str) -> None:
     )
 
 
-def test_another_import_error_is_not_blamed_on_the_extra() -> None:
+def test_other_import_errors_are_not_blamed_on_the_extra() -> None:
     done = run_main("import sys; sys.modules['truenorm.verify.suite'] = None", "--version")
     assert "pip install" not in done.stderr
     assert "truenorm.verify.suite" in done.stderr
 
 
 def test_version() -> None:
-    done = CliRunner().invoke(app, ["--version"])
+    done = run("--version")
     assert (done.exit_code, done.stdout) == (0, f"truenorm {truenorm.__version__}\n")
 
 
 def test_help_names_every_command() -> None:
-    done = CliRunner().invoke(app, ["--help"])
+    done = run("--help")
     assert done.exit_code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in done.stdout
-    assert "..." not in done.stdout.split("Commands:")[1]  # no summary is cut off
-
-
-@pytest.mark.parametrize(
-    "program", [["-c", "from truenorm.cli import main; main()"], ["-m", "truenorm"]]
-)
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [("truenorm ver", ["verify"]), ("truenorm cost --dtype bfl", ["bfloat16"])],
-)
-def test_completion(program: list[str], words: str, found: list[str]) -> None:
-    """As the lines that --show-completion prints ask for it."""
-    done = run_python(
-        *program,
-        _TRUENORM_COMPLETE="complete_bash",
-        COMP_WORDS=words,
-        COMP_CWORD=str(words.count(" ")),
-    )
-    assert (done.returncode, done.stdout.split()) == (0, found), done.stderr
+    assert "..." not in done.stdout.split("Commands:")[1]  # no summary is truncated
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_has_an_example_and_the_exit_codes(name: str) -> None:
-    done = CliRunner().invoke(app, [name, "-h"])
+    done = run(name, "-h")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert any(line.startswith(f"      truenorm {name}") for line in lines)
     assert "      2  it could not run; stderr says why" in lines
 
 
+@pytest.mark.parametrize(
+    "program", [["-c", "from truenorm.cli import main; main()"], ["-m", "truenorm"]]
+)
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [("truenorm ver", ["verify"]), ("truenorm cost --dtype bfl", ["bfloat16"])],
+)
+def test_completion(program: list[str], words: str, completions: list[str]) -> None:
+    """Complete in the way the script of --show-completion does."""
+    done = run_python(
+        *program,
+        _TRUENORM_COMPLETE="complete_bash",
+        COMP_WORDS=words,
+        COMP_CWORD=str(words.count(" ")),
+    )
+    assert (done.returncode, done.stdout.split()) == (0, completions), done.stderr
+
+
 @pytest.mark.parametrize("arguments", [[], ["judge"], ["verify"], ["vectors", "x", "--colour"]])
-def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
-    assert CliRunner().invoke(app, arguments).exit_code == 2
+def test_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
+    assert run(*arguments).exit_code == 2
 
 
-def test_a_bug_of_truenorm_is_not_a_finding(
+def test_bug_of_truenorm_is_not_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Python's own exit code 1 would say that the subject has one."""
+    """An uncaught error exits with 2: Python's exit code 1 would mean a finding."""
 
     def broken(**_: object) -> None:
-        raise RuntimeError("the judge is ill")
+        raise RuntimeError("the judge is broken")
 
     monkeypatch.setattr(application, "app", broken)
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == 2
-    said = capsys.readouterr().err
-    assert "RuntimeError: the judge is ill" in said
-    assert "a bug of truenorm" in said.splitlines()[-1]
+    message = capsys.readouterr().err
+    assert "RuntimeError: the judge is broken" in message
+    assert "a bug of truenorm" in message.splitlines()[-1]
 
 
-def test_names_beyond_the_terminal_s_encoding() -> None:
+def test_names_that_the_terminal_cannot_encode() -> None:
     before = (
         "import truenorm.cli.verify as command\n"
         "from verify.fake_report import failing_report\n"
@@ -128,18 +135,158 @@ def test_names_beyond_the_terminal_s_encoding() -> None:
     [
         ("truenorm.verify", ("typer", "rich", "jinja2", "matplotlib", "ml_dtypes")),
         ("truenorm.cli", ("typer", "rich", "numpy")),
-        ("truenorm.cli.app", ("jinja2", "matplotlib")),
+        ("truenorm.cli.app", ("jinja2", "matplotlib", "flint", "truenorm.bench")),
+        ("truenorm.cli.commands", ("truenorm.verify", "truenorm.bench", "truenorm.kernels")),
     ],
 )
-def test_packages_are_loaded_by_those_who_need_them(module: str, absent: tuple[str, ...]) -> None:
+def test_imports_are_lazy(module: str, absent: tuple[str, ...]) -> None:
     script = f"import sys, {module}; print([name for name in {absent} if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "[]\n"
 
 
-def test_a_command_loads_no_other() -> None:
-    """All of them take most of a second to import."""
+def test_only_the_requested_command_is_imported() -> None:
+    """All commands together take seconds to import."""
     code = (
         "import sys; sys.argv = ['truenorm', 'cost', '8', '64']; import truenorm.cli.app; "
-        "print(*(name for name in ('bench', 'cost') if f'truenorm.cli.{name}' in sys.modules))"
+        "names = ['verify', 'commands']; "
+        "print(*(name for name in names if f'truenorm.cli.{name}' in sys.modules))"
     )
-    assert run_python("-c", code).stdout == "cost\n"
+    assert run_python("-c", code).stdout == "commands\n"
+
+
+class Writing(NamedTuple):
+    """A command that also writes a file, with a prepared answer in place of its run."""
+
+    words: tuple[str, ...]
+    option: str
+    function: str
+    answer: object
+    code: int
+    shown: str
+    file: str
+    start: bytes
+
+
+WRITING = [
+    Writing(
+        ("bench",), "--png", "truenorm.bench.measure", bench_report(), 0, "truenorm correct",
+        "a.png", b"\x89PNG",
+    ),
+    Writing(
+        ("demo",), "--png", "truenorm.demo.demonstration.demonstrate",
+        demonstrate(["float32"], size=3), 0, "correct digits", "a.png", b"\x89PNG",
+    ),
+    Writing(
+        ("verify", "x.py"), "--html", "truenorm.cli.verify.verify_target", failing_report(), 1,
+        "FAIL", "a.html", b"<!doctype html>",
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(params=WRITING, ids=lambda each: each.words[0])
+def command(request: pytest.FixtureRequest) -> Writing:
+    chosen: Writing = request.param
+    return chosen
+
+
+@pytest.fixture
+def calls(command: Writing, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Return the calls of the function that does the work of the command."""
+    return record(monkeypatch, command.function, command.answer)
+
+
+@pytest.mark.usefixtures("calls")
+def test_report_as_text(command: Writing) -> None:
+    done = run(*command.words)
+    assert (done.exit_code, done.stderr) == (command.code, "")
+    assert command.shown in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.usefixtures("calls")
+def test_json_is_alone_on_stdout_when_a_file_is_written(command: Writing, tmp_path: Path) -> None:
+    file = tmp_path / command.file
+    done = run(*command.words, "--json", command.option, file)
+    assert done.exit_code == command.code
+    assert isinstance(json.loads(done.stdout), dict)
+    assert done.stderr == f"wrote {file}\n"
+    assert file.read_bytes().lstrip().startswith(command.start)
+
+
+@pytest.mark.parametrize("name", ["", "missing/"])
+def test_unwritable_path_is_refused_before_the_run(
+    command: Writing, calls: Calls, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name / command.file if name else tmp_path
+    done = run(*command.words, command.option, path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"give {command.option} a file in a folder that exists" in done.stderr
+    assert calls == []
+
+
+def test_missing_package_is_named_before_the_run(
+    command: Writing, calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = run(*command.words, command.option, tmp_path / command.file)
+    assert done.exit_code == 2
+    assert f"{command.option} needs the package matplotlib" in done.stderr
+    assert "pip install 'truenorm[verify]'" in done.stderr
+    assert calls == []
+
+
+@pytest.mark.usefixtures("calls")
+def test_report_is_printed_if_its_file_cannot_be_written(
+    command: Writing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", fail)
+    done = run(*command.words, command.option, tmp_path / command.file)
+    assert done.exit_code == 2
+    assert command.shown in done.stdout
+    assert f"No space left on device; give {command.option} another file" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a"])
+def test_wrong_suffix_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    file_writer("--png", tmp_path / "a.PNG", "truenorm.demo.page", suffix=".png")
+    with pytest.raises(SystemExit):
+        file_writer("--png", tmp_path / name, "truenorm.demo.page", suffix=".png")
+    assert "give --png a file that ends in .png" in capsys.readouterr().err
+
+
+def test_without_the_option_nothing_is_imported_or_written() -> None:
+    file_writer("--png", None, "no.such.module")("report")
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "UNUSED"])
+def test_no_progress_bar_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Forced colours make no difference."""
+    monkeypatch.setenv(variable, "1")
+    with progress_bar("judging") as update:
+        assert update is None
+    assert capsys.readouterr() == ("", "")
+
+
+def test_progress_bar_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock goes on after the last case: grading follows, and takes longest."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress_bar("judging") as update:
+        assert update is not None
+        update(7, 7, "case [bold]\x1b[2J\n")
+        time.sleep(1.3)
+    out, err = capsys.readouterr()
+    assert out == ""
+    for words in ("judging", "7/7", "0:00:01", r"case [bold]\x1b[2J"):
+        assert words in err
+    assert err.endswith("\x1b[2K")  # the line is erased

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from cli.recording import recorded
+from cli.recording import record
 from truenorm import doctor
 from truenorm.doctor import CASES, REPORT, Line, Section, examine, gradients, judgement, self_test
 from truenorm.verify.operation import Case
@@ -61,14 +61,14 @@ class TestSelfTest:
 
     @pytest.mark.usefixtures("reference")
     def test_no_result_is_seen(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        recorded(monkeypatch, doctor, "layer_norm_backward", (None, None, None))
+        record(monkeypatch, "truenorm.doctor.layer_norm_backward", (None, None, None))
         first = self_test().lines[0]
         assert first.value.startswith("WRONG: dx of float16-normal-4x67; dgamma of ")
         assert first.remedy == REPORT
 
     @pytest.mark.usefixtures("reference")
     def test_a_crash_is_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        recorded(monkeypatch, doctor, "layer_norm_forward", OSError("cannot load libm"))
+        record(monkeypatch, "truenorm.doctor.layer_norm_forward", OSError("cannot load libm"))
         section = self_test()
         assert [line.remedy for line in section.problems] == [REPORT] * len(FORMATS)
         assert section.lines[0].value == "FAILED: OSError: cannot load libm"
@@ -114,7 +114,7 @@ class TestGradients:
 
 class TestJudgement:
     def test_it_is_asked_for_correct_rounding(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        asked = recorded(monkeypatch, doctor, "verify", failing_report(), passing_report())
+        asked = record(monkeypatch, "truenorm.doctor.verify", failing_report(), passing_report())
         section = judgement()
         assert [line.name for line in section.lines] == list(FORMATS)
         assert [(list(subject.dtypes), options) for (subject,), options in asked] == [

@@ -9,7 +9,7 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.judge import verify_target
-from truenorm.verify.report.html import to_json
+from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.process import CannotRunError
 

@@ -13,7 +13,8 @@ from rich.console import Console
 import truenorm.verify as tv
 from truenorm.verify.judge import verify_target
 from truenorm.verify.oracle.expected import expected
-from truenorm.verify.report.html import to_html, to_json
+from truenorm.verify.report.html import to_html
+from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.terminal import show
 from truenorm.verify.report.vectors import write_vectors
 from truenorm.verify.running.process import CannotRunError

@@ -1,8 +1,4 @@
-"""The commands, by name.
-
-To add one, write a file beside this one with a function ``command``, whose docstring is the help,
-and name it in `COMMANDS`; docs/design has the whole list.
-"""
+"""The Typer application with all commands."""
 
 import sys
 from importlib import import_module
@@ -12,9 +8,17 @@ import typer
 
 import truenorm
 
-__all__ = ["COMMANDS", "app"]
-
-COMMANDS = ("verify", "audit", "vectors", "gradcheck", "bench", "cost", "demo", "doctor")
+COMMANDS = {
+    "verify": "verify",
+    "audit": "audit",
+    "vectors": "commands",
+    "gradcheck": "commands",
+    "bench": "commands",
+    "cost": "commands",
+    "demo": "commands",
+    "doctor": "commands",
+}
+"""The module in this folder that has the function ``NAME_command``, by name of the command."""
 
 app = typer.Typer(
     name="truenorm",
@@ -23,16 +27,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# Importing all of them takes longer than most commands run: if one is asked for, it will do.
+# Importing all modules takes longer than most commands run: import the requested one only.
 for name in [each for each in COMMANDS if each in sys.argv[1:2]] or COMMANDS:
-    if name in ("verify", "audit"):
-        app.command(name)(import_module(f"truenorm.cli.{name}").command)
-    else:
-        app.command(name)(getattr(import_module("truenorm.cli.commands"), f"{name}_command"))
+    module = import_module(f"truenorm.cli.{COMMANDS[name]}")
+    app.command(name)(getattr(module, f"{name}_command"))
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"truenorm {truenorm.__version__}")
         raise typer.Exit
 
@@ -42,11 +44,11 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
-    """Layer normalization whose numbers can be trusted, and a judge for everyone else's.
+    """Correctly rounded layer norm and RMSNorm, and a judge of other implementations.
 
     Start with: truenorm verify --help
     """

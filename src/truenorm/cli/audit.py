@@ -1,89 +1,88 @@
-"""``truenorm audit``: find out which wrong kernels somebody's tests let pass."""
+"""``truenorm audit``: find wrong kernels that a test suite does not catch."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from truenorm.cli.output import json_option, present, progress_bar, refusing
+from truenorm.cli.common import JsonOption, print_report, progress_bar, stop_on
 from truenorm.verify.audit.page import show
 from truenorm.verify.audit.replacing import Task
 from truenorm.verify.audit.running import SECONDS, audit_tests
 from truenorm.verify.running.process import CannotRunError
 
 
-def command(
+def _option(metavar: str, text: str) -> Any:
+    """Return an option whose default is not shown."""
+    return typer.Option(metavar=metavar, help=text, show_default=False)
+
+
+def audit_command(
     tests: Annotated[
         list[str],
         typer.Argument(
             metavar="TESTS",
-            help="What pytest is given: files, folders, or file.py::test_name; after --, options "
-            "of pytest as well.",
+            help="Arguments for pytest: files, folders or file.py::test_name. Options of pytest "
+            "go after --.",
             show_default=False,
         ),
     ],
     replace: Annotated[
         str,
-        typer.Option(
-            metavar="MODULE:NAME",
-            help="The kernel that the tests are about: a function on arrays of NumPy or tensors "
-            "of PyTorch, or a class of modules, where it is defined or by any other name that "
-            "it has in a module.",
-            show_default=False,
+        _option(
+            "MODULE:NAME",
+            "The kernel under test: a function on NumPy arrays or PyTorch tensors, or a module "
+            "class. Name it where it is defined or where any module imports it.",
         ),
     ],
     operation: Annotated[
         str,
-        typer.Option(
-            metavar="NAME[,OPTION=...]",
-            help="What it computes, such as rms_norm or add_rms_norm,gain=zero-centred: "
-            "'truenorm verify --help' has the list.",
-            show_default=False,
+        _option(
+            "NAME[,OPTION=...]",
+            "The operation it computes, such as rms_norm or add_rms_norm,gain=zero-centred. "
+            "'truenorm verify --help' lists them.",
         ),
     ],
     backward: Annotated[
         str,
-        typer.Option(
-            metavar="MODULE:NAME",
-            help="Its backward pass, if that is a function of its own: of dy, and of x or of "
-            "anything that the forward pass returned.",
-            show_default=False,
+        _option(
+            "MODULE:NAME",
+            "Its backward pass, if that is a separate function of dy and of x or any result of "
+            "the forward pass.",
         ),
     ] = "",
     signature: Annotated[
         str,
-        typer.Option(
-            metavar="NAMES",
-            help="Its arguments in order, such as 'x, weight, _, eps=1e-6', where their names do "
-            "not tell; _ is one that is none of the norm's.",
-            show_default=False,
+        _option(
+            "NAMES",
+            "Its arguments in order, such as 'x, weight, _, eps=1e-6', if their names do not say "
+            "what they are. Write _ for an argument that the norm does not use.",
         ),
     ] = "",
     eps: Annotated[
         float | None,
-        typer.Option(help="The eps of a kernel that has no such argument.", show_default=False),
+        typer.Option(help="The eps of a kernel without such an argument.", show_default=False),
     ] = None,
     recipe: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="Where it must round on the way to 16 bits: late, early or weight-typed. Then "
-            "another recipe is one of the wrong kernels.",
-            show_default=False,
+        _option(
+            "NAME",
+            "Where it must round to 16 bits: late, early or weight-typed. Kernels that follow "
+            "another recipe are then among the wrong ones.",
         ),
     ] = "",
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="How long one run of the tests may take.")
+        float, typer.Option(min=0.1, help="Time limit of one run of the tests.")
     ] = SECONDS,
-    jobs: Annotated[int, typer.Option(min=1, help="How many runs at once.")] = 1,
-    json: Annotated[bool, json_option("what came of it")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of runs in parallel.")] = 1,
+    json: JsonOption = False,
 ) -> None:
-    """Find out which wrong kernels your tests let pass.
+    """Find wrong kernels that your tests do not catch.
 
-    Your tests are run by pytest: as they are, then with a right kernel in the place of yours, to
-    see that it can be replaced, and then with one wrong kernel after the other: without a
-    reduction, zeros, another eps, ddof = 1, a term missing in dx, dgamma of half the rows, and so
-    on. Each run is a process of its own. What is printed are the kernels that no test failed, each
-    with an input that shows it.
+    Runs your tests with pytest: first unchanged, then with a correct kernel in place of yours to
+    see that it can be replaced, then with one wrong kernel after the other. Examples of wrong
+    kernels: a missing reduction, zeros, another eps, ddof = 1, a missing term in dx, dgamma over
+    half of the rows. Each run is a separate process. Prints every kernel that no test caught,
+    with an input that exposes it.
 
     \b
         truenorm audit tests/test_norm.py --replace mypackage.kernels:rms_norm \\
@@ -101,7 +100,7 @@ def command(
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
     task = Task(replace, operation, backward, signature, eps, recipe)
-    with refusing(CannotRunError, ValueError), progress_bar("auditing") as progress:
+    with stop_on(CannotRunError, ValueError), progress_bar("auditing") as progress:
         audit = audit_tests(tests, task, seconds=seconds, jobs=jobs, progress=progress)
-    present(audit.as_dict(), json=json, show=lambda console: show(audit, console))
+    print_report(audit.as_dict(), json=json, show=lambda console: show(audit, console))
     raise typer.Exit(0 if audit.passed else 1)

@@ -1,4 +1,4 @@
-"""The options of ``truenorm verify``, each with its help."""
+"""``truenorm verify``: judge a kernel, compare two kernels, or run a campaign of drawn cases."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -6,211 +6,170 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console
 
 from truenorm.cli import stop
-from truenorm.cli.output import (
+from truenorm.cli.common import (
     Dtype,
-    check_place,
+    JsonOption,
+    LevelName,
+    check_writable,
     file_option,
-    json_option,
+    file_writer,
     progress_bar,
-    refusing,
-    writer_of,
+    stop_on,
 )
 from truenorm.tools.text import counted
-from truenorm.verify.baseline import update_baseline
+from truenorm.verify.baseline import update_baseline as write_baseline
 from truenorm.verify.campaigns import Campaign, Drawing
 from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import Said, campaign_target, compare_targets, verify_target
 from truenorm.verify.report import terminal
-from truenorm.verify.report import terminal as campaign_page
-from truenorm.verify.report import terminal as equality_page
-from truenorm.verify.report.html import to_json
+from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.wording import counts
 from truenorm.verify.running.process import START_SECONDS, CannotRunError
 
-LevelName = Literal["quick", "full"]
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
-
-Target = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET",
-        help="A Python file, and after a colon the name of the Subject in it "
-        "('subject' if no name is given). The file is executed. Or torch:PATH, a function or "
-        "a module of PyTorch as it is imported, such as torch:torch.nn.functional.rms_norm; "
-        "--operation says what it computes.",
-        show_default=False,
-    ),
-]
-OperationWords = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME[,OPTION=...]",
-        help="What it computes: layer_norm, rms_norm, add_layer_norm or add_rms_norm; then, "
-        "with commas before them, what is not the usual: gain=zero-centred, beta=true, "
-        "parameters=TYPE, result=TYPE, sum=unrounded.",
-        show_default="what the subject says, which is layer_norm unless it says otherwise",
-    ),
-]
-RecipeName = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="Where it must round on the way to 16 bits, such as late or early. "
-        "By default, whatever recipe it has is told.",
-        show_default=False,
-    ),
-]
-Largest = Annotated[
-    float | None,
-    typer.Option(
-        metavar="NUMBER",
-        help="The largest |x| that it claims to be right for, such as 1e4: "
-        "what is beyond is left out of the grade.",
-        show_default=False,
-    ),
-]
-Kappa = Annotated[
-    float | None,
-    typer.Option(
-        metavar="NUMBER",
-        help="The same of the condition number rms(x)/sqrt(var + eps).",
-        show_default=False,
-    ),
-]
-Shapes = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="ROWSxD",
-        help="Judge it on ordinary rows of this shape as well, such as 4096x5120 or "
-        "8x1024x4096, in every type; may be given again for others.",
-        show_default=False,
-    ),
-]
-Data = Annotated[
-    list[Path] | None,
-    typer.Option(
-        metavar="FILE",
-        help="And on saved tensors: a .npz or .safetensors file with x (or input, "
-        "hidden_states), and if you like gamma (weight), beta (bias), dy (grad), residual, "
-        "dsum and eps. May be given again.",
-        show_default=False,
-    ),
-]
-Level = Annotated[LevelName, typer.Option(help="How much to try: some seconds, or some minutes.")]
-Require = Annotated[GradeName, typer.Option(help="The lowest grade that passes.")]
-Dtypes = Annotated[
-    list[Dtype] | None,
-    typer.Option(
-        metavar="TYPE",
-        help="Judge this type alone, such as float32; may be given again for others. "
-        "By default, all that the subject declares; of torch:PATH, float32 and bfloat16.",
-        show_default=False,
-    ),
-]
-StartSeconds = Annotated[
-    float, typer.Option(help="How long the file may take to import, or to compile.")
-]
-Baseline = Annotated[
-    Path | None,
-    file_option(
-        "A file of known findings, which pass and are listed; new ones fail, and vanished "
-        "ones are told."
-    ),
-]
-UpdateBaseline = Annotated[
-    bool,
-    typer.Option(
-        "--update-baseline",
-        help="Write what is found now to that file; reasons in it are kept.",
-    ),
-]
-EqualTo = Annotated[
-    str,
-    typer.Option(
-        metavar="TARGET",
-        help="Compare the bits with those of this subject instead: where they differ, by how "
-        "much, and which of the two is nearer to the exact answer.",
-        show_default=False,
-    ),
-]
-Json = Annotated[bool, json_option("the report")]
-Html = Annotated[Path | None, file_option("Also write the report, with plots, to one HTML file.")]
-Cases = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Instead of a report, judge it on so many new cases, drawn from the families, and "
-        "print a summary.",
-        show_default=False,
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        metavar="S",
-        min=1,
-        help="What --cases draws them with; the same ones for the same seed.",
-        show_default="1",
-    ),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Judge by so many processes, each with a subject of its own; the report is the same.",
-        show_default=False,
-    ),
-]
+AnyReport = TypeVar("AnyReport", Report, Equality, Campaign)
 
 
-@contextmanager
-def workers(jobs: int | None) -> Iterator[Executor | None]:
-    """Give an executor with so many processes; None where none are asked for."""
-    if jobs is None:
-        yield None
-        return
-    # Spawned, and not forked: this process has threads.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as executor:
-        yield executor
+def _option(metavar: str, text: str, **more: Any) -> Any:
+    """Return an option; its default is shown only where `more` has a text for it."""
+    return typer.Option(metavar=metavar, help=text, **{"show_default": False, **more})
 
 
-Shown = TypeVar("Shown", Report, Equality, Campaign)
-
-
-def command(
-    target: Target,
-    operation: OperationWords = "",
-    recipe: RecipeName = "",
-    largest: Largest = None,
-    kappa: Kappa = None,
-    shape: Shapes = None,
-    data: Data = None,
-    level: Level = "quick",
-    require: Require = "stable",
-    dtype: Dtypes = None,
-    start_seconds: StartSeconds = START_SECONDS,
-    baseline: Baseline = None,
-    update_baseline: UpdateBaseline = False,
-    equal_to: EqualTo = "",
-    cases: Cases = None,
-    seed: Seed = None,
-    jobs: Jobs = None,
-    json: Json = False,
-    html: Html = None,
+def verify_command(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="FILE.py or FILE.py:NAME, where NAME is a Subject in that file (default: "
+            "subject). The file is executed. Or torch:PATH, the import path of a PyTorch "
+            "function or module, such as torch:torch.nn.functional.rms_norm; requires "
+            "--operation.",
+            show_default=False,
+        ),
+    ],
+    operation: Annotated[
+        str,
+        _option(
+            "NAME[,OPTION=...]",
+            "The operation it computes: layer_norm, rms_norm, add_layer_norm or add_rms_norm. "
+            "Options: gain=zero-centred, beta=true, parameters=TYPE, result=TYPE, sum=unrounded.",
+            show_default="the subject's own, or layer_norm",
+        ),
+    ] = "",
+    recipe: Annotated[
+        str,
+        _option(
+            "NAME",
+            "Where it must round to 16 bits, such as late or early. By default, its recipe is "
+            "reported and none is required.",
+        ),
+    ] = "",
+    largest: Annotated[
+        float | None,
+        _option(
+            "NUMBER",
+            "The largest |x| that it supports, such as 1e4. Cases beyond do not count for the "
+            "grade.",
+        ),
+    ] = None,
+    kappa: Annotated[
+        float | None,
+        _option(
+            "NUMBER",
+            "The largest condition number rms(x)/sqrt(var + eps) that it supports, likewise.",
+        ),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        _option(
+            "ROWSxD",
+            "Also judge random rows of this shape in every type, such as 4096x5120 or "
+            "8x1024x4096. Can be repeated.",
+        ),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        _option(
+            "FILE",
+            "Also judge tensors from an .npz or .safetensors file: x (or input, hidden_states) "
+            "and optionally gamma (weight), beta (bias), dy (grad), residual, dsum and eps. "
+            "Can be repeated.",
+        ),
+    ] = None,
+    level: Annotated[
+        LevelName, typer.Option(help="Number of cases: quick takes seconds, full minutes.")
+    ] = "quick",
+    require: Annotated[GradeName, typer.Option(help="The lowest grade that passes.")] = "stable",
+    dtype: Annotated[
+        list[Dtype] | None,
+        _option(
+            "TYPE",
+            "Judge this type only, such as float32. Can be repeated. Default: all types that the "
+            "subject declares; float32 and bfloat16 for torch:PATH.",
+        ),
+    ] = None,
+    start_seconds: Annotated[
+        float, typer.Option(help="Time limit for the file to be imported and compiled.")
+    ] = START_SECONDS,
+    baseline: Annotated[
+        Path | None,
+        file_option(
+            "A file of known findings. Known findings are listed and pass, new ones fail, "
+            "vanished ones are reported."
+        ),
+    ] = None,
+    update_baseline: Annotated[
+        bool,
+        typer.Option(
+            "--update-baseline",
+            help="Write the current findings to the baseline; its reasons are preserved.",
+        ),
+    ] = False,
+    equal_to: Annotated[
+        str,
+        _option(
+            "TARGET",
+            "Compare bit for bit with this subject instead: where they differ, by how much, and "
+            "which of the two is more accurate.",
+        ),
+    ] = "",
+    cases: Annotated[
+        int | None,
+        _option(
+            "N",
+            "Run a campaign instead: judge N new cases drawn at random from the families of "
+            "inputs, and print a summary.",
+            min=1,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, _option("S", "Random seed of --cases.", min=1, show_default="1")
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        _option(
+            "N",
+            "Number of processes, each with its own copy of the subject. The report does not "
+            "depend on it.",
+            min=1,
+        ),
+    ] = None,
+    json: JsonOption = False,
+    html: Annotated[
+        Path | None, file_option("Also write the report, with plots, to one HTML file.")
+    ] = None,
 ) -> None:
     """Find the bugs in a layer norm or RMSNorm, and grade its accuracy.
 
-    The forward and backward pass are run on inputs that broke real kernels, and compared with
-    exact answers. Every finding comes with a few lines of Python that show it again.
+    Runs the forward and backward pass on inputs that broke real kernels, and compares the results
+    with exact answers. Every finding comes with a few lines of Python that reproduce it.
 
     Write my_kernel_check.py:
 
@@ -239,11 +198,11 @@ def command(
 
     \b
         0  clean
-        1  there are findings, or a grade is below --require, that the baseline does not have;
-           with --equal-to, some bits differ; with --cases, something is wrong in one
+        1  a finding, or a grade below --require, that is not in the baseline;
+           with --equal-to, bits that differ; with --cases, a wrong result
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    said: Said = {
+    overrides: Said = {
         "operation": operation,
         "recipe": recipe,
         "largest": largest,
@@ -252,34 +211,33 @@ def command(
         "data": data or (),
         "dtypes": dtype,
     }
-    of_one_report = bool(baseline or update_baseline or html)
+    report_options = bool(baseline or update_baseline or html)
     if equal_to:
-        if of_one_report or cases or seed or jobs or require != "stable":
+        if report_options or cases or seed or jobs or require != "stable":
             stop(
                 "--baseline, --update-baseline, --html, --cases, --seed, --jobs and --require are "
                 "for one subject, and not for two: judge each without --equal-to"
             )
-        with refusing(CannotRunError, ValueError), progress_bar("comparing") as progress:
+        with stop_on(CannotRunError, ValueError), progress_bar("comparing") as progress:
             equality = compare_targets(
                 target,
                 equal_to,
                 level=level,
                 progress=progress,
                 start_seconds=start_seconds,
-                **said,
+                **overrides,
             )
-        _print(equality, equality_page.show_equality, json=json)
-        raise typer.Exit(0 if equality.passed else 1)
+        _finish(equality, terminal.show_equality, json=json)
     if cases is not None:
-        if of_one_report or recipe or shape or data:
+        if report_options or recipe or shape or data:
             stop(
-                "--cases goes without --recipe, --shape, --data, --baseline, --update-baseline "
-                "and --html: give these in a run of their own"
+                "--cases cannot be combined with --recipe, --shape, --data, --baseline, "
+                "--update-baseline or --html: use two runs"
             )
         with (
-            refusing(CannotRunError, ValueError),
+            stop_on(CannotRunError, ValueError),
             progress_bar("judging") as progress,
-            workers(jobs) as executor,
+            process_pool(jobs) as executor,
         ):
             campaign = campaign_target(
                 target,
@@ -287,20 +245,20 @@ def command(
                 progress=progress,
                 start_seconds=start_seconds,
                 executor=executor,
-                **said,
+                **overrides,
             )
-        _print(campaign, campaign_page.show_campaign, json=json)
-        raise typer.Exit(0 if campaign.passed else 1)
+        _finish(campaign, terminal.show_campaign, json=json)
     if seed is not None:
-        stop("--seed is what --cases draws with: give that, too")
+        stop("--seed requires --cases")
     if update_baseline:
-        check_place("--baseline", baseline or stop("--update-baseline needs --baseline FILE"))
+        check_writable("--baseline", baseline or stop("--update-baseline needs --baseline FILE"))
     known = None if update_baseline and baseline and not baseline.exists() else baseline
-    write = writer_of("--html", html, "truenorm.verify.report.html")
+    packages = ("jinja2", "matplotlib")
+    write_html = file_writer("--html", html, "truenorm.verify.report.html", packages=packages)
     with (
-        refusing(CannotRunError, ValueError),
+        stop_on(CannotRunError, ValueError),
         progress_bar("judging") as progress,
-        workers(jobs) as executor,
+        process_pool(jobs) as executor,
     ):
         report = verify_target(
             target,
@@ -310,31 +268,49 @@ def command(
             baseline=known,
             start_seconds=start_seconds,
             executor=executor,
-            **said,
+            **overrides,
         )
     if update_baseline and baseline:
-        report = _updated(report, baseline)
-    _print(report, terminal.show, json=json)
-    write(report)
-    raise typer.Exit(0 if report.passed else 1)
+        report = _with_new_baseline(report, baseline)
+    _finish(report, terminal.show, write_html, json=json)
 
 
-def _updated(report: Report, baseline: Path) -> Report:
-    """Write a baseline, and return the report held against it."""
-    told = (
+@contextmanager
+def process_pool(jobs: int | None) -> Iterator[Executor | None]:
+    """Provide an executor with `jobs` processes, or None if `jobs` is None."""
+    if jobs is None:
+        yield None
+        return
+    # Spawn instead of fork: this process has threads.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as executor:
+        yield executor
+
+
+def _with_new_baseline(report: Report, baseline: Path) -> Report:
+    """Write the findings to the baseline, and return the report compared with it."""
+    findings = (
         f"{counts(report)} before" if report.baseline else counted(len(report.findings), "finding")
     )
-    with refusing(ValueError):
+    with stop_on(ValueError):
         try:
-            report = update_baseline(report, baseline)
-        except OSError as refused:
-            stop(f"cannot write {baseline}: {refused.strerror}; give --baseline another file")
-    sys.stderr.write(f"wrote {baseline}: {told}\n")
+            report = write_baseline(report, baseline)
+        except OSError as error:
+            stop(f"cannot write {baseline}: {error.strerror}; give --baseline another file")
+    sys.stderr.write(f"wrote {baseline}: {findings}\n")
     return report
 
 
-def _print(report: Shown, show: Callable[[Shown, Console], None], *, json: bool) -> None:
+def _finish(
+    report: AnyReport,
+    show: Callable[[AnyReport, Console], None],
+    write: Callable[[AnyReport], None] = lambda _: None,
+    *,
+    json: bool,
+) -> None:
+    """Print the report, write its file, and exit with 0 if it passes, else 1."""
     if json:
         typer.echo(to_json(report))
     else:
         show(report, Console(highlight=False))
+    write(report)
+    raise typer.Exit(0 if report.passed else 1)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from truenorm.cost.model import ITEMSIZES, Cost, Form, PassCost
 from truenorm.tools.machine import seconds_of
-from truenorm.tools.rich_tables import number_table
+from truenorm.tools.rich_tables import rich_table
 
 ROUNDS = 8
 MEGABYTES = 64
@@ -147,7 +147,7 @@ def show_cost(
 def _steps(cost: Cost, unit: Unit) -> Table:
     byte = f"{unit.letter}B"
     head = ["", "", f"{unit.letter}FLOP", f"{byte} read", f"{byte} written", f"{byte} alive"]
-    table = number_table(head, words=2)
+    table = rich_table("llrrrr", head)
     for name, counted in cost.passes.items():
         for step in counted.steps:
             table.add_row(f"({step.equation})", step.name, *map(unit.text, step[2:]))
@@ -159,7 +159,7 @@ def _steps(cost: Cost, unit: Unit) -> Table:
 
 
 def _totals(costs: Sequence[Cost], machine: Machine, unit: Unit) -> Table:
-    table = number_table(["", "", *(cost.form for cost in costs)], words=2)
+    table = rich_table("ll" + "r" * len(costs), ["", "", *(cost.form for cost in costs)])
     table.add_row("", "what is kept", *(cost.keep for cost in costs))
     for name in ("forward", "backward"):
         passes = [cost.passes[name] for cost in costs]

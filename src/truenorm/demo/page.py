@@ -16,7 +16,7 @@ from rich.text import Text
 from truenorm.demo.algorithms import ALGORITHMS, OURS, OUTPUTS
 from truenorm.demo.demonstration import NamedRow, Report, Sweep
 from truenorm.tools.picture import save
-from truenorm.tools.rich_tables import number_table
+from truenorm.tools.rich_tables import rich_table
 from truenorm.tools.text import number
 
 COLUMNS = 8
@@ -51,7 +51,7 @@ def show_digits(sweep: Sweep, output: str, console: Console) -> None:
     decades = [k for k, each in enumerate(sweep.offsets) if math.log10(each).is_integer()]
     places = decades[:: math.ceil(len(decades) / COLUMNS)]
     powers = [_power(sweep.offsets[k]) for k in places]
-    table = number_table(["mean/std", *powers, "slope"])
+    table = rich_table("l" + "r" * (len(powers) + 1), ["mean/std", *powers, "slope"])
     for name, curve in sweep.of(output).items():
         cells = [_digits(curve.relative[k], full) for k in places]
         table.add_row(name, *cells, f"{curve.slope:.1f}")
@@ -78,7 +78,7 @@ def show_at(sweep: Sweep, offset: float, console: Console) -> None:
     place = sweep.offsets.index(offset)
     title = f"\n{sweep.dtype}, mean/std = {_power(offset)}: errors, in units of u = {sweep.u:.1e}"
     console.print(Text(title, style="bold"))
-    table = number_table(["error in u", *OUTPUTS, "y in ulp"])
+    table = rich_table("l" + "r" * (len(OUTPUTS) + 1), ["error in u", *OUTPUTS, "y in ulp"])
     for name, y in sweep.of("y").items():
         curves = [sweep.of(output).get(name) for output in OUTPUTS]
         errors = [

@@ -16,7 +16,7 @@ from truenorm.gradient_check.comparison import (
     compare_projections,
 )
 from truenorm.gradient_check.complex_step import ComplexStep
-from truenorm.gradient_check.jets import JetMethod
+from truenorm.gradient_check.jet_method import JetMethod
 from truenorm.gradient_check.method import Method, RefusedError
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, pose
 from truenorm.gradient_check.result import GradientCheck, InputCheck, Verdict

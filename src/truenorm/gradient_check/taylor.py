@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from truenorm.gradient_check.jets import JetMethod
+from truenorm.gradient_check.jet_method import JetMethod
 from truenorm.gradient_check.method import RefusedError
 from truenorm.gradient_check.noise import spread_of
 from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, Shares, pose

@@ -1,31 +1,62 @@
-"""Tables on a terminal, by Rich: who imports this needs it."""
+"""Tables and text on a terminal. This module needs Rich."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
 
+from truenorm.tools.text import one_line
 
-def number_table(
-    head: Sequence[str | Text], *, words: int = 1, gap: int = 2, widths: Sequence[int] = ()
+JUSTIFY: dict[str, Literal["left", "right"]] = {"l": "left", "r": "right", "w": "left"}
+
+
+def rich_table(
+    columns: str, head: Sequence[str | Text] = (), *, gap: int = 2, widths: Sequence[int] = ()
 ) -> Table:
-    """Return a table without lines: the first columns are for words, the others for numbers.
+    """Return an empty table without lines.
 
     Parameters
     ----------
-    head : sequence of str or Text
+    columns : str
+        One letter a column: "l" is left-aligned, "r" right-aligned, "w" left-aligned and wrapped
+        where the terminal is too narrow. The other columns are never wrapped.
+    head : sequence of str or Text, optional
         The names of the columns.
-    words : int
-        How many columns are to the left; the others are to the right.
     gap : int
         Spaces between columns.
     widths : sequence of int, optional
-        What each column has at least.
+        The minimum width of each column.
+
+    Examples
+    --------
+    >>> from rich import print
+    >>> table = rich_table("lr", ["", "ms"])
+    >>> table.add_row("copy", "1.5")
+    >>> table.add_row("triad", "12.0")
+    >>> print(table)
+             ms
+    copy    1.5
+    triad  12.0
     """
-    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-    for place, name in enumerate(head):
-        least = widths[place] if widths else None
+    table = Table(
+        box=None,
+        padding=(0, gap, 0, 0),
+        pad_edge=False,
+        show_header=bool(head),
+        header_style="dim",
+    )
+    for position, kind in enumerate(columns):
         table.add_column(
-            name, justify="left" if place < words else "right", no_wrap=True, min_width=least
+            head[position] if head else "",
+            justify=JUSTIFY[kind],
+            no_wrap=kind != "w",
+            overflow="fold" if kind == "w" else "ellipsis",
+            min_width=widths[position] if widths else None,
         )
     return table
+
+
+def plain_text(text: str, style: str = "") -> Text:
+    """Return one line of text in which neither markup nor control characters have an effect."""
+    return Text(one_line(text), style=style, overflow="fold")

@@ -15,7 +15,7 @@ from truenorm.verify.campaigns import Drawing, cases_of
 from truenorm.verify.judge import campaign_target
 from truenorm.verify.oracle.expected import KNOWN
 from truenorm.verify.report import terminal as page
-from truenorm.verify.report.html import to_json
+from truenorm.verify.report.json_report import to_json
 from truenorm.verify.suite import drawn
 from truenorm.verify.types import FORMATS, Array
 from verify.collecting import kernels

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import truenorm.verify as tv
-from truenorm.verify.report.html import to_json
+from truenorm.verify.report.json_report import to_json
 
 __all__ = ["Backwards", "processes", "text_of"]
 

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from truenorm.verify.grading.report import Report
-from truenorm.verify.report.html import to_json
+from truenorm.verify.report.json_report import to_json
 from verify.fake_report import ESCAPES, NASTY, failing_report, passing_report
 
 

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import truenorm.verify as tv
 from truenorm.verify.baseline import against, updated
-from truenorm.verify.report.html import to_json
+from truenorm.verify.report.json_report import to_json
 from verify.baselines.known import KERNEL, finding, judged, made, wide
 from verify.fake_report import failing_report, passing_report
 

@@ -3,7 +3,6 @@
 It is a table and not a picture, so that it can be read aloud, searched and scrolled on a phone.
 """
 
-import dataclasses
 import io
 import math
 import re
@@ -21,11 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from truenorm.tools import strict_json, text
+from truenorm.tools import text
 from truenorm.tools.machine import today
 from truenorm.tools.text import number, power_of_ten
-from truenorm.verify.campaigns import Campaign
-from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import CaseResult, Report
 from truenorm.verify.report import wording
 from truenorm.verify.report.wording import advice, link
@@ -267,22 +264,6 @@ def _inline(figure: Figure, output: str) -> str:
         svg = svg.replace(colour, f"var(--{name})")
     label = f"error of {output} against the condition number"
     return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-
-
-SCHEMAS = {
-    Report: "truenorm/report-1",
-    Equality: "truenorm/equality-1",
-    Campaign: "truenorm/campaign-1",
-}
-"""By what is told; another number where something is taken away or means something else."""
-
-
-def to_json(report: Report | Equality | Campaign) -> str:
-    """Return everything that a report has, and whether it is a pass."""
-    told = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}
-    told["operation"] = report.operation.words  # the rest of it is code
-    first = {"schema": SCHEMAS[type(report)], "passed": report.passed}
-    return strict_json.dumps({**first, **told})
 
 
 def to_html(report: Report) -> str:

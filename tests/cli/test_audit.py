@@ -1,17 +1,17 @@
-"""``truenorm audit``, with an audit that is done already."""
+"""``truenorm audit``: options, output and exit codes, with a prepared audit."""
 
 import json
 from dataclasses import replace
 
 import pytest
 
-from cli.recording import recorded, run
-from truenorm.cli import audit as command
+from cli.recording import record, run
 from truenorm.verify.audit.replacing import Task
 from truenorm.verify.audit.running import Audit, Outcome, Witness
 from truenorm.verify.operations import RMS_NORM
 from truenorm.verify.running.process import CannotRunError
 
+AUDIT_TESTS = "truenorm.cli.audit.audit_tests"
 WITNESS = Witness("float32-normal-4x17", "tv.case('float32-normal-4x17')", "ordinary", "y is off")
 CAUGHT = Outcome("zeros", "y is 0", True, "tests/test_norm.py::test_y[4]", "y", 2.5, 2.5)
 PASSED = Outcome("ddof = 1", "divided by D - 1", False, "", "y", 0.02, 2.5, WITNESS)
@@ -27,16 +27,16 @@ AUDIT = Audit(
     1.5,
     {"date": "2026-11-16"},
 )
-NEEDED = ("--replace", "mine.kernels:rms_norm", "--operation", "rms_norm")
+REQUIRED = ("--replace", "mine.kernels:rms_norm", "--operation", "rms_norm")
 
 
 @pytest.mark.parametrize(("audit", "code"), [(AUDIT, 1), (replace(AUDIT, outcomes=(CAUGHT,)), 0)])
 def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, audit: Audit, code: int) -> None:
-    asked = recorded(monkeypatch, command, "audit_tests", audit)
-    done = run("audit", "tests/test_norm.py", *NEEDED)
+    calls = record(monkeypatch, AUDIT_TESTS, audit)
+    done = run("audit", "tests/test_norm.py", *REQUIRED)
     assert (done.exit_code, done.stderr) == (code, "")
     run(
-        *("audit", "a.py", "b.py", *NEEDED, "--backward", "mine:back", "--signature", "x, eps"),
+        *("audit", "a.py", "b.py", *REQUIRED, "--backward", "mine:back", "--signature", "x, eps"),
         *(
             "--eps",
             "1e-3",
@@ -52,16 +52,16 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, audit: Audit, co
         ),
     )
     plain = Task("mine.kernels:rms_norm", "rms_norm")
-    full = Task(*NEEDED[1::2], "mine:back", "x, eps", 1e-3, "late")
-    assert asked == [
+    full = Task(*REQUIRED[1::2], "mine:back", "x, eps", 1e-3, "late")
+    assert calls == [
         ((["tests/test_norm.py"], plain), {"seconds": 300.0, "jobs": 1, "progress": None}),
         ((["a.py", "b.py", "-k", "norm"], full), {"seconds": 7.0, "jobs": 3, "progress": None}),
     ]
 
 
-def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded(monkeypatch, command, "audit_tests", AUDIT)
-    shown = run("audit", "tests/test_norm.py", *NEEDED).stdout
+def test_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    record(monkeypatch, AUDIT_TESTS, AUDIT)
+    shown = run("audit", "tests/test_norm.py", *REQUIRED).stdout
     lines = [line.rstrip() for line in shown.splitlines()]
     assert all(len(line) <= 80 for line in lines)
     assert "zeros         caught       y by 2.5 of 2.5      test_y[4]" in lines
@@ -70,17 +70,17 @@ def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "shown by  tv.case('float32-normal-4x17')" in lines
     assert "left out  zeros for dx: no gradient was asked" in lines
     assert lines[-1] == "FAIL  The tests let 2 of 3 wrong kernels pass."
-    told = json.loads(run("audit", "tests/test_norm.py", *NEEDED, "--json").stdout)
-    assert (told["schema"], told["passed"], told["operation"]) == (
+    report = json.loads(run("audit", "tests/test_norm.py", *REQUIRED, "--json").stdout)
+    assert (report["schema"], report["passed"], report["operation"]) == (
         "truenorm/audit-1",
         False,
         "rms_norm",
     )
-    assert [each["caught"] for each in told["outcomes"]] == [True, False, False]
+    assert [each["caught"] for each in report["outcomes"]] == [True, False, False]
 
 
-@pytest.mark.parametrize("refused", [CannotRunError("no"), ValueError("no")])
-def test_cannot_run(monkeypatch: pytest.MonkeyPatch, refused: Exception) -> None:
-    recorded(monkeypatch, command, "audit_tests", refused)
-    done = run("audit", "tests/test_norm.py", *NEEDED)
+@pytest.mark.parametrize("error", [CannotRunError("no"), ValueError("no")])
+def test_cannot_run(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    record(monkeypatch, AUDIT_TESTS, error)
+    done = run("audit", "tests/test_norm.py", *REQUIRED)
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", "truenorm: no\n")

@@ -1,0 +1,139 @@
+"""Options and output shared by the commands."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich import progress
+from rich.console import Console
+
+from truenorm.cli import stop
+from truenorm.tools import strict_json
+from truenorm.tools.progress import Progress
+from truenorm.tools.text import one_line
+
+
+class Dtype(StrEnum):
+    """Names of floating-point types. Typer does not support a list of a Literal."""
+
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+    float32 = "float32"
+    float64 = "float64"
+
+
+class Norm(StrEnum):
+    """Names of the operations that are timed and counted."""
+
+    layer_norm = "layer_norm"
+    rms_norm = "rms_norm"
+
+
+def file_option(purpose: str) -> Any:
+    """Return the option for a file to write in addition to the printed output."""
+    return typer.Option(metavar="FILE", help=purpose, show_default=False)
+
+
+LevelName = Literal["quick", "full"]
+DtypeOption = Annotated[Dtype, typer.Option(metavar="TYPE", help=f"One of {', '.join(Dtype)}.")]
+NormOption = Annotated[Norm, typer.Option("--operation", help="Which normalization.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+PngOption = Annotated[Path | None, file_option("Also save a figure to this file.")]
+
+
+@contextmanager
+def stop_on(*errors: type[Exception]) -> Iterator[None]:
+    """Stop the command with the message of any of these errors."""
+    try:
+        yield
+    except errors as error:
+        stop(str(error))
+
+
+def print_report(report: object, *, json: bool, show: Callable[[Console], None]) -> None:
+    """Print a report as JSON, or with `show`."""
+    if json:
+        typer.echo(strict_json.dumps(report))
+    else:
+        show(Console(highlight=False))
+
+
+def check_writable(option: str, file: Path) -> None:
+    """Stop if a file cannot be created at this path."""
+    if file.is_dir() or not file.parent.is_dir():
+        stop(f"cannot write {file}: give {option} a file in a folder that exists")
+
+
+def file_writer(
+    option: str,
+    file: Path | None,
+    module: str,
+    *,
+    packages: Sequence[str] = ("matplotlib",),
+    suffix: str = "",
+) -> Callable[[object], None]:
+    """Return a function that writes a report to a file with the function `write` of a module.
+
+    Stop now, before a long run, if a package is missing or the file cannot be created.
+
+    Parameters
+    ----------
+    option : str
+        The option that names the file, for messages.
+    file : Path or None
+        Nothing is written if it is None.
+    module : str
+        The module with ``write(report, file)``. It is imported when the report is written.
+    packages : sequence of str
+        The optional packages that the module needs.
+    suffix : str, optional
+        The required suffix of the file.
+    """
+    if file is None:
+        return lambda _: None
+    for package in packages:
+        if find_spec(package) is None:
+            stop(f"{option} needs the package {package}: pip install 'truenorm[verify]'")
+    check_writable(option, file)
+    if suffix and file.suffix.lower() != suffix:
+        stop(f"cannot write {file}: give {option} a file that ends in {suffix}")
+
+    def write(report: object) -> None:
+        try:
+            import_module(module).write(report, file)
+        except OSError as error:
+            stop(f"cannot write {file}: {error.strerror}; give {option} another file")
+        sys.stderr.write(f"wrote {file}\n")
+
+    return write
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Progress | None]:
+    """Show a progress bar while the block runs; yield None if stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(bar_width=24),
+        progress.TextColumn("{task.fields[count]}", markup=False),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.fields[item]}", markup=False, style="dim"),
+    )
+    console = Console(file=sys.stderr)
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None, count="", item="")
+
+        def update(done: int, total: int, item: str) -> None:
+            # The named item is still running: the bar is never full, so the clock goes on.
+            count = f"{done}/{total}"
+            bar.update(task, completed=done, total=total + 1, count=count, item=one_line(item))
+
+        yield update
