@@ -109,7 +109,7 @@ class Trainer:
         return _named(norms, list(bucket / np.float32(batch)))
 
     def save(self, file: Path) -> None:
-        """Keep the state; who is killed meanwhile leaves the old file."""
+        """Write the state; a process killed meanwhile leaves the old file."""
         if self.comm.rank == 0:
             beside = file.with_suffix(".new.npz")
             adam, state = self.adam, {"steps": np.array(self.steps)}

@@ -1,4 +1,4 @@
-"""The same by torch.distributed, for those who live there: int64, MAX and then SUM.
+"""The same by torch.distributed: int64, MAX and then SUM.
 
 ``python examples/ranks/torch_allreduce.py 3`` starts three processes with gloo; with "nccl" the
 tensors are on the device. It prints the digests of `mpi_allreduce.py`.
