@@ -15,8 +15,14 @@ from typing import NamedTuple
 from truenorm.tools.progress import status_line
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import OPERATIONS
-from truenorm.verify.oracle.cache import QUICK, QUICK_SOURCES, Question, pack, sources_of
-from truenorm.verify.oracle.expected import computed
+from truenorm.verify.oracle import (
+    QUICK_ARCHIVE,
+    QUICK_SOURCES,
+    AnswerKey,
+    compute_exact,
+    pack,
+    sources_of,
+)
 from truenorm.verify.types import FORMATS
 
 __all__ = ["Packed", "packed", "quick_cases"]
@@ -42,8 +48,8 @@ def quick_cases(operation: Operation) -> list[Case]:
 
 def packed(case: Case) -> Packed:
     """Compute an answer anew."""
-    question = Question.of(case)
-    content = pack(question, case.operation.guesses, computed(case))
+    question = AnswerKey.of(case)
+    content = pack(question, case.operation.predictors, compute_exact(case))
     return Packed(question.name, content, len(content) / max(1, case.x.size))
 
 
@@ -64,7 +70,7 @@ def write(operation: Operation) -> str:
         answers.append(packed(case))
     status_line()
     chosen = list(_chosen(answers))
-    file = operation.folder / QUICK
+    file = operation.folder / QUICK_ARCHIVE
     with zipfile.ZipFile(file, "w") as archive:
         for each in sorted(chosen):
             # Not compressed again, and with no date of today.

@@ -21,7 +21,7 @@ import truenorm.verify as tv
 from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
 from benchmarks.timing import heading, machine
 from truenorm.tools.progress import status_line
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 
 # isort: split
 from promise.checking import BACKENDS
@@ -69,10 +69,10 @@ def suites(
     )
     named["judge quick"] = lambda: (
         (
-            case.laid_out(case.x),
+            case.in_layout(case.x),
             case.gamma,
             case.beta if norm == "layer_norm" else None,
-            case.laid_out(case.dy),
+            case.in_layout(case.dy),
             case.eps,
         )
         for case in tv.cases(dtype.name, "quick", operation=operation)

@@ -16,7 +16,7 @@ from truenorm.verify import Case, case
 from truenorm.verify.cases.named import Entry, entries, not_cases
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS, RMS_NORM
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.report.wording import link
 
 __all__ = ["main", "page", "scoreboard", "scoreboards"]

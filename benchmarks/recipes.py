@@ -26,7 +26,7 @@ from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.verify import Recipe, cases
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.operations import operation_of
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.process import CannotRunError, SubjectProcess
 from truenorm.verify.running.records import Call
 
@@ -96,7 +96,7 @@ def looked_at(listed: Listed, python: Path) -> dict[str, Any]:
 
 def recipe_in(process: SubjectProcess, dtype: str, words: str) -> dict[str, Any]:
     """Put the ordinary cases of a type to a subject, and return what its bits say."""
-    operation = operation_of(words)
+    operation = parse_operation(words)
     suite = [each for each in cases(dtype, operation=operation) if each.family == "normal"]
     records = [process.run(each, Call()) for each in suite]
     if failures := [each.failure for each in records if each.failure]:

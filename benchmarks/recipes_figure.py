@@ -16,8 +16,8 @@ from truenorm.tools.picture import save
 from truenorm.verify.cases.families import PLAIN_X, Family
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.recipes import recipes_of
-from truenorm.verify.operations.variants import varied
+from truenorm.verify.operations.recipes import recipe_results
+from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.types import Float64s
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +41,7 @@ def different(operation: Norm, names: tuple[str, ...]) -> Float64s:
     """Return the share of elements in which each two recipes differ."""
     plain = LAYER_NORM if operation.centred else RMS_NORM
     case = FAMILY.case(plain, "bfloat16", ROWS, SIZE)
-    bits = recipes_of(operation, varied(operation, case) if operation.is_variant else case)
+    bits = recipe_results(operation, adapt_case(operation, case) if operation.is_variant else case)
     return np.array(
         [[np.mean(bits[one].values != bits[other].values) for other in names] for one in names]
     )

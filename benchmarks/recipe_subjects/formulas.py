@@ -101,7 +101,7 @@ def add_native(x: Array, residual: Array, gamma: Array, eps: float) -> tuple[Arr
 def subject(function: Callable[..., Any], operation: str = "rms_norm") -> tv.Subject:
     """Return a subject of both types of 16 bits."""
     plain = tv.Subject(function, dtypes=["bfloat16", "float16"])
-    return plain.taken_for(operation)
+    return plain.with_operation(operation)
 
 
 plain_late = subject(late)

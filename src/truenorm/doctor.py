@@ -28,7 +28,7 @@ from truenorm.tools.text import duration, one_line, without_home
 from truenorm.verify import Subject, verify
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OUTPUTS
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.report.wording import conclusion
 from truenorm.verify.suite import case
 from truenorm.verify.types import FORMATS, dtype_of

@@ -9,7 +9,7 @@ from benchmarks import recipes
 from benchmarks.recipes_page import PAGE, page
 from benchmarks.recipes_subjects import FORMULA, LISTED
 from truenorm.verify.grading.report import Recipe
-from truenorm.verify.operations import operation_of
+from truenorm.verify.operations import parse_operation
 
 PUBLISHED: dict[str, Any] = json.loads(recipes.RESULTS.read_text(encoding="utf-8"))
 
@@ -36,7 +36,7 @@ def test_everybody_is_in_the_file() -> None:
     for each, entry in zip(LISTED, PUBLISHED["subjects"], strict=True):
         assert entry["ran"] == (each.package != FORMULA)
         assert not entry["ran"] or each.package in PUBLISHED["versions"]
-        assert operation_of(each.operation).words == each.operation
+        assert parse_operation(each.operation).spec == each.operation
 
 
 def test_all_of_them_ran() -> None:

@@ -13,7 +13,7 @@ from cli.recording import record
 from truenorm import doctor
 from truenorm.doctor import CASES, REPORT, Line, Section, examine, gradients, judgement, self_test
 from truenorm.verify.operation import Case
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.types import FORMATS
 from verify.fake_report import failing_report, passing_report
 

@@ -12,7 +12,7 @@ from truenorm.verify import suite
 from truenorm.verify.judge import check
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OUTPUTS, RMS_NORM
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.report.vectors import write_vectors
 from truenorm.verify.running.command import CommandRunner
 from truenorm.verify.running.records import Call

@@ -8,7 +8,7 @@ import pytest
 from pytorch.kernels import RMSNorm, fused_add_rms_norm, layer_norm, rms_norm
 from truenorm.verify.audit.planted import Kernel, planted_kernels
 from truenorm.verify.audit.replacing import Replacing, Seen
-from truenorm.verify.operations import operation_of
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
 
 torch: Any = import_module("torch")
@@ -16,7 +16,7 @@ SHAPE = (2, 3, 40)
 
 
 def replacing(name: str = "", operation: str = "rms_norm") -> Replacing:
-    norm = operation_of(operation)
+    norm = parse_operation(operation)
     assert isinstance(norm, Norm)
     known = {each.name: each for each in planted_kernels(norm)}
     return Replacing(Kernel(norm, known[name] if name else None), Seen())

@@ -47,7 +47,7 @@ def test_taken_for_another_operation() -> None:
     subject = tv.torch_subject(
         torch.nn.functional.layer_norm, operation="layer_norm", dtypes=["float32"]
     )
-    without = subject.taken_for("layer_norm,beta=false")
+    without = subject.with_operation("layer_norm,beta=false")
     assert without.outputs == ("y", "dx", "dgamma")
     tv.check(without, tv.case("float32-normal-4x17", operation=without.operation))
 

@@ -7,7 +7,7 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify.oracle.expected import KNOWN
+from truenorm.verify.oracle import EXPECTED_BY_CASE
 from truenorm.verify.types import FORMATS, Array
 from verify.recorded import RIGHT_FORWARD
 
@@ -79,7 +79,7 @@ def test_exact_answers_come_before_the_first_call() -> None:
     seen: list[int] = []
 
     def forward(x: Array, *_: object) -> Array:
-        seen.append(len(KNOWN))
+        seen.append(len(EXPECTED_BY_CASE))
         return x
 
     tv.verify(tv.Subject(forward))

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import truenorm.verify as tv
 from truenorm.verify.judge import verify_target
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.terminal import show
@@ -76,7 +76,7 @@ def test_the_pages_speak_of_its_names_alone(report: tv.Report) -> None:
         assert "x and dy are left as they were" in page
         assert "gamma" not in page
         assert "beta" not in page
-    assert toy.CENTRING.condition_says in to_html(report)
+    assert toy.CENTRING.condition_description in to_html(report)
 
 
 def test_its_cases_are_written_as_files(tmp_path: Path) -> None:

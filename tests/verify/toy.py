@@ -9,7 +9,7 @@ import truenorm.verify as tv
 from truenorm.exact import scaled_integers
 from truenorm.verify.cases.families import ordinary, sweeps
 from truenorm.verify.operation import Case, Input, Operation, Output
-from truenorm.verify.oracle.rounded import ONE, Line, rounded
+from truenorm.verify.oracle import ONE, LinearInRoot, round_exactly
 from truenorm.verify.types import FORMATS, Array, Float64s
 
 
@@ -21,7 +21,7 @@ class Centring(Operation):
     outputs = (Output("y", like="x"), Output("dx", like="x", backward=True))
     takes_eps = False
     condition = "rms(x)/std(x)"
-    condition_says = "κ = rms(x)/std(x) says how much of a row is mean."
+    condition_description = "κ = rms(x)/std(x) says how much of a row is mean."
 
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterable[Case]:
         yield from ordinary(self, dtype, level, seed)
@@ -41,8 +41,8 @@ def _centred(rows: Array, dtype: str) -> Float64s:
     for row in rows.astype(np.float64).tolist():
         integers, k = scaled_integers(row)
         size, total = len(row), sum(integers)
-        numbers += [Line(ONE, 0, size * each - total, size << k) for each in integers]
-    return rounded(numbers, FORMATS[dtype]).reshape(*rows.shape, 2)
+        numbers += [LinearInRoot(ONE, 0, size * each - total, size << k) for each in integers]
+    return round_exactly(numbers, FORMATS[dtype]).reshape(*rows.shape, 2)
 
 
 class CentringScales:

@@ -87,14 +87,14 @@ def vectors_command(
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
     from truenorm.verify import suite
-    from truenorm.verify.operations import operation_of
+    from truenorm.verify.operations import parse_operation
     from truenorm.verify.report.vectors import write_vectors
 
     with stop_on(ValueError, OSError), progress_bar("writing") as progress:
         cases = [
             case
             for name in dtype or [Dtype.float32]
-            for case in suite.cases(name, level, operation=operation_of(operation))
+            for case in suite.cases(name, level, operation=parse_operation(operation))
         ]
         summary = write_vectors(folder, cases, progress)
     if json:

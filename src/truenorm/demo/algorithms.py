@@ -13,7 +13,7 @@ from truenorm.api.layer_norm import layer_norm_backward, layer_norm_forward
 from truenorm.exact import ExactRow, round_ratio, scaled_integers
 from truenorm.textbook import FloatArray
 from truenorm.verify.operation import Case
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.types import FORMATS, Float64s, ulps_of
 
 OUTPUTS = ("variance", "y", "dx", "dgamma")
@@ -82,9 +82,11 @@ def errors_of(case: Case, results: Results) -> dict[str, Error]:
     answers = expected(case)
     for output in OUTPUTS[1:]:
         result: Float64s = getattr(results, output).astype(np.float64)
-        exact, ulps, rests = (each[output] for each in (answers.wide, answers.ulps, answers.rests))
+        exact, ulps, remainders = (
+            each[output] for each in (answers.wide, answers.ulps, answers.remainders)
+        )
         with np.errstate(all="ignore"):
-            in_ulp = np.abs((result - exact) / ulps - rests)
+            in_ulp = np.abs((result - exact) / ulps - remainders)
             relative = in_ulp * ulps / answers.scale(output)
         # The maximum of numbers of which one is NaN is NaN.
         found[output] = Error(float(relative.max()), float(in_ulp.max()))

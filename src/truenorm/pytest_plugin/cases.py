@@ -27,7 +27,7 @@ from truenorm.verify.running.records import Call, GaveUpError, Record
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
-from truenorm.verify.user_cases import is_own
+from truenorm.verify.user_cases import is_user_case
 
 ELEMENTS = 4 * 67
 """Of a case: the small ones are called in no time, and most hypotheses fall there."""
@@ -197,7 +197,7 @@ class JudgedCase:
     def _judged(self) -> Report:
         records = collect(runner_for(self.subject), [self.case])
         report = self._graded([self.case], records)
-        if report.passed or is_own(self.case):
+        if report.passed or is_user_case(self.case):
             return report
         others, came = self.company.of(self.case)
         return with_causes_of(report, self._graded([self.case, *others], [*records, *came]))
@@ -285,7 +285,7 @@ def _cases(
 def _found(subject: Subject | str, operation: str, folder: Path) -> tuple[Subject, Origin]:
     """Return a subject, which may be named as for `truenorm verify`, and where it is."""
     if isinstance(subject, Subject):
-        taken = subject.taken_for(operation) if operation else subject
+        taken = subject.with_operation(operation) if operation else subject
         return taken, origin_of(subject)._replace(operation=operation)
     if not isinstance(subject, str):
         raise TypeError(f"give a truenorm.verify.Subject, or file.py:name, not {subject!r}")

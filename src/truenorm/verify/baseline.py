@@ -164,13 +164,13 @@ def update_baseline(report: Report, file: str | Path) -> Report:
 
 def _of(report: Report, known: Iterable[Known]) -> list[Known]:
     """Return the entries that are about this subject and operation."""
-    here = (report.subject, report.operation.words)
+    here = (report.subject, report.operation.spec)
     return [entry for entry in known if (entry.subject, entry.operation) == here]
 
 
 def _key(finding: Finding, report: Report) -> tuple[str, ...]:
     place = (finding.dtype, finding.output, finding.check)
-    return (report.subject, report.operation.words, *place)
+    return (report.subject, report.operation.spec, *place)
 
 
 def _families(finding: Finding) -> set[str]:
@@ -199,7 +199,7 @@ def entries_of(report: Report) -> list[Known]:
     for each in report.grades:
         if _is_low(each.grade, report):
             place = (each.dtype, each.output, ACCURACY)
-            families[report.subject, report.operation.words, *place] |= set()
+            families[report.subject, report.operation.spec, *place] |= set()
     found = []
     for subject, operation, dtype, output, check in families:
         seen = tuple(sorted(families[subject, operation, dtype, output, check]))

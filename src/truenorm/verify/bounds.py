@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 from truenorm.tools.text import counted
 from truenorm.verify.diagnosis.diagnosis import cause_of
 from truenorm.verify.diagnosis.evidence import Came
-from truenorm.verify.enclosures import condition, refusal
+from truenorm.verify.enclosures import largest_kappa, unsupported_reason
 from truenorm.verify.grading.errors import Apart, all_misplaced, apart
 from truenorm.verify.grading.user_cases import Enclosed, answered
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.operations import operation_of
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.oracle.cache import types_of
-from truenorm.verify.oracle.expected import Expected, computed
+from truenorm.verify.oracle import Expected, compute_exact, output_types
 from truenorm.verify.running.pytorch import array_of
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of
-from truenorm.verify.user_cases import OWN
+from truenorm.verify.user_cases import USER_FAMILY
 
 NAME = "what is given"
 
@@ -50,7 +49,7 @@ def asked(norm: Norm, given: Mapping[str, Any], eps: float) -> Case:
     if norm.sum == "unrounded" and FORMATS[x.dtype.name].precision > 11:
         raise ValueError(f"an unrounded sum is for types of 16 bits, and not for {x.dtype.name}")
     inputs = {name: _as_rows(norm, name, arrays.get(name), x) for name in names}
-    return Case(norm, NAME, x.dtype.name, inputs, float(eps), family=OWN, drawn=True)
+    return Case(norm, NAME, x.dtype.name, inputs, float(eps), family=USER_FAMILY, seeded=True)
 
 
 def _as_rows(norm: Norm, name: str, array: Array | None, x: Array) -> Array | None:
@@ -90,7 +89,7 @@ def _is_ordinary(case: Case) -> bool:
         least = SMALLEST if name == "x" else 0.0
         if not ((least <= largest) & (largest <= LARGEST)).all():
             return False
-    return condition(case) <= KAPPA
+    return largest_kappa(case) <= KAPPA
 
 
 GRADES = ("conditional", "stable", "faithful", "correct")
@@ -135,7 +134,7 @@ def tolerance_of(answer: Expected, output: str, grade: str) -> Float64s:
     if grade in POWERS:
         return answer.allowed(output, POWERS[grade])
     finite, ulps = np.isfinite(answer.wide[output]), answer.ulps[output]
-    room = ulps if grade == "faithful" else np.abs(answer.rests[output]) * ulps
+    room = ulps if grade == "faithful" else np.abs(answer.remainders[output]) * ulps
     return np.where(finite, room, 0.0)
 
 
@@ -210,7 +209,7 @@ class Bound:
 
     def __init__(self, case: Case, shape: tuple[int, ...], grade: str, *, backward: bool) -> None:
         self._case, self._shape, self.grade = case, shape, grade
-        types = types_of(case)
+        types = output_types(case)
         outputs = case.operation.outputs
         self._returned = [each.name for each in outputs if backward or not each.backward]
         self.results = tuple(name for name in self._returned if name in types)
@@ -225,7 +224,9 @@ class Bound:
         Ties go to even. Of inputs with more than 4096 elements, an answer within 2^-52 of itself
         of a tie may be rounded to the other side.
         """
-        found = np.empty(self._shape_of(name), dtype_of(types_of(self._case)[self._known(name)]))
+        found = np.empty(
+            self._shape_of(name), dtype_of(output_types(self._case)[self._known(name)])
+        )
         rows = self._as_rows(name, found)
         for some, answer in self._answers(name):
             rows[some] = answer.values[name]
@@ -291,7 +292,7 @@ class Bound:
     def _whole(self) -> Expected | None:
         """The answers in integers, if there are not too many."""
         case = self._case
-        return Expected(case, computed(case)) if case.x.size <= SMALL else None
+        return Expected(case, compute_exact(case)) if case.x.size <= SMALL else None
 
     def _answers(self, name: str) -> Iterator[tuple[slice, Expected]]:
         """Yield the answers of some rows after the other, or of all columns."""
@@ -304,7 +305,7 @@ class Bound:
 
     def _said(self, name: str, actual: Any) -> str:
         """Return what is wrong with a result; nothing if it is near enough."""
-        shape, kind = self._shape_of(self._known(name)), types_of(self._case)[name]
+        shape, kind = self._shape_of(self._known(name)), output_types(self._case)[name]
         got = array_of(actual)
         if got.shape != shape:
             return f"{name} has the shape {got.shape}; it should be {shape}"
@@ -390,13 +391,13 @@ def bound(
     AssertionError: y is not stable: 384 of 384 elements are off
       worst: y[...] is ...
     """
-    norm = operation_of(operation) if isinstance(operation, str) else operation
+    norm = parse_operation(operation) if isinstance(operation, str) else operation
     if not isinstance(norm, Norm):
         raise ValueError(f"there are bounds for norms, and not for {norm.title}")
     if grade not in GRADES:
         raise ValueError(f"grade is {grade!r}; it is one of {', '.join(GRADES)}")
     rows = {"x": x, "residual": residual, "dy": dy, "dsum": dsum}
     case = asked(norm, {**rows, "gamma": gamma, "beta": beta}, eps)
-    if case.x.size > SMALL and (refused := refusal(case)):
+    if case.x.size > SMALL and (refused := unsupported_reason(case)):
         raise ValueError(refused)
     return Bound(case, tuple(np.shape(x)), grade, backward=dy is not None)

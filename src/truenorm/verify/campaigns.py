@@ -27,13 +27,13 @@ from truenorm.verify.grading.grades import grade, grade_of, parted, result_of
 from truenorm.verify.grading.report import ACCURACY, CaseResult, Finding
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.operation import Case, Domain, Operation
-from truenorm.verify.operations import operation_of
-from truenorm.verify.oracle.expected import expected, forget, remember
+from truenorm.verify.operations import parse_operation
+from truenorm.verify.oracle import expected, forget, remember
 from truenorm.verify.running.process import DEATHS, SubjectProcess
 from truenorm.verify.running.records import Call, Runner
 from truenorm.verify.running.runners import runner_for, try_a_call
 from truenorm.verify.subject import Subject
-from truenorm.verify.suite import LEVELS, drawn
+from truenorm.verify.suite import LEVELS, seeded_cases
 
 SHOWN = 4
 """Cases that are kept of each kind of failure, for findings and their causes."""
@@ -169,13 +169,17 @@ class Task(NamedTuple):
 def counted(task: Task) -> Tally:
     """Judge a part of a campaign: this is what a worker runs."""
     process = process_of(task.place)
-    return tallied(process, operation_of(process.description["operation"]), task.asked, task.part)
+    return tallied(
+        process, parse_operation(process.description["operation"]), task.asked, task.part
+    )
 
 
 def cases_of(operation: Operation, asked: Asked, dtype: str, seed: int) -> list[Case]:
     """Return the cases of a type and a seed."""
     also = set(asked.also)
-    return [each for each in drawn(operation, dtype, asked.level, seed) if each.needs <= also]
+    return [
+        each for each in seeded_cases(operation, dtype, asked.level, seed) if each.needs <= also
+    ]
 
 
 def tallied(runner: Runner, operation: Operation, asked: Asked, part: Part) -> Tally:
@@ -491,8 +495,8 @@ def _findings(subject: Subject, asked: Asked, total: Tally, origin: Origin) -> t
     """Grade the cases that were kept because they failed, as if there were no others."""
     suite, records = [], []
     for part, outcome, _ in total.shown:
-        drawn = cases_of(subject.operation, asked, part.dtype, part.seed)
-        (shown,) = (each for each in drawn if each.name == outcome.case)
+        suite = cases_of(subject.operation, asked, part.dtype, part.seed)
+        (shown,) = (each for each in suite if each.name == outcome.case)
         case = replace(shown, needs=frozenset(asked.also))  # all that was claimed
         remember(case, outcome.exact)
         suite.append(case)

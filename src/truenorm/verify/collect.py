@@ -19,14 +19,20 @@ from truenorm.verify.grading.checks import large_call
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.grading.user_cases import own_records
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import operation_of
-from truenorm.verify.oracle.cache import Arrays, kept
-from truenorm.verify.oracle.expected import computed, expected, forget, remember
+from truenorm.verify.operations import parse_operation
+from truenorm.verify.oracle import (
+    Arrays,
+    compute_exact,
+    expected,
+    forget,
+    load_or_compute,
+    remember,
+)
 from truenorm.verify.running.process import DEATHS, START_SECONDS, CannotRunError, SubjectProcess
 from truenorm.verify.running.records import GaveUpError, Record, Runner, calls_of
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import case as case_named
-from truenorm.verify.user_cases import is_own
+from truenorm.verify.user_cases import is_user_case
 
 
 class Place(NamedTuple):
@@ -129,14 +135,14 @@ def collect(
     tell = progress or (lambda *_: None)
     # First: a subject may leave the processor in a state in which subnormal numbers are zero.
     for done, case in enumerate(suite):
-        if not is_own(case):
+        if not is_user_case(case):
             tell(done, steps, f"exact answers: {case.name}")
             expected(case)
     records: list[Record] = []
     for done, case in enumerate(suite, start=len(suite)):
         tell(done, steps, case.name)
         try:
-            if is_own(case):
+            if is_user_case(case):
                 records += own_records(runner, case, partial(_told, tell, done, steps, case.name))
             else:
                 records += records_of(runner, case)
@@ -198,7 +204,7 @@ class Outcome(NamedTuple):
 def done(task: Task) -> list[Outcome]:
     """Put the cases of a task to the subject: this is what a worker runs."""
     process = process_of(task.place)
-    operation = operation_of(process.description["operation"])
+    operation = parse_operation(process.description["operation"])
     found = []
     for name in task.names:
         one = case_named(name, operation=operation)
@@ -211,7 +217,7 @@ def done(task: Task) -> list[Outcome]:
 
 def answers_to(case: Case) -> Arrays:
     """Return the exact answers to a case as they are sent, and keep them here until forgotten."""
-    exact = kept(case, computed)
+    exact = load_or_compute(case, compute_exact)
     remember(case, exact)
     return exact
 
@@ -235,8 +241,8 @@ def spread(
 
     Cases of one's own have no name that a worker could make them by: they go to `process`.
     """
-    named = {each.name: each for each in suite if not is_own(each)}
-    own = [each for each in suite if is_own(each)]
+    named = {each.name: each for each in suite if not is_user_case(each)}
+    own = [each for each in suite if is_user_case(each)]
     records: list[Record] = []
     tell = progress or (lambda *_: None)
     tell(0, len(named), "waiting for workers")

@@ -158,10 +158,10 @@ class Ball:
 
 AT_ONCE = 2**15
 """Elements, or one row: a few arrays of them are in a processor's own memory."""
-Near = dict[str, Ball]
+Enclosures = dict[str, Ball]
 
 
-def parts(case: Case) -> Iterator[slice]:
+def row_blocks(case: Case) -> Iterator[slice]:
     """Yield the rows of a case, a few at a time."""
     rows, size = case.shape
     step = max(1, AT_ONCE // max(size, 1))
@@ -169,7 +169,7 @@ def parts(case: Case) -> Iterator[slice]:
         yield slice(start, min(start + step, rows))
 
 
-def refusal(case: Case) -> str:
+def unsupported_reason(case: Case) -> str:
     """Return why there is no bound for a case; nothing if there is one."""
     if not isinstance(case.operation, Norm):
         return f"own shapes and data are for norms, and not for {case.operation.title}"
@@ -187,7 +187,7 @@ def refusal(case: Case) -> str:
                 )
     if case.eps < 2.0**-240:
         centred = case.operation.centred
-        for some in parts(case):
+        for some in row_blocks(case):
             rows = case.operation.normalized(case.part(some))
             spread = np.ptp(rows, axis=1) if centred else np.abs(rows).max(axis=1)
             if (spread < 2.0**-240).any():
@@ -198,14 +198,14 @@ def refusal(case: Case) -> str:
 
 
 @np.errstate(all="ignore")  # what is not finite is found in the radius
-def near(case: Case) -> Near:
+def enclose(case: Case) -> Enclosures:
     """Return the results of a case, and r and xhat of each row.
 
     Of sums over rows, what these rows have of them, as one row.
     """
     norm = case.operation
     if not isinstance(norm, Norm):
-        raise TypeError(refusal(case))
+        raise TypeError(unsupported_reason(case))
     size = case.shape[1]
     x = Ball.of(norm.normalized(case))
     centred = x - x.sum(1).over(size) if norm.centred else x
@@ -244,13 +244,13 @@ def _gain(case: Case, norm: Norm) -> Ball | None:
     return gain + Ball.of(np.ones((1, 1)))
 
 
-def condition(case: Case) -> float:
+def largest_kappa(case: Case) -> float:
     """Return the largest kappa of a row, to some digits."""
     norm = case.operation
     if not isinstance(norm, Norm) or not norm.centred:
         return 1.0
     largest = 0.0
-    for some in parts(case):
+    for some in row_blocks(case):
         rows = norm.normalized(case.part(some))
         squares = (rows * rows).mean(axis=1)
         variance = np.square(rows - rows.mean(axis=1, keepdims=True)).mean(axis=1)

@@ -12,14 +12,13 @@ from truenorm.tools.progress import Progress
 from truenorm.verify.grading.errors import all_misplaced, apart
 from truenorm.verify.grading.grades import parted
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.oracle.cache import types_of
-from truenorm.verify.oracle.expected import Expected, expected
+from truenorm.verify.oracle import Expected, expected, output_types
 from truenorm.verify.running.records import Call, GaveUpError, Record, Runner
 from truenorm.verify.running.runners import runner_for, try_a_call
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases as cases_of
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
-from truenorm.verify.user_cases import is_own
+from truenorm.verify.user_cases import is_user_case
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def difference(case: Case, output: str, first: Array, second: Array) -> Differen
             *place, words=f"{output} is {one} from the first, {other} from the other"
         )
     shape = case.shape if case.operation.is_rows(output) else (1, case.shape[1])
-    known = first.dtype.name in FORMATS and output in types_of(case)
+    known = first.dtype.name in FORMATS and output in output_types(case)
     if not known or first.size != shape[0] * shape[1]:  # both are wrong, perhaps not equally so
         equal = np.array_equal(first, second, equal_nan=first.dtype.kind in "fc")
         what = f"{first.dtype.name} of shape {first.shape}"
@@ -206,7 +205,7 @@ def _judged_rows(
     case: Case, output: str, differs: NDArray[np.bool_], worst: int
 ) -> NDArray[np.intp] | None:
     """Return the rows to hold against exact answers: all, or as many as there is time for."""
-    if not is_own(case) or case.shape[0] * case.shape[1] <= ANSWERED:
+    if not is_user_case(case) or case.shape[0] * case.shape[1] <= ANSWERED:
         return np.arange(len(differs))
     if not case.operation.is_rows(output):
         return None  # every row has a part in it
@@ -282,9 +281,9 @@ def compare(
 def common(first: Subject, second: Subject, level: str) -> list[Case]:
     """Return the cases of all that both subjects claim."""
     operation = first.operation
-    if operation.words != second.operation.words:
+    if operation.spec != second.operation.spec:
         raise ValueError(
-            f"{first.name} is {operation.words}, {second.name} {second.operation.words}: "
+            f"{first.name} is {operation.spec}, {second.name} {second.operation.spec}: "
             "bits are compared of one operation"
         )
     dtypes = [dtype for dtype in first.dtypes if dtype in second.dtypes]
@@ -308,7 +307,7 @@ def compared(
     # First: a subject may leave the processor in a state in which subnormal numbers are zero.
     for done, case in enumerate(suite):
         tell(done, steps, f"exact answers: {case.name}")
-        if not is_own(case):
+        if not is_user_case(case):
             expected(case)
     within, beyond = parted(suite, first.subject.domain)
     within, more = parted(within, second.subject.domain)

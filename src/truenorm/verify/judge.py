@@ -18,7 +18,7 @@ from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.operation import Case, Domain
-from truenorm.verify.operations import operation_of
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.loading import PREFIX, dotted_path, split_target
 from truenorm.verify.running.process import START_SECONDS, CannotRunError, SubjectProcess
 from truenorm.verify.running.records import Record, Runner
@@ -26,7 +26,7 @@ from truenorm.verify.running.runners import runner_for, try_a_call
 from truenorm.verify.running.torch_subject import DTYPES
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import cases
-from truenorm.verify.user_cases import case_of_shape, load_data, shape_of
+from truenorm.verify.user_cases import case_of_shape, load_data, parse_shape
 
 Running = TypeVar("Running", bound=Runner)
 Collecting = Callable[[Running, Sequence[Case], Progress | None], list[Record]]
@@ -301,7 +301,7 @@ def _claimed(target: str, process: SubjectProcess, said: Said) -> Subject:
     dtypes = said.get("dtypes") or (DTYPES if dotted_path(target) else None)
     told = process.description
     try:
-        known = operation_of(told["operation"])
+        known = parse_operation(told["operation"])
     except ValueError as unknown:
         raise CannotRunError(
             f"the operation {told['operation']!r} is known in its file alone"
@@ -335,7 +335,7 @@ def _own(said: Said, claimed: Subject) -> list[Case]:
                 f"{case.why} is {case.dtype}, and {claimed.name} is judged in "
                 f"{', '.join(claimed.dtypes)}"
             )
-    shapes = dict.fromkeys(map(shape_of, said.get("shapes", ())))
+    shapes = dict.fromkeys(map(parse_shape, said.get("shapes", ())))
     return files + [
         case_of_shape(shape, dtype, operation=operation)
         for dtype in claimed.dtypes

@@ -52,7 +52,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 """How rows, as which a case holds them, are given to the subject."""
 
 
-Guess = Callable[[Mapping[str, Float64s]], Float64s]
+Predictor = Callable[[Mapping[str, Float64s]], Float64s]
 """Returns an array near an exact one, from the inputs in float64 and from what was found before.
 
 It computes with single operations of IEEE 754, whose bits are the same everywhere.
@@ -81,11 +81,11 @@ class Output(NamedTuple):
     backward: bool = False
 
 
-class Bits(NamedTuple):
+class RecipeResult(NamedTuple):
     """What a recipe gives: numbers of a type, as float64, and which of them are known."""
 
     values: Float64s
-    known: NDArray[np.bool_]
+    decided: NDArray[np.bool_]
 
 
 class Scales(Protocol):
@@ -163,19 +163,19 @@ class Operation(ABC):
         In the order in which they are returned.
     takes_eps : bool
         Whether forward is given eps after its arrays.
-    condition, condition_says : str
+    condition, condition_description : str
         What kappa is as a formula, and in a sentence for the HTML report.
     extensions : mapping of str to str
         What is judged only where a subject asks for it, and what it means.
-    not_in_files : frozenset of str
+    not_for_commands : frozenset of str
         Those that a command cannot be asked for: its files hold plain rows and parameters.
     case_file : str
         The file of named cases, if it has one: a path below ``verify/operations``.
     folder : Path, optional
         Where the sources that compute its exact answers are: only then answers are kept.
-    also_computed_in : tuple of Path
+    shared_sources : tuple of Path
         Folders of such sources that it shares with others.
-    guesses : mapping of str to callable
+    predictors : mapping of str to callable
         For names of `exact`, in the order in which they are found: an answer is kept by these.
     variant : str
         What answers depend on beside these sources and the inputs.
@@ -189,13 +189,13 @@ class Operation(ABC):
     outputs: tuple[Output, ...]
     takes_eps: bool = True
     condition: str
-    condition_says: str
+    condition_description: str
     extensions: Mapping[str, str] = {}
-    not_in_files: frozenset[str] = frozenset()
+    not_for_commands: frozenset[str] = frozenset()
     case_file: str = ""
     folder: Path | None = None
-    also_computed_in: tuple[Path, ...] = ()
-    guesses: Mapping[str, Guess] = {}
+    shared_sources: tuple[Path, ...] = ()
+    predictors: Mapping[str, Predictor] = {}
     variant: str = ""
     recipe_names: Mapping[str, str] = {}
 
@@ -211,7 +211,7 @@ class Operation(ABC):
         """Return numbers that are computed in integers, as arrays that can be kept in a file.
 
         By output: (..., 2), each correctly rounded value and what the rounding left over, in ulp
-        of the value (`truenorm.verify.oracle.rounded`). An output like an absent parameter has
+        of the value (`truenorm.verify.oracle`). An output like an absent parameter has
         none. By other names: whatever the scales need. Rows that are repeated are taken once.
         """
 
@@ -220,15 +220,15 @@ class Operation(ABC):
         """Return the natural scales of a case, from what `exact` returned."""
 
     @property
-    def words(self) -> str:
-        """What `truenorm.verify.operations.operation_of` makes it of, in another process."""
+    def spec(self) -> str:
+        """What `truenorm.verify.operations.parse_operation` makes it of, in another process."""
         return self.name
 
     def type_of(self, output: str, like: str) -> str:  # noqa: ARG002 (others look at its name)
         """Return the type of a result, given that of the input it is like."""
         return like
 
-    def recipes(self, case: "Case") -> Mapping[str, Bits]:  # noqa: ARG002 (others look at it)
+    def recipes(self, case: "Case") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (others look at it)
         """Return the first result by each way of rounding on the way to it, where bits tell."""
         return {}
 
@@ -281,14 +281,14 @@ class Case:
         The rows are a few, so many times over: so the exact answer stays cheap.
     layout : str
         One of `truenorm.verify.operation.LAYOUTS`.
-    gradients : str
+    gradient_layout : str
         That of the gradients that backward is given, if it is another one.
     needs : frozenset of str
         The extensions of the operation that a subject must have asked for.
     made : str
         The Python that makes it again, with ``{operation}`` where one is said; by default, its
         name is enough.
-    drawn : bool
+    seeded : bool
         Whether it is of a seed that somebody chose: answers to it are not kept.
     """
 
@@ -303,10 +303,10 @@ class Case:
     sources: tuple[str, ...] = ()
     repeats: int = 1
     layout: str = "rows"
-    gradients: str = ""
+    gradient_layout: str = ""
     needs: frozenset[str] = frozenset()
     made: str = ""
-    drawn: bool = False
+    seeded: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a kind or a layout that nobody knows."""
@@ -336,9 +336,9 @@ class Case:
         by_rows = self.operation.inputs_of("data", "gradient")
         return {name: rows for name in by_rows if (rows := self.inputs[name]) is not None}
 
-    def laid_out(self, rows: Array, name: str = "") -> Array:
+    def in_layout(self, rows: Array, name: str = "") -> Array:
         """Return rows in the layout in which the subject gets them, as the input of a name."""
-        own = self.gradients if name in self.operation.inputs_of("gradient") else ""
+        own = self.gradient_layout if name in self.operation.inputs_of("gradient") else ""
         return LAYOUTS[own or self.layout](rows)
 
     def with_inputs(self, **inputs: Array | None) -> "Case":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from truenorm.verify.operation import EVERYWHERE, Domain, Operation
-from truenorm.verify.operations import LAYER_NORM, operation_of
+from truenorm.verify.operations import LAYER_NORM, parse_operation
 from truenorm.verify.types import FORMATS
 
 __all__ = ["Subject"]
@@ -85,11 +85,11 @@ class Subject:
         ):
             if isinstance(given, str) or not set(given) <= set(known):
                 raise ValueError(f"{what} is {given!r}; it is a list of {', '.join(known)}")
-        not_in_files = self.operation.not_in_files
-        if self.command is not None and set(self.also) & not_in_files:
+        not_for_commands = self.operation.not_for_commands
+        if self.command is not None and set(self.also) & not_for_commands:
             raise ValueError(
                 f"also is {self.also!r}; the files of a command cannot hold "
-                f"{', '.join(sorted(not_in_files))}"
+                f"{', '.join(sorted(not_for_commands))}"
             )
         if self.recipe and self.recipe not in self.operation.recipe_names:
             names = ", ".join(self.operation.recipe_names) or "none for this operation"
@@ -103,9 +103,9 @@ class Subject:
         """Return its name and its types."""
         return f"Subject({self.name!r}, {', '.join(self.dtypes)})"
 
-    def taken_for(self, operation: str) -> "Subject":
+    def with_operation(self, operation: str) -> "Subject":
         """Return the same subject as one of another operation, by its name and options."""
-        return replace(self, operation=operation_of(operation, self.operation))
+        return replace(self, operation=parse_operation(operation, self.operation))
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -13,8 +13,6 @@ from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.types import FORMATS
 
-__all__ = ["LEVELS", "case", "cases", "drawn"]
-
 LEVELS = ("quick", "full")
 
 
@@ -94,7 +92,7 @@ def _seeds(name: str) -> list[int]:
 
 
 @lru_cache(maxsize=4)  # of one seed some are asked for, then others; there are many seeds
-def drawn(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
+def seeded_cases(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
     """Return the cases that no other seed has, in an order that the seed draws, too.
 
     Without the family `large`, for the sake of whose one call others would wait.
@@ -117,4 +115,4 @@ def _all(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case,
 def _made(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
     with np.errstate(all="ignore"):  # whatever the caller has set
         found = tuple(operation.cases(dtype, level, seed))
-    return tuple(replace(each, drawn=True) for each in found) if seed else found
+    return tuple(replace(each, seeded=True) for each in found) if seed else found

@@ -7,23 +7,12 @@ from numpy.typing import NDArray
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat
 
-__all__ = [
-    "FORMATS",
-    "NUMBERS",
-    "Array",
-    "Float64s",
-    "dtype_of",
-    "same_bits",
-    "ulps_of",
-    "unit_roundoff",
-]
-
 Array = NDArray[Any]
 Float64s = NDArray[np.float64]
 FORMATS: dict[str, FloatFormat] = {
     each.name: each for each in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
 }
-NUMBERS = (
+NUMERIC_TYPES = (
     *FORMATS,
     *("bool", "complex64", "complex128", np.dtype(np.longdouble).name),
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),

@@ -12,13 +12,13 @@ import numpy as np
 
 from truenorm.verify.cases.families import EPS, PLAIN, PLAIN_X
 from truenorm.verify.cases.patterns import Pattern, filled
-from truenorm.verify.enclosures import refusal
+from truenorm.verify.enclosures import unsupported_reason
 from truenorm.verify.operation import Case, Input, Operation
 from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
-OWN = "own"
+USER_FAMILY = "own"
 """The family of such cases: they are measured by bounds, and integers are asked for some rows."""
 NAMES = {
     "x": ("x", "input", "hidden_states"),
@@ -37,17 +37,17 @@ FILLING: Mapping[str, Pattern] = {
 }
 
 
-def is_own(case: Case) -> bool:
+def is_user_case(case: Case) -> bool:
     """Tell whether a case is measured this way."""
-    return case.family == OWN
+    return case.family == USER_FAMILY
 
 
-def shape_of(text: str) -> tuple[int, ...]:
+def parse_shape(text: str) -> tuple[int, ...]:
     """Return the shape that is written like 4096x5120.
 
     Examples
     --------
-    >>> shape_of("8x1024x4096")
+    >>> parse_shape("8x1024x4096")
     (8, 1024, 4096)
     """
     parts = text.lower().split("x")
@@ -88,7 +88,7 @@ def case_of_shape(
         raise ValueError(f"shape is {tuple(shape)}; give numbers above zero")
     *rows, size = shape
     words = "x".join(map(str, shape))
-    name = f"{dtype}-{OWN}-{words}"
+    name = f"{dtype}-{USER_FAMILY}-{words}"
     made = f"tv.case_of_shape({tuple(shape)}, {dtype!r}{{operation}})"
     x = filled(FILLING["x"], dtype, (prod(rows), size), f"{name} x")
     return case_from(
@@ -140,7 +140,7 @@ def case_from(
         raise ValueError(f"x is {dtype}; it is one of {', '.join(FORMATS)}")
     if x.ndim == 0 or x.size == 0:
         raise ValueError(f"x has the shape {x.shape}; it needs rows of at least one element")
-    name = name or f"{dtype}-{OWN}-data-{'x'.join(map(str, x.shape))}"
+    name = name or f"{dtype}-{USER_FAMILY}-data-{'x'.join(map(str, x.shape))}"
     inputs: dict[str, Array | None] = {}
     for each in operation.inputs:
         kind = _type_of(each, operation, dtype)
@@ -150,8 +150,8 @@ def case_from(
         else:
             array = _filled(each.name, kind, shape, f"{name} {each.name}", operation)
         inputs[each.name] = array if each.role == "parameter" else array.reshape(-1, shape[-1])
-    case = Case(operation, name, dtype, inputs, eps, family=OWN, why=why, made=made)
-    if refused := refusal(case):
+    case = Case(operation, name, dtype, inputs, eps, family=USER_FAMILY, why=why, made=made)
+    if refused := unsupported_reason(case):
         raise ValueError(refused)
     return case
 
@@ -308,7 +308,7 @@ def load_data(
             arrays,
             eps=_eps(said) if eps is None else eps,
             operation=operation,
-            name=f"{x.dtype.name}-{OWN}-{words}-{shape}",
+            name=f"{x.dtype.name}-{USER_FAMILY}-{words}-{shape}",
             why=f"your data, {path.name}",
             made=f"tv.load_data({str(path.resolve())!r}{{operation}})",
         )

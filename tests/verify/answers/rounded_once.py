@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from promise.oracle import bits
-from truenorm.verify.oracle.expected import Expected
+from truenorm.verify.oracle import Expected
 from truenorm.verify.types import Array
 
 
@@ -19,4 +19,4 @@ def assert_rounded_once(found: Expected, answers: Mapping[str, Array | None]) ->
         else:
             same = (bits(value) == bits(right)) | (np.isnan(value) & np.isnan(right))
             assert same.all(), output
-            assert (np.abs(found.rests[output]) <= 0.5).all()
+            assert (np.abs(found.remainders[output]) <= 0.5).all()

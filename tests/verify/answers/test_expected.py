@@ -8,7 +8,7 @@ import pytest
 from promise.oracle import correct_backward, correct_forward
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OUTPUTS, layer_norm_case
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS, Array
 from verify.answers.rounded_once import assert_rounded_once
@@ -44,10 +44,12 @@ def test_what_the_rounding_left_over_is_exact() -> None:
     gamma, beta = np.full(2, 3, np.float32), np.full(2, 2.0**-24, np.float32)
     found = expected(_case([[1, -1]]).with_inputs(gamma=gamma, beta=beta))
     assert found.wide["y"][0, 0] == 1.0
-    assert found.rests["y"][0, 0] == 0.5
+    assert found.remainders["y"][0, 0] == 0.5
     # 1/3 = 0x1.555554p-2 and 2/3 of an ulp below the next number
     found = expected(_case([[1, -1]]))
-    assert found.wide["y"][0, 0] + found.rests["y"][0, 0] * 2.0**-25 == pytest.approx(1 / 3, 1e-15)
+    assert found.wide["y"][0, 0] + found.remainders["y"][0, 0] * 2.0**-25 == pytest.approx(
+        1 / 3, 1e-15
+    )
 
 
 def test_float64_does_not_decide_what_it_cannot_see() -> None:
@@ -56,7 +58,7 @@ def test_float64_does_not_decide_what_it_cannot_see() -> None:
     found = expected(tiny.with_inputs(beta=np.full(2, 1 + 2.0**-24)))
     assert found.wide["y"].tolist() == [[1 + 2.0**-23, 1.0]]
     found = expected(tiny.with_inputs(beta=np.ones(2)))
-    assert found.rests["y"][0, 0] > 0 > found.rests["y"][0, 1]
+    assert found.remainders["y"][0, 0] > 0 > found.remainders["y"][0, 1]
 
 
 def test_repeated_rows_are_the_rows_repeated() -> None:
@@ -65,7 +67,7 @@ def test_repeated_rows_are_the_rows_repeated() -> None:
     once, plain = expected(many), expected(replace(many, repeats=1))
     for output in OUTPUTS:
         assert (once.wide[output] == plain.wide[output]).all()
-        assert (once.rests[output] == plain.rests[output]).all()
+        assert (once.remainders[output] == plain.remainders[output]).all()
         assert once.allowed(output) == pytest.approx(plain.allowed(output), 1e-12)
 
 

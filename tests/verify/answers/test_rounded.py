@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from truenorm.verify.oracle.rounded import ONE, Line, rounded
+from truenorm.verify.oracle import ONE, LinearInRoot, round_exactly
 from truenorm.verify.types import FORMATS
 
 BESIDE = Fraction(1, 1 << 200)
@@ -22,5 +22,5 @@ def test_beside_a_power_of_two(dtype: str, power: int, sign: int, side: int) -> 
     # A tie goes to the power, which is even.
     for beside, nearest in ((-side, ends[0]), (0, ends[0]), (side, ends[1])):
         value = sign * ((ends[0] + ends[1]) / 2 + beside * BESIDE)
-        number = Line(ONE, 0, value.numerator, value.denominator)
-        assert rounded([number], FORMATS[dtype])[0, 0] == sign * nearest
+        number = LinearInRoot(ONE, 0, value.numerator, value.denominator)
+        assert round_exactly([number], FORMATS[dtype])[0, 0] == sign * nearest

@@ -13,11 +13,10 @@ import pytest
 
 from benchmarks.answers import quick_cases
 from truenorm import user_cache
+from truenorm.verify import oracle
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
-from truenorm.verify.oracle import cache
-from truenorm.verify.oracle.cache import Arrays, Question, fingerprint, unpack
-from truenorm.verify.oracle.expected import computed
+from truenorm.verify.oracle import AnswerKey, Arrays, compute_exact, fingerprint, unpack
 from truenorm.verify.suite import case
 
 ROOM = 2_200_000
@@ -31,7 +30,7 @@ CASES = [each for operation in OPERATIONS.values() for each in quick_cases(opera
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of the user's, which is not there yet; the package has nothing."""
     monkeypatch.setenv("TRUENORM_CACHE_DIR", str(tmp_path / "place"))
-    monkeypatch.setattr(cache, "_quick", lambda *_: {})
+    monkeypatch.setattr(oracle, "_quick", lambda *_: {})
     return tmp_path / "place"
 
 
@@ -40,22 +39,22 @@ class Asker:
 
     def __init__(self, asked: Case | None = None) -> None:
         self.case = asked or case(ROW)
-        self.right = fingerprint(computed(self.case))
+        self.right = fingerprint(compute_exact(self.case))
         self.times = 0
 
     def compute(self, asked: Case) -> Arrays:
         self.times += 1
-        return computed(asked)
+        return compute_exact(asked)
 
     def ask(self) -> int:
         """Return how often it was computed; what comes back is right in any case."""
-        assert fingerprint(cache.kept(self.case, self.compute)) == self.right
+        assert fingerprint(oracle.load_or_compute(self.case, self.compute)) == self.right
         return self.times
 
 
 def there(operation: Operation) -> dict[str, bytes]:
     assert operation.folder is not None
-    return cache._quick(operation.folder, cache.sources_of(operation))
+    return oracle._quick(operation.folder, oracle.sources_of(operation))
 
 
 def files(place: Path) -> list[Path]:
@@ -65,7 +64,7 @@ def files(place: Path) -> list[Path]:
 def test_it_is_computed_once(place: Path) -> None:
     asker = Asker()
     assert [asker.ask() for _ in range(3)] == [1, 1, 1]
-    assert [file.name for file in files(place)] == [Question.of(asker.case).name]
+    assert [file.name for file in files(place)] == [AnswerKey.of(asker.case).name]
 
 
 def test_what_is_drawn_for_one_run_is_not_kept(place: Path) -> None:
@@ -77,12 +76,11 @@ def test_what_is_drawn_for_one_run_is_not_kept(place: Path) -> None:
 def test_another_process_finds_it(place: Path) -> None:
     """Several at once, too; and none leaves anything half-written."""
     code = f"""
-from truenorm.verify import suite
-from truenorm.verify.oracle import cache, expected
-cache._quick = lambda *_: {{}}
-computed, times = expected.computed, []
-expected.computed = lambda case: times.append(1) or computed(case)
-expected.expected(suite.case("{ROW}"))
+from truenorm.verify import oracle, suite
+oracle._quick = lambda *_: {{}}
+compute, times = oracle.compute_exact, []
+oracle.compute_exact = lambda case: times.append(1) or compute(case)
+oracle.expected(suite.case("{ROW}"))
 print(len(times))
 """
     command = [sys.executable, "-W", "error", "-c", code]
@@ -122,7 +120,7 @@ def test_what_is_quickly_computed_is_not_kept(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "name", "value"),
-    [(LAYER_NORM, "folder", None), (cache, "sources", lambda *_: "")],
+    [(LAYER_NORM, "folder", None), (oracle, "sources", lambda *_: "")],
     ids=["of an operation that does not tell them", "in an archive"],
 )
 def test_without_sources_nothing_is_kept(
@@ -130,7 +128,7 @@ def test_without_sources_nothing_is_kept(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(Path, "read_text", Mock(side_effect=NotADirectoryError))
-        assert cache.sources.__wrapped__(FOLDER) == ""
+        assert oracle.sources.__wrapped__(FOLDER) == ""
     monkeypatch.setattr(owner, name, value)
     asker = Asker()
     assert [asker.ask(), asker.ask()] == [1, 2]
@@ -146,13 +144,13 @@ def test_other_sources_have_other_answers(
     copy.mkdir()
     for path in FOLDER.glob("*.py"):
         (copy / path.name).write_bytes(path.read_bytes())
-    assert cache.sources(copy) == cache.sources(FOLDER)
+    assert oracle.sources(copy) == oracle.sources(FOLDER)
     (copy / "__init__.py").write_text("# changed", encoding="utf-8")
-    cache.sources.cache_clear()
+    oracle.sources.cache_clear()
     monkeypatch.setattr(LAYER_NORM, "folder", copy)
     assert asker.ask() == 2
     assert len(files(place)) == 2
-    monkeypatch.setattr(type(LAYER_NORM), "also_computed_in", ())
+    monkeypatch.setattr(type(LAYER_NORM), "shared_sources", ())
     assert asker.ask() == 3
     assert len(files(place)) == 3
 
@@ -174,10 +172,10 @@ def test_every_part_of_a_question_counts() -> None:
         replace(plain, repeats=2),
         replace(plain, eps=float(np.nextafter(plain.eps, 1))),
     ]
-    assert len({Question.of(each).name for each in (plain, *others)}) == 1 + len(others)
+    assert len({AnswerKey.of(each).name for each in (plain, *others)}) == 1 + len(others)
     # And nothing else does: rows that are repeated have the answers of one.
     same = replace(plain, name="another", why="", layout="strided")
-    assert Question.of(same).name == Question.of(plain).name
+    assert AnswerKey.of(same).name == AnswerKey.of(plain).name
 
 
 class TestQuickLevel:
@@ -187,24 +185,24 @@ class TestQuickLevel:
     def test_they_belong_to_these_sources(self, operation: Operation) -> None:
         """If this fails: `python -m benchmarks.answers`."""
         assert operation.folder is not None
-        made_with = (operation.folder / cache.QUICK_SOURCES).read_text(encoding="utf-8").strip()
-        assert made_with == cache.sources_of(operation)
+        made_with = (operation.folder / oracle.QUICK_SOURCES).read_text(encoding="utf-8").strip()
+        assert made_with == oracle.sources_of(operation)
 
     @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
     def test_nearly_all_are_there_in_little_room(self, operation: Operation) -> None:
         assert operation.folder is not None
-        assert (operation.folder / cache.QUICK).stat().st_size <= ROOM
-        names = {Question.of(each).name for each in quick_cases(operation)}
+        assert (operation.folder / oracle.QUICK_ARCHIVE).stat().st_size <= ROOM
+        names = {AnswerKey.of(each).name for each in quick_cases(operation)}
         assert set(there(operation)) <= names
         assert len(there(operation)) > 0.95 * len(names)
 
     def check(self, each: Case) -> None:
-        question = Question.of(each)
+        question = AnswerKey.of(each)
         content = there(each.operation).get(question.name)
         if content is not None:  # it was chosen
-            found = unpack(question, each.operation.guesses, content)
+            found = unpack(question, each.operation.predictors, content)
             assert found is not None
-            assert fingerprint(found) == fingerprint(computed(each))
+            assert fingerprint(found) == fingerprint(compute_exact(each))
 
     @pytest.mark.parametrize("each", CASES[::43], ids=str)
     def test_a_sample_computed_anew(self, each: Case) -> None:
@@ -216,10 +214,10 @@ class TestQuickLevel:
         self.check(each)
 
     def test_stale_or_damaged_ones_are_not_used(self, tmp_path: Path) -> None:
-        archive, made_with = tmp_path / cache.QUICK, tmp_path / cache.QUICK_SOURCES
+        archive, made_with = tmp_path / oracle.QUICK_ARCHIVE, tmp_path / oracle.QUICK_SOURCES
 
         def found() -> dict[str, bytes]:
-            return cache._quick.__wrapped__(tmp_path, "of today")
+            return oracle._quick.__wrapped__(tmp_path, "of today")
 
         assert found() == {}
         made_with.write_text("of today\n", encoding="utf-8")

@@ -4,7 +4,7 @@ import numpy as np
 
 from truenorm.verify.audit.planted import Kernel, planted_kernels
 from truenorm.verify.audit.replacing import Replacing, Seen
-from truenorm.verify.operations import operation_of
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array
 
@@ -31,7 +31,7 @@ def replacing(
     remembers: bool = False,
 ) -> Replacing:
     """Return what puts the right kernel, or a planted one, in the place of another."""
-    norm = operation_of(operation)
+    norm = parse_operation(operation)
     assert isinstance(norm, Norm)
     known = {each.name: each for each in planted_kernels(norm)}
     kernel = Kernel(norm, known[name] if name else None)

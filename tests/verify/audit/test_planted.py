@@ -40,7 +40,7 @@ def test_an_input_shows_it(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operation", NORMS, ids=lambda each: each.words)
+@pytest.mark.parametrize("operation", NORMS, ids=lambda each: each.spec)
 def test_an_input_shows_each(operation: Norm) -> None:
     for planted in planted_kernels(operation):
         assert_shown(operation, planted)

@@ -40,7 +40,7 @@ def test_a_result_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     "operation",
     [norm("rms_norm"), norm("add_layer_norm", gain="zero-centred")],
-    ids=lambda each: each.words,
+    ids=lambda each: each.spec,
 )
 def test_every_kernel_is_wrong_in_a_call_that_has_everything(operation: Norm) -> None:
     everything = operation.inputs_of("data", "parameter", "gradient")

@@ -9,7 +9,7 @@ import pytest
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify import bounds as bounding
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from verify.bounds.arrays import SHAPE, computed, given
 
 

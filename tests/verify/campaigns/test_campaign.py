@@ -13,10 +13,10 @@ import truenorm.verify as tv
 from truenorm.verify import campaigns
 from truenorm.verify.campaigns import Drawing, cases_of
 from truenorm.verify.judge import campaign_target
-from truenorm.verify.oracle.expected import KNOWN
+from truenorm.verify.oracle import EXPECTED_BY_CASE
 from truenorm.verify.report import terminal as page
 from truenorm.verify.report.json_report import to_json
-from truenorm.verify.suite import drawn
+from truenorm.verify.suite import seeded_cases
 from truenorm.verify.types import FORMATS, Array
 from verify.collecting import kernels
 from verify.collecting.executors import Backwards, processes, text_of
@@ -50,7 +50,7 @@ QUICK = (tv.RMS_NORM, "float32")
 def test_what_is_drawn(operation: tv.Norm, dtype: str) -> None:
     """Seeds have no case in common, and as many each: so a part needs no list of names."""
     known = {each.name for each in tv.cases(dtype, operation=operation)}
-    found = [drawn(operation, dtype, "quick", seed) for seed in (1, 2, 3)]
+    found = [seeded_cases(operation, dtype, "quick", seed) for seed in (1, 2, 3)]
     names = [each.name for some in found for each in some]
     assert len({len(some) for some in found}) == 1
     assert len(set(names)) == len(names)
@@ -61,10 +61,12 @@ def test_what_is_drawn(operation: tv.Norm, dtype: str) -> None:
 
 @pytest.mark.usefixtures("_narrow")
 def test_what_is_counted() -> None:
-    known = dict(KNOWN)
+    known = dict(EXPECTED_BY_CASE)
     found = tv.campaign(kernels.right, 7, seed=5)
-    assert known == KNOWN  # nothing is kept
-    some = [each for each in drawn(tv.LAYER_NORM, "float32", "quick", 5) if each.x.size < 500]
+    assert known == EXPECTED_BY_CASE  # nothing is kept
+    some = [
+        each for each in seeded_cases(tv.LAYER_NORM, "float32", "quick", 5) if each.x.size < 500
+    ]
     cases = [each for each in some if not each.needs][:7]
     assert (found.cases, found.asked, found.seed) == (7, 7, 5)
     assert found.elements == sum(each.x.size for each in cases)

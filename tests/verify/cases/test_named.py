@@ -88,7 +88,7 @@ def test_case(case: Case) -> None:
     once = case.part(slice(rows // case.repeats)).tiled(case.repeats)
     for name, array in case.rows.items():
         assert array.tobytes() == once.rows[name].tobytes()
-    assert case.laid_out(case.x).size == case.x.size
+    assert case.in_layout(case.x).size == case.x.size
     needs = {
         "strides": case.layout == "strided",
         "ranks": case.layout in {"one-axis", "three-axes"},

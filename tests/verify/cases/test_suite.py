@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.cases.families import DRAWN, WIDTHS, drawn_widths, ordinary
+from truenorm.verify.cases.families import RANDOM_WIDTHS, WIDTHS, ordinary, random_widths
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 
@@ -50,9 +50,9 @@ def test_ordinary_input_hides_nothing() -> None:
 def test_widths_are_drawn_from_the_seed() -> None:
     """The same each time, other ones for each seed and type, and none that the list has."""
     for dtype in FORMATS:
-        assert list(drawn_widths(dtype, 0)) == list(drawn_widths(dtype, 0))
-    drawn = [set(drawn_widths(dtype, seed)) for dtype in FORMATS for seed in range(3)]
-    assert all(len(each) == len(DRAWN) for each in drawn)
+        assert list(random_widths(dtype, 0)) == list(random_widths(dtype, 0))
+    drawn = [set(random_widths(dtype, seed)) for dtype in FORMATS for seed in range(3)]
+    assert all(len(each) == len(RANDOM_WIDTHS) for each in drawn)
     assert all(one != other for one, other in itertools.combinations(drawn, 2))
     listed = {width for each in WIDTHS.values() for width in each}
     assert all(each.isdisjoint(listed) for each in drawn)
@@ -88,7 +88,7 @@ def test_another_seed_is_the_same_kinds_of_other_numbers() -> None:
     )
     again = tv.case("float16-offset-10-4x67-12345")
     assert [_bits(again)] == [_bits(each) for each in drawn if each.name == again.name]
-    assert again.drawn
+    assert again.seeded
 
 
 def _made_of(case: tv.Case) -> tuple[object, ...]:
@@ -104,7 +104,7 @@ def test_a_width_has_one_case_of_a_seed_at_both_levels(monkeypatch: pytest.Monke
         some = ordinary(tv.LAYER_NORM, "float16", level, seed)
         for each in itertools.takewhile(lambda case: case.family == "normal", some):
             assert found.setdefault(each.name, _made_of(each)) == _made_of(each), each.name
-    assert len(found) == 4 * (sum(map(len, WIDTHS.values())) + len(DRAWN))
+    assert len(found) == 4 * (sum(map(len, WIDTHS.values())) + len(RANDOM_WIDTHS))
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from truenorm.verify.diagnosis.evidence import Seen
 from truenorm.verify.operation import Case
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.running.records import Call, Record
 from truenorm.verify.types import Array
 

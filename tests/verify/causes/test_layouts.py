@@ -7,7 +7,7 @@ import truenorm.verify as tv
 from truenorm.verify.diagnosis.diagnosis import cause_of
 from truenorm.verify.diagnosis.evidence import Came
 from truenorm.verify.operation import Operation
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.types import dtype_of
 
 ADD_RMS_NORM = tv.norm("add_rms_norm")

@@ -10,7 +10,7 @@ from truenorm.verify.diagnosis.diagnosis import Cause, cause_of
 from truenorm.verify.diagnosis.evidence import Came, where
 from truenorm.verify.grading.errors import UNEXPLAINED, measure
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s, dtype_of, unit_roundoff
 
 SMALL = 2**12

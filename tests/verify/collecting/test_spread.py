@@ -9,11 +9,10 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify import collect
+from truenorm.verify import oracle as answers
 from truenorm.verify.collect import Place
 from truenorm.verify.judge import verify_target
-from truenorm.verify.oracle import expected as answers
-from truenorm.verify.oracle.cache import kept
-from truenorm.verify.oracle.expected import computed
+from truenorm.verify.oracle import compute_exact, load_or_compute
 from truenorm.verify.running.process import CannotRunError
 from truenorm.verify.running.records import Call, Record
 from verify.collecting import kernels
@@ -38,8 +37,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what is known, and have nothing computed by this process that it did not get."""
-    answers.KNOWN.clear()
-    monkeypatch.setattr(answers, "kept", None)
+    answers.EXPECTED_BY_CASE.clear()
+    monkeypatch.setattr(answers, "load_or_compute", None)
 
 
 @pytest.mark.slow
@@ -115,7 +114,11 @@ def test_what_comes_after_the_third_crash_is_dropped(monkeypatch: pytest.MonkeyP
     suite = tv.cases("float32")[:6]
     deaths = [0, 1, 0, 1, 1, 1]
     found = [
-        collect.Outcome(each.name, [Record(each.name, Call(), deaths=died)], kept(each, computed))
+        collect.Outcome(
+            each.name,
+            [Record(each.name, Call(), deaths=died)],
+            load_or_compute(each, compute_exact),
+        )
         for each, died in zip(suite, deaths, strict=True)
     ]
     monkeypatch.setattr(collect, "in_order", lambda *_: [found[:2], found[2:]])

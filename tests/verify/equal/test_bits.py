@@ -7,7 +7,7 @@ import pytest
 import truenorm.verify as tv
 from truenorm.verify import equality
 from truenorm.verify.equality import difference, distances
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.types import FORMATS, Array
 
 CASE = tv.case("float32-normal-4x17")

@@ -10,7 +10,7 @@ import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
 from truenorm.verify.running.in_process import InProcess
@@ -40,9 +40,9 @@ def test_a_tie_rounded_to_the_odd_neighbour_is_not_correct() -> None:
     case = tv.case("float32-exact-tie")
     right = expected(case).values["y"]
     assert right is not None
-    ties = np.abs(expected(case).rests["y"]) == 0.5
+    ties = np.abs(expected(case).remainders["y"]) == 0.5
     assert ties.any()
-    away = np.where(expected(case).rests["y"] > 0, np.inf, -np.inf).astype(np.float32)
+    away = np.where(expected(case).remainders["y"] > 0, np.inf, -np.inf).astype(np.float32)
     odd = np.where(ties, np.nextafter(right, away), right)
     for y, passes in ((right, True), (odd, False)):
         records = [Record(case.name, Call(), {"y": y})]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from truenorm.verify.grading.errors import UNEXPLAINED, measure, misplaced
-from truenorm.verify.oracle.expected import Expected, expected
+from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.suite import case
 from truenorm.verify.types import Array
 

@@ -18,9 +18,9 @@ from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
 from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import scope
-from truenorm.verify.operations import operation_of
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.variants import varied
+from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.types import FORMATS, Array
 
@@ -101,9 +101,9 @@ def test_of_other_gains_and_types_they_are_as_near(
         if each.name.startswith(f"{dtype}-{output}-")
     )
     for option in ("gain=zero-centred", "parameters=float64", "beta=true"):
-        relative = operation_of(f"{operation.name},{option}")
+        relative = parse_operation(f"{operation.name},{option}")
         assert isinstance(relative, Norm)
-        case = varied(relative, plain)
+        case = adapt_case(relative, plain)
         gain = case.gamma.astype(np.float64) + (relative.gain == "zero-centred")
         assert np.array_equal(gain, plain.gamma.astype(np.float64))
         assert output != "y" or not np.any(case.inputs.get("beta", 0))

@@ -8,7 +8,7 @@ import pytest
 
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import layer_norm_case
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS
 

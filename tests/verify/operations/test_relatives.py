@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm, operation_of
+from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm, parse_operation
 from truenorm.verify.operations.norms import NAMES, Norm
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.suite import cases
 from truenorm.verify.types import Array, ulps_of
 
@@ -99,7 +99,7 @@ def _answers(case: Case, operation: Norm) -> dict[str, Any]:
 def _gated(case: Case) -> Any:
     """Leave float64, whose balls are the widest, and all but the smallest rows to `slow`."""
     slow = case.dtype == "float64" or case.x.size > GATED
-    name = f"{case.operation.words}-{case}"
+    name = f"{case.operation.spec}-{case}"
     return pytest.param(case, marks=pytest.mark.slow if slow else (), id=name)
 
 
@@ -112,15 +112,15 @@ def test_every_answer_is_rounded_correctly(case: Case) -> None:
         for output, kind in known.types.items():
             exact = np.array(answers[output], object).ravel()
             ulps = ulps_of(known.wide[output], kind).ravel()
-            wide, rests = known.wide[output].ravel(), known.rests[output].ravel()
-            assert (np.abs(rests) <= 0.5).all()
-            for ball, value, rest, ulp in zip(exact, wide, rests, ulps, strict=True):
+            wide, remainders = known.wide[output].ravel(), known.remainders[output].ravel()
+            assert (np.abs(remainders) <= 0.5).all()
+            for ball, value, rest, ulp in zip(exact, wide, remainders, ulps, strict=True):
                 if np.isfinite(value):
                     off = abs((ball - flint.arb(value)) / flint.arb(ulp) - flint.arb(rest))
                     assert off < 2.0**-20, (output, ball, value)
 
 
-@pytest.mark.parametrize("operation", RELATIVES, ids=lambda operation: operation.words)
+@pytest.mark.parametrize("operation", RELATIVES, ids=lambda operation: operation.spec)
 def test_rows_and_gains_are_those_of_the_plain_case(operation: Norm) -> None:
     plain = {each.name: each for each in cases("bfloat16", operation=_plain(operation))}
     for case in cases("bfloat16", operation=operation):
@@ -160,10 +160,10 @@ def test_each_operation_has_its_words() -> None:
         if sums == "unrounded" and not name.startswith("add_"):
             continue
         made = norm(name, gain=gain, beta=beta, sum=sums, parameters="float32")  # type: ignore[arg-type]
-        assert operation_of(made.words) is operation_of(made.words)
-        assert operation_of(made.words).words == made.words
-    assert operation_of("rms_norm") is RMS_NORM
-    assert operation_of(",gain=zero-centred", RMS_NORM).words == "rms_norm,gain=zero-centred"
+        assert parse_operation(made.spec) is parse_operation(made.spec)
+        assert parse_operation(made.spec).spec == made.spec
+    assert parse_operation("rms_norm") is RMS_NORM
+    assert parse_operation(",gain=zero-centred", RMS_NORM).spec == "rms_norm,gain=zero-centred"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_each_operation_has_its_words() -> None:
 )
 def test_words_that_mean_nothing(words: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        operation_of(words)
+        parse_operation(words)
 
 
 def test_an_unrounded_sum_is_for_16_bits() -> None:

@@ -9,7 +9,7 @@ import pytest
 from promise.oracle import correct_backward, correct_forward
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import RMS_NORM, rms_norm_case
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.suite import cases
 from truenorm.verify.types import FORMATS, Array
 from verify.answers.rounded_once import assert_rounded_once

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.enclosures import Ball, near
-from truenorm.verify.operations import operation_of
-from truenorm.verify.oracle.cache import types_of
-from truenorm.verify.oracle.expected import computed
+from truenorm.verify.enclosures import Ball, enclose
+from truenorm.verify.operations import parse_operation
+from truenorm.verify.oracle import compute_exact, output_types
 from truenorm.verify.types import FORMATS, ulps_of
 
 OPERATIONS = ("layer_norm", "rms_norm", "add_layer_norm", "add_rms_norm,gain=zero-centred")
@@ -67,9 +66,9 @@ def test_an_inverse_root_is_within_its_radius() -> None:
 @pytest.mark.parametrize("words", OPERATIONS)
 def test_the_answers_of_integers_are_in_the_balls(words: str, dtype: str) -> None:
     """The rest of an answer is known to a rounding in float64; of float64 it has own digits."""
-    case = tv.case_of_shape((3, 67), dtype, operation=operation_of(words))
-    exact, balls = computed(case), near(case)
-    for output, kind in types_of(case).items():
+    case = tv.case_of_shape((3, 67), dtype, operation=parse_operation(words))
+    exact, balls = compute_exact(case), enclose(case)
+    for output, kind in output_types(case).items():
         ball = balls[output]
         value, rest = exact[output][..., 0], exact[output][..., 1]
         ulps = ulps_of(value, kind)
@@ -83,7 +82,7 @@ def test_a_large_mean_is_no_matter() -> None:
     """Of float64 rows around 1e9, where plain float64 has no digit of what is asked left."""
     x = 1e9 + np.random.default_rng(0).normal(size=(2, 50))
     case = tv.case_from({"x": x})
-    exact, ball = computed(case)["y"], near(case)["y"]
+    exact, ball = compute_exact(case)["y"], enclose(case)["y"]
     off = np.abs(
         ((ball.high - exact[..., 0]) + ball.low)
         - exact[..., 1] * ulps_of(exact[..., 0], "float64")

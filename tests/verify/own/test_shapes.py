@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.enclosures import parts
+from truenorm.verify import oracle as answering
+from truenorm.verify.enclosures import row_blocks
 from truenorm.verify.grading import user_cases as measuring
 from truenorm.verify.grading.user_cases import sample_of
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import operation_of
-from truenorm.verify.oracle import expected as answering
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
-from truenorm.verify.user_cases import shape_of
+from truenorm.verify.user_cases import parse_shape
 from verify.own.kernels import subject
 
 OPERATIONS = (
@@ -26,7 +26,7 @@ OPERATIONS = (
 @pytest.mark.parametrize("dtype", [each for each in FORMATS if each != "float64"])
 @pytest.mark.parametrize("words", OPERATIONS)
 def test_float64_inside_is_faithful(words: str, dtype: str) -> None:
-    operation = operation_of(words)
+    operation = parse_operation(words)
     case = tv.case_of_shape((3, 50, 67), dtype, operation=operation)
     assert case.shape == (150, 67)
     tv.check(subject(operation, dtype), case, require="faithful")
@@ -199,12 +199,14 @@ def test_no_exact_answer_is_larger_than_a_row(
 
     def counting(case: Case) -> dict[str, Float64s]:
         asked.append(case.shape)
-        return answering.computed(case)
+        return answering.compute_exact(case)
 
-    monkeypatch.setattr(measuring, "computed", counting)
-    monkeypatch.setattr(measuring, "kept", lambda case, compute: compute(case))
+    monkeypatch.setattr(measuring, "compute_exact", counting)
+    monkeypatch.setattr(measuring, "load_or_compute", lambda case, compute: compute(case))
     case = tv.case_of_shape(shape)
-    assert max((part.stop - part.start) * shape[1] for part in parts(case)) <= max(2**15, shape[1])
+    assert max((part.stop - part.start) * shape[1] for part in row_blocks(case)) <= max(
+        2**15, shape[1]
+    )
     monkeypatch.setattr(measuring, "sample_of", lambda case: [0, case.shape[0] - 1])
     tv.check(subject(), case)
     assert asked == [(1, shape[1])] * 2
@@ -226,10 +228,10 @@ def test_memory_beside_results_does_not_grow_with_rows(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("text", ["4096", "8x16x32"])
 def test_shapes_are_read(text: str) -> None:
-    assert "x".join(map(str, shape_of(text))) == text
+    assert "x".join(map(str, parse_shape(text))) == text
 
 
 @pytest.mark.parametrize("text", ["", "x", "4x", "0x5", "-3x4", "4*5", "4x5.0"])
 def test_what_is_no_shape_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="write it like 4096x5120"):
-        shape_of(text)
+        parse_shape(text)

@@ -8,7 +8,7 @@ import pytest
 
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OUTPUTS, layer_norm_case
-from truenorm.verify.oracle.expected import Expected, expected
+from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.report import vectors
 from truenorm.verify.report.vectors import write_vectors
 from truenorm.verify.running.command import _from_little_endian, little_endian

@@ -9,8 +9,12 @@ import numpy as np
 
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.definition import Definition
-from truenorm.verify.operations.hypotheses import of_gradients, of_parameters
-from truenorm.verify.operations.hypotheses_of_y import of_results, of_statistics
+from truenorm.verify.operations.hypotheses import (
+    of_gradients,
+    of_parameters,
+    of_results,
+    of_statistics,
+)
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.steps import DEFINITION, Changes, Step, Steps, rounded
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of

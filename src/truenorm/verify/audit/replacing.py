@@ -16,7 +16,7 @@ import numpy as np
 
 from truenorm.verify.audit.planted import CONTROL, Kernel, given_case, planted_kernels, stored
 from truenorm.verify.operation import Case
-from truenorm.verify.operations import operation_of
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.steps import Steps
 from truenorm.verify.running.pytorch import NAMES, Tensors, array_of, role_of
@@ -296,7 +296,7 @@ class Task:
     @property
     def norm(self) -> Norm:
         """What the kernel computes."""
-        found = operation_of(self.operation)
+        found = parse_operation(self.operation)
         assert isinstance(found, Norm)
         return found
 

@@ -21,7 +21,7 @@ from truenorm.verify.judge import graded
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.recipes import tells_recipes
+from truenorm.verify.operations.recipes import shows_recipe
 from truenorm.verify.running.command import Program
 from truenorm.verify.running.process import CannotRunError
 from truenorm.verify.running.records import Call
@@ -123,7 +123,7 @@ class Audit:
             "schema": "truenorm/audit-1",
             "passed": self.passed,
             **vars(self),
-            "operation": self.operation.words,
+            "operation": self.operation.spec,
         }
 
 
@@ -141,7 +141,7 @@ def told_apart(
 ) -> tuple[list[Planted], dict[str, str]]:
     """Return the kernels that say something of the tests, and why others do not."""
     chosen, left_out = [], {}
-    narrow = any(map(tells_recipes, seen.dtypes))
+    narrow = any(map(shows_recipe, seen.dtypes))
     if not task.recipe and narrow:
         left_out["recipe, cut off"] = NO_RECIPE
     for each in planted:
@@ -160,7 +160,7 @@ def told_apart(
 
 def _is_right(kernel: Kernel, planted: Planted, seen: Seen) -> str:
     """Return why a kernel is the right one in every call of the tests, if it is."""
-    dtype = next(filter(tells_recipes, seen.dtypes), seen.dtypes[0])
+    dtype = next(filter(shows_recipe, seen.dtypes), seen.dtypes[0])
     wrong = kernel.reach(dtype, seen.arguments)
     if not wrong:
         roles = ("data", "parameter", *(("gradient",) if planted.backward else ()))
@@ -175,7 +175,7 @@ def witness_for(kernel: Kernel, dtypes: Sequence[str]) -> Witness | None:
     """Return an input of one of these types on which a kernel is not stable; None if none is."""
     by_bits = kernel.planted is not None and kernel.planted.by_bits
     for case in _suite(kernel.norm, dtypes):
-        if by_bits and not tells_recipes(case.dtype):
+        if by_bits and not shows_recipe(case.dtype):
             continue
         subject = Subject(
             kernel.forward,

@@ -15,12 +15,12 @@ from truenorm.verify.operation import Case, Operation
 from truenorm.verify.types import FORMATS
 
 
-def single(value: float) -> float:
+def to_float32(value: float) -> float:
     """Return the float32 next to a number: an eps that every kernel can be given exactly."""
     return float(np.float32(value))
 
 
-EPSILONS = tuple(map(single, (1e-5, 1e-6, 0.125, 1e-3)))
+EPSILONS = tuple(map(to_float32, (1e-5, 1e-6, 0.125, 1e-3)))
 EPS = EPSILONS[0]
 PLAIN_X: tuple[Pattern, ...] = (
     {"pattern": "normal"},
@@ -83,7 +83,7 @@ WIDTHS = {
     ),
 }
 """Where kernels change their ways: at tiles and warps, and at the widths of models."""
-DRAWN = ((9, 64), (64, 512), (512, 2048))
+RANDOM_WIDTHS = ((9, 64), (64, 512), (512, 2048))
 """From each of these ranges one width more, by the seed: nobody wrote a kernel for it."""
 WIDE = 2048
 """From here on one row stands twice: the exact answers of another would cost too much."""
@@ -132,11 +132,11 @@ LARGE = Family(
 )
 
 
-def drawn_widths(dtype: str, seed: int) -> Iterator[int]:
+def random_widths(dtype: str, seed: int) -> Iterator[int]:
     """Yield a few widths that no list has, other ones for each type and seed."""
     random = np.random.default_rng([zlib.crc32(dtype.encode()), seed])
     known = {width for each in WIDTHS.values() for width in each}
-    for low, high in DRAWN:
+    for low, high in RANDOM_WIDTHS:
         yield int(random.choice([width for width in range(low, high) if width not in known]))
 
 
@@ -159,7 +159,7 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     widths = WIDTHS["quick"] + (WIDTHS["full"] if level == "full" else ())
     for seed in range(first, first + SEEDS[level]):
         # A case has one name at both levels: its turn is the same at both, too.
-        drawn = enumerate(drawn_widths(dtype, seed), len(WIDTHS["quick"]))
+        drawn = enumerate(random_widths(dtype, seed), len(WIDTHS["quick"]))
         for k, size in (*enumerate(widths), *drawn):
             yield _of_width(operation, dtype, size, seed, k + seed)
     for rows in ROWS:
@@ -222,7 +222,7 @@ def _families(dtype: str) -> Iterator[Family]:
     large_dy = {"pattern": "normal", "offset": 512.0, "scale": 1024.0}  # so that dx is normal
     for slug, (x, why) in patterns.items():
         yield Family(slug, x, "hard", why, {"dy": large_dy} if slug == "large-scale" else {})
-    small = single(1e-6 if dtype == "float16" else 1e-12)
+    small = to_float32(1e-6 if dtype == "float16" else 1e-12)
     for slug, eps in (("small-eps", small), ("large-eps", 1024.0)):
         scale = {"pattern": "normal", "scale": float(f"{eps**0.5:.1g}")}
         yield Family(slug, scale, "hard", f"eps = {eps:g} beside squares of that size", eps=eps)

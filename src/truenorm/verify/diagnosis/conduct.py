@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from truenorm.verify.diagnosis.diagnosis import cause_of
 from truenorm.verify.diagnosis.evidence import Came, Seen, is_answer, right_in, where
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.running.records import AGAIN, INTERLEAVED, LATER, PLAIN, ROWS, TWICE, others
 from truenorm.verify.types import FORMATS, Array, dtype_of, same_bits, unit_roundoff
 
@@ -74,7 +74,7 @@ def _axis(each: Seen, output: str, result: Array) -> str:
     exact = expected(each.case)
     shape = exact.wide[output].shape
     by_rows = each.case.operation.is_rows(output)
-    if result.shape == (each.case.laid_out(each.case.x).shape if by_rows else shape):
+    if result.shape == (each.case.in_layout(each.case.x).shape if by_rows else shape):
         return ""  # another call of the case has another
     if result.size == np.prod(shape) and right_in(exact, output, result.reshape(shape)).all():
         return f"the numbers of {output} are right: it has an axis of length 1 too many"

@@ -10,7 +10,7 @@ import numpy as np
 
 from truenorm.verify.diagnosis.evidence import Came, Held, apart, held, where
 from truenorm.verify.operation import Case, Hypothesis
-from truenorm.verify.oracle.expected import SINGLE, expected
+from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
 from truenorm.verify.types import Float64s, unit_roundoff
 
 CASES, SEVERAL, MANY = 2, 3, 32
@@ -150,7 +150,7 @@ def _fit(words: str, order: Sequence[Came], hypothesis: Hypothesis) -> Fit | Non
         if found.fits:
             by_case[came.case.name] = found
     told = [each.tells for each in by_case.values() if each.tells >= SEVERAL]
-    least = 0.0 if unit_roundoff(came.case.dtype) <= SINGLE else FAR
+    least = 0.0 if unit_roundoff(came.case.dtype) <= FLOAT32_ROUNDOFF else FAR
     alone = any(each.tells >= MANY and each.contrast >= least for each in by_case.values())
     return Fit(words, by_case) if len(told) >= CASES or alone else None
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.operation import Case, Hypothesis
-from truenorm.verify.oracle.expected import SINGLE, Expected, computed, expected
+from truenorm.verify.oracle import FLOAT32_ROUNDOFF, Expected, compute_exact, expected
 from truenorm.verify.running.records import PLAIN, Record
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
 
@@ -158,10 +158,10 @@ def _roundings(came: Came) -> float:
     """
     exact, case = expected(came.case), came.case
     all_of_them, unit = exact.factor(came.output), exact.unit(came.output)
-    if unit <= SINGLE:
+    if unit <= FLOAT32_ROUNDOFF:
         return all_of_them
     terms = 1 if case.operation.is_rows(came.output) else max(case.shape[0], 1)
-    return 2 / math.sqrt(terms) + all_of_them * SINGLE / unit
+    return 2 / math.sqrt(terms) + all_of_them * FLOAT32_ROUNDOFF / unit
 
 
 class Seen(NamedTuple):
@@ -202,5 +202,5 @@ def right_in(exact: Expected, output: str, result: Array) -> NDArray[np.bool_]:
 
 def is_answer(case: Case, output: str, result: Array) -> bool:
     """Tell whether a result is the right one of a case that is made up to see just that."""
-    exact = Expected(case, computed(case))
+    exact = Expected(case, compute_exact(case))
     return result.shape == exact.wide[output].shape and bool(right_in(exact, output, result).all())

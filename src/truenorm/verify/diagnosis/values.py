@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from truenorm.verify.diagnosis.evidence import Seen, apart, right_in
 from truenorm.verify.operation import Case, Hypothesis
-from truenorm.verify.oracle.expected import Expected, computed, expected
+from truenorm.verify.oracle import Expected, compute_exact, expected
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, unit_roundoff
 
 FLOAT32 = 24
@@ -129,7 +129,7 @@ def _as_zero(name: str, case: Case, output: str, result: Float64s) -> int:
         return _spread(name, case, output, result)
     wide = given.astype(np.float64)
     other = case.with_inputs(**{name: np.where(np.isfinite(wide), wide, 0.0).astype(given.dtype)})
-    exact = Expected(other, computed(other))
+    exact = Expected(other, compute_exact(other))
     if not right_in(exact, output, result).all():
         return AGAINST
     return int((~right_in(expected(case), output, result)).sum())
@@ -167,7 +167,7 @@ def _inputs_flushed(case: Case, output: str, result: Float64s) -> int:
         if array is not None
     }
     other = case.with_inputs(**flushed)
-    exact = Expected(other, computed(other))
+    exact = Expected(other, compute_exact(other))
     return _explained(expected(case), exact.wide[output], output, result)
 
 

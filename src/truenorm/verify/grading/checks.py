@@ -8,7 +8,7 @@ import numpy as np
 from truenorm.verify.diagnosis.values import beyond
 from truenorm.verify.grading.errors import UNEXPLAINED, Error, measure, misplaced
 from truenorm.verify.operation import Case
-from truenorm.verify.oracle.expected import Expected, expected
+from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.running.records import (
     AGAIN,
     BELOW,
@@ -344,7 +344,7 @@ def _misshapen(
 ) -> Iterator[Symptom]:
     """Say which results are missing, or have another shape than the rows of the call ask for."""
     asked = given(case, record.call)
-    of_rows = asked.laid_out(asked.x).shape
+    of_rows = asked.in_layout(asked.x).shape
     where = "" if record.call.kind == PLAIN else f" in the call '{record.call}'"
     for output in outputs:
         value = exact.values[output]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.verify.oracle.expected import Expected
+from truenorm.verify.oracle import Expected
 from truenorm.verify.types import Array, Float64s
 
 UNEXPLAINED = 3
@@ -113,7 +113,9 @@ def apart(
     known: Bounds | None = None,
 ) -> Apart:
     """Return how far each element is off: see `measure`."""
-    exact, ulps, rest = (found[output] for found in (expected.wide, expected.ulps, expected.rests))
+    exact, ulps, rest = (
+        found[output] for found in (expected.wide, expected.ulps, expected.remainders)
+    )
     with np.errstate(all="ignore"):
         result = got.astype(np.float64)
         judged = np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(result)

@@ -13,22 +13,22 @@ from truenorm.verify.grading.checks import GUARDS, Judged, Symptom
 from truenorm.verify.grading.errors import UNEXPLAINED
 from truenorm.verify.grading.report import ACCURACY, Finding, Grade, Recipe
 from truenorm.verify.grading.reproducer import Origin, reproducer
-from truenorm.verify.operation import Bits, Case
+from truenorm.verify.operation import Case, RecipeResult
 from truenorm.verify.running.records import PLAIN, Record
-from truenorm.verify.user_cases import is_own
+from truenorm.verify.user_cases import is_user_case
 
 FITS = 0.99
 """The share from which on a recipe is named: float32 arithmetic moves one rounding of thousands,
 and two recipes that differ do so in a fifth of the elements."""
 
 
-Told = Sequence[tuple[Judged, Mapping[str, Bits]]]
+Told = Sequence[tuple[Judged, Mapping[str, RecipeResult]]]
 """Results of one type that tell where they are rounded, and what each recipe gives for them."""
 
 
 def told_in(judged: Collection[Judged]) -> dict[str, Told]:
     """Return, by type, the first results that tell a recipe."""
-    found: dict[str, list[tuple[Judged, Mapping[str, Bits]]]] = {}
+    found: dict[str, list[tuple[Judged, Mapping[str, RecipeResult]]]] = {}
     for one in judged:
         operation = one.case.operation
         if one.output == operation.outputs[0].name and (bits := operation.recipes(one.case)):
@@ -48,7 +48,10 @@ def _recipe(dtype: str, given: Told) -> Recipe:
         name: np.concatenate([bits[name].values.ravel() for _, bits in given]) for name in names
     }
     known = np.concatenate(
-        [np.logical_and.reduce([bits[name].known.ravel() for name in names]) for _, bits in given]
+        [
+            np.logical_and.reduce([bits[name].decided.ravel() for name in names])
+            for _, bits in given
+        ]
     )
     got = np.concatenate([one.result.astype(np.float64).ravel() for one, _ in given])
     groups: list[list[str]] = []
@@ -120,7 +123,7 @@ def causes_of(symptoms: Collection[Symptom], judged: Collection[Judged]) -> Caus
             for one in judged
             if (one.case.dtype, one.output) == (dtype, output)
             and (one.case.kind in kinds or (one.case.kind == "hard" and one.case.eps >= 1))
-            and not is_own(one.case)  # of which no result is kept
+            and not is_user_case(one.case)  # of which no result is kept
         ]
         if came:
             hypotheses = came[0].case.operation.hypotheses(output)
@@ -144,7 +147,7 @@ def causes_of_conduct(
         seen = [
             Seen(case, records[case.name], case.name in names)
             for case in cases
-            if case.dtype == dtype and not is_own(case)
+            if case.dtype == dtype and not is_user_case(case)
         ]
         if any(each.wrong for each in seen):
             found[guard, dtype, output] = Cause(EXPLAINED[guard](output, seen), 0)

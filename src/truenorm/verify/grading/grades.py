@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from truenorm.tools.text import counted
-from truenorm.verify.enclosures import condition
+from truenorm.verify.enclosures import largest_kappa
 from truenorm.verify.grading.checks import GUARDS, Judged, Symptom
 from truenorm.verify.grading.errors import UNEXPLAINED
 from truenorm.verify.grading.findings import (
@@ -27,8 +27,7 @@ from truenorm.verify.grading.report import GRADES, RANGE, VERDICTS, CaseResult, 
 from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.grading.user_cases import MeasuredRecord, judge_any
 from truenorm.verify.operation import EVERYWHERE, Case, Domain
-from truenorm.verify.oracle.cache import types_of
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.running.records import (
     AGAIN,
     IDLE,
@@ -41,7 +40,7 @@ from truenorm.verify.running.records import (
     Record,
 )
 from truenorm.verify.types import unit_roundoff
-from truenorm.verify.user_cases import is_own
+from truenorm.verify.user_cases import is_user_case
 
 GROWS = 4.0  # natural units: below, an error is rounding and says nothing about kappa
 
@@ -95,7 +94,10 @@ def grades_of(
 ) -> tuple[Grade, ...]:
     """Return the grades of results, with all cases behind them."""
     there = dict.fromkeys(
-        (case.dtype, output) for case in cases for output in outputs if output in types_of(case)
+        (case.dtype, output)
+        for case in cases
+        for output in outputs
+        if output in output_types(case)
     )
     found = []
     for dtype, output in there:
@@ -149,8 +151,8 @@ def _has(domain: Domain, case: Case) -> bool:
         sizes = np.abs(case.rows[name].astype(np.float64))
         if sizes[np.isfinite(sizes)].max(initial=0.0) > domain.largest:
             return False
-    if is_own(case):
-        return condition(case) <= domain.kappa
+    if is_user_case(case):
+        return largest_kappa(case) <= domain.kappa
     return bool(expected(case).scales.kappa.max(initial=0.0) <= domain.kappa)
 
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from truenorm.tools.text import one_line
 from truenorm.verify.grading.checks import Symptom, copies_of, same_as
 from truenorm.verify.operation import Case
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.running.records import OF_GRADIENTS, PLAIN
 from truenorm.verify.subject import Subject
-from truenorm.verify.user_cases import is_own
+from truenorm.verify.user_cases import is_user_case
 
 __all__ = ["Origin", "reproducer"]
 
@@ -101,7 +101,7 @@ def _case(symptom: Symptom) -> str:
     operation = "" if is_default else ", operation=subject.operation"
     if case.made:
         return f"case = {case.made.replace('{operation}', operation)}"
-    if is_own(case):
+    if is_user_case(case):
         return "case = ...  # yours"
     copies = f".tiled({copies_of(case)})" if symptom.guard == "large" else ""
     return f"case = tv.case({case.name!r}{operation}){copies}"
@@ -109,7 +109,7 @@ def _case(symptom: Symptom) -> str:
 
 def _plain_rows(case: Case) -> str:
     """Return how the rows of a case are written, as the subject gets them."""
-    return "case.{}" if case.layout == "rows" else "case.laid_out(case.{})"
+    return "case.{}" if case.layout == "rows" else "case.in_layout(case.{})"
 
 
 def _forward(case: Case, rows: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from truenorm.verify.enclosures import Ball, condition, near, parts
+from truenorm.verify.enclosures import Ball, enclose, largest_kappa, row_blocks
 from truenorm.verify.grading.checks import (
     Judged,
     Symptom,
@@ -17,11 +17,10 @@ from truenorm.verify.grading.checks import (
 )
 from truenorm.verify.grading.errors import UNEXPLAINED, Bounds, Error, all_misplaced, measure
 from truenorm.verify.operation import Case, Scales
-from truenorm.verify.oracle.cache import kept, types_of
-from truenorm.verify.oracle.expected import Expected, computed
+from truenorm.verify.oracle import Expected, compute_exact, load_or_compute, output_types
 from truenorm.verify.running.records import AGAIN, Call, Record, Runner
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, ulps_of
-from truenorm.verify.user_cases import is_own
+from truenorm.verify.user_cases import is_user_case
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,8 @@ class Enclosed(Expected):
 
     def __init__(self, case: Case, balls: Mapping[str, Ball], scales: Scales) -> None:
         self._case = case
-        self.types = {name: kind for name, kind in types_of(case).items() if name in balls}
-        self.values, self.wide, self.rests, self.ulps = {}, {}, {}, {}
+        self.types = {name: kind for name, kind in output_types(case).items() if name in balls}
+        self.values, self.wide, self.remainders, self.ulps = {}, {}, {}, {}
         self.bounds: dict[str, Bounds] = {}
         with np.errstate(all="ignore"):
             for output, kind in self.types.items():
@@ -72,7 +71,7 @@ class Enclosed(Expected):
         ulps = ulps_of(np.where(finite, wide, 0.0), kind)
         self.values[output] = wide.astype(dtype_of(kind))
         self.wide[output], self.ulps[output] = wide, ulps
-        self.rests[output] = np.where(finite, ((ball.high - wide) + ball.low) / ulps, 0.0)
+        self.remainders[output] = np.where(finite, ((ball.high - wide) + ball.low) / ulps, 0.0)
         # Beside the radius, what float64 rounds here and in `measure`.
         radius = ball.radius * (1 + 2.0**-50) + 2.0**-51 * np.abs(ball.low) + 2.0**-52 * ulps
         low, high = ball.high + (ball.low - radius), ball.high + (ball.low + radius)
@@ -97,9 +96,9 @@ def answered(
     """
     rows = [output for output in outputs if case.operation.is_rows(output)]
     sums = _Sums(case, [output for output in outputs if output not in rows])
-    for some in parts(case):
+    for some in row_blocks(case):
         part = case.part(some)
-        balls = near(part)
+        balls = enclose(part)
         exact = {"xhat": balls["xhat"].high, "r": balls["r"].high}
         scales = case.operation.scales(part, exact)
         sums.add(balls, scales)
@@ -196,7 +195,7 @@ def own_records(runner: Runner, case: Case, tell: Tell) -> Iterator[Record]:
         seconds=plain.seconds,
         measured=measured,
         seen=tuple(seen),
-        kappa=condition(case),
+        kappa=largest_kappa(case),
     )
 
 
@@ -224,7 +223,7 @@ def _shape(case: Case, output: str) -> tuple[int, ...]:
 def _comparable(case: Case, record: Record) -> tuple[dict[str, Array], list[tuple[str, str, str]]]:
     """Return the results of the right shape, and what is wrong with the others."""
     found, seen = {}, []
-    for output, kind in types_of(case).items():
+    for output, kind in output_types(case).items():
         if output not in record.results:
             continue
         result, shape = record.results[output], _shape(case, output)
@@ -249,7 +248,7 @@ def _measured(case: Case, results: Mapping[str, Array], tell: Tell) -> dict[str,
     for row in sample_of(case) if rows else []:
         tell(f"row {row:,} in integers")
         part = case.part(slice(row, row + 1))
-        integers = Expected(part, kept(part, computed))
+        integers = Expected(part, load_or_compute(part, compute_exact))
         for output in rows:
             found[output].append(_one(integers, output, results[output][row : row + 1], row))
     return {output: _worst(some) for output, some in found.items() if some}
@@ -292,7 +291,7 @@ def judge_any(
     case: Case, records: Collection[Record], outputs: Collection[str], *, finite: bool = True
 ) -> tuple[list[Symptom], list[Judged]]:
     """Hold all records of a case against its answers: see `judge_case`."""
-    if not is_own(case):
+    if not is_user_case(case):
         return judge_case(case, records, outputs, finite=finite)
     symptoms: list[Symptom] = []
     judged: list[Judged] = []

@@ -7,7 +7,7 @@ from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations.norms import NAMES, Gain, Norm, NormName, Sum
 from truenorm.verify.types import Array
 
-__all__ = ["LAYER_NORM", "NAMES", "OPERATIONS", "RMS_NORM", "norm", "operation_of"]
+__all__ = ["LAYER_NORM", "NAMES", "OPERATIONS", "RMS_NORM", "norm", "parse_operation"]
 
 
 LAYER_NORM = Norm("layer_norm")
@@ -95,14 +95,14 @@ def _norm(
     return made if made.is_variant else OPERATIONS[name]
 
 
-def operation_of(words: str, default: Operation = LAYER_NORM) -> Operation:
+def parse_operation(words: str, default: Operation = LAYER_NORM) -> Operation:
     """Return the operation that is written like ``add_rms_norm,gain=zero-centred``.
 
     Without a name, it is the default with some of its options changed.
 
     Examples
     --------
-    >>> operation_of("rms_norm,parameters=float32").words
+    >>> parse_operation("rms_norm,parameters=float32").spec
     'rms_norm,parameters=float32'
     """
     name, *said = words.split(",")

@@ -54,7 +54,7 @@ def extensions_of(norm: Definition) -> dict[str, str]:
     return found
 
 
-def not_in_files(norm: Definition) -> frozenset[str]:
+def not_for_commands(norm: Definition) -> frozenset[str]:
     """Return those that the files of a command cannot hold."""
     return frozenset({*(f"no-{each}" for each in norm.parameters), *IN_NO_FILE})
 

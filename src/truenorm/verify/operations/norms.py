@@ -11,13 +11,13 @@ import numpy as np
 from truenorm.verify.cases.families import extensions, hard, ordinary, sweeps
 from truenorm.verify.cases.midpoints import next_to_midpoints
 from truenorm.verify.cases.named import named_cases
-from truenorm.verify.operation import Bits, Case, Hypothesis, Input, Operation, Output
-from truenorm.verify.operations.answers import exact_answers, guesses_of
-from truenorm.verify.operations.definition import NormScales, extensions_of, not_in_files
+from truenorm.verify.operation import Case, Hypothesis, Input, Operation, Output, RecipeResult
+from truenorm.verify.operations.definition import NormScales, extensions_of, not_for_commands
+from truenorm.verify.operations.exact import exact_answers, predictors_of
 from truenorm.verify.operations.hypotheses import hypotheses_of
-from truenorm.verify.operations.recipes import names_of, recipes_of, tells_recipes
-from truenorm.verify.operations.variants import varied
-from truenorm.verify.oracle.cache import kept
+from truenorm.verify.operations.recipes import recipe_names, recipe_results, shows_recipe
+from truenorm.verify.operations.variants import adapt_case
+from truenorm.verify.oracle import load_or_compute
 from truenorm.verify.types import FORMATS, Float64s
 
 NormName = Literal["layer_norm", "rms_norm", "add_layer_norm", "add_rms_norm"]
@@ -49,8 +49,8 @@ class Norm(Operation):
         types of 16 bits, the ``unrounded`` one.
     """
 
-    also_computed_in = tuple(
-        OPERATIONS / f"{name}.py" for name in ("answers", "definition", "norms", "variants")
+    shared_sources = tuple(
+        OPERATIONS / f"{name}.py" for name in ("exact", "definition", "norms", "variants")
     )
 
     def __init__(
@@ -95,11 +95,11 @@ class Norm(Operation):
         self.variant = ",".join(["add" if self.adds else "", *map("=".join, self.options.items())])
         self.case_file = f"{base}/cases.toml"
         self.folder = OPERATIONS / base
-        self.guesses = guesses_of(self)
-        self.recipe_names = names_of(self)
+        self.predictors = predictors_of(self)
+        self.recipe_names = recipe_names(self)
         self.inputs, self.outputs = self._signature()
         self.extensions = extensions_of(self)
-        self.not_in_files = not_in_files(self)
+        self.not_for_commands = not_for_commands(self)
 
     def _signature(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
         """Return what goes in, and what comes out."""
@@ -138,7 +138,7 @@ class Norm(Operation):
         return f"rms({row})/sqrt(var + eps)" if self.centred else "1"
 
     @property
-    def condition_says(self) -> str:  # type: ignore[override]
+    def condition_description(self) -> str:  # type: ignore[override]
         """What kappa is, in a sentence."""
         if not self.centred:
             return "κ is 1: no mean is subtracted, so that no row is harder than another."
@@ -146,7 +146,7 @@ class Norm(Operation):
         return f"κ = rms({row})/√(var + ε) says how much of a row is mean."
 
     @property
-    def words(self) -> str:
+    def spec(self) -> str:
         """Its name and its options, as one word."""
         return ",".join([self.name, *map("=".join, self.options.items())])
 
@@ -166,7 +166,9 @@ class Norm(Operation):
         if self.is_variant:
             plain = self._plain
             yield from (
-                varied(self, each) for each in plain.cases(dtype, level, seed) if self._has(each)
+                adapt_case(self, each)
+                for each in plain.cases(dtype, level, seed)
+                if self._has(each)
             )
             return
         yield from ordinary(self, dtype, level, seed)
@@ -196,11 +198,11 @@ class Norm(Operation):
             rows = case.x.astype(np.float64) + case.residual.astype(np.float64)
         return rows
 
-    def recipes(self, case: Case) -> dict[str, Bits]:
+    def recipes(self, case: Case) -> dict[str, RecipeResult]:
         """Return y of ordinary rows of a type of 16 bits, by every recipe."""
-        if not tells_recipes(case.dtype) or case.family != "normal":
+        if not shows_recipe(case.dtype) or case.family != "normal":
             return {}
-        return recipes_of(self, case)
+        return recipe_results(self, case)
 
     def hypotheses(self, output: str) -> dict[str, Hypothesis]:
         """Return what comes out if one step is done otherwise."""
@@ -214,7 +216,7 @@ class Norm(Operation):
         plain = self._plain
         inputs = {name: case.inputs[name] for name in (*self.parameters, "dy")}
         rows = {"x": np.asarray(case.x + case.residual), **inputs}
-        known = kept(replace(case, operation=plain, inputs=rows), plain.exact)
+        known = load_or_compute(replace(case, operation=plain, inputs=rows), plain.exact)
         del known["dx"]
         return exact_answers(case, self, known)
 

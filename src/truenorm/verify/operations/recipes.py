@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from truenorm.verify.operation import Bits, Case
+from truenorm.verify.operation import Case, RecipeResult
 from truenorm.verify.operations.definition import Definition
 from truenorm.verify.types import FORMATS, Float64s, ulps_of
 
@@ -30,23 +30,23 @@ SURE = 2.0**-40
 """What float64 may get wrong, of a number: nearer to a midpoint than this, an element is left."""
 
 
-def tells_recipes(dtype: str) -> bool:
+def shows_recipe(dtype: str) -> bool:
     """Tell whether the bits of a type show a recipe."""
     return FORMATS[dtype].precision <= 11
 
 
-def names_of(norm: Definition) -> dict[str, str]:
+def recipe_names(norm: Definition) -> dict[str, str]:
     """Return the names of the recipes of a norm, and what they are."""
     return {name: RECIPES[name] for name in _recipes(norm)}
 
 
-def recipes_of(norm: Definition, case: Case) -> dict[str, Bits]:
+def recipe_results(norm: Definition, case: Case) -> dict[str, RecipeResult]:
     """Return y of a case by every recipe.
 
     Where a residual is added, also those of the sum that is not the declared one.
     """
     rows, recipes = norm.normalized(case), _recipes(norm)
-    if not tells_recipes(norm.result_type or case.dtype):  # only what is rounded to 16 bits shows
+    if not shows_recipe(norm.result_type or case.dtype):  # only what is rounded to 16 bits shows
         return {"early": _early(_Steps(norm, case, rows))}
     found = {name: recipe(_Steps(norm, case, rows)) for name, recipe in recipes.items()}
     if norm.adds:
@@ -72,7 +72,7 @@ class _Steps:
         self.offset = float(norm.gain == "zero-centred")
         gamma = np.ones(1) - self.offset if case.gamma is None else case.gamma.astype(np.float64)
         self.gain: Float64s = gamma + self.offset
-        self.known = np.ones(rows.shape, bool)
+        self.decided = np.ones(rows.shape, bool)
 
     def xhat(self) -> Float64s:
         c = self.rows - self.rows.mean(axis=1, keepdims=True) if self.norm.centred else self.rows
@@ -83,9 +83,9 @@ class _Steps:
         """Round to a type, and note what is too near to a midpoint."""
         ulps = ulps_of(numbers, kind)
         places = np.rint(numbers / ulps)
-        self.known &= np.broadcast_to(
+        self.decided &= np.broadcast_to(
             np.rint(numbers * (1 - SURE) / ulps) == np.rint(numbers * (1 + SURE) / ulps),
-            self.known.shape,
+            self.decided.shape,
         )
         return np.asarray(places * ulps)
 
@@ -97,50 +97,50 @@ class _Steps:
     def rounded_gain(self) -> Float64s:
         return self.exactly(self.gain, self.type_of_gamma)
 
-    def result(self, numbers: Float64s) -> Bits:
+    def result(self, numbers: Float64s) -> RecipeResult:
         values = self.rounded(numbers, self.type_of_y)
-        return Bits(values, self.known)
+        return RecipeResult(values, self.decided)
 
 
-def _late(steps: _Steps) -> Bits:
+def _late(steps: _Steps) -> RecipeResult:
     return steps.result(steps.xhat() * steps.gain + steps.beta)
 
 
-def _early(steps: _Steps) -> Bits:
+def _early(steps: _Steps) -> RecipeResult:
     xhat = steps.rounded(steps.xhat(), steps.type_of_x)
     return _ended(steps, xhat, steps.gain)
 
 
-def _ended(steps: _Steps, xhat: Float64s, gain: Float64s) -> Bits:
+def _ended(steps: _Steps, xhat: Float64s, gain: Float64s) -> RecipeResult:
     """Return [xhat*gain + beta]_V of numbers that are rounded already."""
-    return Bits(steps.exactly(xhat * gain + steps.beta, steps.type_of_y), steps.known)
+    return RecipeResult(steps.exactly(xhat * gain + steps.beta, steps.type_of_y), steps.decided)
 
 
-def _weight_typed(steps: _Steps) -> Bits:
+def _weight_typed(steps: _Steps) -> RecipeResult:
     return _ended(steps, steps.rounded(steps.xhat(), steps.type_of_gamma), steps.gain)
 
 
-def _product(steps: _Steps) -> Bits:
+def _product(steps: _Steps) -> RecipeResult:
     product = steps.rounded(steps.xhat() * steps.gain, steps.type_of_y)
-    return Bits(steps.exactly(product + steps.beta, steps.type_of_y), steps.known)
+    return RecipeResult(steps.exactly(product + steps.beta, steps.type_of_y), steps.decided)
 
 
-def _apex(steps: _Steps) -> Bits:
+def _apex(steps: _Steps) -> RecipeResult:
     kind = steps.type_of_y
     product = steps.exactly(steps.rounded(steps.xhat(), kind) * steps.gain, kind)
-    return Bits(steps.exactly(product + steps.beta, kind), steps.known)
+    return RecipeResult(steps.exactly(product + steps.beta, kind), steps.decided)
 
 
-def _gain_rounded(steps: _Steps) -> Bits:
+def _gain_rounded(steps: _Steps) -> RecipeResult:
     return steps.result(steps.xhat() * steps.rounded_gain() + steps.beta)
 
 
-def _early_gain_rounded(steps: _Steps) -> Bits:
+def _early_gain_rounded(steps: _Steps) -> RecipeResult:
     xhat = steps.rounded(steps.xhat(), steps.type_of_x)
     return _ended(steps, xhat, steps.rounded_gain())
 
 
-def _none(steps: _Steps) -> Bits:
+def _none(steps: _Steps) -> RecipeResult:
     """Round after each step, as arrays of T do; a mean is taken of all its terms at once."""
     kind = steps.type_of_x
 
@@ -154,10 +154,10 @@ def _none(steps: _Steps) -> Bits:
     with np.errstate(divide="ignore", invalid="ignore"):
         xhat = t(c * t(1 / np.sqrt(w)))
         product = t(xhat * t(steps.gain))
-        return Bits(steps.exactly(t(product + steps.beta), steps.type_of_y), steps.known)
+        return RecipeResult(steps.exactly(t(product + steps.beta), steps.type_of_y), steps.decided)
 
 
-def _recipes(norm: Definition) -> Mapping[str, Callable[[_Steps], Bits]]:
+def _recipes(norm: Definition) -> Mapping[str, Callable[[_Steps], RecipeResult]]:
     """Return the recipes of a norm."""
     found = {"late": _late, "early": _early, "weight-typed": _weight_typed}
     if "beta" in norm.parameters:

@@ -17,7 +17,7 @@ from truenorm.verify.operations.definition import Definition
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, unit_roundoff
 
 
-def varied(norm: Definition, plain: Case) -> Case:
+def adapt_case(norm: Definition, plain: Case) -> Case:
     """Return a case as one of another norm."""
     once = plain.part(slice(0, plain.shape[0] // plain.repeats))
     inputs: dict[str, Array | None] = {"x": once.x, "dy": once.dy}

@@ -18,6 +18,6 @@ SCHEMAS = {
 def to_json(report: Report | Equality | Campaign) -> str:
     """Return all fields of a report as JSON, with its schema and whether it passes."""
     fields = {each.name: getattr(report, each.name) for each in dataclasses.fields(report)}
-    fields["operation"] = report.operation.words  # the rest of an operation is code
+    fields["operation"] = report.operation.spec  # the rest of an operation is code
     header = {"schema": SCHEMAS[type(report)], "passed": report.passed}
     return strict_json.dumps({**header, **fields})

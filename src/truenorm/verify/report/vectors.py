@@ -9,7 +9,7 @@ import numpy as np
 
 from truenorm.tools.progress import Progress, announced
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.oracle.expected import expected
+from truenorm.verify.oracle import expected
 from truenorm.verify.running.command import (
     MANIFEST,
     fits,

@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9.+-]{1,100}")  # scanf("%100s") reads it, and it 
 
 def fits(case: Case) -> bool:
     """Tell whether the files can hold a case: rows and parameters, all of one type."""
-    return (case.layout, case.gradients) == ("rows", "") and all(
+    return (case.layout, case.gradient_layout) == ("rows", "") and all(
         array is not None and array.dtype == dtype_of(case.dtype) for array in case.inputs.values()
     )
 

@@ -20,7 +20,7 @@ from truenorm.verify.running.records import (
     others,
 )
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import FORMATS, NUMBERS, Array, same_bits
+from truenorm.verify.types import FORMATS, NUMERIC_TYPES, Array, same_bits
 
 MESSAGE = 2000  # characters that are kept of an exception
 Arrays = Mapping[str, Array | None]
@@ -52,7 +52,7 @@ class InProcess:
 def _laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
     """Return inputs as a subject gets them."""
     return {
-        name: case.laid_out(array, name) if array is not None and name in case.rows else array
+        name: case.in_layout(array, name) if array is not None and name in case.rows else array
         for name, array in inputs.items()
     }
 
@@ -186,7 +186,7 @@ def _passes(
 
 def _others(case: Case) -> dict[str, Array]:
     """Return other rows as a subject gets them."""
-    return {name: case.laid_out(rows, name) for name, rows in others(case).items()}
+    return {name: case.in_layout(rows, name) for name, rows in others(case).items()}
 
 
 def _said(raised: Exception) -> str:
@@ -207,6 +207,6 @@ def _copied(result: Any) -> Array | None:
     if result is None:
         return None
     found: Array = np.array(result)
-    if found.dtype.name not in NUMBERS:
+    if found.dtype.name not in NUMERIC_TYPES:
         raise TypeError(f"the result is an array of {found.dtype.name}, which are no numbers")
     return found.astype(found.dtype.newbyteorder("="), copy=False)

@@ -139,4 +139,4 @@ def load(target: str, operation: str = "") -> Subject:
                 "write subject = truenorm.verify.Subject(forward=..., backward=...)"
             )
         )
-    return found.taken_for(operation) if operation else found
+    return found.with_operation(operation) if operation else found

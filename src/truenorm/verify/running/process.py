@@ -18,7 +18,7 @@ import numpy as np
 from truenorm.verify.operation import Case
 from truenorm.verify.running.command import kill_group
 from truenorm.verify.running.records import Call, GaveUpError, Record
-from truenorm.verify.types import FORMATS, NUMBERS, Array, dtype_of
+from truenorm.verify.types import FORMATS, NUMERIC_TYPES, Array, dtype_of
 
 LONGEST_LINE = 2**20
 
@@ -68,7 +68,7 @@ def receive(
 
 
 def _array(pipe: IO[bytes], kind: str, shape: list[int], limit: int) -> Array:
-    if kind not in NUMBERS:
+    if kind not in NUMERIC_TYPES:
         raise BrokenMessageError(f"an array of the unknown type {kind!r}")
     dtype = dtype_of(kind) if kind in FORMATS else np.dtype(kind)
     size = prod(shape) * dtype.itemsize

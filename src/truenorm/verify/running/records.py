@@ -145,7 +145,7 @@ def given(case: Case, call: Call) -> Case:
     if kind in IDLE:
         return with_idle_rows(case, among=IDLE[kind])
     if kind in OF_GRADIENTS:
-        return replace(case, gradients=OF_GRADIENTS[kind])
+        return replace(case, gradient_layout=OF_GRADIENTS[kind])
     return case.tiled(call.stop // case.shape[0]) if kind == LARGE else case
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import numpy as np
 
 from truenorm.verify.operation import Operation
-from truenorm.verify.operations import operation_of
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.pytorch import FORMS, Form, Tensors, Values
 from truenorm.verify.subject import Subject
@@ -91,7 +91,7 @@ def torch_subject(
     """
     if form not in FORMS:
         raise ValueError(f"form is {form!r}; it is one of {', '.join(FORMS)}")
-    norm = operation_of(operation) if isinstance(operation, str) else operation
+    norm = parse_operation(operation) if isinstance(operation, str) else operation
     if not isinstance(norm, Norm):
         raise ValueError(f"operation is {norm.name}; give one that truenorm.verify.norm returns")
     kernel = FORMS[form](function, norm, Tensors(device), signature)
@@ -122,10 +122,10 @@ class _OfTensors(Subject):
 
     again: Callable[[Operation], Subject] | None = field(default=None, compare=False)
 
-    def taken_for(self, operation: str) -> Subject:
+    def with_operation(self, operation: str) -> Subject:
         """Return the same function as one of another operation."""
         assert self.again is not None
-        return self.again(operation_of(operation, self.operation))
+        return self.again(parse_operation(operation, self.operation))
 
 
 def _name_of(function: Callable[..., Any]) -> str:

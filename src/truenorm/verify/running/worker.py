@@ -37,7 +37,7 @@ def _described(subject: Subject) -> dict[str, Any]:
         "also": list(subject.also),
         "seconds": subject.seconds,
         "callable": subject.forward is not None,
-        "operation": subject.operation.words,
+        "operation": subject.operation.spec,
         "recipe": subject.recipe,
         "domain": [subject.domain.largest.hex(), subject.domain.kappa.hex()],
         "backward": subject.command is not None or subject.backward is not None,

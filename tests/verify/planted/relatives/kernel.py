@@ -177,7 +177,7 @@ def relative(
     return Subject(
         kernel.passed_forward,
         kernel.passed_backward,
-        f"{operation.words}: {name}",
+        f"{operation.spec}: {name}",
         [dtype],
         list(also),
         operation=operation,

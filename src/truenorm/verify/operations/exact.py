@@ -13,13 +13,20 @@ from types import MappingProxyType
 import numpy as np
 
 from truenorm.exact import ExactRow, RowGradient, Term, centred_signs, scaled_integers
-from truenorm.verify.operation import Case, Guess
+from truenorm.verify.operation import Case, Predictor
 from truenorm.verify.operations.definition import Definition
-from truenorm.verify.oracle.cache import types_of
-from truenorm.verify.oracle.rounded import ONE, Known, Line, Number, Sum, rounded
+from truenorm.verify.oracle import (
+    ONE,
+    ExactNumber,
+    LinearInRoot,
+    NonFinite,
+    SumOfRoots,
+    output_types,
+    round_exactly,
+)
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
 
-NOT_A_NUMBER = Known(nan)
+NOT_A_NUMBER = NonFinite(nan)
 BITS = 96  # of a root, for scales: more than float64 has
 
 
@@ -36,7 +43,7 @@ def exact_answers(
         "dgamma": answers.dgamma,
         "dbeta": answers.dbeta,
     }
-    for output, kind in types_of(case).items():
+    for output, kind in output_types(case).items():
         if output in found:
             continue
         if output == "dresidual":  # of a sum, both gradients are the same
@@ -46,7 +53,7 @@ def exact_answers(
             found[output] = rounded_sum(case.x, case.residual)[: len(answers.rows)]
             continue
         shape = (-1, size, 2) if case.operation.is_rows(output) else (size, 2)
-        found[output] = rounded(list(computed[output]()), FORMATS[kind]).reshape(shape)
+        found[output] = round_exactly(list(computed[output]()), FORMATS[kind]).reshape(shape)
     return found
 
 
@@ -118,7 +125,7 @@ class _Answers:
         normalized = _rows(norm.normalized(case)[:once])
         self.rows = [_Row(each, case.eps, centred=norm.centred) for each in normalized]
 
-    def y(self) -> Iterator[Number]:
+    def y(self) -> Iterator[ExactNumber]:
         """Yield gamma*c*r + beta, row by row."""
         finite = [isfinite(a) and isfinite(b) for a, b in zip(self.gamma, self.beta, strict=True)]
         for row in self.rows:
@@ -127,20 +134,20 @@ class _Answers:
                 continue
             for j, (gamma, beta) in enumerate(zip(self.gamma, self.beta, strict=True)):
                 if not finite[j] or (row.vanishes and not isfinite(row.x[j])):
-                    yield Known(gamma * row.signs[j] + beta)
+                    yield NonFinite(gamma * row.signs[j] + beta)
                     continue
                 scale, of_scale = gamma.as_integer_ratio()
                 scale += self.offset * of_scale
                 shift, of_shift = beta.as_integer_ratio()
                 under = row.exact.scale * of_scale
-                yield Line(
+                yield LinearInRoot(
                     row.exact.root,
                     scale * row.exact.centred[j] * of_shift,
                     shift * under,
                     under * of_shift,
                 )
 
-    def dx(self) -> Iterator[Number]:
+    def dx(self) -> Iterator[ExactNumber]:
         """Yield r*(g - mean(g) - c*mean(g*c)/w), or without mean(g), row by row; and dsum."""
         gamma = None
         if all(map(isfinite, self.gamma)):
@@ -153,17 +160,17 @@ class _Answers:
             slopes = RowGradient(row.exact, gamma, dy)
             for j in range(self.size):
                 if self.dsum is None:
-                    yield Line(row.exact.root, slopes.bracket(j), 0, slopes.denominator)
+                    yield LinearInRoot(row.exact.root, slopes.bracket(j), 0, slopes.denominator)
                     continue
                 over, under = self.dsum[i][j].as_integer_ratio()
-                yield Line(
+                yield LinearInRoot(
                     row.exact.root,
                     slopes.bracket(j) * under,
                     over * slopes.denominator,
                     slopes.denominator * under,
                 )
 
-    def dgamma(self) -> Iterator[Number]:
+    def dgamma(self) -> Iterator[ExactNumber]:
         """Yield the sum of dy*xhat over the rows, for each column."""
         rows = [row.exact for row in self.rows if row.exact is not None]
         if len(rows) < len(self.rows):
@@ -177,7 +184,7 @@ class _Answers:
                 if not (isfinite(dy) and isfinite(row.x[j]))
             ]
             if special:
-                yield Known(sum(special))
+                yield NonFinite(sum(special))
                 continue
             ratios = zip(map(float.as_integer_ratio, column), rows, strict=True)
             terms = [
@@ -185,18 +192,18 @@ class _Answers:
                 for (over, under), row in ratios
             ]
             # Of one row, as the wide ones are, it is no sum, and quicker to round.
-            yield Sum(terms) if len(terms) != 1 else Line.of(terms[0])
+            yield SumOfRoots(terms) if len(terms) != 1 else LinearInRoot.of(terms[0])
 
-    def dbeta(self) -> Iterator[Number]:
+    def dbeta(self) -> Iterator[ExactNumber]:
         """Yield the sum of dy over the rows, for each column."""
         for j in range(self.size):
             column = [dy[j] for dy in self.dy]
             special = [dy for dy in column if not isfinite(dy)]
             if special:
-                yield Known(sum(special))
+                yield NonFinite(sum(special))
                 continue
             integers, k = scaled_integers(column)
-            yield Line(ONE, 0, sum(integers) * self.repeats, 1 << k)
+            yield LinearInRoot(ONE, 0, sum(integers) * self.repeats, 1 << k)
 
     def statistics(self) -> dict[str, Float64s]:
         """Return r and xhat in float64; zeros for a row whose results are NaN or vanish."""
@@ -234,7 +241,7 @@ def _sum(known: Arrays) -> Float64s:
     return known["x"] + known["residual"] if "residual" in known else known["x"]
 
 
-def guesses_of(norm: Definition) -> dict[str, Guess]:
+def predictors_of(norm: Definition) -> dict[str, Predictor]:
     """Return the definitions of a norm, those of a row's statistics first."""
     offset = float(norm.gain == "zero-centred")
 

@@ -1,1 +1,0 @@
-"""Exact answers: compute, round and cache what each case must give."""
