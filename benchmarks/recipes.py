@@ -27,8 +27,8 @@ from truenorm.tools.progress import status_line
 from truenorm.verify import Recipe, cases
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.operations import parse_operation
-from truenorm.verify.running.process import CannotRunError, SubjectProcess
-from truenorm.verify.running.records import Call
+from truenorm.verify.running.process import SubjectProcess
+from truenorm.verify.running.records import Call, CannotRunError
 
 RESULTS = ROOT / "benchmarks" / "results" / "recipes.json"
 DTYPES = ("bfloat16", "float16")
@@ -83,11 +83,11 @@ def looked_at(listed: Listed, python: Path) -> dict[str, Any]:
             python=str(python),
             environment=environment,
         ) as process:
-            claimed = process.description["dtypes"]
+            dtypes = process.subject.dtypes
             found = {
                 dtype: recipe_in(process, dtype, listed.operation)
                 for dtype in DTYPES
-                if dtype in claimed
+                if dtype in dtypes
             }
     except CannotRunError as why:
         return {**entry, "cannot": str(why).strip().splitlines()[-1]}

@@ -9,7 +9,7 @@ from cli.recording import record, run
 from truenorm.verify.audit.replacing import Task
 from truenorm.verify.audit.running import Audit, Outcome, Witness
 from truenorm.verify.operations import RMS_NORM
-from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.records import CannotRunError
 
 AUDIT_TESTS = "truenorm.cli.audit.audit_tests"
 WITNESS = Witness("float32-normal-4x17", "tv.case('float32-normal-4x17')", "ordinary", "y is off")

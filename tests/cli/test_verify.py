@@ -12,10 +12,10 @@ from cli.recording import record, run
 from truenorm.cli.common import Dtype, LevelName, Norm
 from truenorm.cli.verify import GradeName
 from truenorm.verify.baseline import against, read
-from truenorm.verify.campaigns import Campaign, Drawing, Judgement
+from truenorm.verify.campaigns import Campaign, CampaignSettings, Judgement
 from truenorm.verify.grading.report import GRADES, Report
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
-from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 from verify.baselines.known import finding, made
@@ -163,7 +163,7 @@ def test_campaign(
     assert message in done.stdout
     assert "[red]kernel[/]" in done.stdout
     ((arguments, options),) = calls
-    assert arguments == ("x.py", Drawing(2, 7, "quick", "stable"))
+    assert arguments == ("x.py", CampaignSettings(2, 7, "quick", "stable"))
     assert (options["dtypes"], options["executor"]) == (["float32"], None)
     report = json.loads(run("verify", "x.py", "--cases", 2, "--json").stdout)
     assert (report["schema"], report["passed"]) == ("truenorm/campaign-1", code == 0)

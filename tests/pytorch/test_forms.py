@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 import truenorm.verify as tv
 from pytorch import kernels
 from pytorch.kernels import Tensor
-from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.running.records import LARGE, Call
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.running.torch_subject import FormName
 
 Case = tuple[Any, str, FormName]

@@ -9,8 +9,8 @@ pytest.importorskip("torch")
 
 import truenorm.verify as tv
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.running.records import Call
+from truenorm.verify.running.runners import InProcess
 
 MODELS = "torch:transformers.models"
 WIDE = "rms_norm,parameters=float32,result=float32"

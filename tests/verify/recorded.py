@@ -5,16 +5,14 @@ from functools import lru_cache
 import numpy as np
 
 from truenorm import textbook
-from truenorm.verify.collect import collect
 from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.grades import NOWHERE, grade
 from truenorm.verify.grading.report import Report
-from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.judge import scope
+from truenorm.verify.judge import collect, scope
 from truenorm.verify.operation import Case
-from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.running.records import Record
-from truenorm.verify.subject import Subject
+from truenorm.verify.running.runners import InProcess
+from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.types import Array
 from verify.planted.registry import FEW_ROWS, MORE_RIGHT, OF_MANY_ROWS, PLANTED, RIGHT
 
@@ -71,7 +69,7 @@ def graded(
     level: str = "quick",
     without: str = "",
     require: str = "stable",
-    origin: Origin = NOWHERE,
+    spec: SubjectSpec = NOWHERE,
     dtype: str = "",
 ) -> Report:
     """Grade what a subject returned, with all guards but one, for all its types or one."""
@@ -83,6 +81,6 @@ def graded(
         outputs=subject.outputs,
         guards=[guard for guard in GUARDS if guard != without],
         require=require,
-        origin=origin,
+        spec=spec,
         recipe=subject.recipe,
     )

@@ -9,8 +9,8 @@ import pytest
 
 from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.report import VERDICTS
-from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.judge import verify_target
+from truenorm.verify.subject import SubjectSpec
 from verify import only_by
 from verify.planted.registry import (
     CAUSES,
@@ -180,8 +180,8 @@ REPRODUCED = {"raised", "ordinary", "recipe", "batch", "inputs"}
 )
 def test_a_reproducer_reproduces(guard: str, tmp_path: Path) -> None:
     """In a process of its own, in ten lines, and it says what it saw."""
-    origin = Origin(str(Path(only_by.__file__).resolve()), guard)
-    (finding, *_) = graded(only_by.ONLY_BY[guard], origin=origin).findings
+    spec = SubjectSpec(str(Path(only_by.__file__).resolve()), guard)
+    (finding, *_) = graded(only_by.ONLY_BY[guard], spec=spec).findings
     assert finding.guard == guard
     assert len(finding.reproducer.splitlines()) <= 11
     script = tmp_path / "again.py"

@@ -11,7 +11,7 @@ import truenorm.verify as tv
 from truenorm.verify.judge import verify_target
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.loading import load
-from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.records import CannotRunError
 
 SUBJECT = """
 import numpy as np

@@ -17,7 +17,7 @@ from truenorm.verify.report.html import to_html
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.terminal import show
 from truenorm.verify.report.vectors import write_vectors
-from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.types import Array
 from verify import toy
 

@@ -8,7 +8,7 @@ from truenorm.cli.common import JsonOption, print_report, progress_bar, stop_on
 from truenorm.verify.audit.page import show
 from truenorm.verify.audit.replacing import Task
 from truenorm.verify.audit.running import SECONDS, audit_tests
-from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.records import CannotRunError
 
 
 def _option(metavar: str, text: str) -> Any:

@@ -24,14 +24,15 @@ from truenorm.cli.common import (
 )
 from truenorm.tools.text import counted
 from truenorm.verify.baseline import update_baseline as write_baseline
-from truenorm.verify.campaigns import Campaign, Drawing
+from truenorm.verify.campaigns import Campaign, CampaignSettings, campaign_target
 from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import Said, campaign_target, compare_targets, verify_target
+from truenorm.verify.judge import SubjectOptions, compare_targets, verify_target
 from truenorm.verify.report import terminal
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.report.wording import counts
-from truenorm.verify.running.process import START_SECONDS, CannotRunError
+from truenorm.verify.running.process import START_SECONDS
+from truenorm.verify.running.records import CannotRunError
 
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
 AnyReport = TypeVar("AnyReport", Report, Equality, Campaign)
@@ -202,7 +203,7 @@ def verify_command(
            with --equal-to, bits that differ; with --cases, a wrong result
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    overrides: Said = {
+    overrides: SubjectOptions = {
         "operation": operation,
         "recipe": recipe,
         "largest": largest,
@@ -241,7 +242,7 @@ def verify_command(
         ):
             campaign = campaign_target(
                 target,
-                Drawing(cases, seed or 1, level, require),
+                CampaignSettings(cases, seed or 1, level, require),
                 progress=progress,
                 start_seconds=start_seconds,
                 executor=executor,

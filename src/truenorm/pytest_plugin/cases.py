@@ -15,17 +15,15 @@ import pytest
 from truenorm.pytest_plugin import PROPERTY
 from truenorm.tools.text import counted, one_line
 from truenorm.verify.baseline import against, entries_of, key, read
-from truenorm.verify.collect import collect, origin_of
 from truenorm.verify.grading.grades import parted
 from truenorm.verify.grading.report import GRADES, Finding, Known, Report
-from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.judge import graded, scope
+from truenorm.verify.judge import collect, grade_records, scope, spec_of
 from truenorm.verify.operation import Case
 from truenorm.verify.report.wording import cause, conclusion, entry_in_words, link
-from truenorm.verify.running.loading import PREFIX, dotted_path, load, split_target
+from truenorm.verify.running.loading import file_and_name, load
 from truenorm.verify.running.records import Call, GaveUpError, Record
 from truenorm.verify.running.runners import runner_for
-from truenorm.verify.subject import Subject
+from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import cases
 from truenorm.verify.user_cases import is_user_case
 
@@ -155,7 +153,7 @@ class JudgedCase:
         Where it must round on the way, if that is asked.
     seed : int
         The one that cases were asked of.
-    origin : Origin
+    spec : SubjectSpec
         Where the subject is found again, for reproducers.
     company : Company
         What else the subject was asked, for causes.
@@ -172,7 +170,7 @@ class JudgedCase:
     require: str
     recipe: str
     seed: int
-    origin: Origin
+    spec: SubjectSpec
     company: Company
     known: tuple[Known, ...] | None = None
     tests: int = 1
@@ -203,8 +201,8 @@ class JudgedCase:
         return with_causes_of(report, self._graded([self.case, *others], [*records, *came]))
 
     def _graded(self, suite: Sequence[Case], records: Sequence[Record]) -> Report:
-        return graded(
-            self.subject, suite, records, self.origin, require=self.require, recipe=self.recipe
+        return grade_records(
+            self.subject, suite, records, self.spec, require=self.require, recipe=self.recipe
         )
 
     def check(self) -> None:
@@ -269,7 +267,7 @@ def _cases(
     """Return a subject with each case of a level, or with those that are given."""
     if require not in GRADES:
         raise ValueError(f"require is {require!r}; it is one of {', '.join(GRADES)}")
-    found, origin = _found(subject, operation, folder)
+    found, spec = _found(subject, operation, folder)
     if dtypes:
         found = replace(found, dtypes=tuple(dtypes))
     suite = cases or scope(found, level, seed)
@@ -277,22 +275,18 @@ def _cases(
     company = Company(found)
     known = None if baseline is None else read(folder / baseline)
     return [
-        JudgedCase(found, each, require, recipe, of_seed, origin, company, known, len(suite))
+        JudgedCase(found, each, require, recipe, of_seed, spec, company, known, len(suite))
         for each in suite
     ]
 
 
-def _found(subject: Subject | str, operation: str, folder: Path) -> tuple[Subject, Origin]:
+def _found(subject: Subject | str, operation: str, folder: Path) -> tuple[Subject, SubjectSpec]:
     """Return a subject, which may be named as for `truenorm verify`, and where it is."""
     if isinstance(subject, Subject):
         taken = subject.with_operation(operation) if operation else subject
-        return taken, origin_of(subject)._replace(operation=operation)
+        return taken, spec_of(subject)._replace(operation=operation)
     if not isinstance(subject, str):
         raise TypeError(f"give a truenorm.verify.Subject, or file.py:name, not {subject!r}")
-    if dotted := dotted_path(subject):
-        file, name = PREFIX.rstrip(":"), dotted
-    else:
-        path, name = split_target(subject)
-        file = str(folder / path)
-    found = load(f"{file}:{name}", operation)
-    return found, Origin.of(found, file, name)._replace(operation=operation)
+    file, name = file_and_name(subject, folder)
+    loaded = load(f"{file}:{name}", operation)
+    return loaded, SubjectSpec.of(loaded, file, name, operation)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,13 +220,6 @@ def _errors(exact: Expected, output: str, result: Array) -> Float64s:
     return np.where(all_misplaced(exact, output, got), np.inf, error).reshape(result.shape)
 
 
-class Side(NamedTuple):
-    """One of two subjects, and what runs it."""
-
-    subject: Subject
-    runner: Runner
-
-
 def compare(
     first: Subject,
     second: Subject,
@@ -274,8 +266,8 @@ def compare(
     (False, 'y', True)
     """
     suite = common(first, second, level) if cases is None else list(cases)
-    sides = (Side(first, runner_for(first)), Side(second, runner_for(second)))
-    return compared(*sides, suite, level=level if cases is None else "own", progress=progress)
+    runners = (runner_for(first), runner_for(second))
+    return compared(*runners, suite, level=level if cases is None else "own", progress=progress)
 
 
 def common(first: Subject, second: Subject, level: str) -> list[Case]:
@@ -294,14 +286,14 @@ def common(first: Subject, second: Subject, level: str) -> list[Case]:
 
 
 def compared(
-    first: Side,
-    second: Side,
+    first: Runner,
+    second: Runner,
     suite: Sequence[Case],
     *,
     level: str = "quick",
     progress: Progress | None = None,
 ) -> Equality:
-    """Put each case to both, as far as they last, and note where bits differ."""
+    """Run each case with both subjects, up to where one is given up, and compare the bits."""
     tell = progress or (lambda *_: None)
     steps = 2 * len(suite)
     # First: a subject may leave the processor in a state in which subnormal numbers are zero.
@@ -311,8 +303,8 @@ def compared(
             expected(case)
     within, beyond = parted(suite, first.subject.domain)
     within, more = parted(within, second.subject.domain)
-    for side in (first, second):
-        try_a_call(side.subject, side.runner, within)
+    for runner in (first, second):
+        try_a_call(runner, within)
     outputs = [each for each in first.subject.outputs if each in second.subject.outputs]
     seen: list[tuple[Case, str, int]] = []
     found: list[Difference] = []
@@ -321,7 +313,7 @@ def compared(
     for done, case in enumerate(within, start=len(suite)):
         tell(done, steps, case.name)
         try:
-            records = [side.runner.run(case, Call()) for side in (first, second)]
+            records = [runner.run(case, Call()) for runner in (first, second)]
         except GaveUpError:
             break
         not_run -= 1

@@ -1,77 +1,57 @@
-"""Judge a subject: put every case to it, then grade what came back."""
+"""Judge a subject: run every case, collect the records, and grade them.
 
+The cases are run in this process, in a process of the subject, or by the workers of an executor.
+"""
+
+import atexit
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import replace
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TypedDict, TypeVar, Unpack
+from typing import NamedTuple, TypedDict, TypeVar, Unpack
+
+import numpy as np
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.baseline import against, read
-from truenorm.verify.campaigns import Campaign, Drawing, ran
-from truenorm.verify.collect import Place, collect, origin_of, outputs_of, spread
-from truenorm.verify.equality import Equality, Side, common, compared
+from truenorm.verify.equality import Equality, common, compared
+from truenorm.verify.grading.checks import large_call
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
-from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.operation import Case, Domain
-from truenorm.verify.operations import parse_operation
-from truenorm.verify.running.loading import PREFIX, dotted_path, split_target
-from truenorm.verify.running.process import START_SECONDS, CannotRunError, SubjectProcess
-from truenorm.verify.running.records import Record, Runner
+from truenorm.verify.grading.user_cases import own_records
+from truenorm.verify.operation import EVERYWHERE, Case, Domain
+from truenorm.verify.oracle import (
+    Arrays,
+    compute_exact,
+    expected,
+    forget,
+    load_or_compute,
+    remember,
+)
+from truenorm.verify.running.loading import dotted_path, file_and_name
+from truenorm.verify.running.process import MAX_DEATHS, START_SECONDS, SubjectProcess
+from truenorm.verify.running.records import CannotRunError, GaveUpError, Record, Runner, calls_of
 from truenorm.verify.running.runners import runner_for, try_a_call
 from truenorm.verify.running.torch_subject import DTYPES
-from truenorm.verify.subject import Subject
+from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.suite import case as case_named
 from truenorm.verify.suite import cases
-from truenorm.verify.user_cases import case_of_shape, load_data, parse_shape
+from truenorm.verify.user_cases import case_of_shape, is_user_case, load_data, parse_shape
 
-Running = TypeVar("Running", bound=Runner)
-Collecting = Callable[[Running, Sequence[Case], Progress | None], list[Record]]
-"""Puts cases to a subject: `collect`, or by workers."""
-
-
-def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
-    """Return the cases that a subject has to pass."""
-    return [
-        case
-        for dtype in subject.dtypes
-        for case in cases(dtype, level, subject.also, operation=subject.operation, seed=seed)
-    ]
-
-
-def judged(
-    subject: Subject,
-    runner: Running,
-    origin: Origin,
-    *,
-    level: str = "quick",
-    require: str = "stable",
-    progress: Progress | None = None,
-    own: Sequence[Case] = (),
-    baseline: str | Path | None = None,
-    collecting: Collecting[Running] = collect,
-) -> Report:
-    """Try a call, then collect and grade, and hold that against a baseline."""
-    known = None if baseline is None else read(Path(baseline))  # now, not after a long run
-    suite = [*scope(subject, level), *own]
-    tried = try_a_call(subject, runner, suite)
-    records = [*tried, *collecting(runner, suite, progress)]
-    report = grade(
-        subject.name,
-        suite,
-        records,
-        outputs=outputs_of(subject, origin, records),
-        require=require,
-        level=level,
-        origin=origin,
-        recipe=subject.recipe,
-        domain=subject.domain,
-    )
-    report = replace(report, machine=describe("date", "python", "numpy", "machine"))
-    return report if known is None else against(report, known)
+TASK_ELEMENTS = 2**13
+"""Elements of x in the cases of a task: their exact answers take a second at most."""
+PENDING_TASKS = 4096
+"""Submitted tasks: each is a few names, and no cluster has so many workers."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def verify(
@@ -86,8 +66,8 @@ def verify(
 ) -> Report:
     """Judge a layer normalization.
 
-    Its functions are called in this process, so that a crash of theirs is one of this process;
-    ``truenorm verify file.py:subject`` calls them in another one, and so do workers.
+    The functions of the subject are called in this process: if they crash, it crashes.
+    ``truenorm verify file.py:subject`` and workers call them in another process.
 
     Parameters
     ----------
@@ -97,15 +77,15 @@ def verify(
     require : str
         The least grade that passes: wrong, unstable, conditional, stable, faithful or correct.
     progress : callable, optional
-        Called with the number of cases done, the number of all, and the name of the next.
+        Called with the number of cases done, their total, and the name of the next.
     own : sequence of Case
-        More cases, which `case_of_shape`, `case_from` or `load_data` returned.
+        User cases, which `case_of_shape`, `case_from` or `load_data` returned.
     baseline : str or Path, optional
-        A file of known findings, which pass; `update_baseline` writes it.
+        A file of known findings, which do not fail the report; `update_baseline` writes it.
     executor : concurrent.futures.Executor, optional
-        Whose workers put the cases to the subject, which they load by its name: it is at the top
-        level of a file. But for dates and times, the report is the same. `own` cases are run from
-        here.
+        Its workers run the cases. They load the subject by name, so it must be defined at the top
+        level of a file. Except for dates and times, the report is the same. `own` cases are run
+        by this process.
 
     Returns
     -------
@@ -122,21 +102,14 @@ def verify(
     >>> report.passed, report.grades[0].grade
     (True, 'correct')
     """
-    judge = partial(
-        judged,
-        subject,
-        level=level,
-        require=require,
-        progress=progress,
-        own=own,
-        baseline=baseline,
-    )
-    origin = origin_of(subject)
+    settings = RunSettings(level, require, progress, own, baseline)
+    spec = spec_of(subject)
     if executor is None:
-        return judge(runner_for(subject), origin)
-    place = Place.of(origin)
-    with place.process() as process:
-        return judge(process, origin, collecting=partial(spread, executor, place))
+        runner = runner_for(subject)
+        return _judge(runner, spec, settings, partial(collect, runner))
+    remote = RemoteSubject.of(spec)
+    with remote.start() as process:
+        return _judge(process, spec, settings, partial(distribute, executor, remote, process))
 
 
 def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str = "") -> None:
@@ -150,7 +123,7 @@ def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str 
     require : str
         ``stable``, ``faithful`` or ``correct``.
     recipe : str
-        Where it must round on the way; by default, where the subject says.
+        The rounding recipe to compare with; by default, that of the subject.
 
     Examples
     --------
@@ -167,40 +140,117 @@ def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str 
         ...
     AssertionError: float32-offset-1e4-4x67 (standard deviation 1, mean 10000): y...
     """
-    __tracebackhide__ = True  # pytest shows the test that failed, and none of these lines
+    __tracebackhide__ = True  # pytest shows the line of the test, and none of these
     records = collect(runner_for(subject), [case])
-    report = graded(subject, [case], records, Origin.of(subject), require=require, recipe=recipe)
+    spec = SubjectSpec.of(subject)
+    report = grade_records(subject, [case], records, spec, require=require, recipe=recipe)
     if not report.passed:
         symptoms = "; ".join(finding.symptom for finding in report.findings)
         raise AssertionError(f"{case.name} ({case.why}): {symptoms}")
 
 
-def graded(
+@dataclass(frozen=True)
+class RunSettings:
+    """The settings of one run, as `verify` documents them."""
+
+    level: str = "quick"
+    require: str = "stable"
+    progress: Progress | None = None
+    user_cases: Sequence[Case] = ()
+    baseline: str | Path | None = None
+
+
+def _judge(
+    runner: Runner,
+    spec: SubjectSpec,
+    settings: RunSettings,
+    collecting: Callable[[Sequence[Case], Progress | None], list[Record]],
+) -> Report:
+    """Try a call, collect and grade the records, and compare the report with the baseline."""
+    subject, baseline = runner.subject, settings.baseline
+    known = None if baseline is None else read(Path(baseline))  # fails before a long run
+    suite = [*scope(subject, settings.level), *settings.user_cases]
+    records = [*try_a_call(runner, suite), *collecting(suite, settings.progress)]
+    report = grade_records(
+        subject,
+        suite,
+        records,
+        spec,
+        require=settings.require,
+        level=settings.level,
+        domain=subject.domain,
+    )
+    report = replace(report, machine=describe("date", "python", "numpy", "machine"))
+    return report if known is None else against(report, known)
+
+
+def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
+    """Return the cases of all types and extensions that a subject claims."""
+    return [
+        case
+        for dtype in subject.dtypes
+        for case in cases(dtype, level, subject.also, operation=subject.operation, seed=seed)
+    ]
+
+
+def grade_records(
     subject: Subject,
     suite: Sequence[Case],
     records: Sequence[Record],
-    origin: Origin,
+    spec: SubjectSpec,
     *,
     require: str = "stable",
+    level: str = "quick",
     recipe: str = "",
+    domain: Domain = EVERYWHERE,
 ) -> Report:
-    """Grade what came back in some cases, whether or not they are in the domain of a subject."""
+    """Grade the records of some cases, by default also those outside the subject's domain."""
     return grade(
         subject.name,
         suite,
         records,
-        outputs=outputs_of(subject, origin, records),
+        outputs=outputs_of(subject, records),
         require=require,
-        origin=origin,
+        level=level,
+        spec=spec,
         recipe=recipe or subject.recipe,
+        domain=domain,
     )
 
 
-class Said(TypedDict, total=False):
-    """What may be said of a subject in place of what it says itself.
+def outputs_of(subject: Subject, records: Sequence[Record]) -> tuple[str, ...]:
+    """Return the outputs of a subject; a command has those that it wrote."""
+    if subject.command is None:
+        return subject.outputs
+    written = {output for record in records for output in record.results}
+    return tuple(output for output in subject.outputs if output in written) or subject.outputs
 
-    `operation` in words, `recipe`, the `dtypes` to judge, and its domain: the `largest` of its
-    numbers, and `kappa`. Beside that, what else it is judged on: `shapes`, and files with `data`.
+
+def spec_of(subject: Subject) -> SubjectSpec:
+    """Find the name and the file of a subject in the modules that are loaded.
+
+    The module of its function is searched first, since others may import the subject from there.
+    The running script is searched last: a name there may exist only while it runs.
+    """
+    script, home = sys.modules.get("__main__"), getattr(subject.forward, "__module__", "")
+    modules = sorted(
+        sys.modules.values(),
+        key=lambda each: (each is script, getattr(each, "__name__", "") != home),
+    )
+    for module in modules:
+        file = getattr(module, "__file__", None)
+        if file:
+            for name, value in list(vars(module).items()):
+                if value is subject:
+                    return SubjectSpec.of(subject, file, name)
+    return SubjectSpec.of(subject)
+
+
+class SubjectOptions(TypedDict, total=False):
+    """Options of the command line that override what a subject says of itself.
+
+    `operation` as text, `recipe`, the `dtypes` to judge, and the domain: the `largest` number and
+    `kappa`. `shapes` and `data` files add user cases.
     """
 
     operation: str
@@ -223,54 +273,30 @@ def verify_target(
     environment: Mapping[str, str] | None = None,
     start_seconds: float = START_SECONDS,
     executor: Executor | None = None,
-    **said: Unpack[Said],
+    **options: Unpack[SubjectOptions],
 ) -> Report:
-    """Judge the subject of ``file.py:name``, which is executed in a process of its own.
+    """Judge the subject of ``file.py:name`` in a process of its own.
 
-    Or of ``torch:package.module.function``: of that, float32 and bfloat16 unless `dtypes` says.
-    What is `said` of it counts, whatever it says itself. Findings of a `baseline` pass. With
-    `python`, it runs by the interpreter of another environment, which can import truenorm; the
-    workers of an `executor` have their own.
+    The target may also be ``torch:package.module.function``, whose types are float32 and bfloat16
+    by default. `python` is the interpreter of another environment that can import truenorm; the
+    workers of an `executor` use their own.
     """
-    with SubjectProcess(
+    process = SubjectProcess(
         target,
-        operation=said.get("operation", ""),
+        operation=options.get("operation", ""),
         python=python,
         environment=environment,
         start_seconds=start_seconds,
-    ) as process:
-        claimed, origin = _claimed(target, process, said), _origin(target, process, said)
-        collecting = collect
+    )
+    with process:
+        spec = use_options(process, target, options)
+        user_cases = _user_cases(process.subject, options)
+        settings = RunSettings(level, require, progress, user_cases, baseline)
+        collecting = partial(collect, process)
         if executor is not None:
-            collecting = partial(spread, executor, Place.of(origin, start_seconds))
-        return judged(
-            claimed,
-            process,
-            origin,
-            level=level,
-            require=require,
-            progress=progress,
-            own=_own(said, claimed),
-            baseline=baseline,
-            collecting=collecting,
-        )
-
-
-def campaign_target(
-    target: str,
-    drawing: Drawing,
-    *,
-    progress: Progress | None = None,
-    start_seconds: float = START_SECONDS,
-    executor: Executor | None = None,
-    **said: Unpack[Said],
-) -> Campaign:
-    """Judge the subject of a target on cases that are drawn, in a process of its own."""
-    operation = said.get("operation", "")
-    with SubjectProcess(target, operation=operation, start_seconds=start_seconds) as process:
-        claimed, origin = _claimed(target, process, said), _origin(target, process, said)
-        crew = None if executor is None else (executor, Place.of(origin, start_seconds))
-        return ran(claimed, process, origin, drawing, progress=progress, crew=crew)
+            remote = RemoteSubject.of(spec, start_seconds)
+            collecting = partial(distribute, executor, remote, process)
+        return _judge(process, spec, settings, collecting)
 
 
 def compare_targets(
@@ -280,85 +306,276 @@ def compare_targets(
     level: str = "quick",
     progress: Progress | None = None,
     start_seconds: float = START_SECONDS,
-    **said: Unpack[Said],
+    **options: Unpack[SubjectOptions],
 ) -> Equality:
-    """Compare the bits of two subjects, each of which is executed in a process of its own."""
-    operation = said.get("operation", "")
+    """Compare the bits of two subjects, each of which runs in a process of its own."""
+    operation = options.get("operation", "")
     start = partial(SubjectProcess, operation=operation, start_seconds=start_seconds)
     with start(first) as one, start(second) as other:
-        sides = (
-            Side(_claimed(first, one, said), one),
-            Side(_claimed(second, other, said), other),
-        )
-        suite = common(sides[0].subject, sides[1].subject, level)
-        types = {case.dtype for case in suite}
-        own = [case for case in _own(said, sides[0].subject) if case.dtype in types]
-        return compared(*sides, [*suite, *own], level=level, progress=progress)
+        use_options(one, first, options)
+        use_options(other, second, options)
+        suite = common(one.subject, other.subject, level)
+        dtypes = {case.dtype for case in suite}
+        suite += [case for case in _user_cases(one.subject, options) if case.dtype in dtypes]
+        return compared(one, other, suite, level=level, progress=progress)
 
 
-def _claimed(target: str, process: SubjectProcess, said: Said) -> Subject:
-    """Return what the subject of a process says of itself, but for what is said of it."""
-    dtypes = said.get("dtypes") or (DTYPES if dotted_path(target) else None)
-    told = process.description
-    try:
-        known = parse_operation(told["operation"])
-    except ValueError as unknown:
+def use_options(process: SubjectProcess, target: str, options: SubjectOptions) -> SubjectSpec:
+    """Override claims of the subject of a process, and return its spec."""
+    dtypes = options.get("dtypes") or (DTYPES if dotted_path(target) else None)
+    process.subject = with_options(process.subject, {**options, "dtypes": dtypes})
+    return SubjectSpec.of(process.subject, *file_and_name(target), options.get("operation", ""))
+
+
+def with_options(subject: Subject, options: SubjectOptions) -> Subject:
+    """Return a subject with another recipe, with fewer types and with another domain."""
+    dtypes = options.get("dtypes") or subject.dtypes
+    if not set(dtypes) <= set(subject.dtypes):
         raise CannotRunError(
-            f"the operation {told['operation']!r} is known in its file alone"
-        ) from unknown
-    claimed = Subject(
-        forward=_elsewhere,
-        backward=_elsewhere if told["backward"] else None,
-        name=told["name"],
-        dtypes=told["dtypes"],
-        also=told["also"],
-        operation=known,
-        recipe=said.get("recipe") or told["recipe"],
-        domain=_domain(said, *map(float.fromhex, told["domain"])),
+            f"{subject.name} claims {', '.join(subject.dtypes)}, not {', '.join(dtypes)}"
+        )
+    largest, kappa = options.get("largest"), options.get("kappa")
+    domain = Domain(
+        subject.domain.largest if largest is None else largest,
+        subject.domain.kappa if kappa is None else kappa,
     )
-    if not dtypes:
-        return claimed
-    if not set(dtypes) <= set(claimed.dtypes):
-        raise CannotRunError(
-            f"{claimed.name} claims {', '.join(claimed.dtypes)}, not {', '.join(dtypes)}"
-        )
-    return replace(claimed, dtypes=tuple(dtypes))
+    recipe = options.get("recipe") or subject.recipe
+    return replace(subject, dtypes=tuple(dtypes), recipe=recipe, domain=domain)
 
 
-def _own(said: Said, claimed: Subject) -> list[Case]:
-    """Return the cases of the shapes and of the files that are asked for."""
-    operation = claimed.operation
-    files = [load_data(path, operation=operation) for path in said.get("data", ())]
+def _user_cases(subject: Subject, options: SubjectOptions) -> list[Case]:
+    """Return the cases of the shapes and of the data files."""
+    operation = subject.operation
+    files = [load_data(path, operation=operation) for path in options.get("data", ())]
     for case in files:
-        if case.dtype not in claimed.dtypes:
+        if case.dtype not in subject.dtypes:
             raise CannotRunError(
-                f"{case.why} is {case.dtype}, and {claimed.name} is judged in "
-                f"{', '.join(claimed.dtypes)}"
+                f"{case.why} is {case.dtype}, and {subject.name} is judged in "
+                f"{', '.join(subject.dtypes)}"
             )
-    shapes = dict.fromkeys(map(parse_shape, said.get("shapes", ())))
+    shapes = dict.fromkeys(map(parse_shape, options.get("shapes", ())))
     return files + [
         case_of_shape(shape, dtype, operation=operation)
-        for dtype in claimed.dtypes
+        for dtype in subject.dtypes
         for shape in shapes
     ]
 
 
-def _domain(said: Said, largest: float, kappa: float) -> Domain:
-    """Return what the grade is about."""
-    limit, condition = said.get("largest"), said.get("kappa")
-    return Domain(largest if limit is None else limit, kappa if condition is None else condition)
+def collect(
+    runner: Runner, suite: Sequence[Case], progress: Progress | None = None
+) -> list[Record]:
+    """Run all calls of each case and return the records, up to where the subject is given up."""
+    steps = 2 * len(suite)
+    tell = progress or (lambda *_: None)
+    # First: a subject may set the processor to flush subnormal numbers to zero.
+    for done, case in enumerate(suite):
+        if not is_user_case(case):
+            tell(done, steps, f"exact answers: {case.name}")
+            expected(case)
+    records: list[Record] = []
+    for done, case in enumerate(suite, start=len(suite)):
+        tell(done, steps, case.name)
+        try:
+            if is_user_case(case):
+                step = partial(_tell_step, tell, done, steps, case.name)
+                records += own_records(runner, case, step)
+            else:
+                records += records_of(runner, case)
+        except GaveUpError:
+            return records
+    tell(steps, steps, "grading")
+    return records
 
 
-def _origin(target: str, process: SubjectProcess, said: Said) -> Origin:
-    """Return where the subject is found again, from any folder, and how it is called."""
-    if dotted := dotted_path(target):
-        found = PREFIX.rstrip(":"), dotted
-    else:
-        file, name = split_target(target)
-        found = str(file.resolve()), name
-    told = process.description
-    return Origin(*found, told["callable"], told["backward"], said.get("operation", ""))
+def _tell_step(tell: Progress, done: int, steps: int, name: str, step: str) -> None:
+    """Report the progress within one long case."""
+    tell(done, steps, f"{name}: {step}")
 
 
-def _elsewhere(*_: object) -> None:
-    raise TypeError("this subject runs in another process")
+def records_of(runner: Runner, case: Case) -> Iterator[Record]:
+    """Yield the record of each call of a case; after a failure, no other call is made."""
+    plain = None
+    for call in calls_of(case):
+        record = runner.run(case, call)
+        yield record
+        if record.failure:
+            return
+        plain = plain or record
+    if case.family == "large" and plain is not None:
+        yield from large_call(runner, case, plain)
+
+
+class RemoteSubject(NamedTuple):
+    """A subject that workers load from its file, on any machine that has it.
+
+    Attributes
+    ----------
+    target, operation : str
+        As in `SubjectSpec`.
+    start_seconds : float
+        How long loading may take.
+    run : str
+        The id of the run: workers outlive a run, and files change.
+    """
+
+    target: str
+    operation: str = ""
+    start_seconds: float = START_SECONDS
+    run: str = ""
+
+    @classmethod
+    def of(cls, spec: SubjectSpec, start_seconds: float = START_SECONDS) -> "RemoteSubject":
+        """Return the subject of a new run; raise ValueError if it is defined in no file."""
+        if not spec.file:
+            raise ValueError(
+                "workers load a subject by its name, and this one has none in any file: put it at "
+                "the top level of one, as subject = truenorm.verify.Subject(...)"
+            )
+        return cls(spec.target, spec.operation, start_seconds, uuid.uuid4().hex)
+
+    def start(self) -> SubjectProcess:
+        """Start the process of the subject."""
+        return SubjectProcess(
+            self.target, operation=self.operation, start_seconds=self.start_seconds
+        )
+
+
+class _ThreadState(threading.local):
+    """The subject process of one thread of a worker: calls of two threads must not mix."""
+
+    remote = RemoteSubject("")
+    process: SubjectProcess | None = None
+
+
+_thread = _ThreadState()
+_processes: set[SubjectProcess] = set()
+
+
+def process_of(remote: RemoteSubject) -> SubjectProcess:
+    """Return the process of a subject in a worker: it is started once for each run."""
+    if _thread.process is None or _thread.remote != remote:
+        if _thread.process is not None:
+            _end(_thread.process)
+            _thread.process = None
+        _thread.remote, _thread.process = remote, remote.start()
+        _processes.add(_thread.process)
+    _thread.process.reset_deaths()
+    return _thread.process
+
+
+def _end(process: SubjectProcess) -> None:
+    process.__exit__()
+    _processes.discard(process)
+
+
+@atexit.register
+def _end_all() -> None:
+    for process in list(_processes):
+        _end(process)
+
+
+class CaseRecords(NamedTuple):
+    """The records of one case and its exact answers."""
+
+    case: str
+    records: list[Record]
+    exact: Arrays
+
+
+def run_case(runner: Runner, case: Case, exact: Arrays) -> CaseRecords:
+    """Run all calls of a case, up to where the subject is given up."""
+    records: list[Record] = []
+    with suppress(GaveUpError):
+        records += records_of(runner, case)
+    return CaseRecords(case.name, records, exact)
+
+
+def answers_to(case: Case) -> Arrays:
+    """Return the exact answers to a case, and remember them until `forget` is called."""
+    exact = load_or_compute(case, compute_exact)
+    remember(case, exact)
+    return exact
+
+
+class Task(NamedTuple):
+    """Some cases of a subject, by name."""
+
+    remote: RemoteSubject
+    names: tuple[str, ...]
+
+
+def run_task(task: Task) -> list[CaseRecords]:
+    """Run the cases of a task; this is called in a worker."""
+    process = process_of(task.remote)
+    results = []
+    for name in task.names:
+        case = case_named(name, operation=process.subject.operation)
+        results.append(run_case(process, case, answers_to(case)))
+        forget([case])
+        if process.deaths >= MAX_DEATHS:
+            break
+    return results
+
+
+def distribute(
+    executor: Executor,
+    remote: RemoteSubject,
+    process: SubjectProcess,
+    suite: Sequence[Case],
+    progress: Progress | None = None,
+) -> list[Record]:
+    """Collect records by the workers of an executor: the same as `collect`, in the same order.
+
+    User cases have no name that a worker could make them from: they are run by `process`.
+    """
+    named = {case.name: case for case in suite if not is_user_case(case)}
+    user_cases = [case for case in suite if is_user_case(case)]
+    records: list[Record] = []
+    tell = progress or (lambda *_: None)
+    tell(0, len(named), "waiting for workers")
+    finished = map_in_order(executor, run_task, _tasks(remote, named.values()))
+    for number, result in enumerate(result for results in finished for result in results):
+        tell(number, len(named), result.case)
+        remember(named[result.case], result.exact)
+        for record in result.records:
+            records.append(record)
+            process.deaths += record.deaths
+            if process.deaths >= MAX_DEATHS:  # as in `collect`, later records are dropped
+                return records
+    return records + (collect(process, user_cases, progress) if user_cases else [])
+
+
+def _tasks(remote: RemoteSubject, suite: Iterable[Case]) -> Iterator[Task]:
+    """Yield tasks of at least `TASK_ELEMENTS` elements."""
+    names: list[str] = []
+    size = 0
+    for case in suite:
+        names.append(case.name)
+        size += int(np.prod(case.shape)) // case.repeats
+        if size >= TASK_ELEMENTS:
+            yield Task(remote, tuple(names))
+            names, size = [], 0
+    if names:
+        yield Task(remote, tuple(names))
+
+
+def map_in_order(
+    executor: Executor, work: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """Yield the results of items in their order, and keep at most `PENDING_TASKS` of them."""
+    remaining = iter(items)
+    pending: deque[Future[Result]] = deque()
+    try:
+        pending.extend(executor.submit(work, item) for item in islice(remaining, PENDING_TASKS))
+        while pending:
+            yield pending[0].result()
+            pending.popleft()
+            pending.extend(executor.submit(work, item) for item in islice(remaining, 1))
+    except BrokenExecutor as broken:
+        raise CannotRunError(
+            f"a worker of {type(executor).__name__} has ended: {broken}. It was not ended by the "
+            "subject, which has a process of its own; lack of memory may have done it"
+        ) from broken
+    finally:
+        for future in pending:
+            future.cancel()

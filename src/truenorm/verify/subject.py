@@ -1,15 +1,13 @@
-"""Who is judged: a pair of Python functions, or a command."""
+"""The kernel under test: `Subject`, where it is loaded from, and its description as JSON."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from truenorm.verify.operation import EVERYWHERE, Domain, Operation
 from truenorm.verify.operations import LAYER_NORM, parse_operation
 from truenorm.verify.types import FORMATS
-
-__all__ = ["Subject"]
 
 
 @dataclass(frozen=True)
@@ -114,3 +112,81 @@ class Subject:
         if self.command is None and self.backward is None:
             return tuple(forward)
         return (*forward, *self.operation.outputs_of(backward=True))
+
+
+class SubjectSpec(NamedTuple):
+    """Where a subject is defined, and how it is called.
+
+    `file` and `name` say where it is defined; without them a reproducer has a line to fill in.
+    `operation` overrides the operation of the subject if it is not empty. `recipe` is the one that
+    the results were compared with.
+    """
+
+    file: str = ""
+    name: str = "subject"
+    callable: bool = True
+    backward: bool = True
+    operation: str = ""
+    recipe: str = ""
+
+    @classmethod
+    def of(
+        cls, subject: Subject, file: str = "", name: str = "subject", operation: str = ""
+    ) -> "SubjectSpec":
+        """Return the spec of a subject that is defined in a file."""
+        callable_, backward = subject.forward is not None, subject.backward is not None
+        return cls(file, name, callable_, backward, operation)
+
+    @property
+    def target(self) -> str:
+        """The target string: ``file.py:name`` or ``torch:package.module.function``."""
+        return f"{self.file}:{self.name}"
+
+
+def to_description(subject: Subject) -> dict[str, Any]:
+    """Return what another process needs to know of a subject, as JSON values."""
+    return {
+        "name": subject.name,
+        "dtypes": list(subject.dtypes),
+        "also": list(subject.also),
+        "seconds": subject.seconds,
+        "callable": subject.forward is not None,
+        "operation": subject.operation.spec,
+        "recipe": subject.recipe,
+        "domain": [subject.domain.largest.hex(), subject.domain.kappa.hex()],
+        "backward": subject.command is not None or subject.backward is not None,
+    }
+
+
+def from_description(description: dict[str, Any]) -> Subject:
+    """Return the subject of a description; it runs only in the process that sent it.
+
+    Raises
+    ------
+    ValueError
+        If the operation is defined in the file of the subject alone.
+    """
+    try:
+        operation = parse_operation(description["operation"])
+    except ValueError as unknown:
+        raise ValueError(
+            f"the operation {description['operation']!r} is known in its file alone"
+        ) from unknown
+    functions: dict[str, Any] = {"command": ["(in another process)"]}
+    if description["callable"]:
+        backward = _in_another_process if description["backward"] else None
+        functions = {"forward": _in_another_process, "backward": backward}
+    return Subject(
+        **functions,
+        name=description["name"],
+        dtypes=description["dtypes"],
+        also=description["also"],
+        seconds=description["seconds"],
+        operation=operation,
+        recipe=description["recipe"],
+        domain=Domain(*map(float.fromhex, description["domain"])),
+    )
+
+
+def _in_another_process(*_: object) -> None:
+    raise TypeError("this subject runs in another process")

@@ -5,13 +5,12 @@ import pytest
 import truenorm.verify as tv
 from truenorm.verify.audit.planted import RECIPES, Kernel, Planted, planted_kernels, rounding_of
 from truenorm.verify.audit.running import witness_for
-from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.judge import graded
+from truenorm.verify.judge import grade_records
 from truenorm.verify.operations import RMS_NORM, norm
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.records import Call
 from truenorm.verify.running.runners import runner_for
-from truenorm.verify.subject import Subject
+from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import cases
 
 NORMS = [
@@ -74,7 +73,7 @@ def test_the_right_kernel_has_its_recipe_and_no_finding(recipe: str) -> None:
     )
     suite = [each for each in cases("bfloat16", operation=operation) if each.x.size <= FEW]
     records = [runner_for(subject).run(each, Call()) for each in suite]
-    report = graded(subject, suite, records, Origin.of(subject))
+    report = grade_records(subject, suite, records, SubjectSpec.of(subject))
     assert [each.symptom for each in report.findings] == []
 
 

@@ -16,7 +16,7 @@ from truenorm.verify.audit import running
 from truenorm.verify.audit.planted import planted_kernels
 from truenorm.verify.audit.replacing import Seen, Task
 from truenorm.verify.audit.running import audit_tests
-from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.records import CannotRunError
 from verify.audit.packages import ELSEWHERE, FAILING, LOOSE, STRICT, package_in
 from verify.pages.test_schemas import refusals
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 import truenorm.verify as tv
-from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import VERDICTS, CaseResult, Finding, Grade, Report
+from truenorm.verify.judge import collect
 from truenorm.verify.operations import LAYER_NORM
-from truenorm.verify.running.in_process import InProcess
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 
 FEW = ("float32-normal-4x17", "float32-offset-1e4-4x67", "float32-nan-in-x")

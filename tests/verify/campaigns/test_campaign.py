@@ -11,8 +11,7 @@ from rich.console import Console
 
 import truenorm.verify as tv
 from truenorm.verify import campaigns
-from truenorm.verify.campaigns import Drawing, cases_of
-from truenorm.verify.judge import campaign_target
+from truenorm.verify.campaigns import CampaignSettings, campaign_target, cases_of
 from truenorm.verify.oracle import EXPECTED_BY_CASE
 from truenorm.verify.report import terminal as page
 from truenorm.verify.report.json_report import to_json
@@ -35,7 +34,7 @@ def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("truenorm.verify.campaigns.cases_of", narrow)
     monkeypatch.setattr(campaigns, "cases_of", narrow)
-    monkeypatch.setattr(campaigns, "AT_ONCE", 5)
+    monkeypatch.setattr(campaigns, "PART_CASES", 5)
 
 
 OPERATIONS = [tv.LAYER_NORM, tv.RMS_NORM, tv.norm("add_rms_norm")]
@@ -95,16 +94,16 @@ def test_processes() -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_whole_seed(count: int) -> None:
     target = f"{FILE}:wrong"
-    drawing = Drawing(150, 11, "quick", "stable")
-    plain = text_of(campaign_target(target, drawing))
+    settings = CampaignSettings(150, 11, "quick", "stable")
+    plain = text_of(campaign_target(target, settings))
     with processes(count) as executor:
-        assert text_of(campaign_target(target, drawing, executor=executor)) == plain
+        assert text_of(campaign_target(target, settings, executor=executor)) == plain
 
 
 @pytest.mark.usefixtures("_narrow")
 def test_a_kernel_that_passes_and_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """At widths that are drawn: of the cases that everybody knows, none shows it."""
-    monkeypatch.setattr(campaigns, "SHOWN", 1)  # others are counted, and not kept
+    monkeypatch.setattr(campaigns, "KEPT_FAILURES", 1)  # others are counted, and not kept
     known = [each for each in tv.cases("float32") if each.shape[1] < 64]
     for case in known:
         tv.check(kernels.odd_width, case)
@@ -147,7 +146,7 @@ def test_idle_rows_are_held_against_who_claims(
     )
 
 
-CRASHING = Drawing(30, 2, "quick", "stable")
+CRASHING = CampaignSettings(30, 2, "quick", "stable")
 
 
 @pytest.mark.usefixtures("_narrow")
@@ -169,7 +168,7 @@ def test_a_crash_in_a_worker() -> None:
 
 
 def test_beyond_the_domain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaigns, "AT_ONCE", 5)
+    monkeypatch.setattr(campaigns, "PART_CASES", 5)
     subject = tv.Subject(kernels.one_pass, domain=tv.Domain(kappa=1.0))
     found = tv.campaign(subject, 4, seed=2)
     assert (found.left_out, found.cases, found.not_run) == (4, 0, 0)

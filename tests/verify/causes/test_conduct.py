@@ -11,7 +11,6 @@ from truenorm.verify.diagnosis import conduct
 from truenorm.verify.diagnosis.evidence import Seen
 from truenorm.verify.diagnosis.values import beyond
 from truenorm.verify.operation import Case
-from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.running.records import (
     AGAIN,
     INTERLEAVED,
@@ -22,6 +21,7 @@ from truenorm.verify.running.records import (
     Call,
     Record,
 )
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 from verify.causes.made import right, seen
 from verify.planted.registry import PLANTED

@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify import collect
-from truenorm.verify.grading.reproducer import Origin
+from truenorm.verify import judge
+from truenorm.verify.subject import SubjectSpec
 from verify.collecting import kernels
 
 FILE = str(Path(kernels.__file__))
@@ -22,10 +22,10 @@ class Process:
     ended: ClassVar[list[object]] = []
 
     def __init__(self) -> None:
-        self.forgiven = 0
+        self.resets = 0
 
-    def forgive(self) -> None:
-        self.forgiven += 1
+    def reset_deaths(self) -> None:
+        self.resets += 1
 
     def __exit__(self, *_: object) -> None:
         self.ended.append(self)
@@ -33,33 +33,33 @@ class Process:
 
 @pytest.fixture
 def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "_mine", collect._Mine())
-    monkeypatch.setattr(collect, "_running", set())
-    monkeypatch.setattr(collect.Place, "process", lambda _: Process())
+    monkeypatch.setattr(judge, "_thread", judge._ThreadState())
+    monkeypatch.setattr(judge, "_processes", set())
+    monkeypatch.setattr(judge.RemoteSubject, "start", lambda _: Process())
     Process.ended.clear()
 
 
 @pytest.mark.usefixtures("_counted")
 def test_one_process_for_a_run() -> None:
     """The next run has another one, since the file may have changed."""
-    place = collect.Place.of(Origin("a.py", "mine"))
-    first = collect.process_of(place)
-    assert collect.process_of(place) is first
-    assert first.forgiven == 2  # type: ignore[attr-defined]
-    again = collect.Place.of(Origin("a.py", "mine"))
-    assert (again.target, again.target) == (place.target, "a.py:mine")
-    second = collect.process_of(again)
+    remote = judge.RemoteSubject.of(SubjectSpec("a.py", "mine"))
+    first = judge.process_of(remote)
+    assert judge.process_of(remote) is first
+    assert first.resets == 2  # type: ignore[attr-defined]
+    again = judge.RemoteSubject.of(SubjectSpec("a.py", "mine"))
+    assert (again.target, again.target) == (remote.target, "a.py:mine")
+    second = judge.process_of(again)
     assert second is not first
     assert Process.ended == [first]
-    collect._end_all()
+    judge._end_all()
     assert Process.ended == [first, second]
 
 
 @pytest.mark.usefixtures("_counted")
 def test_a_thread_has_its_own() -> None:
-    place = collect.Place.of(Origin("a.py"))
-    found = [collect.process_of(place)]
-    thread = threading.Thread(target=lambda: found.append(collect.process_of(place)))
+    remote = judge.RemoteSubject.of(SubjectSpec("a.py"))
+    found = [judge.process_of(remote)]
+    thread = threading.Thread(target=lambda: found.append(judge.process_of(remote)))
     thread.start()
     thread.join()
     assert len(set(found)) == 2
@@ -71,9 +71,9 @@ def test_the_module_of_its_function_comes_first(monkeypatch: pytest.MonkeyPatch)
     importer.__dict__.update(__file__="importer.py", subject=kernels.right)
     others = {**sys.modules}
     monkeypatch.setattr(sys, "modules", {"importer": importer, **others})
-    assert collect.origin_of(kernels.right)[:2] == (FILE, "right")
+    assert judge.spec_of(kernels.right)[:2] == (FILE, "right")
     monkeypatch.setattr(kernels, "right", None)
-    assert collect.origin_of(importer.subject)[:2] == ("importer.py", "subject")
+    assert judge.spec_of(importer.subject)[:2] == ("importer.py", "subject")
 
 
 def test_a_module_comes_before_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,8 +81,8 @@ def test_a_module_comes_before_the_script(monkeypatch: pytest.MonkeyPatch) -> No
     script = sys.modules["__main__"]
     monkeypatch.setattr(script, "__file__", FILE, raising=False)  # a worker of pytest has none
     monkeypatch.setattr(script, "mine", kernels.right, raising=False)
-    assert collect.origin_of(kernels.right)[:2] == (FILE, "right")
+    assert judge.spec_of(kernels.right)[:2] == (FILE, "right")
     only = tv.Subject(kernels.two_pass)
     monkeypatch.setattr(script, "mine", only, raising=False)
-    assert collect.origin_of(only)[:2] == (FILE, "mine")
-    assert not collect.origin_of(tv.Subject(kernels.two_pass)).file
+    assert judge.spec_of(only)[:2] == (FILE, "mine")
+    assert not judge.spec_of(tv.Subject(kernels.two_pass)).file

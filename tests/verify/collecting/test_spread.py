@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify import collect
+from truenorm.verify import judge
 from truenorm.verify import oracle as answers
-from truenorm.verify.collect import Place
-from truenorm.verify.judge import verify_target
+from truenorm.verify.judge import RemoteSubject, verify_target
 from truenorm.verify.oracle import compute_exact, load_or_compute
-from truenorm.verify.running.process import CannotRunError
-from truenorm.verify.running.records import Call, Record
+from truenorm.verify.running.records import Call, CannotRunError, Record
 from verify.collecting import kernels
 from verify.collecting.executors import Backwards, processes, text_of
 
@@ -32,7 +30,7 @@ def few(subject: tv.Subject, *_: object) -> list[tv.Case]:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge on a few cases, each of which is a task."""
     monkeypatch.setattr("truenorm.verify.judge.scope", few)
-    monkeypatch.setattr(collect, "AT_ONCE", 1)
+    monkeypatch.setattr(judge, "TASK_ELEMENTS", 1)
 
 
 def without_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,20 +112,20 @@ def test_what_comes_after_the_third_crash_is_dropped(monkeypatch: pytest.MonkeyP
     suite = tv.cases("float32")[:6]
     deaths = [0, 1, 0, 1, 1, 1]
     found = [
-        collect.Outcome(
+        judge.CaseRecords(
             each.name,
-            [Record(each.name, Call(), deaths=died)],
+            [Record(each.name, Call(), deaths=count)],
             load_or_compute(each, compute_exact),
         )
-        for each, died in zip(suite, deaths, strict=True)
+        for each, count in zip(suite, deaths, strict=True)
     ]
-    monkeypatch.setattr(collect, "in_order", lambda *_: [found[:2], found[2:]])
-    place = Place(f"{FILE}:right")
-    with place.process() as process:
-        records = collect.spread(Backwards(), place, process, suite)
+    monkeypatch.setattr(judge, "map_in_order", lambda *_: [found[:2], found[2:]])
+    remote = RemoteSubject(f"{FILE}:right")
+    with remote.start() as process:
+        records = judge.distribute(Backwards(), remote, process, suite)
         assert [each.case for each in records] == [each.name for each in suite[:5]]
         process.deaths = 1  # in the call before all others
-        assert len(collect.spread(Backwards(), place, process, suite)) == 4
+        assert len(judge.distribute(Backwards(), remote, process, suite)) == 4
 
 
 @pytest.mark.usefixtures("short")
@@ -141,10 +139,10 @@ def test_a_worker_that_ends() -> None:
 def test_what_a_worker_says_is_passed_on(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("raise RuntimeError('no GPU here')\n", encoding="utf-8")
-    place = Place(f"{file}:subject")
-    (task,) = collect._tasks(place, [tv.case("float32-normal-4x17")])
+    remote = RemoteSubject(f"{file}:subject")
+    (task,) = judge._tasks(remote, [tv.case("float32-normal-4x17")])
     with pytest.raises(CannotRunError, match="no GPU here"):
-        list(collect.in_order(Backwards(), collect.done, [task]))
+        list(judge.map_in_order(Backwards(), judge.run_task, [task]))
 
 
 def test_a_subject_without_a_name_is_refused() -> None:
@@ -156,7 +154,7 @@ def test_a_subject_without_a_name_is_refused() -> None:
 
 
 def test_few_tasks_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "AHEAD", 3)
+    monkeypatch.setattr(judge, "PENDING_TASKS", 3)
     made: list[int] = []
 
     def tasks() -> Iterator[int]:
@@ -164,7 +162,7 @@ def test_few_tasks_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
             made.append(number)
             yield number
 
-    found = collect.in_order(Backwards(), abs, tasks())
+    found = judge.map_in_order(Backwards(), abs, tasks())
     assert next(found) == 0
     assert made == [0, 1, 2]
     assert list(found) == list(range(1, 10))

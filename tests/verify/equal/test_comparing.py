@@ -13,8 +13,8 @@ import truenorm.verify as tv
 from cli.recording import run
 from truenorm.verify import equality, suite
 from truenorm.verify.report.terminal import equality_conclusion, in_words, show_equality, worst
-from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.running.records import Call, GaveUpError, Record
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 from verify.baselines.known import wide
 
@@ -107,9 +107,7 @@ def test_what_was_given_up_is_no_pass() -> None:
                 raise GaveUpError
             return super().run(case, call)
 
-    report = equality.compared(
-        equality.Side(WIDE, InProcess(WIDE)), equality.Side(WIDE, GivesUp(WIDE)), CASES
-    )
+    report = equality.compared(InProcess(WIDE), GivesUp(WIDE), CASES)
     assert (report.passed, report.cases, report.not_run) == (False, 2, 1)
     assert equality_conclusion(report).endswith(
         "1 case did not run: one crashed or hung too often."

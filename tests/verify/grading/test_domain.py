@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.judge import Said, _domain
+from truenorm.verify.judge import SubjectOptions, with_options
 from truenorm.verify.report.wording import about, conclusion
 from truenorm.verify.types import Array
 
@@ -73,8 +73,9 @@ def test_a_domain_without_rows(name: str) -> None:
             tv.Domain(**{name: value})
 
 
-@pytest.mark.parametrize("said", [Said(largest=0.0), Said(kappa=0.0)])
-def test_a_limit_of_zero_was_given(said: Said) -> None:
+@pytest.mark.parametrize("options", [SubjectOptions(largest=0.0), SubjectOptions(kappa=0.0)])
+def test_a_limit_of_zero_was_given(options: SubjectOptions) -> None:
+    subject = tv.Subject(two_passes, domain=tv.Domain(1e4, 10.0))
     with pytest.raises(ValueError, match=r"is 0\.0; give a number above zero"):
-        _domain(said, 1e4, 10.0)
-    assert _domain(Said(kappa=None), 1e4, 10.0) == tv.Domain(1e4, 10.0)
+        with_options(subject, options)
+    assert with_options(subject, SubjectOptions(kappa=None)).domain == subject.domain

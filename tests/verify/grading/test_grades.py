@@ -8,13 +8,13 @@ from rich.console import Console
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
+from truenorm.verify.judge import collect
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
-from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.running.records import Call, Record
+from truenorm.verify.running.runners import InProcess
 from verify.recorded import RIGHT_FORWARD, in_float64
 
 STEPS = np.array([1, 1 + 2.0**-23], np.float32)

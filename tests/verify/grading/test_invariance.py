@@ -9,12 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 import truenorm.verify as tv
-from truenorm.verify.collect import collect
 from truenorm.verify.grading.report import Report
-from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.judge import graded
-from truenorm.verify.running.in_process import InProcess
-from truenorm.verify.subject import Subject
+from truenorm.verify.judge import collect, grade_records
+from truenorm.verify.running.runners import InProcess
+from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.types import Array, Float64s
 from verify.planted.base import Kernel
 from verify.planted.entry import layer_norm
@@ -29,7 +27,7 @@ SIZES = "float32-batch-sizes-4136x33"
 def judged(subject: Subject, *names: str) -> Report:
     suite = [tv.case(name) for name in names]
     records = collect(InProcess(subject), suite)
-    return graded(subject, suite, records, Origin.of(subject))
+    return grade_records(subject, suite, records, SubjectSpec.of(subject))
 
 
 class ChangesAt(Kernel):

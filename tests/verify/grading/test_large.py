@@ -11,14 +11,14 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify.collect import collect
 from truenorm.verify.grading import checks
 from truenorm.verify.grading.checks import ELEMENTS, copies_of, large_call
 from truenorm.verify.grading.grades import grade
+from truenorm.verify.judge import collect
 from truenorm.verify.running import command
 from truenorm.verify.running.command import CommandRunner
-from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.running.records import Call, Record
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 
 CASE = tv.case("float32-large-2x500")
@@ -100,7 +100,7 @@ def test_a_slow_subject_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
 class Paced:
     """A runner whose calls take as long as is said, one after the other."""
 
-    seconds = 60.0
+    subject = tv.Subject(lambda *_: None)
 
     def __init__(self, *takes: float) -> None:
         self._takes = iter(takes)

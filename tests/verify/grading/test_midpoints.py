@@ -15,13 +15,12 @@ from promise.bounds import divide_reference_bounds, native_bounds_divided
 from promise.checking import BACKENDS
 from promise.families import DTYPES
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
-from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.judge import scope
+from truenorm.verify.judge import collect, scope
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.variants import adapt_case
-from truenorm.verify.running.in_process import InProcess
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 
 SUMS_AND_ROWS = {"y", "dx", "dgamma"}

@@ -8,9 +8,9 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
-from truenorm.verify.collect import collect
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.running.in_process import InProcess
+from truenorm.verify.judge import collect
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 
 Function = Callable[..., Any]

@@ -6,8 +6,9 @@ import pytest
 
 from truenorm.verify import EXTENSIONS
 from truenorm.verify.grading.checks import Symptom
-from truenorm.verify.grading.reproducer import Origin, reproducer
+from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.running.records import Call, Record
+from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases
 
 LONGEST = max(cases("float32", "full", EXTENSIONS), key=lambda case: len(case.name))
@@ -17,7 +18,7 @@ ROWS = Call("rows", 0, 1)
 def lines_of(guard: str, text: str, call: Call) -> list[str]:
     record = Record(LONGEST.name, call)
     symptom = Symptom(guard, LONGEST, record, "dx", text, (1, 2))
-    return reproducer(symptom, Origin("kernel.py")).splitlines()
+    return reproducer(symptom, SubjectSpec("kernel.py")).splitlines()
 
 
 @pytest.mark.parametrize("call", [Call(), ROWS], ids=str)

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from truenorm.verify.judge import Said, verify_target
-from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.judge import SubjectOptions, verify_target
+from truenorm.verify.running.records import CannotRunError
 
 KERNEL = """
 import numpy as np
@@ -39,12 +39,12 @@ def test_shapes_and_data_beside_the_usual_cases(target: str, tmp_path: Path) -> 
     np.savez(tmp_path / "rows.npz", hidden_states=rows)
     plain = verify_target(target)
     assert plain.passed
-    asked: list[tuple[Said, int, str, int]] = [
+    asked: list[tuple[SubjectOptions, int, str, int]] = [
         ({"shapes": ["60x50x64", "4x64"]}, 2, "float32-own-60x50x64", 2999),
         ({"data": [tmp_path / "rows.npz"]}, 1, "float32-own-rows-3x7x32", 20),
     ]
-    for said, more, case, row in asked:
-        report = verify_target(target, **said)
+    for options, more, case, row in asked:
+        report = verify_target(target, **options)
         (finding,) = report.findings
         assert finding.case == case
         assert finding.symptom.startswith(f"y[{row}, ")

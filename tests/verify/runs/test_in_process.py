@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.running.in_process import InProcess
 from truenorm.verify.running.records import (
-    BELOW,
-    IDLE,
-    OF_GRADIENTS,
+    GRADIENT_LAYOUTS,
+    IDLE_ROWS,
+    PADDING_ROWS,
     SAME_ROWS,
     Call,
     calls_of,
-    given,
-    matching,
+    case_of_call,
+    matching_rows,
 )
+from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 from verify.recorded import in_float64
 
@@ -35,11 +35,11 @@ def test_a_wrong_pair_is_a_finding() -> None:
 
 def test_every_way_of_calling_is_used() -> None:
     kinds = {call.kind for each in tv.cases("float32") for call in calls_of(each)}
-    usual = {"plain", "again", "interleaved", "later", "twice", *SAME_ROWS, *IDLE}
+    usual = {"plain", "again", "interleaved", "later", "twice", *SAME_ROWS, *IDLE_ROWS}
     assert kinds == usual
     also = ["layouts-of-gradients", "idle-rows"]
     asked = tv.cases("float32", also=also)
-    assert {call.kind for each in asked for call in calls_of(each)} == usual | {*OF_GRADIENTS}
+    assert {call.kind for each in asked for call in calls_of(each)} == usual | {*GRADIENT_LAYOUTS}
 
 
 @pytest.mark.parametrize("family", ["batch-300x67", "batch-sizes-4136x33", "block-size-by-batch"])
@@ -48,8 +48,8 @@ def test_rows_are_put_where_they_are_looked_for(family: str) -> None:
     case = tv.case(f"float32-{family}")
     calls = [call for call in calls_of(case) if call.kind in SAME_ROWS]
     for call in calls:
-        mine, theirs = matching(case, call)
-        asked = given(case, call)
+        mine, theirs = matching_rows(case, call)
+        asked = case_of_call(case, call)
         for name, rows in case.rows.items():
             np.testing.assert_array_equal(asked.rows[name][theirs], rows[mine], strict=True)
     if "sizes" not in family:
@@ -59,18 +59,18 @@ def test_rows_are_put_where_they_are_looked_for(family: str) -> None:
 
 
 def test_padding_is_below_and_idle_rows_have_no_gradients() -> None:
-    for kind, numbers in BELOW.items():
-        more = given(CASE, Call(kind))
+    for kind, numbers in PADDING_ROWS.items():
+        more = case_of_call(CASE, Call(kind))
         for rows in more.rows.values():
             np.testing.assert_array_equal(rows[4:], np.tile(np.c_[list(numbers)], 5))
-    below, among = (given(CASE, Call(kind)) for kind in IDLE)
+    below, among = (case_of_call(CASE, Call(kind)) for kind in IDLE_ROWS)
     np.testing.assert_array_equal(below.dy, np.concatenate([CASE.dy, 0 * CASE.dy]))
     np.testing.assert_array_equal(among.dy[::2], CASE.dy)
     assert not among.dy[1::2].any()
     np.testing.assert_array_equal(among.x[1::2], CASE.x)
 
 
-@pytest.mark.parametrize("kind", OF_GRADIENTS)
+@pytest.mark.parametrize("kind", GRADIENT_LAYOUTS)
 def test_gradients_alone_are_laid_out_otherwise(kind: str) -> None:
     seen = {}
 
@@ -90,7 +90,7 @@ def test_gradients_alone_are_laid_out_otherwise(kind: str) -> None:
         "transposed": flags.f_contiguous and not flags.c_contiguous,
         "read-only": flags.c_contiguous and not flags.writeable,
     }
-    assert [layout for layout, here in told.items() if here] == [OF_GRADIENTS[kind]]
+    assert [layout for layout, here in told.items() if here] == [GRADIENT_LAYOUTS[kind]]
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_gradients_alone_are_laid_out_otherwise(kind: str) -> None:
     ],
 )
 def test_results_of_other_types_are_named(result: type, said: str) -> None:
-    subject = tv.Subject(lambda *given: in_float64(*given).astype(result))
+    subject = tv.Subject(lambda *inputs: in_float64(*inputs).astype(result))
     with pytest.raises(AssertionError, match=said):
         tv.check(subject, CASE)
-    in_another_order = tv.Subject(lambda *given: in_float64(*given).astype(">f4"))
+    in_another_order = tv.Subject(lambda *inputs: in_float64(*inputs).astype(">f4"))
     tv.check(in_another_order, CASE)
 
 

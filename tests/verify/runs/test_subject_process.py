@@ -11,8 +11,8 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.judge import verify_target
-from truenorm.verify.running.process import START_SECONDS, CannotRunError, SubjectProcess
-from truenorm.verify.running.records import Call, GaveUpError
+from truenorm.verify.running.process import START_SECONDS, SubjectProcess
+from truenorm.verify.running.records import Call, CannotRunError, GaveUpError
 from truenorm.verify.suite import case
 from verify.runs.programs import ends, is_running
 

@@ -7,7 +7,7 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.judge import verify_target
-from truenorm.verify.running.process import CannotRunError
+from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.running.runners import signature
 from truenorm.verify.types import Array
 
@@ -38,7 +38,7 @@ def test_other_arguments_are_told_after_one_call() -> None:
         tv.verify(subject)
     text = str(told.value)
     assert "mine cannot be called: it raised TypeError" in text
-    assert "The judge calls forward(x, gamma, beta, eps) -> y; --operation" in text
+    assert "The judge calls forward(x, gamma, beta, eps) -> y; give another operation" in text
 
 
 def test_a_call_for_each_type_and_no_more() -> None:

@@ -16,17 +16,15 @@ from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.audit.planted import Kernel, Planted, planted_kernels, rounding_of
 from truenorm.verify.audit.replacing import Seen, Task, place_of, read, signature_of
-from truenorm.verify.grading.reproducer import Origin
-from truenorm.verify.judge import graded
+from truenorm.verify.judge import grade_records
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.recipes import shows_recipe
 from truenorm.verify.running.command import Program
-from truenorm.verify.running.process import CannotRunError
-from truenorm.verify.running.records import Call
+from truenorm.verify.running.records import Call, CannotRunError
 from truenorm.verify.running.runners import runner_for
-from truenorm.verify.subject import Subject
+from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import cases
 
 
@@ -185,7 +183,7 @@ def witness_for(kernel: Kernel, dtypes: Sequence[str]) -> Witness | None:
             recipe=kernel.recipe if by_bits else "",
         )
         records = [runner_for(subject).run(case, Call())]
-        report = graded(subject, [case], records, Origin.of(subject))
+        report = grade_records(subject, [case], records, SubjectSpec.of(subject))
         if report.findings:
             symptom = report.findings[0].symptom
             return Witness(case.name, _made(case, kernel.norm), case.why, symptom)

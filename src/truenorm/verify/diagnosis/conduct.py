@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 from truenorm.verify.diagnosis.diagnosis import cause_of
 from truenorm.verify.diagnosis.evidence import Came, Seen, is_answer, right_in, where
 from truenorm.verify.oracle import expected
-from truenorm.verify.running.records import AGAIN, INTERLEAVED, LATER, PLAIN, ROWS, TWICE, others
+from truenorm.verify.running.records import (
+    AGAIN,
+    INTERLEAVED,
+    LATER,
+    PLAIN,
+    ROWS,
+    TWICE,
+    other_rows,
+)
 from truenorm.verify.types import FORMATS, Array, dtype_of, same_bits, unit_roundoff
 
 
@@ -129,7 +137,7 @@ def of_stale(output: str, seen: Sequence[Seen]) -> str:
     """Say whether a gradient is right for the rows of another forward pass."""
     for each in (each for each in seen if each.wrong):
         result, case = each.result(output, INTERLEAVED), each.case
-        data = {name: others(case)[name] for name in case.operation.inputs_of("data")}
+        data = {name: other_rows(case)[name] for name in case.operation.inputs_of("data")}
         if result is None or is_answer(case, output, result):
             return ""
         if not is_answer(case.with_inputs(**data), output, result):

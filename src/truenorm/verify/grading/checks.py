@@ -11,12 +11,12 @@ from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.running.records import (
     AGAIN,
-    BELOW,
-    IDLE,
+    GRADIENT_LAYOUTS,
+    IDLE_ROWS,
     INTERLEAVED,
     LARGE,
     LATER,
-    OF_GRADIENTS,
+    PADDING_ROWS,
     PLAIN,
     REVERSED,
     ROWS,
@@ -26,8 +26,8 @@ from truenorm.verify.running.records import (
     Call,
     Record,
     Runner,
-    given,
-    matching,
+    case_of_call,
+    matching_rows,
 )
 from truenorm.verify.types import FORMATS, Array, same_bits
 
@@ -72,11 +72,11 @@ def same_as(symptom: Symptom) -> tuple[list[str], str]:
         other = f"run(case.part(slice({call.start}, {call.stop})))"
     elif symptom.guard == "padding":
         needed = ["from truenorm.verify.operation import padded"]
-        numbers = ", ".join(f"float('{each}')" for each in BELOW[call.kind])
+        numbers = ", ".join(f"float('{each}')" for each in PADDING_ROWS[call.kind])
         other = f"run(padded(case, [{numbers}]))[:{symptom.case.shape[0]}]"
     elif symptom.guard == "idle":
         needed = ["from truenorm.verify.operation import with_idle_rows"]
-        other = f"run(with_idle_rows(case, among={IDLE[call.kind]}))"
+        other = f"run(with_idle_rows(case, among={IDLE_ROWS[call.kind]}))"
     return needed, f"{other}.tobytes() == {whole}.tobytes()"
 
 
@@ -86,7 +86,7 @@ OTHER_BITS = {
     TWICE: ("spent", "changes if backward is called a second time with what forward saved"),
     **{
         kind: ("layout", f"changes if the gradients that backward is given are {layout}")
-        for kind, layout in OF_GRADIENTS.items()
+        for kind, layout in GRADIENT_LAYOUTS.items()
     },
 }
 """Calls whose results must have the bits of the plain one; the guard, and what it says if not."""
@@ -119,10 +119,10 @@ def comparisons(
                 yield Symptom(repeat_guard(case, output), case, record, output, text)
         elif kind in SAME_ROWS:
             guard, what = _of_rows(case, record.call)
-            for output in _different(plain, record, rows, matching(case, record.call)):
+            for output in _different(plain, record, rows, matching_rows(case, record.call)):
                 yield Symptom(guard, case, record, output, f"{output} of {what}")
-        elif kind in IDLE:
-            where = "among the others" if IDLE[kind] else "below the others"
+        elif kind in IDLE_ROWS:
+            where = "among the others" if IDLE_ROWS[kind] else "below the others"
             for output in _different(plain, record, sums):
                 text = f"{output} changes with rows whose gradients are zero, {where}"
                 yield Symptom("idle", case, record, output, text)
@@ -207,7 +207,7 @@ def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
     `plain` is what the rows gave alone: what is not longer for more rows is no matter of pace.
     """
     rows = case.shape[0] * copies_of(case)
-    patience = min(PATIENCE, runner.seconds)
+    patience = min(PATIENCE, runner.subject.seconds)
     for _ in range(SAMPLES):
         sample = runner.run(case, Call(LARGE, 0, rows // SAMPLE))
         if sample.failure or sample.left_out:
@@ -343,7 +343,7 @@ def _misshapen(
     case: Case, exact: Expected, record: Record, outputs: Collection[str]
 ) -> Iterator[Symptom]:
     """Say which results are missing, or have another shape than the rows of the call ask for."""
-    asked = given(case, record.call)
+    asked = case_of_call(case, record.call)
     of_rows = asked.in_layout(asked.x).shape
     where = "" if record.call.kind == PLAIN else f" in the call '{record.call}'"
     for output in outputs:

@@ -12,9 +12,10 @@ from truenorm.verify.diagnosis.values import of_bits, of_recipe
 from truenorm.verify.grading.checks import GUARDS, Judged, Symptom
 from truenorm.verify.grading.errors import UNEXPLAINED
 from truenorm.verify.grading.report import ACCURACY, Finding, Grade, Recipe
-from truenorm.verify.grading.reproducer import Origin, reproducer
+from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.operation import Case, RecipeResult
 from truenorm.verify.running.records import PLAIN, Record
+from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.user_cases import is_user_case
 
 FITS = 0.99
@@ -254,7 +255,7 @@ def _plainness(symptom: Symptom) -> tuple[float, bool, float, int]:
 def findings_of(
     symptoms: Sequence[Symptom],
     grades: Sequence[Grade],
-    origin: Origin,
+    spec: SubjectSpec,
     not_run: int,
     causes: Mapping[tuple[str, str, str], Cause],
 ) -> tuple[Finding, ...]:
@@ -291,7 +292,7 @@ def findings_of(
                 text,
                 shown.case.sources,
                 len({each.case.name for each in group}) - 1,
-                reproducer(shown, origin),
+                reproducer(shown, spec),
                 cause.words,
                 cause.tried,
                 tuple(sorted({each.case.family for each in group})),

@@ -24,21 +24,21 @@ from truenorm.verify.grading.findings import (
     unrounded,
 )
 from truenorm.verify.grading.report import GRADES, RANGE, VERDICTS, CaseResult, Grade, Report
-from truenorm.verify.grading.reproducer import Origin
 from truenorm.verify.grading.user_cases import MeasuredRecord, judge_any
 from truenorm.verify.operation import EVERYWHERE, Case, Domain
 from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.running.records import (
     AGAIN,
-    IDLE,
+    GRADIENT_LAYOUTS,
+    IDLE_ROWS,
     INTERLEAVED,
     LARGE,
     LATER,
-    OF_GRADIENTS,
     ROWS,
     TWICE,
     Record,
 )
+from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import unit_roundoff
 from truenorm.verify.user_cases import is_user_case
 
@@ -156,7 +156,7 @@ def _has(domain: Domain, case: Case) -> bool:
     return bool(expected(case).scales.kappa.max(initial=0.0) <= domain.kappa)
 
 
-NOWHERE = Origin()
+NOWHERE = SubjectSpec()
 NEEDS = {TWICE: "saved kept", LARGE: "large calls"}
 """The verdict that is open where such a call was left out."""
 
@@ -170,7 +170,7 @@ def grade(
     require: str = "stable",
     guards: Collection[str] = tuple(GUARDS),
     level: str = "quick",
-    origin: Origin = NOWHERE,
+    spec: SubjectSpec = NOWHERE,
     recipe: str = "",
     domain: Domain = EVERYWHERE,
 ) -> Report:
@@ -191,7 +191,7 @@ def grade(
         The checks that are made: all, unless the judge itself is being tested.
     level : str
         For the report.
-    origin : Origin
+    spec : SubjectSpec
         Where the subject is defined, for the reproducers.
     recipe : str
         The recipe that is asked for, if one is.
@@ -232,16 +232,14 @@ def grade(
     if recipe and "recipe" in guards:
         symptoms += not_as_asked(recipes, told, recipe)
     not_run = len(cases) - len(run)
-    origin = origin._replace(recipe=recipe)
+    spec = spec._replace(recipe=recipe)
     causes = {
         **causes_of(symptoms, judged),
         **causes_of_conduct(symptoms, run, by_case),
         **causes_of_recipes(symptoms, recipes, told, recipe),
     }
-    findings = findings_of(symptoms, grades, origin, not_run, causes)
-    verdicts = _verdicts(
-        run, [each for case in run for each in by_case[case.name]], origin.callable
-    )
+    findings = findings_of(symptoms, grades, spec, not_run, causes)
+    verdicts = _verdicts(run, [each for case in run for each in by_case[case.name]], spec.callable)
     verdicts |= dict.fromkeys(all_verdicts & verdicts.keys(), "not judged")
     verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
     notes = unclaimed | {NEEDS[each.call.kind]: each.left_out for each in records if each.left_out}
@@ -311,8 +309,8 @@ def _verdicts(cases: Sequence[Case], records: Sequence[Record], functions: bool)
         "repeatable": AGAIN in calls,
         "sums repeatable": AGAIN in sums,
         "batch-invariant": ROWS in calls,
-        "idle rows": not sums.isdisjoint(IDLE),
-        "layouts of gradients": not backward.isdisjoint(OF_GRADIENTS),
+        "idle rows": not sums.isdisjoint(IDLE_ROWS),
+        "layouts of gradients": not backward.isdisjoint(GRADIENT_LAYOUTS),
         "large calls": LARGE in calls,
         "results kept": functions and LATER in calls,
         "own state": functions and INTERLEAVED in backward,

@@ -3,17 +3,14 @@
 import math
 import textwrap
 from dataclasses import replace
-from typing import NamedTuple
 
 from truenorm.tools.text import one_line
 from truenorm.verify.grading.checks import Symptom, copies_of, same_as
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
-from truenorm.verify.running.records import OF_GRADIENTS, PLAIN
-from truenorm.verify.subject import Subject
+from truenorm.verify.running.records import GRADIENT_LAYOUTS, PLAIN
+from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.user_cases import is_user_case
-
-__all__ = ["Origin", "reproducer"]
 
 WIDTH = 80
 """Columns of the comment; code is as wide as it must be to be copied and run."""
@@ -23,62 +20,41 @@ OTHER_ROWS = "-2*case.{}[::-1]"
 """An input of the same shape, none of whose results has the same bits."""
 
 
-class Origin(NamedTuple):
-    """Where a subject comes from, and how it is called.
-
-    `file` and `name` tell where it is defined; without them a line is left to be filled in.
-    `operation` is what it was taken for, if that is not what it says itself; `recipe` the one that
-    was asked for.
-    """
-
-    file: str = ""
-    name: str = "subject"
-    callable: bool = True
-    backward: bool = True
-    operation: str = ""
-    recipe: str = ""
-
-    @classmethod
-    def of(cls, subject: Subject, file: str = "", name: str = "subject") -> "Origin":
-        """Return the origin of a subject that was found in a file."""
-        return cls(file, name, subject.forward is not None, subject.backward is not None)
-
-
-def reproducer(symptom: Symptom, origin: Origin) -> str:
+def reproducer(symptom: Symptom, spec: SubjectSpec) -> str:
     """Return a script that ends with an AssertionError, or as the subject itself ends."""
     lines = [
         *_comment(f"{symptom.case}: {symptom.text}"),
         "import truenorm.verify as tv",
-        _subject(origin),
+        _subject(spec),
         _case(symptom),
     ]
     another_way = symptom.guard == "raised" and symptom.record.call.kind != PLAIN
     in_a_word = symptom.guard in ("shape", "type", "inputs", "rounding", "recipe")
-    if not origin.callable or another_way or in_a_word:
-        asked = {"rounding": ", require='correct'", "recipe": f", recipe={origin.recipe!r}"}
+    if not spec.callable or another_way or in_a_word:
+        asked = {"rounding": ", require='correct'", "recipe": f", recipe={spec.recipe!r}"}
         required = asked.get(symptom.guard, "")
         lines.append(f"tv.check(subject, case{required})")
     elif symptom.guard in COMPARED:
-        lines += _compared_with_another_call(symptom, origin)
+        lines += _compared_with_another_call(symptom, spec)
     elif symptom.guard == "layout":
         lines += _compared_with_another_layout(symptom)
     elif symptom.guard == "overwritten":
-        lines += _compared_with_itself_later(symptom, origin)
+        lines += _compared_with_itself_later(symptom, spec)
     elif symptom.guard in ("stale", "spent"):
         lines += _compared_with_another_backward(symptom)
     else:
-        lines += _passes(symptom, origin)
+        lines += _passes(symptom, spec)
         if symptom.at:
             lines += _compared_with_the_exact_answer(symptom)
     return "\n".join(lines) + "\n"
 
 
-def _subject(origin: Origin) -> str:
+def _subject(spec: SubjectSpec) -> str:
     """Return what finds the subject."""
-    if not origin.file:
+    if not spec.file:
         return "subject = ...  # your truenorm.verify.Subject"
-    taken_for = f", operation={origin.operation!r}" if origin.operation else ""
-    return f"subject = tv.load({f'{origin.file}:{origin.name}'!r}{taken_for})"
+    taken_for = f", operation={spec.operation!r}" if spec.operation else ""
+    return f"subject = tv.load({spec.target!r}{taken_for})"
 
 
 def _comment(text: str) -> list[str]:
@@ -127,13 +103,13 @@ def _backward(case: Case, rows: str, saved: str = "saved") -> str:
     return f"subject.backward({', '.join([*given, saved])})"
 
 
-def _passes(symptom: Symptom, origin: Origin) -> list[str]:
+def _passes(symptom: Symptom, spec: SubjectSpec) -> list[str]:
     """Return the calls, as far as they are needed."""
     case, operation = symptom.case, symptom.case.operation
     rows = _plain_rows(case)
     of_forward = operation.outputs_of(backward=False)
     results = ", ".join(of_forward)
-    if not origin.backward:
+    if not spec.backward:
         return [f"{results} = {_forward(case, rows)}"]
     forward = f"{results}, saved = {_forward(case, rows)}"
     gradients = ", ".join(operation.outputs_of(backward=True))
@@ -169,8 +145,8 @@ def _compared_with(right: float, allowed: float) -> list[str]:
     ]
 
 
-def _compared_with_another_call(symptom: Symptom, origin: Origin) -> list[str]:
-    body = [line.replace("case.", "given.") for line in _passes(symptom, origin)]
+def _compared_with_another_call(symptom: Symptom, spec: SubjectSpec) -> list[str]:
+    body = [line.replace("case.", "given.") for line in _passes(symptom, spec)]
     needed, test = same_as(symptom)
     return [
         *needed,
@@ -185,7 +161,7 @@ def _compared_with_another_layout(symptom: Symptom) -> list[str]:
     case = symptom.case
     results = ", ".join(case.operation.outputs_of(backward=False))
     gradients = ", ".join(case.operation.outputs_of(backward=True))
-    layout = OF_GRADIENTS[symptom.record.call.kind]
+    layout = GRADIENT_LAYOUTS[symptom.record.call.kind]
     return [
         "from truenorm.verify.operation import LAYOUTS",
         "def run(layout):",
@@ -196,10 +172,10 @@ def _compared_with_another_layout(symptom: Symptom) -> list[str]:
     ]
 
 
-def _compared_with_itself_later(symptom: Symptom, origin: Origin) -> list[str]:
+def _compared_with_itself_later(symptom: Symptom, spec: SubjectSpec) -> list[str]:
     case = symptom.case
     other = _forward(case, OTHER_ROWS)
-    passes = _passes(replace(symptom, output=""), origin)
+    passes = _passes(replace(symptom, output=""), spec)
     # A result of forward is looked at before its own backward pass, which may overwrite it.
     of_forward = symptom.output in case.operation.outputs_of(backward=False)
     passes.insert(1 if of_forward else 2, f"before = {symptom.output}.tobytes()")
@@ -207,7 +183,7 @@ def _compared_with_itself_later(symptom: Symptom, origin: Origin) -> list[str]:
         *passes,
         *(
             [f"*_, other = {other}", _backward(case, OTHER_ROWS, "other")]
-            if origin.backward
+            if spec.backward
             else [other]
         ),
         f"assert {symptom.output}.tobytes() == before, {symptom.text!r}",

@@ -16,7 +16,7 @@ from truenorm.verify.running.command import (
     little_endian,
     manifest,
     write_input,
-    written,
+    write_new,
 )
 from truenorm.verify.types import Array
 
@@ -102,9 +102,9 @@ def write_vectors(
     for case in announced(chosen, progress, str):
         size += _write_case(folder, case)
     if chosen:
-        size += written(folder / "README.txt", _readme(chosen[0].operation).encode())
+        size += write_new(folder / "README.txt", _readme(chosen[0].operation).encode())
     # Last, so that a folder with a manifest is complete.
-    size += written(folder / MANIFEST, listing.encode())
+    size += write_new(folder / MANIFEST, listing.encode())
     skipped = len(cases) - len(chosen)
     return {"cases": len(chosen), "skipped": skipped, "bytes": size, "folder": str(folder)}
 
@@ -127,7 +127,7 @@ def _write_case(folder: Path, case: Case) -> int:
     size = write_input(folder, case)
     for suffix, arrays in (("expected", results), ("bound", bounds)):
         data = b"".join(little_endian(array) for array in arrays.values())
-        size += written(folder / f"{case.name}.{suffix}", data)
+        size += write_new(folder / f"{case.name}.{suffix}", data)
     archive = folder / f"{case.name}.npz"
     np.savez_compressed(archive, **_archive_of(case, results, bounds))
     return size + archive.stat().st_size

@@ -1,10 +1,11 @@
-"""Cases as files that any language reads: raw little-endian arrays and a manifest in plain text.
+"""Run the command of a subject, which reads a case from files and writes its results to one.
 
-`truenorm.verify.report.vectors` writes them for the tests of a kernel, with exact answers;
-`truenorm.verify.running.command` writes one case for a program, and reads what it answers.
+The files are raw little-endian arrays and a manifest in plain text. With the same files,
+`truenorm.verify.report.vectors` writes cases and exact answers for the tests of a kernel.
 """
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -22,17 +23,19 @@ from typing import IO
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.running.records import LARGE, Call, Record, given
+from truenorm.verify.running.records import LARGE, Call, Record, case_of_call
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of
 
 MANIFEST = "manifest.txt"
 HEADER = "truenorm-vectors 1"
 _NAME = re.compile(r"[A-Za-z0-9.+-]{1,100}")  # scanf("%100s") reads it, and it is no path
+TAIL_BYTES = 1 << 16  # of the output that are kept: an error message ends with its reason
+OUTPUT_BYTES = 1 << 20  # that a program may print before it is stopped
 
 
 def fits(case: Case) -> bool:
-    """Tell whether the files can hold a case: rows and parameters, all of one type."""
+    """Return True if the files can hold a case: rows and parameters, all of one type."""
     return (case.layout, case.gradient_layout) == ("rows", "") and all(
         array is not None and array.dtype == dtype_of(case.dtype) for array in case.inputs.values()
     )
@@ -53,7 +56,7 @@ def manifest(cases: Iterable[Case]) -> str:
                 f"case name {case.name!r} cannot be written to a manifest: "
                 "it needs 1 to 100 of the characters A-Z a-z 0-9 . + -"
             )
-        # Some file systems do not tell capitals apart.
+        # Some file systems ignore case.
         if case.name.casefold() in seen:
             raise ValueError(f"two cases are named {case.name!r}: their files would be the same")
         seen.add(case.name.casefold())
@@ -77,7 +80,7 @@ def little_endian(array: Array) -> bytes:
 
 
 def _from_little_endian(data: bytes, dtype: str) -> Array:
-    """Return the numbers whose bytes `little_endian` would return."""
+    """Return the array whose bytes `little_endian` returned."""
     kind = dtype_of(dtype)
     bits = np.frombuffer(data, f"<u{kind.itemsize}")
     return bits.astype(f"u{kind.itemsize}").view(kind)
@@ -88,18 +91,18 @@ def _bytes_of_inputs(case: Case) -> dict[str, bytes]:
 
 
 def write_input(folder: Path, case: Case) -> int:
-    """Write the arguments of a case to ``<name>.in``, and return the number of bytes."""
-    return written(folder / f"{case.name}.in", b"".join(_bytes_of_inputs(case).values()))
+    """Write the inputs of a case to ``<name>.in`` and return the number of bytes."""
+    return write_new(folder / f"{case.name}.in", b"".join(_bytes_of_inputs(case).values()))
 
 
-def written(path: Path, data: bytes) -> int:
-    """Write a new file, and return its size; what has appeared there meanwhile stays."""
+def write_new(path: Path, data: bytes) -> int:
+    """Write a new file and return its size; raise FileExistsError rather than overwrite one."""
     with path.open("xb") as file:
         return file.write(data)
 
 
 def _size_of(path: Path) -> int | None:
-    """Return the size of a regular file; None for anything else, which could block or lie."""
+    """Return the size of a regular file, or None: reading a pipe or a device could block."""
     try:
         status = path.lstat()
     except OSError:
@@ -108,58 +111,52 @@ def _size_of(path: Path) -> int | None:
 
 
 def read_results(path: Path, case: Case, results: dict[str, Array | None]) -> str:
-    """Fill in the results from a file of the right size; return what was wrong, or nothing."""
-    operation, (rows, d) = case.operation, case.shape
-    item = dtype_of(case.dtype).itemsize
+    """Fill in the results from a file of the expected size; return an error, or nothing."""
+    operation, itemsize = case.operation, dtype_of(case.dtype).itemsize
     shapes = {
-        each.name: (rows, d) if operation.is_rows(each.name) else (d,)
+        each.name: case.shape if operation.is_rows(each.name) else case.shape[1:]
         for each in operation.outputs
     }
-    counts = {name: int(np.prod(shape)) for name, shape in shapes.items()}
-    of_forward = operation.outputs_of(backward=False)
-    whole, forward = (item * sum(counts[name] for name in names) for names in (counts, of_forward))
-    size = _size_of(path)
+    counts = {name: math.prod(shape) for name, shape in shapes.items()}
+    forward = operation.outputs_of(backward=False)
+    size, all_bytes = _size_of(path), itemsize * sum(counts.values())
     if size is None:
         return f"wrote no file {path.name}"
-    if size not in (whole, forward):
-        return f"wrote {size} bytes to {path.name}, expected {whole}"
+    if size not in (all_bytes, itemsize * sum(counts[name] for name in forward)):
+        return f"wrote {size} bytes to {path.name}, expected {all_bytes}"
     numbers = _from_little_endian(path.read_bytes(), case.dtype)
-    for name in counts if size == whole else of_forward:
+    for name in counts if size == all_bytes else forward:
         results[name] = numbers[: counts[name]].reshape(shapes[name])
         numbers = numbers[counts[name] :]
     return ""
 
 
 def input_damage(path: Path, case: Case) -> tuple[str, ...]:
-    """Return which inputs are no longer in their file as they were."""
-    given = _bytes_of_inputs(case)
-    if _size_of(path) != sum(map(len, given.values())):
-        return tuple(given)
+    """Return the inputs whose bytes in the file have changed."""
+    inputs = _bytes_of_inputs(case)
+    if _size_of(path) != sum(map(len, inputs.values())):
+        return tuple(inputs)
     data = memoryview(path.read_bytes())
     damaged = []
-    for name, before in given.items():
+    for name, before in inputs.items():
         if data[: len(before)] != before:
             damaged.append(name)
         data = data[len(before) :]
     return tuple(damaged)
 
 
-KEPT = 1 << 16  # bytes of what it prints, the last ones: an error message ends with its reason
-MOST = 1 << 20  # bytes that it may print before it is stopped
-
-
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process that leads a group, and its descendants, also those that it left behind."""
+    """Kill all processes of the group that a process leads, even if it has ended itself."""
     if sys.platform == "win32":
         process.kill()
         return
-    # All may be gone; of a group of zombies macOS says "permission".
+    # All may have ended; macOS raises PermissionError for a group of zombies.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 class Program:
-    """A process with a group of its own, whose output is read but not kept."""
+    """A process in a new process group, with limits on its time and on its output."""
 
     def __init__(
         self,
@@ -177,12 +174,12 @@ class Program:
             bufsize=0,
             start_new_session=True,
         )
-        self._over = threading.Event()
+        self._ended = threading.Event()
         self._tails = {"stderr": bytearray(), "stdout": bytearray()}
-        self._too_much = ""
+        self._flooded = ""
 
     def failure(self, seconds: float) -> str:
-        """Wait for the end, or bring it about; return what was wrong, or nothing."""
+        """Wait for the exit, kill the process group, and return an error, or nothing."""
         process = self._process
         readers = [
             threading.Thread(target=self._read, args=(pipe, name), daemon=True)
@@ -191,54 +188,54 @@ class Program:
         try:
             for thread in (*readers, threading.Thread(target=self._watch, daemon=True)):
                 thread.start()
-            in_time = self._over.wait(seconds)
+            in_time = self._ended.wait(seconds)
         finally:
             kill_group(process)
             process.wait()
         for reader in readers:
-            reader.join(1.0)  # a descendant that left the group may hold the pipe for ever
-        if self._too_much:
-            return f"stopped: it printed more than {MOST >> 20} MiB to {self._too_much}"
+            reader.join(1.0)  # a descendant outside the group may keep the pipe open
+        if self._flooded:
+            return f"stopped: it printed more than {OUTPUT_BYTES >> 20} MiB to {self._flooded}"
         if not in_time:
             return f"no answer within {seconds:g} s"
         return self._failure_of_exit()
 
     def stop(self) -> None:
-        """Let it end at once: whoever waits for it in `failure` kills it."""
-        self._over.set()
+        """End the wait in `failure`, which then kills the process group."""
+        self._ended.set()
 
     @property
     def exit_code(self) -> int:
-        """What it ended with; minus the signal that ended it."""
+        """The exit code, or minus the number of the signal that ended the process."""
         code: int = self._process.returncode
         return code
 
     @property
     def printed(self) -> str:
-        """The end of what it has printed, to stdout and then to stderr."""
+        """The last lines of stdout and stderr."""
         tails = (self._tails[name].decode(errors="replace") for name in ("stdout", "stderr"))
         return "\n".join(text.strip() for text in tails if text.strip())
 
     def _watch(self) -> None:
         if hasattr(os, "waitid"):
-            # Not taken off the system's list yet: nobody else gets its number before the kill.
-            with contextlib.suppress(ChildProcessError):  # killed, and waited for already
+            # WNOWAIT keeps the process id reserved until the group is killed.
+            with contextlib.suppress(ChildProcessError):  # already killed and waited for
                 os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         else:
             self._process.wait()
-        self._over.set()
+        self._ended.set()
 
     def _read(self, pipe: IO[bytes], name: str) -> None:
-        """Read all that is printed, so that the program does not wait; keep the end of it."""
+        """Read the output, so that the program never blocks, and keep the end of it."""
         tail, total = self._tails[name], 0
         with pipe:
-            while data := pipe.read(KEPT):
+            while data := pipe.read(TAIL_BYTES):
                 total += len(data)
                 tail += data
-                del tail[:-KEPT]
-                if total > MOST and not self._too_much:
-                    self._too_much = name
-                    self._over.set()
+                del tail[:-TAIL_BYTES]
+                if total > OUTPUT_BYTES and not self._flooded:
+                    self._flooded = name
+                    self._ended.set()
 
     def _failure_of_exit(self) -> str:
         code = self._process.returncode
@@ -253,21 +250,21 @@ class Program:
 
 
 class CommandRunner:
-    """Runs the command of a subject, a new process for each call.
+    """Runs the command of a subject, in a new process for each call.
 
-    For each call a folder that only this user can enter is made. It holds ``manifest.txt`` with
-    one case, and its input ``<name>.in``. The program gets the folder as its last argument, and
-    must write ``<name>.out`` there: all results, or those of forward alone. Afterwards the folder
-    is removed, with all processes of the program's group.
+    Each call has a private folder with ``manifest.txt``, which lists one case, and its input
+    ``<name>.in``. The program gets the folder as its last argument and must write ``<name>.out``
+    there: all results, or those of forward alone. Afterwards the runner removes the folder and
+    kills the process group of the program.
 
-    The program runs in that folder, without a shell. If it is named with a path, it is found from
-    the current directory at the time the runner is made. Its arguments are passed on as they are:
-    a path among them should be absolute.
+    The program runs in that folder, without a shell. A program name with a path is resolved from
+    the current directory when the runner is created. The other arguments are passed unchanged: a
+    path among them should be absolute.
 
     Parameters
     ----------
     subject : Subject
-        One with a command.
+        A subject with a command.
 
     Examples
     --------
@@ -281,25 +278,24 @@ class CommandRunner:
     def __init__(self, subject: Subject) -> None:
         if subject.command is None:
             raise ValueError(f"{subject.name} has no command")
-        self._shown = subject.command[0]
+        self.subject = subject
+        self._program = subject.command[0]
         self._arguments = [_located(subject.command[0]), *subject.command[1:]]
-        self.seconds = subject.seconds
 
     def run(self, case: Case, call: Call) -> Record:
-        """Run the program once and return what it answered, or how it failed.
+        """Run the program once and return its results, or how it failed.
 
-        A process keeps nothing for the next one, so that a call with another forward pass in
-        between is a plain one.
+        A new process has no state, so that a call with another forward pass in between is plain.
         """
-        asked = given(case, call)
-        if not fits(asked):
-            what = " and ".join(["rows", *case.operation.inputs_of("parameter")])
-            what = what.replace(" and ", ", ", what.count(" and ") - 1)
-            reason = f"a command gets {what}, all of one type: this case is another"
-            return Record(case.name, call, failure=reason)
+        name, case = case.name, case_of_call(case, call)
+        if not fits(case):
+            *others, last = ["rows", *case.operation.inputs_of("parameter")]
+            arrays = f"{', '.join(others)} and {last}" if others else last
+            reason = f"a command gets {arrays}, all of one type: this case is another"
+            return Record(name, call, failure=reason)
         folder = Path(tempfile.mkdtemp(prefix="truenorm-"))
         try:
-            return self._run_in(folder, asked, call)
+            return self._run_in(folder, case, call)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -308,12 +304,12 @@ class CommandRunner:
             listing = manifest([case])
             (folder / MANIFEST).write_text(listing, encoding="ascii", newline="\n")
             write_input(folder, case)
-        except OSError as full:
+        except OSError as error:
             if call.kind != LARGE:
                 raise
-            return Record(case.name, call, left_out=f"its input could not be written: {full}")
+            return Record(case.name, call, left_out=f"its input could not be written: {error}")
         start = time.perf_counter()
-        failure = self._failure_of_process(folder)
+        failure = self._failure(folder)
         seconds = time.perf_counter() - start
         results: dict[str, Array | None] = {}
         if not failure:
@@ -321,19 +317,19 @@ class CommandRunner:
         damaged = input_damage(folder / f"{case.name}.in", case)
         return Record(case.name, call, results, damaged, failure, seconds)
 
-    def _failure_of_process(self, folder: Path) -> str:
-        """Run the program to its end; return how it failed, or nothing."""
+    def _failure(self, folder: Path) -> str:
+        """Run the program to its end and return how it failed, or nothing."""
         try:
             process = Program([*self._arguments, str(folder)], folder)
-        except (OSError, ValueError) as refused:  # ValueError: a zero byte in an argument
-            reason = refused.strerror if isinstance(refused, OSError) else refused
-            return f"cannot start {self._shown!r}: {reason}"
-        return process.failure(self.seconds)
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument
+            reason = error.strerror if isinstance(error, OSError) else error
+            return f"cannot start {self._program!r}: {reason}"
+        return process.failure(self.subject.seconds)
 
 
 def _located(program: str) -> str:
-    """Return where a program is, since it will be started from another folder."""
+    """Return the absolute path of a program, which is started from another folder."""
     if os.path.basename(program) != program:  # noqa: PTH119  (Path("./a") is Path("a"))
         return str(Path(program).absolute())
-    found = shutil.which(program)
-    return program if found is None else str(Path(found).absolute())
+    path = shutil.which(program)
+    return program if path is None else str(Path(path).absolute())

@@ -93,6 +93,20 @@ def dotted_path(target: str) -> str:
     return target.removeprefix(PREFIX) if target.startswith(PREFIX) else ""
 
 
+def file_and_name(target: str, folder: str | Path = "") -> tuple[str, str]:
+    """Return the absolute file and the name of a target, or ``torch`` and a dotted path.
+
+    Examples
+    --------
+    >>> file_and_name("torch:torch.nn.functional.rms_norm")
+    ('torch', 'torch.nn.functional.rms_norm')
+    """
+    if dotted := dotted_path(target):
+        return PREFIX.rstrip(":"), dotted
+    file, name = split_target(target)
+    return str((folder / file).resolve()), name
+
+
 def executed(path: Path) -> ModuleType:
     """Execute a file as a script would be, and return what it defines."""
     path = path.resolve()

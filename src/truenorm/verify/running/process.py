@@ -1,4 +1,7 @@
-"""How the judge and the process of a subject talk: a line of JSON, then raw arrays. No pickle."""
+"""Run a subject in a process of its own, which `truenorm.verify.running.worker` executes.
+
+Messages between the two are a line of JSON, then raw arrays. Pickle is not used.
+"""
 
 import json
 import os
@@ -16,19 +19,27 @@ from typing import IO, Any
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.running.command import kill_group
-from truenorm.verify.running.records import Call, GaveUpError, Record
+from truenorm.verify.running.command import TAIL_BYTES, kill_group
+from truenorm.verify.running.records import Call, CannotRunError, GaveUpError, Record
+from truenorm.verify.subject import from_description
 from truenorm.verify.types import FORMATS, NUMERIC_TYPES, Array, dtype_of
 
-LONGEST_LINE = 2**20
+START_SECONDS = 120.0  # enough to import a framework
+EXIT_SECONDS = 5.0  # for a worker to end its program, or for its exit to be seen
+GRACE_SECONDS = 15.0  # beyond the limit of a command, which the worker enforces itself
+MAX_DEATHS = 3  # then the remaining cases are not run
+LINE_BYTES = 2**20
+RESULT_BYTES = 2**20  # per array, in addition to sixteen times the size of x
+Arrays = Mapping[str, Array | None]
+Message = tuple[dict[str, Any], dict[str, Array | None]]
 
 
 class BrokenMessageError(Exception):
-    """What arrived is not a message."""
+    """The bytes that arrived are not a message."""
 
 
-def send(pipe: IO[bytes], message: Mapping[str, Any], arrays: Mapping[str, Array | None]) -> None:
-    """Write a message; its arrays follow as they lie in memory."""
+def send(pipe: IO[bytes], message: Mapping[str, Any], arrays: Arrays) -> None:
+    """Write a message, followed by the bytes of its arrays."""
     described = {
         name: None if array is None else [array.dtype.name, list(array.shape)]
         for name, array in arrays.items()
@@ -37,19 +48,18 @@ def send(pipe: IO[bytes], message: Mapping[str, Any], arrays: Mapping[str, Array
     pipe.write(line.encode() + b"\n")
     for array in arrays.values():
         if array is not None:
-            # As bytes where they are: of a large array one copy more is felt.
+            # A view of the bytes: copying a large array takes noticeable time.
             pipe.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     pipe.flush()
 
 
-def receive(
-    pipe: IO[bytes], limit: Callable[[], int]
-) -> tuple[dict[str, Any], dict[str, Array | None]] | None:
-    """Read a message, or None at the end; an array of more than `limit` bytes is refused.
+def receive(pipe: IO[bytes], limit: Callable[[], int]) -> Message | None:
+    """Read a message, or return None at the end of the pipe.
 
-    The limit is asked for when the message has come: it may depend on what was asked.
+    Raise BrokenMessageError if an array has more bytes than `limit()`. The limit is a function
+    because it depends on the request that the message answers.
     """
-    line = pipe.readline(LONGEST_LINE)
+    line = pipe.readline(LINE_BYTES)
     if not line:
         return None
     try:
@@ -57,24 +67,22 @@ def receive(
         described = message.pop("arrays")
     except (ValueError, KeyError, AttributeError, TypeError) as unreadable:
         raise BrokenMessageError("a line that is no message") from unreadable
-    arrays: dict[str, Array | None] = {}
-    for name, description in described.items():
-        if description is not None:
-            kind, shape = description
-            arrays[name] = _array(pipe, kind, shape, limit())
-        else:
-            arrays[name] = None
+    arrays = {
+        name: None if description is None else _read_array(pipe, description, limit())
+        for name, description in described.items()
+    }
     return message, arrays
 
 
-def _array(pipe: IO[bytes], kind: str, shape: list[int], limit: int) -> Array:
+def _read_array(pipe: IO[bytes], description: list[Any], limit: int) -> Array:
+    kind, shape = description
     if kind not in NUMERIC_TYPES:
         raise BrokenMessageError(f"an array of the unknown type {kind!r}")
     dtype = dtype_of(kind) if kind in FORMATS else np.dtype(kind)
     size = prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size > limit:
         raise BrokenMessageError(f"an array of shape {shape}, above {limit} bytes")
-    # Read to where it stays: of a large array one copy more is felt.
+    # Read into the array itself: copying a large array takes noticeable time.
     content = np.empty(size, np.uint8)
     read = 0
     while read < size and (more := pipe.readinto(content[read:].data)):  # type: ignore[attr-defined]
@@ -84,30 +92,15 @@ def _array(pipe: IO[bytes], kind: str, shape: list[int], limit: int) -> Array:
     return content.view(dtype).reshape(shape)
 
 
-START_SECONDS = 120.0  # to import a framework
-CLEARING = 5.0  # for a worker to end what it has started, or for an end to be seen
-GRACE = 15.0  # beyond the limit of a command, which the worker itself ends and clears away
-DEATHS = 3  # after so many, the rest is not worth the time
-KEPT_OUTPUT = 2**16
-RESULT_BYTES = 2**20  # for each array, beside sixteen times the size of x
-
-
-Answer = tuple[dict[str, Any], dict[str, Array | None]]
-
-
-class CannotRunError(Exception):
-    """The subject could not be loaded, or started."""
-
-
 class SubjectProcess:
-    """Runs a subject by sending cases to a worker; starts another one when it has died.
+    """Runs a subject by sending cases to a worker process, which it restarts after a crash.
 
     Attributes
     ----------
-    description : dict
-        What the subject says of itself.
+    subject : Subject
+        The subject as it describes itself. Its functions run in the worker only.
     deaths : int
-        How often it has died; `DEATHS` if it could not be started again.
+        Number of crashes and hangs; `MAX_DEATHS` if the worker could not be restarted.
     """
 
     def __init__(
@@ -119,12 +112,19 @@ class SubjectProcess:
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        # -P: a file called numpy.py in the current folder is not the one that was named.
+        # -P: a file called numpy.py in the current folder must not shadow the package.
         self._command = [python, "-P", "-m", "truenorm.verify.running.worker", target, operation]
         self._start_seconds = start_seconds
         self._environment = {**os.environ, **(environment or {})}
+        self._is_command = False
         self.deaths = 0
-        self._start()
+        description = self._start()
+        try:
+            self.subject = from_description(description)
+        except ValueError as unknown:
+            self._kill()
+            raise CannotRunError(str(unknown)) from unknown
+        self._is_command = self.subject.command is not None
 
     def __enter__(self) -> "SubjectProcess":
         """Return itself."""
@@ -134,7 +134,8 @@ class SubjectProcess:
         """End the worker."""
         self._kill()
 
-    def _start(self) -> None:
+    def _start(self) -> dict[str, Any]:
+        """Start a worker and return its description of the subject."""
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -144,31 +145,31 @@ class SubjectProcess:
             start_new_session=True,
         )
         self._limit = RESULT_BYTES
-        # Of this process alone: what the last one still sends must not be taken for an answer.
-        self._answers: queue.Queue[Answer | str] = queue.Queue()
-        self._printed = bytearray()
-        for work, pipe, into in (
+        # New for each worker: late messages of the last one must not be read as answers.
+        self._answers: queue.Queue[Message | str] = queue.Queue()
+        self._stderr = bytearray()
+        for work, pipe, sink in (
             (self._listen, self._process.stdout, self._answers),
-            (self._drain, self._process.stderr, self._printed),
+            (self._drain, self._process.stderr, self._stderr),
         ):
-            threading.Thread(target=work, args=(pipe, into), daemon=True).start()
-        self.description: dict[str, Any] = {"callable": True}
+            threading.Thread(target=work, args=(pipe, sink), daemon=True).start()
         answer = self._answer(self._start_seconds)
         if isinstance(answer, str):
             self._kill()
-            said = self._printed.decode(errors="replace").strip()
+            printed = self._stderr.decode(errors="replace").strip()
             hint = "; --start-seconds gives it longer" if "no answer" in answer else ""
             raise CannotRunError(
-                f"the subject's process {answer}{hint}" + (f":\n{said}" if said else "")
+                f"the subject's process {answer}{hint}" + (f":\n{printed}" if printed else "")
             )
         message, _ = answer
         if "cannot" in message:
             self._kill()
             raise CannotRunError(message["cannot"])
-        self.description = message["subject"]
+        description: dict[str, Any] = message["subject"]
+        return description
 
-    def _listen(self, pipe: IO[bytes], answers: "queue.Queue[Answer | str]") -> None:
-        """Pass on every message; a string says how it ended."""
+    def _listen(self, pipe: IO[bytes], answers: "queue.Queue[Message | str]") -> None:
+        """Queue every message, then a string that says how the stream ended."""
         try:
             while (answer := receive(pipe, lambda: self._limit)) is not None:
                 answers.put(answer)
@@ -179,14 +180,14 @@ class SubjectProcess:
         answers.put("")
 
     @staticmethod
-    def _drain(pipe: IO[bytes], printed: bytearray) -> None:
-        """Keep the last of what it prints, so that it never waits for a reader."""
+    def _drain(pipe: IO[bytes], tail: bytearray) -> None:
+        """Keep the end of stderr, so that the worker never blocks on a full pipe."""
         with suppress(ValueError):  # the pipe was closed
             while chunk := pipe.read1(4096):  # type: ignore[attr-defined]
-                printed += chunk
-                del printed[:-KEPT_OUTPUT]
+                tail += chunk
+                del tail[:-TAIL_BYTES]
 
-    def _answer(self, seconds: float) -> Answer | str:
+    def _answer(self, seconds: float) -> Message | str:
         """Return the next message, or how the process ended."""
         try:
             answer = self._answers.get(timeout=seconds)
@@ -196,7 +197,7 @@ class SubjectProcess:
 
     def _how_it_ended(self) -> str:
         try:
-            code = self._process.wait(CLEARING)
+            code = self._process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return "closed its pipes and went on"
         if code < 0:
@@ -204,12 +205,12 @@ class SubjectProcess:
         return f"ended with exit code {code}"
 
     def _kill(self) -> None:
-        """End the worker and whatever it started."""
-        if not self.description["callable"]:
-            # The program has a group and a folder of its own, which the worker clears away.
+        """End the worker and all processes that it started."""
+        if self._is_command:
+            # The program has its own process group and folder, which the worker removes.
             self._process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(CLEARING)
+                self._process.wait(EXIT_SECONDS)
         kill_group(self._process)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -217,26 +218,20 @@ class SubjectProcess:
                 with suppress(BrokenPipeError):
                     pipe.close()
 
-    def forgive(self) -> None:
-        """Begin to count deaths anew, and start it again if it was given up."""
-        if self.deaths >= DEATHS:
+    def reset_deaths(self) -> None:
+        """Count deaths from zero, and restart a worker that was given up."""
+        if self.deaths >= MAX_DEATHS:
             self._start()
         self.deaths = 0
 
-    @property
-    def seconds(self) -> float:
-        """How long one call may take."""
-        return float(self.description["seconds"])
-
     def run(self, case: Case, call: Call) -> Record:
         """Send a case and wait for the answer; a crash or a hang becomes a failure."""
-        if self.deaths >= DEATHS:
+        if self.deaths >= MAX_DEATHS:
             raise GaveUpError
         started = time.perf_counter()
         rows, size = case.shape
-        self._limit = RESULT_BYTES + 16 * dtype_of(case.dtype).itemsize * size * max(
-            rows, call.stop
-        )
+        elements = size * max(rows, call.stop)
+        self._limit = RESULT_BYTES + 16 * dtype_of(case.dtype).itemsize * elements
         message = {
             "case": case.name,
             "dtype": case.dtype,
@@ -244,45 +239,43 @@ class SubjectProcess:
             "eps": case.eps.hex(),
             "layout": case.layout,
         }
-        # In a thread: a worker that has stopped reads nothing, and a full pipe waits for ever.
+        # In a thread: if the worker has stopped reading, writing to a full pipe blocks.
         sending = (self._process.stdin, message, case.inputs)
-        threading.Thread(target=_sent, args=sending, daemon=True).start()
-        grace = 0.0 if self.description["callable"] else GRACE
-        answer = self._answer(self.seconds + grace)
+        threading.Thread(target=_send_if_alive, args=sending, daemon=True).start()
+        answer = self._answer(self.subject.seconds + self._is_command * GRACE_SECONDS)
         if not isinstance(answer, str) and answer[0]["of"] != [case.name, list(call)]:
             answer = "answered twice: does it fork?"
         seconds = time.perf_counter() - started
         if isinstance(answer, str):
             before = self.deaths
-            failure = answer + self._again()
+            failure = answer + self._restart()
             deaths = self.deaths - before
             return Record(case.name, call, failure=failure, seconds=seconds, deaths=deaths)
-        told, results = answer
+        outcome, results = answer
         return Record(
             case.name,
             call,
             results,
-            tuple(told["damaged"]),
-            told["failure"],
-            told["seconds"],
-            told["left_out"],
-            {name: tuple(outputs) for name, outputs in told["holds"].items()},
+            tuple(outcome["damaged"]),
+            outcome["failure"],
+            outcome["seconds"],
+            outcome["left_out"],
+            {name: tuple(outputs) for name, outputs in outcome["holds"].items()},
         )
 
-    def _again(self) -> str:
-        """Start another worker, if it is worth it; say so if that fails."""
+    def _restart(self) -> str:
+        """Start another worker unless it died too often; return why that failed, or nothing."""
         self.deaths += 1
         self._kill()
-        if self.deaths < DEATHS:
+        if self.deaths < MAX_DEATHS:
             try:
                 self._start()
-            except CannotRunError as why:
-                self.deaths = DEATHS
-                return f"; and it could not be started again: {why}"
+            except CannotRunError as error:
+                self.deaths = MAX_DEATHS
+                return f"; and it could not be started again: {error}"
         return ""
 
 
-def _sent(pipe: IO[bytes], message: Mapping[str, Any], arrays: Mapping[str, Array | None]) -> None:
-    """Send a message, unless the process has gone."""
+def _send_if_alive(pipe: IO[bytes], message: Mapping[str, Any], arrays: Arrays) -> None:
     with suppress(BrokenPipeError, ValueError):
         send(pipe, message, arrays)

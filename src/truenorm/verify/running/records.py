@@ -1,4 +1,4 @@
-"""How a case is put to a subject, and what came of it: all that grading looks at."""
+"""How a subject is called with a case, and the record of each call, which grading reads."""
 
 import math
 from collections.abc import Mapping
@@ -6,44 +6,52 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from truenorm.verify.operation import Case, padded, with_idle_rows
+from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array
 
 PLAIN, AGAIN, INTERLEAVED, ROWS = "plain", "again", "interleaved", "rows"
 LATER, TWICE, LARGE, REVERSED = "later", "twice", "large", "reversed"
-BELOW: dict[str, tuple[float, ...]] = {
+PADDING_ROWS: dict[str, tuple[float, ...]] = {
     "zeros below": (0.0,) * 5,
     "not finite below": (math.nan, math.inf, -math.inf),
 }
-"""Calls with rows of padding, and the number that each of these rows is made of."""
-IDLE = {"idle below": False, "idle among": True}
-"""Calls with rows whose gradients are zero, and whether these are among the others."""
-OF_GRADIENTS = {
+"""Calls with padding rows, and the value that fills each of these rows."""
+IDLE_ROWS = {"idle below": False, "idle among": True}
+"""Calls with rows whose incoming gradients are zero, and True if these are among the others."""
+GRADIENT_LAYOUTS = {
     f"{layout} gradients": layout for layout in ("strided", "padded", "transposed", "read-only")
 }
-"""Calls with gradients that lie in memory otherwise than x, and how."""
-SAME_ROWS = (ROWS, REVERSED, *BELOW)
-"""Calls that have rows of the case, of which none may have other bits than in the plain one."""
+"""Calls whose incoming gradients have another memory layout than x, and that layout."""
+SAME_ROWS = (ROWS, REVERSED, *PADDING_ROWS)
+"""Calls with rows of the case, each of which must have the same bits as in the plain call."""
 BATCH_SIZES = {
     "batch": (1, 7, 128, 255, 256, 257),
     "batch-sizes": (300, *(2**k + more for k in (9, 10, 11, 12) for more in (-1, 0, 1))),
 }
-"""By family. A kernel may choose its block size by the number of rows; powers of two are where.
-One row less and one more tell whether the power itself belongs to what is below or above; what
-changes elsewhere differs between the largest size and some smaller one."""
+"""Numbers of rows, by family. Kernels choose block sizes by the number of rows, often at powers
+of two, so each power is tried with one row less and one row more."""
 CHUNK = 128
 RUNS = 8
-"""So often calls with many rows are made: sums in a random order may be the same by chance."""
+"""Number of calls with many rows: sums in random order may have equal bits by chance."""
+
+
+class GaveUpError(Exception):
+    """The subject crashed or hung too often, so the remaining cases are not run."""
+
+
+class CannotRunError(Exception):
+    """The subject could not be loaded, started or called."""
 
 
 class Call(NamedTuple):
-    """How a case is put to the subject.
+    """One way to call a subject with a case.
 
-    ``plain`` and ``again`` are one forward and one backward pass. ``interleaved`` has the forward
-    pass of another input between the two. ``rows`` gives the rows from start to stop alone.
-    ``later`` looks at the results when another pair of passes is done. ``twice`` calls backward
-    two times, and has the results of the second. ``large`` repeats the rows until there are
-    `stop` of them; of its record, those from start to stop are left in the end. ``reversed`` has
-    the last row first. `BELOW`, `IDLE` and `OF_GRADIENTS` have the others.
+    ``plain`` and ``again`` are one forward and one backward pass. ``interleaved`` runs the forward
+    pass of another input between the two. ``rows`` passes only the rows from start to stop.
+    ``later`` reads the results after another pair of passes. ``twice`` calls backward two times
+    and records the second results. ``large`` repeats the rows until there are `stop` of them; its
+    final record has those from start to stop. ``reversed`` passes the last row first.
+    `PADDING_ROWS`, `IDLE_ROWS` and `GRADIENT_LAYOUTS` have the others.
     """
 
     kind: str = PLAIN
@@ -51,7 +59,7 @@ class Call(NamedTuple):
     stop: int = 0
 
     def __str__(self) -> str:
-        """Return a word or two."""
+        """Return the kind, and the rows if the call has only some."""
         return f"{self.kind} {self.start}:{self.stop}" if self.stop else self.kind
 
 
@@ -68,17 +76,17 @@ class Record:
         By output, as the subject returned them: of any shape and type. An output that is missing
         was not returned.
     damaged : tuple of str
-        The inputs that were no longer what they had been.
+        The inputs that the subject changed.
     failure : str
-        How it ended if it did not return: the exception, a crash or a hang. Else empty.
+        The exception, crash or hang if the call did not return, else empty.
     seconds : float
     left_out : str
-        Why there is nothing to judge although the subject is not to be blamed. Else empty.
+        Why the call was not judged although the subject is not at fault, else empty.
     holds : mapping of str to tuple of str
-        By input that was damaged, or by result that other calls may have changed: the results
-        whose bits it has; of a large call, what its elements are that are in no right place.
+        By damaged input, or by result that later calls may have changed: the results whose bits
+        it has. For a large call, a description of the elements at wrong positions.
     deaths : int
-        How many ends of its process it counts for: after the third, no more cases are run.
+        Number of process exits this call caused: after the third, no more cases are run.
     """
 
     case: str
@@ -92,29 +100,24 @@ class Record:
     deaths: int = 0
 
 
-class GaveUpError(Exception):
-    """The subject has crashed or hung too often for the rest to be worth the time."""
-
-
 class Runner(Protocol):
-    """Whatever can put a case to a subject."""
+    """Calls a subject: in this process, in a process of its own, or as a command."""
 
     @property
-    def seconds(self) -> float:
-        """How long one call may take."""
+    def subject(self) -> Subject:
+        """The subject that is called."""
 
     def run(self, case: Case, call: Call) -> Record:
-        """Return what came back."""
+        """Call the subject with a case and return the record."""
 
 
 def calls_of(case: Case) -> list[Call]:
-    """Return the ways in which a case is put to a subject.
+    """Return the calls that a case is run with.
 
-    Everything is called once, ordinary input twice, many rows more often; the family `batch` is
-    also cut into batches and chunks, turned around and padded, and has other passes between its
-    own two, or after them. What a subject must ask for has the calls that it is about. The call of
-    the family `large` that gave it its name is not among them: `truenorm.verify.grading.checks`
-    makes it.
+    Every case has a plain call, ordinary input a second one, and many rows `RUNS` calls. The
+    family `batch` also has batches, chunks, reversed rows, padding, and passes between or after
+    its own two. Families of an extension have the calls that the extension is about. The call of
+    the family `large` is not among them: `truenorm.verify.grading.checks` makes it.
     """
     calls = [Call(PLAIN)]
     rows, family = case.shape[0], case.family
@@ -127,35 +130,35 @@ def calls_of(case: Case) -> list[Call]:
         calls += [
             Call(ROWS, start, min(start + CHUNK, rows)) for start in range(CHUNK, rows, CHUNK)
         ]
-        calls += map(Call, BELOW)
+        calls += map(Call, PADDING_ROWS)
     if family in ("batch", "idle-rows"):
-        calls += map(Call, IDLE)
+        calls += map(Call, IDLE_ROWS)
     if family == "layouts-of-gradients":
-        calls += map(Call, OF_GRADIENTS)
+        calls += map(Call, GRADIENT_LAYOUTS)
     return calls
 
 
-def given(case: Case, call: Call) -> Case:
-    """Return the case with the rows that a call has, laid out as it has them."""
+def case_of_call(case: Case, call: Call) -> Case:
+    """Return the case with the rows and the layout of a call."""
     kind = call.kind
     if kind in (ROWS, REVERSED):
-        return case.part(matching(case, call)[0])
-    if kind in BELOW:
-        return padded(case, BELOW[kind])
-    if kind in IDLE:
-        return with_idle_rows(case, among=IDLE[kind])
-    if kind in OF_GRADIENTS:
-        return replace(case, gradient_layout=OF_GRADIENTS[kind])
+        return case.part(matching_rows(case, call)[0])
+    if kind in PADDING_ROWS:
+        return padded(case, PADDING_ROWS[kind])
+    if kind in IDLE_ROWS:
+        return with_idle_rows(case, among=IDLE_ROWS[kind])
+    if kind in GRADIENT_LAYOUTS:
+        return replace(case, gradient_layout=GRADIENT_LAYOUTS[kind])
     return case.tiled(call.stop // case.shape[0]) if kind == LARGE else case
 
 
-def matching(case: Case, call: Call) -> tuple[slice, slice]:
-    """Return the rows of a case that one of `SAME_ROWS` has, and which of its results those are.
+def matching_rows(case: Case, call: Call) -> tuple[slice, slice]:
+    """Return the rows of a case that one of `SAME_ROWS` has, and their rows in its results.
 
     Examples
     --------
     >>> import truenorm.verify as tv
-    >>> matching(tv.case("float32-batch-300x67"), Call("rows", 128, 256))
+    >>> matching_rows(tv.case("float32-batch-300x67"), Call("rows", 128, 256))
     (slice(128, 256, None), slice(None, None, None))
     """
     if call.kind == ROWS:
@@ -165,6 +168,6 @@ def matching(case: Case, call: Call) -> tuple[slice, slice]:
     return slice(None), slice(case.shape[0])
 
 
-def others(case: Case) -> dict[str, Array]:
-    """Return other rows of the same shape: no result of theirs has the same bits."""
+def other_rows(case: Case) -> dict[str, Array]:
+    """Return other rows of the same shape, whose results have different bits."""
     return {name: (rows[::-1] * rows.dtype.type(-2)).copy() for name, rows in case.rows.items()}

@@ -1,43 +1,61 @@
-"""Who puts a case to a subject: it depends on what the subject is."""
+"""Call a subject with a case in this process, and choose the runner of a subject."""
 
-from collections.abc import Sequence
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
 
 from truenorm.verify.operation import Case
 from truenorm.verify.running.command import CommandRunner
-from truenorm.verify.running.in_process import InProcess
-from truenorm.verify.running.process import CannotRunError
-from truenorm.verify.running.records import Call, Record, Runner
+from truenorm.verify.running.records import (
+    INTERLEAVED,
+    LARGE,
+    LATER,
+    TWICE,
+    Call,
+    CannotRunError,
+    Record,
+    Runner,
+    case_of_call,
+    other_rows,
+)
 from truenorm.verify.subject import Subject
+from truenorm.verify.types import FORMATS, NUMERIC_TYPES, Array, same_bits
+
+MESSAGE_LENGTH = 2000
+USUAL_WIDTH = 64
+"""A row length that every kernel supports."""
+Arrays = Mapping[str, Array | None]
 
 
 def runner_for(subject: Subject) -> Runner:
-    """Return what runs a subject from this process: its functions here, its command beside it."""
+    """Return the runner that calls a subject from this process."""
     return InProcess(subject) if subject.command is None else CommandRunner(subject)
 
 
-USUAL = 64
-"""A width that every kernel has."""
+def try_a_call(runner: Runner, suite: Sequence[Case]) -> list[Record]:
+    """Call a subject with ordinary rows; raise CannotRunError if it rejects all of its types.
 
-
-def try_a_call(subject: Subject, runner: Runner, suite: Sequence[Case]) -> list[Record]:
-    """Put ordinary rows to a subject; raise CannotRunError if no type of them can be given.
-
-    A crash or a hang may depend on the rows, and is a finding: its record is returned.
+    A crash or a hang may depend on the rows and is a finding: its record is returned.
     """
-    told = ""
+    subject, failure = runner.subject, ""
     for dtype in subject.dtypes:
-        usual = [case for case in suite if case.dtype == dtype and case.family == "normal"]
-        if not usual:
+        ordinary = [case for case in suite if case.dtype == dtype and case.family == "normal"]
+        if not ordinary:
             return []
-        case = min(usual, key=lambda case: abs(case.shape[1] - USUAL))
+        case = min(ordinary, key=lambda case: abs(case.shape[1] - USUAL_WIDTH))
         record = runner.run(case, Call())
         if not record.failure.startswith("raised "):
             return [record] if record.failure else []
         rows, size = case.shape
-        told = told or f"{record.failure}, with {rows} rows of {size} in {dtype}"
+        failure = failure or f"{record.failure}, with {rows} rows of {size} in {dtype}"
     raise CannotRunError(
-        f"{subject.name} cannot be called: it {told}.\nThe judge calls {signature(subject)}; "
-        "--operation, or operation= of the subject, says that it is another one."
+        f"{subject.name} cannot be called: it {failure}.\n"
+        f"The judge calls {signature(subject)}; give another operation with --operation, or with "
+        "operation= of the subject."
     )
 
 
@@ -50,15 +68,197 @@ def signature(subject: Subject) -> str:
     'forward(x, gamma, beta, eps) -> y'
     """
     operation = subject.operation
-    given = operation.inputs_of("data", "parameter")
+    inputs = operation.inputs_of("data", "parameter")
     results = operation.outputs_of(backward=False)
-    arguments = ", ".join([*given, *["eps"][: operation.takes_eps]])
+    arguments = ", ".join([*inputs, *["eps"][: operation.takes_eps]])
     if subject.backward is None:
-        found = ", ".join(results)
-        return f"forward({arguments}) -> {found if len(results) == 1 else f'({found})'}"
-    slopes = ", ".join([*operation.inputs_of("gradient"), "saved"])
+        names = ", ".join(results)
+        return f"forward({arguments}) -> {names if len(results) == 1 else f'({names})'}"
+    dy = ", ".join([*operation.inputs_of("gradient"), "saved"])
     gradients = ", ".join(operation.outputs_of(backward=True))
     return (
         f"forward({arguments}) -> ({', '.join([*results, 'saved'])}) "
-        f"and backward({slopes}) -> ({gradients})"
+        f"and backward({dy}) -> ({gradients})"
     )
+
+
+class InProcess:
+    """Calls the Python functions of a subject in this process: if they crash, it crashes."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+
+    def run(self, case: Case, call: Call) -> Record:
+        """Call the functions; an exception becomes the failure of the record."""
+        try:
+            return self._run(case, call)
+        except MemoryError as error:
+            if call.kind != LARGE:
+                raise
+            rows = f"{call.stop:,} rows of {case.shape[1]}"
+            reason = f"there was not enough memory for {rows}: {_message(error)}"
+            return Record(case.name, call, left_out=reason)
+
+    def _run(self, case: Case, call: Call) -> Record:
+        name, case = case.name, case_of_call(case, call)
+        arrays = _copies(case)
+        results: dict[str, Array | None] = {}
+        holds: dict[str, tuple[str, ...]] = {}
+        failure = left_out = ""
+        start = time.perf_counter()
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                holds |= _passes(_Functions(self.subject, case.eps), case, arrays, call, results)
+        except SecondBackwardError as error:
+            left_out = str(error)
+        except Exception as error:  # any exception is the subject's
+            if call.kind == LARGE and isinstance(error, MemoryError):
+                raise  # unless the machine is too small
+            failure = f"raised {type(error).__name__}: {_message(error)}"
+        seconds = time.perf_counter() - start
+        damaged = _damaged(case, arrays)
+        holds |= _same_bits({name: arrays[name] for name in damaged}, results)
+        return Record(name, call, results, damaged, failure, seconds, left_out, holds)
+
+
+class SecondBackwardError(Exception):
+    """Backward raised an exception when it was called a second time."""
+
+
+class _Functions:
+    """Forward and backward of a subject, with arguments and results by name."""
+
+    def __init__(self, subject: Subject, eps: float) -> None:
+        self._subject = subject
+        self._eps = [eps] if subject.operation.takes_eps else []
+
+    def forward(self, arrays: Arrays) -> tuple[dict[str, Any], Any]:
+        """Return the results of forward, and `saved` if there is a backward pass."""
+        if self._subject.forward is None:
+            raise TypeError("a command is not run in this process")
+        names = self._subject.operation.inputs_of("data", "parameter")
+        returned = self._subject.forward(*(arrays[name] for name in names), *self._eps)
+        outputs = self._subject.operation.outputs_of(backward=False)
+        expected = [*outputs, *(["saved"] if self._subject.backward is not None else [])]
+        if len(expected) == 1:
+            return {expected[0]: returned}, None
+        if not isinstance(returned, tuple) or len(returned) != len(expected):
+            kind = type(returned).__name__
+            raise TypeError(f"forward returned {kind}, not the tuple ({', '.join(expected)})")
+        results = dict(zip(expected, returned, strict=True))
+        saved = results.pop("saved", None)
+        return results, saved
+
+    def backward(self, arrays: Arrays, saved: Any) -> dict[str, Any]:
+        """Return the results of backward, or nothing if the subject has none."""
+        if self._subject.backward is None:
+            return {}
+        names = self._subject.operation.inputs_of("gradient")
+        returned = self._subject.backward(*(arrays[name] for name in names), saved)
+        outputs = self._subject.operation.outputs_of(backward=True)
+        gradients = (returned,) if len(outputs) == 1 else tuple(returned)
+        if len(gradients) != len(outputs):
+            expected = f"{', '.join(outputs[:-1])} and {outputs[-1]}"
+            raise TypeError(f"backward returned {len(gradients)} results, not {expected}")
+        return dict(zip(outputs, gradients, strict=True))
+
+    def second_backward(self, arrays: Arrays, saved: Any) -> dict[str, Any]:
+        """Call backward again. An exception is allowed here and is not a finding."""
+        try:
+            return self.backward(arrays, saved)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {_message(error)}"
+            raise SecondBackwardError(f"a second backward pass is refused: {reason}") from error
+
+
+def _passes(
+    functions: _Functions,
+    case: Case,
+    arrays: Arrays,
+    call: Call,
+    results: dict[str, Array | None],
+) -> dict[str, tuple[str, ...]]:
+    """Run one forward and one backward pass, and fill in the results as they are returned.
+
+    For a ``later`` call, return by result the results of the later passes whose bits it has.
+    """
+    forward, saved = functions.forward(arrays)
+    if call.kind != LATER:
+        results |= _copied(forward)
+    if call.kind == INTERLEAVED:
+        functions.forward({**arrays, **_other_rows(case)})
+    gradients = functions.backward(arrays, saved)
+    if call.kind == TWICE and gradients:
+        gradients = functions.second_backward(_copies(case), saved)
+    if call.kind != LATER:
+        results |= _copied(gradients)
+        return {}
+    other_arrays = {**arrays, **_other_rows(case)}
+    later, saved = functions.forward(other_arrays)
+    later |= functions.backward(other_arrays, saved)
+    results |= _copied({**forward, **gradients})
+    return _same_bits(results, _copied(later))
+
+
+def _laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
+    """Return inputs in the memory layout of the case."""
+    return {
+        name: case.in_layout(array, name) if array is not None and name in case.rows else array
+        for name, array in inputs.items()
+    }
+
+
+def _copies(case: Case) -> dict[str, Array | None]:
+    """Return copies of the inputs, which the subject may damage."""
+    return _laid_out(case, {name: copy(array) for name, array in case.inputs.items()})
+
+
+def _other_rows(case: Case) -> dict[str, Array]:
+    return {name: case.in_layout(rows, name) for name, rows in other_rows(case).items()}
+
+
+def _damaged(case: Case, arrays: Arrays) -> tuple[str, ...]:
+    """Return the names of the inputs whose bits have changed."""
+    return tuple(
+        name
+        for name, before in _laid_out(case, case.inputs).items()
+        if before is not None and (now := arrays[name]) is not None and not same_bits(now, before)
+    )
+
+
+def _same_bits(arrays: Arrays, results: Arrays) -> dict[str, tuple[str, ...]]:
+    """Return, by array, the results that have the same bits, where there are any."""
+    equal = {
+        name: tuple(output for output, result in results.items() if _equal(array, result))
+        for name, array in arrays.items()
+    }
+    return {name: outputs for name, outputs in equal.items() if outputs}
+
+
+def _equal(one: Array | None, other: Array | None) -> bool:
+    if one is None or other is None or one.dtype.name not in FORMATS:
+        return False
+    return one.shape == other.shape and one.dtype == other.dtype and same_bits(one, other)
+
+
+def _copied(results: Mapping[str, Any]) -> dict[str, Array | None]:
+    """Return copies in native byte order, which a later call cannot overwrite."""
+    copies: dict[str, Array | None] = {}
+    for output, result in results.items():
+        if result is None:
+            copies[output] = None
+            continue
+        array: Array = np.array(result)
+        if array.dtype.name not in NUMERIC_TYPES:
+            raise TypeError(f"the result is an array of {array.dtype.name}, which are no numbers")
+        copies[output] = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return copies
+
+
+def _message(error: Exception) -> str:
+    """Return the message of an exception, which may be very long or fail itself."""
+    try:
+        return str(error)[:MESSAGE_LENGTH]
+    except Exception:
+        return "(it cannot be printed)"
