@@ -41,7 +41,7 @@ class TestErrors:
         case = usual_case("normal", *LARGE, np.float32)
         expected = bytes_of(*both_passes(case, "reference"))
         kind = getattr(blocks, level)
-        original = kind.look
+        original = kind.compute
         begun: list[int] = []
 
         def failing(*arguments: Any) -> Any:
@@ -53,7 +53,7 @@ class TestErrors:
         with monkeypatch.context() as patched:
             patched.setattr(type(backend_named("native")), "core", None)  # the driver's blocks
             patched.setattr(blocks, "BLOCK", 2**16)
-            patched.setattr(kind, "look", failing)
+            patched.setattr(kind, "compute", failing)
             with pytest.raises(error):
                 both_passes(case, "native", threads=3)
         assert len(begun) > number
