@@ -14,9 +14,8 @@ import pytest
 
 import truenorm as tn
 from native.building import FLAGS, SETS, SOURCES, compiler_named, run
-from partials.batches import merged_at_random, nasty_cases, partial_of
+from partials.cases import merge_at_random, mixed_cases, near_midpoints, partial_of, scaled_term
 from partials.definition import Expected, Terms
-from partials.midpoints import near_midpoints, scaled_term
 from promise.checking import BACKENDS, both_passes, bytes_of, forward_pass
 from promise.families import EPSILONS, X_FAMILIES, Array, Case, CaseSpec, usual_case
 
@@ -26,7 +25,7 @@ if "native" not in BACKENDS:
 from truenorm.kernels import fixed_point
 from truenorm.kernels.fixed_point import FixedPoint
 from truenorm.kernels.native import _core
-from truenorm.partials.gradients import added
+from truenorm.partials.gradients import add
 
 FLOAT32 = np.dtype(np.float32)
 SHAPES = ((1, 1), (3, 2), (9, 7), (12, 67), (5, 130), (17, 16))
@@ -59,14 +58,14 @@ def _of_random_parts(case: Case, random: np.random.Generator) -> tn.PartialGradi
         forward, backward = random.choice(["native", "reference"], 2)
         threads = int(random.integers(1, 4))
         parts.append(partial_of(case.rows(part), backward, forward=forward, threads=threads))
-    return merged_at_random(parts, random)
+    return merge_at_random(parts, random)
 
 
 def _check_trees(count: int, trees: int) -> int:
     random = np.random.default_rng(5)
     done = 0
     for rows, size in SHAPES:
-        for case in nasty_cases(FLOAT32, rows, size, count):
+        for case in mixed_cases(FLOAT32, rows, size, count):
             expected = Expected(case).to_bytes()
             assert partial_of(case, "native").tobytes() == expected, str(case)
             for _ in range(trees):
@@ -123,7 +122,7 @@ def test_rows_of_several_blocks(size: int) -> None:
 
 
 def test_dx_is_that_of_plain_backward() -> None:
-    for case in nasty_cases(FLOAT32, 12, 67, 14):
+    for case in mixed_cases(FLOAT32, 12, 67, 14):
         saved = forward_pass(case, "native")[1]
         backward = tn.layer_norm_backward_partial if case.centred else tn.rms_norm_backward_partial
         dx, _ = backward(case.dy, saved, backend="native")
@@ -135,7 +134,7 @@ def test_undecided_terms(factor: float, scaled_bounds: Any) -> None:
     """Bounds that are far too large send all terms to tier 2, or to the reference."""
     scaled_bounds(factor)
     for rows, size in SHAPES:
-        for case in nasty_cases(FLOAT32, rows, size, 6):
+        for case in mixed_cases(FLOAT32, rows, size, 6):
             assert partial_of(case, "native").tobytes() == Expected(case).to_bytes(), str(case)
 
 
@@ -185,7 +184,7 @@ def _bound_cases(size: int) -> Iterator[Case]:
         choice = CaseSpec(family, 2, size, EPSILONS[k % 3], "random", parameter, parameter)
         case = choice.build(FLOAT32, k)
         yield from (case, case.as_rms_norm())
-    yield from nasty_cases(FLOAT32, 4, size, 6)
+    yield from mixed_cases(FLOAT32, 4, size, 6)
 
 
 def _library(folder: Path, instructions: str) -> Any:
@@ -274,7 +273,7 @@ def test_sums_of_numbers_are_those_of_numpy() -> None:
             a, b = (_random_number(random, columns) for _ in range(2))
             if random.random() < 0.5:  # nothing is left of it
                 b = FixedPoint(a.first, -a.limbs)
-            found, right = added(a, b), a.plus(b)
+            found, right = add(a, b), a.plus(b)
             assert found.first == right.first
             assert found.limbs.shape == right.limbs.shape
             assert found.limbs.tobytes() == right.limbs.tobytes()

@@ -1,4 +1,4 @@
-"""The bytes of a partial from their definition alone, in fractions: shares nothing with us.
+"""The bytes of a partial from their definition, in fractions, without code of the package.
 
 A term is the integer nearest to dy*c*r/2**unit, ties to even, and the unit comes from powers of
 two above |dy|, above the spread of x, above 1/sqrt(eps) and above sqrt(D).
@@ -22,33 +22,33 @@ Row = list[float]
 
 def power_above(value: Fraction) -> int:
     """Return the smallest b with value < 2**b, of a positive value."""
-    found = value.numerator.bit_length() - value.denominator.bit_length()
-    while value >= Fraction(2) ** found:
-        found += 1
-    return found
+    b = value.numerator.bit_length() - value.denominator.bit_length()
+    while value >= Fraction(2) ** b:
+        b += 1
+    return b
 
 
 def half_power(value: Fraction) -> int:
     """Return the smallest h with value <= 4**h, of a positive value."""
-    found = power_above(value) // 2 - 1
-    while value > Fraction(4) ** found:
-        found += 1
-    return found
+    h = power_above(value) // 2 - 1
+    while value > Fraction(4) ** h:
+        h += 1
+    return h
 
 
 def nearest(size: Fraction, square: Fraction) -> int:
     """Return the integer nearest to size/sqrt(square), ties to even."""
     fourfold = 4 * size * size / square
     twice = isqrt(fourfold.numerator // fourfold.denominator)
-    found = (twice + 1) // 2
+    integer = (twice + 1) // 2
     if twice * twice == fourfold and twice % 4 == 1:
-        found -= 1
-    return found if size > 0 else -found
+        integer -= 1
+    return integer if size > 0 else -integer
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a row of finite numbers adds to dgamma: integers, times 2**unit."""
+    """The terms of dgamma of a row of finite numbers: integers times 2**unit."""
 
     x: Row
     dy: Row
@@ -57,23 +57,23 @@ class Terms:
 
     @cached_property
     def unit(self) -> int | None:
-        """The exponent of its unit; None if every term is zero."""
-        slope = max(abs(Fraction(value)) for value in self.dy)
+        """The exponent of the unit; None if every term is zero."""
+        largest = max(abs(Fraction(value)) for value in self.dy)
         low, high = (Fraction(end(self.x)) for end in (min, max))
         spread = high - low if self.centred else max(abs(low), abs(high))
-        if not slope or not spread:
+        if not largest or not spread:
             return None
         size = half_power(Fraction(len(self.x)))
         if self.eps:
             # The spread is taken as a float64: Python rounds a fraction correctly.
             reach = power_above(Fraction(float(spread))) + half_power(1 / Fraction(self.eps))
             size = min(size, reach)
-        return max(power_above(slope) + size - 64, -320)
+        return max(power_above(largest) + size - 64, -320)
 
     @cached_property
     def mean_and_w(self) -> tuple[Fraction, Fraction]:
-        """What is subtracted, and the mean square of what is left, plus eps."""
-        # By one common denominator: sums of fractions would look for one again and again.
+        """The mean, or 0 for RMSNorm, and the mean square of the deviations plus eps."""
+        # With one common denominator: sums of fractions would search for it repeatedly.
         under = max(value.as_integer_ratio()[1] for value in self.x)
         x = [int(value * Fraction(under)) for value in map(Fraction, self.x)]
         size, total = len(x), sum(x) if self.centred else 0
@@ -113,7 +113,7 @@ class Expected:
         return not all(map(isfinite, x)) or (self.case.eps == 0 and constant)
 
     def terms(self) -> Iterator[Terms]:
-        """Yield the rows that have a result, with zeros for a dy that is not finite."""
+        """Yield the rows that have a result, with zeros in place of non-finite dy."""
         for x, dy in self.rows:
             if not self._is_undefined(x):
                 finite = [value if isfinite(value) else 0.0 for value in dy]
@@ -122,30 +122,30 @@ class Expected:
     @cached_property
     def special(self) -> Array:
         """Bits of +infinity, -infinity and NaN among the terms of dgamma and of dbeta."""
-        found = np.zeros((2, self.case.x.shape[1]), np.uint8)
+        flags = np.zeros((2, self.case.x.shape[1]), np.uint8)
         for x, dy in self.rows:
             infinite = self._is_infinite(x)
             if self._is_undefined(x) and not infinite:
-                found[0] |= 4
-            for j, slope in enumerate(dy):
+                flags[0] |= 4
+            for j, value in enumerate(dy):
                 if not infinite:
-                    found[1, j] |= _bit(slope)
-                if not self._is_undefined(x) and not isfinite(slope):
-                    found[0, j] |= _bit(slope * _sign(x, j, centred=self.case.centred))
+                    flags[1, j] |= _bit(value)
+                if not self._is_undefined(x) and not isfinite(value):
+                    flags[0, j] |= _bit(value * _sign(x, j, centred=self.case.centred))
                 elif infinite:
-                    found[0, j] |= 4 if isinf(x[j]) else _bit(slope * 0.0)
-        return np.where(found & 4, 4, found).astype(np.uint8)  # NaN, whatever else there is
+                    flags[0, j] |= 4 if isinf(x[j]) else _bit(value * 0.0)
+        return np.where(flags & 4, 4, flags).astype(np.uint8)  # NaN prevails
 
     @cached_property
     def dgamma(self) -> list[Fraction]:
-        """The sums of terms, then that of the units."""
+        """The sums of the terms, then the sum of the units."""
         total = [Fraction(0)] * (self.case.x.shape[1] + 1)
         for row in self.terms():
             if row.unit is not None:
                 for j, term in enumerate([*row.integers(), 1]):
                     total[j] += term * Fraction(2) ** row.unit
-        spoilt = [*self.special[0].tolist(), 0]
-        return [Fraction(0) if bad else each for each, bad in zip(total, spoilt, strict=True)]
+        flags = [*self.special[0].tolist(), 0]
+        return [Fraction(0) if flag else each for each, flag in zip(total, flags, strict=True)]
 
     @cached_property
     def dbeta(self) -> list[Fraction]:
@@ -153,21 +153,21 @@ class Expected:
         if self.case.beta is None:
             return [Fraction(0)] * self.case.x.shape[1]
         return [
-            Fraction(0) if bad else sum(map(Fraction, column), Fraction(0))
-            for column, bad in zip(columns, self.special[1].tolist(), strict=True)
+            Fraction(0) if flag else sum(map(Fraction, column), Fraction(0))
+            for column, flag in zip(columns, self.special[1].tolist(), strict=True)
         ]
 
     def to_bytes(self) -> bytes:
-        """Return the header, digits, flags and checksum."""
+        """Return the header, limbs, flags and checksum."""
         case = self.case
-        numbers = [_digits(self.dgamma), _digits(self.dbeta)]
-        places = [part for first, digits in numbers for part in (first, len(digits))]
+        numbers = [_limbs(self.dgamma), _limbs(self.dbeta)]
+        ranges = [part for first, limbs in numbers for part in (first, len(limbs))]
         types = [_type(array) for array in (case.x, case.gamma, case.beta)]
         header = struct.pack(
             "<16sH4BdQiIiIB", b"truenorm partial", 2, 0 if case.centred else 1, *types,
-            case.eps, len(case.x), *places, 1,
+            case.eps, len(case.x), *ranges, 1,
         )  # fmt: skip
-        flat = [digit for _, digits in numbers for place in digits for digit in place]
+        flat = [value for _, limbs in numbers for limb in limbs for value in limb]
         size = struct.pack("<Q", case.x.shape[1])
         body = header + size + struct.pack(f"<{len(flat)}i", *flat) + self.special.tobytes()
         return body + struct.pack("<I", crc32(body))
@@ -189,19 +189,19 @@ def _sign(x: Row, j: int, *, centred: bool) -> float:
     return float((c > 0) - (c < 0))
 
 
-def _digits(columns: list[Fraction]) -> tuple[int, list[list[int]]]:
-    """Return the first place, and for each place the digits in base 2**32, from -2**31 on."""
+def _limbs(columns: list[Fraction]) -> tuple[int, list[list[int]]]:
+    """Return the first position, and for each position the limbs in base 2**32, from -2**31 on."""
     if not any(columns):
         return 0, []
     first = -40
     values = [int(value * 2 ** (-32 * first)) for value in columns]
     assert [Fraction(value, 2 ** (-32 * first)) for value in values] == columns
-    places = []
+    limbs = []
     while any(values):
-        digits = [(value + 2**31) % 2**32 - 2**31 for value in values]
-        values = [(value - digit) >> 32 for value, digit in zip(values, digits, strict=True)]
-        places.append(digits)
-    while not any(places[0]):
-        places.pop(0)
+        limb = [(value + 2**31) % 2**32 - 2**31 for value in values]
+        values = [(value - part) >> 32 for value, part in zip(values, limb, strict=True)]
+        limbs.append(limb)
+    while not any(limbs[0]):
+        limbs.pop(0)
         first += 1
-    return first, places
+    return first, limbs

@@ -1,4 +1,4 @@
-"""Backward over some rows of a batch, for layer norm and RMSNorm."""
+"""Backward passes over some rows of a batch, which return partial gradients."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,11 @@ from truenorm.api.fast_path import ALONE_BELOW, CENTRED, as_held, types_of_mode
 from truenorm.api.run import by_driver
 from truenorm.api.saved import Saved, check_saved
 from truenorm.api.settings import settings_of_backward
-from truenorm.kernels import driver as drive
 from truenorm.kernels.call import LAYER_NORM, RMS_NORM, Norm, Settings
+from truenorm.kernels.driver import backward_partial
 from truenorm.kernels.fixed_point import FixedPoint
 from truenorm.partials.gradients import PartialGradients
-from truenorm.partials.wire import Kind
+from truenorm.partials.wire import Signature
 from truenorm.threads import thread_count
 
 if TYPE_CHECKING:
@@ -32,24 +32,24 @@ def layer_norm_backward_partial(
     backend: str | None = None,
     threads: int | None = None,
 ) -> tuple[Array, PartialGradients]:
-    """Do the same as `layer_norm_backward` for some rows of a batch.
+    """Compute the backward pass of layer norm over some rows of a batch.
 
-    dx is done with the call. Of dgamma and dbeta, which are sums over the whole batch, a partial
-    is returned: added up over micro-batches or ranks, and rounded then, it has the bits that one
-    call with all rows would have given, whatever the split.
+    dx is complete. dgamma and dbeta are sums over the whole batch, so the call returns a partial
+    of them. Partials of micro-batches or ranks, added and then rounded, have the bits of one call
+    with all rows, for any split.
 
     Parameters
     ----------
     dy, saved, out, backend, threads
-        As in `layer_norm_backward`. x, gamma and beta are of at most float32, and forward's
-        rounding was "correct".
+        As in `layer_norm_backward`. x, gamma and beta must be float32 or smaller, and the
+        forward pass must have had rounding="correct".
 
     Returns
     -------
     dx : ndarray
         Of the shape and type of x.
     partial : PartialGradients
-        What these rows add to dgamma and dbeta.
+        The sums over these rows of dgamma and dbeta.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def rms_norm_backward_partial(
     backend: str | None = None,
     threads: int | None = None,
 ) -> tuple[Array, PartialGradients]:
-    """Do the same as `rms_norm_backward` for some rows of a batch.
+    """Compute the backward pass of RMSNorm over some rows of a batch.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def rms_norm_backward_partial(
     dx : ndarray
         Of the shape and type of x.
     partial : PartialGradients
-        What these rows add to dgamma.
+        The sums over these rows of dgamma.
 
     Examples
     --------
@@ -115,24 +115,25 @@ def _backward(
 ) -> tuple[Array, PartialGradients]:
     check_saved(norm, saved, "_backward_partial")
     if not isinstance(saved.x, np.ndarray):
-        raise TypeError("x is on a device: partials are for arrays of NumPy, copy it to one")
-    kind = Kind.of(saved)
+        raise TypeError("x must be a NumPy array, got an array on a device: copy it to one")
+    kind = Signature.of(saved)
     chosen, settings = settings_of_backward(saved.settings, backend, threads)
     if chosen.core is not None and settings.backend == chosen.name:
-        found = _by_core(chosen.core, kind, settings, dy, saved, out)
-        if found is not None:
-            return found
-    dx, share = by_driver(drive.backward_partial, chosen, settings, dy, saved, out)
-    return dx, PartialGradients._of_share(kind, len(saved.statistics), share)
+        results = _by_core(chosen.core, kind, settings, dy, saved, out)
+        if results is not None:
+            return results
+    dx, share = by_driver(backward_partial, chosen, settings, dy, saved, out)
+    special = np.stack([share.of_dgamma, share.of_dbeta])
+    rows = len(saved.statistics)
+    return dx, PartialGradients._of(kind, rows, share.dgamma, share.dbeta, special)
 
 
 def _by_core(
-    core: "Core", kind: Kind, settings: Settings, dy: Any, saved: Saved, out: Array | None
+    core: "Core", kind: Signature, settings: Settings, dy: Any, saved: Saved, out: Array | None
 ) -> tuple[Array, PartialGradients] | None:
-    """Return dx and the partial of ordinary arrays; None if the driver has to compute them."""
+    """Return dx and the partial of fast-path arrays; None if the driver has to compute them."""
     x, gamma = saved.x, saved.gamma
-    of_gamma = None if gamma is None else gamma.dtype
-    types = types_of_mode(x.dtype, of_gamma, None)
+    types = types_of_mode(x.dtype, None if gamma is None else gamma.dtype, None)
     if (
         types is None
         or type(dy) is not np.ndarray
@@ -145,21 +146,21 @@ def _by_core(
     dx = np.empty(x.shape, x.dtype) if out is None else out
     mode, *held = types
     arrays = (dy, x, gamma, dx)
-    rows_of_dy, rows_of_x, scale, to = as_held(held, *arrays) if held else arrays
+    dy_rows, x_rows, scale, dx_rows = as_held(held, *arrays) if held else arrays
     threads = 1 if x.size < ALONE_BELOW else thread_count(settings.threads)
-    found = core.backward_partial(
-        rows_of_dy,
-        rows_of_x,
+    sums = core.backward_partial(
+        dy_rows,
+        x_rows,
         scale,
         saved.statistics,
-        to,
+        dx_rows,
         kind.beta is not None,
         settings.eps,
         mode | (CENTRED if settings.norm.centred else 0),
         threads,
     )
-    if found is None:
+    if sums is None:
         return None
-    dgamma, dbeta = FixedPoint.of_core(found[0], size + 1), FixedPoint.of_core(found[1], size)
-    flags = np.zeros((2, size), np.uint8)
-    return dx, PartialGradients._of_finite(kind, len(saved.statistics), dgamma, dbeta, flags)
+    dgamma, dbeta = FixedPoint.of_core(sums[0], size + 1), FixedPoint.of_core(sums[1], size)
+    special = np.zeros((2, size), np.uint8)
+    return dx, PartialGradients._of_finite(kind, len(saved.statistics), dgamma, dbeta, special)
