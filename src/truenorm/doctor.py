@@ -214,9 +214,9 @@ def by_opencl() -> Card | Line:
     import pyopencl as cl
     import pyopencl.array as cl_array
 
-    from truenorm.kernels.gpu.runtime import opencl
+    from truenorm.kernels.gpu.opencl import default_runtime
 
-    queue = opencl().queue
+    queue = default_runtime().queue
     device = queue.device
     is_gpu = bool(device.type & cl.device_type.GPU)
     facts = (

@@ -57,10 +57,10 @@ def _gpu() -> BackendStatus:
     cards = "; arrays on cards of NVIDIA by CUDA, which is experimental" if _has_cuda() else ""
     if find_spec("pyopencl") is None:
         return BackendStatus("gpu", False, f"needs pyopencl: pip install truenorm[opencl]{cards}")
-    from truenorm.kernels.gpu.runtime import first_device
+    from truenorm.kernels.gpu.opencl import choose_device
 
-    found = first_device()
-    return BackendStatus("gpu", found.device is not None, found.told + cards)
+    choice = choose_device()
+    return BackendStatus("gpu", choice.device is not None, choice.reason + cards)
 
 
 def _has_cuda() -> bool:
@@ -118,7 +118,7 @@ def _load(name: str) -> "Backend":
 
     if name == "gpu":
         from truenorm.kernels.gpu.backend import GpuBackend
-        from truenorm.kernels.gpu.runtime import opencl
+        from truenorm.kernels.gpu.opencl import default_runtime
 
-        return GpuBackend(opencl(), ReferenceBackend())
+        return GpuBackend(default_runtime(), ReferenceBackend())
     return ReferenceBackend()

@@ -1,7 +1,7 @@
 """Forward by the general path: arrays of any kind and layout, and all types."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,13 @@ from truenorm.api.arguments import as_array, as_parameter, beside_device_array, 
 from truenorm.api.backends import backend_named
 from truenorm.api.saved import Gradients, Saved
 from truenorm.api.settings import check_arithmetic
-from truenorm.devices.arrays import Library, dtype_of, library_of
+from truenorm.devices.arrays import library_of
 from truenorm.kernels import driver as drive
 from truenorm.kernels.call import Parameter, Settings
 from truenorm.kernels.rows import Rows, format_of
 
 if TYPE_CHECKING:
+    from truenorm.kernels.gpu.runtime import Library
     from truenorm.kernels.protocol import Backend
 
 
@@ -71,7 +72,7 @@ def _by_driver(
 
 
 def _forward_on_device(
-    library: Library,
+    library: "Library",
     settings: Settings,
     x: Any,
     gamma: Any,
@@ -79,8 +80,9 @@ def _forward_on_device(
     axis: int | Sequence[int],
     out: Any,
 ) -> tuple[Any, Saved]:
-    """Normalize rows where they are; NumPy does what the device refuses."""
-    from truenorm.devices import passes
+    """Normalize rows on their device; the host computes what the device leaves undecided."""
+    from truenorm.devices.call import DeviceCall
+    from truenorm.kernels.gpu.runtime import dtype_of
 
     axes = arguments.axes_of(x, axis)
     if axes != (x.ndim - 1,):
@@ -90,9 +92,11 @@ def _forward_on_device(
     if beta is not None:
         beta = beside_device_array("beta", beta)
     host = backend_named("reference")
-    y, kept, of_beta = passes.forward(library, host, settings, x, gamma, beta, out)
-    beta_dtype = None if of_beta is None else dtype_of(of_beta)
-    return y, Saved(x, gamma, beta_dtype, axes, settings._replace(backend="gpu"), kept)
+    call = DeviceCall(library, host, settings, x, gamma, beta, out)
+    y, statistics = call.forward()
+    beta_dtype = None if call.beta_target is None else dtype_of(call.beta_target)
+    settings = settings._replace(backend="gpu")
+    return y, Saved(x, gamma, beta_dtype, axes, settings, cast("Any", statistics))
 
 
 if TYPE_CHECKING:
@@ -153,13 +157,13 @@ def _gradients(saved: Saved, dx: Array, columns: "ColumnGradients") -> Gradients
 
 
 def _backward_on_device(
-    library: Library, settings: Settings, dy: Any, saved: Saved, out: Array | None
+    library: "Library", settings: Settings, dy: Any, saved: Saved, out: Array | None
 ) -> Gradients:
-    """Carry a gradient back where it is."""
-    from truenorm.devices import passes
+    """Compute the gradients on the device of x."""
+    from truenorm.devices.call import DeviceCall
 
     host = backend_named("reference")
-    beta = None if saved.beta_dtype is None else format_of(saved.beta_dtype)
+    call = DeviceCall(library, host, settings, saved.x, saved.gamma, None, out)
+    beta_target = None if saved.beta_dtype is None else format_of(saved.beta_dtype)
     dy = beside_device_array("dy", dy)
-    given = dy, saved.x, saved.gamma, beta, saved.statistics
-    return Gradients(*passes.backward(library, host, settings, *given, out))
+    return Gradients(*call.backward(dy, cast("Any", saved.statistics), beta_target))

@@ -1,1 +1,1 @@
-"""Arrays that are on a device: they are normalized there, and results stay there."""
+"""Arrays in the memory of a device, normalized there."""

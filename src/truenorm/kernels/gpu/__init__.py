@@ -1,1 +1,1 @@
-"""Kernels for graphics processors: one source in C, and who compiles and launches it."""
+"""GPU kernels: one source in C, compiled and launched by OpenCL or CUDA."""

@@ -1,75 +1,79 @@
-"""How rows are laid on threads: decided by their length and type alone, for every interface.
+"""Map rows to threads, by row length and type only.
 
-Bits must depend neither on the device nor on the batch, so neither takes part in it.
+The bits must depend neither on the device nor on the batch size, so neither takes part.
 """
 
 import math
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FloatFormat
 
-__all__ = ["KERNELS", "LOAD_BYTES", "LONGEST", "LONG_RUN", "STORAGES", "Plan", "source_of"]
-
 STORAGES: dict[FloatFormat, int] = {FLOAT32: 0, FLOAT16: 1, BFLOAT16: 2}
-"""The types, by the number that the source knows them by."""
+"""The types, by their number in the source."""
 
 LONGEST = 2**24
-"""Elements of a row: v of (E2) cannot cancel to nothing below that, with much room."""
+"""Elements of a row at most: up to there v of (E2) cannot cancel completely, with a margin."""
 
 LOAD_BYTES = 16
-"""What a thread reads at a time, if rows allow it."""
+"""Bytes that a thread reads at a time, if the row length allows it."""
 
 ITEMS = 8
-"""Elements that a thread has of a row, as long as there are threads."""
+"""Elements of a row per thread, up to the largest number of threads."""
 
 WARP, BLOCK = 32, 128
-"""Threads that exchange numbers without a barrier; and of a block that has several rows."""
+"""Threads that exchange numbers without a barrier; threads of a block with several rows."""
 
 MOST_THREADS, MOST_WITH_SUMS = 512, 256
-"""Of a block: with twice as many, a thread has half the registers, and kernels spill; those that
-add up over rows need them twice."""
+"""Threads of a block at most. Twice as many have half the registers each, and kernels spill;
+kernels that sum over rows need twice the registers."""
 
-HELD_ITEMS, SUMMED_ITEMS = 16, 16
-"""Elements that registers hold: of x in forward; of sums over rows in backward, which reads rows a
-second time, since a cache answers."""
+ITEMS_IN_REGISTERS = 16
+"""Elements per thread that fit in registers: of x in forward, of sums over rows in backward.
+
+Backward reads rows a second time, from the cache.
+"""
 
 SHORT_RUN, LONG_RUN, SHORT_ROW = 16, 64, 1024
-"""Rows whose share of dgamma and dbeta a team adds up: more of them where rows are short."""
+"""Rows of a run, which one team sums over: more of them where rows are short."""
+
+HEADERS = ("dialect.h", "storage.h", "team.h", "statistics.h", "sums.h")
 
 KERNELS = {
     "forward": ("forward.c",),
     "backward": ("backward.c",),
-    "shares": ("shares.c",),
-    "columns": ("columns.c",),
-    "forward_again": ("pairs.h", "rows.h", "again.c"),
-    "backward_again": ("pairs.h", "rows.h", "again.c"),
-    "rows_again": ("pairs.h", "rows.h", "columns_again.c"),
-    "columns_again": ("pairs.h", "rows.h", "columns_again.c"),
-    "widen": ("pairs.h", "finish.c"),
-    "finish_gamma": ("pairs.h", "finish.c"),
-    "finish_beta": ("pairs.h", "finish.c"),
+    "run_sums": ("run_sums.c",),
+    "column_sums": ("column_sums.c",),
+    "forward_tier2": ("double_double.h", "tier2.h", "tier2.c"),
+    "backward_tier2": ("double_double.h", "tier2.h", "tier2.c"),
+    "rows_tier2": ("double_double.h", "tier2.h", "columns_tier2.c"),
+    "columns_tier2": ("double_double.h", "tier2.h", "columns_tier2.c"),
+    "widen": ("double_double.h", "parameters.c"),
+    "round_dgamma": ("double_double.h", "parameters.c"),
+    "round_dbeta": ("double_double.h", "parameters.c"),
 }
-"""The files of each kernel, beside the headers."""
-
-HEADERS = ("dialect.h", "storage.h", "team.h", "statistics.h", "sums.h")
+"""The files of each kernel, after the headers."""
 
 
 class Plan(NamedTuple):
-    """The constants of a kernel. As macros of the source they have the same names, in capitals."""
+    """The constants of a kernel; macros of the source have the same names in capitals."""
 
     size: int
     storage: int
     centred: bool
     correct: bool
     vector: int
+    """Elements that a thread reads at a time."""
     team: int
+    """Threads of a row."""
     teams: int
-    held: bool
-    sums: bool
+    """Teams of a block."""
+    x_in_registers: bool
+    sums_in_registers: bool
     run: int
-    alone: bool
+    """Rows whose sums over rows one team computes."""
+    standalone: bool
+    """True if nothing reads the row status."""
 
     @classmethod
     def of(
@@ -80,15 +84,13 @@ class Plan(NamedTuple):
         *,
         centred: bool,
         correct: bool,
-        alone: bool = False,
+        standalone: bool = False,
     ) -> "Plan":
-        """Return the constants for rows of a length and a type."""
+        """Return the plan of a kernel for rows of a length and a type."""
         backward = not kernel.startswith("forward")
         vector = math.gcd(size, LOAD_BYTES // (4 if target is FLOAT32 else 2))
-        sums = backward and size <= MOST_WITH_SUMS * SUMMED_ITEMS
-        most = MOST_WITH_SUMS if sums else MOST_THREADS
-        team = _team(size, most)
-        items = _items(size, team, vector)
+        sums_in_registers = backward and size <= MOST_WITH_SUMS * ITEMS_IN_REGISTERS
+        team = _team(size, MOST_WITH_SUMS if sums_in_registers else MOST_THREADS)
         return cls(
             size=size,
             storage=STORAGES[target],
@@ -97,22 +99,22 @@ class Plan(NamedTuple):
             vector=vector,
             team=team,
             teams=max(1, BLOCK // team) if team <= WARP else 1,
-            held=not backward and items <= HELD_ITEMS,
-            sums=sums,
+            x_in_registers=not backward and _items(size, team, vector) <= ITEMS_IN_REGISTERS,
+            sums_in_registers=sums_in_registers,
             run=SHORT_RUN if size > SHORT_ROW else LONG_RUN,
-            alone=alone,
+            standalone=standalone,
         )
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return self.team * self.teams
 
     @property
     def depth(self) -> int:
         """Additions that an element goes through at most, here or in forward, (H1).
 
-        Backward has the statistics of forward, which may have more threads.
+        Backward uses the statistics of forward, which may have more threads.
         """
         teams = self.team, _team(self.size, MOST_THREADS)
         return max(
@@ -121,7 +123,7 @@ class Plan(NamedTuple):
 
     @property
     def macros(self) -> dict[str, int]:
-        """The constants, as a compiler is given them."""
+        """The constants as macros of the source."""
         return {name.upper(): int(value) for name, value in self._asdict().items()} | {
             "THREADS": self.threads,
             "DEPTH": self.depth,
@@ -129,15 +131,15 @@ class Plan(NamedTuple):
 
     @property
     def strips(self) -> int:
-        """Blocks that have a thread for each column."""
+        """Blocks with a thread for each column."""
         return -(-self.size // self.threads)
 
     def runs(self, rows: int) -> int:
-        """Return how many shares so many rows have."""
+        """Return the number of runs of so many rows."""
         return -(-rows // self.run)
 
     def blocks(self, rows: int) -> int:
-        """Return how many blocks have a row, or a run, for each of their teams."""
+        """Return the number of blocks that have a team for each row, or run."""
         return -(-rows // self.teams)
 
 
@@ -147,18 +149,15 @@ def _team(size: int, most: int) -> int:
 
 
 def _items(size: int, team: int, vector: int) -> int:
-    """Return the elements of a thread."""
+    """Return the elements of a row per thread."""
     return math.ceil(size / (team * vector)) * vector
 
 
 @lru_cache
 def source_of(kernel: str) -> str:
-    """Return the text of a kernel with all that it needs."""
-    return "\n".join(_texts((*HEADERS, *KERNELS[kernel])))
-
-
-def _texts(names: Iterable[str]) -> Iterable[str]:
-    from importlib.resources import files  # slow to import, and a CPU needs none of it
+    """Return the source of a kernel with its headers."""
+    from importlib.resources import files  # slow to import, and the CPU backends need none of it
 
     folder = files("truenorm.kernels.gpu") / "source"
-    return [(folder / name).read_text(encoding="utf-8") for name in names]
+    names = (*HEADERS, *KERNELS[kernel])
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)

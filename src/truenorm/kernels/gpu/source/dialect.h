@@ -1,9 +1,9 @@
-/* The only lines that know an interface: OpenCL C 1.2 and above, CUDA (nvcc, NVRTC), HIP.
+/* The only file that depends on the language: OpenCL C 1.2 and above, CUDA (nvcc, NVRTC), HIP.
  *
  * No compiler may contract a*b + c: where one rounding is meant, FMA says so. Loops over what is
  * in registers are unrolled, since registers have no addresses.
  */
-#if defined(FIBERS) /* a compiler for processors, which a test uses */
+#if defined(FIBERS) /* a C++ compiler for the CPU, in tests */
 #define UNROLL
 #else
 #define UNROLL _Pragma("unroll")
@@ -12,7 +12,7 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF
 #define KERNEL __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) void
-/* Inlined first of all: PoCL has one local array for all threads where a function is given it. */
+/* PoCL shares a local array between threads only in functions that are inlined. */
 #define DEVICE static inline __attribute__((always_inline))
 #define GLOBAL __global
 #define LOCAL __local

@@ -7,16 +7,16 @@
 #if STORAGE == 0
 typedef float store_t;
 #define LOAD(a) (a)
-#define NO_NUMBER FLOAT_OF_BITS(0x7fc00000u)
+#define NAN_BITS FLOAT_OF_BITS(0x7fc00000u)
 DEVICE store_t rounded(double z) { return (float)z; }
-DEVICE store_t rounded_or_nan(float z) { return z == z ? z : NO_NUMBER; }
+DEVICE store_t rounded_or_nan(float z) { return z == z ? z : NAN_BITS; }
 DEVICE unsigned bits_of(store_t a) { return BITS_OF_FLOAT(a); }
 #else
 typedef unsigned short store_t;
 #if STORAGE == 1
 #define MANTISSA 10
 #define BIAS 15
-#define NO_NUMBER ((store_t)0x7e00)
+#define NAN_BITS ((store_t)0x7e00)
 #define TO_UNITS 16777216.0 /* 2**24: the smallest subnormal number is one unit */
 DEVICE float LOAD(store_t a) {
     const unsigned size = (unsigned)(a & 0x7fff) << 13;
@@ -27,7 +27,7 @@ DEVICE float LOAD(store_t a) {
 #else
 #define MANTISSA 7
 #define BIAS 127
-#define NO_NUMBER ((store_t)0x7fc0)
+#define NAN_BITS ((store_t)0x7fc0)
 #define TO_UNITS 1.0889035741470031e+40 /* 2**133 */
 DEVICE float LOAD(store_t a) { return FLOAT_OF_BITS((unsigned)a << 16); }
 #endif
@@ -35,21 +35,21 @@ DEVICE store_t rounded(double z) {
     const wide_t bits = BITS_OF_DOUBLE(z), size = bits & (wide_t)0x7fffffffffffffff;
     const wide_t cut = 52 - MANTISSA, one = 1;
     const wide_t smallest = one << MANTISSA, infinite = (wide_t)(2 * BIAS + 1) << MANTISSA;
-    wide_t found = (size + (one << (cut - 1)) - 1 + ((size >> cut) & 1)) >> cut;
-    found -= (wide_t)(1023 - BIAS) << MANTISSA;
-    if (found < smallest) { /* adding 2**52 rounds to a multiple of one */
+    wide_t result = (size + (one << (cut - 1)) - 1 + ((size >> cut) & 1)) >> cut;
+    result -= (wide_t)(1023 - BIAS) << MANTISSA;
+    if (result < smallest) { /* adding 2**52 rounds to a multiple of one */
         const double units = ABS(z) * TO_UNITS;
-        found = (wide_t)((units + 4503599627370496.0) - 4503599627370496.0);
+        result = (wide_t)((units + 4503599627370496.0) - 4503599627370496.0);
     }
-    if (found > infinite) found = infinite;
-    if (size > (wide_t)0x7ff0000000000000) return NO_NUMBER;
-    return (store_t)(found | ((bits >> 48) & 0x8000));
+    if (result > infinite) result = infinite;
+    if (size > (wide_t)0x7ff0000000000000) return NAN_BITS;
+    return (store_t)(result | ((bits >> 48) & 0x8000));
 }
 DEVICE store_t rounded_or_nan(double z) { return rounded(z); }
 DEVICE unsigned bits_of(store_t a) { return a; }
 #endif
 
-/* What one thread reads or writes at a time. */
+/* Elements that a thread reads or writes at a time. */
 typedef struct {
     store_t value[VECTOR];
 } __attribute__((aligned(VECTOR * sizeof(store_t)))) pack_t;

@@ -1,15 +1,15 @@
-/* Sums over rows. A run's share is a sum of dy*xhat, a bound on its error, and a sum of dy, which in
- * correct mode is exact, or NaN if it is not.
+/* Sums over rows: of dy*xhat with a bound on the error, and of dy. In correct mode the sum of dy is
+ * exact, or NaN if it is not.
  */
-#define LEAST 5.6051938572992683e-45f /* 2**-147: what a bound may lose below float32 */
+#define LEAST 5.6051938572992683e-45f /* 2**-147: covers underflow of a bound in float32 */
 
-/* Return what a + b is more than `sum`, its rounding (Knuth's TwoSum). */
+/* Return (a + b) - sum, where `sum` is a + b rounded (Knuth's TwoSum). */
 DEVICE double error_of_sum(double a, double b, double sum) {
     const double t = sum - a;
     return (a - (sum - t)) + (b - t);
 }
 
-/* Add to an exact sum; NaN if it no longer is one. In fast mode any will do. */
+/* Add to an exact sum; return NaN if the result is not exact. Fast mode does not check. */
 DEVICE double exact_sum(double sum, double term) {
     const double total = sum + term;
     if (!CORRECT) return total;
@@ -17,21 +17,21 @@ DEVICE double exact_sum(double sum, double term) {
     return exact ? total : (double)INFINITE - (double)INFINITE;
 }
 
-/* Add to an exact pair; its second part is NaN if it no longer is one. */
+/* Add to an exact pair; its low part becomes NaN if the result is not exact. */
 DEVICE void add_exactly(double *high, double *low, double term) {
     const double total = *high + term;
     *low = exact_sum(*low, error_of_sum(*high, term, total));
     *high = total;
 }
 
-/* Add a term to the sums of a column; of_term is zero in rows where xhat is, without any error, and
- * so is the error of a term whose x is zero where rows are not centred.
+/* Add a term to the sums of a column. The term has no error in rows with xhat = 0 (bound_term is
+ * zero there) and, for RMSNorm, where x is zero.
  */
-DEVICE void add_term(float slope, double xhat, float of_dy, float of_term, double *of_gamma,
-                     double *of_beta, float *bound) {
-    *of_gamma = FMA((double)slope, xhat, *of_gamma);
-    const int exact = CENTRED ? of_term == 0.f : of_term == 0.f || xhat == 0;
-    if (slope != 0.f && !exact) /* (E12) */
-        *bound += FMAF(ABSF(slope), FMAF(of_term, (float)ABS(xhat), of_dy), LEAST);
-    if (CENTRED) *of_beta = exact_sum(*of_beta, slope);
+DEVICE void add_term(float dy, double xhat, float bound_dy, float bound_term, double *dgamma,
+                     double *dbeta, float *bound) {
+    *dgamma = FMA((double)dy, xhat, *dgamma);
+    const int exact = CENTRED ? bound_term == 0.f : bound_term == 0.f || xhat == 0;
+    if (dy != 0.f && !exact) /* (E12) */
+        *bound += FMAF(ABSF(dy), FMAF(bound_term, (float)ABS(xhat), bound_dy), LEAST);
+    if (CENTRED) *dbeta = exact_sum(*dbeta, dy);
 }

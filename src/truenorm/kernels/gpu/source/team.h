@@ -2,9 +2,9 @@
  * a warp each. Thread t of a team has packs t, t + TEAM, ... of VECTOR elements.
  *
  * A sum over a row is: a thread's elements in their order, then the threads of a warp in a
- * butterfly (16, 8, 4, 2, 1 apart), then warps in their order. Nothing else decides it, so that
- * every interface, device and number of blocks gives the same bits, and no element goes through
- * more than DEPTH additions.
+ * butterfly (16, 8, 4, 2, 1 apart), then warps in their order. Nothing else decides the order:
+ * every interface, device and number of blocks gives the same bits. No element goes through more
+ * than DEPTH additions.
  */
 #define LANES (TEAM < 32 ? TEAM : 32)
 #define WARPS (TEAM / LANES)
@@ -12,7 +12,7 @@
 #define TEAM_OF_BLOCK (THREAD / TEAM)
 #define PACKS ((SIZE + TEAM * VECTOR - 1) / (TEAM * VECTOR))
 #define ITEMS (PACKS * VECTOR)
-#if HELD || SUMS
+#if X_IN_REGISTERS || SUMS_IN_REGISTERS
 #define UNROLL_PACKS UNROLL
 #else
 #define UNROLL_PACKS
@@ -26,9 +26,9 @@
 #define PACK(from, row, at) (*(GLOBAL const pack_t *)((from) + (index_t)(row) * SIZE + (at)))
 #define PUT(to, row, at, pack) (*(GLOBAL pack_t *)((to) + (index_t)(row) * SIZE + (at)) = (pack))
 
-/* Rows in turn, as many to a block as it has teams. Every thread goes round as often as all
- * others of its block, since they meet at barriers: a team without a row does the last one again,
- * and writes nothing.
+/* Rows in turn, one for each team of a block. All threads of a block do the same number of
+ * iterations, since they meet at barriers: a team without a row repeats the last one and writes
+ * nothing.
  */
 #define EACH_ROW(count)                                                                     \
     for (index_t first = (index_t)BLOCK * TEAMS; first < (count); first += (index_t)BLOCKS * TEAMS)
@@ -36,7 +36,7 @@
     (first + TEAM_OF_BLOCK < (count) ? first + TEAM_OF_BLOCK : (index_t)((count) - 1))
 #define HAS_ROW(count) (first + TEAM_OF_BLOCK < (count))
 
-/* Offsets of elements, and what stays within a row: a test makes both smaller. */
+/* Offsets of elements, and offsets within a row: a test makes both smaller. */
 #ifndef INDEX
 #define INDEX wide_t
 #define SMALL int
@@ -69,7 +69,7 @@ DEVICE void team_sums(int n, double *a, LOCAL double *scratch) {
         for (int w = 1; w < WARPS; ++w) a[q] += scratch[q * WARPS + w];
     }
 }
-#else /* through local memory: the tree that lane 0 of a butterfly has */
+#else /* through local memory: the same tree as lane 0 of a butterfly */
 #define SCRATCH(n) ((n) * THREADS)
 DEVICE void team_sums(int n, double *a, LOCAL double *scratch) {
     BARRIER;

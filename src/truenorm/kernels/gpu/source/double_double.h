@@ -1,5 +1,5 @@
-/* Pairs of float64 that stand for their sum, as in kernels/double_double.py: the bounds in units of
- * W = 2**-106 are given there. Nothing over- or underflows: elements are float32 at most.
+/* Double-double arithmetic, as in kernels/double_double.py, with bounds in units of W = 2**-106.
+ * Nothing overflows or underflows: elements are float32 at most.
  */
 #define W 1.232595164407831e-32 /* 2**-106 */
 
@@ -101,22 +101,22 @@ DEVICE pair_t team_pair(pair_t a, LOCAL double *scratch) {
     return a;
 }
 
-/* The same number to odd: where something is cut off, the last bit says so, and a second rounding
- * to fewer bits is as good as one.
+/* Round to odd: the last bit is set if the result is inexact, so that a second rounding to fewer
+ * bits gives the same result as one rounding.
  */
 DEVICE double to_odd(pair_t a) {
     wide_t bits = BITS_OF_DOUBLE(a.high);
-    if (a.low < 0 || a.low > 0) { /* and not NaN, which an infinite number has there */
+    if (a.low < 0 || a.low > 0) { /* not NaN, the low part of an infinity */
         if ((a.low < 0) != (a.high < 0)) bits -= 1;
         bits |= 1;
     }
     return DOUBLE_OF_BITS(bits);
 }
 
-/* Round a pair; return whether both ends of its bracket do not round alike. */
+/* Round a pair; return 1 if both ends of its bracket do not round to the same number. */
 DEVICE unsigned char round_pair(pair_t z, double bound, GLOBAL store_t *to) {
-    const store_t found = rounded(to_odd(two_sum(z.high, z.low - bound)));
-    *to = z.high == z.high ? found : NO_NUMBER;
+    const store_t rounded_low = rounded(to_odd(two_sum(z.high, z.low - bound)));
+    *to = z.high == z.high ? rounded_low : NAN_BITS;
     return !(bound < INFINITE) ||
-           bits_of(found) != bits_of(rounded(to_odd(two_sum(z.high, z.low + bound))));
+           bits_of(rounded_low) != bits_of(rounded(to_odd(two_sum(z.high, z.low + bound))));
 }

@@ -1,27 +1,28 @@
-/* What is known of a row in pairs: (P1) to (P4) of docs/error-analysis.md, with 3*DEPTH for h, and
- * without powers of two: x, gamma and dy are float32 at most. Where w is beyond what that allows,
- * everything is refused.
+/* Row statistics in double-double: (P1) to (P4) of docs/error-analysis.md, with 3*DEPTH for h and
+ * without scaling, since x, gamma and dy are float32 at most. Where w is out of range, everything
+ * remains undecided.
  */
-#define HEIGHT (3 * DEPTH)
+#define DEPTH2 (3 * DEPTH)
 #define EACH_INDEX                                                             \
     for (small_t at = THREADS_OF_ROW; at < PACKS * TEAM * VECTOR; at += TEAM) \
         if (at < SIZE)
 
 typedef struct {
-    pair_t mean, left, w, r;
-    double spread, centring, of_w, of_r; /* errors: absolute, then relative */
-    double total;                        /* of x, if that is exact, or else NaN */
-    int known;
+    pair_t mean, residual, w, r;
+    double spread, centring;
+    double err_w, err_r; /* relative */
+    double total;        /* the sum of x if it is exact, else NaN */
+    int is_bounded;
 } row_t;
 
 DEVICE pair_t centred(double x, row_t s) {
     if (!CENTRED) return pair_of(x, 0.0);
     const pair_t once = add_float(two_sum(x, -s.mean.high), -s.mean.low);
-    return add(once, minus(s.left));
+    return add(once, minus(s.residual));
 }
 
-/* Return the sum of x if no addition of its multiples of 2**k can round: then D*x = sum(x) tells
- * which elements are the mean.
+/* Return the sum of x if no addition of its multiples of 2**k can round, else NaN. Where it is
+ * exact, D*x = sum(x) decides which elements equal the mean.
  */
 DEVICE double exact_total(GLOBAL const store_t *x, LOCAL double *scratch) {
     double a[2];
@@ -40,10 +41,10 @@ DEVICE double exact_total(GLOBAL const store_t *x, LOCAL double *scratch) {
     return a[0] == 0 ? total : (double)INFINITE - (double)INFINITE;
 }
 
-DEVICE row_t described(GLOBAL const store_t *x, double eps, LOCAL double *scratch) {
+DEVICE row_t row_in_pairs(GLOBAL const store_t *x, double eps, LOCAL double *scratch) {
     row_t s;
     pair_t sum = pair_of(0.0, 0.0);
-    s.mean = s.left = sum;
+    s.mean = s.residual = sum;
     s.total = 0.0;
     if (CENTRED) {
         s.total = exact_total(x, scratch);
@@ -51,7 +52,7 @@ DEVICE row_t described(GLOBAL const store_t *x, double eps, LOCAL double *scratc
         s.mean = divide_float(team_pair(sum, scratch), SIZE);
         sum = pair_of(0.0, 0.0);
         EACH_INDEX sum = add(sum, centred(LOAD(x[at]), s));
-        s.left = divide_float(team_pair(sum, scratch), SIZE);
+        s.residual = divide_float(team_pair(sum, scratch), SIZE);
         sum = pair_of(0.0, 0.0);
     }
     EACH_INDEX {
@@ -60,12 +61,12 @@ DEVICE row_t described(GLOBAL const store_t *x, double eps, LOCAL double *scratc
     }
     const pair_t v = divide_float(team_pair(sum, scratch), SIZE);
     s.spread = SQRT(v.high);
-    s.centring = CENTRED ? SLACK * (HEIGHT + 10) * W * (s.spread + ABS(s.left.high)) : 0.0;
-    const double of_v = (HEIGHT + 20) * W * v.high + 2 * s.centring * s.spread; /* (P1), (P2) */
+    s.centring = CENTRED ? SLACK * (DEPTH2 + 10) * W * (s.spread + ABS(s.residual.high)) : 0.0;
+    const double err_v = (DEPTH2 + 20) * W * v.high + 2 * s.centring * s.spread; /* (P1), (P2) */
     s.w = add_float(v, eps);
-    s.of_w = SLACK * of_v / s.w.high + 4 * W; /* (P3) */
+    s.err_w = SLACK * err_v / s.w.high + 4 * W; /* (P3) */
     s.r = inverse_root(s.w);
-    s.of_r = s.of_w / 2 * SLACK + 32 * W; /* (P4) */
-    s.known = s.w.high > 4.9e-91 && s.w.high < 2.0e90; /* 2**-300, 2**300 */
+    s.err_r = s.err_w / 2 * SLACK + 32 * W; /* (P4) */
+    s.is_bounded = s.w.high > 4.9e-91 && s.w.high < 2.0e90; /* 2**-300, 2**300 */
     return s;
 }
