@@ -16,7 +16,7 @@ from truenorm.tools.picture import save
 
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"
 MEMORY, DEVICE, AGAIN, HOST = "#eeeeee", "#bfdcec", "#bfe3d6", "#fbe0b3"
-"""Of Okabe and Ito, lightened: memory, the kernel, what is done with refused rows, the host."""
+"""Of Okabe and Ito, lightened: memory, the kernel, what is done with undecided rows, the host."""
 
 
 class Box(NamedTuple):
@@ -69,9 +69,16 @@ FORWARD = (
     Box("z - E and z + E rounded:\nsame bits?", 2.2, 2.75, 4.0, 0.85, DEVICE),
     Box("global memory: y", 2.2, 1.4, 4.0, 0.7, MEMORY),
     Box("near, low, v:\n24 bytes a row", 6.6, 5.3, 2.6, 0.85, MEMORY),
-    Box("state of the row:\nrefused", 6.6, 2.75, 2.6, 0.85, MEMORY),
-    Box("the host reads the states\n(the one wait of correct mode)", 10.2, 2.75, 3.4, 0.85, HOST),
-    Box("forward_again: the row\nin pairs of float64", 10.2, 4.4, 3.4, 0.85, AGAIN),
+    Box("row status:\nundecided", 6.6, 2.75, 2.6, 0.85, MEMORY),
+    Box(
+        "the host reads the row status\n(the one wait of correct mode)",
+        10.2,
+        2.75,
+        3.4,
+        0.85,
+        HOST,
+    ),
+    Box("forward_tier2: the row\nin double-double", 10.2, 4.4, 3.4, 0.85, AGAIN),
     Box(
         "what pairs refuse, and what is\nnot finite: NumPy, and integers",
         10.2,
@@ -106,9 +113,9 @@ BACKWARD = (
     ),
     Box("four sums over a row, at once, float64:\ng·c, g², c, g", 2.2, 6.9, 4.0, 0.85, DEVICE),
     Box("z = r·((g - mean g) - c·q), its bound,\nboth ends rounded", 2.2, 5.6, 4.0, 0.85, DEVICE),
-    Box("global memory: dx;\nstate of the row", 2.2, 4.2, 4.0, 0.85, MEMORY),
+    Box("global memory: dx;\nrow status", 2.2, 4.2, 4.0, 0.85, MEMORY),
     Box(
-        "the host reads states, and what is\nundecided of dgamma and dbeta",
+        "the host reads the row status, and flags\nof undecided columns",
         2.2,
         2.8,
         4.0,
@@ -116,7 +123,7 @@ BACKWARD = (
         HOST,
     ),
     Box(
-        "refused rows: backward_again, in pairs;\nundecided columns: columns_again",
+        "undecided rows: backward_tier2;\nundecided columns: columns_tier2",
         2.2,
         1.4,
         4.0,
@@ -132,11 +139,11 @@ BACKWARD = (
         1.15,
         DEVICE,
     ),
-    Box("global memory: a share a run,\n20 bytes a column", 7.9, 4.2, 4.0, 0.85, MEMORY),
-    Box("columns: shares in order, as pairs", 7.9, 2.8, 4.0, 0.7, DEVICE),
-    Box("finish: dgamma, dbeta rounded", 7.9, 1.4, 4.0, 0.7, DEVICE),
+    Box("global memory: the sums of each run,\n20 bytes a column", 7.9, 4.2, 4.0, 0.85, MEMORY),
+    Box("column_sums: runs in order, as pairs", 7.9, 2.8, 4.0, 0.7, DEVICE),
+    Box("round_dgamma, round_dbeta", 7.9, 1.4, 4.0, 0.7, DEVICE),
     Box(
-        "D > 4096: no registers for that;\nthe kernel shares reads dy and x again",
+        "D > 4096: no registers for that;\nthe kernel run_sums reads dy and x again",
         7.9,
         7.3,
         4.0,

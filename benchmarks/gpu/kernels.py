@@ -33,9 +33,9 @@ class Subject(NamedTuple):
 def subjects(
     kernels: Sequence[str], sizes: Sequence[int], dtypes: Sequence[str]
 ) -> Iterator[Subject]:
-    """Yield what is launched: `shares` only where backward has no sums."""
+    """Yield what is launched: `run_sums` only where backward has no sums."""
     for found in map(Subject._make, product(kernels, sizes, dtypes, NORMS)):
-        if found.kernel != "shares" or not found.plan.sums:
+        if found.kernel != "run_sums" or not found.plan.sums_in_registers:
             yield found
 
 

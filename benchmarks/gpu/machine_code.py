@@ -61,7 +61,9 @@ def compiled(kernel: str, plan: Plan) -> str:
 
 def of_an_element(kernel: str, dtype: str, *, correct: bool) -> list[str]:
     """Return what a thread with twice as many elements has more, divided by them."""
-    plan = Plan.of(kernel, SIZE, TYPES[dtype], centred=True, correct=correct, alone=not correct)
+    plan = Plan.of(
+        kernel, SIZE, TYPES[dtype], centred=True, correct=correct, standalone=not correct
+    )
     few, many = (count(compiled(kernel, plan._replace(size=size))) for size in (SIZE, 2 * SIZE))
     names = ("float64", "conversions", "instructions")
     return [f"{(many[name] - few[name]) / ITEMS:.1f}" for name in names]

@@ -32,7 +32,7 @@ the multiple of 256 is of `cuda_occupancy.h` in CUDA 13.0.
 For AMD it is waves a SIMD, as LLVM says. Bytes in bold are spilled: registers do not suffice.
 
 Not in the tables are {small}, which take at most {registers} registers and spill nothing."""
-SMALL = ("widen", "finish_gamma", "finish_beta")
+SMALL = ("widen", "round_dgamma", "round_dbeta")
 COUNTED = """\
 ## Operations in float64
 

@@ -1,4 +1,4 @@
-"""A device to compute on: where one is promised, its absence is a failure."""
+"""A device to compute on; with TRUENORM_NEEDS_GPU its absence is a failure."""
 
 import os
 from typing import Any
@@ -21,6 +21,6 @@ def device() -> None:
 
 @pytest.fixture(scope="session")
 def queue(device: None) -> Any:  # noqa: ARG001
-    from truenorm.kernels.gpu.runtime import opencl
+    from truenorm.kernels.gpu.opencl import default_runtime
 
-    return opencl().queue
+    return default_runtime().queue

@@ -1,10 +1,10 @@
-"""For the judge, by the command line: both norms as a device computes them.
+"""Subjects for the judge: both norms as a device computes them.
 
-``truenorm verify tests/gpu/on_device.py:layer_norm --require correct``, and ``:rms_norm``, by the
-backend gpu; with ``_of_arrays``, of arrays that are on the device.
+``truenorm verify tests/gpu/on_device.py:layer_norm --require correct``, and ``:rms_norm``, run the
+backend gpu; with ``_of_arrays``, they run on arrays in the memory of the device.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,74 +15,47 @@ import truenorm.verify as tv
 Array = NDArray[Any]
 TYPES = ["float16", "bfloat16", "float32"]
 SECONDS = 600.0
-"""For a call: a width that is new is compiled for."""
+"""For a call: kernels are compiled for each new row length."""
 
 
 def on_device(array: Array) -> Any:
     """Return a copy on the device."""
     import pyopencl.array as cl_array
 
-    from truenorm.kernels.gpu.runtime import opencl
+    from truenorm.kernels.gpu.opencl import default_runtime
 
-    return cl_array.to_device(opencl().queue, np.ascontiguousarray(array))
-
-
-def layer_norm_forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Any, Any]:
-    """Normalize on the device; arrays are NumPy's."""
-    return tn.layer_norm_forward(x, gamma, beta, eps=eps, backend="gpu")
+    return cl_array.to_device(default_runtime().queue, np.ascontiguousarray(array))
 
 
-def layer_norm_backward(dy: Array, saved: Any) -> Any:
-    """Carry a gradient back."""
-    return tn.layer_norm_backward(dy, saved, backend="gpu")
+def subject(norm: str, operation: Any, name: str, *, of_arrays: bool = False) -> tv.Subject:
+    """Return a norm on the device as a subject of the judge."""
+    normalize: Any = getattr(tn, f"{norm}_forward")
+    differentiate: Any = getattr(tn, f"{norm}_backward")
+    options = {} if of_arrays else {"backend": "gpu"}
+    gradients = 3 if norm == "layer_norm" else 2
 
+    def put(array: Array) -> Any:
+        return on_device(array) if of_arrays else array
 
-def rms_norm_forward(x: Array, gamma: Array, eps: float) -> tuple[Any, Any]:
-    """Normalize on the device; arrays are NumPy's."""
-    return tn.rms_norm_forward(x, gamma, eps=eps, backend="gpu")
+    def get(array: Any) -> Any:
+        return array.get() if of_arrays else array
 
+    def forward(*inputs: Any) -> tuple[Any, Any]:
+        *arrays, eps = inputs
+        y, saved = normalize(*map(put, arrays), eps=eps, **options)
+        return get(y), saved
 
-def rms_norm_backward(dy: Array, saved: Any) -> Any:
-    """Carry a gradient back."""
-    return tn.rms_norm_backward(dy, saved, backend="gpu")[:2]
+    def backward(dy: Array, saved: Any) -> Any:
+        return [get(each) for each in differentiate(put(dy), saved, **options)[:gradients]]
 
-
-def layer_norm_forward_of_arrays(
-    x: Array, gamma: Array, beta: Array, eps: float
-) -> tuple[Any, Any]:
-    """Normalize where arrays are."""
-    y, saved = cast(Any, tn.layer_norm_forward(*map(on_device, (x, gamma, beta)), eps=eps))
-    return y.get(), saved
-
-
-def layer_norm_backward_of_arrays(dy: Array, saved: Any) -> Any:
-    """Carry a gradient back where arrays are."""
-    return [each.get() for each in cast(Any, tn.layer_norm_backward(on_device(dy), saved))]
-
-
-def rms_norm_forward_of_arrays(x: Array, gamma: Array, eps: float) -> tuple[Any, Any]:
-    """Normalize where arrays are."""
-    y, saved = cast(Any, tn.rms_norm_forward(on_device(x), on_device(gamma), eps=eps))
-    return y.get(), saved
-
-
-def rms_norm_backward_of_arrays(dy: Array, saved: Any) -> Any:
-    """Carry a gradient back where arrays are."""
-    return [each.get() for each in cast(Any, tn.rms_norm_backward(on_device(dy), saved))[:2]]
-
-
-def subject(forward: Any, backward: Any, name: str, operation: Any = tv.LAYER_NORM) -> tv.Subject:
-    """Return what the judge is handed."""
     return tv.Subject(
         forward, backward, name=name, operation=operation, dtypes=TYPES, seconds=SECONDS
     )
 
 
-layer_norm = subject(layer_norm_forward, layer_norm_backward, "layer norm on a device")
-rms_norm = subject(rms_norm_forward, rms_norm_backward, "RMSNorm on a device", tv.RMS_NORM)
+layer_norm = subject("layer_norm", tv.LAYER_NORM, "layer norm on a device")
+rms_norm = subject("rms_norm", tv.RMS_NORM, "RMSNorm on a device")
 layer_norm_of_arrays = subject(
-    layer_norm_forward_of_arrays, layer_norm_backward_of_arrays, "layer norm of arrays there"
+    "layer_norm", tv.LAYER_NORM, "layer norm of device arrays", of_arrays=True
 )
-rms_norm_of_arrays = subject(
-    rms_norm_forward_of_arrays, rms_norm_backward_of_arrays, "RMSNorm of arrays there", tv.RMS_NORM
-)
+rms_norm_of_arrays = subject("rms_norm", tv.RMS_NORM, "RMSNorm of device arrays", of_arrays=True)

@@ -17,8 +17,8 @@ from truenorm.devices.arrays import check_negative_bit
 from truenorm.exact import FLOAT32, FLOAT64, FloatFormat
 from truenorm.kernels import driver
 from truenorm.kernels.call import Call, Parameter, Settings
-from truenorm.kernels.gpu.plan import LONGEST, Plan
-from truenorm.kernels.gpu.runtime import Buffer, DeviceArray, Launcher, Library
+from truenorm.kernels.gpu.plan import LONGEST
+from truenorm.kernels.gpu.runtime import Buffer, DeviceArray, Launcher, Library, widened
 from truenorm.kernels.protocol import Backend, ColumnGradients
 from truenorm.kernels.rounding import canonical_nan, round_to
 from truenorm.kernels.rows import Rows, widen
@@ -129,10 +129,10 @@ class DeviceCall:
         empty, shape = self._library.empty, self._x.shape
         dx = empty(shape, self._x.target)
         dgamma = self._gamma and empty(shape[-1:], self._gamma.target)
-        dbeta = beta_target and empty(shape[-1:], beta_target)
+        dbeta = None if beta_target is None else empty(shape[-1:], beta_target)
         self._backward(dy, self._library.wait_for(saved), dx, dgamma, dbeta)
-        dx, dgamma, dbeta = (each and self._library.export(each) for each in (dx, dgamma, dbeta))
-        return dx, dgamma, dbeta
+        export = self._library.export
+        return export(dx), dgamma and export(dgamma), dbeta and export(dbeta)
 
     def _backward(
         self,
@@ -197,14 +197,17 @@ class DeviceCall:
         beta_target: FloatFormat | None = None,
     ) -> ColumnGradients:
         """Compute dx of some rows on the host; return dgamma and dbeta of these rows."""
-        inputs = self._rows_of(dy, indices), self._rows_of(self._x, indices)
-        results = np.empty_like(inputs[1])
-        rows = [Rows(each, (1,), self._x.target) for each in (*inputs, results)]
+        x = self._rows_of(self._x, indices)
+        results = np.empty_like(x)
+        dy_rows, x_rows, dx_rows = (
+            Rows(each, (1,), self._x.target) for each in (self._rows_of(dy, indices), x, results)
+        )
         statistics = self._rows_of(saved, indices)
-        parameters = self._parameter(self._gamma, 1.0), Parameter(np.zeros(self._size), beta_target)
+        gamma = self._parameter(self._gamma, 1.0)
+        beta = Parameter(np.zeros(self._size), beta_target)
         with np.errstate(all="ignore"):
             columns = driver.backward(
-                self._host, self._settings, *rows[:2], statistics, *parameters, rows[2]
+                self._host, self._settings, dy_rows, x_rows, statistics, gamma, beta, dx_rows
             )
         self._write_rows(results, dx, indices)
         return columns
@@ -242,10 +245,7 @@ class DeviceCall:
             return self._runtime.filled(self._size, default)
         if parameter.target is FLOAT32:
             return parameter.buffer
-        plan = Plan.of("widen", self._size, parameter.target, centred=False, correct=False)
-        wide = self._runtime.empty(4 * self._size)
-        self._runtime.launch("widen", plan, plan.strips, parameter.buffer, wide)
-        return wide
+        return widened(self._runtime, parameter.buffer, self._size, parameter.target)
 
     def _parameter(self, parameter: DeviceArray | None, default: float) -> Parameter:
         """Return a parameter as the driver takes it."""

@@ -139,8 +139,10 @@ class DeviceBackward(_Pass):
     ) -> bool:
         """Compute dx and the row status, and add to the sums; return True if any is not OK."""
         output = self._runtime.empty(dx.nbytes)
-        inputs = map(self._runtime.upload, (dy, x, saved))
-        row_status = self._launcher.backward(*inputs, output, sums.buffer, len(x))
+        upload = self._runtime.upload
+        row_status = self._launcher.backward(
+            upload(dy), upload(x), upload(saved), output, sums.buffer, len(x)
+        )
         self._runtime.download(output, dx)
         self._runtime.download(row_status, status)
         return bool(status.any())
@@ -148,8 +150,8 @@ class DeviceBackward(_Pass):
     def recompute(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Compute dx in double-double; return the elements that remain undecided."""
         output = self._runtime.empty(dx.nbytes)
-        inputs = map(self._runtime.upload, (dy, x))
-        flags = self._launcher.backward_tier2(*inputs, output, np.arange(len(dx)))
+        upload = self._runtime.upload
+        flags = self._launcher.backward_tier2(upload(dy), upload(x), output, np.arange(len(dx)))
         return self._download_tier2(output, flags, dx)
 
 

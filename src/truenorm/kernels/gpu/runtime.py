@@ -237,3 +237,11 @@ class Launcher:
             correct=call.arithmetic == "tier1",
             standalone=self._standalone,
         )
+
+
+def widened(runtime: Runtime, parameter: Buffer, size: int, target: FloatFormat) -> Buffer:
+    """Return a parameter as float32, on the device."""
+    plan = Plan.of("widen", size, target, centred=False, correct=False)
+    wide = runtime.empty(4 * size)
+    runtime.launch("widen", plan, plan.strips, parameter, wide)
+    return wide
