@@ -71,7 +71,7 @@ FORWARD = (
     Box("near, low, v:\n24 bytes a row", 6.6, 5.3, 2.6, 0.85, MEMORY),
     Box("row status:\nundecided", 6.6, 2.75, 2.6, 0.85, MEMORY),
     Box(
-        "the host reads the row status\n(the one wait of correct mode)",
+        "the host reads the status\n(the one wait of correct mode)",
         10.2,
         2.75,
         3.4,
