@@ -70,7 +70,7 @@ NOT_WITH_THE_OLDEST = (
 LEFT_TO_SLOW = (
     "tests/gradient_check",
     "docs/gradient-check.md",
-    "tests/exact",
+    "tests/test_exact.py",
     "tests/test_derivation.py",
     "tests/ops/test_layer_norm.py::TestMemory",
     "tests/promise/test_promise.py::test_families[rms_norm",

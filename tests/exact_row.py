@@ -1,8 +1,7 @@
-"""One row of layer normalization in exact fractions: the oracle of this stage's tests.
+"""One row of layer norm or RMSNorm in exact fractions, without code of the package.
 
-Everything about a row is rational except r = 1/sqrt(w), which is a factor of dx, of J and of
-xhat. So each function returns its result with that one factor r taken out. Nothing is shared
-with the package, and the three forms of dx share only the row they are given.
+All of a row is rational except r = 1/sqrt(w), a factor of dx, of J and of xhat. So each function
+returns its result without the factor r. The three forms of dx share only the row.
 """
 
 from dataclasses import dataclass
@@ -67,7 +66,7 @@ class ExactRow:
         return [g_i - c_i * slope for g_i, c_i in zip(g, self.c, strict=True)]
 
     def tangent_uncentred(self, t: Vector) -> Vector:
-        """How xhat of RMSNorm changes when the row changes by t, line by line."""
+        """Differentiate xhat of RMSNorm along t, line by line."""
         dw = 2 * dot(self.c, t) / len(t)
         return [t_i - c_i * dw / (2 * self.w) for t_i, c_i in zip(t, self.c, strict=True)]
 
@@ -81,7 +80,7 @@ class ExactRow:
         ]  # fmt: skip
 
     def tangent(self, t: Vector) -> Vector:
-        """How xhat changes when the row changes by t: forward differentiated line by line."""
+        """Differentiate xhat along t, line by line of forward."""
         dmean = mean(t)
         dc = [t_i - dmean for t_i in t]
         dvar = 2 * mean([a * b for a, b in zip(self.c, dc, strict=True)])
@@ -100,11 +99,11 @@ def exact_y(
 ) -> list[Vector]:
     """Return y, to 60 digits."""
     scale, shift = fractions(gamma), fractions(beta)
-    found = []
+    rows = []
     for row in _exact_rows(x, eps):
         r = row.rstd()
-        found.append([g * c * r + b for g, c, b in zip(scale, row.c, shift, strict=True)])
-    return found
+        rows.append([g * c * r + b for g, c, b in zip(scale, row.c, shift, strict=True)])
+    return rows
 
 
 def exact_dx(
@@ -115,19 +114,19 @@ def exact_dx(
 ) -> list[Vector]:
     """Return dx, to 60 digits."""
     scale = fractions(gamma)
-    found = []
-    for row, slopes in zip(_exact_rows(x, eps), dy, strict=True):
-        g = [a * b for a, b in zip(scale, fractions(slopes), strict=True)]
+    rows = []
+    for row, dy_row in zip(_exact_rows(x, eps), dy, strict=True):
+        g = [a * b for a, b in zip(scale, fractions(dy_row), strict=True)]
         r = row.rstd()
-        found.append([value * r for value in row.dx_compact(g)])
-    return found
+        rows.append([value * r for value in row.dx_compact(g)])
+    return rows
 
 
 def exact_dgamma(x: NDArray[np.floating], dy: NDArray[np.floating], eps: float) -> Vector:
     """Return dgamma, to 60 digits of each term."""
     total = [Fraction(0)] * x.shape[1]
-    for row, slopes in zip(_exact_rows(x, eps), dy, strict=True):
+    for row, dy_row in zip(_exact_rows(x, eps), dy, strict=True):
         r = row.rstd()
-        terms = zip(total, row.c, fractions(slopes), strict=True)
-        total = [sum_ + slope * c * r for sum_, c, slope in terms]
+        terms = zip(total, row.c, fractions(dy_row), strict=True)
+        total = [sum_ + dy_j * c * r for sum_, c, dy_j in terms]
     return total

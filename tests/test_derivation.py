@@ -1,4 +1,4 @@
-"""The derivation itself, in exact arithmetic: docs/derivation.md, equation by equation."""
+"""The equations of docs/derivation.md in exact arithmetic."""
 
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ EPSILONS = st.sampled_from([0.0, 5e-324, 1e-5, 1.0, 1e300]).map(Fraction)
 
 @st.composite
 def rows(draw: st.DrawFn, vectors: int = 1) -> tuple[ExactRow, *tuple[Vector, ...]]:
-    """Draw a row and as many vectors of its length as asked for."""
+    """Draw a row, and vectors of its length."""
     size = draw(st.integers(1, 9))
     vector = st.lists(NUMBERS, min_size=size, max_size=size)
     row = ExactRow.of(draw(vector), draw(EPSILONS))
@@ -63,12 +63,12 @@ def test_symmetries(drawn: tuple[ExactRow, Vector], shift: Fraction, scale: int)
 
 @given(rows(vectors=2))
 def test_rms_norm(drawn: tuple[ExactRow, Vector, Vector]) -> None:
-    """Its dx is the transpose of its tangent, and leaves eps/w of what is parallel to x."""
-    of_layer_norm, t, g = drawn
-    eps = of_layer_norm.w - dot(of_layer_norm.c, of_layer_norm.c) / len(of_layer_norm.c)
+    """Dx is the transpose of the tangent, and scales the part parallel to x by eps/w."""
+    layer_norm, t, g = drawn
+    eps = layer_norm.w - dot(layer_norm.c, layer_norm.c) / len(layer_norm.c)
     row = ExactRow.of(t, eps, centred=False)
     assume(row.w > 0)
-    change = of_layer_norm.c
+    change = layer_norm.c
     assert dot(row.tangent_uncentred(change), g) == dot(change, row.dx_uncentred(g))  # (D30)
     assert row.dx_uncentred(row.c) == [eps / row.w * c for c in row.c]  # (D31)
     if len(g) == 1:
@@ -77,10 +77,10 @@ def test_rms_norm(drawn: tuple[ExactRow, Vector, Vector]) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_difference_quotients_tend_to_the_jacobian_vector_product(seed: int) -> None:
-    """What the float64 forward pass does along t, against the exact J t.
+    """Compare central differences of the float64 forward pass along t with the exact J t.
 
     The error of a central difference is K*h^2 + O(h^4): a quarter at half the step. An error
-    in J would stay where it is.
+    in J would not decrease.
     """
     random = np.random.default_rng(seed)
     x, t = random.standard_normal((2, 17))

@@ -1,4 +1,4 @@
-"""truenorm.ranks with ranks that are threads; tests/ranks has real ones."""
+"""truenorm.ranks with threads as ranks; tests/ranks has processes of MPI."""
 
 import re
 import sys
@@ -20,12 +20,12 @@ MPI = SimpleNamespace(IN_PLACE=object(), MAX=np.maximum, SUM=np.add)
 
 
 @pytest.fixture(autouse=True)
-def _pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fake_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=MPI))
 
 
 class Ranks:
-    """A communicator for each of some threads, which are in one all-reduce at a time."""
+    """Communicators of several threads, which take part in one all-reduce at a time."""
 
     def __init__(self, ranks: int) -> None:
         self.barrier = Barrier(ranks, timeout=60)
@@ -35,14 +35,14 @@ class Ranks:
     def allreduce(self, buckets: Sequence[Any]) -> list[Any]:
         """Return the result of each rank: partials, or the exception that it raised."""
 
-        def on(rank: int) -> Any:
+        def call(rank: int) -> Any:
             try:
                 return tn.ranks.allreduce(buckets[rank], Comm(self, rank))
             except BaseException as error:
                 return error
 
         with ThreadPoolExecutor(len(buckets)) as pool:
-            return list(pool.map(on, range(len(buckets))))
+            return list(pool.map(call, range(len(buckets))))
 
 
 class Comm:
@@ -73,13 +73,12 @@ def partial(rows: slice = slice(None), width: int = 6, **options: Any) -> tn.Par
 
 @pytest.mark.parametrize("ends", [[0, 9], [0, 4, 9], [0, 0, 5, 5, 9]])
 def test_many_norms_are_one_bucket(ends: list[int]) -> None:
-    """A rank without rows among them."""
     widths = (6, 3, 5, 4)
     shares = [slice(*pair) for pair in pairwise(ends)]
     ranks = Ranks(len(shares))
-    found = ranks.allreduce([[partial(rows, width) for width in widths] for rows in shares])
+    results = ranks.allreduce([[partial(rows, width) for width in widths] for rows in shares])
     whole = [partial(width=width).tobytes() for width in widths]
-    assert [[each.tobytes() for each in merged] for merged in found] == [whole] * len(shares)
+    assert [[each.tobytes() for each in merged] for merged in results] == [whole] * len(shares)
     assert [op for op, _ in ranks.calls] == [np.maximum, np.maximum, np.add]
     assert [size for _, size in ranks.calls[:2]] == [3, 7 * len(widths)]
 
@@ -89,7 +88,7 @@ def test_nothing_to_merge() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_another_number_of_partials_is_refused_on_all_ranks(count: int) -> None:
+def test_different_numbers_of_partials_raise_on_all_ranks(count: int) -> None:
     errors = Ranks(2).allreduce([[partial()] * 2, [partial()] * count])
     assert [type(each) for each in errors] == [ValueError] * 2
     for rank, mine in enumerate([2, count]):
@@ -101,7 +100,7 @@ def test_another_number_of_partials_is_refused_on_all_ranks(count: int) -> None:
 
 
 @pytest.mark.parametrize("other", [{"width": 7}, {"eps": 1e-6}])
-def test_another_kind_is_refused_on_all_ranks(other: dict[str, Any]) -> None:
+def test_different_kinds_raise_on_all_ranks(other: dict[str, Any]) -> None:
     errors = Ranks(2).allreduce([[partial(), partial()], [partial(), partial(**other)]])
     assert [type(each) for each in errors] == [ValueError] * 2
     for rank, error in enumerate(errors):
@@ -110,7 +109,7 @@ def test_another_kind_is_refused_on_all_ranks(other: dict[str, Any]) -> None:
 
 
 class BrokenIterable:
-    """Raise where the first partial would be returned, or before."""
+    """An iterable that raises at its first element, or in __iter__."""
 
     def __init__(self, error: BaseException, *, in_iter: bool = False) -> None:
         self.error, self.in_iter = error, in_iter
@@ -125,13 +124,13 @@ class BrokenIterable:
 
 
 def float64_partials() -> Iterator[tn.PartialGradients]:
-    """Yield a partial, then fail at one of float64, which has none."""
+    """Yield a partial, then raise, as float64 has no partials."""
     yield partial()
     x = np.ones((2, 6))
     yield tn.layer_norm_backward_partial(x, tn.layer_norm_forward(x)[1])[1]
 
 
-REFUSED: dict[str, tuple[Any, type[BaseException], str]] = {
+BAD_ARGUMENTS: dict[str, tuple[Any, type[BaseException], str]] = {
     "None": (
         lambda: None,
         TypeError,
@@ -167,11 +166,11 @@ REFUSED: dict[str, tuple[Any, type[BaseException], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
 @pytest.mark.parametrize("bad", [(0,), (2,), (1, 2), (0, 1, 2)])
 def test_one_rank_fails_and_all_ranks_raise(case: str, bad: tuple[int, ...]) -> None:
-    """A failing rank raises its own error, the others name the first such rank."""
-    make, kind, message = REFUSED[case]
+    """A failing rank raises its own error; the others name the first such rank."""
+    make, kind, message = BAD_ARGUMENTS[case]
     ranks = Ranks(3)
     errors = ranks.allreduce([make() if k in bad else [partial()] * 2 for k in range(3)])
     for rank, error in enumerate(errors):

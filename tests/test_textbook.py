@@ -1,4 +1,4 @@
-"""The textbook operation: identities, edges, what it keeps, what it refuses."""
+"""The textbook form: exact fractions, corner cases, saved arrays and errors."""
 
 import gc
 from fractions import Fraction
@@ -25,61 +25,37 @@ def layer_norm_inputs(*shape: int, seed: int = 0) -> tuple[FloatArray, ...]:
     return x, gamma, beta, dy
 
 
-class TestAgainstExactFractions:
-    """On rows whose mean is no larger than their spread nothing cancels but dx's own sums.
+@pytest.mark.parametrize("shape", [(17,), (3, 17), (2, 3, 17), (2, 1, 2, 17), (4, 1)])
+@pytest.mark.parametrize("eps", [1e-5, 1.0])
+@pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
+def test_exact_fractions(shape: tuple[int, ...], eps: float, *, centred: bool) -> None:
+    """On rows whose mean is at most their standard deviation, only the sums of dx cancel.
 
-    Each of the three sums over D elements is then good to a few sqrt(D)*u (pairwise: log2(D)*u)
-    of its largest term; 64*u covers D = 17 with room, and a wrong formula is off by 1e-2.
+    Each of the three sums over D elements then has an error of a few sqrt(D)*u (pairwise:
+    log2(D)*u) of its largest term. 64*u covers D = 17; a wrong formula has an error of 1e-2.
     """
-
-    @pytest.mark.parametrize("shape", [(17,), (3, 17), (2, 3, 17), (2, 1, 2, 17)])
-    @pytest.mark.parametrize("eps", [1e-5, 1.0])
-    def test_forward_and_backward(self, shape: tuple[int, ...], eps: float) -> None:
-        x, gamma, beta, dy = layer_norm_inputs(*shape)
+    x, gamma, beta, dy = layer_norm_inputs(*shape)
+    if centred:
         y, saved = textbook.forward(x, gamma, beta, eps)
         dx, dgamma, dbeta = textbook.backward(dy, saved)
-        exact_dgamma = np.zeros(17)
-        for index in np.ndindex(shape[:-1]):
-            row = ExactRow.of(fractions(x[index]), Fraction(eps))
-            xhat = np.array([float(c * row.rstd()) for c in row.c])
-            g = [a * b for a, b in zip(fractions(gamma), fractions(dy[index]), strict=True)]
-            exact_dx = np.array([float(value * row.rstd()) for value in row.dx_compact(g)])
-            exact_dgamma += dy[index] * xhat
-            scale = float(max(map(abs, g)) * row.rstd())
-            assert np.abs(y[index] - (gamma * xhat + beta)).max() <= 64 * U * np.abs(y).max()
-            assert np.abs(dx[index] - exact_dx).max() <= 64 * U * scale
-        assert np.abs(dgamma - exact_dgamma).max() <= 64 * U * np.abs(exact_dgamma).max()
-        exact_dbeta = [float(sum(fractions(column))) for column in dy.reshape(-1, 17).T]
+        exact_dbeta = [float(sum(fractions(column))) for column in dy.reshape(-1, shape[-1]).T]
         assert np.abs(dbeta - exact_dbeta).max() <= 64 * U * np.abs(dbeta).max()
-
-
-class TestRmsNorm:
-    """In fractions, with the tolerance of the tests above."""
-
-    @pytest.mark.parametrize("shape", [(17,), (3, 17), (2, 3, 17), (4, 1)])
-    @pytest.mark.parametrize("eps", [1e-5, 1.0])
-    def test_forward_and_backward(self, shape: tuple[int, ...], eps: float) -> None:
-        x, gamma, _, dy = layer_norm_inputs(*shape)
+    else:
         y, saved = textbook.rms_norm_forward(x, gamma, eps)
         dx, dgamma = textbook.rms_norm_backward(dy, saved)
-        exact_dgamma = np.zeros(shape[-1])
-        for index in np.ndindex(shape[:-1]):
-            row = ExactRow.of(fractions(x[index]), Fraction(eps), centred=False)
-            xhat = np.array([float(c * row.rstd()) for c in row.c])
-            g = [a * b for a, b in zip(fractions(gamma), fractions(dy[index]), strict=True)]
-            exact_dx = np.array([float(value * row.rstd()) for value in row.dx_uncentred(g)])
-            exact_dgamma += dy[index] * xhat
-            scale = float(max(map(abs, g)) * row.rstd())
-            assert np.abs(y[index] - gamma * xhat).max() <= 64 * U * np.abs(y).max()
-            assert np.abs(dx[index] - exact_dx).max() <= 64 * U * scale
-        assert np.abs(dgamma - exact_dgamma).max() <= 64 * U * np.abs(exact_dgamma).max()
-
-    def test_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"gamma has shape \(1,\) but the last axis .* 4"):
-            textbook.rms_norm_forward(np.ones((2, 4)), np.ones(1))
-        _, saved = textbook.rms_norm_forward(np.ones((2, 4)), np.ones(4))
-        with pytest.raises(ValueError, match=r"dy has shape \(4,\) but y has shape \(2, 4\)"):
-            textbook.rms_norm_backward(np.ones(4), saved)
+        beta = np.zeros_like(gamma)
+    exact_dgamma = np.zeros(shape[-1])
+    for index in np.ndindex(shape[:-1]):
+        row = ExactRow.of(fractions(x[index]), Fraction(eps), centred=centred)
+        xhat = np.array([float(c * row.rstd()) for c in row.c])
+        g = [a * b for a, b in zip(fractions(gamma), fractions(dy[index]), strict=True)]
+        bracket = row.dx_compact(g) if centred else row.dx_uncentred(g)
+        exact_dx = np.array([float(value * row.rstd()) for value in bracket])
+        exact_dgamma += dy[index] * xhat
+        scale = float(max(map(abs, g)) * row.rstd())
+        assert np.abs(y[index] - (gamma * xhat + beta)).max() <= 64 * U * np.abs(y).max()
+        assert np.abs(dx[index] - exact_dx).max() <= 64 * U * scale
+    assert np.abs(dgamma - exact_dgamma).max() <= 64 * U * np.abs(exact_dgamma).max()
 
 
 class TestEdges:
@@ -92,7 +68,7 @@ class TestEdges:
         np.testing.assert_array_equal(dx, 2 * (g - g.mean(axis=-1, keepdims=True)))
         np.testing.assert_array_equal(dgamma, np.zeros(5))
 
-    def test_one_element_a_row(self) -> None:
+    def test_rows_of_one_element(self) -> None:
         x, gamma, beta, dy = layer_norm_inputs(4, 3, 1)
         y, saved = textbook.forward(x, gamma, beta)
         dx, dgamma, dbeta = textbook.backward(dy, saved)
@@ -115,7 +91,7 @@ class TestEdges:
         assert np.isfinite(dx).all()
 
     def test_constant_row_whose_mean_is_rounded(self) -> None:
-        """What the textbook form gets wrong: the mean is one ulp off, which eps cannot hide."""
+        """The textbook form is wrong here: the mean has an error of one ulp, larger than eps."""
         y, _ = textbook.forward(
             np.full(3, 12345.67, np.float32), np.ones(3, "f4"), np.zeros(3, "f4")
         )
@@ -151,38 +127,43 @@ class TestSaved:
         x, gamma, beta, _ = layer_norm_inputs(2, 3, 4)
         _, saved = textbook.forward(x, gamma, beta)
         assert saved._fields == ("xhat", "rstd", "gamma")
-        arrays = [held for held in gc.get_referents(saved) if isinstance(held, np.ndarray)]
+        arrays = [each for each in gc.get_referents(saved) if isinstance(each, np.ndarray)]
         assert len(arrays) == 3
         assert saved.xhat.shape == (2, 3, 4)
         assert saved.rstd.shape == (2, 3, 1)
         assert saved.gamma is gamma
 
     def test_results_share_no_memory_with_inputs(self) -> None:
-        """So x and beta may change or vanish before backward."""
+        """So x and beta may change before backward."""
         x, gamma, beta, dy = layer_norm_inputs(4)
         y, saved = textbook.forward(x, gamma, beta)
         for result in (y, saved.xhat, *textbook.backward(dy, saved)):
-            assert not any(np.shares_memory(result, given) for given in (x, gamma, beta, dy))
+            assert not any(np.shares_memory(result, array) for array in (x, gamma, beta, dy))
 
 
 @pytest.mark.parametrize(
-    ("x", "gamma", "beta", "said"),
+    ("x", "gamma", "beta", "message"),
     [
-        ((2, 4), (1,), (4,), r"gamma has shape \(1,\) but the last axis .* 4"),
-        ((2, 4), (4,), (2, 4), r"beta has shape \(2, 4\) .* pass beta of shape \(4,\)"),
-        ((), (), (), "its last axis needs at least one element"),
-        ((3, 0), (0,), (0,), "its last axis needs at least one element"),
+        ((2, 4), (1,), (4,), r"gamma must have shape \(4,\), got \(1,\)"),
+        ((2, 4), (4,), (2, 4), r"beta must have shape \(4,\), got \(2, 4\)"),
+        ((), (), (), "x must have at least one element on its last axis"),
+        ((3, 0), (0,), (0,), "x must have at least one element on its last axis"),
     ],
 )
-def test_refused_by_forward(
-    x: tuple[int, ...], gamma: tuple[int, ...], beta: tuple[int, ...], said: str
+def test_shapes_that_raise(
+    x: tuple[int, ...], gamma: tuple[int, ...], beta: tuple[int, ...], message: str
 ) -> None:
-    """Broadcasting would take most of these and return a gradient of another shape."""
-    with pytest.raises(ValueError, match=said):
+    """Broadcasting would accept most of these and return a gradient of another shape."""
+    with pytest.raises(ValueError, match=message):
         textbook.forward(np.ones(x), np.ones(gamma), np.ones(beta))
+    if "beta" not in message:
+        with pytest.raises(ValueError, match=message):
+            textbook.rms_norm_forward(np.ones(x), np.ones(gamma))
 
 
-def test_refused_by_backward() -> None:
+def test_shapes_of_dy_that_raise() -> None:
+    message = r"dy must have the shape of y, \(2, 4\), got \(4,\)"
     _, saved = textbook.forward(np.ones((2, 4)), np.ones(4), np.ones(4))
-    with pytest.raises(ValueError, match=r"dy has shape \(4,\) but y has shape \(2, 4\)"):
-        textbook.backward(np.ones(4), saved)
+    for backward in (textbook.backward, textbook.rms_norm_backward):
+        with pytest.raises(ValueError, match=message):
+            backward(np.ones(4), saved)

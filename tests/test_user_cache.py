@@ -1,4 +1,4 @@
-"""Files are kept in one place, whole, and read only if nobody else can have written them."""
+"""The user cache: its folder, damaged files, and files that other users can write."""
 
 import os
 from collections.abc import Callable
@@ -11,13 +11,13 @@ import pytest
 
 from truenorm import user_cache
 
-POSIX = pytest.mark.skipif(user_cache.WINDOWS, reason="there, owner and mode say nothing")
+POSIX = pytest.mark.skipif(user_cache.WINDOWS, reason="owner and mode have no meaning")
 CONTENT = bytes(range(20))
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the user a home that does not exist yet, and no variables."""
+    """Set a home directory that does not exist yet, and unset the variables."""
     for name in ("TRUENORM_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name in ("HOME", "USERPROFILE"):
@@ -42,7 +42,7 @@ def is_read() -> bool:
     return False
 
 
-class TestPlace:
+class TestFolder:
     @pytest.mark.parametrize(
         ("chosen", "caches", "expected"),
         [
@@ -52,7 +52,7 @@ class TestPlace:
             ("{}/chosen", "{}/caches", "chosen"),
         ],
     )
-    def test_there_is_one(
+    def test_default_and_variables(
         self,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
@@ -67,7 +67,7 @@ class TestPlace:
         assert is_read()
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
 
-    def test_and_no_other(self, place: Path) -> None:
+    def test_no_other_folder_is_used(self, place: Path) -> None:
         place.write_text("a file")
         with pytest.raises(OSError, match="place"):
             write()
@@ -76,7 +76,7 @@ class TestPlace:
 
     @POSIX
     def test_without_a_home(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Nor in the current folder, which may be anybody's."""
+        """The current folder may belong to another user, and is not used."""
         monkeypatch.delenv("HOME")
         monkeypatch.setattr("pwd.getpwuid", Mock(side_effect=KeyError))
         with pytest.raises(RuntimeError):
@@ -95,8 +95,8 @@ class TestContent:
                 with pytest.raises(OSError, match="damaged"):
                     user_cache.read("folder", "name")
 
-    def test_a_full_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What was there before stays, and nothing else does."""
+    def test_full_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The previous file stays, and no other file."""
 
         def half(path: Path, content: bytes) -> int:
             with path.open("wb") as file:
@@ -110,8 +110,8 @@ class TestContent:
         assert is_read()
         assert [*file.parent.iterdir()] == [file]
 
-    def test_a_disk_for_reading(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is there is used: an image of a container may come with it."""
+    def test_read_only_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Existing files are read: a container image may contain them."""
         write()
         monkeypatch.setattr("tempfile.TemporaryDirectory", Mock(side_effect=PermissionError))
         assert is_read()
@@ -122,21 +122,21 @@ class TestContent:
 def owned_by_another(
     status_of: Callable[..., os.stat_result], name: str
 ) -> Callable[..., os.stat_result]:
-    """Return the same, which says of what has this name that it is somebody else's."""
+    """Return a stat function that reports another owner for paths with this name."""
 
     def status(path: Any, **options: Any) -> os.stat_result:
         mode, inode, device, links, uid, *rest = status_of(path, **options)
-        theirs = str(path).endswith(name) or isinstance(path, int)
-        return os.stat_result((mode, inode, device, links, uid + theirs, *rest))
+        is_other = str(path).endswith(name) or isinstance(path, int)
+        return os.stat_result((mode, inode, device, links, uid + is_other, *rest))
 
     return status
 
 
 @POSIX
-class TestOthers:
-    """Whoever can write where we read from could run code as us."""
+class TestOtherUsers:
+    """A user who can write cache files could run code as this user."""
 
-    def test_they_cannot_write(self, place: Path) -> None:
+    def test_modes_of_new_files(self, place: Path) -> None:
         before = os.umask(0)
         try:
             write()
@@ -147,55 +147,56 @@ class TestOthers:
 
     @pytest.mark.parametrize("mode", [0o020, 0o002])
     @pytest.mark.parametrize("inside", ["", "folder", "folder/name"])
-    def test_what_they_can_write_to(self, place: Path, inside: str, mode: int) -> None:
-        """Not to a folder either: whole files of ours could be moved there."""
+    def test_writable_by_others(self, place: Path, inside: str, mode: int) -> None:
+        """In a writable folder, other users could replace files by other valid ones."""
         file = write()
-        theirs = place / inside
-        before = theirs.stat().st_mode
-        theirs.chmod(before | 0o055)
+        path = place / inside
+        before = path.stat().st_mode
+        path.chmod(before | 0o055)
         assert is_read()
-        theirs.chmod(before | mode)
+        path.chmod(before | mode)
         assert not is_read()
-        if theirs != file:
-            with pytest.raises(PermissionError, match="ours alone"):
+        if path != file:
+            with pytest.raises(PermissionError, match="by this user alone"):
                 write(b"new")
-            theirs.chmod(before)
+            path.chmod(before)
         else:
             write()
         assert is_read()
 
     @pytest.mark.parametrize(
-        ("whose", "name"),
+        ("function", "name"),
         [
             *(
-                (whose, name)
-                for whose in ("Path.lstat", "Path.stat")
+                (function, name)
+                for function in ("Path.lstat", "Path.stat")
                 for name in ("place", "folder")
             ),
             ("os.fstat", ""),
         ],
     )
-    def test_what_is_theirs(
-        self, place: Path, monkeypatch: pytest.MonkeyPatch, whose: str, name: str
+    def test_owned_by_another(
+        self, place: Path, monkeypatch: pytest.MonkeyPatch, function: str, name: str
     ) -> None:
         """The folder, the link to it, or the file."""
         (place.parent / "real").mkdir(mode=0o700)
         place.symlink_to(place.parent / "real")
         write()
         assert is_read()
-        owner: Any = Path if whose.startswith("Path") else os
-        function = whose.partition(".")[2]
-        monkeypatch.setattr(owner, function, owned_by_another(getattr(owner, function), name))
+        module: Any = Path if function.startswith("Path") else os
+        attribute = function.partition(".")[2]
+        stat = owned_by_another(getattr(module, attribute), name)
+        monkeypatch.setattr(module, attribute, stat)
         assert not is_read()
         if name:
             with pytest.raises(PermissionError):
                 write(b"new")
 
-    def test_a_home_of_theirs(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As sudo may leave it: they could not use, nor remove, what root makes there."""
+    def test_home_of_another_user(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With sudo, root would create files that the owner of the home cannot remove."""
         home.mkdir()
         monkeypatch.setattr(Path, "stat", owned_by_another(Path.stat, "home"))
-        with pytest.raises(PermissionError, match="could not use"):
+        with pytest.raises(PermissionError, match="belongs to another user"):
             write()
         assert not [*home.iterdir()]
 

@@ -1,4 +1,4 @@
-"""Four ways to a variance, and where each gives way."""
+"""The four variance algorithms, and the rows on which each loses accuracy."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -43,15 +43,15 @@ def test_all_agree_where_nothing_cancels(form: Variance, size: int) -> None:
 
 
 def test_one_pass_can_be_negative() -> None:
-    """The root of it is NaN; this row is that of onnxruntime#28463."""
+    """Its square root is NaN; the row is that of onnxruntime#28463."""
     row = np.array([40000, 40001, 40002, 40003], dtype=np.float32)
     assert exact(row) == 1.25
     assert one_pass(row) == -128.0
     assert min(two_pass(row), corrected_two_pass(row), welford(row)) >= 0
 
 
-def test_correction_takes_out_the_error_of_the_mean() -> None:
-    """The mean, 10000000.67, is rounded by as much as the spread."""
+def test_correction_removes_the_error_of_the_mean() -> None:
+    """The rounding error of the mean, 10000000.67, is comparable to the standard deviation."""
     row = np.array([1e7, 1e7 + 1, 1e7 + 1], dtype=np.float32)
     assert corrected_two_pass(row) == pytest.approx(2 / 9, rel=2**-22)
     assert two_pass(row) == pytest.approx(2 / 3, rel=2**-22)

@@ -1,4 +1,4 @@
-"""Layer normalization and RMSNorm in NumPy whose numbers can be trusted."""
+"""Correctly rounded layer normalization and RMSNorm for NumPy."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -50,8 +50,8 @@ __all__ = [
 
 __version__ = "0.1.0.dev0"
 
-# Where each public name lives. It is imported when it is first asked for, so that whoever uses
-# the gradient check does not load the kernels, and the other way round.
+# The module of each public name, imported on first access: the gradient check does not load the
+# kernels, and the kernels do not load the gradient check.
 _HOMES = {
     "GradientCheck": "truenorm.gradient_check",
     "Gradients": "truenorm.api.saved",

@@ -1,4 +1,9 @@
-"""The four floating-point types, as what rounding needs to know of them."""
+"""Exact integer arithmetic for both norms: tier 3, and the oracle of `truenorm.verify`.
+
+All of a row is rational except r = 1/sqrt(w). So y = A*r + B and dx = N*r with rational A, B and
+N, and a column of dgamma is a sum of such terms. Each result is rounded once, whatever precision
+that takes; docs/derivation.md has the equations.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,8 +12,14 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
+if TYPE_CHECKING:
+    from fractions import Fraction
 
-@dataclass(frozen=True, eq=False)  # each is itself alone: no time is spent on comparing
+DIGITS = 53
+ODD_PRIMES = [3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73]
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity, which is fast
 class FloatFormat:
     """A binary floating-point type. Its finite numbers are multiples of 2**quantum.
 
@@ -17,11 +28,11 @@ class FloatFormat:
     name : str
         The name of its NumPy dtype.
     precision : int
-        Bits of a normal number, the leading one included.
+        Bits of a normal number, including the leading one.
     quantum : int
         Exponent of the smallest positive number.
     limit : int
-        What rounds to 2**limit or more is infinite.
+        Results that round to 2**limit or more are infinite.
     """
 
     name: str
@@ -36,9 +47,6 @@ FLOAT32 = FloatFormat("float32", 24, -149, 128)
 FLOAT64 = FloatFormat("float64", 53, -1074, 1024)
 
 
-DIGITS = 53
-
-
 def scaled_integers(values: Iterable[float]) -> tuple[list[int], int]:
     """Return integers n and one k >= 0 with values = n/2**k exactly.
 
@@ -47,12 +55,12 @@ def scaled_integers(values: Iterable[float]) -> tuple[list[int], int]:
     >>> scaled_integers([0.5, -3.0, 0.0])
     ([1, -6, 0], 1)
     """
-    # By halves and exponents: as_integer_ratio, one by one, takes four times as long.
+    # as_integer_ratio of each value takes four times as long.
     parts = [math.frexp(value) for value in values]
-    k = max([0, *(DIGITS - exponent for half, exponent in parts if half)])
+    k = max([0, *(DIGITS - exponent for fraction, exponent in parts if fraction)])
     integers = [
-        int(half * 2.0**DIGITS) << (exponent + k - DIGITS) if half else 0
-        for half, exponent in parts
+        int(fraction * 2.0**DIGITS) << (exponent + k - DIGITS) if fraction else 0
+        for fraction, exponent in parts
     ]
     bits = reduce(or_, integers, 0)
     common = min(k, (bits & -bits).bit_length() - 1) if bits else 0
@@ -62,8 +70,8 @@ def scaled_integers(values: Iterable[float]) -> tuple[list[int], int]:
 def round_ratio(numerator: int, denominator: int, target: FloatFormat) -> float:
     """Round numerator/denominator (> 0) to a number of the target type, given as a float.
 
-    Zero gives +0.0, and what is not zero but rounds to it keeps its sign. Every number of the
-    four types is a float64, so the float is exact; 2**limit and beyond is infinite.
+    Zero gives +0.0; a non-zero ratio that rounds to zero keeps its sign. Every number of the four
+    types is a float64, so the float is exact. Results from 2**limit on are infinite.
 
     Examples
     --------
@@ -75,11 +83,11 @@ def round_ratio(numerator: int, denominator: int, target: FloatFormat) -> float:
         return 0.0
     sign = -1.0 if numerator < 0 else 1.0
     numerator = abs(numerator)
-    # The lengths give the exponent of the quotient to within one; the comparison settles it.
+    # The bit lengths give the exponent of the quotient to within one; the comparison decides.
     exponent = numerator.bit_length() - denominator.bit_length()
     if numerator << max(0, -exponent) < denominator << max(0, exponent):
         exponent -= 1
-    # The last place that the type has at this exponent.
+    # The exponent of the last bit that the type has here.
     place = max(exponent - target.precision + 1, target.quantum)
     scaled = numerator << max(0, -place)
     unit = denominator << max(0, place)
@@ -91,15 +99,8 @@ def round_ratio(numerator: int, denominator: int, target: FloatFormat) -> float:
     return sign * math.ldexp(digits, place)
 
 
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-
-ODD_PRIMES = [3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73]
-
-
 class InverseRoot:
-    """r = sqrt(denominator/numerator), as close as asked for, and exactly if it is rational."""
+    """r = sqrt(denominator/numerator): to any precision, and exactly if it is rational."""
 
     def __init__(self, numerator: int, denominator: int) -> None:
         self.numerator = numerator
@@ -117,7 +118,7 @@ class InverseRoot:
 
     @cached_property
     def magnitude(self) -> int:
-        """The exponent of r, to within one."""
+        """Exponent of r, to within one."""
         return (self.denominator.bit_length() - self.numerator.bit_length()) // 2
 
     @cached_property
@@ -133,24 +134,23 @@ class InverseRoot:
 
     @cached_property
     def fingerprint(self) -> tuple[int, ...]:
-        """What is the same for all roots of a class, so that few pairs need a square root.
+        """A key that all roots of a class share, so that few pairs need a square root.
 
         If the product of two radicands is a square, each prime divides both to even powers or
-        both to odd ones, and what is left of them is a square modulo the prime for both or
-        for neither.
+        both to odd ones. The cofactors are then both squares modulo the prime, or neither is.
         """
-        marks = []
+        key = []
         for prime in ODD_PRIMES:
             parity = 0
             rest = self.radicand
             while rest % prime == 0:
                 rest //= prime
                 parity ^= 1
-            marks.append(2 * parity + (pow(rest % prime, (prime - 1) // 2, prime) == 1))
-        return tuple(marks)
+            key.append(2 * parity + (pow(rest % prime, (prime - 1) // 2, prime) == 1))
+        return tuple(key)
 
     def ratio_to(self, other: "InverseRoot") -> "Fraction | None":
-        """Return this root over the other if that is rational: then they are in one class."""
+        """Return self/other if that is rational: then both are in one class. Else return None."""
         from fractions import Fraction
 
         if other not in self._ratios:
@@ -168,8 +168,8 @@ class InverseRoot:
         """Round (a*r + b)/denominator to the target type.
 
         Terminates: if r is irrational and a is not 0, the value is irrational, so it is neither
-        zero nor half-way between two numbers of the type. Brackets that shrink towards it end
-        up on one side of every such point. If r is rational, the value is a ratio of integers.
+        zero nor a midpoint of two numbers of the type. Shrinking brackets end up on one side of
+        every such point. If r is rational, the value is a ratio of integers.
         """
         if a == 0:
             return round_ratio(b, denominator, target)
@@ -185,8 +185,8 @@ class InverseRoot:
                 low, high = (round_ratio(end, denominator << place, target) for end in ends)
                 if low == high and 0 not in ends:
                     return low
-            # What was not decided is nearly always next to a tie, of which eps or a term far below
-            # the others keeps it away: then many more digits are needed.
+            # An undecided value is nearly always next to a tie, separated from it by eps or by a
+            # term far below the others: many more bits are needed.
             bits *= 6
 
     def nearest(self, a: int, denominator: int) -> int:
@@ -206,7 +206,7 @@ class InverseRoot:
             place = max(0, bits - self.magnitude)
             below = self.scaled(place)
             unit = denominator << place
-            # Halves are where the nearest integer changes.
+            # The nearest integer changes at halves.
             low, high = (2 * a * root // unit for root in (below, below + 1))
             if low == high:
                 return (low + 1) // 2
@@ -226,7 +226,7 @@ class ExactRow:
     Attributes
     ----------
     is_centred : bool
-        Whether its mean is subtracted.
+        True if the mean is subtracted.
     centred : list of int
         C, with c = C/`scale`.
     scale : int
@@ -265,9 +265,9 @@ class ExactRow:
 class RowGradient:
     """The gradient dx of a row (D17), from g = gamma*dy.
 
-    r*(g - mean(g) - c*mean(g*c)/w) over one denominator: with g = G/2**k and
-    w = root.numerator/root.denominator, the bracket is `bracket(j)`/`denominator`. Many rows have
-    the same gamma, which is therefore given as `scaled_integers` returns it.
+    dx = r*(g - mean(g) - c*mean(g*c)/w). With g = G/2**k and w = root.numerator/root.denominator,
+    the factor of r is `bracket(j)`/`denominator`. Many rows share gamma, so it is passed as
+    `scaled_integers` returns it.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class RowGradient:
         self.g = [a * b for a, b in zip(gammas, dys, strict=True)]
         self.total = sum(self.g) if row.is_centred else 0
         along = sum([a * c for a, c in zip(self.g, row.centred, strict=True)])
-        # In c*mean(g*c)/w the factor n*scale**2 of w's denominator cancels; eps_under is left.
+        # In c*mean(g*c)/w the factor n*scale**2 of w's denominator cancels; eps_under remains.
         self.slope = along * row.eps_under * len(self.g)
         self.denominator = len(self.g) * row.root.numerator << (gamma_k + dy_k)
 
@@ -293,12 +293,8 @@ class RowGradient:
         return self.row.root.round_linear(self.bracket(j), 0, self.denominator, target)
 
 
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-
 class Term(NamedTuple):
-    """One row's share of a column: (numerator/denominator)*root, with denominator > 0."""
+    """The term of one row in a column: (numerator/denominator)*root, with denominator > 0."""
 
     numerator: int
     denominator: int
@@ -309,8 +305,8 @@ def round_sum_of_roots(terms: Sequence[Term], target: FloatFormat) -> float:
     """Round the sum of the terms to the target type.
 
     Terminates: two roots are in one class if their ratio is rational. Roots of different classes
-    are linearly independent over the rationals (Besicovitch 1940), so once each class is added
-    up, the sum is rational only if no irrational class is left; then it is rounded as a ratio.
+    are linearly independent over the rationals (Besicovitch 1940). So after each class has been
+    added, the sum is rational only if no irrational class remains; then it is rounded as a ratio.
     Otherwise it is irrational, neither zero nor a tie, and shrinking brackets decide.
     """
     terms = [term for term in terms if term.numerator]
@@ -328,12 +324,12 @@ def round_sum_of_roots(terms: Sequence[Term], target: FloatFormat) -> float:
 
 
 def _round_if_decided(terms: Sequence[Term], bits: int, target: FloatFormat) -> float | None:
-    """Bracket the sum to `bits` below its largest term; round it if both ends round alike."""
+    """Bracket the sum to `bits` below its largest term; round it if both ends round equally."""
     largest = max((_magnitude(term) for term in terms if term.numerator), default=0)
     place = bits - largest
     low = high = 0
     for term in terms:
-        # Guard bits for the root, so that a bracket of one unit of it is below one of the sum.
+        # Guard bits of the root make its bracket narrower than one unit of the sum.
         root_place = bits - term.root.magnitude + 2
         below = term.root.scaled(root_place)
         ends = sorted(term.numerator * root for root in (below, below + 1))
@@ -355,8 +351,8 @@ def _magnitude(term: Term) -> int:
 
 
 def _add_classes(terms: Sequence[Term]) -> "tuple[Fraction, list[Term]]":
-    """Add up the terms of each class; return the rational one and what is left of the others."""
-    from fractions import Fraction  # slow to import, and most programs need no integers
+    """Add the terms of each class; return the rational sum and the non-zero irrational ones."""
+    from fractions import Fraction  # slow to import, and rarely needed
 
     rational = Fraction(0)
     classes: dict[tuple[int, ...], list[tuple[InverseRoot, Fraction]]] = {}
@@ -365,18 +361,18 @@ def _add_classes(terms: Sequence[Term]) -> "tuple[Fraction, list[Term]]":
         if root.rational is not None:
             rational += coefficient * Fraction(*root.rational)
             continue
-        alike = classes.setdefault(root.fingerprint, [])
-        for position, (first, total) in enumerate(alike):
+        members = classes.setdefault(root.fingerprint, [])
+        for position, (first, total) in enumerate(members):
             ratio = root.ratio_to(first)
             if ratio is not None:
-                alike[position] = (first, total + coefficient * ratio)
+                members[position] = (first, total + coefficient * ratio)
                 break
         else:
-            alike.append((root, coefficient))
-    left = [
+            members.append((root, coefficient))
+    irrational = [
         Term(total.numerator, total.denominator, root)
-        for alike in classes.values()
-        for root, total in alike
+        for members in classes.values()
+        for root, total in members
         if total
     ]
-    return rational, left
+    return rational, irrational

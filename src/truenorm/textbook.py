@@ -1,13 +1,13 @@
-r"""Layer normalization, and RMSNorm, as a textbook writes them: read this first.
+r"""Layer normalization and RMSNorm in textbook form: read this first.
 
 For each row of D numbers, forward computes
 
 .. math:: y = \gamma \, \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \epsilon}} + \beta
 
-and backward the gradients of a loss with respect to x, gamma and beta. RMSNorm takes neither the
-mean nor a beta. The comments cite the equations of docs/derivation.md. On which rows these
-formulas lose their digits in floating point is told in docs/stability.md; what each line costs, in
-docs/time-and-memory.md.
+and backward computes the gradients of a loss with respect to x, gamma and beta. RMSNorm has
+neither the mean nor a beta. The comments cite the equations of docs/derivation.md.
+docs/stability.md shows the rows on which these formulas lose accuracy in floating point;
+docs/time-and-memory.md gives the cost of each line.
 """
 
 from typing import Any, NamedTuple
@@ -21,17 +21,17 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 class Saved(NamedTuple):
-    """What backward needs of forward: three arrays, and nothing is computed twice.
+    """The arrays that forward saves for backward, so that nothing is computed twice.
 
     Attributes
     ----------
     xhat : ndarray
         The normalized rows, of the shape of x.
     rstd : ndarray
-        1/sqrt(var + eps), one number a row (the last axis has length 1). Of RMSNorm,
+        1/sqrt(var + eps), one number per row (the last axis has length 1). For RMSNorm,
         1/sqrt(mean(x^2) + eps).
     gamma : ndarray
-        The caller's gamma itself, not a copy.
+        The caller's array, not a copy.
     """
 
     xhat: FloatArray
@@ -58,7 +58,7 @@ def forward(
     y : ndarray
         gamma*xhat + beta, of the shape of x.
     saved : Saved
-        What `backward` needs.
+        The arrays that `backward` needs.
 
     Examples
     --------
@@ -80,14 +80,14 @@ def forward(
 
 
 def backward(dy: FloatArray, saved: Saved) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Carry the gradient of a loss from y back to x, gamma and beta.
+    """Compute the gradients of a loss with respect to x, gamma and beta.
 
     Parameters
     ----------
     dy : ndarray
         The gradient with respect to y, of the shape of y.
     saved : Saved
-        What `forward` returned beside y.
+        The second result of `forward`.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def rms_norm_forward(
     y : ndarray
         gamma*xhat, of the shape of x.
     saved : Saved
-        What `rms_norm_backward` needs.
+        The arrays that `rms_norm_backward` needs.
 
     Examples
     --------
@@ -154,24 +154,24 @@ def rms_norm_forward(
 
 
 def rms_norm_backward(dy: FloatArray, saved: Saved) -> tuple[FloatArray, FloatArray]:
-    """Carry the gradient of a loss from y back to x and gamma.
+    """Compute the gradients of a loss with respect to x and gamma.
 
     Parameters
     ----------
     dy : ndarray
         The gradient with respect to y, of the shape of y.
     saved : Saved
-        What `rms_norm_forward` returned beside y.
+        The second result of `rms_norm_forward`.
 
     Returns
     -------
     dx, dgamma : ndarray
-        The gradients with respect to x (of its shape) and gamma (of shape (D,)). These are two
-        values; `truenorm.rms_norm_backward` returns three, the last of which is None.
+        The gradients with respect to x (of its shape) and gamma (of shape (D,)).
+        `truenorm.rms_norm_backward` returns three values, the last of which is None.
 
     Examples
     --------
-    Nothing is gained by making a row longer: dx is at right angles to x, but for eps.
+    dx is orthogonal to x if eps = 0: scaling a row does not change y.
 
     >>> import numpy as np
     >>> from truenorm import textbook
@@ -190,18 +190,15 @@ def rms_norm_backward(dy: FloatArray, saved: Saved) -> tuple[FloatArray, FloatAr
 
 
 def _check_dy(dy: FloatArray, xhat: FloatArray) -> None:
-    """Refuse a gradient that is not of the shape of y."""
+    """Raise ValueError unless dy has the shape of y."""
     if dy.shape != xhat.shape:
-        raise ValueError(f"dy has shape {dy.shape} but y has shape {xhat.shape}: they must agree")
+        raise ValueError(f"dy must have the shape of y, {xhat.shape}, got {dy.shape}")
 
 
 def _check_shapes(x: FloatArray, **parameters: FloatArray) -> None:
-    """Refuse what broadcasting would let pass with a wrong gradient, and rows of nothing."""
+    """Raise ValueError for empty rows, and for shapes that broadcast to wrong gradients."""
     if x.shape[-1:] in ((), (0,)):
-        raise ValueError(f"x has shape {x.shape}: its last axis needs at least one element")
+        raise ValueError(f"x must have at least one element on its last axis, got shape {x.shape}")
     for name, parameter in parameters.items():
         if parameter.shape != x.shape[-1:]:
-            raise ValueError(
-                f"{name} has shape {parameter.shape} but the last axis of x has length "
-                f"{x.shape[-1]}: pass {name} of shape {x.shape[-1:]}"
-            )
+            raise ValueError(f"{name} must have shape {x.shape[-1:]}, got {parameter.shape}")

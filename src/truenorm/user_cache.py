@@ -1,7 +1,7 @@
-"""Files for the next process, in a folder of the user's: each is whole, and nobody else wrote it.
+"""Cache files in a folder of the user, protected against damage and against other users.
 
-There is one place, and where that cannot be used there is none: `read` and `write` then raise an
-OSError, or a RuntimeError if the user has no home, and callers do without.
+If the folder cannot be used, `read` and `write` raise OSError, or RuntimeError if the user has no
+home directory; callers then work without a cache.
 """
 
 import hashlib
@@ -10,61 +10,54 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["read", "write"]
-
-# There, owner and mode say nothing.
+# Owner and mode have no meaning there.
 WINDOWS = sys.platform == "win32"
 
 
-def _digest(content: bytes) -> bytes:
-    """Return 32 bytes that no other content has."""
-    return hashlib.sha256(content).digest()
-
-
 def read(folder: str, name: str) -> bytes:
-    """Return what was written under this name, if it is whole and nobody else can have done it."""
-    inner = _place() / folder
-    _refuse_others(inner.parent)
-    _refuse_others(inner)
+    """Return the content of a file; raise OSError if it is damaged or others can write it."""
+    inner = _root() / folder
+    _check_private(inner.parent)
+    _check_private(inner)
     with (inner / name).open("rb") as file:
-        # Of the open file: its folder can be exchanged after it was looked at.
-        if not _only_we_write(os.fstat(file.fileno())):
-            raise PermissionError(f"others can write to {file.name}")
+        # Check the open file: its folder can be replaced after the check above.
+        if not _is_private(os.fstat(file.fileno())):
+            raise PermissionError(f"other users can write to {file.name}")
         content = file.read()
-    if _digest(content[32:]) != content[:32]:
+    if hashlib.sha256(content[32:]).digest() != content[:32]:
         raise OSError(f"{inner / name} is damaged")
     return content[32:]
 
 
 def write(folder: str, name: str, content: bytes) -> Path:
-    """Keep this, and return the file. Another process sees the whole file or none."""
-    inner = _place() / folder
+    """Write a file atomically, and return its path."""
+    inner = _root() / folder
     above = next(path for path in inner.parents if path.exists())
     if not WINDOWS and above.stat().st_uid not in {0, os.geteuid()}:
-        raise PermissionError(f"{above} is of a user who could not use what we make there")
-    for made in (inner.parent, inner):
-        made.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _refuse_others(made)
-    with tempfile.TemporaryDirectory(dir=inner) as unseen:
-        unfinished = Path(unseen, name)
+        raise PermissionError(f"{above} belongs to another user")
+    for path in (inner.parent, inner):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_private(path)
+    with tempfile.TemporaryDirectory(dir=inner) as temporary:
+        unfinished = Path(temporary, name)
         unfinished.touch(mode=0o600)
-        unfinished.write_bytes(_digest(content) + content)
+        unfinished.write_bytes(hashlib.sha256(content).digest() + content)
         return unfinished.replace(inner / name)
 
 
-def _place() -> Path:
+def _root() -> Path:
     if chosen := os.environ.get("TRUENORM_CACHE_DIR"):
         return Path(chosen)
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (caches if caches.is_absolute() else Path.home() / ".cache") / "truenorm"
 
 
-def _refuse_others(folder: Path) -> None:
-    """Raise an error unless a folder, and the link to it if it is one, is ours alone."""
-    if not (WINDOWS or folder.lstat().st_uid == os.geteuid()) or not _only_we_write(folder.stat()):
-        raise PermissionError(f"{folder} is not ours alone")
+def _check_private(folder: Path) -> None:
+    """Raise PermissionError unless the folder, and a link to it, belong to this user alone."""
+    if not (WINDOWS or folder.lstat().st_uid == os.geteuid()) or not _is_private(folder.stat()):
+        raise PermissionError(f"{folder} must be owned and writable by this user alone")
 
 
-def _only_we_write(status: os.stat_result) -> bool:
-    """Tell whether what has this status is ours, and no other user can write to it."""
+def _is_private(status: os.stat_result) -> bool:
+    """Return True if this user is the owner, and no other user can write."""
     return WINDOWS or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)

@@ -1,7 +1,7 @@
-"""Four ways to compute the variance of rows, for comparison: one collapses, one is slow.
+"""Four algorithms for the variance of rows, for comparison.
 
-All four are the same number in exact arithmetic, (D3) of docs/derivation.md, and all work in
-the type of x. docs/stability.md shows what each returns as the mean outgrows the spread.
+All four are equal in exact arithmetic, (D3) of docs/derivation.md, and compute in the type of x.
+docs/stability.md shows their results as the ratio of mean to standard deviation grows.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 def one_pass(x: FloatArray) -> FloatArray:
-    """Mean of squares minus square of the mean: cancels, and may even be negative.
+    """Compute mean(x**2) - mean(x)**2, which cancels and may even be negative.
 
     Its relative error grows like u*(mean/std)**2, where u is the unit roundoff.
 
@@ -43,10 +43,10 @@ def one_pass(x: FloatArray) -> FloatArray:
 
 
 def two_pass(x: FloatArray) -> FloatArray:
-    """Mean of squared deviations, what `truenorm.textbook` uses: never negative.
+    """Compute the mean of squared deviations, as `truenorm.textbook` does: never negative.
 
-    An error d of the rounded mean adds d**2, which shows once the mean is rounded by as much
-    as the spread.
+    An error d of the rounded mean adds d**2, which is visible once d is comparable to the
+    standard deviation.
 
     Parameters
     ----------
@@ -71,10 +71,10 @@ def two_pass(x: FloatArray) -> FloatArray:
 
 
 def corrected_two_pass(x: FloatArray) -> FloatArray:
-    """Two passes, less the square of what the rounded mean left behind.
+    """Compute the mean of squared deviations, corrected for the error of the rounded mean.
 
-    mean(c**2) - mean(c)**2 with c = x - mean: mean(c) would be 0 without rounding, and is
-    the error d of the mean with it.
+    mean(c**2) - mean(c)**2 with c = x - mean: without rounding, mean(c) is 0; with rounding, it
+    is the error d of the mean.
 
     Parameters
     ----------
@@ -97,15 +97,15 @@ def corrected_two_pass(x: FloatArray) -> FloatArray:
     0.6666667 0.22222221
     """
     centred = x - x.mean(axis=-1, keepdims=True)
-    left_behind = centred.mean(axis=-1)
-    variance: FloatArray = (centred * centred).mean(axis=-1) - left_behind * left_behind
+    mean_error = centred.mean(axis=-1)
+    variance: FloatArray = (centred * centred).mean(axis=-1) - mean_error * mean_error
     return variance
 
 
 def welford(x: FloatArray) -> FloatArray:
-    """One pass that updates the mean and the sum of squared deviations element by element.
+    """Update the mean and the sum of squared deviations element by element, in one pass.
 
-    Its error grows like u*mean/std, and every element waits for the one before.
+    Its error grows like u*mean/std, and each step depends on the previous one.
 
     Parameters
     ----------

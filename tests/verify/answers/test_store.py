@@ -108,7 +108,7 @@ def test_without_a_place_it_is_computed(place: Path, monkeypatch: pytest.MonkeyP
     place.touch()
     asker = Asker()
     assert [asker.ask(), asker.ask()] == [1, 2]
-    monkeypatch.setattr(user_cache, "_place", Mock(side_effect=RuntimeError("no home")))
+    monkeypatch.setattr(user_cache, "_root", Mock(side_effect=RuntimeError("no home")))
     assert asker.ask() == 3
 
 
