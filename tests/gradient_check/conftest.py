@@ -1,4 +1,4 @@
-"""The methods that a check can use, and how one is taken away."""
+"""Fixtures for the methods of a check."""
 
 import sys
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(params=["jet", "complex", "central"])
 def method(request: pytest.FixtureRequest) -> str:
-    """Every method; a bare install has no python-flint, and so no jets."""
+    """Return each method; jets need python-flint."""
     name: str = request.param
     if name == "jet":
         pytest.importorskip("flint")

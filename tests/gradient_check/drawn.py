@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 import truenorm as tn
 from gradient_check.pairs import Array, rms_norm, rms_norm_backward, softmax, softmax_backward
 
-__all__ = ["DrawnPair", "drawn_pairs", "spoiled"]
-
 MethodName = Literal["auto", "jet", "complex", "central"]
 Function = Callable[[Any], Any]
 
@@ -41,15 +39,15 @@ MIXING: dict[str, tuple[Function, Callable[[Array, Array], Array]]] = {
     "running sum": (np.cumsum, lambda dy, _: np.cumsum(dy[::-1])[::-1]),
 }
 LARGE = 520
-"""Above what any method checks element by element."""
+"""More elements than any method checks one by one."""
 
 
 @dataclass(frozen=True, repr=False)
 class DrawnPair:
-    """A right pair, its input, and what is known of it.
+    """A right pair and its input.
 
-    `ordinary` says that it is smooth and of a scale at which nothing is lost, `no_derivative` that
-    it has none at an element of the input.
+    `ordinary` is True if it is smooth, at a scale without loss of digits. `no_derivative` is True
+    if it has no derivative at an element of the input.
     """
 
     name: str
@@ -85,32 +83,32 @@ def drawn_pairs(draw: st.DrawFn) -> DrawnPair:
     if size == 97 and method in ("complex", "central"):
         size = 7
     if kind == "mixing":
-        size = max(size, 2)  # alone, an element of a softmax is 1 whatever it is
+        size = max(size, 2)  # a softmax of one element is always 1
     dtype = draw(st.sampled_from([np.float64, np.float64, np.float32]))
-    within = draw(st.sampled_from([1.0, 1.0, 1e-6, 1e5]))
-    without = draw(st.sampled_from([1.0, 1.0, 1e-8, 1e8]))
-    above = draw(st.sampled_from([0.0, 0.0, 0.0, 1.0, 1e4]))
+    input_scale = draw(st.sampled_from([1.0, 1.0, 1e-6, 1e5]))
+    output_scale = draw(st.sampled_from([1.0, 1.0, 1e-8, 1e8]))
+    offset = draw(st.sampled_from([0.0, 0.0, 0.0, 1.0, 1e4]))
     seed = draw(st.integers(0, 2**32 - 1))
     x = np.random.default_rng([7, seed]).standard_normal(size)
     at_a_kink = kind == "kinked" and draw(st.booleans())
     if at_a_kink:
         x[seed % size] = draw(st.sampled_from([0.0, 1e-300, 1e-13, -1e-10, 1e-6]))
-    x = (within * x).astype(dtype)
-    forward, backward = _scaled(kind, name, within, without, above)
+    x = (input_scale * x).astype(dtype)
+    forward, backward = _scaled(kind, name, input_scale, output_scale, offset)
     return DrawnPair(
-        f"{without:g}*{name}(x/{within:g}) + {above:g}, {size} of {np.dtype(dtype)}",
+        f"{output_scale:g}*{name}(x/{input_scale:g}) + {offset:g}, {size} of {np.dtype(dtype)}",
         forward,
         backward,
         x,
         method,
         seed,
-        ordinary=kind != "kinked" and above <= 1 and (above == 0 or without >= 1),
+        ordinary=kind != "kinked" and offset <= 1 and (offset == 0 or output_scale >= 1),
         no_derivative=at_a_kink and not x[seed % size],
     )
 
 
 def _scaled(
-    kind: str, name: str, within: float, without: float, above: float
+    kind: str, name: str, input_scale: float, output_scale: float, offset: float
 ) -> tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]:
     if kind == "mixing":
         function, adjoint = MIXING[name]
@@ -121,18 +119,18 @@ def _scaled(
             return np.asarray(dy * slope(x))
 
     def forward(x: Array) -> Array:
-        return np.asarray(without * function(x / within) + above)
+        return np.asarray(output_scale * function(x / input_scale) + offset)
 
     def backward(dy: Array, x: Array) -> Array:
-        # As a careful person would: in float64, and rounded once.
-        wide = adjoint(dy.astype(np.float64), x.astype(np.float64) / within)
-        return (without * wide / within).astype(x.dtype)
+        # In float64, rounded once.
+        wide = adjoint(dy.astype(np.float64), x.astype(np.float64) / input_scale)
+        return (output_scale * wide / input_scale).astype(x.dtype)
 
     return forward, backward
 
 
 def spoiled(pair: DrawnPair, tol: float, times: float, how: str) -> Callable[..., Array]:
-    """Return a backward that is off by so many times the tolerance, in one or two elements."""
+    """Return a backward with an error of `times` the tolerance in one or two elements."""
 
     def backward(dy: Array, x: Array) -> Array:
         dx = np.array(pair.backward(dy, x), dtype=np.float64)
@@ -147,7 +145,7 @@ def spoiled(pair: DrawnPair, tol: float, times: float, how: str) -> Callable[...
 
 
 def _unit(pair: DrawnPair, dy: Array, x: Array, dx: Array) -> float:
-    """Return what the check takes errors relative to, or more."""
+    """Return an upper bound of the scale that errors are relative to."""
     if x.size > 96:
         return float(np.linalg.norm(dx)) or 1.0
     shares = np.zeros(x.shape)

@@ -1,4 +1,4 @@
-"""Hand-written pairs of forward and backward, and mistakes that people make in such pairs."""
+"""Hand-written pairs of forward and backward with typical mistakes, and demands on verdicts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,33 +8,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 import truenorm as tn
-
-__all__ = [
-    "ELEMENT",
-    "GROSS",
-    "PAIRS",
-    "Array",
-    "Pair",
-    "data",
-    "last",
-    "layer_norm",
-    "tanh_backward",
-    "with_mistake",
-]
+from truenorm.gradient_check import GradientCheck, Verdict
 
 Array = NDArray[Any]
 Gradients = Sequence[Array]
+PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 EPS = 1e-5
 ELEMENT = "one element"
 GROSS = ("sign", "factor", "reversed", "term missing")
 
 
+def demand(
+    verdict: Verdict, forward: Any, backward: Any, inputs: Any, **options: Any
+) -> GradientCheck:
+    """Check a pair, and return the result if it has the right verdict."""
+    result = tn.gradcheck(forward, backward, inputs, **options)
+    assert result.verdict is verdict, str(result)
+    return result
+
+
+def forbid(verdict: Verdict, forward: Any, backward: Any, inputs: Any, **options: Any) -> None:
+    """Check a pair for which one verdict would be false; INCONCLUSIVE is allowed."""
+    result = tn.gradcheck(forward, backward, inputs, **options)
+    assert result.verdict is not verdict, str(result)
+
+
 @dataclass(frozen=True)
 class Pair:
-    """A forward and its backward, and where to check them.
+    """A forward, its backward, and the shapes of their inputs.
 
-    `missing` is a backward without one of its terms, and `at_fault` the input that it is wrong
-    for. `analytic` says whether a complex step can be taken.
+    `missing` is a backward without one of its terms, and `at_fault` the input whose gradient is
+    then wrong. `analytic` is True if a complex step applies.
     """
 
     forward: Callable[..., Any]
@@ -155,7 +159,7 @@ def convolution_backward(dy: Array, x: Array, kernel: Array) -> Gradients:
 
 
 def layer_norm(x: Array, gamma: Array, beta: Array) -> Array:
-    """Use the textbook's formula, which the operation's own backward is held against."""
+    """Compute the textbook formula, with which the package's backward is compared."""
     y, _ = tn.textbook.forward(x, gamma, beta)
     return y
 

@@ -1,5 +1,7 @@
-"""What a check takes, what it leaves alone, and which method it uses."""
+"""Arguments, options, choice of the method and refusals of the checks, and the command line."""
 
+import json
+import subprocess
 import sys
 from typing import Any
 
@@ -7,13 +9,13 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from gradient_check.checking import FAIL, PASS, demand
-from gradient_check.pairs import PAIRS, Array, data, linear, tanh_backward
+from gradient_check.pairs import FAIL, PAIRS, PASS, Array, data, demand, linear, tanh_backward
+from truenorm.gradient_check.__main__ import main
 from truenorm.tools import progress
 
 
 def taking_only(dtype: Any) -> Any:
-    """Return a function as one of a compiled library may be."""
+    """Return a function that takes one type only, as compiled functions may."""
 
     def tanh(x: Array) -> Array:
         if x.dtype != dtype:
@@ -40,7 +42,7 @@ class TestArguments:
         np.testing.assert_array_equal(x, np.full(3, 1.5))
 
     def test_dy_may_be_written_to(self, method: str) -> None:
-        """Otherwise a backward that clears it would be held against derivatives of zero."""
+        """Otherwise a backward that clears dy would be compared with derivatives of zero."""
         for factor, verdict in ((3.0, PASS), (0.0, FAIL)):
 
             def backward(dy: Array, _: Array, factor: float = factor) -> Array:
@@ -103,7 +105,7 @@ class TestArguments:
         assert demand(FAIL, lambda x: 2 * x, zero, x, method=method).error <= 1
         assert not tn.gradcheck(lambda x: 0 * x, lambda dy, _: dy, x, method=method)  # type: ignore[arg-type]
 
-    def test_dy_is_not_what_the_caller_drew_from_the_same_seed(self) -> None:
+    def test_dy_differs_from_the_stream_of_the_caller(self) -> None:
         def backward(dy: Array, x: Array) -> Array:
             assert not np.isclose(dy, x).any()
             return dy
@@ -136,7 +138,7 @@ class TestNarrowTypes:
         assert tolerances == [1e-12, 1e-12 * 2.0**29, 0.02]
 
     def test_each_gradient_has_its_own_tolerance(self, method: str) -> None:
-        """One in float32 says nothing of another in float64."""
+        """A float32 gradient does not relax the tolerance of a float64 gradient."""
         x = np.linspace(1, 2, 5)
         inputs = [x, x.astype(np.float32)]
         for off, verdict in ((0.0, PASS), (1e-4, FAIL)):
@@ -165,7 +167,7 @@ class TestMethods:
         assert twice.method == "complex"
         assert "not jet, since forward cannot be run on arrays of objects" in twice.why
 
-    def test_auto_falls_back_to_central_and_says_why(self) -> None:
+    def test_auto_falls_back_to_central(self) -> None:
         result = demand(PASS, taking_only(np.float64), tanh_backward, data((3,)))
         assert result.method == "central"
         for reason in [
@@ -175,7 +177,7 @@ class TestMethods:
             assert reason in result.why
             assert reason in str(result)
 
-    def test_a_method_that_was_asked_for_and_cannot(self) -> None:
+    def test_requested_method_that_does_not_apply(self) -> None:
         with pytest.raises(ValueError, match=r"no loop for complex128.*Pass method='auto'"):
             tn.gradcheck(taking_only(np.float64), tanh_backward, data((3,)), method="complex")
 
@@ -185,7 +187,7 @@ class TestMethods:
         assert result.method == "complex"
         assert "pip install truenorm[verify]" in result.why
 
-    def test_each_element_against_its_own_size(self, method: str) -> None:
+    def test_error_is_relative_to_each_element(self, method: str) -> None:
         factors = np.array([1.0, 1e-9])
         off = np.array([1, 1 + 1e-3])
         pair = (lambda x: factors * x, lambda dy, _: dy * factors * off)
@@ -193,7 +195,7 @@ class TestMethods:
 
     @pytest.mark.parametrize("size", [61, 601])
     def test_a_gradient_doubled_where_it_is_small(self, method: str, size: int) -> None:
-        """exp(15) is 3e6: beside it, all that is wrong below 0 is less than 1e-6."""
+        """exp(15) is 3e6: relative to that, all errors below 0 are less than 1e-6."""
 
         def doubled(dy: Array, x: Array) -> Array:
             return dy * np.exp(x) * np.where(x < 0, 2, 1)
@@ -235,12 +237,205 @@ class TestProjections:
 
 
 @pytest.mark.parametrize(("check", "done"), [(tn.gradcheck, 12), (tn.dot_test, 2)])
-def test_a_long_check_says_how_far_it_is(
+def test_progress(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, check: Any, done: int
 ) -> None:
-    """Element by element, and projection by projection."""
+    """The progress counts elements or projections."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr(progress, "BETWEEN", 0.0)
     assert check(lambda x: np.tanh(x), tanh_backward, np.ones(24), method="complex")
     assert f"gradient of x [{'#' * 12}{'.' * 12}] {done}/" in capsys.readouterr().err
+
+
+CHECKS = [tn.gradcheck, tn.dot_test, tn.taylor_test]
+ONES = np.ones(2)
+
+
+def identity(x: Array) -> Array:
+    return x
+
+
+def identity_backward(dy: Array, _: Array) -> tuple[Array]:
+    return (dy,)
+
+
+REFUSED: dict[str, tuple[Any, Any, Any, str]] = {
+    "integers": (
+        identity,
+        identity_backward,
+        [np.arange(3)],
+        r"x is of type int64.*\.astype\(float\)",
+    ),
+    "an input that is not finite": (
+        lambda x1, x2: x1 * x2,
+        identity_backward,
+        [np.ones(1), np.full(1, np.nan)],
+        "x2 has a non-finite element",
+    ),
+    "no inputs": (
+        identity,
+        identity_backward,
+        None,
+        "inputs must be an array, or a list of arrays.*got NoneType",
+    ),
+    "numbers instead of arrays": (
+        identity,
+        identity_backward,
+        [1.0, 2.0],
+        r"forward takes .*x.* but is called with 2 arguments: pass a list of inputs",
+    ),
+    "forward returns what it saved": (
+        lambda x: (x, {"saved": x}),
+        identity_backward,
+        ONES,
+        "forward returned a tuple whose element 1 is a dict: return y",
+    ),
+    "forward returns nothing": (lambda _: None, identity_backward, ONES, "forward returned None"),
+    "forward returns integers": (
+        lambda x: x.astype(int),
+        identity_backward,
+        ONES,
+        "forward returned an array of type int64",
+    ),
+    "backward takes dy alone": (
+        identity,
+        lambda dy: dy,
+        ONES,
+        r"backward takes \(dy\) but is called with 2 arguments: write it as backward\(dy, x\)",
+    ),
+    "backward returns nothing": (
+        identity,
+        lambda *_: None,
+        ONES,
+        "backward returned None where a tuple of 1 was expected",
+    ),
+    "backward returns names": (
+        identity,
+        lambda dy, _: {"x": dy},
+        ONES,
+        "backward returned a dict where a tuple of 1",
+    ),
+    "too few gradients": (
+        np.multiply,
+        lambda dy, a, b: (dy * a * b,),
+        [ONES, ONES],
+        "backward returned 1 gradients for 2 inputs",
+    ),
+    "one array for several gradients": (
+        np.multiply,
+        lambda dy, a, b: dy * a * b,
+        [ONES, ONES],
+        "returned an array where a tuple of 2 was expected",
+    ),
+    "a gradient of another shape": (
+        identity,
+        lambda dy, x: ((dy * x).sum(),),
+        ONES,
+        r"the gradient of x has shape \(\) but",
+    ),
+    "a gradient that is not real": (
+        identity,
+        lambda dy, _: (dy + 0j,),
+        ONES,
+        "the gradient of x is of type complex128",
+    ),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str, check: Any) -> None:
+    forward, backward, inputs, message = REFUSED[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        check(forward, backward, inputs)
+
+
+@pytest.mark.parametrize("check", CHECKS[:2])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"method": "forward"},
+            "method must be one of auto, jet, complex, central; got 'forward'",
+        ),
+        ({"probes": 0}, "probes must be at least 1, got 0"),
+        ({"tol": 0.0}, "tol must be a positive number, got 0.0"),
+        ({"tol": float("nan")}, "tol must be a positive number, got nan"),
+    ],
+)
+def test_wrong_options(check: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check(identity, identity_backward, [ONES], **options)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_one_array_as_inputs_and_gradient(check: Any) -> None:
+    assert check(lambda x: x**2, lambda dy, x: 2 * dy * x, np.array([[0.5, 1.5]]))
+
+
+def test_inputs_have_the_names_of_forward() -> None:
+    def forward(x: Array, weight: Array, *, scale: float = 2.0) -> Array:
+        return scale * x * weight
+
+    def backward(dy: Array, x: Array, weight: Array) -> tuple[Array, Array]:
+        return 2 * dy * weight, (2 + np.arange(2.0)) * dy * x
+
+    result = tn.gradcheck(forward, backward, [ONES, ONES])
+    assert [each.name for each in result.inputs] == ["x", "weight"]
+    assert "  weight: FAIL, " in str(result)
+    assert "FAIL: gradient of weight at [1]: " in repr(result)
+    unnamed = tn.gradcheck(lambda *inputs: inputs[0], lambda dy, *_: (dy,), [ONES])
+    assert "  input 0: PASS" in str(unnamed)
+
+
+def test_command_prints_the_error_of_each_gradient(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["dx", "dgamma", "dbeta", "PASS"]
+    assert all("error" in line and "floor" in line for line in lines[:3])
+
+
+def test_command_on_rms_norm(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--operation", "rms_norm", "--shape", "3", "5", "--offset", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["dx", "dgamma", "PASS"]
+
+
+def test_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--json", "--shape", "3", "5"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["verdict"] == "PASS"
+    assert record["method"] in record["why"]
+    assert max(gradient["error"] for gradient in record["gradients"].values()) <= 1e-9
+
+
+def test_command_exit_code_unless_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    """The check is inconclusive if forward loses its digits."""
+    hard = "--shape 2 9 --offset 1e8 --sigma 1e-3 --method central"
+    assert main(hard.split()) == 1
+    assert "INCONCLUSIVE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--shape 0", "--shape 3 -1", "--probes 0", "--seed -1", "--eps -9"]
+)
+def test_command_refuses_wrong_options(arguments: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments.split())
+    assert stopped.value.code == 2
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--tol", "1e-300"], 1), (["--tol", "1e-3"], 0)])
+def test_command_options(arguments: list[str], code: int) -> None:
+    assert main([*arguments, "--shape", "2", "5"]) == code
+
+
+def test_command_projects_large_arrays(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--shape", "60", "10", "--method", "complex", "--probes", "2"])
+    assert "random projections" in capsys.readouterr().out
+
+
+def test_command_as_a_module() -> None:
+    command = [sys.executable, "-W", "error", "-m", "truenorm.gradient_check", "--help"]
+    assert "hand-derived gradients" in subprocess.check_output(command, text=True)

@@ -30,12 +30,12 @@ def norm_check(arguments: argparse.Namespace) -> GradientCheck:
     parameters = random.standard_normal((count, arguments.shape[-1]))
     normalize, differentiate = PASSES[arguments.operation]
 
-    def forward(*given: FloatArray) -> FloatArray:
-        y: FloatArray = normalize(*given, arguments.eps)[0]
+    def forward(*inputs: FloatArray) -> FloatArray:
+        y: FloatArray = normalize(*inputs, arguments.eps)[0]
         return y
 
-    def backward(dy: FloatArray, *given: FloatArray) -> tuple[FloatArray, ...]:
-        _, saved = normalize(*given, arguments.eps)
+    def backward(dy: FloatArray, *inputs: FloatArray) -> tuple[FloatArray, ...]:
+        _, saved = normalize(*inputs, arguments.eps)
         return differentiate(dy, saved)
 
     return gradcheck(
@@ -51,39 +51,54 @@ def norm_check(arguments: argparse.Namespace) -> GradientCheck:
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    described = argparse.ArgumentParser(
+    result = argparse.ArgumentParser(
         prog="python -m truenorm.gradient_check",
         description="Check the hand-derived gradients of a textbook normalization "
-        "(float64) against derivatives of its forward pass, and print the relative error of each.",
+        "in float64 against derivatives of its forward pass, and print their relative errors.",
         epilog="Try --shape 4 17 --offset 1e8 --sigma 1e-3 --method central: there the forward "
-        "pass itself has lost its digits, and differences of it cannot judge the backward pass. "
-        "With --method jet --tol 1e-12 no differences are needed: backward has lost digits, too.",
+        "pass itself loses its digits, and differences of it cannot judge the backward pass. "
+        "--method jet --tol 1e-12 needs no differences, and shows that backward loses digits, "
+        "too.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    option = described.add_argument
-    option("--operation", choices=list(PASSES), default="layer_norm", help="what is checked")
-    option("--shape", type=int, nargs="+", default=[4, 8, 16], help="of x; the last is D")
-    option("--offset", type=float, default=0.0, help="the mean of x")
-    option("--sigma", type=float, default=1.0, help="the spread of x")
+    option = result.add_argument
+    option(
+        "--operation", choices=list(PASSES), default="layer_norm", help="the operation to check"
+    )
+    option(
+        "--shape", type=int, nargs="+", default=[4, 8, 16], help="shape of x; the last number is D"
+    )
+    option("--offset", type=float, default=0.0, help="mean of x")
+    option("--sigma", type=float, default=1.0, help="standard deviation of x")
     option("--eps", type=float, default=1e-5, help="added to the variance, or the mean square")
-    option("--method", choices=get_args(MethodName), default="auto", help="how to differentiate")
-    option("--tol", type=float, default=None, help="the relative error allowed; None: by method")
-    option("--probes", type=int, default=4, help="random projections of a larger array")
-    option("--seed", type=int, default=0, help="of the random data")
+    option(
+        "--method",
+        choices=get_args(MethodName),
+        default="auto",
+        help="how to differentiate forward",
+    )
+    option(
+        "--tol",
+        type=float,
+        default=None,
+        help="allowed relative error; None: depends on the method",
+    )
+    option("--probes", type=int, default=4, help="number of random projections of a large array")
+    option("--seed", type=int, default=0, help="seed of the random data")
     option("--json", action="store_true", help="print one JSON object instead of the table")
-    return described
+    return result
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the check; return 0 for PASS, else 1."""
-    described = parser()
-    arguments = described.parse_args(argv)
+    command_line = parser()
+    arguments = command_line.parse_args(argv)
     if not arguments.eps >= 0:
-        described.error(f"argument --eps: {arguments.eps} is negative")
+        command_line.error(f"argument --eps: {arguments.eps} must not be negative")
     try:
         result = norm_check(arguments)
-    except ValueError as refused:
-        described.error(str(refused))
+    except ValueError as error:
+        command_line.error(str(error))
     names = GRADIENTS[arguments.operation]
     if arguments.json:
         print(strict_json.dumps(record_of(result, names), indent=None))

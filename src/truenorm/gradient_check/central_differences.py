@@ -9,57 +9,61 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.gradient_check.method import SURE, Estimate, added
+from truenorm.gradient_check.method import CERTAINTY, Estimate, sum_and_scale
 from truenorm.gradient_check.noise import (
-    VAGUE,
-    Surroundings,
-    last_places,
+    SUSPICIOUS,
+    NoiseEstimator,
     least_step,
-    norm_of,
+    output_ulps,
+    root_sum_square,
     spread_of,
     weight_bits,
 )
-from truenorm.gradient_check.problem import Array, Direction, Problem, Shares, moved
+from truenorm.gradient_check.problem import Array, Contributions, Direction, Problem, move_inputs
 
 LEVELS = 9
 RESTARTS = 4
 MARGIN = 8.0
-"""Steps are so many times what an element can move by at least: then steps in between exist."""
+"""Steps are at least this multiple of the least exact step, so that there are steps in between."""
 NEGLIGIBLE = 2.0**-30
-"""Noise that is less beside the derivative needs no closer look."""
-STEPPED = 0.01
-"""How smooth a function must look, beside its slope, if it is to be one of small steps."""
-SMALLEST = 2.0 ** (-LEVELS * RESTARTS - 1) / MARGIN
-"""The smallest step beside the spread."""
-SCREENED = (2.0**-4, 2.0**-5, 2.0**-6)
-"""Steps of the screening, beside the first: errors of order h**2 and h**4 cancel."""
-CONFIRMED = (2.0**-13, 2.0**-24)
+"""Noise below this, relative to the derivative, is not measured more closely."""
+SMOOTH = 0.01
+"""The largest relative floor of a derivative that counts as smooth."""
+SMALLEST_STEP = 2.0 ** (-LEVELS * RESTARTS - 1) / MARGIN
+"""The smallest step relative to the spread."""
+SCREENING_STEPS = (2.0**-4, 2.0**-5, 2.0**-6)
+"""Steps of the screening relative to the first: errors of order h**2 and h**4 cancel."""
+CONFIRMING_STEPS = (2.0**-13, 2.0**-24)
 """Smaller steps of the screening, which must not contradict it."""
 COARSE = 2.0**-23
-"""If the floor of three steps is above this, beside the derivative, nine steps are taken."""
-SHARE = 1 / 4
-"""How much of the tolerance the floor of the screening may take."""
-ROUNDED = 2.0**-46
-"""Noise of an output above this, beside it, is looked at more closely: it may be a fine wiggle."""
-MOST_SCREENED = 2**20
-"""Noise is measured for each output by itself; of more outputs than this it is not."""
+"""If the relative floor of three steps is above this, nine steps are taken."""
+SCREENING_SHARE = 1 / 4
+"""The part of the tolerance that the floor of the screening may use."""
+OUTPUT_ROUNDING = 2.0**-46
+"""Larger relative noise of an output is measured more closely: it may be a fine wiggle."""
+MAX_SCREENED_OUTPUTS = 2**20
+"""Screening measures the noise of each output."""
 OUTSIDE = "forward is not finite, or raises, next to these inputs: choose others farther inside"
 ROUNDED_INSIDE = (
     "forward changes in jumps, as if it rounded to fewer digits than float64 inside (a cast?): "
     "its differences show a derivative to within {floor:.2g}"
 )
 NEAR_KINK = (
-    "left and right of it the derivative differs by {jump:.2g}: a kink nearer than the smallest "
-    "step, where there may be no derivative"
+    "the derivatives to the left and to the right differ by {jump:.2g}: a kink nearer than the "
+    "smallest step, where there may be no derivative"
 )
 FLAT_IN_TYPE = (
-    "forward does not move there: in its type it is flat, and a derivative below {floor:.2g} "
-    "would not be seen"
+    "forward does not change there: in its type it is flat, and a derivative below {floor:.2g} "
+    "is not visible"
 )
 
 
-class Sample(NamedTuple):
-    """Differences with one step: the central one, its scale, right minus left, what moves."""
+class Differences(NamedTuple):
+    """Differences with one step.
+
+    `slope` is the central difference, `jump` the right difference minus the left one, and
+    `moving` marks the outputs that change.
+    """
 
     step: float
     slope: float
@@ -68,8 +72,8 @@ class Sample(NamedTuple):
     moving: list[NDArray[np.bool_]]
 
 
-class Limit(NamedTuple):
-    """What differences tend to, and how far off that may be; jump and noise are in the floor."""
+class Extrapolation(NamedTuple):
+    """A limit of differences and a bound of its error, which includes `jump` and `noise`."""
 
     value: float
     floor: float
@@ -79,191 +83,198 @@ class Limit(NamedTuple):
 
 
 _Row = list[float]
-NOTHING = Limit(math.nan, math.inf, 0.0, 0.0, math.inf)
+NO_LIMIT = Extrapolation(math.nan, math.inf, 0.0, 0.0, math.inf)
 
 
 class Central:
-    """Needs nothing but calls of forward, and sees no more digits than forward has."""
+    """Needs nothing but calls of forward, and is no more accurate than forward."""
 
     name = "central"
     reason = "central: differences of forward; they take any function"
     tolerance = 1e-6
     least_scale = 1.0
-    most_elements = 512
+    max_elements = 512
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._inputs = _widened(problem)
-        self._surroundings = Surroundings(self._inputs)
-        self._here = self._outputs(self._inputs)
-        self._last_places = last_places(problem, self._inputs)
-        self.screens = sum(y.size for y in self._here) <= MOST_SCREENED
+        self._inputs = _in_float64(problem)
+        self._noise_estimator = NoiseEstimator(self._inputs)
+        self._y = self._outputs(self._inputs)
+        self._ulps = output_ulps(problem, self._inputs)
+        self.screens = sum(y.size for y in self._y) <= MAX_SCREENED_OUTPUTS
 
-    def weight_bits(self, which: int) -> int:
-        """Return how fine the weights of a projection may be without larger steps."""
-        return weight_bits(self._inputs[which], SMALLEST)
+    def weight_bits(self, input_index: int) -> int:
+        """Return the number of bits that projection weights may have without larger steps."""
+        return weight_bits(self._inputs[input_index], SMALLEST_STEP)
 
     def derivative(self, direction: Direction) -> Estimate:
-        """Extrapolate central differences from ever smaller steps, and keep the best."""
+        """Extrapolate central differences from ever smaller steps, and return the best limit."""
         columns = list(self._columns(direction))
-        coarse, fine = self._noises(direction, columns)
+        coarse, fine = self._noise_of_columns(direction, columns)
         noises = [coarse, *[fine] * (len(columns) - 1)]
-        limits = [_extrapolated(*pair) for pair in zip(columns, noises, strict=True)]
+        limits = [_extrapolate(*pair) for pair in zip(columns, noises, strict=True)]
         (value, floor, scale, jump, rounding), contradiction = _best(limits[::-1])
         why = ""
         if not math.isfinite(floor):
             why = OUTSIDE
-        elif value and _is_stepped(columns):
+        elif value and _is_staircase(columns):
             why = ROUNDED_INSIDE.format(floor=floor)
         elif 2 * jump > floor:
             why = NEAR_KINK.format(jump=jump)
         elif not scale:
             why = FLAT_IN_TYPE.format(floor=floor)
-        # An output that does not move may do so below its last place, as the largest of a softmax.
-        unseen = norm_of(self._last_places) / columns[0][0].step
-        leeway = max((SURE - 1) * floor, contradiction) + unseen
+        # A constant output may change below its last place, as the largest of a softmax does.
+        invisible = root_sum_square(self._ulps) / columns[0][0].step
+        leeway = max((CERTAINTY - 1) * floor, contradiction) + invisible
         return Estimate(value, floor, scale, leeway, why, lost=min(rounding, floor))
 
     def screen(self, direction: Direction) -> Estimate:
-        """Extrapolate differences with three steps, and look for contradictions with two more.
+        """Extrapolate from three steps, and look for contradictions with two smaller ones.
 
-        That is enough for most elements of most functions, and where it is not, nine steps mostly
-        are. The floor has everything that could be wrong: the last correction, noise, a kink, and
-        what smaller steps contradict.
+        That is enough for most elements of most functions; where it is not, nine steps mostly
+        are. The floor includes everything that may be wrong: the last correction, noise, a kink,
+        and the contradictions.
         """
-        least, first = self._range(direction)
-        if first * SCREENED[-1] < least:
+        least, first = self._step_range(direction)
+        if first * SCREENING_STEPS[-1] < least:
             return Estimate(math.nan, math.inf, 0.0)
-        column = [self._sample(direction, first * share) for share in SCREENED]
-        small = [first * share for share in CONFIRMED] + self._local_steps(direction)
-        finer = [self._sample(direction, max(step, least)) for step in small]
-        noise = self._noise_of(column + finer)
-        *_, (_, (*_, before, value), _, (*_, jump)) = _scheme(column)
-        floor = abs(value - before) + abs(jump) + 2 * noise / column[-1].step
-        if not floor <= COARSE * column[-1].scale:
-            value, floor, *_ = _extrapolated(next(self._columns(direction)), noise)
-        for sample in finer:
-            # Right minus left is the curvature times the step, and no more than that.
-            bend = column[-1].jump * sample.step / column[-1].step
-            floor += max(0.0, abs(sample.slope - value) - 2 * noise / sample.step)
-            floor += max(0.0, abs(sample.jump - bend) - 4 * noise / sample.step)
-        floor = floor / SHARE if math.isfinite(floor) else math.inf
-        lost = 2 * noise / column[-1].step
-        return Estimate(value, floor, column[-1].scale, lost=min(lost, floor))
+        column = [self._differences(direction, first * share) for share in SCREENING_STEPS]
+        small = [first * share for share in CONFIRMING_STEPS] + self._local_steps(direction)
+        confirming = [self._differences(direction, max(step, least)) for step in small]
+        noise = self._noise_of(column + confirming)
+        last = column[-1]
+        *_, (_, (*_, before, value), _, (*_, jump)) = _neville(column)
+        floor = abs(value - before) + abs(jump) + 2 * noise / last.step
+        if not floor <= COARSE * last.scale:
+            value, floor, *_ = _extrapolate(next(self._columns(direction)), noise)
+        for each in confirming:
+            # Right minus left must be the curvature times the step.
+            bend = last.jump * each.step / last.step
+            floor += max(0.0, abs(each.slope - value) - 2 * noise / each.step)
+            floor += max(0.0, abs(each.jump - bend) - 4 * noise / each.step)
+        floor = floor / SCREENING_SHARE if math.isfinite(floor) else math.inf
+        return Estimate(value, floor, last.scale, lost=min(2 * noise / last.step, floor))
 
-    def _noise_of(self, samples: Sequence[Sample]) -> float:
-        """Bound the noise of the loss: that of the outputs which move in any sample."""
-        return norm_of(self._of_moving(samples, self._output_noise)) + self._resolution(samples)
+    def _noise_of(self, samples: Sequence[Differences]) -> float:
+        """Bound the noise of the loss: that of the outputs which change in any sample."""
+        noise = root_sum_square(self._where_moving(samples, self._output_noise))
+        return noise + self._resolution(samples)
 
-    def _resolution(self, samples: Sequence[Sample]) -> float:
-        """Return the last place of the outputs that move, or of all if none does."""
-        return norm_of(self._of_moving(samples, self._last_places))
+    def _resolution(self, samples: Sequence[Differences]) -> float:
+        """Return the last place of the outputs that change, or of all if none does."""
+        return root_sum_square(self._where_moving(samples, self._ulps))
 
-    def _of_moving(self, samples: Sequence[Sample], shares: Shares) -> Shares:
+    def _where_moving(
+        self, samples: Sequence[Differences], contributions: Contributions
+    ) -> Contributions:
         moving = zip(*(sample.moving for sample in samples), strict=True)
         masks = [np.logical_or.reduce(each) for each in moving]
         if not any(mask.any() for mask in masks):
-            return shares
-        return [np.where(mask, share, 0.0) for mask, share in zip(masks, shares, strict=True)]
+            return contributions
+        pairs = zip(masks, contributions, strict=True)
+        return [np.where(mask, each, 0.0) for mask, each in pairs]
 
     @cached_property
-    def _output_noise(self) -> Shares:
-        """Bound the rounding errors of each output, in the loss."""
-        shapes = [y.shape for y in self._here]
+    def _output_noise(self) -> Contributions:
+        """Bound what the rounding errors of each output contribute to the loss."""
 
-        def outputs(near: list[Array]) -> NDArray[np.float64]:
-            return np.concatenate([y.ravel() for y in self._outputs(near)])
+        def outputs(inputs: list[Array]) -> NDArray[np.float64]:
+            return np.concatenate([y.ravel() for y in self._outputs(inputs)])
 
-        vague = ROUNDED * np.abs(outputs(self._inputs))
-        bound, is_flat, far = self._surroundings.noise(outputs, self._inputs, 0.0, vague)
-        noise = np.where(is_flat, far, bound)  # between jumps of a staircase there is none
-        ends = np.cumsum([y.size for y in self._here])[:-1]
-        parts = zip(np.split(noise, ends), shapes, strict=True)
-        return [np.abs(share) for share in self._problem.weighted(n.reshape(s) for n, s in parts)]
+        suspicious = OUTPUT_ROUNDING * np.abs(outputs(self._inputs))
+        bound, is_flat, coarse = self._noise_estimator.noise(
+            outputs, self._inputs, 0.0, suspicious
+        )
+        noise = np.where(is_flat, coarse, bound)  # between the jumps of a staircase there is none
+        ends = np.cumsum([y.size for y in self._y])[:-1]
+        parts = zip(np.split(noise, ends), self._y, strict=True)
+        contributions = self._problem.times_dy(part.reshape(y.shape) for part, y in parts)
+        return [np.abs(each) for each in contributions]
 
-    def _range(self, direction: Direction) -> tuple[float, float]:
-        """Return the smallest step that can be taken, and the first one."""
-        moving = self._inputs[direction.which][direction.step != 0]
-        least = MARGIN * least_step(moving) / direction.grain
-        spread = spread_of(self._inputs[direction.which])
-        return least, max(2.0 ** round(math.log2(spread) - 2), least)
+    def _step_range(self, direction: Direction) -> tuple[float, float]:
+        """Return the smallest step that is exact, and the first step."""
+        value = self._inputs[direction.input_index]
+        least = MARGIN * least_step(value[direction.step != 0]) / direction.grain
+        return least, max(2.0 ** round(math.log2(spread_of(value)) - 2), least)
 
     def _local_steps(self, direction: Direction) -> list[float]:
-        """Return a step for elements much smaller than the spread: functions may change there."""
-        _, first = self._range(direction)
-        moving = np.abs(self._inputs[direction.which][direction.step != 0])
+        """Return a step for elements much smaller than the spread: forward may change there."""
+        _, first = self._step_range(direction)
+        moving = np.abs(self._inputs[direction.input_index][direction.step != 0])
         size = float(moving.min(where=moving > 0, initial=math.inf))
         local = 2.0 ** (math.floor(math.log2(size)) - 2) if math.isfinite(size) else first
         return [local] if local < first * 2.0 ** (-LEVELS * (RESTARTS - 1)) else []
 
-    def _columns(self, direction: Direction) -> Iterator[list[Sample]]:
-        """Yield differences with steps that are halved, then begin anew with much smaller ones."""
-        least, first = self._range(direction)
-        begins = [first * 2.0 ** (-LEVELS * restart) for restart in range(RESTARTS)]
-        for begin in begins + self._local_steps(direction):
-            begin = max(begin, least)
-            steps = [begin * 2.0**-level for level in range(LEVELS)]
-            yield [self._sample(direction, step) for step in steps if step >= least]
-            if begin == least:
+    def _columns(self, direction: Direction) -> Iterator[list[Differences]]:
+        """Yield differences with halved steps, then again from much smaller first steps."""
+        least, first = self._step_range(direction)
+        starts = [first * 2.0 ** (-LEVELS * restart) for restart in range(RESTARTS)]
+        for start in starts + self._local_steps(direction):
+            start = max(start, least)
+            steps = [start * 2.0**-level for level in range(LEVELS)]
+            yield [self._differences(direction, step) for step in steps if step >= least]
+            if start == least:
                 return
 
-    def _sample(self, direction: Direction, step: float) -> Sample:
-        above, below = self._two_sides(self._inputs, direction, step)
-        sides = list(zip(above, self._here, below, strict=True))
-        bends = ((a - y) - (y - b) for a, y, b in sides)
-        slope, scale = self._slope(above, below, 2 * step)
-        jump, _ = added([share / step for share in self._problem.weighted(bends)])
-        moving = [(a != y) | (y != b) for a, y, b in sides]
-        return Sample(step, slope, scale, jump, moving)
+    def _differences(self, direction: Direction, step: float) -> Differences:
+        above, below = self._both_sides(self._inputs, direction, step)
+        triples = list(zip(above, self._y, below, strict=True))
+        bends = ((a - y) - (y - b) for a, y, b in triples)
+        slope, scale = self._quotient(above, below, 2 * step)
+        jump, _ = sum_and_scale([each / step for each in self._problem.times_dy(bends)])
+        moving = [(a != y) | (y != b) for a, y, b in triples]
+        return Differences(step, slope, scale, jump, moving)
 
-    def _slope(self, above: list[Array], below: list[Array], apart: float) -> tuple[float, float]:
+    def _quotient(
+        self, above: list[Array], below: list[Array], distance: float
+    ) -> tuple[float, float]:
         """Return the difference quotient and its scale."""
-        # Subtracted before they are summed: outputs that did not move cancel exactly.
+        # Subtract before summing: outputs that do not change cancel exactly.
         changes = (a - b for a, b in zip(above, below, strict=True))
-        return added([share / apart for share in self._problem.weighted(changes)])
+        return sum_and_scale([each / distance for each in self._problem.times_dy(changes)])
 
-    def _two_sides(
+    def _both_sides(
         self, start: list[Array], direction: Direction, step: float
     ) -> tuple[list[Array], list[Array]]:
-        """Return the outputs a step above and a step below a start."""
-        above, below = (self._outputs(moved(start, direction, by)) for by in (step, -step))
+        """Return the outputs one step above and one step below a start."""
+        above, below = (self._outputs(move_inputs(start, direction, by)) for by in (step, -step))
         return above, below
 
-    def _outputs(self, arguments: list[Array]) -> list[Array]:
-        """Return the outputs, NaN where forward raises: a step may leave its domain."""
+    def _outputs(self, inputs: list[Array]) -> list[Array]:
+        """Return the outputs, or NaN if forward raises: a step may leave its domain."""
         try:
-            return [y.astype(np.float64) for y in self._problem.outputs(arguments)]
+            return [y.astype(np.float64) for y in self._problem.outputs(inputs)]
         except Exception:
             return [np.full(dy.shape, np.nan) for dy in self._problem.dys]
 
-    def _noises(
-        self, direction: Direction, columns: Sequence[Sequence[Sample]]
+    def _noise_of_columns(
+        self, direction: Direction, columns: Sequence[Sequence[Differences]]
     ) -> tuple[float, float]:
-        """Return the noise of differences times their step: with the largest, and with the others.
+        """Return the noise of differences times their step, of the first column and the others.
 
-        Rounding errors that differ above and below do not depend on the step. But a forward that
-        rounds to few digits is flat between jumps, so that the smallest steps see nothing; and an
-        error that is the same above and below, as for gamma where xhat is off, is a share of the
-        difference whatever the step. The largest steps may also cross kinks, which is their own
-        noise alone.
+        Rounding errors that differ above and below do not depend on the step. There are two
+        exceptions. A forward that rounds to few digits is flat between jumps, so that the
+        smallest steps show nothing. An error that is the same above and below, as for gamma if
+        xhat is off, is proportional to the difference for any step. The largest steps may also
+        cross kinks, which is noise of these steps only.
         """
-        least, first = self._range(direction)
-        scale = max(sample.scale for column in columns for sample in column)
+        least, first = self._step_range(direction)
+        samples = [sample for column in columns for sample in column]
+        scale = max(sample.scale for sample in samples)
 
         def noise(step: float) -> float:
             # With a power of two, roundings to fewer bits would be the same above and below.
             multiple = 1.37 * step / least
             step = least * round(multiple) if multiple < 2**53 else 1.37 * step
 
-            def slope(near: list[Array]) -> float:
-                return self._slope(*self._two_sides(near, direction, step), 2 * step)[0]
+            def slope(inputs: list[Array]) -> float:
+                return self._quotient(*self._both_sides(inputs, direction, step), 2 * step)[0]
 
-            noise = self._surroundings.noise(
-                slope, self._inputs, NEGLIGIBLE * scale, VAGUE * scale
+            measured = self._noise_estimator.noise(
+                slope, self._inputs, NEGLIGIBLE * scale, SUSPICIOUS * scale
             )
-            return step * float(noise.bound)
+            return step * float(measured.bound)
 
-        samples = [sample for column in columns for sample in column]
         if self.screens:
             fine = self._noise_of(samples)
         else:
@@ -272,97 +283,100 @@ class Central:
         return max(noise(first), fine), fine
 
 
-def _scheme(column: Sequence[Sample]) -> Iterator[tuple[Sample, _Row, _Row, _Row]]:
-    """Extrapolate to a step of 0, as Neville does: errors of order h, h**2, ... cancel one by one.
+def _neville(column: Sequence[Differences]) -> Iterator[tuple[Differences, _Row, _Row, _Row]]:
+    """Extrapolate to a step of 0 by Neville's scheme: errors of order h, h**2, ... cancel.
 
-    Yield each sample with its row of the scheme, the row before, and the row of jumps. The jump of
-    the derivative, which is 0 where there is one, is extrapolated beside its value.
+    Yield each sample with its row of the scheme, the row before, and the row of jumps. The jump
+    of the derivative, which is 0 if there is a derivative, is extrapolated in the same way.
     """
     slopes: _Row = []
     jumps: _Row = []
     for sample in column:
-        coarser, jumps_above = slopes, jumps
+        coarser, coarser_jumps = slopes, jumps
         slopes, jumps = [sample.slope], [sample.jump]
-        for order, (slope, jump) in enumerate(zip(coarser, jumps_above, strict=True)):
+        for order, (slope, jump) in enumerate(zip(coarser, coarser_jumps, strict=True)):
             # The central difference is even in the step, right minus left is odd.
-            slopes.append(_better(slopes[-1], slope, 4.0 ** (order + 1)))
-            jumps.append(_better(jumps[-1], jump, 2 * 4.0**order))
+            slopes.append(_cancel_error(slopes[-1], slope, 4.0 ** (order + 1)))
+            jumps.append(_cancel_error(jumps[-1], jump, 2 * 4.0**order))
         yield sample, slopes, coarser, jumps
 
 
-def _extrapolated(column: Sequence[Sample], noise: float) -> Limit:
-    """Return the best entry of the scheme: of each step the one with the smallest error.
+def _cancel_error(fine: float, coarse: float, ratio: float) -> float:
+    """Cancel an error that is `ratio` times smaller in the finer of two numbers."""
+    return fine + (fine - coarse) / (ratio - 1)
 
-    What remains of the jump tells of kinks nearer than the step, and counts as error.
+
+def _extrapolate(column: Sequence[Differences], noise: float) -> Extrapolation:
+    """Return the best entry of the scheme: the one with the smallest error at each step.
+
+    A remaining jump indicates a kink nearer than the step, and counts as an error.
     """
     if _diverges(column):
-        return NOTHING
-    rows: list[Limit] = []
-    for sample, slopes, coarser, jumps in _scheme(column):
-        best = NOTHING
+        return NO_LIMIT
+    rows: list[Extrapolation] = []
+    for sample, slopes, coarser, jumps in _neville(column):
+        best = NO_LIMIT
         rounding = 2 * noise / sample.step
         for order, slope in enumerate(coarser):
             value, jump = slopes[order + 1], abs(jumps[order + 1])
-            off = max(abs(value - slopes[order]), abs(value - slope))
-            floor = off + rounding + jump
+            correction = max(abs(value - slopes[order]), abs(value - slope))
+            floor = correction + rounding + jump
             if floor < best.floor:
-                best = Limit(value, floor, sample.scale, jump, rounding)
+                best = Extrapolation(value, floor, sample.scale, jump, rounding)
         rows.append(best)
-    agreed = [_in_agreement(three) for three in zip(rows, rows[1:], rows[2:], strict=False)]
-    return min(agreed, key=lambda limit: limit.floor, default=NOTHING)
+    agreeing = [_agreeing(three) for three in zip(rows, rows[1:], rows[2:], strict=False)]
+    return min(agreeing, key=lambda limit: limit.floor, default=NO_LIMIT)
 
 
-def _diverges(column: Sequence[Sample]) -> bool:
-    """Return True if slopes only grow, as the range of a function that is flat far away over h."""
+def _diverges(column: Sequence[Differences]) -> bool:
+    """Return True if slopes only grow, as the range of a bounded function over h does."""
     slopes = [abs(sample.slope) for sample in column]
     return all(0 < 1.5 * coarse < fine for coarse, fine in pairwise(slopes))
 
 
-def _is_stepped(columns: Sequence[Sequence[Sample]]) -> bool:
-    """Return True if forward moves with large steps, and not at all with some small ones."""
+def _is_staircase(columns: Sequence[Sequence[Differences]]) -> bool:
+    """Return True if forward changes with large steps, and not at all with some small ones."""
     scales = [sample.scale for column in columns for sample in column]
     return any(scales) and not all(scales)
 
 
-def _better(fine: float, coarse: float, ratio: float) -> float:
-    """Cancel an error that is so many times smaller in the finer of two numbers."""
-    return fine + (fine - coarse) / (ratio - 1)
+def _agreeing(limits: tuple[Extrapolation, Extrapolation, Extrapolation]) -> Extrapolation:
+    """Return the last of three limits, with a floor that covers the others.
+
+    Of many limits, some are near each other by chance.
+    """
+    *others, last = limits
+    distances = [abs(last.value - other.value) for other in others]
+    jump = max(each.jump for each in limits)
+    return last._replace(floor=max(last.floor, jump, *distances), jump=jump)
 
 
-def _in_agreement(row: tuple[Limit, Limit, Limit]) -> Limit:
-    """Return the last of some limits if the others agree: of many, some are near by chance."""
-    *others, last = row
-    off = [abs(last.value - other.value) for other in others]
-    jump = max(each.jump for each in row)
-    return last._replace(floor=max(last.floor, jump, *off), jump=jump)
-
-
-def _best(found: list[Limit]) -> tuple[Limit, float]:
+def _best(limits: list[Extrapolation]) -> tuple[Extrapolation, float]:
     """Return the best of limits from ever larger steps, and how far the next finer one is off.
 
-    A function may be flat far away, and look as if its derivative were zero. What smaller steps
-    contradict, beyond their noise, is no better than that. But where nothing at all moves with
-    them, and with larger ones all is smooth, forward rounds to few digits.
+    A function may be flat far away, and look as if its derivative were zero: a contradiction by
+    smaller steps, beyond their noise, is part of the floor. But if nothing changes with these
+    while larger steps show a smooth function, then forward rounds to few digits.
     """
-    smooth = [k for k, limit in enumerate(found) if limit.floor < STEPPED * abs(limit.value)]
+    smooth = [k for k, limit in enumerate(limits) if limit.floor < SMOOTH * abs(limit.value)]
     if smooth:
-        found = [limit for k, limit in enumerate(found) if limit.scale or k > smooth[0]]
-    best, contradiction = found[0], 0.0
-    for position, limit in enumerate(found):
-        off = [abs(limit.value - finer.value) - finer.noise for finer in found[:position]]
-        floor = max([limit.floor, *off])
+        limits = [limit for k, limit in enumerate(limits) if limit.scale or k > smooth[0]]
+    best, contradiction = limits[0], 0.0
+    for position, limit in enumerate(limits):
+        distances = [abs(limit.value - finer.value) - finer.noise for finer in limits[:position]]
+        floor = max([limit.floor, *distances])
         if floor < best.floor or math.isnan(best.value):
             best = limit._replace(floor=floor)
-            finer = found[max(0, position - 1)]
+            finer = limits[max(0, position - 1)]
             contradiction = abs(limit.value - finer.value) if math.isfinite(finer.value) else 0.0
     return best, contradiction
 
 
-def _widened(problem: Problem) -> list[Array]:
-    """Return the inputs in float64, where differences see more, if forward takes them so."""
+def _in_float64(problem: Problem) -> list[Array]:
+    """Return the inputs in float64 if forward accepts that: differences are more accurate."""
     wide = [value.astype(np.float64) for value in problem.inputs]
     try:
         problem.outputs(wide)
-    except Exception:  # whatever it is, it takes its own types
+    except Exception:
         return problem.inputs
     return wide

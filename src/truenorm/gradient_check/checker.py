@@ -1,4 +1,4 @@
-"""The check itself: which method, which directions, and how it compares with backward."""
+"""The public checks `gradcheck` and `dot_test`: choose a method and check every gradient."""
 
 import math
 import warnings
@@ -10,22 +10,20 @@ import numpy as np
 
 from truenorm.gradient_check.central_differences import Central
 from truenorm.gradient_check.comparison import (
-    Asked,
+    GradientTask,
     compare_elements,
     compare_missing,
     compare_projections,
 )
 from truenorm.gradient_check.complex_step import ComplexStep
 from truenorm.gradient_check.jet_method import JetMethod
-from truenorm.gradient_check.method import Method, RefusedError
-from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, pose
+from truenorm.gradient_check.method import Method, NotApplicableError
+from truenorm.gradient_check.problem import Array, Backward, Forward, Problem, make_problem
 from truenorm.gradient_check.result import GradientCheck, InputCheck, Verdict
-
-__all__ = ["MethodName", "dot_test", "gradcheck"]
 
 MethodName = Literal["auto", "jet", "complex", "central"]
 METHODS: tuple[type[Method], ...] = (JetMethod, ComplexStep, Central)
-LOOSEST = 0.02
+MAX_DEFAULT_TOLERANCE = 0.02
 TRY_AUTO = "Pass method='auto' to try the other methods, or a forward that loses fewer digits."
 EVERY_METHOD = "Every method was tried: choose other inputs, or a forward that loses fewer digits."
 
@@ -48,40 +46,40 @@ def gradcheck(
     forward : callable
         ``forward(*inputs)`` returns an array, or a tuple of arrays.
     backward : callable
-        ``backward(dy, *inputs)`` returns one gradient for each input. None stands for a gradient
-        of zero: it fails if forward depends on that input. For one input, the gradient itself will
-        do. dy is a tuple if forward returns one.
+        ``backward(dy, *inputs)`` returns one gradient for each input. None means a gradient of
+        zero, and fails if forward depends on that input. For one input, backward may return the
+        gradient itself. dy is a tuple if forward returns one.
     inputs : sequence of ndarray, or ndarray
-        Where to check: finite floating-point arrays. They are copied, never changed.
+        The point to check at: finite floating-point arrays. They are copied, never changed.
     method : {"auto", "jet", "complex", "central"}
-        How to find derivatives of forward. "auto" takes the first of these that works and is
-        not inconclusive.
+        How to differentiate forward. "auto" takes the first of these that works and is not
+        inconclusive.
     tol : float, optional
-        The relative error allowed. By default 1e-6 for "central" and 1e-12 for the others, more
-        for a gradient of a type with fewer digits than float64, and where rounding errors of
-        backward were measured to be larger, up to 1e-6. If you pass a number, rounding errors of
-        backward count as errors.
+        The allowed relative error. The default is 1e-6 for "central" and 1e-12 for the others. It
+        is larger for a gradient of a type with fewer digits than float64, and where measured
+        rounding errors of backward are larger, up to 1e-6. With an explicit `tol`, rounding errors
+        of backward count as errors.
     probes : int
-        Small inputs are checked element by element, larger ones by so many random projections:
-        an error of k times the tolerance in the largest element is missed with a probability of
-        about ``k**-probes``, and one in a single element never.
+        Small inputs are checked element by element, larger ones by this number of random
+        projections. An error of k times the tolerance in the largest element is missed with a
+        probability of about ``k**-probes``; an error in a single element is never missed.
     seed : int
-        Of the random dy and projections. The stream is not that of ``default_rng(seed)``, which
-        callers draw their inputs from: dy = x would hide most errors in a dx like ours.
+        Seed of the random dy and projections. The stream differs from ``default_rng(seed)``,
+        which callers draw inputs from: dy = x would hide most errors of dx.
     raise_exception : bool
         Raise AssertionError with the report unless the verdict is PASS.
 
     Returns
     -------
     GradientCheck
-        Its `verdict` is PASS, FAIL or INCONCLUSIVE, and it is true for PASS alone; ``str()`` is
-        a short report.
+        Its `verdict` is PASS, FAIL or INCONCLUSIVE. It is true only for PASS, and ``str()`` is a
+        short report.
 
     Notes
     -----
-    Each method measures its own noise, the floor. If that is above the tolerance, the check never
-    passes: see docs/gradient-check.md. Where forward is not finite, or two calls of it differ, the
-    verdict is INCONCLUSIVE.
+    Each method measures its own noise, the floor. A check with a floor above the tolerance never
+    passes: see docs/gradient-check.md. The verdict is INCONCLUSIVE if forward is not finite, or if
+    two calls of it differ.
 
     Examples
     --------
@@ -95,9 +93,9 @@ def gradcheck(
     >>> print(result.verdict, bool(result))
     PASS True
     """
-    __tracebackhide__ = True  # pytest is to show the line of the caller
+    __tracebackhide__ = True  # pytest shows the line of the caller
     options = _Options(method, tol, probes, seed, projections=False)
-    return _checked(forward, backward, inputs, options, raise_exception=raise_exception)
+    return _run(forward, backward, inputs, options, raise_exception=raise_exception)
 
 
 def dot_test(
@@ -111,10 +109,10 @@ def dot_test(
     seed: int = 0,
     raise_exception: bool = False,
 ) -> GradientCheck:
-    """Check that backward is the adjoint of forward's derivative J, by random projections alone.
+    """Check that backward is the adjoint of the derivative J of forward, by random projections.
 
     For random dy and v, the numbers ``<dy, J v>`` and ``<backward(dy), v>`` must agree. That takes
-    one derivative for each probe and input, however large they are, and names no element.
+    one derivative for each probe and input of any size, and does not locate wrong elements.
 
     Parameters
     ----------
@@ -138,13 +136,13 @@ def dot_test(
     >>> bool(tn.dot_test(forward, backward, inputs, method="complex"))
     True
     """
-    __tracebackhide__ = True  # pytest is to show the line of the caller
+    __tracebackhide__ = True  # pytest shows the line of the caller
     options = _Options(method, tol, probes, seed, projections=True)
-    return _checked(forward, backward, inputs, options, raise_exception=raise_exception)
+    return _run(forward, backward, inputs, options, raise_exception=raise_exception)
 
 
 class _Options(NamedTuple):
-    """How to check; `projections` is True for projections alone."""
+    """Options of a check; `projections` is True for projections only."""
 
     method: str
     tol: float | None
@@ -153,7 +151,7 @@ class _Options(NamedTuple):
     projections: bool
 
 
-def _checked(
+def _run(
     forward: Forward,
     backward: Backward,
     inputs: Sequence[Array] | Array,
@@ -161,7 +159,7 @@ def _checked(
     *,
     raise_exception: bool,
 ) -> GradientCheck:
-    """Take the first method that works and is not inconclusive."""
+    """Validate the options, run the check, and raise AssertionError if required."""
     __tracebackhide__ = True
     names = get_args(MethodName)
     if options.method not in names:
@@ -170,94 +168,93 @@ def _checked(
         raise ValueError(f"probes must be at least 1, got {options.probes}")
     if options.tol is not None and not 0 < options.tol < math.inf:
         raise ValueError(f"tol must be a positive number, got {options.tol}")
-    problem = pose(forward, backward, inputs, np.random.default_rng([*b"gradcheck", options.seed]))
-    # Probes may leave the domain, or forward may drop an imaginary part: floors show that.
+    random = np.random.default_rng([*b"gradcheck", options.seed])
+    problem = make_problem(forward, backward, inputs, random)
+    # Probes may leave the domain, and forward may drop an imaginary part: floors show that.
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        result = _not_checked(problem, options) if problem.obstacle else _judged(problem, options)
+        check = _without_derivative if problem.obstacle else _first_conclusive
+        result = check(problem, options)
     if raise_exception and not result:
         raise AssertionError(str(result))
     return result
 
 
-def _judged(problem: Problem, options: _Options) -> GradientCheck:
-    """Try one method after the other until one has an answer."""
-    result: GradientCheck | None = None
+def _first_conclusive(problem: Problem, options: _Options) -> GradientCheck:
+    """Return the result of the first method that is conclusive, or of the first that works."""
+    first: GradientCheck | None = None
     reasons: list[str] = []
     tie = ""
-    for kind in METHODS:
-        if options.method not in ("auto", kind.name):
+    for method_type in METHODS:
+        name = method_type.name
+        if options.method not in ("auto", name):
             continue
         try:
-            method = kind(problem)
-        except RefusedError as refused:
-            reasons.append(f"not {kind.name}, since {refused}")
-            tie = refused.tie or tie
+            method = method_type(problem)
+        except NotApplicableError as error:
+            reasons.append(f"not {name}, since {error}")
+            tie = error.tie or tie
             continue
-        why = "; ".join([kind.reason, *reasons])
-        check = GradientCheck(_compared(problem, method, options), kind.name, why)
+        why = "; ".join([method_type.reason, *reasons])
+        result = GradientCheck(_check_inputs(problem, method, options), name, why)
         if options.method == "auto" and options.tol is None:
-            check = _relaxed(check)
-        if check.verdict is not Verdict.INCONCLUSIVE:
-            return check
-        result = check if result is None else result  # the first, if none has an answer
-        reasons.append(f"not {kind.name}, which was inconclusive (floor {check.floor:.1e})")
-    if result is None:
+            result = _with_relaxed_tolerance(result)
+        if result.verdict is not Verdict.INCONCLUSIVE:
+            return result
+        first = result if first is None else first
+        reasons.append(f"not {name}, which was inconclusive (floor {result.floor:.1e})")
+    if first is None:
         raise ValueError(f"{'; '.join(reasons)}. Pass method='auto' for one that works")
-    checks = tuple(replace(check, why=tie or check.why) for check in result.inputs)
+    checks = tuple(replace(check, why=tie or check.why) for check in first.inputs)
     advice = EVERY_METHOD if options.method == "auto" else TRY_AUTO
-    return replace(result, inputs=checks, advice="" if tie else advice)
+    return replace(first, inputs=checks, advice="" if tie else advice)
 
 
-def _relaxed(check: GradientCheck) -> GradientCheck:
-    """Return a check with the tolerance of central differences if it passes with that alone.
+def _with_relaxed_tolerance(result: GradientCheck) -> GradientCheck:
+    """Return an inconclusive result with the tolerance of central differences if it passes then.
 
-    They would be next, and what they allow is enough for a method that sees more.
+    Central differences would be tried next, and this method is more accurate.
     """
-    loose = tuple(replace(each, tol=max(each.tol, Central.tolerance)) for each in check.inputs)
-    relaxed = replace(check, inputs=loose)
-    undecided = check.verdict is Verdict.INCONCLUSIVE
-    return relaxed if undecided and relaxed.verdict is Verdict.PASS else check
+    checks = tuple(
+        replace(check, tol=max(check.tol, Central.tolerance)) for check in result.inputs
+    )
+    relaxed = replace(result, inputs=checks)
+    inconclusive = result.verdict is Verdict.INCONCLUSIVE
+    return relaxed if inconclusive and relaxed.verdict is Verdict.PASS else result
 
 
-def _not_checked(problem: Problem, options: _Options) -> GradientCheck:
+def _without_derivative(problem: Problem, options: _Options) -> GradientCheck:
     """Return the result for a forward that has no derivative to compare with."""
+    tol, why = options.tol or Central.tolerance, problem.obstacle
     checks = [
-        InputCheck(
-            name,
-            options.tol or Central.tolerance,
-            error=math.inf,
-            floor=math.inf,
-            size=value.size,
-            why=problem.obstacle,
-        )
+        InputCheck(name, tol, error=math.inf, floor=math.inf, size=value.size, why=why)
         for name, value in zip(problem.names, problem.inputs, strict=True)
     ]
-    return GradientCheck(tuple(checks), "", problem.obstacle)
+    return GradientCheck(tuple(checks), "", why)
 
 
-def _compared(problem: Problem, method: Method, options: _Options) -> tuple[InputCheck, ...]:
+def _check_inputs(problem: Problem, method: Method, options: _Options) -> tuple[InputCheck, ...]:
     """Compare each gradient with derivatives by one method."""
     random = np.random.default_rng([*b"projections", options.seed])
     checks: list[InputCheck] = []
-    for which, (name, gradient) in enumerate(zip(problem.names, problem.gradients, strict=True)):
-        value = problem.inputs[which]
+    for k, (name, gradient) in enumerate(zip(problem.names, problem.gradients, strict=True)):
+        value = problem.inputs[k]
         tol = options.tol or _default_tolerance(method, value if gradient is None else gradient)
         check = InputCheck(name, tol, size=value.size, missing=gradient is None)
-        asked = Asked(check, method, problem, which, relax=options.tol is None)
+        task = GradientTask(problem, method, k, check, relax=options.tol is None)
         if not value.size:
             checks.append(check)
         elif gradient is None:
-            checks.append(compare_missing(asked, options.probes, random))
-        elif options.projections or gradient.size > method.most_elements:
-            checks.append(compare_projections(asked, gradient, options.probes, random))
+            checks.append(compare_missing(task, options.probes, random))
+        elif options.projections or gradient.size > method.max_elements:
+            checks.append(compare_projections(task, gradient, options.probes, random))
         else:
-            checks.append(compare_elements(asked, gradient))
+            checks.append(compare_elements(task, gradient))
     return tuple(checks)
 
 
 def _default_tolerance(method: Method, gradient: Array) -> float:
-    """Return the method's own tolerance, or as many units in the last place of a narrower type."""
+    """Return the tolerance of the method, or as many ulps of a narrower type."""
     unit_roundoff = float(np.finfo(gradient.dtype).eps) / 2
     scaled = JetMethod.tolerance * unit_roundoff / 2.0**-53
-    return max(method.tolerance, min(scaled, LOOSEST))
+    return max(method.tolerance, min(scaled, MAX_DEFAULT_TOLERANCE))

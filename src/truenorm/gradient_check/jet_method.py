@@ -6,21 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.gradient_check.method import Estimate, RefusedError
-from truenorm.gradient_check.noise import CLOSE, MOST_WEIGHT_BITS, last_places, norm_of, spread_of
-from truenorm.gradient_check.problem import Array, Direction, Problem, Shares, moved
+from truenorm.gradient_check.method import Estimate, NotApplicableError
+from truenorm.gradient_check.noise import (
+    CLOSE,
+    MAX_WEIGHT_BITS,
+    output_ulps,
+    root_sum_square,
+    spread_of,
+)
+from truenorm.gradient_check.problem import Array, Contributions, Direction, Problem, move_inputs
 
-FIRST_BITS, MOST_BITS = 128, 4096
+FIRST_BITS, MAX_BITS = 128, 4096
 NARROW = 2.0**-60
-"""An enclosure that is no wider, beside its scale, needs no more bits."""
+"""The relative width of an enclosure that needs no more bits."""
 TAYLOR_BITS = 400
-MOST_ELEMENTS = 2**17
-"""Each element is an object: more of them take minutes."""
+MAX_ELEMENTS = 2**17
+"""Each element is a Python object: more of them take minutes."""
 TIE = (
     "Forward compares equal numbers (max, where, abs, ...), or rounds a number at a step: there "
     "may be a kink, without a derivative. Choose inputs without ties."
 )
-FORMULA_MOVES = (
+FLAT_IN_TYPE = (
     "forward is flat in its type there: its formula has the derivative {value:.2g}, what it "
     "returns has 0"
 )
@@ -33,97 +39,95 @@ class JetMethod:
     reason = "jet: forward run on numbers that carry an enclosure of their derivative"
     tolerance = 1e-12
     least_scale = 1 / 64
-    most_elements = 96
+    max_elements = 96
     screens = False
 
     def __init__(self, problem: Problem) -> None:
         try:
             import flint
         except ImportError:
-            raise RefusedError(
+            raise NotApplicableError(
                 "python-flint is not installed: pip install truenorm[verify]"
             ) from None
-        from truenorm.gradient_check.jets import UndecidedError, jets_of
+        from truenorm.gradient_check.jets import UndecidedError, jets_of  # needs python-flint
 
-        self._ball, self._precision, self._jets_of = flint.arb, flint.ctx.workprec, jets_of
+        self._arb, self._precision, self._jets_of = flint.arb, flint.ctx.workprec, jets_of
         self._problem = problem
         self._bits = FIRST_BITS
         elements = sum(value.size for value in problem.inputs)
-        if elements > MOST_ELEMENTS:
-            raise RefusedError(f"inputs have {elements} elements, and jets take {MOST_ELEMENTS}")
-        still = [np.zeros(value.shape) for value in problem.inputs]
+        if elements > MAX_ELEMENTS:
+            raise NotApplicableError(
+                f"inputs have {elements} elements, and jets take {MAX_ELEMENTS}"
+            )
+        zeros = [np.zeros(value.shape) for value in problem.inputs]
         try:
             with self._precision(self._bits):
-                problem.outputs(list(map(jets_of, problem.inputs, still)))
-        except UndecidedError as undecided:
-            raise RefusedError(str(undecided), TIE) from undecided
+                problem.outputs(list(map(jets_of, problem.inputs, zeros)))
+        except UndecidedError as error:
+            raise NotApplicableError(str(error), TIE) from error
         except Exception as error:
-            raise RefusedError(
+            raise NotApplicableError(
                 f"forward cannot be run on arrays of objects ({type(error).__name__}: {error})"
             ) from error
-        self._last_place = norm_of(last_places(problem, problem.inputs))
+        self._resolution = root_sum_square(output_ulps(problem, problem.inputs))
 
     def weight_bits(self, _: int) -> int:
-        """Return how fine the weights of a projection may be: every number is exact here."""
-        return MOST_WEIGHT_BITS
+        """Return the largest number of bits of projection weights: jets are exact."""
+        return MAX_WEIGHT_BITS
 
     def derivative(self, direction: Direction) -> Estimate:
         """Enclose the derivative, with ever more bits until the enclosure is narrow."""
         while True:
-            found = self._enclosed(direction)
-            if found.floor <= NARROW * found.scale or self._bits >= MOST_BITS:
+            estimate = self._enclosure(direction)
+            if estimate.floor <= NARROW * estimate.scale or self._bits >= MAX_BITS:
                 break
             self._bits *= 2
-        spread = spread_of(self._problem.inputs[direction.which])
-        if not found.scale:
-            # Exactly 0, and no gradient that is rounded has to be.
-            return found._replace(leeway=self._last_place / spread)
-        if found.value and self._is_flat(direction, spread):
-            why = FORMULA_MOVES.format(value=found.value)
-            return found._replace(leeway=abs(found.value), why=why, lost=abs(found.value))
-        return found
+        spread = spread_of(self._problem.inputs[direction.input_index])
+        if not estimate.scale:
+            # The derivative is exactly 0, but a rounded gradient need not be.
+            return estimate._replace(leeway=self._resolution / spread)
+        if estimate.value and self._is_flat(direction, spread):
+            size = abs(estimate.value)
+            why = FLAT_IN_TYPE.format(value=estimate.value)
+            return estimate._replace(leeway=size, why=why, lost=size)
+        return estimate
 
     screen = derivative
 
     def _is_flat(self, direction: Direction, spread: float) -> bool:
-        """Return True if forward, rounded to its type, does not move: its derivative is then 0.
+        """Return True if forward, rounded to its type, does not change: its derivative is then 0.
 
         The step is as long as the lines along which rounding errors of backward are measured.
         """
-        moving = np.abs(self._problem.inputs[direction.which][direction.step != 0])
+        inputs = self._problem.inputs
+        moving = np.abs(inputs[direction.input_index][direction.step != 0])
         step = 4 * CLOSE * min(spread, float(moving.min()) or spread)
         step = max(step, 4 * float(np.spacing(moving.max())))  # or it would be rounded away
         here, above, below = (
-            self._problem.outputs(moved(self._problem.inputs, direction, by))
-            for by in (0.0, step, -step)
+            self._problem.outputs(move_inputs(inputs, direction, by)) for by in (0.0, step, -step)
         )
         return all(map(np.array_equal, here * 2, above + below))
 
-    def _enclosed(self, direction: Direction) -> Estimate:
+    def _enclosure(self, direction: Direction) -> Estimate:
         with self._precision(self._bits):
-            directions = [np.zeros(value.shape) for value in self._problem.inputs]
-            directions[direction.which] = direction.step
-            total, scale = self._ball(0), self._ball(0)
-            for weight, number in self._weighted(
-                list(map(self._jets_of, self._problem.inputs, directions))
-            ):
-                share = weight * getattr(number, "slope", 0)
-                total += share
-                scale += abs(share)
-            return Estimate(float(total.mid()), _finite(total.rad()), _finite(scale.mid()))
+            steps = [np.zeros(value.shape) for value in self._problem.inputs]
+            steps[direction.input_index] = direction.step
+            total, scale = self._arb(0), self._arb(0)
+            for dy, y in self._dy_and_y(list(map(self._jets_of, self._problem.inputs, steps))):
+                contribution = dy * getattr(y, "slope", 0)
+                total += contribution
+                scale += abs(contribution)
+            return Estimate(float(total.mid()), _to_float(total.rad()), _to_float(scale.mid()))
 
-    def change_of_loss(self, directions: Shares) -> Callable[[float, float], float]:
+    def change_of_loss(self, steps: Contributions) -> Callable[[float, float], float]:
         """Return a function for loss(x + h*v) - loss(x) - expected, computed with many bits."""
 
         def loss(h: float) -> Any:
-            arguments = list(map(self._jets_of, self._problem.inputs, directions))
-            for argument in arguments:
-                for jet in argument.flat:
-                    jet.value += self._ball(h) * jet.slope
-            return sum(
-                weight * getattr(number, "value", number)
-                for weight, number in self._weighted(arguments)
-            )
+            inputs = list(map(self._jets_of, self._problem.inputs, steps))
+            for array in inputs:
+                for jet in array.flat:
+                    jet.value += self._arb(h) * jet.slope
+            return sum(dy * getattr(y, "value", y) for dy, y in self._dy_and_y(inputs))
 
         with self._precision(TAYLOR_BITS):
             start = loss(0.0)
@@ -134,14 +138,14 @@ class JetMethod:
 
         return change
 
-    def _weighted(self, arguments: list[Array]) -> Iterator[tuple[Any, Any]]:
-        """Run forward, and yield each element of dy as a ball and that of y beside it."""
-        for dy, y in zip(self._problem.dys, self._problem.outputs(arguments), strict=True):
+    def _dy_and_y(self, inputs: list[Array]) -> Iterator[tuple[Any, Any]]:
+        """Run forward, and yield the elements of dy, as balls, and of y."""
+        for dy, y in zip(self._problem.dys, self._problem.outputs(inputs), strict=True):
             for weight, number in zip(dy.flat, np.ravel(y), strict=True):
-                yield self._ball(float(weight)), number
+                yield self._arb(float(weight)), number
 
 
-def _finite(ball: Any) -> float:
-    """Return a ball's middle as a float, infinity where it is not a number."""
+def _to_float(ball: Any) -> float:
+    """Return the midpoint of a ball as a float, infinity for NaN."""
     value = float(ball)
     return math.inf if math.isnan(value) else value

@@ -1,8 +1,8 @@
 """A number that carries its derivative, both as rigorous enclosures (balls of python-flint).
 
-NumPy runs a function on arrays of such numbers as it does on any objects: operators are called
-one by one, and for np.exp(x) the method exp of each element. They check a gradient that somebody
-derived; none of the package's own is made by them.
+NumPy runs a function on arrays of such numbers as on any objects: it calls operators element by
+element, and for np.exp(x) the method exp of each element. Jets only check gradients: no gradient
+of the package is computed by them.
 """
 
 from typing import Any, ClassVar
@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from truenorm.gradient_check.problem import Array
 
 # ruff: noqa: D102, D105
-# Operators and functions have the names by which everybody knows them.
+# Operators and elementary functions need no docstrings.
 
 
 class UndecidedError(ArithmeticError):
-    """A comparison of balls that overlap: which branch is taken is not known."""
+    """A comparison of overlapping balls, whose outcome is unknown."""
 
 
 class Jet:
     """A value and its derivative along one direction.
 
-    Floats and integers in the function are taken as they are, without an error. What would lose
-    the derivative, such as a cast to float, is refused.
+    Floats and integers in the function are exact. Operations that would lose the derivative, such
+    as a cast to float, raise TypeError.
     """
 
     __slots__ = ("slope", "value")
@@ -85,7 +85,7 @@ class Jet:
         number = _number(exponent)
         if number is None:
             return NotImplemented
-        if number == 2:  # what programs mostly write
+        if number == 2:  # the most frequent exponent
             return self * self
         if number == 0.5:
             return self.sqrt()
@@ -106,7 +106,7 @@ class Jet:
     def __gt__(self, other: Any) -> bool:
         return self._order(other) > 0
 
-    __le__, __ge__ = __lt__, __gt__  # what may be equal is undecided
+    __le__, __ge__ = __lt__, __gt__  # numbers that may be equal raise UndecidedError
 
     def __eq__(self, other: object) -> bool:
         return self is other or (self._order(other) == 0)
@@ -115,7 +115,7 @@ class Jet:
         return self is not other and self._order(other) != 0
 
     def _order(self, other: Any) -> int:
-        """Return whether this is below (-1) or above (1) another number, if that is certain."""
+        """Return -1 if this is below another number and 1 if above, or raise UndecidedError."""
         difference = self.value - (other.value if isinstance(other, Jet) else _number(other))
         if difference > 0:
             return 1
@@ -133,7 +133,7 @@ class Jet:
         raise TypeError("forward casts its numbers to a fixed type, which loses the derivative")
 
     def __floor__(self) -> "Jet":
-        """Return the integer below; undecided where the number may be one itself."""
+        """Return the integer below; raise UndecidedError if the number may be an integer."""
         level = self.value.floor()
         if not (level.is_integer() and level < self.value):
             raise UndecidedError("floor, ceil or round of a number at a step: there it jumps")
@@ -149,7 +149,7 @@ class Jet:
         return Jet(self.value + 0.5).__floor__()
 
     def conjugate(self) -> "Jet":
-        """Return the number itself: it is real. NumPy's var asks for it."""
+        """Return the number itself, which is real. NumPy's var calls this."""
         return self
 
     real = property(conjugate)
@@ -187,7 +187,7 @@ class Jet:
 
 
 def jets_of(values: Array, slopes: NDArray[np.float64]) -> NDArray[Any]:
-    """Return an array of jets: exact values, and how fast each of them moves."""
+    """Return an array of jets with exact values and slopes."""
     jets = np.empty(values.shape, dtype=object)
     for position, (value, slope) in enumerate(zip(values.flat, slopes.flat, strict=True)):
         jets.flat[position] = Jet(arb(float(value)), arb(float(slope)))
@@ -195,11 +195,11 @@ def jets_of(values: Array, slopes: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _number(other: Any) -> Any:
-    """Return a float or an integer as an exact ball, and None for anything else."""
+    """Return a float or an integer as an exact ball, or None for any other type."""
     try:
         if isinstance(other, int):
             return arb(other)
-        # NumPy's scalars, too; its arrays take each element by itself.
+        # NumPy scalars convert, too; arrays apply the operator element by element.
         return None if isinstance(other, np.ndarray) else arb(float(other))
     except (TypeError, ValueError):
         return None

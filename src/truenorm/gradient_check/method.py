@@ -1,20 +1,20 @@
-"""What every method offers: derivatives of the loss, and how far to trust them."""
+"""The protocol of a method: derivatives of the loss, and how accurate they are."""
 
 import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from truenorm.gradient_check.problem import Direction, Problem, Shares
+from truenorm.gradient_check.problem import Contributions, Direction, Problem
 
-SURE = 4.0
-"""A floor is often an estimate: what is off by so many times that is called wrong."""
+CERTAINTY = 4.0
+"""A floor is often an estimate: a gradient fails if its error is this many times larger."""
 
 
-class RefusedError(Exception):
+class NotApplicableError(Exception):
     """A method cannot be used on a function; the message says why.
 
-    `tie` explains a comparison of equal numbers, which leaves other methods without an answer too.
+    `tie` explains a comparison of equal numbers, which the other methods cannot answer either.
     """
 
     def __init__(self, message: str, tie: str = "") -> None:
@@ -23,13 +23,13 @@ class RefusedError(Exception):
 
 
 class Estimate(NamedTuple):
-    """A derivative.
+    """A derivative with its accuracy.
 
-    `floor` is how far it may be off, `scale` the sum of the magnitudes of what it is made of:
-    each output's share. `leeway` is how much farther a right gradient may be from it: because the
-    floor is an estimate, or because forward, rounded to its type, has another derivative than its
-    formula. `lost` is how much of floor and leeway is digits that rounding loses. `why` says what
-    the floor is made of, where that is more than rounding.
+    `floor` bounds its error, and `scale` is the sum of the magnitudes of all contributions to it.
+    `leeway` is how much farther a correct gradient may be off: because the floor is an estimate,
+    or because forward, rounded to its type, has another derivative than its formula. `lost` is
+    the part of floor and leeway that is lost to rounding. `why` explains a floor that is more
+    than rounding.
     """
 
     value: float
@@ -40,38 +40,38 @@ class Estimate(NamedTuple):
     lost: float = 0.0
 
 
-def added(shares: Shares) -> tuple[float, float]:
-    """Return the sum of each output's shares in a derivative, and its scale."""
-    value = math.fsum(share.sum() for share in shares)
-    return value, math.fsum(np.abs(share).sum() for share in shares)
+def sum_and_scale(contributions: Contributions) -> tuple[float, float]:
+    """Return the sum of all contributions to a derivative, and the sum of their magnitudes."""
+    value = math.fsum(each.sum() for each in contributions)
+    return value, math.fsum(np.abs(each).sum() for each in contributions)
 
 
 class Method(Protocol):
-    """Finds derivatives of one problem; making it raises `RefusedError` where it cannot."""
+    """Differentiates one problem; the constructor may raise `NotApplicableError`."""
 
     name: str
     reason: str
     """Why it was chosen."""
 
     tolerance: float
-    """The relative error allowed in float64 unless the caller says otherwise."""
+    """The default tolerance for float64."""
 
     least_scale: float
-    """Digits lost beside larger elements are no error, up to this share of the largest scale."""
+    """Digits lost next to larger elements are no error, up to this share of the largest scale."""
 
     screens: bool
     """True if `screen` is cheaper than `derivative`."""
 
-    most_elements: int
-    """Inputs with more are checked by random projections."""
+    max_elements: int
+    """Larger inputs are checked by random projections."""
 
     def __init__(self, problem: Problem) -> None: ...
 
-    def weight_bits(self, which: int) -> int:
-        """Return how fine the weights of a projection of an input may be."""
+    def weight_bits(self, input_index: int) -> int:
+        """Return the number of bits that projection weights of an input may have."""
 
     def derivative(self, direction: Direction) -> Estimate:
         """Return the derivative of sum(dy*forward) along a direction."""
 
     def screen(self, direction: Direction) -> Estimate:
-        """Return a cheap estimate, with a floor that is large where it cannot be trusted."""
+        """Return a cheap estimate, with a large floor where it is not reliable."""

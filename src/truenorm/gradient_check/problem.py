@@ -1,4 +1,4 @@
-"""Where an input is moved to: along one element, or along all of them at once."""
+"""The function to differentiate: forward, backward, their inputs, and directions to move along."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -8,166 +8,151 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-
-class Direction(NamedTuple):
-    """Which input moves, and where to; every number of `step` is a multiple of `grain`."""
-
-    which: int
-    step: NDArray[np.float64]
-    grain: float
-
-
-def along_element(which: int, shape: tuple[int, ...], index: tuple[int, ...]) -> Direction:
-    """Return the unit vector of one element."""
-    step = np.zeros(shape)
-    step[index] = 1.0
-    return Direction(which, step, 1.0)
-
-
-def projection(
-    which: int, shape: tuple[int, ...], bits: int, random: np.random.Generator
-) -> Direction:
-    """Return random weights of magnitude 1 to 2 and either sign: multiples of 2**-bits.
-
-    Signs alone would let two errors of the same size cancel in every other projection. With these
-    weights v, an error e of the gradient is missed with a probability of at most
-    t/max|e| + 2**(-bits - 1) where ``|<e, v>| <= t`` passes: whatever the other elements add up
-    to, the weight of the largest error must lie in an interval of length 2*t/max|e|, and it is
-    drawn from two intervals of length 1. An error in one element alone is never missed where it
-    is above t, since no weight is below 1.
-    """
-    grain = 2.0**-bits
-    magnitude = 1 + grain * random.integers(0, 2**bits, shape)
-    # Of no dimensions, what is drawn is a plain number.
-    step = np.asarray(magnitude * random.choice([-1.0, 1.0], shape))
-    return Direction(which, step, grain)
-
-
-def moved(
-    arguments: Sequence[NDArray[Any]], direction: Direction, by: complex
-) -> list[NDArray[Any]]:
-    """Return the arguments with one of them moved along the direction, in its own type."""
-    found = list(arguments)
-    value = found[direction.which]
-    found[direction.which] = value + (by * direction.step).astype(value.dtype)
-    return found
-
-
 Array = NDArray[Any]
 Forward = Callable[..., Any]
 Backward = Callable[..., Any]
-Shares = list[NDArray[np.float64]]
-"""What each element of each output adds to the loss, or to a derivative of it."""
-REPEATED = 2.0**-40
-"""How closely two calls must agree, beside the largest number: sums may be reordered."""
+Contributions = list[NDArray[np.float64]]
+"""What each element of each output contributes to the loss, or to a derivative of it."""
+
+REPEATABILITY = 2.0**-40
+"""Two calls may differ by this, relative to the largest number: sums may be reordered."""
 NOT_FINITE = (
     "forward returned {value}{where}: it has no derivative there. Choose inputs at which forward "
     "is finite."
 )
-NOT_REPEATED = (
+NOT_DETERMINISTIC = (
     "forward is not deterministic: two calls with the same inputs differ by up to {change:.1e}. "
     "Draw random numbers outside of forward, or seed them inside."
 )
 
 
+class Direction(NamedTuple):
+    """The input that moves, and its step; all elements of `step` are multiples of `grain`."""
+
+    input_index: int
+    step: NDArray[np.float64]
+    grain: float
+
+
+def unit_direction(input_index: int, shape: tuple[int, ...], index: tuple[int, ...]) -> Direction:
+    """Return the unit vector of one element."""
+    step = np.zeros(shape)
+    step[index] = 1.0
+    return Direction(input_index, step, 1.0)
+
+
+def random_direction(
+    input_index: int, shape: tuple[int, ...], bits: int, random: np.random.Generator
+) -> Direction:
+    """Return random weights of magnitude 1 to 2 and either sign: multiples of 2**-bits.
+
+    With signs alone as weights, two errors of the same size would cancel in every other
+    projection. With these weights v, an error e of the gradient is missed with a probability of
+    at most t/max|e| + 2**(-bits - 1) if ``|<e, v>| <= t`` passes. For any values of the other
+    elements, the weight of the largest error must lie in an interval of length 2*t/max|e|, and it
+    is drawn from two intervals of length 1. An error above t in a single element is never missed,
+    since no weight is below 1.
+    """
+    grain = 2.0**-bits
+    magnitude = 1 + grain * random.integers(0, 2**bits, shape)
+    # For an empty shape, the generator returns a Python number.
+    step = np.asarray(magnitude * random.choice([-1.0, 1.0], shape))
+    return Direction(input_index, step, grain)
+
+
+def move_inputs(inputs: Sequence[Array], direction: Direction, distance: complex) -> list[Array]:
+    """Return the inputs with one of them moved along the direction, in its own type."""
+    moved = list(inputs)
+    value = moved[direction.input_index]
+    moved[direction.input_index] = value + (distance * direction.step).astype(value.dtype)
+    return moved
+
+
 @dataclass(frozen=True)
 class Problem:
-    """A loss sum(dy*forward(*inputs)), and its gradients by the input.
+    """The loss sum(dy*forward(*inputs)) and its gradients with respect to the inputs.
 
     Attributes
     ----------
     names : list of str
-        What forward calls its inputs.
+        The names of the inputs.
     inputs, gradients : list
-        Arrays; a gradient is None where backward returned None.
+        Arrays; a gradient is None if backward returned None.
     dys : list of ndarray
         One for each output, in float64.
     gradients_at : callable
-        Runs forward and backward at other inputs and returns the gradients.
+        Run forward and backward at other inputs and return the gradients.
     obstacle : str
-        Why forward has no derivative that could be compared; empty if there is no reason.
+        Why forward has no derivative to compare with; empty if it has one.
     """
 
     forward: Forward
     names: list[str]
     inputs: list[Array]
-    dys: Shares
+    dys: Contributions
     gradients: list[Array | None]
     gradients_at: Callable[[Sequence[Array]], list[Array | None]]
     obstacle: str = ""
 
-    def outputs(self, arguments: Sequence[Array]) -> list[Array]:
-        """Run forward on copies, which it may write to.
+    def outputs(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run forward on copies, which it may modify."""
+        with np.errstate(all="ignore"):  # the inputs may be outside of the domain
+            return _as_list(self.forward(*(array.copy() for array in inputs)))
 
-        A probe may leave the domain, and the floor shows that: the caller needs no warning.
-        """
-        with np.errstate(all="ignore"):
-            return _as_list(self.forward(*(array.copy() for array in arguments)))
-
-    def weighted(self, outputs: Iterable[Array]) -> Shares:
+    def times_dy(self, outputs: Iterable[Array]) -> Contributions:
         """Return each output, or change of one, times its dy."""
         return [dy * y for dy, y in zip(self.dys, outputs, strict=True)]
 
 
-def _as_inputs(inputs: Any) -> list[Any]:
-    """Return the inputs as a list; an array is one input."""
-    if isinstance(inputs, np.ndarray | np.generic):
-        return [inputs]
-    if isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes):
-        return list(inputs)
-    raise TypeError(
-        f"inputs is of type {type(inputs).__name__}: pass an array, or a list of arrays, one for "
-        "each parameter of forward"
-    )
-
-
-def pose(
+def make_problem(
     forward: Forward, backward: Backward, inputs: Any, random: np.random.Generator
 ) -> Problem:
-    """Draw dy, run forward and backward once, and raise if the answer cannot be a gradient."""
-    given = _as_inputs(inputs)
-    names = _names(forward, len(given))
-    copies = [_checked_copy(*pair) for pair in zip(names, given, strict=True)]
-    _refuse_wrong_number(
+    """Draw dy, and run forward and backward once.
+
+    Raise TypeError or ValueError if an input, an output or a gradient has a wrong type, number or
+    shape.
+    """
+    arrays = _input_list(inputs)
+    names = _input_names(forward, len(arrays))
+    copies = [_checked_input(*pair) for pair in zip(names, arrays, strict=True)]
+    _check_signature(
         forward, "forward", copies, "pass a list of inputs, one array for each parameter"
     )
-    answer = forward(*(value.copy() for value in copies))
-    outputs = _checked_outputs(answer)
-    drawn = [random.standard_normal(y.shape).astype(y.dtype) for y in outputs]
-    is_tuple = isinstance(answer, tuple)
+    result = forward(*(value.copy() for value in copies))
+    outputs = _checked_outputs(result)
+    dys = [random.standard_normal(y.shape).astype(y.dtype) for y in outputs]
 
-    def dy() -> Any:
-        """Return copies of dy: backward may write to them."""
-        passed = tuple(y.copy() for y in drawn)
-        return passed if is_tuple else passed[0]
+    def dy_argument() -> Any:
+        """Return copies of dy, which backward may modify."""
+        copied = tuple(dy.copy() for dy in dys)
+        return copied if isinstance(result, tuple) else copied[0]
 
-    def gradients_at(arguments: Sequence[Array]) -> list[Array | None]:
-        """Run forward first: backward may use state that forward saved."""
+    def gradients(at: Sequence[Array]) -> list[Any]:
+        return _gradient_list(backward(dy_argument(), *(value.copy() for value in at)), len(at))
+
+    def gradients_at(at: Sequence[Array]) -> list[Array | None]:
         with np.errstate(all="ignore"):
-            forward(*(value.copy() for value in arguments))
-            return _one_each(backward(dy(), *(value.copy() for value in arguments)), copies)
+            forward(*(value.copy() for value in at))  # backward may use state of forward
+            return gradients(at)
 
-    _refuse_wrong_number(
-        backward, "backward", [dy(), *copies], f"write it as backward(dy, {', '.join(names)})"
+    _check_signature(
+        backward,
+        "backward",
+        [dy_argument(), *copies],
+        f"write it as backward(dy, {', '.join(names)})",
     )
-    gradients = [
+    checked_gradients = [
         None if gradient is None else _checked_gradient(name, value, gradient)
-        for name, value, gradient in zip(
-            names,
-            copies,
-            _one_each(backward(dy(), *(value.copy() for value in copies)), copies),
-            strict=True,
-        )
+        for name, value, gradient in zip(names, copies, gradients(copies), strict=True)
     ]
-    problem = Problem(
-        forward, names, copies, [y.astype(np.float64) for y in drawn], gradients, gradients_at
-    )
+    wide_dys = [dy.astype(np.float64) for dy in dys]
+    problem = Problem(forward, names, copies, wide_dys, checked_gradients, gradients_at)
     return replace(problem, obstacle=_obstacle(outputs, problem.outputs(copies)))
 
 
-def _obstacle(outputs: Sequence[Array], again: Sequence[Array]) -> str:
-    """Return why no derivative can be compared where forward returned these, twice."""
-    for position, (y, second) in enumerate(zip(outputs, again, strict=True)):
+def _obstacle(outputs: Sequence[Array], repeated: Sequence[Array]) -> str:
+    """Return why two calls of forward with these outputs allow no derivative, or nothing."""
+    for position, (y, second) in enumerate(zip(outputs, repeated, strict=True)):
         name = "its output" if len(outputs) == 1 else f"output {position}"
         finite = np.isfinite(y)
         if not finite.all():
@@ -177,89 +162,98 @@ def _obstacle(outputs: Sequence[Array], again: Sequence[Array]) -> str:
         wide = y.astype(np.float64)
         with np.errstate(all="ignore"):
             change = np.abs(wide - second).max(initial=0.0)
-        if not change <= REPEATED * np.abs(wide).max(initial=0.0):
-            return NOT_REPEATED.format(change=change)
+        if not change <= REPEATABILITY * np.abs(wide).max(initial=0.0):
+            return NOT_DETERMINISTIC.format(change=change)
     return ""
 
 
-def _names(forward: Forward, count: int) -> list[str]:
-    """Return what forward calls its inputs, or numbers where it has no names for them."""
-    numbered = [f"input {position}" for position in range(count)]
+def _input_list(inputs: Any) -> list[Any]:
+    """Return the inputs as a list; an array is one input."""
+    if isinstance(inputs, np.ndarray | np.generic):
+        return [inputs]
+    if isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes):
+        return list(inputs)
+    raise TypeError(
+        "inputs must be an array, or a list of arrays, one for each parameter of forward; got "
+        f"{type(inputs).__name__}"
+    )
+
+
+def _input_names(forward: Forward, count: int) -> list[str]:
+    """Return the names of forward's parameters, or numbers if it has no names for them."""
     signature = _signature(forward)
-    if signature is None:
-        return numbered
-    positional = [
+    names = [
         parameter.name
-        for parameter in signature.parameters.values()
+        for parameter in (signature.parameters.values() if signature else ())
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    return positional[:count] if len(positional) >= count else numbered
+    return names[:count] if len(names) >= count else [f"input {k}" for k in range(count)]
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Return what a function takes; None where it does not tell, as a compiled one may not."""
+    """Return the signature of a function, or None if it has none, as some compiled ones."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
         return None
 
 
-def _refuse_wrong_number(
-    function: Callable[..., Any], name: str, arguments: Sequence[Any], way_out: str
+def _check_signature(
+    function: Callable[..., Any], name: str, arguments: Sequence[Any], advice: str
 ) -> None:
-    """Say that a function does not take what it is called with, before it says so in its words."""
+    """Raise TypeError if a function cannot be called with this number of arguments."""
     signature = _signature(function)
     try:
         if signature is not None:
             signature.bind(*arguments)
     except TypeError:
         raise TypeError(
-            f"{name} takes {signature} but is called with {len(arguments)} arguments: {way_out}"
+            f"{name} takes {signature} but is called with {len(arguments)} arguments: {advice}"
         ) from None
 
 
 def _as_list(outputs: Any) -> list[Array]:
-    """Return the outputs of forward as a list of arrays; copies, since it may reuse a buffer."""
+    """Return the outputs of forward as a list of copies, since it may reuse a buffer."""
     return [np.array(y) for y in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
 
-def _checked_outputs(found: Any) -> list[Array]:
-    """Return the outputs, or say which of them is no array of floating-point numbers."""
-    for position, y in enumerate(found if isinstance(found, tuple) else (found,)):
-        kind = getattr(y, "dtype", np.asarray(y).dtype)
-        if not np.issubdtype(kind, np.floating):
-            where = f"a tuple whose element {position} is " if isinstance(found, tuple) else ""
+def _checked_outputs(outputs: Any) -> list[Array]:
+    """Return the outputs as a list, or raise TypeError if one is not a floating-point array."""
+    for position, y in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
+        dtype = getattr(y, "dtype", np.asarray(y).dtype)
+        if not np.issubdtype(dtype, np.floating):
+            where = f"a tuple whose element {position} is " if isinstance(outputs, tuple) else ""
             raise TypeError(
-                f"forward returned {where}{_described(y)}: return y, or a tuple of such results, "
-                "as floating-point arrays; what else backward needs it can compute anew"
+                f"forward returned {where}{_description(y)}: return y, or a tuple of such "
+                "results, as floating-point arrays; backward can compute anything else anew"
             )
-    return _as_list(found)
+    return _as_list(outputs)
 
 
-def _described(value: Any) -> str:
+def _description(value: Any) -> str:
     if isinstance(value, np.ndarray | np.generic):
         return f"an array of type {value.dtype}"
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _one_each(answer: Any, inputs: Sequence[Array]) -> list[Any]:
-    """Return the gradients that backward returned, as many as there are inputs."""
-    wanted = (
-        f"where a tuple of {len(inputs)} was expected: return one gradient for each input, None "
-        "where there is none"
+def _gradient_list(gradients: Any, count: int) -> list[Any]:
+    """Return the gradients as a list, or raise an error unless there is one for each input."""
+    expected = (
+        f"where a tuple of {count} was expected: return one gradient for each input, or None if "
+        "there is none"
     )
-    if isinstance(answer, np.ndarray | np.generic):
-        if len(inputs) == 1:
-            return [answer]
-        raise ValueError(f"backward returned an array {wanted}")
-    if not isinstance(answer, Sequence) or isinstance(answer, str):
-        raise TypeError(f"backward returned {_described(answer)} {wanted}")
-    if len(answer) != len(inputs):
+    if isinstance(gradients, np.ndarray | np.generic):
+        if count == 1:
+            return [gradients]
+        raise ValueError(f"backward returned an array {expected}")
+    if not isinstance(gradients, Sequence) or isinstance(gradients, str):
+        raise TypeError(f"backward returned {_description(gradients)} {expected}")
+    if len(gradients) != count:
         raise ValueError(
-            f"backward returned {len(answer)} gradients for {len(inputs)} inputs: "
-            "return one for each, None where there is none"
+            f"backward returned {len(gradients)} gradients for {count} inputs: "
+            "return one for each, or None if there is none"
         )
-    return list(answer)
+    return list(gradients)
 
 
 def _checked_gradient(name: str, value: Array, gradient: Any) -> Array:
@@ -275,8 +269,8 @@ def _checked_gradient(name: str, value: Array, gradient: Any) -> Array:
     return array
 
 
-def _checked_copy(name: str, value: Any) -> Array:
-    """Copy an input, or say why no derivative can be taken by it."""
+def _checked_input(name: str, value: Any) -> Array:
+    """Copy an input, or raise an error if it cannot be differentiated by."""
     array = np.array(value)
     if not np.issubdtype(array.dtype, np.floating):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""What a gradient check found."""
+"""The result of a gradient check."""
 
 import dataclasses
 import math
@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["GradientCheck", "InputCheck", "Verdict", "record_of"]
-
 NOISY = "The floor is above the tolerance: forward loses too many digits here for this method."
-VAGUE = 0.01
-"""Rounding errors above this leave no digits to speak of."""
+NO_DIGITS = 0.01
+"""Relative errors above this leave no digits worth a message."""
 MISSING = (
     "backward returned None, but forward depends on {name}: return its gradient, or bind {name} "
     "inside forward and backward"
@@ -19,7 +17,7 @@ MISSING = (
 
 
 class Verdict(StrEnum):
-    """What can be said of a backward pass. INCONCLUSIVE: the method cannot see that closely."""
+    """The verdict on a backward pass; INCONCLUSIVE if the method is not accurate enough."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -31,33 +29,33 @@ SEVERITY = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)
 
 @dataclass(frozen=True)
 class InputCheck:
-    """How the gradient with respect to one input compares with derivatives of forward.
+    """The comparison of the gradient with respect to one input with derivatives of forward.
 
     Attributes
     ----------
     name : str
-        What forward calls the input.
+        The name of the input.
     tol : float
-        The relative error that was allowed: the largest of all elements, where rounding errors
-        allow some of them more.
+        The allowed relative error. It is the largest of all elements, where rounding errors allow
+        more for some of them.
     error : float
-        The largest difference between the two, relative to the size of the gradient.
+        The largest difference, relative to the size of the gradient.
     floor : float
-        How much the method itself can account for, in the same units, where that is most.
+        The largest part of a difference that the method itself may cause, in the same units.
     excess : float
-        By how much a difference is above what the method can account for there: the largest.
+        The largest part of a difference that the method cannot cause.
     checked, size : int
-        How many elements were checked one by one, of how many. None of them if random projections
-        were checked, which every element takes part in.
+        The number of elements that were checked one by one, and the number of all elements. 0 were
+        checked if random projections were, which include every element.
     worst : tuple of int or None
         The index of the element with the largest error; None for projections.
     analytic, numeric : float
-        That element, or projection, as backward gave it and as the method found it.
+        That element, or projection, by backward and by the method.
     why : str
-        What the floor is made of, where that is more than rounding.
+        Explains a floor that is more than rounding.
     rounding : float
-        How much rounding errors of backward account for at that element, in the same units.
-        Measured only where the error is above the tolerance, and 0 otherwise.
+        The part of the error at that element that rounding in backward may cause, in the same
+        units. Measured only if the error is above the tolerance, and 0 otherwise.
     missing : bool
         True if backward returned None; the derivative must then be zero.
     """
@@ -78,7 +76,7 @@ class InputCheck:
 
     @property
     def verdict(self) -> Verdict:
-        """What follows; an error of NaN fails."""
+        """The verdict on this gradient; an error of NaN fails."""
         if math.isnan(self.error) or self.excess > self.tol:
             return Verdict.FAIL
         if self.error <= self.tol and self.floor <= self.tol:
@@ -86,17 +84,17 @@ class InputCheck:
         return Verdict.INCONCLUSIVE
 
     def __str__(self) -> str:
-        """Error, floor and coverage, and the worst element with both its values."""
+        """Return error, floor and coverage, and the worst element with both values."""
         if not self.size:
             return "nothing to check: it has no elements"
         if self.missing and self.verdict is Verdict.PASS:
             return "backward returned None, and forward does not depend on it"
         if self.missing and self.verdict is Verdict.FAIL:
             return f"{MISSING.format(name=self.name)} (derivative {self.numeric:.6g})"
-        what = f"{self.checked} of {self.size} elements" if self.checked else "random projections"
+        scope = f"{self.checked} of {self.size} elements" if self.checked else "random projections"
         return (
             f"error {self.error:.1e}, floor {self.floor:.1e}, tolerance {self.tol:.0e} "
-            f"({what}; worst{self._where}: {self._values}){self._digits}"
+            f"({scope}; worst{self._where}: {self._values}){self._digits}"
         )
 
     @property
@@ -119,9 +117,9 @@ class InputCheck:
 
     @property
     def _digits(self) -> str:
-        """How many digits agree, where rounding errors of backward allow fewer than usual."""
-        explained = self.verdict is not Verdict.FAIL and self.tol <= self.rounding < VAGUE
-        if not (explained and 0 < self.error < VAGUE):
+        """The number of digits that agree, if rounding errors of backward relax the tolerance."""
+        explained = self.verdict is not Verdict.FAIL and self.tol <= self.rounding < NO_DIGITS
+        if not (explained and 0 < self.error < NO_DIGITS):
             return ""
         agrees, allows = map(_digits, (self.error, self.rounding))
         return f"; agrees to {agrees} digits, float64 rounding allows {allows}"
@@ -131,28 +129,28 @@ def _digits(relative: float) -> int:
     return math.floor(-math.log10(relative))
 
 
-UNCHECKED = InputCheck("", tol=math.nan, error=math.nan)
-"""Of a forward without inputs."""
+NO_INPUT = InputCheck("", tol=math.nan, error=math.nan)
+"""Stands for the worst input of a forward without inputs."""
 
 
 @dataclass(frozen=True, repr=False)
 class GradientCheck:
     """The outcome of `truenorm.gradcheck`; true for the verdict PASS only.
 
-    ``repr()`` is one line, so that ``assert tn.gradcheck(...)`` says what is wrong; ``str()`` is
-    a short report.
+    ``repr()`` is one line, so that a failed ``assert tn.gradcheck(...)`` shows the error;
+    ``str()`` is a short report.
 
     Attributes
     ----------
     inputs : tuple of InputCheck
         One for each input.
     method : str
-        How derivatives of forward were found: "jet", "complex" or "central"; empty if forward has
-        none that could be compared.
+        The method that differentiated forward: "jet", "complex" or "central"; empty if forward
+        has no derivative to compare with.
     why : str
-        Why that method, and what kept others from being used.
+        Why this method was used, and others were not.
     advice : str
-        What to try if the verdict is INCONCLUSIVE.
+        What to try next if the verdict is INCONCLUSIVE.
     """
 
     inputs: tuple[InputCheck, ...]
@@ -162,13 +160,13 @@ class GradientCheck:
 
     @property
     def verdict(self) -> Verdict:
-        """PASS if every gradient is within its tolerance and the method could see that."""
+        """PASS if every gradient is within its tolerance, and every floor, too."""
         verdicts = (check.verdict for check in self.inputs)
         return max(verdicts, key=SEVERITY.index, default=Verdict.INCONCLUSIVE)
 
     @property
     def worst_input(self) -> int | None:
-        """The number of the input with the worst verdict, and the largest error beside its tol."""
+        """The index of the input with the worst verdict, and then the largest error over `tol`."""
         return max(range(len(self.inputs)), key=lambda k: _rank(self.inputs[k]), default=None)
 
     @property
@@ -178,12 +176,12 @@ class GradientCheck:
 
     @property
     def tol(self) -> float:
-        """The tolerance of the worst input: each has its own, by the type of its gradient."""
+        """The tolerance of the worst input; it depends on the type of the gradient."""
         return self._worst_check.tol
 
     @property
     def floor(self) -> float:
-        """The method's own noise, where it is largest."""
+        """The largest noise of the method."""
         return max((check.floor for check in self.inputs), default=math.inf)
 
     @property
@@ -193,20 +191,20 @@ class GradientCheck:
 
     @property
     def _worst_check(self) -> InputCheck:
-        return UNCHECKED if self.worst_input is None else self.inputs[self.worst_input]
+        return NO_INPUT if self.worst_input is None else self.inputs[self.worst_input]
 
     def __bool__(self) -> bool:
         """Return True if the verdict is PASS, so that a test can assert the result itself."""
         return self.verdict is Verdict.PASS
 
     def __repr__(self) -> str:
-        """Return the worst of it in one line."""
+        """Return the worst input in one line."""
         if not self.method:
             return f"<GradientCheck, {self.verdict}: {self.why}>"
         return f"<GradientCheck by {self.method}, {self._worst_check.summary}>"
 
     def __str__(self) -> str:
-        """Verdict and method, and one line for each input."""
+        """Return verdict and method, and one line for each input."""
         if not self.method:
             return f"{self.verdict}: no gradient was checked\n  {self.why}"
         lines = [f"{self.verdict}: gradient check by {self.method}"]
@@ -223,18 +221,17 @@ class GradientCheck:
 
 
 def _rank(check: InputCheck) -> tuple[int, bool, float]:
-    """Return what sorts checks by how bad they are."""
+    """Return a sort key that puts the worst check last."""
     relative = check.error / check.tol
     return SEVERITY.index(check.verdict), math.isnan(relative), relative
 
 
 def record_of(result: GradientCheck, names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return a result as plain values: each gradient by the name of its input, or another."""
+    """Return a result as built-in types; `names` replaces the names of the inputs."""
+    names = names or [check.name for check in result.inputs]
     gradients = {
         name: {**dataclasses.asdict(check), "verdict": str(check.verdict)}
-        for name, check in zip(
-            names or [check.name for check in result.inputs], result.inputs, strict=True
-        )
+        for name, check in zip(names, result.inputs, strict=True)
     }
     return {
         "verdict": str(result.verdict),

@@ -1,4 +1,4 @@
-"""Numbers that carry their derivative: the class by itself, and arrays of it.
+"""Numbers that carry their derivative, and arrays of them.
 
 Derivatives are compared with central differences of the function in balls of 400 bits: with a step
 of 2**-120 those are off by about 2**-240, and no rule of differentiation is in them.
@@ -32,16 +32,16 @@ def jet(value: Any, slope: float = 0.0) -> Any:
 
 
 def assert_encloses(function: Callable[..., Any], *points: float) -> None:
-    """Compare slope and value with a difference quotient, along a direction of ones."""
-    found = function(*(jet(point, 1.0) for point in points))
+    """Compare value and slope with a difference quotient along a direction of ones."""
+    result = function(*(jet(point, 1.0) for point in points))
     above, at, below = (
         function(*(Jet(arb(point) + arb(h), arb(0)) for point in points)).value
         for h in (STEP, 0.0, -STEP)
     )
     quotient = (above - below) / (2 * arb(STEP))
-    assert found.value.overlaps(at)
-    assert abs(found.slope - quotient) < arb(OFF) * (1 + abs(quotient))
-    assert found.slope.rad() < arb(OFF)
+    assert result.value.overlaps(at)
+    assert abs(result.slope - quotient) < arb(OFF) * (1 + abs(quotient))
+    assert result.slope.rad() < arb(OFF)
 
 
 ONE_ARGUMENT: dict[str, Callable[[Any], Any]] = {
@@ -80,7 +80,7 @@ def test_functions_below_zero(function: Callable[[Any], Any]) -> None:
 
 
 def test_known_values() -> None:
-    """Some that need no arithmetic, so that not everything rests on differences."""
+    """Compare with values that need no differences."""
     assert abs(np.exp(jet(1, 2)).slope - 2 * arb(1).exp()) < arb(OFF)
     assert np.sqrt(jet(4, 1)).slope == arb(0.25)
     assert (jet(3, 1) ** 3).slope == arb(27)
@@ -108,11 +108,11 @@ class TestOperators:
         assert_encloses(lambda x: operation(number, x), 1.25)
 
     def test_numbers_are_taken_without_an_error(self, operation: Operation) -> None:
-        found, balls = operation(jet(2), 0.1), operation(arb(2), arb(0.1))
-        assert found.value.overlaps(balls)
-        assert found.value.rad() <= 4 * balls.rad() + arb(2.0**-390)
+        result, balls = operation(jet(2), 0.1), operation(arb(2), arb(0.1))
+        assert result.value.overlaps(balls)
+        assert result.value.rad() <= 4 * balls.rad() + arb(2.0**-390)
 
-    def test_nothing_else(self, operation: Operation) -> None:
+    def test_other_types(self, operation: Operation) -> None:
         for other in ("x", None, 1j, [1.0]):
             with pytest.raises(TypeError):
                 operation(jet(2), other)
@@ -121,9 +121,9 @@ class TestOperators:
 
     @pytest.mark.parametrize("size", [1, 3])
     def test_of_arrays_of_floats(self, size: int, operation: Operation) -> None:
-        for found in (operation(jet(2), np.ones(size)), operation(np.ones(size), jet(2))):
-            assert isinstance(found, np.ndarray)
-            assert found.shape == (size,)
+        for result in (operation(jet(2), np.ones(size)), operation(np.ones(size), jet(2))):
+            assert isinstance(result, np.ndarray)
+            assert result.shape == (size,)
 
 
 COMPARISONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
@@ -131,27 +131,27 @@ COMPARISONS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, 
 
 class TestComparisons:
     @pytest.mark.parametrize("compare", COMPARISONS)
-    def test_of_what_is_apart(self, compare: Callable[[Any, Any], bool]) -> None:
+    def test_of_disjoint_balls(self, compare: Callable[[Any, Any], bool]) -> None:
         small, large = jet(1), jet(2)
         for below, above in [(small, large), (small, 2), (1, large), (np.float64(1), large)]:
             assert bool(compare(below, above)) is compare(1, 2)  # a bool of NumPy 2.0 among them
             assert bool(compare(above, below)) is compare(2, 1)
 
     @pytest.mark.parametrize("compare", COMPARISONS)
-    def test_of_what_overlaps(self, compare: Callable[[Any, Any], bool]) -> None:
+    def test_of_overlapping_balls(self, compare: Callable[[Any, Any], bool]) -> None:
         wide = Jet(arb(1, 0.5), arb(0))
         for other in (jet(1.25), 1.25, Jet(arb(1.75, 0.5), arb(0))):
             with pytest.raises(UndecidedError, match="the derivative may jump"):
                 compare(wide, other)
 
     def test_of_equal_points(self) -> None:
-        """Equal values with other slopes: at a kink there is no derivative."""
+        """Equal values with different slopes: a kink has no derivative."""
         undecided = (lambda: jet(1, 1) < jet(1, 2), lambda: abs(jet(0, 1)), lambda: bool(jet(0)))
         for compare in undecided:
             with pytest.raises(UndecidedError):
                 compare()
         same = jet(1)
-        assert same == same  # as np.max asks
+        assert same == same  # np.max compares so
         assert bool(jet(2))
 
 
@@ -173,7 +173,7 @@ class TestArrays:
         np.testing.assert_array_equal(means, np.full((2, 3), 0.5))
 
     def test_var_and_std(self) -> None:
-        """By hand: d var/dx = 2*(x - mean)/n; the root's is that over 2*std."""
+        """D var/dx = 2*(x - mean)/n, and d std/dx is that over 2*std."""
         x = self.ROWS
         centred = x - x.mean()
         variances, deviations = self.slopes_of(np.var), self.slopes_of(np.std)
@@ -205,6 +205,6 @@ class TestArrays:
             lambda x: np.zeros(x.shape).__setitem__(..., x),
         ],
     )
-    def test_what_would_lose_the_derivative(self, cast: Callable[[Array], Any]) -> None:
+    def test_casts_that_lose_the_derivative(self, cast: Callable[[Array], Any]) -> None:
         with pytest.raises(TypeError, match="loses the derivative"):
             self.slopes_of(cast)
