@@ -11,15 +11,14 @@ import pytest
 from cli.recording import record, run
 from truenorm.cli.common import Dtype, LevelName, Norm
 from truenorm.cli.verify import GradeName
-from truenorm.verify.baseline import against, read
+from truenorm.verify.baseline import compare_with_baseline, read_baseline
 from truenorm.verify.campaigns import Campaign, CampaignSettings, Judgement
 from truenorm.verify.grading.report import GRADES, Report
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
 from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
-from verify.baselines.known import finding, made
-from verify.fake_report import failing_report, passing_report
+from verify.fake_report import failing_report, finding, made, passing_report
 
 VERIFY_TARGET = "truenorm.cli.verify.verify_target"
 
@@ -104,12 +103,12 @@ def test_updated_baseline_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert done.stderr == f"wrote {file}: 2 findings\n"
     assert "2 known (baseline), 0 new, 0 vanished" in done.stdout
     assert calls[0][1]["baseline"] is None  # it did not exist
-    assert [each.check for each in read(file)] == ["accuracy", "repeat"]
+    assert [each.check for each in read_baseline(file)] == ["accuracy", "repeat"]
     # The judge itself compares a report with a baseline.
     before = file.read_bytes()
-    record(monkeypatch, VERIFY_TARGET, against(report, read(file)))
+    record(monkeypatch, VERIFY_TARGET, compare_with_baseline(report, read_baseline(file)))
     assert run("verify", "x.py", "--baseline", file).exit_code == 0
-    fewer = against(made(finding()), read(file))
+    fewer = compare_with_baseline(made(finding()), read_baseline(file))
     calls = record(monkeypatch, VERIFY_TARGET, fewer)
     assert run("verify", "x.py", "--baseline", file).exit_code == 0
     assert file.read_bytes() == before
@@ -117,8 +116,8 @@ def test_updated_baseline_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert done.stderr == f"wrote {file}: 1 known (baseline), 0 new, 1 vanished before\n"
     assert json.loads(done.stdout)["baseline"]["known"] == 1
     assert calls[1][1]["baseline"] == file
-    assert [each.check for each in read(file)] == ["accuracy"]
-    record(monkeypatch, VERIFY_TARGET, against(report, read(file)))
+    assert [each.check for each in read_baseline(file)] == ["accuracy"]
+    record(monkeypatch, VERIFY_TARGET, compare_with_baseline(report, read_baseline(file)))
     done = run("verify", "x.py", "--baseline", file)
     assert done.exit_code == 1
     assert "1 known (baseline), 1 new, 0 vanished" in done.stdout

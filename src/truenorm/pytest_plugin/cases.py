@@ -14,8 +14,8 @@ import pytest
 
 from truenorm.pytest_plugin import PROPERTY
 from truenorm.tools.text import counted, one_line
-from truenorm.verify.baseline import against, entries_of, key, read
-from truenorm.verify.grading.grades import parted
+from truenorm.verify.baseline import compare_with_baseline, entries_of, key, read_baseline
+from truenorm.verify.grading.grades import split_by_domain
 from truenorm.verify.grading.report import GRADES, Finding, Known, Report
 from truenorm.verify.judge import collect, grade_records, scope, spec_of
 from truenorm.verify.operation import Case
@@ -181,10 +181,10 @@ class JudgedCase:
         return self.case.name
 
     def report(self) -> Report:
-        """Judge the case, whatever comes of it, and hold that against the baseline."""
+        """Judge the case and compare the report with the baseline."""
         if self.known is None:
             return self._judged()
-        report = against(self._judged(), self.known)
+        report = compare_with_baseline(self._judged(), self.known)
         self._tell(report)
         return report
 
@@ -209,7 +209,7 @@ class JudgedCase:
         """Fail the test, with symptom, cause and reproducer; skip it beyond the domain."""
         __tracebackhide__ = True
         domain = self.subject.domain
-        if parted([self.case], domain)[1]:
+        if split_by_domain([self.case], domain)[1]:
             if self.known is not None:
                 self._tell()
             pytest.skip(f"beyond what {self.subject.name} is said to be right for: {domain}")
@@ -273,7 +273,7 @@ def _cases(
     suite = cases or scope(found, level, seed)
     of_seed = 0 if cases else seed
     company = Company(found)
-    known = None if baseline is None else read(folder / baseline)
+    known = None if baseline is None else read_baseline(folder / baseline)
     return [
         JudgedCase(found, each, require, recipe, of_seed, spec, company, known, len(suite))
         for each in suite

@@ -1,4 +1,4 @@
-"""Exact answers and tolerances for somebody's own tests, as a call."""
+"""Exact answers and tolerances for tests of a kernel: `bound` and the class `Bound`."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,14 +7,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from truenorm.tools.text import counted
-from truenorm.verify.diagnosis.diagnosis import cause_of
-from truenorm.verify.diagnosis.evidence import Came
+from truenorm.verify.diagnosis.accuracy import Evidence, diagnose
 from truenorm.verify.enclosures import largest_kappa, unsupported_reason
-from truenorm.verify.grading.errors import Apart, all_misplaced, apart
-from truenorm.verify.grading.user_cases import Enclosed, answered
+from truenorm.verify.grading.checks import element_errors, misplaced
+from truenorm.verify.grading.user_cases import EnclosedAnswers, enclosed_answers
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
@@ -23,15 +21,24 @@ from truenorm.verify.running.pytorch import array_of
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of
 from truenorm.verify.user_cases import USER_FAMILY
 
-NAME = "what is given"
+GRADES = ("conditional", "stable", "faithful", "correct")
+"""The grades that give a tolerance for one input, from the loosest."""
+POWERS = {"conditional": 1, "stable": 0}
+EXACT_ELEMENTS = 2**12
+"""Largest input with exact answers, at some 50 microseconds an element; others have enclosures."""
+DIAGNOSED_ELEMENTS = 2**12
+"""Elements of a larger input that are compared with hypotheses."""
+SMALLEST, LARGEST, KAPPA = 2.0**-8, 2.0**10, 16.0
+"""Limits of ordinary rows, the only ones that are diagnosed: the largest element of a row, and the
+condition number. On other rows several hypotheses could match."""
 
 
-def asked(norm: Norm, given: Mapping[str, Any], eps: float) -> Case:
-    """Return the case of arrays or tensors; None is what is not given.
+def make_case(norm: Norm, inputs: Mapping[str, Any], eps: float) -> Case:
+    """Return the case of arrays or tensors, None for those not given.
 
     A parameter may be absent. A gradient that is not given is zero, which takes no memory.
     """
-    arrays = {name: array_of(each) for name, each in given.items() if each is not None}
+    arrays = {name: array_of(each) for name, each in inputs.items() if each is not None}
     names = [each.name for each in norm.inputs]
     if unknown := arrays.keys() - set(names):
         raise ValueError(f"{norm.name} takes no {' and no '.join(sorted(unknown))}")
@@ -40,171 +47,145 @@ def asked(norm: Norm, given: Mapping[str, Any], eps: float) -> Case:
             raise ValueError(f"{norm.name} needs {name}")
     for name, array in arrays.items():
         if array.dtype.name not in FORMATS:
-            raise ValueError(f"{name} is {array.dtype.name}; it is one of {', '.join(FORMATS)}")
+            raise ValueError(f"{name} must be {', '.join(FORMATS)}; got {array.dtype.name}")
     x = arrays["x"]
     if x.ndim == 0 or x.size == 0:
-        raise ValueError(f"x has the shape {x.shape}; it needs rows of at least one element")
+        raise ValueError(f"x must have rows of at least one element; got shape {x.shape}")
     if not 0 <= eps < math.inf:
-        raise ValueError(f"eps is {eps}; it is a number from 0 on")
+        raise ValueError(f"eps must be finite and not negative; got {eps}")
     if norm.sum == "unrounded" and FORMATS[x.dtype.name].precision > 11:
-        raise ValueError(f"an unrounded sum is for types of 16 bits, and not for {x.dtype.name}")
-    inputs = {name: _as_rows(norm, name, arrays.get(name), x) for name in names}
-    return Case(norm, NAME, x.dtype.name, inputs, float(eps), family=USER_FAMILY, seeded=True)
+        raise ValueError(f"sum=unrounded needs a type of 16 bits; got {x.dtype.name}")
+    rows = {name: _as_rows(norm, name, arrays.get(name), x) for name in names}
+    return Case(norm, "the input", x.dtype.name, rows, float(eps), family=USER_FAMILY, seeded=True)
 
 
 def _as_rows(norm: Norm, name: str, array: Array | None, x: Array) -> Array | None:
-    """Return rows, or a parameter, of the shape that x asks for."""
+    """Return an input as rows, or a parameter as it is; check its shape and type."""
     size = x.shape[-1]
     if not norm.is_rows(name):
         if array is not None and array.shape != (size,):
-            raise ValueError(f"{name} has the shape {array.shape}; x asks for {(size,)}")
+            raise ValueError(f"{name} must have shape {(size,)}, got {array.shape}")
         return array
     if array is None:
         return np.broadcast_to(np.zeros(1, x.dtype), (x.size // size, size))
     if array.shape != x.shape or array.dtype != x.dtype:
         raise ValueError(
-            f"{name} is {array.dtype.name} of the shape {array.shape}; "
-            f"it should be as x, {x.dtype.name} of the shape {x.shape}"
+            f"{name} must have the type and shape of x, {x.dtype.name} {x.shape}; "
+            f"got {array.dtype.name} {array.shape}"
         )
     return array.reshape(-1, size)
 
 
-SMALLEST, LARGEST = 2.0**-8, 2.0**10
-"""Between these, the largest number of every row of x and of dy is ordinary."""
-KAPPA = 16.0
-
-
-def cause_in(case: Case, output: str, result: Array) -> str:
-    """Return the hypothesis that fits a result in words; nothing if none does."""
-    if not _is_ordinary(case):
-        return ""
-    came = [Came(case, output, result, right=False)]
-    return cause_of(came, case.operation.hypotheses(output), partly=False).words
-
-
-def _is_ordinary(case: Case) -> bool:
-    """Tell whether no number is large, no row of x small, and none of them mostly mean."""
+def _likely_cause(case: Case, output: str, result: Array) -> str:
+    """Return the likely cause of a wrong result on ordinary rows, or an empty string."""
     for name, array in case.rows.items():
         largest = np.abs(array.astype(np.float64)).max(axis=1)
         least = SMALLEST if name == "x" else 0.0
         if not ((least <= largest) & (largest <= LARGEST)).all():
-            return False
-    return largest_kappa(case) <= KAPPA
-
-
-GRADES = ("conditional", "stable", "faithful", "correct")
-"""Those that say of one input how far a result may be off, from the loosest."""
-POWERS = {"conditional": 1, "stable": 0}
+            return ""
+    if not largest_kappa(case) <= KAPPA:
+        return ""
+    evidence = [Evidence(case, output, result, correct=False)]
+    return diagnose(evidence, case.operation.hypotheses(output), by_size=False).cause
 
 
 @dataclass(frozen=True)
-class Off:
-    """Elements that are off, and the worst of them.
+class OutOfBounds:
+    """The number of elements beyond the tolerance, and the worst of them.
 
-    `times` says how many times the tolerance its error is.
+    `ratio` is the error of the worst element divided by its tolerance.
     """
 
     count: int = 0
-    of: int = 0
+    total: int = 0
     at: tuple[int, ...] = ()
     got: Any = 0.0
     exact: Any = 0.0
     allowed: float = 0.0
     error: float = 0.0
     ulp: float = 0.0
-    times: float = -1.0
+    ratio: float = -1.0
 
-    def said(self, name: str, place: Sequence[int], grade: str, cause: str) -> str:
-        """Return it in words, the worst element with its place."""
+    def message(self, name: str, at: Sequence[int], grade: str, cause: str) -> str:
+        """Describe the violation; `at` is the index of the worst element by all axes."""
         are = "is" if self.count == 1 else "are"
         lines = [
-            f"{name} is not {grade}: {self.count} of {counted(self.of, 'element')} {are} off",
-            f"  worst: {name}{list(place)} is {self.got}, the exact answer {self.exact}: off by "
+            f"{name} is not {grade}: {self.count} of {counted(self.total, 'element')} {are} off",
+            f"  worst: {name}{list(at)} is {self.got}, the exact answer {self.exact}: off by "
             f"{self.error:.3g}, {self.ulp:.3g} ulp, where {self.allowed:.3g} is allowed",
         ]
-        return "\n".join([*lines, f"  cause: {cause}"] if cause else lines)
+        return "\n".join([*lines, f"  likely cause: {cause}"] if cause else lines)
 
 
-def tolerance_of(answer: Expected, output: str, grade: str) -> Float64s:
-    """Return how far each element may be from the exact number, before that is rounded.
+def tolerance_of(answers: Expected, output: str, grade: str) -> Float64s:
+    """Return how far each element may be from the exact number before rounding.
 
-    Nothing beyond its own rounding, for *correct*; less than an ulp, for *faithful*. Where that
-    number is not finite, nothing is allowed.
+    For *correct*, the rounding of the answer; for *faithful*, less than one ulp. 0 where the
+    answer is not finite.
     """
     if grade in POWERS:
-        return answer.allowed(output, POWERS[grade])
-    finite, ulps = np.isfinite(answer.wide[output]), answer.ulps[output]
-    room = ulps if grade == "faithful" else np.abs(answer.remainders[output]) * ulps
-    return np.where(finite, room, 0.0)
+        return answers.allowed(output, POWERS[grade])
+    finite, ulps = np.isfinite(answers.wide[output]), answers.ulps[output]
+    tolerance = ulps if grade == "faithful" else np.abs(answers.remainders[output]) * ulps
+    return np.where(finite, tolerance, 0.0)
 
 
-def held_against(
-    parts: Iterable[tuple[slice, Expected]], output: str, got: Array, grade: str
-) -> Off:
-    """Hold a result against all parts of its answers: rows of it, or all of its columns."""
-    found = Off()
-    for some, answer in parts:
-        one = _in_part(answer, output, got[some], grade)
-        start = some.start or 0
-        moved = (start + one.at[0], *one.at[1:]) if one.at else ()
-        shown = replace(one, at=moved) if one.times > found.times else found
-        found = replace(shown, count=found.count + one.count, of=found.of + one.of)
-    return found
+def compare_with_answers(
+    parts: Iterable[tuple[slice, Expected]], output: str, result: Array, grade: str
+) -> OutOfBounds:
+    """Compare a result with the answers of its parts: blocks of rows, or all columns."""
+    total = OutOfBounds()
+    for rows, answers in parts:
+        part = _compare_part(answers, output, result[rows], grade)
+        worst = total
+        if part.ratio > total.ratio:
+            worst = replace(part, at=((rows.start or 0) + part.at[0], *part.at[1:]))
+        total = replace(worst, count=total.count + part.count, total=total.total + part.total)
+    return total
 
 
-def _in_part(answer: Expected, output: str, got: Array, grade: str) -> Off:
-    known = answer.bounds[output] if isinstance(answer, Enclosed) else None
-    away = apart(answer, output, got, known=known)
-    misplaced = all_misplaced(answer, output, got, known)
-    tolerance = tolerance_of(answer, output, grade)
-    wrong = _beyond(away, tolerance, grade) | misplaced
-    count, values = int(wrong.sum()), answer.values[output]
-    if not count or values is None:
-        return Off(of=wrong.size)
+def _compare_part(answers: Expected, output: str, result: Array, grade: str) -> OutOfBounds:
+    bounds = answers.bounds[output] if isinstance(answers, EnclosedAnswers) else None
+    errors = element_errors(answers, output, result, bounds=bounds)
+    tolerance = tolerance_of(answers, output, grade)
+    if grade == "correct":
+        wrong = ~errors.correct
+    else:
+        wrong = errors.in_ulp >= 1 if grade == "faithful" else errors.error > tolerance
+    not_finite = misplaced(answers, output, result, bounds)
+    wrong = wrong | not_finite
+    values = answers.values[output]
+    if not wrong.any() or values is None:
+        return OutOfBounds(total=wrong.size)
     with np.errstate(all="ignore"):
-        times = away.error / np.maximum(tolerance, answer.ulps[output] / 2)
-    times = np.where(wrong, np.where(misplaced, np.inf, times), -1.0)
-    at = tuple(map(int, np.unravel_index(int(np.argmax(times)), times.shape)))
-    return Off(
-        count,
+        ratio = errors.error / np.maximum(tolerance, answers.ulps[output] / 2)
+    ratio = np.where(wrong, np.where(not_finite, np.inf, ratio), -1.0)
+    at = tuple(map(int, np.unravel_index(int(np.argmax(ratio)), ratio.shape)))
+    return OutOfBounds(
+        int(wrong.sum()),
         wrong.size,
         at,
-        got[at],
+        result[at],
         values[at],
         float(tolerance[at]),
-        float(away.error[at]),
-        float(away.in_ulp[at]),
-        float(times[at]),
+        float(errors.error[at]),
+        float(errors.in_ulp[at]),
+        float(ratio[at]),
     )
 
 
-def _beyond(away: Apart, tolerance: Float64s, grade: str) -> NDArray[np.bool_]:
-    """Tell of each element whether it is further off than its grade says."""
-    if grade == "correct":
-        return ~away.right
-    if grade == "faithful":
-        return np.asarray(away.in_ulp >= 1)
-    return np.asarray(away.error > tolerance)
-
-
-SMALL = 2**12
-"""Elements that integers are asked for, at some 50 microseconds each; of more, there are balls."""
-TRIED = 2**12
-"""Elements of some rows of those, that hypotheses are held against."""
-
-
 class Bound:
-    """The exact results of one input, and how far a computed one may be from each element.
+    """The exact results of one input, and a tolerance for each element.
 
-    Made by `bound`. Nothing is computed before it is asked for. Of inputs with more than 4096
-    elements no answer is held but what is asked for: they are gone through some rows at a time.
+    Returned by `bound`. Answers are computed when they are needed. For inputs with more than 4096
+    elements they are not stored, but computed for a block of rows at a time.
 
     Attributes
     ----------
     results : tuple of str
-        The names of the results it knows, in the order in which kernels return them.
+        The names of the results, in the order in which kernels return them.
     grade : str
-        What is asked of them.
+        The grade that `assert_close` requires.
     """
 
     def __init__(self, case: Case, shape: tuple[int, ...], grade: str, *, backward: bool) -> None:
@@ -215,48 +196,46 @@ class Bound:
         self.results = tuple(name for name in self._returned if name in types)
 
     def __repr__(self) -> str:
-        """Say of what it is the bound."""
+        """Return the results, the operation and the grade."""
         return f"Bound({', '.join(self.results)} of {self._case.operation.title}, {self.grade})"
 
     def exact(self, name: str = "y") -> Array:
         """Return the exact result, rounded to its type.
 
-        Ties go to even. Of inputs with more than 4096 elements, an answer within 2^-52 of itself
+        Ties go to even. For inputs with more than 4096 elements, an answer within 2^-52 of itself
         of a tie may be rounded to the other side.
         """
-        found = np.empty(
-            self._shape_of(name), dtype_of(output_types(self._case)[self._known(name)])
-        )
-        rows = self._as_rows(name, found)
-        for some, answer in self._answers(name):
-            rows[some] = answer.values[name]
-        return found
+        exact = np.empty(self._shape_of(name), dtype_of(output_types(self._case)[name]))
+        rows = self._as_rows(name, exact)
+        for block, answers in self._answers(name):
+            rows[block] = answers.values[name]
+        return exact
 
     def tolerance(self, name: str = "y") -> Float64s:
         """Return how far each element of a result may be from the exact number, in float64."""
-        found = np.empty(self._shape_of(self._known(name)))
-        rows = self._as_rows(name, found)
-        for some, answer in self._answers(name):
-            rows[some] = tolerance_of(answer, name, self.grade)
-        return found
+        tolerance = np.empty(self._shape_of(name))
+        rows = self._as_rows(name, tolerance)
+        for block, answers in self._answers(name):
+            rows[block] = tolerance_of(answers, name, self.grade)
+        return tolerance
 
     def assert_close(self, actual: Any = None, /, **results: Any) -> None:
-        """Raise AssertionError unless each element of each result is near enough.
+        """Raise AssertionError unless each element of each result is within its tolerance.
 
         Parameters
         ----------
         actual : array, tensor, tuple or mapping
             The first result; or several, in the order in which kernels return them; or by name.
         **results : array or tensor
-            The same by name, such as ``dx=dx``.
+            Results by name, such as ``dx=dx``.
         """
         __tracebackhide__ = True  # pytest shows the test that failed, and none of these lines
-        given = {**self._by_name(actual), **results}
-        if not given:
-            raise TypeError("there is nothing to compare: give a result, or several")
-        said = [text for name, each in given.items() if (text := self._said(name, each))]
-        if said:
-            raise AssertionError("\n".join(said))
+        named = {**self._by_name(actual), **results}
+        if not named:
+            raise TypeError("there is nothing to compare: pass one or more results")
+        messages = [text for name, each in named.items() if (text := self._message(name, each))]
+        if messages:
+            raise AssertionError("\n".join(messages))
 
     def _by_name(self, actual: Any) -> Mapping[str, Any]:
         if actual is None:
@@ -265,22 +244,17 @@ class Bound:
             return actual
         several: Sequence[Any] = actual if isinstance(actual, tuple) else (actual,)
         if len(several) > len(self._returned):
-            raise ValueError(f"there are {len(several)} results; known are {self._names}")
+            names = ", ".join(self.results)
+            raise ValueError(f"expected at most the results {names}; got {len(several)} results")
         named = zip(self._returned, several, strict=False)
-        # The gradient of a parameter that is None has its place, and is None.
+        # The gradient of a parameter that is None is returned as None.
         return {name: each for name, each in named if name in self.results or each is not None}
 
-    @property
-    def _names(self) -> str:
-        return ", ".join(self.results)
-
-    def _known(self, name: str) -> str:
-        if name not in self.results:
-            hint = "" if any(each[0] == "d" for each in self.results) else "; for others, give dy"
-            raise ValueError(f"there is no result {name!r}; there are {self._names}{hint}")
-        return name
-
     def _shape_of(self, name: str) -> tuple[int, ...]:
+        if name not in self.results:
+            hint = "" if any(each[0] == "d" for each in self.results) else "; for others, pass dy"
+            names = ", ".join(self.results)
+            raise ValueError(f"result must be one of {names}; got {name!r}{hint}")
         return self._shape if self._case.operation.is_rows(name) else self._shape[-1:]
 
     def _as_rows(self, name: str, result: Array) -> Array:
@@ -289,54 +263,52 @@ class Bound:
         )
 
     @cached_property
-    def _whole(self) -> Expected | None:
-        """The answers in integers, if there are not too many."""
+    def _exact(self) -> Expected | None:
+        """The exact answers, if the input is small enough."""
         case = self._case
-        return Expected(case, compute_exact(case)) if case.x.size <= SMALL else None
+        return Expected(case, compute_exact(case)) if case.x.size <= EXACT_ELEMENTS else None
 
     def _answers(self, name: str) -> Iterator[tuple[slice, Expected]]:
-        """Yield the answers of some rows after the other, or of all columns."""
-        if self._whole is not None:
-            yield slice(None), self._whole
+        """Yield the answers of all rows, of one block of rows after another, or of all columns."""
+        if self._exact is not None:
+            yield slice(None), self._exact
             return
-        for some, answer in answered(self._case, [name]):
-            if name in answer.types:
-                yield (slice(None) if some is None else some), answer
+        for block, answers in enclosed_answers(self._case, [name]):
+            if name in answers.types:
+                yield (slice(None) if block is None else block), answers
 
-    def _said(self, name: str, actual: Any) -> str:
-        """Return what is wrong with a result; nothing if it is near enough."""
-        shape, kind = self._shape_of(self._known(name)), output_types(self._case)[name]
-        got = array_of(actual)
-        if got.shape != shape:
-            return f"{name} has the shape {got.shape}; it should be {shape}"
-        if got.dtype.name != kind:
-            return f"{name} is {got.dtype.name}; it should be {kind}"
-        rows = self._as_rows(name, got)
-        off = held_against(self._answers(name), name, rows, self.grade)
-        if not off.count:
+    def _message(self, name: str, actual: Any) -> str:
+        """Describe what is wrong with a result; return an empty string if it is close."""
+        shape, kind = self._shape_of(name), output_types(self._case)[name]
+        result = array_of(actual)
+        if result.shape != shape:
+            return f"{name} has the shape {result.shape}; it should be {shape}"
+        if result.dtype.name != kind:
+            return f"{name} is {result.dtype.name}; it should be {kind}"
+        rows = self._as_rows(name, result)
+        violations = compare_with_answers(self._answers(name), name, rows, self.grade)
+        if not violations.count:
             return ""
-        return off.said(name, self._place(off.at), self.grade, self._cause(name, rows, off))
+        at = violations.at
+        cause = self._cause(name, rows, at[0])
+        if len(at) == 2:
+            at = (*map(int, np.unravel_index(at[0], self._shape[:-1])), at[1])
+        return violations.message(name, at, self.grade, cause)
 
-    def _place(self, at: tuple[int, ...]) -> list[int]:
-        """Return where an element is, by all axes."""
-        if len(at) < 2:
-            return list(at)
-        return [*map(int, np.unravel_index(at[0], self._shape[:-1])), at[1]]
+    def _cause(self, name: str, rows: Array, worst: int) -> str:
+        """Diagnose all rows of a small input, or the worst row of a large one and its neighbours.
 
-    def _cause(self, name: str, rows: Array, off: Off) -> str:
-        """Try the hypotheses on all rows, or on the worst and its neighbours.
-
-        What a sum over many rows is cannot be told from some of them.
+        Sums over the rows of a large input are not diagnosed.
         """
         case = self._case
-        if self._whole is None:
-            if rows.ndim == 1 or rows.shape[1] > TRIED:
+        if self._exact is None:
+            if rows.ndim == 1 or rows.shape[1] > DIAGNOSED_ELEMENTS:
                 return ""
-            count = TRIED // rows.shape[1]
-            start = max(0, min(off.at[0], len(rows) - count))
-            some = slice(start, start + count)
-            case, rows = case.part(some), rows[some]
-        return cause_in(case, name, rows)
+            count = DIAGNOSED_ELEMENTS // rows.shape[1]
+            start = max(0, min(worst, len(rows) - count))
+            block = slice(start, start + count)
+            case, rows = case.part(block), rows[block]
+        return _likely_cause(case, name, rows)
 
 
 def bound(
@@ -353,8 +325,8 @@ def bound(
 ) -> Bound:
     """Return the exact results of an input, and a tolerance for each element.
 
-    The tolerances are those by which `verify` grades: see "What the judge says". They come from
-    the input, and not from habit: where terms cancel more is allowed, and elsewhere less.
+    The tolerances are those by which `verify` grades: see "What the judge says". They follow from
+    the input: where terms cancel more is allowed, and elsewhere less.
 
     Parameters
     ----------
@@ -363,12 +335,12 @@ def bound(
     x : array or tensor
         Of any rank; rows lie along the last axis. float16, bfloat16, float32 or float64.
     gamma, beta : array or tensor, optional
-        One number for each column, in any of these types; without gamma, a column is not scaled.
+        One number for each column, in any of these types; None for no scale, or no shift.
     eps : float
     residual : array or tensor
-        What is added first, of an operation that does so.
+        Added to x first, by operations that do so.
     dy, dsum : array or tensor, optional
-        The gradients that arrive at y and at the sum. Without dy, backward results have no bound.
+        The gradients of y and of the sum. Without dy, only forward results have a bound.
     grade : str
         ``correct``, ``faithful``, ``stable`` or ``conditional``.
 
@@ -393,11 +365,11 @@ def bound(
     """
     norm = parse_operation(operation) if isinstance(operation, str) else operation
     if not isinstance(norm, Norm):
-        raise ValueError(f"there are bounds for norms, and not for {norm.title}")
+        raise ValueError(f"bound needs a norm; got {norm.title}")
     if grade not in GRADES:
-        raise ValueError(f"grade is {grade!r}; it is one of {', '.join(GRADES)}")
+        raise ValueError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
     rows = {"x": x, "residual": residual, "dy": dy, "dsum": dsum}
-    case = asked(norm, {**rows, "gamma": gamma, "beta": beta}, eps)
-    if case.x.size > SMALL and (refused := unsupported_reason(case)):
+    case = make_case(norm, {**rows, "gamma": gamma, "beta": beta}, eps)
+    if case.x.size > EXACT_ELEMENTS and (refused := unsupported_reason(case)):
         raise ValueError(refused)
     return Bound(case, tuple(np.shape(x)), grade, backward=dy is not None)

@@ -9,11 +9,16 @@ from typing import NamedTuple, Unpack
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
-from truenorm.verify.bounds import GRADES, held_against
+from truenorm.verify.bounds import GRADES, compare_with_answers
 from truenorm.verify.cases.families import SEEDS
-from truenorm.verify.grading.checks import GUARDS, Judged, judge_case
-from truenorm.verify.grading.findings import claimed_alone
-from truenorm.verify.grading.grades import grade, grade_of, parted, result_of
+from truenorm.verify.grading.checks import GUARDS, MeasuredResult, check_case
+from truenorm.verify.grading.grades import (
+    case_result,
+    drop_unclaimed,
+    grade,
+    grade_output,
+    split_by_domain,
+)
 from truenorm.verify.grading.report import ACCURACY, CaseResult, Finding
 from truenorm.verify.judge import (
     CaseRecords,
@@ -440,7 +445,7 @@ def _tally(runner: Runner, criteria: Criteria, part: Part) -> Tally:
     suite = cases_of(runner.subject.operation, criteria, part.dtype, part.seed)
     for case in suite[part.start : part.stop]:
         exact = answers_to(case)
-        if not parted([case], criteria.domain)[0]:
+        if not split_by_domain([case], criteria.domain)[0]:
             tally.left_out += 1
         else:
             _add_case(tally, case, run_case(runner, case, exact), criteria, part)
@@ -454,8 +459,8 @@ def _tally(runner: Runner, criteria: Criteria, part: Part) -> Tally:
 def _add_case(
     tally: Tally, case: Case, result: CaseRecords, criteria: Criteria, part: Part
 ) -> None:
-    symptoms, judged = judge_case(case, result.records, criteria.outputs)
-    symptoms, _ = claimed_alone(symptoms, criteria.also)
+    symptoms, judged = check_case(case, result.records, criteria.outputs)
+    symptoms, _ = drop_unclaimed(symptoms, criteria.also)
     wrong = {one.output: _add_output(tally, one, criteria.require) for one in judged}
     kinds: set[FailureKind] = {
         (each.guard, case.dtype, each.output)
@@ -476,12 +481,13 @@ def _add_case(
         tally.add(Tally(failed=1, failures=Counter(kinds), kept=kept))
 
 
-def _add_output(tally: Tally, one: Judged, require: str) -> int:
+def _add_output(tally: Tally, one: MeasuredResult, require: str) -> int:
     """Count the elements of a result and return how many are wrong."""
-    off = held_against([(slice(None), expected(one.case))], one.output, one.result, require)
+    exact = [(slice(None), expected(one.case))]
+    off = compare_with_answers(exact, one.output, one.result, require)
     rows = one.case.operation.is_rows(one.output)
-    answers = off.of // one.case.repeats if rows else off.of
-    count = Count(1, off.of, answers, off.count, {one.case.kind: result_of(one)})
+    answers = off.total // one.case.repeats if rows else off.total
+    count = Count(1, off.total, answers, off.count, {one.case.kind: case_result(one)})
     tally.counts.setdefault((one.case.dtype, one.output), Count()).add(count)
     return off.count
 
@@ -492,7 +498,7 @@ def _judgement(dtype: str, output: str, count: Count) -> Judgement:
     return Judgement(
         dtype,
         output,
-        grade_of(results, tuple(GUARDS)),
+        grade_output(results, tuple(GUARDS)),
         count.cases,
         count.elements,
         count.answers,

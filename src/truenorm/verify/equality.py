@@ -1,4 +1,4 @@
-"""What there is to say of two subjects that should have equal bits. Plain data, as of one."""
+"""Compare two subjects that should have equal bits, case by case."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
-from truenorm.verify.grading.errors import all_misplaced, apart
-from truenorm.verify.grading.grades import parted
+from truenorm.verify.grading.checks import element_errors, misplaced
+from truenorm.verify.grading.grades import split_by_domain
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.oracle import Expected, expected, output_types
 from truenorm.verify.running.records import Call, GaveUpError, Record, Runner
@@ -22,19 +22,20 @@ from truenorm.verify.user_cases import is_user_case
 
 @dataclass(frozen=True)
 class Difference:
-    """A result of one case that has other bits from the second subject than from the first.
+    """A result of one case whose bits differ between two subjects.
 
-    `elements` of `total` differ, by at most `ulp`, of the larger one; where the largest distance
-    is, `at`, the two have the values `first` and `second`, and `exact` is the answer, rounded.
-    Of the elements that were `judged` against exact answers, the first is nearer in
-    `first_nearer`, the second in `second_nearer`, and their largest errors in ulp are `first_ulp`
-    and `second_ulp`. `words` say what differs if it is not numbers: then all of these are 0.
+    `elements` of `total` differ, by at most `ulp` (of the larger value). At the largest
+    difference, `at`, the values are `first` and `second`, and `exact` is the rounded answer. Of
+    the differing elements, `judged` were compared with exact answers: the first subject is nearer
+    in `first_nearer` of them, the second in `second_nearer`, and their largest errors are
+    `first_ulp` and `second_ulp`. `words` describes a difference other than of values; then all
+    numbers are 0.
     """
 
     case: str
     dtype: str
-    output: str  # empty where a call failed
-    why: str  # what the case is there to show
+    output: str  # empty if a call failed
+    why: str  # the purpose of the case
     elements: int = 0
     total: int = 0
     ulp: float = 0.0
@@ -52,7 +53,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Summary:
-    """All cases of one result in one type, in numbers that mean what those of a case mean."""
+    """The differences of one output in one type, over all cases; fields as in `Difference`."""
 
     dtype: str
     output: str
@@ -71,23 +72,23 @@ class Summary:
 
 @dataclass(frozen=True)
 class Equality:
-    """Two subjects, case by case.
+    """The comparison of two subjects.
 
     Attributes
     ----------
     first, second : str
-        Their names.
+        The names of the subjects.
     level : str
     cases : int
-        Those in which at least one of the two returned.
+        Cases in which at least one subject returned.
     summaries : tuple of Summary
         By type and output.
     differences : tuple of Difference
         By case and output.
     failed : int
-        Cases in which neither returned.
+        Cases in which neither subject returned.
     not_run : int
-        Cases that were given up, because one of them crashed or hung too often.
+        Cases that were skipped, because a subject crashed or hung too often.
     """
 
     first: str
@@ -98,54 +99,53 @@ class Equality:
     differences: tuple[Difference, ...] = field(repr=False)
     failed: int = 0
     not_run: int = 0
-    left_out: int = 0  # cases beyond the domain of one of them
+    left_out: int = 0  # cases outside the domain of a subject
     machine: dict[str, str] = field(default_factory=dict)
     operation: Operation = field(kw_only=True, repr=False)
 
     @property
     def passed(self) -> bool:
-        """Whether something was compared, nothing was given up, and all bits are equal."""
+        """True if results were compared, no case was skipped, and all bits are equal."""
         return bool(self.summaries) and not self.differences and not self.not_run
 
 
-ANSWERED = 2**14
-"""Elements of a case of one's own for which integers are asked: more would take minutes."""
+EXACT_ELEMENTS = 2**14
+"""Elements of a user case that are compared with exact answers; more would take minutes."""
 
 
-def distances(first: Array, second: Array) -> Float64s:
-    """Return how far two arrays are apart, in ulp of the larger; infinite where one is not finite.
+def ulp_distances(first: Array, second: Array) -> Float64s:
+    """Return the distances of two arrays in ulp of the larger value; inf if one is not finite.
 
-    Not in numbers of the type between the two: of these there are millions between 1e-30 and
-    -1e-30, and the worst element would always be one next to zero.
+    The number of floating-point numbers between two values is no useful distance: there are
+    millions between 1e-30 and -1e-30, and the worst element would always be one next to zero.
 
     Examples
     --------
-    >>> distances(np.float32([1, 2, np.nan, 0.0]), np.float32([1, 2.0000002, 3, -0.0])).tolist()
-    [0.0, 1.0, inf, 0.0]
+    >>> ulp_distances(np.float32([1, 2, np.nan, 0]), np.float32([1, 2.0000002, 3, -0.0]))
+    array([ 0.,  1., inf,  0.])
     """
     with np.errstate(all="ignore"):
         one, other = (each.astype(np.float64) for each in (first, second))
         finite = np.isfinite(one) & np.isfinite(other)
         larger = np.where(finite, np.maximum(np.abs(one), np.abs(other)), 0.0)
         ulps = ulps_of(larger, first.dtype.name)
-        apart = np.where(finite, np.abs(one / ulps - other / ulps), np.inf)
-    return np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0.0, apart)
+        distances = np.where(finite, np.abs(one / ulps - other / ulps), np.inf)
+    return np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0.0, distances)
 
 
-def difference(case: Case, output: str, first: Array, second: Array) -> Difference | None:
-    """Compare a result of two subjects, each as it was returned; return nothing if it is equal."""
+def output_difference(case: Case, output: str, first: Array, second: Array) -> Difference | None:
+    """Compare a result of two subjects as they returned it; return None if it is equal."""
     place = (case.name, case.dtype, output, case.why)
     if first.shape != second.shape or first.dtype != second.dtype:
         one, other = (f"{each.dtype.name} of shape {each.shape}" for each in (first, second))
-        return Difference(
-            *place, words=f"{output} is {one} from the first, {other} from the other"
-        )
+        words = f"{output} is {one} from the first, {other} from the second"
+        return Difference(*place, words=words)
     shape = case.shape if case.operation.is_rows(output) else (1, case.shape[1])
     known = first.dtype.name in FORMATS and output in output_types(case)
-    if not known or first.size != shape[0] * shape[1]:  # both are wrong, perhaps not equally so
+    if not known or first.size != shape[0] * shape[1]:
         equal = np.array_equal(first, second, equal_nan=first.dtype.kind in "fc")
-        what = f"{first.dtype.name} of shape {first.shape}"
-        words = f"{output} is {what} from both, as it should not be, and not equal"
+        form = f"{first.dtype.name} of shape {first.shape}"
+        words = f"{output} is {form} from both, which is wrong, and its values differ"
         return None if equal else Difference(*place, words=words)
     first, second = (np.ascontiguousarray(each).reshape(shape) for each in (first, second))
     bits = f"u{first.dtype.itemsize}"
@@ -153,71 +153,58 @@ def difference(case: Case, output: str, first: Array, second: Array) -> Differen
     differs &= ~(np.isnan(first) & np.isnan(second))
     if not differs.any():
         return None
-    apart = distances(first, second)
-    spot = np.unravel_index(int(np.argmax(np.where(differs, apart, -1.0))), apart.shape)
-    at = tuple(map(int, spot))
-    return _judged(
-        case,
-        Difference(
-            *place,
-            int(differs.sum()),
-            differs.size,
-            float(apart[at]),
-            at if case.operation.is_rows(output) else at[1:],
-            float(first[at]),
-            float(second[at]),
-        ),
-        differs,
-        (first, second),
-        at,
+    distances = ulp_distances(first, second)
+    worst = np.unravel_index(int(np.argmax(np.where(differs, distances, -1.0))), shape)
+    at = (int(worst[0]), int(worst[1]))
+    difference = Difference(
+        *place,
+        int(differs.sum()),
+        differs.size,
+        float(distances[at]),
+        at if case.operation.is_rows(output) else at[1:],
+        float(first[at]),
+        float(second[at]),
     )
-
-
-def _judged(
-    case: Case,
-    found: Difference,
-    differs: NDArray[np.bool_],
-    results: tuple[Array, Array],
-    at: tuple[int, ...],
-) -> Difference:
-    """Add to a difference which of the two is nearer to the exact answer."""
-    rows = _judged_rows(case, found.output, differs, at[0])
+    rows = _rows_to_measure(case, output, differs, at[0])
     if rows is None:
-        return found
+        return difference
     if len(rows) < len(differs):
         case = case.with_inputs(**{name: array[rows] for name, array in case.rows.items()})
     exact, here = expected(case), differs[rows]
-    one, other = (_errors(exact, found.output, each[rows])[here] for each in results)
-    spot = int(np.flatnonzero(rows == at[0])[0]), at[1]
+    one_ulp, other_ulp = (_errors(exact, output, each[rows])[here] for each in (first, second))
+    exact_at = int(np.flatnonzero(rows == at[0])[0]), at[1]
     return replace(
-        found,
-        exact=float(exact.wide[found.output].reshape(here.shape)[spot]),
+        difference,
+        exact=float(exact.wide[output].reshape(here.shape)[exact_at]),
         judged=int(here.sum()),
-        first_nearer=int((one < other).sum()),
-        second_nearer=int((other < one).sum()),
-        first_ulp=float(one.max()),
-        second_ulp=float(other.max()),
+        first_nearer=int((one_ulp < other_ulp).sum()),
+        second_nearer=int((other_ulp < one_ulp).sum()),
+        first_ulp=float(one_ulp.max()),
+        second_ulp=float(other_ulp.max()),
     )
 
 
-def _judged_rows(
+def _rows_to_measure(
     case: Case, output: str, differs: NDArray[np.bool_], worst: int
 ) -> NDArray[np.intp] | None:
-    """Return the rows to hold against exact answers: all, or as many as there is time for."""
-    if not is_user_case(case) or case.shape[0] * case.shape[1] <= ANSWERED:
+    """Return the rows to compare with exact answers: all, or a limited number of differing ones.
+
+    Return None for a sum over the rows of a large case.
+    """
+    if not is_user_case(case) or case.shape[0] * case.shape[1] <= EXACT_ELEMENTS:
         return np.arange(len(differs))
     if not case.operation.is_rows(output):
-        return None  # every row has a part in it
+        return None
     rows = np.flatnonzero(differs.any(axis=1))
-    rest = rows[rows != worst][: max(ANSWERED // case.shape[1] - 1, 0)]
+    rest = rows[rows != worst][: max(EXACT_ELEMENTS // case.shape[1] - 1, 0)]
     return np.sort(np.append(rest, worst))
 
 
 def _errors(exact: Expected, output: str, result: Array) -> Float64s:
-    """Return errors in ulp: infinite where one is finite that should not be, or the reverse."""
-    got = result.reshape(exact.wide[output].shape)
-    error = apart(exact, output, got).in_ulp
-    return np.where(all_misplaced(exact, output, got), np.inf, error).reshape(result.shape)
+    """Return errors in ulp: infinite if only one of result and answer is finite."""
+    values = result.reshape(exact.wide[output].shape)
+    error = element_errors(exact, output, values).in_ulp
+    return np.where(misplaced(exact, output, values), np.inf, error).reshape(result.shape)
 
 
 def compare(
@@ -236,13 +223,13 @@ def compare(
     Parameters
     ----------
     first, second : Subject
-        Of one operation.
+        Subjects of the same operation.
     level : str
-        ``quick`` or ``full``: the cases of all types that both have.
+        ``quick`` or ``full``: the cases of all types that both subjects have.
     cases : sequence of Case, optional
-        These cases in place of a level's.
+        Cases to use instead of those of a level.
     progress : callable, optional
-        Called with the number of cases done, the number of all, and the name of the next.
+        Called as ``progress(done, total, name)`` before each case.
 
     Returns
     -------
@@ -261,22 +248,23 @@ def compare(
     ...     return tn.layer_norm(x, gamma, beta, eps=eps)
     >>> one, other = tv.Subject(plain, name="plain"), tv.Subject(ours, name="truenorm")
     >>> equality = tv.compare(one, other, cases=[tv.case("float32-normal-4x17")])
-    >>> found = equality.differences[0]
-    >>> equality.passed, found.output, found.second_nearer > found.first_nearer
+    >>> worst = equality.differences[0]
+    >>> equality.passed, worst.output, worst.second_nearer > worst.first_nearer
     (False, 'y', True)
     """
-    suite = common(first, second, level) if cases is None else list(cases)
+    suite = common_cases(first, second, level) if cases is None else list(cases)
+    level = level if cases is None else "own"
     runners = (runner_for(first), runner_for(second))
-    return compared(*runners, suite, level=level if cases is None else "own", progress=progress)
+    return compare_runners(*runners, suite, level=level, progress=progress)
 
 
-def common(first: Subject, second: Subject, level: str) -> list[Case]:
-    """Return the cases of all that both subjects claim."""
+def common_cases(first: Subject, second: Subject, level: str) -> list[Case]:
+    """Return the cases of the types and extensions that both subjects claim."""
     operation = first.operation
     if operation.spec != second.operation.spec:
         raise ValueError(
-            f"{first.name} is {operation.spec}, {second.name} {second.operation.spec}: "
-            "bits are compared of one operation"
+            f"both subjects must have the same operation; {first.name} is {operation.spec}, "
+            f"{second.name} is {second.operation.spec}"
         )
     dtypes = [dtype for dtype in first.dtypes if dtype in second.dtypes]
     if not dtypes:
@@ -285,7 +273,7 @@ def common(first: Subject, second: Subject, level: str) -> list[Case]:
     return [case for dtype in dtypes for case in cases_of(dtype, level, also, operation=operation)]
 
 
-def compared(
+def compare_runners(
     first: Runner,
     second: Runner,
     suite: Sequence[Case],
@@ -293,60 +281,60 @@ def compared(
     level: str = "quick",
     progress: Progress | None = None,
 ) -> Equality:
-    """Run each case with both subjects, up to where one is given up, and compare the bits."""
+    """Run each case with both subjects and compare the results."""
     tell = progress or (lambda *_: None)
     steps = 2 * len(suite)
-    # First: a subject may leave the processor in a state in which subnormal numbers are zero.
+    # Compute all answers first: a subject may set the processor to flush subnormal numbers.
     for done, case in enumerate(suite):
         tell(done, steps, f"exact answers: {case.name}")
         if not is_user_case(case):
             expected(case)
-    within, beyond = parted(suite, first.subject.domain)
-    within, more = parted(within, second.subject.domain)
+    within, beyond = split_by_domain(suite, first.subject.domain)
+    within, more_beyond = split_by_domain(within, second.subject.domain)
     for runner in (first, second):
         try_a_call(runner, within)
     outputs = [each for each in first.subject.outputs if each in second.subject.outputs]
-    seen: list[tuple[Case, str, int]] = []
-    found: list[Difference] = []
+    sizes: list[tuple[str, str, int]] = []
+    differences: list[Difference] = []
     failed = 0
     not_run = len(within)
     for done, case in enumerate(within, start=len(suite)):
         tell(done, steps, case.name)
         try:
-            records = [runner.run(case, Call()) for runner in (first, second)]
+            one, other = (runner.run(case, Call()) for runner in (first, second))
         except GaveUpError:
             break
         not_run -= 1
-        if all(record.failure for record in records):
+        if one.failure and other.failure:
             failed += 1
             continue
-        sizes, differences = _of_case(case, records[0], records[1], outputs)
-        seen += [(case, output, size) for output, size in sizes.items()]
-        found += differences
+        more_sizes, more_differences = _compare_case(case, one, other, outputs)
+        sizes += more_sizes
+        differences += more_differences
     return Equality(
         first.subject.name,
         second.subject.name,
         level,
         len(within) - not_run - failed,
-        _summaries(seen, found),
-        tuple(found),
+        _summaries(sizes, differences),
+        tuple(differences),
         failed,
         not_run,
-        len(beyond) + len(more),
+        len(beyond) + len(more_beyond),
         describe("date", "python", "numpy", "machine"),
         operation=first.subject.operation,
     )
 
 
-def _of_case(
+def _compare_case(
     case: Case, first: Record, second: Record, outputs: Sequence[str]
-) -> tuple[dict[str, int], list[Difference]]:
-    """Return how many elements each result has that was compared, and what differs."""
+) -> tuple[list[tuple[str, str, int]], list[Difference]]:
+    """Return type, output and size of each compared result, and the differences."""
     for failure, which in ((first.failure, "first"), (second.failure, "second")):
         if failure:
             words = f"the {which} {failure}, the other returned"
-            return {}, [Difference(case.name, case.dtype, "", case.why, words=words)]
-    sizes, found = {}, []
+            return [], [Difference(case.name, case.dtype, "", case.why, words=words)]
+    sizes, differences = [], []
     for output in outputs:
         if output not in first.results or output not in second.results:
             continue  # a command may have no backward pass
@@ -354,31 +342,31 @@ def _of_case(
         if one is None and other is None:
             continue
         if one is None or other is None:
-            words = f"{output} is None from the {'first' if one is None else 'second'} alone"
-            found.append(Difference(case.name, case.dtype, output, case.why, words=words))
+            words = f"{output} is None from the {'first' if one is None else 'second'} only"
+            differences.append(Difference(case.name, case.dtype, output, case.why, words=words))
             continue
-        sizes[output] = one.size
-        if differs := difference(case, output, one, other):
-            found.append(differs)
-    return sizes, found
+        sizes.append((case.dtype, output, one.size))
+        if difference := output_difference(case, output, one, other):
+            differences.append(difference)
+    return sizes, differences
 
 
 def _summaries(
-    seen: Sequence[tuple[Case, str, int]], found: Sequence[Difference]
+    sizes: Sequence[tuple[str, str, int]], differences: Sequence[Difference]
 ) -> tuple[Summary, ...]:
-    """Add up the cases of each type and output."""
+    """Summarize the cases of each type and output."""
     summaries = []
-    for dtype, output in dict.fromkeys((case.dtype, output) for case, output, _ in seen):
-        sizes = [size for case, each, size in seen if (case.dtype, each) == (dtype, output)]
-        here = [each for each in found if (each.dtype, each.output) == (dtype, output)]
-        worst = max(here, key=lambda each: (bool(each.words), each.ulp), default=None)
+    for dtype, output in dict.fromkeys((dtype, output) for dtype, output, _ in sizes):
+        totals = [size for *place, size in sizes if place == [dtype, output]]
+        here = [each for each in differences if (each.dtype, each.output) == (dtype, output)]
+        worst = max(here, key=difference_size, default=None)
         summaries.append(
             Summary(
                 dtype,
                 output,
-                len(sizes),
+                len(totals),
                 len(here),
-                sum(sizes),
+                sum(totals),
                 sum(each.elements for each in here),
                 max((each.ulp for each in here), default=0.0),
                 sum(each.judged for each in here),
@@ -390,3 +378,8 @@ def _summaries(
             )
         )
     return tuple(summaries)
+
+
+def difference_size(difference: Difference) -> tuple[bool, float]:
+    """Sort key of differences: failures and wrong forms above differing values."""
+    return bool(difference.words), difference.ulp

@@ -21,12 +21,12 @@ import numpy as np
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
-from truenorm.verify.baseline import against, read
-from truenorm.verify.equality import Equality, common, compared
+from truenorm.verify.baseline import compare_with_baseline, read_baseline
+from truenorm.verify.equality import Equality, common_cases, compare_runners
 from truenorm.verify.grading.checks import large_call
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
-from truenorm.verify.grading.user_cases import own_records
+from truenorm.verify.grading.user_cases import run_user_case
 from truenorm.verify.operation import EVERYWHERE, Case, Domain
 from truenorm.verify.oracle import (
     Arrays,
@@ -168,7 +168,8 @@ def _judge(
 ) -> Report:
     """Try a call, collect and grade the records, and compare the report with the baseline."""
     subject, baseline = runner.subject, settings.baseline
-    known = None if baseline is None else read(Path(baseline))  # fails before a long run
+    # Read it first: a malformed file must not waste a long run.
+    known = None if baseline is None else read_baseline(Path(baseline))
     suite = [*scope(subject, settings.level), *settings.user_cases]
     records = [*try_a_call(runner, suite), *collecting(suite, settings.progress)]
     report = grade_records(
@@ -181,7 +182,7 @@ def _judge(
         domain=subject.domain,
     )
     report = replace(report, machine=describe("date", "python", "numpy", "machine"))
-    return report if known is None else against(report, known)
+    return report if known is None else compare_with_baseline(report, known)
 
 
 def scope(subject: Subject, level: str, seed: int = 0) -> list[Case]:
@@ -314,10 +315,10 @@ def compare_targets(
     with start(first) as one, start(second) as other:
         use_options(one, first, options)
         use_options(other, second, options)
-        suite = common(one.subject, other.subject, level)
+        suite = common_cases(one.subject, other.subject, level)
         dtypes = {case.dtype for case in suite}
         suite += [case for case in _user_cases(one.subject, options) if case.dtype in dtypes]
-        return compared(one, other, suite, level=level, progress=progress)
+        return compare_runners(one, other, suite, level=level, progress=progress)
 
 
 def use_options(process: SubjectProcess, target: str, options: SubjectOptions) -> SubjectSpec:
@@ -378,7 +379,7 @@ def collect(
         try:
             if is_user_case(case):
                 step = partial(_tell_step, tell, done, steps, case.name)
-                records += own_records(runner, case, step)
+                records += run_user_case(runner, case, step)
             else:
                 records += records_of(runner, case)
         except GaveUpError:

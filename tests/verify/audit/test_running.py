@@ -18,7 +18,7 @@ from truenorm.verify.audit.replacing import Seen, Task
 from truenorm.verify.audit.running import audit_tests
 from truenorm.verify.running.records import CannotRunError
 from verify.audit.packages import ELSEWHERE, FAILING, LOOSE, STRICT, package_in
-from verify.pages.test_schemas import refusals
+from verify.report.test_json import refusals
 
 KERNEL = "some_package.kernels:rms_norm"
 Some = Callable[..., None]

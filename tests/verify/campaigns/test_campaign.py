@@ -19,8 +19,8 @@ from truenorm.verify.suite import seeded_cases
 from truenorm.verify.types import FORMATS, Array
 from verify.collecting import kernels
 from verify.collecting.executors import Backwards, processes, text_of
-from verify.pages.test_schemas import refusals
 from verify.planted.registry import PLANTED
+from verify.report.test_json import refusals
 
 FILE = Path(kernels.__file__)
 

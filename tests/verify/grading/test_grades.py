@@ -1,5 +1,6 @@
-"""From records to a report: what is graded, what is not judged, and what is left out."""
+"""From records to a report: grades, verdicts, domains and reproducers."""
 
+import ast
 import io
 
 import numpy as np
@@ -8,13 +9,20 @@ from rich.console import Console
 
 import truenorm as tn
 import truenorm.verify as tv
+from truenorm.verify import EXTENSIONS
+from truenorm.verify.grading.checks import Symptom
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.judge import collect
+from truenorm.verify.grading.reproducer import reproducer
+from truenorm.verify.judge import SubjectOptions, collect, with_options
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
+from truenorm.verify.report.wording import about, conclusion
 from truenorm.verify.running.records import Call, Record
 from truenorm.verify.running.runners import InProcess
+from truenorm.verify.subject import SubjectSpec
+from truenorm.verify.suite import cases
+from truenorm.verify.types import Array
 from verify.recorded import RIGHT_FORWARD, in_float64
 
 STEPS = np.array([1, 1 + 2.0**-23], np.float32)
@@ -105,3 +113,112 @@ def test_what_follows_from_something_else_is_not_judged() -> None:
     assert tv.verify(unsteady).verdicts["batch-invariant"] == "not judged"
     wrong = tv.Subject(lambda x, *_: 0 * x)
     assert tv.verify(wrong).verdicts["subnormals kept"] == "not judged"
+
+
+def two_passes(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+    """Squares overflow beyond 1e19, and the mean is rounded once."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    w = (centred * centred).mean(axis=-1, keepdims=True) + np.float32(eps)
+    return np.asarray(gamma * centred / np.sqrt(w) + beta)
+
+
+def report_of(domain: tv.Domain, require: str = "stable") -> tv.Report:
+    return tv.verify(tv.Subject(two_passes, domain=domain), require=require)
+
+
+def test_everywhere_it_is_unstable() -> None:
+    report = report_of(tv.Domain())
+    assert report.grades[0].grade == "unstable"
+    assert "range" not in report.verdicts
+    assert about(report) == []
+
+
+def test_large_numbers_are_left_out() -> None:
+    report = report_of(tv.Domain(largest=1e4), "conditional")
+    assert report.passed
+    assert report.grades[0].grade == "conditional"
+    assert report.verdicts["range"] == "fail"
+    assert 0 < report.left_out < len(tv.cases("float32"))
+    assert report.left_out + report.cases == len(tv.cases("float32"))
+    assert not report_of(tv.Domain(largest=1e4), "stable").passed
+
+
+def test_so_is_a_large_mean() -> None:
+    report = report_of(tv.Domain(largest=1e4, kappa=10))
+    assert report.passed
+    assert report.grades[0].reaches("stable")
+    assert "|x| up to 10000 and kappa up to 10" in about(report)[0]
+    assert conclusion(report).endswith("stable for |x| up to 10000 and kappa up to 10.")
+
+
+def test_a_mistake_within_is_found() -> None:
+    def wrong(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        return two_passes(x, gamma, beta, eps) * np.float32(1.01)
+
+    subject = tv.Subject(wrong, domain=tv.Domain(largest=1e4, kappa=10))
+    assert tv.verify(subject).grades[0].grade == "wrong"
+
+
+def test_who_is_right_everywhere_passes_beyond() -> None:
+    def right(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        wide = x.astype(np.longdouble)
+        centred = wide - wide.mean(axis=-1, keepdims=True)
+        w = (centred * centred).mean(axis=-1, keepdims=True) + eps
+        found: Array = (gamma * (centred / np.sqrt(w)) + beta).astype(x.dtype)
+        return found
+
+    report = tv.verify(tv.Subject(right, domain=tv.Domain(kappa=10)))
+    assert report.passed
+    assert report.verdicts["range"] == "pass"
+
+
+@pytest.mark.parametrize("name", ["largest", "kappa"])
+def test_a_domain_without_rows(name: str) -> None:
+    for value in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match=f"{name} is .*; give a number above zero"):
+            tv.Domain(**{name: value})
+
+
+@pytest.mark.parametrize("options", [SubjectOptions(largest=0.0), SubjectOptions(kappa=0.0)])
+def test_a_limit_of_zero_is_refused(options: SubjectOptions) -> None:
+    subject = tv.Subject(two_passes, domain=tv.Domain(1e4, 10.0))
+    with pytest.raises(ValueError, match=r"is 0\.0; give a number above zero"):
+        with_options(subject, options)
+    assert with_options(subject, SubjectOptions(kappa=None)).domain == subject.domain
+
+
+LONGEST = max(cases("float32", "full", EXTENSIONS), key=lambda case: len(case.name))
+ROWS = Call("rows", 0, 1)
+
+
+def lines_of(guard: str, text: str, call: Call) -> list[str]:
+    record = Record(LONGEST.name, call)
+    symptom = Symptom(guard, LONGEST, record, "dx", text, (1, 2))
+    return reproducer(symptom, SubjectSpec("kernel.py")).splitlines()
+
+
+@pytest.mark.parametrize("call", [Call(), ROWS], ids=str)
+@pytest.mark.parametrize(
+    "text", ["dx is off", "dx is off " * 50, "x" * 500, "two\nlines \x1b[31m"], ids=len
+)
+@pytest.mark.parametrize("guard", ["ordinary", "batch", "raised", "type"])
+def test_the_comment_fits_80_columns(guard: str, text: str, call: Call) -> None:
+    lines = lines_of(guard, text, call)
+    ast.parse("\n".join(lines))
+    comment = [line for line in lines if line.startswith("#")]
+    assert 1 <= len(comment) <= 2
+    assert lines[: len(comment)] == comment
+    assert max(map(len, comment)) <= 80
+    assert comment[0].startswith(f"# {LONGEST.name}:")
+    assert all(line.isprintable() for line in comment)
+    assert len(lines) <= 10
+
+
+def test_what_is_cut_says_so_and_numbers_fit() -> None:
+    assert lines_of("type", "dx is off " * 50, Call())[1].endswith(" …")
+    lines = lines_of("ordinary", "dx is off", Call())
+    assert "…" not in "".join(lines)
+    # The comment behind a number has the same number, to the bit.
+    (behind,) = (line for line in lines if "  # " in line)
+    assert behind.startswith("exact = ")
+    assert len(behind) <= 80

@@ -1,4 +1,4 @@
-"""One call with more than 2^24 elements: what it sees, and what is said where it is not made."""
+"""The call with more than 2^24 elements: the errors it shows, and when it is left out."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import pytest
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify.grading import checks
-from truenorm.verify.grading.checks import ELEMENTS, copies_of, large_call
+from truenorm.verify.grading.checks import LARGE_ELEMENTS, large_call, large_call_copies
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import collect
 from truenorm.verify.running import command
@@ -22,15 +22,15 @@ from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 
 CASE = tv.case("float32-large-2x500")
-ROWS = len(CASE.x) * copies_of(CASE)
+ROWS = len(CASE.x) * large_call_copies(CASE)
 
 
 def ours(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     return tn.layer_norm(x, gamma, beta, eps=eps)
 
 
-def then(change: Callable[[Array], Array | None]) -> tv.Subject:
-    """Return a subject that is right but for what is changed in y."""
+def with_change(change: Callable[[Array], Array | None]) -> tv.Subject:
+    """Return a right subject with a change of y."""
 
     def forward(x: Array, *rest: Any) -> Array:
         y = ours(x, *rest)
@@ -45,60 +45,60 @@ def judged(subject: tv.Subject) -> tv.Report:
 
 
 def raising(error: Exception) -> tv.Subject:
-    """Return a subject that raises in the large call alone."""
+    """Return a subject that raises only in the large call."""
 
     def change(y: Array) -> None:
         if len(y) == ROWS:
             raise error
 
-    return then(change)
+    return with_change(change)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_a_place_that_wraps_around_is_seen(dtype: str) -> None:
-    """The row that stands 2^24 elements before is none of the same numbers."""
+def test_an_index_that_wraps_around_is_found(dtype: str) -> None:
+    """The row 2^24 elements earlier has different values."""
     case = tv.case(f"{dtype}-large-2x500")
-    assert 2**24 < copies_of(case) * case.x.size <= ELEMENTS
+    assert 2**24 < large_call_copies(case) * case.x.size <= LARGE_ELEMENTS
     assert 2**24 % case.x.size
     assert 2**24 % case.x.shape[1]
 
 
-def test_the_rows_that_are_furthest_off_are_kept() -> None:
+def test_the_worst_rows_are_kept() -> None:
     def wrong_twice(y: Array) -> None:
         if len(y) == ROWS:
             y[101, 7] *= 1.01
             y[33_333, 499] = np.nan
 
-    report = judged(then(wrong_twice))
+    report = judged(with_change(wrong_twice))
     (finding,) = report.findings
     assert report.verdicts["large calls"] == "fail"
     assert finding.symptom.startswith("y[33333, 499] is nan, the exact answer ")
     assert finding.symptom.endswith(f"in one call with {ROWS * 500:,} elements")
-    assert f".tiled({copies_of(CASE)})\n" in finding.reproducer
+    assert f".tiled({large_call_copies(CASE)})\n" in finding.reproducer
     assert "y[33333, 499]" in finding.reproducer
 
 
-def test_other_bits_that_rounding_explains_are_none_of_its_business() -> None:
+def test_rounding_differences_pass() -> None:
     def unsteady(y: Array) -> None:
         y[len(y) // 2 :] *= np.float32(1 + 2.0**-23)
 
-    records = list(large_call(InProcess(then(unsteady)), CASE, Record(CASE.name, Call())))
+    records = list(large_call(InProcess(with_change(unsteady)), CASE, Record(CASE.name, Call())))
     report = grade("one", [CASE], records, outputs=["y"])
     assert report.verdicts["large calls"] == "pass"
 
 
-def test_a_slow_subject_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_subject_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "PATIENCE", 1e-9)
-    seen: list[int] = []
-    report = judged(then(lambda y: seen.append(len(y))))
+    rows: list[int] = []
+    report = judged(with_change(lambda y: rows.append(len(y))))
     assert report.passed
     assert report.verdicts["large calls"] == "not judged"
-    assert "at its pace a call with 17,039,360 elements would take" in report.notes["large calls"]
-    assert max(seen) <= ROWS // 64
+    assert "a call with 17,039,360 elements would take about" in report.notes["large calls"]
+    assert max(rows) <= ROWS // 64
 
 
 class Paced:
-    """A runner whose calls take as long as is said, one after the other."""
+    """A runner whose calls take the given times."""
 
     subject = tv.Subject(lambda *_: None)
 
@@ -114,21 +114,21 @@ class Paced:
 @pytest.mark.parametrize(
     ("alone", "takes"),
     [(5.0, (5.0, 5.0)), (0.0, (5.0, 0.1, 5.0)), (0.0, (5.0, 5.0))],
-    ids=["what starts slowly is not slow", "a busy machine gets another chance", "what is slow"],
+    ids=["slow start", "busy machine", "slow subject"],
 )
-def test_the_pace_is_that_of_the_rows(alone: float, takes: tuple[float, ...]) -> None:
+def test_the_time_is_estimated_by_the_rows(alone: float, takes: tuple[float, ...]) -> None:
     runner = Paced(*takes)
     (record,) = large_call(runner, CASE, Record(CASE.name, Call(), seconds=alone))
     samples = [ROWS // 64] * (len(takes) - 1)
     if record.left_out:
         assert runner.rows == [*samples, ROWS // 64]
-        assert "would take 320 s, and 20 s is the most" in record.left_out
+        assert "would take about 320 s; the limit is 20 s" in record.left_out
     else:
         assert runner.rows == [*samples, ROWS]
     assert bool(record.left_out) == (alone == 0 and min(takes) == 5.0)
 
 
-def test_a_lack_of_memory_is_said_and_not_blamed() -> None:
+def test_lack_of_memory_is_noted_but_no_finding() -> None:
     report = judged(raising(MemoryError("Unable to allocate 65.0 MiB")))
     assert report.passed
     assert report.verdicts["large calls"] == "not judged"
@@ -144,15 +144,15 @@ def test_a_lack_of_memory_is_said_and_not_blamed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("subject", "said"),
+    ("subject", "message"),
     [
         (raising(ValueError("no")), "no, in one call with 17,039,000 elements"),
-        (then(lambda y: y[: 2**15]), r"y of 34078 rows of 500 has the shape \(32768, 500"),
+        (with_change(lambda y: y[: 2**15]), r"y of 34078 rows of 500 has the shape \(32768, 500"),
     ],
     ids=["an error", "a shape"],
 )
-def test_what_is_wrong_there_alone_is_said_with_the_size(subject: tv.Subject, said: str) -> None:
-    with pytest.raises(AssertionError, match=said):
+def test_a_failure_of_the_large_call_names_its_size(subject: tv.Subject, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         tv.check(subject, CASE)
 
 
@@ -180,12 +180,12 @@ def program(tmp_path: Path) -> tv.Subject:
 
 
 @pytest.mark.slow
-def test_a_program_gets_a_large_call_too(program: tv.Subject) -> None:
+def test_a_program_gets_a_large_call(program: tv.Subject) -> None:
     with pytest.raises(AssertionError, match=r"is 0\.0, the exact answer .* in one call with"):
         tv.check(program, CASE)
 
 
-def test_a_disk_that_is_full_is_not_the_programs_fault(
+def test_a_full_disk_is_noted_but_no_finding(
     program: tv.Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> int:

@@ -1,4 +1,4 @@
-"""Which recipe it is: named where bits tell, and a finding where another was asked for."""
+"""Recipes are identified by their bits, and other bits by a hypothesis."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +8,12 @@ import pytest
 
 import truenorm as tn
 import truenorm.verify as tv
+from truenorm.verify.diagnosis.accuracy import describe_recipe, diagnose_bits
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import collect
+from truenorm.verify.operation import Case
 from truenorm.verify.running.runners import InProcess
-from truenorm.verify.types import Array
+from truenorm.verify.types import Array, Float64s, dtype_of
 
 Function = Callable[..., Any]
 
@@ -122,7 +124,8 @@ def test_another_than_was_asked_for() -> None:
     (finding,) = report.findings
     assert finding.guard == "recipe"
     assert (
-        "y is not rounded as late asks: bits of early in 100.00 %, of late in 7" in finding.symptom
+        "y is not rounded as late requires: bits of early in 100.00 %, of late in 7"
+        in finding.symptom
     )
     assert "recipe='late'" in finding.reproducer
     assert not report.passed
@@ -152,3 +155,49 @@ def test_another_operation_is_recognized(
 
     report = report_of(forward, dtype, operation)
     assert said in report.findings[0].cause
+
+
+TELLING = [case for case in tv.cases("bfloat16") if tv.LAYER_NORM.recipes(case)]
+
+
+def to_bfloat16(numbers: Float64s) -> Array:
+    result: Array = numbers.astype(dtype_of("bfloat16"))
+    return result
+
+
+@pytest.mark.parametrize("words", ["beta is left out", "y is cut off, not to_bfloat16"])
+def test_the_hypothesis_is_named(words: str) -> None:
+    hypothesis = tv.LAYER_NORM.hypotheses("y")[words]
+    came = [(case, to_bfloat16(hypothesis(case))) for case in TELLING]
+    assert diagnose_bits(came, "y", "late") == f"{words} (matches the bits of y)"
+
+
+def test_few_other_bits_are_too_many() -> None:
+    hypothesis = tv.LAYER_NORM.hypotheses("y")["beta is left out"]
+
+    def mostly(case: Case) -> Array:
+        y = hypothesis(case)
+        return to_bfloat16(np.where(np.arange(y.size).reshape(y.shape) % 50, y, 2 * y))
+
+    assert not diagnose_bits([(case, mostly(case)) for case in TELLING], "y", "late")
+
+
+def test_a_parameter_that_is_narrowed() -> None:
+    operation = tv.norm("rms_norm", parameters="float32")
+    cases = [case for case in tv.cases("bfloat16", operation=operation) if operation.recipes(case)]
+    came = []
+    for case in cases:
+        narrow = case.gamma.astype(dtype_of("bfloat16")).astype(np.float32)
+        bits = operation.recipes(case.with_inputs(gamma=narrow))["early"]
+        came.append((case, to_bfloat16(bits.values)))
+    said = diagnose_bits(came, "y", "early")
+    assert "gamma is to_bfloat16 to the type of x first, and the rest as early asks" in said
+
+
+def test_a_recipe_in_words() -> None:
+    says = tv.LAYER_NORM.recipe_names
+    assert describe_recipe(says, "y", "late, of the unrounded sum") == (
+        "y has the bits of late, [xhat*gain + beta]_V: one rounding, at the end, "
+        "of the unrounded sum"
+    )
+    assert describe_recipe({}, "y", "late") == "y has the bits of late"

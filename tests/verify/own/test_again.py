@@ -15,7 +15,7 @@ from verify.own.kernels import subject
     [
         (lambda y: y[:-1], r"y is shape \(39, 64\) when called again"),
         (lambda _: None, "y is None when called again"),
-        (lambda y: y.astype(np.float64), "y has other bits when called again"),
+        (lambda y: y.astype(np.float64), "y has different bits when the call is repeated"),
     ],
     ids=["a row is lost", "None", "float64"],
 )

@@ -10,7 +10,7 @@ import truenorm.verify as tv
 from truenorm.verify import oracle as answering
 from truenorm.verify.enclosures import row_blocks
 from truenorm.verify.grading import user_cases as measuring
-from truenorm.verify.grading.user_cases import sample_of
+from truenorm.verify.grading.user_cases import sampled_rows
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
@@ -48,7 +48,7 @@ def test_one_element_of_a_late_row_is_found(output: str, dtype: str) -> None:
     """Off by some tolerances, in a row that integers are not asked for."""
     case = tv.case_of_shape((1000, 130), dtype)
     row = 997
-    assert row not in sample_of(case)
+    assert row not in sampled_rows(case)
     at = (row, 7) if output in ("y", "dx") else (7,)
 
     off = (200 if output in ("y", "dx") else 50_000) * unit_roundoff(dtype)
@@ -85,7 +85,7 @@ def test_one_ulp_is_not_correct_anywhere() -> None:
         if "y" in found:
             found["y"][row, 5] = np.nextafter(found["y"][row, 5], np.float32(np.inf))
 
-    assert row not in sample_of(case)
+    assert row not in sampled_rows(case)
     with pytest.raises(AssertionError, match="y is off by "):
         tv.check(subject(change=change), case, require="correct")
     report = tv.verify(right, own=[case])
@@ -141,7 +141,7 @@ def test_other_bits_another_shape_and_another_type_are_found() -> None:
         found.update({name: array.astype(np.float64) for name, array in found.items()})
 
     for change, said in (
-        (unsteady, "y has other bits when called again"),
+        (unsteady, "y has different bits when the call is repeated"),
         (short, r"dx is shape \(39, 64\); it should have the shape \(40, 64\)"),
         (wide, "y is float64; it should be float32"),
     ):
@@ -207,19 +207,19 @@ def test_no_exact_answer_is_larger_than_a_row(
     assert max((part.stop - part.start) * shape[1] for part in row_blocks(case)) <= max(
         2**15, shape[1]
     )
-    monkeypatch.setattr(measuring, "sample_of", lambda case: [0, case.shape[0] - 1])
+    monkeypatch.setattr(measuring, "sampled_rows", lambda case: [0, case.shape[0] - 1])
     tv.check(subject(), case)
     assert asked == [(1, shape[1])] * 2
 
 
 def test_memory_beside_results_does_not_grow_with_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "sample_of", lambda _: [])
+    monkeypatch.setattr(measuring, "sampled_rows", lambda _: [])
     peaks = []
     for rows in (500, 4000):
         case = tv.case_of_shape((rows, 128))
         results = {"y": case.x, "dx": case.dy, "dgamma": case.gamma, "dbeta": case.beta}
         tracemalloc.start()
-        measuring._measured(case, results, lambda _: None)
+        measuring._measure_all(case, results, lambda _: None)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]

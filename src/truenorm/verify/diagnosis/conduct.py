@@ -1,14 +1,28 @@
-"""Causes of results in another form than is asked for, or of none: types, shapes, exceptions."""
+"""Find the likely cause of symptoms other than inaccuracy, from the records of all cases.
 
-from collections.abc import Sequence
+Each function explains one kind of symptom of one output in one type. It returns the cause in
+words, or an empty string if the records do not determine it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations, pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.verify.diagnosis.diagnosis import cause_of
-from truenorm.verify.diagnosis.evidence import Came, Seen, is_answer, right_in, where
-from truenorm.verify.oracle import expected
+from truenorm.verify.diagnosis.accuracy import (
+    MIN_CASES,
+    MIN_ELEMENTS,
+    Evidence,
+    diagnose,
+    distance,
+    distinguishing_size,
+)
+from truenorm.verify.operation import Case
+from truenorm.verify.oracle import Expected, compute_exact, expected
 from truenorm.verify.running.records import (
     AGAIN,
     INTERLEAVED,
@@ -16,163 +30,203 @@ from truenorm.verify.running.records import (
     PLAIN,
     ROWS,
     TWICE,
+    Record,
     other_rows,
 )
-from truenorm.verify.types import FORMATS, Array, dtype_of, same_bits, unit_roundoff
+from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
 
 
-def of_raised(output: str, seen: Sequence[Seen]) -> str:  # noqa: ARG001 (all of them)
-    """Say in which cases it does not return, if a size decides."""
-    ended = {record.failure for each in seen for record in each.records} - {""}
-    # A case that was given up has no records, and says nothing.
-    wrong = [each.case for each in seen if each.wrong]
-    place = where(wrong, [each.case for each in seen if each.records and not each.wrong])
-    alike = len({failure.split(":")[0] for failure in ended}) == 1
-    return f"{place} it ends so, and nowhere else" if place and alike else ""
+class CaseRecords(NamedTuple):
+    """A case, the records of its calls, and whether it shows the symptom."""
+
+    case: Case
+    records: Sequence[Record]
+    wrong: bool
+
+    def of_kind(self, kind: str) -> list[Record]:
+        """Return the records of calls of a kind that returned."""
+        return [each for each in self.records if each.call.kind == kind and not each.failure]
+
+    def result(self, output: str, kind: str = PLAIN) -> Array | None:
+        """Return a result of the first call of a kind, in the shape of the case.
+
+        Return None for a result of another size, which is a finding of its own.
+        """
+        shape = self.case.shape if self.case.operation.is_rows(output) else self.case.shape[1:]
+        result = self.raw_result(output, kind)
+        if result is None or result.size != math.prod(shape):
+            return None
+        return result.reshape(shape)
+
+    def raw_result(self, output: str, kind: str = PLAIN) -> Array | None:
+        """Return a result of the first call of a kind as the subject returned it."""
+        return next((record.results.get(output) for record in self.of_kind(kind)), None)
 
 
-def of_type(output: str, seen: Sequence[Seen]) -> str:
-    """Say whether a result was rounded before it got its type, or whose type that is."""
-    results = [(each, result) for each in seen if (result := each.result(output)) is not None]
-    kinds = {result.dtype.name for _, result in results}
-    asked = {expected(each.case).types[output] for each, _ in results}
-    if len(kinds) != 1 or len(asked) != 1 or not all(each.wrong for each, _ in results):
+Explain = Callable[[str, Sequence[CaseRecords]], str]
+
+
+def is_accurate(exact: Expected, output: str, result: Array) -> NDArray[np.bool_]:
+    """Return True for each element within the tolerance of `stable`."""
+    with np.errstate(all="ignore"):
+        errors = distance(result.astype(np.float64), exact.wide[output])
+        return np.asarray(errors <= exact.allowed(output))
+
+
+def _computed(case: Case) -> Expected:
+    """Return the answers of a case that is made for one comparison and not cached."""
+    return Expected(case, compute_exact(case))
+
+
+def _is_answer(case: Case, output: str, result: Array) -> bool:
+    exact = _computed(case)
+    shape = exact.wide[output].shape
+    return result.shape == shape and bool(is_accurate(exact, output, result).all())
+
+
+def explain_raised(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: ARG001
+    """Name the size at which calls fail, if they all fail in the same way."""
+    failures = {record.failure for each in cases for record in each.records} - {""}
+    # A case that was not run has no records and is no control case.
+    controls = [each.case for each in cases if each.records and not each.wrong]
+    sizes = distinguishing_size([each.case for each in cases if each.wrong], controls)
+    one_kind = len({failure.split(":")[0] for failure in failures}) == 1
+    return f"calls fail where {sizes}, and only there" if sizes and one_kind else ""
+
+
+def explain_type(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Tell a result that was not rounded from one that was rounded and converted back."""
+    results = [(each, result) for each in cases if (result := each.result(output)) is not None]
+    returned = {result.dtype.name for _, result in results}
+    required = {expected(each.case).types[output] for each, _ in results}
+    if len(returned) != 1 or len(required) != 1 or not all(each.wrong for each, _ in results):
         return ""
-    kind, right = kinds.pop(), asked.pop()
+    kind, right = returned.pop(), required.pop()
     if kind not in FORMATS:
         return ""
     if unit_roundoff(kind) >= unit_roundoff(right):
-        same = [
-            name
-            for name, array in results[0][0].case.inputs.items()
-            if array is not None and array.dtype.name == kind
-        ]
-        return f"{output} is in the type of {same[0]}" if same else ""
-    if all(_is_of(result, right) for _, result in results):
-        return f"{output} is rounded to {right}, and then turned into {kind}"
-    return f"{output} is not rounded to {right}: it is left in {kind}"
+        for name, array in results[0][0].case.inputs.items():
+            if array is not None and array.dtype.name == kind:
+                return f"{output} has the type of {name}"
+        return ""
+    if all(_is_representable(result, right) for _, result in results):
+        return f"{output} is rounded to {right}, then converted to {kind}"
+    return f"{output} is not rounded to {right}: it stays in {kind}"
 
 
-def _is_of(result: Array, kind: str) -> bool:
-    """Tell whether all numbers are of a narrower type."""
+def _is_representable(result: Array, kind: str) -> bool:
     with np.errstate(all="ignore"):
         narrow = result.astype(dtype_of(kind)).astype(result.dtype)
     return np.array_equal(narrow, result, equal_nan=True)
 
 
-def of_shape(output: str, seen: Sequence[Seen]) -> str:
-    """Say which axis is there that should not be, or where a result is missing."""
-    wrong = [each for each in seen if each.wrong]
-    results = [_as_returned(each, output) for each in wrong]
+def explain_shape(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Name a surplus axis, or the absent parameter with which a result is missing."""
+    wrong = [each for each in cases if each.wrong]
+    results = [each.raw_result(output) for each in wrong]
     if all(result is None for result in results):
-        return _missing(output, wrong, [each for each in seen if not each.wrong])
-    said = {
-        "" if result is None else _axis(each, output, result)
+        return _missing_with_parameter(output, wrong, [each for each in cases if not each.wrong])
+    causes = {
+        "" if result is None else _surplus_axis(each.case, output, result)
         for each, result in zip(wrong, results, strict=True)
     }
-    return said.pop() if len(said) == 1 else ""
+    return causes.pop() if len(causes) == 1 else ""
 
 
-def _as_returned(each: Seen, output: str) -> Array | None:
-    return next((record.results.get(output) for record in each.of_kind(PLAIN)), None)
-
-
-def _axis(each: Seen, output: str, result: Array) -> str:
-    """Say what makes a result right: an axis of length 1 left out, or a sum over axes."""
-    exact = expected(each.case)
+def _surplus_axis(case: Case, output: str, result: Array) -> str:
+    """Name an axis of length 1, or axes over which a result was not summed."""
+    exact = expected(case)
     shape = exact.wide[output].shape
-    by_rows = each.case.operation.is_rows(output)
-    if result.shape == (each.case.in_layout(each.case.x).shape if by_rows else shape):
-        return ""  # another call of the case has another
-    if result.size == np.prod(shape) and right_in(exact, output, result.reshape(shape)).all():
-        return f"the numbers of {output} are right: it has an axis of length 1 too many"
+    by_rows = case.operation.is_rows(output)
+    if result.shape == (case.in_layout(case.x).shape if by_rows else shape):
+        return ""  # the symptom is of another call of this case
+    if result.size == math.prod(shape) and is_accurate(exact, output, result.reshape(shape)).all():
+        return f"{output} has an extra axis of length 1; its values are right"
     axes = tuple(range(result.ndim - len(shape)))
     if not axes or result.shape[len(axes) :] != shape:
         return ""
-    total = result.astype(np.float64).sum(axis=axes)
-    if not right_in(exact, output, total).all():
-        return ""
-    return (
-        f"not all axes of rows are summed over: the sum of {output} over its first axis is right"
-    )
-
-
-def _missing(output: str, without: Sequence[Seen], others: Sequence[Seen]) -> str:
-    """Say which parameter is None wherever a result is missing, and given wherever it came."""
-    for name in without[0].case.operation.inputs_of("parameter"):
-        absent = {each.case.inputs.get(name) is None for each in without}
-        elsewhere = {
-            each.case.inputs.get(name) is None
-            for each in others
-            if _as_returned(each, output) is not None
-        }
-        if absent == {True} and elsewhere == {False}:
-            return f"{output} is left out where {name} is None"
+    if is_accurate(exact, output, result.astype(np.float64).sum(axis=axes)).all():
+        return f"{output} is not summed over all batch axes: its sum over the first axis is right"
     return ""
 
 
-def of_inputs(output: str, seen: Sequence[Seen]) -> str:  # noqa: ARG001 (all of them)
-    """Say which result stands in the place of each input, if it does wherever that changed."""
-    plain = [record for each in seen for record in each.of_kind(PLAIN)]
-    names = dict.fromkeys(name for record in plain for name in record.damaged)
-    said = []
-    for name in names:
+def _missing_with_parameter(
+    output: str, missing: Sequence[CaseRecords], controls: Sequence[CaseRecords]
+) -> str:
+    """Name the parameter that is None wherever a result is missing, and present elsewhere."""
+    for name in missing[0].case.operation.inputs_of("parameter"):
+        absent = {each.case.inputs.get(name) is None for each in missing}
+        elsewhere = {
+            each.case.inputs.get(name) is None
+            for each in controls
+            if each.raw_result(output) is not None
+        }
+        if absent == {True} and elsewhere == {False}:
+            return f"{output} is missing where {name} is None"
+    return ""
+
+
+def explain_inputs(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: ARG001
+    """Name the result that overwrites each damaged input, if it does so in all cases."""
+    plain = [record for each in cases for record in each.of_kind(PLAIN)]
+    causes = []
+    for name in dict.fromkeys(name for record in plain for name in record.damaged):
         damaged = [record.holds.get(name, ()) for record in plain if name in record.damaged]
-        common = [held for held in damaged[0] if all(held in each for each in damaged)]
+        common = [result for result in damaged[0] if all(result in each for each in damaged)]
         if not common:
             return ""
-        said.append(f"{' or '.join(common)} is written over {name}")
-    return ", and ".join(said)
+        causes.append(f"{' or '.join(common)} is written over {name}")
+    return ", and ".join(causes)
 
 
-def of_overwritten(output: str, seen: Sequence[Seen]) -> str:
-    """Say whether a result becomes that of the call after it."""
-    held = [record.holds.get(output, ()) for each in seen for record in each.of_kind(LATER)]
-    if not held or not all(output in names for names in held):
+def explain_overwritten(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Recognize a result buffer that all calls share."""
+    contents = [record.holds.get(output, ()) for each in cases for record in each.of_kind(LATER)]
+    if not contents or not all(output in names for names in contents):
         return ""
-    return f"each call writes {output} to the same memory: it holds that of the last call"
+    return f"all calls write {output} to the same buffer, which holds the result of the last call"
 
 
-def of_stale(output: str, seen: Sequence[Seen]) -> str:
-    """Say whether a gradient is right for the rows of another forward pass."""
-    for each in (each for each in seen if each.wrong):
+def explain_stale(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Recognize a gradient that is right for the rows of another forward pass."""
+    for each in (each for each in cases if each.wrong):
         result, case = each.result(output, INTERLEAVED), each.case
+        if result is None or _is_answer(case, output, result):
+            return ""
         data = {name: other_rows(case)[name] for name in case.operation.inputs_of("data")}
-        if result is None or is_answer(case, output, result):
+        if not _is_answer(case.with_inputs(**data), output, result):
             return ""
-        if not is_answer(case.with_inputs(**data), output, result):
-            return ""
-    return f"backward takes what the latest forward saved: {output} is right for the rows of that"
+    return f"backward uses the state of the latest forward: {output} is right for its rows"
 
 
-def of_spent(output: str, seen: Sequence[Seen]) -> str:
-    """Say what hypothesis the gradients of a second backward pass are."""
-    came = [
-        Came(each.case, output, result, right=False)
-        for each in seen
+def explain_spent(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Find a hypothesis for the gradients of a second backward pass."""
+    evidence = [
+        Evidence(each.case, output, result, correct=False)
+        for each in cases
         if each.wrong and (result := each.result(output, TWICE)) is not None
     ]
-    if not came:
+    if not evidence:
         return ""
-    words = cause_of(came, came[0].case.operation.hypotheses(output), partly=False).words
-    return f"what forward saved is changed by backward: called again, {words}" if words else ""
+    hypotheses = evidence[0].case.operation.hypotheses(output)
+    cause = diagnose(evidence, hypotheses, by_size=False).cause
+    return f"backward changes the saved state: in the second call, {cause}" if cause else ""
 
 
-def of_large(output: str, seen: Sequence[Seen]) -> str:
-    """Say what the elements are that are in no right place of a large call."""
-    held = {
+def explain_large(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Return what was found in the wrong elements when the large call was made."""
+    contents = {
         record.holds.get(output, ())
-        for each in seen
+        for each in cases
         for record in each.records
         if each.wrong and output in record.results
     } - {()}
-    return f"in one call, {output} is {held.pop()[0]}" if len(held) == 1 else ""
+    return f"in one call, {output} is {contents.pop()[0]}" if len(contents) == 1 else ""
 
 
-ORDERED = 3
-"""So many terms can be added up in several orders; of two, all sums have the same bits."""
-CASES = 2
-PLACES: dict[str, tuple[slice, ...]] = {
+MIN_TERMS = 3
+"""Only sums of at least this many terms depend on the order of additions."""
+PARTS: dict[str, tuple[slice, ...]] = {
     "the last element of the last row": (slice(-1, None), slice(-1, None)),
     "the first element of the first row": (slice(1), slice(1)),
     "the last row": (slice(-1, None), slice(None)),
@@ -180,130 +234,245 @@ PLACES: dict[str, tuple[slice, ...]] = {
     "the last column": (slice(None), slice(-1, None)),
     "the first column": (slice(None), slice(1)),
 }
-"""By words: a part of a result. Those that are within others come first."""
+"""Parts of a result that a kernel may leave unwritten, the smallest first."""
 
 
-class _Twice:
-    """Two results of the same call."""
+class _TwoRuns(NamedTuple):
+    """Two results of the same call: which elements differ, and which are right in both."""
 
-    def __init__(self, each: Seen, output: str, one: Array, other: Array) -> None:
-        exact = expected(each.case)
-        self.rows, self.size = each.case.shape
-        self.differs = np.asarray(one != other)
-        self.right = right_in(exact, output, one) & right_in(exact, output, other)
+    differs: NDArray[np.bool_]
+    accurate: NDArray[np.bool_]
+    terms: int
 
 
-def of_repeat(output: str, seen: Sequence[Seen]) -> str:
-    """Say why the same call has other bits: roundings, or elements that nobody writes."""
-    twice = []
-    for each in seen:
+def explain_repeat(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Tell a varying order of additions from elements that are never written."""
+    by_rows = cases[0].case.operation.is_rows(output)
+    runs = []
+    for each in cases:
         one, other = each.result(output), each.result(output, AGAIN)
-        if one is not None and other is not None and one.shape == other.shape:
-            twice.append(_Twice(each, output, one, other))
-    different = [both for both in twice if both.differs.any()]
-    if len(different) < CASES:
+        if one is not None and other is not None:
+            exact = expected(each.case)
+            accurate = is_accurate(exact, output, one) & is_accurate(exact, output, other)
+            terms = each.case.shape[1 if by_rows else 0]
+            runs.append(_TwoRuns(np.asarray(one != other), accurate, terms))
+    different = [run for run in runs if run.differs.any()]
+    if len(different) < MIN_CASES:
         return ""
-    if all(both.right.all() for both in twice):
-        by_rows = seen[0].case.operation.is_rows(output)
-        terms = min(both.size if by_rows else both.rows for both in different)
-        what = "a row" if by_rows else "rows"
-        said = f"sums over {what} are added up in another order each time: all of them are right"
-        return said if terms >= ORDERED else ""
-    return _not_written(twice) if seen[0].case.operation.is_rows(output) else ""
+    if all(run.accurate.all() for run in runs):
+        axis = "a row" if by_rows else "rows"
+        cause = f"sums over {axis} are added in a different order each time; all are right"
+        return cause if min(run.terms for run in different) >= MIN_TERMS else ""
+    return _unwritten_part(runs) if by_rows else ""
 
 
-def _not_written(twice: Sequence[_Twice]) -> str:
-    """Name the part of a result in which all that differs lies, if everything else is right."""
-    for words, place in PLACES.items():
-        if all(_outside(both.right, place) and _outside(~both.differs, place) for both in twice):
-            return f"{words} is not written: it alone is wrong, and another number each time"
+def _unwritten_part(runs: Sequence[_TwoRuns]) -> str:
+    """Name the part outside of which all elements are right and repeatable."""
+    for words, part in PARTS.items():
+        if all(_all_outside(run.accurate & ~run.differs, part) for run in runs):
+            return f"{words} is not written: only its values are wrong, and they vary"
     return ""
 
 
-def _outside(true: NDArray[np.bool_], place: tuple[slice, ...]) -> bool:
-    """Tell whether something is true of all elements outside a part."""
-    rest = true.copy()
-    rest[place] = True
+def _all_outside(mask: NDArray[np.bool_], part: tuple[slice, ...]) -> bool:
+    rest = mask.copy()
+    rest[part] = True
     return bool(rest.all())
 
 
-def of_position(output: str, seen: Sequence[Seen]) -> str:
-    """Say in blocks of how many rows the place of a row decides, if it does."""
-    results = [(each, each.result(output)) for each in seen if each.wrong]
+def explain_position(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Find the block size within which the position of a row changes its bits."""
     blocks = {
         block
-        for each, result in results
-        if result is not None and (block := _block(each, np.ascontiguousarray(result)))
+        for each in cases
+        if each.wrong and (result := each.result(output)) is not None
+        if (block := _block_size(each.case, np.ascontiguousarray(result)))
     }
     if len(blocks) != 1:
         return ""
-    return f"the bits of a row depend on its place in a block of {blocks.pop()} rows"
+    return f"the bits of a row depend on its position in a block of {blocks.pop()} rows"
 
 
-def _block(each: Seen, result: Array) -> int:
-    """Return the smallest power of two by whose multiples places are alike, or 0.
+def _block_size(case: Case, result: Array) -> int:
+    """Return the smallest power of two with which the bits of repeated rows are periodic, or 0.
 
-    Of an odd number of rows that are repeated, each comes to the same place of a block after so
-    many copies as the block has rows.
+    If the number of distinct rows is odd, a row has the same position in a block after as many
+    copies as the block has rows.
     """
-    rows, repeats = each.case.shape[0], each.case.repeats
+    rows, repeats = case.shape[0], case.repeats
     copies = result.view(np.uint8).reshape(repeats, -1)
     if rows // repeats % 2 == 0 or (copies == copies[0]).all():
         return 0
     blocks = [2**power for power in range(1, (repeats // 2).bit_length())]
-    return next((each for each in blocks if (copies[each:] == copies[:-each]).all()), 0)
+    return next((block for block in blocks if (copies[block:] == copies[:-block]).all()), 0)
 
 
-def of_batch(output: str, seen: Sequence[Seen]) -> str:
-    """Say from how many rows on a batch is computed otherwise, if a number of rows decides."""
-    found: set[tuple[int, int]] | None = None
-    for each in (each for each in seen if each.wrong):
-        switches = _switches(each, output)
-        found = switches if found is None else found & switches
-    if found is None or len(found) != 1:
+def explain_batch(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Find the number of rows from which a batch is computed differently."""
+    changes = [_batch_size_changes(each, output) for each in cases if each.wrong]
+    common = set.intersection(*changes) if changes else set()
+    if len(common) != 1:
         return ""
-    below, above = found.pop()
-    return f"batches of up to {below} rows are computed otherwise than those of {above} or more"
+    below, above = common.pop()
+    return f"batches of up to {below} rows are computed differently from {above} or more"
 
 
-class _Batch:
-    """The rows from start to stop, computed in one call."""
+class _Batch(NamedTuple):
+    """The results of consecutive rows that were computed in one call."""
 
-    def __init__(self, start: int, result: Array) -> None:
-        self.start, self.stop, self.result = start, start + len(result), result
-
-    @property
-    def size(self) -> int:
-        return self.stop - self.start
+    start: int
+    result: Array
 
     def agrees(self, other: "_Batch") -> bool:
-        """Tell whether rows in both have the same bits."""
-        start, stop = max(self.start, other.start), min(self.stop, other.stop)
+        """Return True if the rows in both batches have the same bits."""
+        start = max(self.start, other.start)
+        stop = min(self.start + len(self.result), other.start + len(other.result))
         if start >= stop:
             return True
         mine, theirs = (
-            each.result[start - each.start : stop - each.start] for each in (self, other)
+            np.ascontiguousarray(each.result[start - each.start : stop - each.start])
+            for each in (self, other)
         )
-        if mine.dtype != theirs.dtype:
-            return False
-        return same_bits(np.ascontiguousarray(mine), np.ascontiguousarray(theirs))
+        return mine.dtype == theirs.dtype and same_bits(mine, theirs)
 
 
-def _switches(each: Seen, output: str) -> set[tuple[int, int]]:
-    """Return between which sizes bits may change, so that on either side all are the same."""
+def _batch_size_changes(each: CaseRecords, output: str) -> set[tuple[int, int]]:
+    """Return the neighbouring batch sizes between which bits change, and nowhere else."""
     batches = [
         _Batch(record.call.start, result)
         for record in (*each.of_kind(PLAIN), *each.of_kind(ROWS))
         if (result := record.results.get(output)) is not None and result.ndim
     ]
-    sizes = sorted({batch.size for batch in batches})
-    found = set()
+    sizes = sorted({len(batch.result) for batch in batches})
+    changes = set()
     for below, above in pairwise(sizes):
-        small = [batch for batch in batches if batch.size <= below]
-        large = [batch for batch in batches if batch.size >= above]
+        small = [batch for batch in batches if len(batch.result) <= below]
+        large = [batch for batch in batches if len(batch.result) >= above]
         same = all(
             one.agrees(other) for side in (small, large) for one, other in combinations(side, 2)
         )
         if same and not all(one.agrees(other) for one, other in product(small, large)):
-            found.add((below, above))
-    return found
+            changes.add((below, above))
+    return changes
+
+
+CONTRADICTED = -1
+CountExplained = Callable[[Case, str, Float64s], int]
+"""Returns the number of wrong elements that a cause explains, or `CONTRADICTED`."""
+
+
+def _consistent_causes(
+    output: str, cases: Sequence[CaseRecords], kind: str, causes: Mapping[str, CountExplained]
+) -> list[str]:
+    """Return the causes that no case of a kind contradicts and that explain several elements."""
+    results = [
+        (each.case, result.astype(np.float64))
+        for each in cases
+        if each.case.kind == kind and (result := each.result(output)) is not None
+    ]
+    consistent = []
+    for words, count in causes.items():
+        counts = [count(case, output, result) for case, result in results]
+        if min(counts, default=CONTRADICTED) > CONTRADICTED and sum(counts) >= MIN_ELEMENTS:
+            consistent.append(words)
+    return consistent
+
+
+def explain_special(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Find how NaN and infinity are replaced or spread."""
+    causes: dict[str, CountExplained] = {
+        f"NaN in {output} is replaced by 0": _nan_replaced,
+        f"NaN in {output} is replaced by 0, and infinity by the largest number": _all_replaced,
+    }
+    special = [each.case for each in cases if each.case.kind == "special"]
+    for name in special[0].inputs if special else ():
+        causes[f"non-finite values of {name} are replaced by 0"] = partial(_input_replaced, name)
+        causes[f"a non-finite value of {name} makes all of {output} NaN"] = partial(_spread, name)
+    consistent = _consistent_causes(output, cases, "special", causes)
+    return consistent[0] if len(consistent) == 1 else ""
+
+
+def _finite_are_accurate(case: Case, output: str, result: Float64s) -> bool:
+    """Return True if all elements with a finite answer are right."""
+    exact = expected(case)
+    finite = np.isfinite(exact.wide[output])
+    return bool(is_accurate(exact, output, result)[finite].all())
+
+
+def _nan_replaced(case: Case, output: str, result: Float64s) -> int:
+    special = result[~np.isfinite(expected(case).wide[output])]
+    zeros = special == 0
+    if not (zeros | np.isinf(special)).all() or not _finite_are_accurate(case, output, result):
+        return CONTRADICTED
+    return int(zeros.sum())
+
+
+def _all_replaced(case: Case, output: str, result: Float64s) -> int:
+    exact = expected(case)
+    special = result[~np.isfinite(exact.wide[output])]
+    largest = np.ldexp(1.0, FORMATS[exact.types[output]].limit)
+    clipped = np.isfinite(special) & (np.abs(special) > largest / 2)
+    if not ((special == 0) | clipped).all() or not _finite_are_accurate(case, output, result):
+        return CONTRADICTED
+    return int(clipped.sum())
+
+
+def _is_finite(case: Case, name: str) -> bool:
+    array: Array | None = case.inputs[name]
+    return array is None or bool(np.isfinite(array.astype(np.float64)).all())
+
+
+def _spread(name: str, case: Case, output: str, result: Float64s) -> int:
+    finite = np.isfinite(expected(case).wide[output])
+    if not _is_finite(case, name):
+        return int(finite.sum()) if np.isnan(result).all() else CONTRADICTED
+    right = _finite_are_accurate(case, output, result) and not np.isfinite(result[~finite]).any()
+    return 0 if right else CONTRADICTED
+
+
+def _input_replaced(name: str, case: Case, output: str, result: Float64s) -> int:
+    array: Array | None = case.inputs[name]
+    if array is None or _is_finite(case, name):
+        return _spread(name, case, output, result)
+    wide = array.astype(np.float64)
+    zeros = np.where(np.isfinite(wide), wide, 0.0).astype(array.dtype)
+    if not is_accurate(_computed(case.with_inputs(**{name: zeros})), output, result).all():
+        return CONTRADICTED
+    return int((~is_accurate(expected(case), output, result)).sum())
+
+
+def explain_subnormal(output: str, cases: Sequence[CaseRecords]) -> str:
+    """Tell whether subnormal inputs or results are flushed to zero; both may be consistent."""
+    causes: dict[str, CountExplained] = {"inputs": _inputs_flushed, "results": _results_flushed}
+    consistent = _consistent_causes(output, cases, "subnormal", causes)
+    return f"subnormal {' or '.join(consistent)} are flushed to zero" if consistent else ""
+
+
+def _flushed(values: Float64s, kind: str) -> Float64s:
+    """Replace subnormal numbers of a type by 0."""
+    smallest_normal = np.ldexp(1.0, FORMATS[kind].quantum + FORMATS[kind].precision - 1)
+    return np.where(np.abs(values) < smallest_normal, 0.0, values)
+
+
+def _results_flushed(case: Case, output: str, result: Float64s) -> int:
+    exact = expected(case)
+    return _count_zeros(exact, _flushed(exact.wide[output], exact.types[output]), output, result)
+
+
+def _inputs_flushed(case: Case, output: str, result: Float64s) -> int:
+    flushed = {
+        name: _flushed(array.astype(np.float64), array.dtype.name).astype(array.dtype)
+        for name, array in case.inputs.items()
+        if array is not None
+    }
+    predicted = _computed(case.with_inputs(**flushed)).wide[output]
+    return _count_zeros(expected(case), predicted, output, result)
+
+
+def _count_zeros(exact: Expected, predicted: Float64s, output: str, result: Float64s) -> int:
+    """Count predicted zeros that are no right answers, if the result is as predicted."""
+    with np.errstate(all="ignore"):
+        allowed = np.where(predicted == 0, 0.0, exact.allowed(output))
+        if not (distance(result, predicted) <= allowed).all():
+            return CONTRADICTED
+    return int(((predicted == 0) & (exact.wide[output] != 0)).sum())

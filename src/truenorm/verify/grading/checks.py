@@ -1,12 +1,17 @@
-"""What one check has to say of one case."""
+"""The checks of the judge: compare the records of a case with its answers and with each other.
+
+`measure` and `element_errors` compare a result with the exact answer, in ulp and in natural units.
+`check_case` runs all checks on a case and returns a `Symptom` for each one that fails.
+`large_call` makes the call of more than 2^24 elements, whose results are too large to keep.
+"""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from truenorm.verify.diagnosis.values import beyond
-from truenorm.verify.grading.errors import UNEXPLAINED, Error, measure, misplaced
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.running.records import (
@@ -16,11 +21,9 @@ from truenorm.verify.running.records import (
     INTERLEAVED,
     LARGE,
     LATER,
-    PADDING_ROWS,
     PLAIN,
     REVERSED,
     ROWS,
-    RUNS,
     SAME_ROWS,
     TWICE,
     Call,
@@ -29,240 +32,7 @@ from truenorm.verify.running.records import (
     case_of_call,
     matching_rows,
 )
-from truenorm.verify.types import FORMATS, Array, same_bits
-
-
-@dataclass(frozen=True)
-class Symptom:
-    """Something that is wrong with one output of one case."""
-
-    guard: str
-    case: Case
-    record: Record
-    output: str
-    text: str
-    at: tuple[int, ...] = ()
-    severity: float = 0.0
-    natural: float = 0.0
-    right: float | None = None  # where `expected` is not asked: what it should be there,
-    allowed: float = 0.0  # and how far off it may be
-
-
-def of_another_shape(
-    output: str, result: Array | None, shape: tuple[int, ...], where: str = ""
-) -> str:
-    """Say of a result that it is missing, or has another shape than it should."""
-    came = "None" if result is None else f"shape {result.shape}"
-    return f"{output} is {came}{where}; it should have the shape {shape}"
-
-
-def same_as(symptom: Symptom) -> tuple[list[str], str]:
-    """Return what holds of two calls of a kernel that has the same bits, and what that needs."""
-    call = symptom.record.call
-    if symptom.guard == "sums":
-        return [], f"len({{run(case).tobytes() for _ in range({RUNS})}}) == 1"
-    if symptom.guard == "position" and symptom.at:
-        places = f"rows = {list(symptom.at)}"
-        return [places], "len({row.tobytes() for row in run(case)[rows]}) == 1"
-    needed, whole, other = [], "run(case)", "run(case)"
-    if symptom.guard == "position":
-        other = "run(case.part(slice(None, None, -1)))[::-1]"
-    elif symptom.guard == "batch":
-        whole = f"run(case)[{call.start}:{call.stop}]"
-        other = f"run(case.part(slice({call.start}, {call.stop})))"
-    elif symptom.guard == "padding":
-        needed = ["from truenorm.verify.operation import padded"]
-        numbers = ", ".join(f"float('{each}')" for each in PADDING_ROWS[call.kind])
-        other = f"run(padded(case, [{numbers}]))[:{symptom.case.shape[0]}]"
-    elif symptom.guard == "idle":
-        needed = ["from truenorm.verify.operation import with_idle_rows"]
-        other = f"run(with_idle_rows(case, among={IDLE_ROWS[call.kind]}))"
-    return needed, f"{other}.tobytes() == {whole}.tobytes()"
-
-
-OTHER_BITS = {
-    LATER: ("overwritten", "is overwritten when more calls follow"),
-    INTERLEAVED: ("stale", "changes if another forward pass comes before backward"),
-    TWICE: ("spent", "changes if backward is called a second time with what forward saved"),
-    **{
-        kind: ("layout", f"changes if the gradients that backward is given are {layout}")
-        for kind, layout in GRADIENT_LAYOUTS.items()
-    },
-}
-"""Calls whose results must have the bits of the plain one; the guard, and what it says if not."""
-BELOW_THEM = {"zeros below": "zeros", "not finite below": "NaN and infinity"}
-COPIED = ("batch", "batch-sizes")
-"""Families whose rows stand in one call several times, at places of every kind."""
-
-
-def comparisons(
-    case: Case, records: Collection[Record], outputs: Collection[str]
-) -> Iterator[Symptom]:
-    """Say whether other calls gave the bits of the plain one, and it the same ones everywhere."""
-    done = [record for record in records if not record.failure]
-    plain = next((record for record in done if record.call.kind == PLAIN), None)
-    if plain is None:
-        return
-    rows = [each for each in outputs if case.operation.is_rows(each)]
-    sums = [each for each in outputs if each not in rows]
-    if case.family in COPIED:
-        yield from _apart_from_copies(case, plain, rows)
-    for record in done:
-        kind = record.call.kind
-        if kind in OTHER_BITS:
-            guard, what = OTHER_BITS[kind]
-            for output in _different(plain, record, outputs):
-                yield Symptom(guard, case, record, output, f"{output} {what}")
-        elif kind == AGAIN:
-            for output in _different(plain, record, outputs):
-                text = f"{output} has other bits when the same call is made again"
-                yield Symptom(repeat_guard(case, output), case, record, output, text)
-        elif kind in SAME_ROWS:
-            guard, what = _of_rows(case, record.call)
-            for output in _different(plain, record, rows, matching_rows(case, record.call)):
-                yield Symptom(guard, case, record, output, f"{output} of {what}")
-        elif kind in IDLE_ROWS:
-            where = "among the others" if IDLE_ROWS[kind] else "below the others"
-            for output in _different(plain, record, sums):
-                text = f"{output} changes with rows whose gradients are zero, {where}"
-                yield Symptom("idle", case, record, output, text)
-
-
-def repeat_guard(case: Case, output: str) -> str:
-    """Return who looks at results of the same call: sums over rows have a verdict of their own."""
-    return "repeat" if case.operation.is_rows(output) else "sums"
-
-
-def _of_rows(case: Case, call: Call) -> tuple[str, str]:
-    """Return who looks at rows that stand elsewhere, or beside others, and what it says."""
-    if call.kind == ROWS:
-        rows = f"rows {call.start} to {call.stop - 1}"
-        return "batch", f"{rows} has other bits than in the batch of {case.shape[0]}"
-    if call.kind == REVERSED:
-        return "position", "rows has other bits if the last of them is given first"
-    return "padding", f"rows has other bits with rows of {BELOW_THEM[call.kind]} below them"
-
-
-def _apart_from_copies(case: Case, plain: Record, rows: Collection[str]) -> Iterator[Symptom]:
-    """Say which row has other bits than another one that is the same."""
-    once = case.shape[0] // case.repeats
-    for output in rows:
-        result = plain.results.get(output)
-        if result is None or result.shape != case.shape or result.dtype.name not in FORMATS:
-            continue
-        copies = np.ascontiguousarray(result).view(np.uint8).reshape(case.repeats, once, -1)
-        others = np.argwhere((copies != copies[0]).any(axis=-1))
-        if len(others):
-            copy, row = map(int, others[0])
-            places = (row, copy * once + row)
-            text = (
-                f"{output} of row {places[1]} has other bits than of row {row}, which is the same"
-            )
-            yield Symptom("position", case, plain, output, text, places)
-
-
-def _different(
-    first: Record,
-    second: Record,
-    outputs: Collection[str],
-    rows: tuple[slice, slice] | None = None,
-) -> Iterator[str]:
-    """Yield the outputs whose bits differ, in these rows of the first and of the second record.
-
-    One that is missing, or has another shape, is a finding about that already.
-    """
-    for output in outputs:
-        one, other = first.results.get(output), second.results.get(output)
-        if one is None or other is None:
-            continue
-        if rows is not None:
-            if one.ndim == 0 or other.ndim == 0:
-                continue
-            one, other = one[rows[0]], other[rows[1]]
-        if one.shape == other.shape and not _same(one, other):
-            yield output
-
-
-def _same(one: Array, other: Array) -> bool:
-    """Compare bits; of a type that is not judged, values, since some bits may mean nothing."""
-    if one.dtype.name in FORMATS:
-        return one.dtype == other.dtype and same_bits(one, other)
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))
-
-
-ELEMENTS = 2**24 + 2**18  # some hundred rows beyond
-SAMPLE = 64  # a call that is so many times smaller tells the pace
-SAMPLES = 2  # a machine that was busy the first time may have time the second
-PATIENCE = 20.0  # seconds, where all the other cases take some
-
-
-def copies_of(case: Case) -> int:
-    """Return how many times the rows of a case are given in one call."""
-    return int(ELEMENTS // np.prod(case.shape))
-
-
-def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
-    """Make the call, unless it would take too long; yield the rows that are furthest off.
-
-    `plain` is what the rows gave alone: what is not longer for more rows is no matter of pace.
-    """
-    rows = case.shape[0] * copies_of(case)
-    patience = min(PATIENCE, runner.subject.seconds)
-    for _ in range(SAMPLES):
-        sample = runner.run(case, Call(LARGE, 0, rows // SAMPLE))
-        if sample.failure or sample.left_out:
-            yield replace(sample, results={})
-            return
-        seconds = plain.seconds + SAMPLE * max(sample.seconds - plain.seconds, 0.0)
-        if seconds <= patience:
-            yield from _worst_rows(case, runner.run(case, Call(LARGE, 0, rows)))
-            return
-    reason = (
-        f"at its pace a call with {ELEMENTS:,} elements would take {seconds:.0f} s, "
-        f"and {patience:g} s is the most that is waited for"
-    )
-    yield Record(case.name, Call(LARGE, 0, rows), left_out=reason)
-
-
-def _worst_rows(case: Case, record: Record) -> Iterator[Record]:
-    """Yield a record for each result of rows, with one copy of the rows, the worst."""
-    rows, size = record.call.stop, case.shape[1]
-    if record.failure:
-        where = f"in one call with {rows * size:,} elements"
-        yield replace(record, failure=f"{record.failure}, {where}", results={})
-        return
-    yield replace(record, results={})
-    for output, result in record.results.items():
-        if result is None or not case.operation.is_rows(output):
-            continue
-        if result.shape != (rows, size):
-            failure = f"{output} of {rows} rows of {size} has the shape {result.shape}"
-            yield Record(case.name, record.call, failure=failure)
-            continue
-        copies = result.reshape(-1, *case.shape)
-        start = case.shape[0] * _worst_copy(case, output, copies)
-        kept = slice(start, start + case.shape[0])
-        call = Call(LARGE, kept.start, kept.stop)
-        held = beyond(copies)
-        holds = {output: (held,)} if held else {}
-        yield Record(case.name, call, {output: result[kept].copy()}, holds=holds)
-
-
-def _worst_copy(case: Case, output: str, copies: Array) -> int:
-    """Return which copy is furthest off; as a rule all have the same bits, and one is measured."""
-    numbers = np.uint64 if copies[0].nbytes % 8 == 0 else np.uint8  # the more bits, the sooner
-    bits = copies.reshape(len(copies), -1).view(numbers)
-    others = np.flatnonzero((bits != bits[0]).any(axis=1)).tolist()
-    first_of: dict[bytes, int] = {}
-    for place in [0, *others]:
-        first_of.setdefault(copies[place].tobytes(), place)
-
-    def badness(place: int) -> tuple[int, float, float]:
-        error = measure(expected(case), output, copies[place])
-        return error.needs, error.natural, error.ulp
-
-    return max(first_of.values(), key=badness)
-
+from truenorm.verify.types import FORMATS, Array, Float64s, same_bits
 
 GUARDS = {
     "raised": "runs",
@@ -287,51 +57,228 @@ GUARDS = {
     "stale": "own state",
     "spent": "saved kept",
 }
-"""Each guard, and the verdict that it decides; the plainest symptoms first."""
+"""The checks by name, each with the verdict it decides; the simplest symptoms come first."""
+UNEXPLAINED = 3
+"""The power of kappa of an error that no power up to 2 explains."""
+
+
+class AnswerBounds(NamedTuple):
+    """Enclosures of answers that are not exact.
+
+    The exact answer is within `radius` of the stored one; `low` and `high` are the ends of that
+    interval, rounded to the type of the result. Errors are reduced by the radius.
+    """
+
+    radius: Float64s
+    low: Float64s
+    high: Float64s
+
+
+class ElementErrors(NamedTuple):
+    """Absolute errors, errors in ulp, and whether each element is correctly rounded.
+
+    Elements whose answer is NaN or infinite have no error: see `misplaced`.
+    """
+
+    error: Float64s
+    in_ulp: Float64s
+    correct: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A result that could be measured."""
+class Error:
+    """The error of one output of one case.
+
+    Attributes
+    ----------
+    ulp, natural : float
+        The largest error in ulp, and the largest beyond one ulp in natural units.
+    needs : int
+        The smallest power of kappa that explains every element, or `UNEXPLAINED`.
+    correct : bool
+        True if each element is the exact answer rounded once, ties to even.
+    at : tuple of int
+        The element with the largest ratio of error to tolerance.
+    ulp_at, excess : float
+        Its error in ulp, and that ratio.
+    not_finite : bool
+        True if that element is not finite and should be.
+    """
+
+    ulp: float
+    natural: float
+    needs: int
+    correct: bool
+    at: tuple[int, ...]
+    ulp_at: float
+    not_finite: bool
+    excess: float = 0.0
+
+
+def measure(
+    expected: Expected,
+    output: str,
+    result: Array,
+    *,
+    finite: bool = True,
+    bounds: AnswerBounds | None = None,
+) -> Error:
+    """Measure the error of a result, over the elements whose exact answer is finite.
+
+    Parameters
+    ----------
+    expected : Expected
+        The answers.
+    output : str
+        The name of the result.
+    result : ndarray
+        The result, in the shape of the answer.
+    finite : bool
+        If False, ignore non-finite elements, as a check ``abs(error) > tolerance`` would.
+    bounds : AnswerBounds, optional
+        The enclosures of answers that are not exact.
+    """
+    error, in_ulp, correct = element_errors(expected, output, result, finite=finite, bounds=bounds)
+    if error.size == 0:
+        return Error(0.0, 0.0, 0, True, (), 0.0, False)
+    with np.errstate(all="ignore"):
+        ulps = expected.ulps[output]
+        natural = (error - ulps).clip(0) / (expected.unit(output) * expected.scale(output))
+        excess = error / expected.allowed(output).clip(ulps)
+    at = tuple(map(int, np.unravel_index(int(np.argmax(excess)), excess.shape)))
+    powers = (
+        power for power in range(UNEXPLAINED) if (error <= expected.allowed(output, power)).all()
+    )
+    return Error(
+        ulp=float(in_ulp.max()),
+        natural=float(np.nan_to_num(natural, nan=0.0, posinf=np.inf).max()),
+        needs=next(powers, UNEXPLAINED),
+        correct=bool(correct.all()),
+        at=at,
+        ulp_at=float(in_ulp[at]),
+        not_finite=not np.isfinite(float(np.real(result[at]))),
+        excess=float(excess[at]),
+    )
+
+
+def element_errors(
+    expected: Expected,
+    output: str,
+    result: Array,
+    *,
+    finite: bool = True,
+    bounds: AnswerBounds | None = None,
+) -> ElementErrors:
+    """Return the error of each element; parameters as in `measure`."""
+    exact, ulps, rest = expected.wide[output], expected.ulps[output], expected.remainders[output]
+    with np.errstate(all="ignore"):
+        wide = result.astype(np.float64)
+        measured = np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(wide)
+        error = np.abs((wide - exact) - rest * ulps)
+        in_ulp = np.abs((wide - exact) / ulps - rest)
+        correct = wide == exact
+        if bounds is not None:
+            measured &= np.isfinite(bounds.low) & np.isfinite(bounds.high)
+            error = (error - bounds.radius).clip(0)
+            in_ulp = (in_ulp - bounds.radius / ulps).clip(0)
+            correct = (bounds.low <= wide) & (wide <= bounds.high)
+
+    def or_infinite(errors: Float64s) -> Float64s:
+        return np.where(measured, np.where(np.isnan(errors), np.inf, errors), 0.0)
+
+    return ElementErrors(or_infinite(error), or_infinite(in_ulp), correct | ~measured)
+
+
+def misplaced(
+    expected: Expected, output: str, result: Array, bounds: AnswerBounds | None = None
+) -> NDArray[np.bool_]:
+    """Return True for each element that should be NaN or infinite and is not.
+
+    Any non-finite value is accepted except infinity of the wrong sign: infinity times a number
+    that an algorithm rounds to zero is NaN. An answer that may be finite by its `bounds` accepts
+    any value.
+    """
+    with np.errstate(all="ignore"):
+        exact, wide = expected.wide[output], result.astype(np.float64)
+    wrong = ~np.isfinite(exact) & np.isfinite(wide) | np.isinf(exact) & (wide == -exact)
+    if bounds is not None:
+        wrong &= ~(np.isfinite(bounds.low) | np.isfinite(bounds.high))
+    return np.asarray(wrong)
+
+
+def first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the index of the first True element."""
+    return tuple(map(int, np.argwhere(mask)[0]))
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """A check that failed for one output of one case.
+
+    `right` and `allowed` are the answer and the tolerance at `at`, for a case whose answers
+    cannot be recomputed by `expected`.
+    """
+
+    guard: str
+    case: Case
+    record: Record
+    output: str
+    text: str
+    at: tuple[int, ...] = ()
+    severity: float = 0.0
+    natural: float = 0.0
+    right: float | None = None
+    allowed: float = 0.0
+
+
+@dataclass(frozen=True)
+class MeasuredResult:
+    """A result and its error; `result` has the shape of the answer."""
 
     case: Case
     record: Record
     output: str
-    result: Array  # as the case has it, whatever the layout
+    result: Array
     error: Error
 
 
-def judge_case(
+def check_case(
     case: Case, records: Collection[Record], outputs: Collection[str], *, finite: bool = True
-) -> tuple[list[Symptom], list[Judged]]:
-    """Hold all records of a case against its exact answers and against each other.
+) -> tuple[list[Symptom], list[MeasuredResult]]:
+    """Compare the records of a case with its exact answers and with each other.
 
-    Without `finite`, results that are not finite are passed over.
+    Return the symptoms and the results that were measured. If `finite` is False, ignore
+    non-finite elements.
     """
     exact = expected(case)
     symptoms: list[Symptom] = []
-    judged: list[Judged] = []
+    measured: list[MeasuredResult] = []
     for record in records:
-        symptoms += conduct(case, record)
-        kind = record.call.kind
-        misshapen = [] if kind == LARGE else list(_misshapen(case, exact, record, outputs))
-        symptoms += misshapen
-        if kind == PLAIN:
-            others = {each.output for each in misshapen}
-            fits = [output for output in outputs if output not in others]
-            for output, result in _comparable(case, exact, record, fits, symptoms).items():
-                error = measure(exact, output, result, finite=finite)
-                one = Judged(case, record, output, result, error)
-                symptoms += _accuracy(one, exact)
-                judged.append(one)
-        elif kind == LARGE:
-            symptoms += _far_out(case, record, outputs, finite=finite)
-    symptoms += comparisons(case, records, outputs)
-    return symptoms, judged
+        symptoms += check_call(case, record)
+        if record.call.kind == LARGE:
+            symptoms += _check_large(case, record, outputs, finite=finite)
+            continue
+        wrong_shape = list(_check_shapes(case, exact, record, outputs))
+        symptoms += wrong_shape
+        if record.call.kind != PLAIN:
+            continue
+        for output in outputs:
+            value, result = exact.values[output], record.results.get(output)
+            if value is None or result is None or output in {s.output for s in wrong_shape}:
+                continue
+            if result.dtype != value.dtype:
+                text = f"{output} is {result.dtype.name}; it should be {value.dtype.name}"
+                symptoms.append(Symptom("type", case, record, output, text))
+            result = result.reshape(value.shape)
+            error = measure(exact, output, result, finite=finite)
+            measured.append(MeasuredResult(case, record, output, result, error))
+            symptoms += _check_accuracy(measured[-1], exact, value)
+    symptoms += _check_invariance(case, records, outputs)
+    return symptoms, measured
 
 
-def conduct(case: Case, record: Record) -> Iterator[Symptom]:
-    """Say whether the call returned, and left its inputs alone."""
+def check_call(case: Case, record: Record) -> Iterator[Symptom]:
+    """Check that a call returned and left its inputs unchanged."""
     if record.failure:
         yield Symptom("raised", case, record, "", record.failure)
     if record.damaged:
@@ -339,84 +286,287 @@ def conduct(case: Case, record: Record) -> Iterator[Symptom]:
         yield Symptom("inputs", case, record, "", text)
 
 
-def _misshapen(
+def _check_shapes(
     case: Case, exact: Expected, record: Record, outputs: Collection[str]
 ) -> Iterator[Symptom]:
-    """Say which results are missing, or have another shape than the rows of the call ask for."""
-    asked = case_of_call(case, record.call)
-    of_rows = asked.in_layout(asked.x).shape
+    """Check that each result exists and has the shape that the rows of the call require."""
+    called = case_of_call(case, record.call)
+    shape_of_rows = called.in_layout(called.x).shape
     where = "" if record.call.kind == PLAIN else f" in the call '{record.call}'"
     for output in outputs:
-        value = exact.values[output]
-        result = record.results.get(output)
+        value, result = exact.values[output], record.results.get(output)
         if value is None or (result is None and (record.failure or record.left_out)):
             continue
-        shape = of_rows if case.operation.is_rows(output) else value.shape
+        shape = shape_of_rows if case.operation.is_rows(output) else value.shape
         if result is None or result.shape != shape:
-            text = of_another_shape(output, result, shape, where)
+            text = wrong_shape_text(output, result, shape, where)
             yield Symptom("shape", case, record, output, text)
 
 
-def _comparable(
-    case: Case,
-    exact: Expected,
-    record: Record,
-    outputs: Collection[str],
-    symptoms: list[Symptom],
-) -> dict[str, Array]:
-    """Return results of the right shape as rows; note which of them have another type."""
-    found: dict[str, Array] = {}
-    for output in outputs:
-        value = exact.values[output]
-        result = record.results.get(output)
-        if value is None or result is None:
-            continue
-        if result.dtype != value.dtype:
-            text = f"{output} is {result.dtype.name}; it should be {value.dtype.name}"
-            symptoms.append(Symptom("type", case, record, output, text))
-        found[output] = result.reshape(value.shape)
-    return found
+def wrong_shape_text(
+    output: str, result: Array | None, shape: tuple[int, ...], where: str = ""
+) -> str:
+    """Describe a result that is missing or has a wrong shape."""
+    returned = "None" if result is None else f"shape {result.shape}"
+    return f"{output} is {returned}{where}; it should have the shape {shape}"
 
 
-def _accuracy(one: Judged, exact: Expected) -> Iterator[Symptom]:
-    """Say whether a result is near enough to the exact answer, and NaN where it must be."""
+def _check_accuracy(one: MeasuredResult, exact: Expected, value: Array) -> Iterator[Symptom]:
+    """Check that a result is within its tolerance, and NaN or infinite where it must be."""
+    wrong = misplaced(exact, one.output, one.result)
+    if wrong.any():
+        at = first_index(wrong)
+        text = f"{one.output}{list(at)} is {one.result[at]}; it should be {value[at]}"
+        yield Symptom("special", one.case, one.record, one.output, text, at)
+    if one.error.needs:
+        yield accuracy_symptom(one, one.result[one.error.at], value[one.error.at])
+
+
+def accuracy_symptom(one: MeasuredResult, got: float, right: float) -> Symptom:
+    """Describe the worst element of an inaccurate result, and choose the check it fails."""
     output, error, case = one.output, one.error, one.case
-    value = exact.values[output]
-    if value is None:
-        return
-    if (spot := misplaced(exact, output, one.result)) is not None:
-        text = f"{output}{list(spot)} is {one.result[spot]}; it should be {value[spot]}"
-        yield Symptom("special", case, one.record, output, text, spot)
-    if not error.needs:
-        return
-    yield inaccurate(one, one.result[error.at], value[error.at])
-
-
-def inaccurate(one: Judged, got: float, right: float) -> Symptom:
-    """Say by how much a result is off at its worst element, and what kind of failure that is."""
-    output, error, case = one.output, one.error, one.case
-    where = f"{output}{list(error.at)}"
-    if error.not_finite:
-        text = f"{where} is {got}, the exact answer {right}"
-    elif got == 0:
-        text = f"{where} is 0, the exact answer {right}"
-    else:
-        text = f"{where} is {got}, the exact answer {right}: off by {error.ulp_there:.3g} ulp"
+    text = f"{output}{list(error.at)} is {0 if got == 0 else got}, the exact answer {right}"
+    if got != 0 and not error.not_finite:
+        text += f": off by {error.ulp_at:.3g} ulp"
     if case.kind in ("special", "subnormal"):
         guard = case.kind
     elif error.not_finite:
         guard = "finite"
     else:
-        # What the condition of a row explains is no mistake, even if the row is an ordinary one.
+        # An error that the condition number explains is no bug, even on ordinary input.
         wrong = case.kind == "ordinary" and error.needs == UNEXPLAINED
         guard = "ordinary" if wrong else "growth"
     return Symptom(guard, case, one.record, output, text, error.at, error.needs, error.natural)
 
 
-def _far_out(
+EQUAL_CALLS = {
+    LATER: ("overwritten", "is overwritten by later calls"),
+    INTERLEAVED: ("stale", "changes if another forward pass runs before backward"),
+    TWICE: ("spent", "changes if backward is called twice with the same saved state"),
+    **{
+        kind: ("layout", f"changes if the gradients passed to backward are {layout}")
+        for kind, layout in GRADIENT_LAYOUTS.items()
+    },
+}
+"""Calls whose results must have the bits of the plain call: the check, and its symptom."""
+PADDING = {"zeros below": "zeros", "not finite below": "NaN and infinity"}
+REPEATED_ROWS = ("batch", "batch-sizes")
+"""Families whose rows occur several times in one call, at many positions."""
+
+
+def _check_invariance(
+    case: Case, records: Collection[Record], outputs: Collection[str]
+) -> Iterator[Symptom]:
+    """Invariance checks: calls and rows that must have identical bits."""
+    done = [record for record in records if not record.failure]
+    plain = next((record for record in done if record.call.kind == PLAIN), None)
+    if plain is None:
+        return
+    rows = [each for each in outputs if case.operation.is_rows(each)]
+    sums = [each for each in outputs if each not in rows]
+    if case.family in REPEATED_ROWS:
+        yield from _check_repeated_rows(case, plain, rows)
+    for record in done:
+        kind = record.call.kind
+        if kind in EQUAL_CALLS:
+            guard, change = EQUAL_CALLS[kind]
+            for output in _differing(plain, record, outputs):
+                yield Symptom(guard, case, record, output, f"{output} {change}")
+        elif kind == AGAIN:
+            for output in _differing(plain, record, outputs):
+                guard, text = repeat_guard(case, output), f"{output} {NOT_REPEATABLE}"
+                yield Symptom(guard, case, record, output, text)
+        elif kind in SAME_ROWS:
+            guard, change = _row_invariance(case, record.call)
+            for output in _differing(plain, record, rows, matching_rows(case, record.call)):
+                yield Symptom(guard, case, record, output, f"{output} {change}")
+        elif kind in IDLE_ROWS:
+            where = "between the others" if IDLE_ROWS[kind] else "below the others"
+            for output in _differing(plain, record, sums):
+                text = f"{output} changes with rows of zero gradient {where}"
+                yield Symptom("idle", case, record, output, text)
+
+
+NOT_REPEATABLE = "has different bits when the call is repeated"
+
+
+def repeat_guard(case: Case, output: str) -> str:
+    """Return the check of repeated calls: sums over rows have a separate verdict."""
+    return "repeat" if case.operation.is_rows(output) else "sums"
+
+
+def _row_invariance(case: Case, call: Call) -> tuple[str, str]:
+    """Return the check of a call that has the same rows, and its symptom."""
+    if call.kind == ROWS:
+        rows = f"rows {call.start} to {call.stop - 1}"
+        return "batch", f"of {rows} has different bits than in the batch of {case.shape[0]}"
+    if call.kind == REVERSED:
+        return "position", "depends on the order of the rows"
+    return "padding", f"changes if rows of {PADDING[call.kind]} are appended"
+
+
+def _check_repeated_rows(case: Case, plain: Record, rows: Collection[str]) -> Iterator[Symptom]:
+    """Check that equal rows of one call have equal results."""
+    distinct = case.shape[0] // case.repeats
+    for output in rows:
+        result = plain.results.get(output)
+        if result is None or result.shape != case.shape or result.dtype.name not in FORMATS:
+            continue
+        copies = np.ascontiguousarray(result).view(np.uint8).reshape(case.repeats, distinct, -1)
+        differs = (copies != copies[0]).any(axis=-1)
+        if differs.any():
+            copy, row = first_index(differs)
+            at = (row, copy * distinct + row)
+            text = (
+                f"{output} of row {at[1]} has different bits than {output} of the equal row {row}"
+            )
+            yield Symptom("position", case, plain, output, text, at)
+
+
+def _differing(
+    first: Record,
+    second: Record,
+    outputs: Collection[str],
+    rows: tuple[slice, slice] | None = None,
+) -> Iterator[str]:
+    """Yield the outputs whose bits differ, in `rows` of the first and of the second record.
+
+    Missing results and results of another shape are symptoms of other checks.
+    """
+    for output in outputs:
+        one, other = first.results.get(output), second.results.get(output)
+        if one is None or other is None:
+            continue
+        if rows is not None:
+            if one.ndim == 0 or other.ndim == 0:
+                continue
+            one, other = one[rows[0]], other[rows[1]]
+        if one.shape == other.shape and not _equal(one, other):
+            yield output
+
+
+def _equal(one: Array, other: Array) -> bool:
+    """Compare bits; in types that are not judged, compare values, as some bits may be unused."""
+    if one.dtype.name in FORMATS:
+        return one.dtype == other.dtype and same_bits(one, other)
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))
+
+
+LARGE_ELEMENTS = 2**24 + 2**18
+"""Elements of the large call: more than float32 can count, and a few hundred rows beyond."""
+SAMPLE_RATIO = 64  # the time is estimated by a call this many times smaller
+SAMPLES = 2  # the machine may be busy during the first
+PATIENCE = 20.0  # seconds
+
+
+def large_call_copies(case: Case) -> int:
+    """Return how many times the large call repeats the rows of a case."""
+    return int(LARGE_ELEMENTS // np.prod(case.shape))
+
+
+def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
+    """Make the large call unless it would take too long; yield the worst rows of each output.
+
+    `plain` is the record of the rows alone: its time does not scale with the number of rows.
+    """
+    rows = case.shape[0] * large_call_copies(case)
+    patience = min(PATIENCE, runner.subject.seconds)
+    for _ in range(SAMPLES):
+        sample = runner.run(case, Call(LARGE, 0, rows // SAMPLE_RATIO))
+        if sample.failure or sample.left_out:
+            yield replace(sample, results={})
+            return
+        seconds = plain.seconds + SAMPLE_RATIO * max(sample.seconds - plain.seconds, 0.0)
+        if seconds <= patience:
+            yield from _worst_rows(case, runner.run(case, Call(LARGE, 0, rows)))
+            return
+    reason = (
+        f"a call with {LARGE_ELEMENTS:,} elements would take about {seconds:.0f} s; "
+        f"the limit is {patience:g} s"
+    )
+    yield Record(case.name, Call(LARGE, 0, rows), left_out=reason)
+
+
+def _worst_rows(case: Case, record: Record) -> Iterator[Record]:
+    """Yield a record for each output of rows that has only the copy with the largest error."""
+    rows, size = record.call.stop, case.shape[1]
+    if record.failure:
+        where = f"in one call with {rows * size:,} elements"
+        yield replace(record, failure=f"{record.failure}, {where}", results={})
+        return
+    yield replace(record, results={})
+    for output, result in record.results.items():
+        if result is None or not case.operation.is_rows(output):
+            continue
+        if result.shape != (rows, size):
+            failure = f"{output} of {rows} rows of {size} has the shape {result.shape}"
+            yield Record(case.name, record.call, failure=failure)
+            continue
+        copies = result.reshape(-1, *case.shape)
+        start = case.shape[0] * _worst_copy(case, output, copies)
+        call = Call(LARGE, start, start + case.shape[0])
+        contents = describe_wrong_elements(copies)
+        holds = {output: (contents,)} if contents else {}
+        worst = result[call.start : call.stop].copy()
+        yield Record(case.name, call, {output: worst}, holds=holds)
+
+
+def _worst_copy(case: Case, output: str, copies: Array) -> int:
+    """Return the copy with the largest error; copies with equal bits are measured once."""
+    integers = np.uint64 if copies[0].nbytes % 8 == 0 else np.uint8  # wide integers are faster
+    bits = copies.reshape(len(copies), -1).view(integers)
+    differing = np.flatnonzero((bits != bits[0]).any(axis=1)).tolist()
+    first_of: dict[bytes, int] = {}
+    for place in [0, *differing]:
+        first_of.setdefault(copies[place].tobytes(), place)
+
+    def badness(place: int) -> tuple[int, float, float]:
+        error = measure(expected(case), output, copies[place])
+        return error.needs, error.natural, error.ulp
+
+    return max(first_of.values(), key=badness)
+
+
+FLOAT32_INTEGERS = 24
+"""float32 represents all integers up to this power of two."""
+
+
+def describe_wrong_elements(copies: Array) -> str:
+    """Describe the elements of a large call from the power of two below the first wrong one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> copies = np.tile(np.arange(1.0, 4.0), (6, 1))
+    >>> copies.reshape(-1)[16:] = 0
+    >>> describe_wrong_elements(copies)
+    '0 from element 2^4 on: these are not written'
+    """
+    flat, right = copies.reshape(-1), copies[0].reshape(-1)
+    wrong = (copies != copies[0]).reshape(-1)
+    first = int(np.argmax(wrong))
+    if not wrong[first] or not np.isfinite(right).all():
+        return ""
+    power = first.bit_length() - 1
+    indices = np.arange(1 << power, flat.size)
+    tail = flat[indices]
+
+    def has_values_of(others: NDArray[np.int64]) -> bool:
+        return np.array_equal(tail, right[np.minimum(others, flat.size - 1) % right.size])
+
+    if not tail.any():
+        return f"0 from element 2^{power} on: these are not written"
+    if power == FLOAT32_INTEGERS and has_values_of(indices.astype(np.float32).astype(np.int64)):
+        return f"wrong from element 2^{power} on: indices are computed in float32"
+    if has_values_of(indices - (1 << power)):
+        return f"wrong from element 2^{power} on: indices start again at 0"
+    return ""
+
+
+def _check_large(
     case: Case, record: Record, outputs: Collection[str], *, finite: bool
 ) -> Iterator[Symptom]:
-    """Say whether the worst rows of a large call are what no rounding explains."""
+    """Check that the worst rows of a large call have no error beyond rounding."""
     exact = expected(case)
     for output, result in record.results.items():
         value = exact.values[output]
@@ -424,9 +574,10 @@ def _far_out(
             continue
         error = measure(exact, output, result, finite=finite)
         if error.needs == UNEXPLAINED:
-            spot = (record.call.start + error.at[0], *error.at[1:])
+            at = (record.call.start + error.at[0], *error.at[1:])
+            elements = large_call_copies(case) * case.shape[0] * case.shape[1]
             text = (
-                f"{output}{list(spot)} is {result[error.at]}, the exact answer {value[error.at]}, "
-                f"in one call with {copies_of(case) * case.shape[0] * case.shape[1]:,} elements"
+                f"{output}{list(at)} is {result[error.at]}, the exact answer {value[error.at]}, "
+                f"in one call with {elements:,} elements"
             )
-            yield Symptom("large", case, record, output, text, spot, error.needs, error.natural)
+            yield Symptom("large", case, record, output, text, at, error.needs, error.natural)

@@ -1,4 +1,8 @@
-"""The grade of each result in each type, from how far off it was in each case."""
+"""Grade a subject: from the records of all cases to a report.
+
+`grade` runs the checks on every case, grades each output in each type, diagnoses what failed, and
+turns the symptoms into findings.
+"""
 
 import math
 from collections import defaultdict
@@ -7,25 +11,38 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from truenorm.tools.text import counted
-from truenorm.verify.enclosures import largest_kappa
-from truenorm.verify.grading.checks import GUARDS, Judged, Symptom
-from truenorm.verify.grading.errors import UNEXPLAINED
-from truenorm.verify.grading.findings import (
-    PLAINER,
-    causes_of,
-    causes_of_conduct,
-    causes_of_recipes,
-    claimed_alone,
-    explained_once,
-    findings_of,
-    not_as_asked,
-    recipes_in,
-    told_in,
-    unrounded,
+from truenorm.verify.diagnosis import conduct
+from truenorm.verify.diagnosis.accuracy import (
+    UNKNOWN,
+    Diagnosis,
+    Evidence,
+    describe_recipe,
+    diagnose,
+    diagnose_bits,
 )
-from truenorm.verify.grading.report import GRADES, RANGE, VERDICTS, CaseResult, Grade, Report
-from truenorm.verify.grading.user_cases import MeasuredRecord, judge_any
-from truenorm.verify.operation import EVERYWHERE, Case, Domain
+from truenorm.verify.diagnosis.conduct import CaseRecords, Explain
+from truenorm.verify.enclosures import largest_kappa
+from truenorm.verify.grading.checks import (
+    GUARDS,
+    UNEXPLAINED,
+    MeasuredResult,
+    Symptom,
+    check_case,
+)
+from truenorm.verify.grading.report import (
+    ACCURACY,
+    GRADES,
+    RANGE,
+    VERDICTS,
+    CaseResult,
+    Finding,
+    Grade,
+    Recipe,
+    Report,
+)
+from truenorm.verify.grading.reproducer import reproducer
+from truenorm.verify.grading.user_cases import MeasuredRecord, check_user_case
+from truenorm.verify.operation import EVERYWHERE, Case, Domain, RecipeResult
 from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.running.records import (
     AGAIN,
@@ -34,6 +51,7 @@ from truenorm.verify.running.records import (
     INTERLEAVED,
     LARGE,
     LATER,
+    PLAIN,
     ROWS,
     TWICE,
     Record,
@@ -42,123 +60,9 @@ from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import unit_roundoff
 from truenorm.verify.user_cases import is_user_case
 
-GROWS = 4.0  # natural units: below, an error is rounding and says nothing about kappa
-
-
-def result_of(one: Judged) -> CaseResult:
-    """Return what a report says of one result."""
-    if isinstance(one.record, MeasuredRecord):
-        units, kappa = one.record.measured[one.output].units, one.record.kappa
-    else:
-        exact = expected(one.case)
-        units, kappa = exact.factor(one.output), float(exact.scales.kappa.max(initial=0.0))
-    return CaseResult(
-        one.case.name,
-        one.case.dtype,
-        one.case.family,
-        one.case.kind,
-        one.output,
-        one.error.ulp,
-        one.error.natural,
-        units,
-        one.error.needs,
-        one.error.correct,
-        kappa,
-    )
-
-
-def slope(results: Iterable[CaseResult]) -> float | None:
-    """Return the slope of log(error) against log(kappa) over a sweep, or None.
-
-    Where fewer than three errors stand out from rounding, nothing grows. An error as large as the
-    result itself has stopped growing.
-    """
-    points = [
-        (math.log10(each.kappa), math.log10(each.natural))
-        for each in results
-        if each.kind == "sweep"
-        and each.kappa > 1
-        and GROWS < each.natural < 0.2 / unit_roundoff(each.dtype)
-    ]
-    if len(points) < 3:
-        return None
-    kappas, errors = np.array(points).T
-    return float(np.polyfit(kappas, errors, 1)[0])
-
-
-def grades_of(
-    cases: Sequence[Case],
-    results: Sequence[CaseResult],
-    outputs: Collection[str],
-    guards: Collection[str],
-) -> tuple[Grade, ...]:
-    """Return the grades of results, with all cases behind them."""
-    there = dict.fromkeys(
-        (case.dtype, output)
-        for case in cases
-        for output in outputs
-        if output in output_types(case)
-    )
-    found = []
-    for dtype, output in there:
-        mine = [each for each in results if (each.dtype, each.output) == (dtype, output)]
-        worst = max(mine, key=lambda each: (each.needs, each.natural, each.ulp), default=None)
-        found.append(
-            Grade(
-                dtype,
-                output,
-                grade_of(mine, guards),
-                max((each.ulp for each in mine), default=math.inf),
-                max((each.natural for each in mine), default=math.inf),
-                worst.case if worst else "",
-                slope(mine),
-            )
-        )
-    return tuple(found)
-
-
-def grade_of(results: Sequence[CaseResult], guards: Collection[str]) -> str:
-    """Return the grade that the errors of one output in one type deserve."""
-    needs = dict.fromkeys(("ordinary", "sweep", "hard"), 0)
-    for each in results:
-        if each.kind in needs:
-            needs[each.kind] = max(needs[each.kind], each.needs)
-    if not results:
-        return "wrong"
-    if needs["ordinary"] == UNEXPLAINED:
-        if "ordinary" in guards:
-            return "wrong"
-        needs["ordinary"] = 0
-    growth = max(needs.values()) if "growth" in guards else 0
-    if growth:
-        return "conditional" if growth == 1 else "unstable"
-    if all(each.correct for each in results):
-        return "correct"
-    return "faithful" if all(each.ulp < 1 for each in results) else "stable"
-
-
-def parted(cases: Sequence[Case], domain: Domain) -> tuple[list[Case], list[Case]]:
-    """Return the cases that a domain has, and those beyond it."""
-    within = [case for case in cases if _has(domain, case)]
-    return within, [case for case in cases if case not in within]
-
-
-def _has(domain: Domain, case: Case) -> bool:
-    """Tell whether every row of a case is in a domain; what is not finite has no size."""
-    if domain.is_all:
-        return True
-    for name in case.operation.inputs_of("data"):
-        sizes = np.abs(case.rows[name].astype(np.float64))
-        if sizes[np.isfinite(sizes)].max(initial=0.0) > domain.largest:
-            return False
-    if is_user_case(case):
-        return largest_kappa(case) <= domain.kappa
-    return bool(expected(case).scales.kappa.max(initial=0.0) <= domain.kappa)
-
-
 NOWHERE = SubjectSpec()
-NEEDS = {TWICE: "saved kept", LARGE: "large calls"}
-"""The verdict that is open where such a call was left out."""
+VERDICT_OF_CALL = {TWICE: "saved kept", LARGE: "large calls"}
+"""The verdict that is not judged if a call of this kind was left out."""
 
 
 def grade(
@@ -174,78 +78,75 @@ def grade(
     recipe: str = "",
     domain: Domain = EVERYWHERE,
 ) -> Report:
-    """Judge what a subject returned.
+    """Grade the results of a subject.
 
     Parameters
     ----------
     subject : str
-        Its name.
+        The name of the subject.
     cases : sequence of Case
     records : sequence of Record
-        What it returned, in any order.
+        The records of its calls, in any order.
     outputs : sequence of str
-        The results that it has; by default, all that the operation has.
+        The outputs it has; by default, all of the operation.
     require : str
-        The least grade that passes.
+        The lowest grade that passes.
     guards : collection of str
-        The checks that are made: all, unless the judge itself is being tested.
+        The checks to make. Tests of the judge leave some out.
     level : str
-        For the report.
+        The level, for the report.
     spec : SubjectSpec
         Where the subject is defined, for the reproducers.
     recipe : str
-        The recipe that is asked for, if one is.
+        The required recipe, if any.
     domain : Domain
-        What the grade is about; other cases are left out of it.
+        The rows that are graded; cases outside it have a verdict of their own.
     """
     if require not in GRADES:
-        raise ValueError(f"require is {require!r}; it is one of {', '.join(GRADES)}")
+        raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
     operation = cases[0].operation
-    suite = cases
-    cases, beyond = parted(suite, domain)
+    cases, beyond = split_by_domain(cases, domain)
     outputs = outputs or [each.name for each in operation.outputs]
     by_case: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         by_case[record.case].append(record)
-    symptoms: list[Symptom] = []
-    judged: list[Judged] = []
-    for case in cases:
-        found = judge_any(case, by_case[case.name], outputs, finite="finite" in guards)
-        symptoms += found[0]
-        judged += found[1]
-    symptoms = [each for each in symptoms if each.guard in (*guards, *PLAINER)]
-    all_verdicts = {GUARDS[each.guard] for each in symptoms}
-    symptoms = [each for each in explained_once(symptoms) if each.guard in guards]
-    symptoms, unclaimed = claimed_alone(symptoms, _claims(cases))
-    results = [result_of(one) for one in judged]
+    symptoms, measured = _check_all(cases, by_case, outputs, finite="finite" in guards)
+    symptoms = [each for each in symptoms if each.guard in (*guards, *PRIMARY)]
+    failing_verdicts = {GUARDS[each.guard] for each in symptoms}
+    symptoms = [each for each in drop_consequences(symptoms) if each.guard in guards]
+    symptoms, notes = drop_unclaimed(symptoms, _claims(cases))
+    results = [case_result(each) for each in measured]
     run = [case for case in cases if by_case[case.name]]
-    grades = grades_of(run, results, outputs, guards)
+    grades = grade_outputs(run, results, outputs, guards)
     below = {(each.dtype, each.output) for each in grades if not each.reaches(require)}
     symptoms = [
         each
         for each in symptoms
-        if GUARDS[each.guard] != "accuracy" or (each.case.dtype, each.output) in below
+        if GUARDS[each.guard] != ACCURACY or (each.case.dtype, each.output) in below
     ]
-    symptoms += unrounded(judged, below, {(each.case.dtype, each.output) for each in symptoms})
-    told = told_in(judged)
-    recipes = recipes_in(told)
+    symptoms += _rounding_symptoms(
+        measured, below - {(each.case.dtype, each.output) for each in symptoms}
+    )
+    evidence = recipe_evidence(measured)
+    recipes = tuple(identify_recipe(dtype, each) for dtype, each in evidence.items())
     if recipe and "recipe" in guards:
-        symptoms += not_as_asked(recipes, told, recipe)
+        symptoms += _recipe_symptoms(recipes, evidence, recipe)
     not_run = len(cases) - len(run)
     spec = spec._replace(recipe=recipe)
-    causes = {
-        **causes_of(symptoms, judged),
-        **causes_of_conduct(symptoms, run, by_case),
-        **causes_of_recipes(symptoms, recipes, told, recipe),
+    diagnoses = {
+        **diagnose_accuracy(symptoms, measured),
+        **diagnose_conduct(symptoms, run, by_case),
+        **diagnose_recipes(symptoms, recipes, evidence, recipe),
     }
-    findings = findings_of(symptoms, grades, spec, not_run, causes)
-    verdicts = _verdicts(run, [each for case in run for each in by_case[case.name]], spec.callable)
-    verdicts |= dict.fromkeys(all_verdicts & verdicts.keys(), "not judged")
+    findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
+    run_records = [each for case in run for each in by_case[case.name]]
+    verdicts = _judged_verdicts(run, run_records, in_process=spec.callable)
+    verdicts |= dict.fromkeys(failing_verdicts & verdicts.keys(), "not judged")
     verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
-    notes = unclaimed | {NEEDS[each.call.kind]: each.left_out for each in records if each.left_out}
+    notes |= {VERDICT_OF_CALL[each.call.kind]: each.left_out for each in records if each.left_out}
     if not domain.is_all:
-        notes[RANGE] = f"rows beyond {domain} are right, too: {counted(len(beyond), 'case')}"
-        verdicts[RANGE] = _range(beyond, by_case, outputs, require)
+        notes[RANGE] = f"rows outside {domain} are right, too: {counted(len(beyond), 'case')}"
+        verdicts[RANGE] = _verdict_beyond_domain(beyond, by_case, outputs, require)
     return Report(
         subject,
         level,
@@ -266,44 +167,162 @@ def grade(
     )
 
 
-def _claims(cases: Sequence[Case]) -> set[str]:
-    """Return the extensions that a subject was given cases of."""
-    return {need for case in cases for need in case.needs}
-
-
-def _range(
-    cases: Sequence[Case],
+def _check_all(
+    cases: Iterable[Case],
     by_case: Mapping[str, Sequence[Record]],
     outputs: Collection[str],
-    require: str,
-) -> str:
-    """Return how a subject does beyond its domain."""
-    found = [judge_any(case, by_case[case.name], outputs) for case in cases if by_case[case.name]]
-    if not found:
-        return "not judged"
-    results = [result_of(one) for _, judged in found for one in judged]
-    grades = grades_of(cases, results, outputs, tuple(GUARDS))
-    symptoms, _ = claimed_alone([each for some, _ in found for each in some], _claims(cases))
-    fails = {GUARDS[each.guard] for each in symptoms} - {"accuracy"}
-    return "fail" if fails or not all(each.reaches(require) for each in grades) else "pass"
+    *,
+    finite: bool = True,
+) -> tuple[list[Symptom], list[MeasuredResult]]:
+    """Run the checks on all cases."""
+    symptoms: list[Symptom] = []
+    measured: list[MeasuredResult] = []
+    for case in cases:
+        records = by_case[case.name]
+        if is_user_case(case):
+            more_symptoms, more_measured = check_user_case(case, records, outputs)
+        else:
+            more_symptoms, more_measured = check_case(case, records, outputs, finite=finite)
+        symptoms += more_symptoms
+        measured += more_measured
+    return symptoms, measured
 
 
-def _verdicts(cases: Sequence[Case], records: Sequence[Record], functions: bool) -> dict[str, str]:
-    """Return pass for what was looked at, and not judged for the rest.
+def split_by_domain(cases: Sequence[Case], domain: Domain) -> tuple[list[Case], list[Case]]:
+    """Return the cases within a domain, and those outside it."""
+    within = [case for case in cases if _is_in_domain(case, domain)]
+    return within, [case for case in cases if case not in within]
 
-    A call that failed shows nothing, and a command is a new process each time, without a state.
+
+def _is_in_domain(case: Case, domain: Domain) -> bool:
+    """Return True if every row of a case is in a domain; non-finite values have no size."""
+    if domain.is_all:
+        return True
+    for name in case.operation.inputs_of("data"):
+        sizes = np.abs(case.rows[name].astype(np.float64))
+        if sizes[np.isfinite(sizes)].max(initial=0.0) > domain.largest:
+            return False
+    if is_user_case(case):
+        return largest_kappa(case) <= domain.kappa
+    return bool(expected(case).scales.kappa.max(initial=0.0) <= domain.kappa)
+
+
+def case_result(one: MeasuredResult) -> CaseResult:
+    """Return the entry of a measured result in the report."""
+    if isinstance(one.record, MeasuredRecord):
+        units, kappa = one.record.measured[one.output].units, one.record.kappa
+    else:
+        exact = expected(one.case)
+        units, kappa = exact.factor(one.output), float(exact.scales.kappa.max(initial=0.0))
+    return CaseResult(
+        one.case.name,
+        one.case.dtype,
+        one.case.family,
+        one.case.kind,
+        one.output,
+        one.error.ulp,
+        one.error.natural,
+        units,
+        one.error.needs,
+        one.error.correct,
+        kappa,
+    )
+
+
+def grade_outputs(
+    cases: Sequence[Case],
+    results: Sequence[CaseResult],
+    outputs: Collection[str],
+    guards: Collection[str],
+) -> tuple[Grade, ...]:
+    """Grade each output in each type over all cases."""
+    places = dict.fromkeys(
+        (case.dtype, output)
+        for case in cases
+        for output in outputs
+        if output in output_types(case)
+    )
+    grades = []
+    for dtype, output in places:
+        here = [each for each in results if (each.dtype, each.output) == (dtype, output)]
+        worst = max(here, key=lambda each: (each.needs, each.natural, each.ulp), default=None)
+        grades.append(
+            Grade(
+                dtype,
+                output,
+                grade_output(here, guards),
+                max((each.ulp for each in here), default=math.inf),
+                max((each.natural for each in here), default=math.inf),
+                worst.case if worst else "",
+                kappa_slope(here),
+            )
+        )
+    return tuple(grades)
+
+
+def grade_output(results: Sequence[CaseResult], guards: Collection[str]) -> str:
+    """Return the grade of one output in one type."""
+    needs = dict.fromkeys(("ordinary", "sweep", "hard"), 0)
+    for each in results:
+        if each.kind in needs:
+            needs[each.kind] = max(needs[each.kind], each.needs)
+    if not results:
+        return "wrong"
+    if needs["ordinary"] == UNEXPLAINED:
+        if "ordinary" in guards:
+            return "wrong"
+        needs["ordinary"] = 0
+    growth = max(needs.values()) if "growth" in guards else 0
+    if growth:
+        return "conditional" if growth == 1 else "unstable"
+    if all(each.correct for each in results):
+        return "correct"
+    return "faithful" if all(each.ulp < 1 for each in results) else "stable"
+
+
+GROWS = 4.0
+"""Natural units below which an error is rounding and says nothing about kappa."""
+
+
+def kappa_slope(results: Iterable[CaseResult]) -> float | None:
+    """Return the slope of log(error) against log(kappa) over a sweep.
+
+    Return None if fewer than three errors exceed rounding. An error as large as the result has
+    stopped growing and is left out.
+    """
+    points = [
+        (math.log10(each.kappa), math.log10(each.natural))
+        for each in results
+        if each.kind == "sweep"
+        and each.kappa > 1
+        and GROWS < each.natural < 0.2 / unit_roundoff(each.dtype)
+    ]
+    if len(points) < 3:
+        return None
+    kappas, errors = np.array(points).T
+    return float(np.polyfit(kappas, errors, 1)[0])
+
+
+def _judged_verdicts(
+    cases: Sequence[Case], records: Sequence[Record], *, in_process: bool
+) -> dict[str, str]:
+    """Return pass for each verdict that the records cover, and not judged for the others.
+
+    A call that failed shows nothing. A command is a new process each time and has no state.
     """
     done = [record for record in records if not record.failure]
     kind_of = {case.name: case.kind for case in cases}
     kinds = {kind_of[record.case] for record in done}
     calls = {record.call.kind for record in done if record.results}
-    of_backward = {name for case in cases for name in case.operation.outputs_of(backward=True)}
-    of_sums = {name for case in cases for name in of_backward if not case.operation.is_rows(name)}
+    gradients = {name for case in cases for name in case.operation.outputs_of(backward=True)}
+    column_sums = {
+        name for case in cases for name in gradients if not case.operation.is_rows(name)
+    }
     backward, sums = (
         {record.call.kind for record in done if names & record.results.keys()}
-        for names in (of_backward, of_sums)
+        for names in (gradients, column_sums)
     )
-    evidence = dict.fromkeys(VERDICTS, bool(done)) | {
+    covered = dict.fromkeys(VERDICTS, bool(done)) | {
         "special values": "special" in kinds,
         "subnormals kept": "subnormal" in kinds,
         "repeatable": AGAIN in calls,
@@ -312,8 +331,311 @@ def _verdicts(cases: Sequence[Case], records: Sequence[Record], functions: bool)
         "idle rows": not sums.isdisjoint(IDLE_ROWS),
         "layouts of gradients": not backward.isdisjoint(GRADIENT_LAYOUTS),
         "large calls": LARGE in calls,
-        "results kept": functions and LATER in calls,
-        "own state": functions and INTERLEAVED in backward,
-        "saved kept": functions and TWICE in backward,
+        "results kept": in_process and LATER in calls,
+        "own state": in_process and INTERLEAVED in backward,
+        "saved kept": in_process and TWICE in backward,
     }
-    return {verdict: "pass" if seen else "not judged" for verdict, seen in evidence.items()}
+    return {verdict: "pass" if seen else "not judged" for verdict, seen in covered.items()}
+
+
+def _verdict_beyond_domain(
+    cases: Sequence[Case],
+    by_case: Mapping[str, Sequence[Record]],
+    outputs: Collection[str],
+    require: str,
+) -> str:
+    """Return the verdict on the cases outside the domain."""
+    run = [case for case in cases if by_case[case.name]]
+    if not run:
+        return "not judged"
+    symptoms, measured = _check_all(run, by_case, outputs)
+    grades = grade_outputs(cases, list(map(case_result, measured)), outputs, tuple(GUARDS))
+    failed = {GUARDS[each.guard] for each in drop_unclaimed(symptoms, _claims(cases))[0]} - {
+        ACCURACY
+    }
+    return "fail" if failed or not all(each.reaches(require) for each in grades) else "pass"
+
+
+IDLE_CLAIM = "idle-rows"
+"""The extension by which a subject claims that rows of zero gradient change no sum."""
+PRIMARY = ("repeat", "sums", "position", "batch")
+"""Checks whose symptoms have consequences in other checks, the simplest first."""
+CONSEQUENCES = {
+    **dict.fromkeys(("position", "stale", "overwritten", "spent", "idle", "layout"), PRIMARY[:2]),
+    "batch": PRIMARY[:3],
+    "padding": PRIMARY,
+}
+"""By check: the checks whose symptoms, of the same output, explain its own."""
+
+
+def drop_consequences(symptoms: Sequence[Symptom]) -> list[Symptom]:
+    """Drop symptoms that follow from simpler ones.
+
+    If a repeated call has different bits, so has any other call; if a row has different bits at
+    another position, so it has in another batch. If an input is overwritten, the next call with
+    it differs. An output that is wrong on ordinary input is wrong on all others.
+    """
+    places = defaultdict(set)
+    for each in symptoms:
+        places[each.guard].add((each.case.dtype, each.output))
+
+    def is_consequence(each: Symptom) -> bool:
+        place = (each.case.dtype, each.output)
+        if each.guard in CONSEQUENCES:
+            overwritten = each.guard == "spent" and (each.case.dtype, "") in places["inputs"]
+            return overwritten or any(place in places[guard] for guard in CONSEQUENCES[each.guard])
+        inaccurate = each.natural > 0 and each.guard in ("growth", "special", "subnormal", "large")
+        return inaccurate and place in places["ordinary"]
+
+    return [each for each in symptoms if not is_consequence(each)]
+
+
+def drop_unclaimed(
+    symptoms: Sequence[Symptom], claims: Collection[str]
+) -> tuple[list[Symptom], dict[str, str]]:
+    """Drop symptoms of properties that the subject does not claim; return notes by verdict.
+
+    Splitting a sum by the number of rows is legitimate unless the subject claims otherwise.
+    """
+    idle = [each for each in symptoms if each.guard == "idle"]
+    if not idle or IDLE_CLAIM in claims:
+        return list(symptoms), {}
+    changed = " and ".join(dict.fromkeys(each.output for each in idle))
+    note = f"rows of zero gradient change {changed}: a finding with also=[{IDLE_CLAIM!r}]"
+    return [each for each in symptoms if each.guard != "idle"], {GUARDS["idle"]: note}
+
+
+def _claims(cases: Iterable[Case]) -> set[str]:
+    """Return the extensions that the cases need, which the subject claims."""
+    return {need for case in cases for need in case.needs}
+
+
+def _rounding_symptoms(
+    measured: Iterable[MeasuredResult], places: Collection[tuple[str, str]]
+) -> list[Symptom]:
+    """Return the results that are stable but not rounded as required, at these places."""
+    return [
+        Symptom(
+            "rounding",
+            one.case,
+            one.record,
+            one.output,
+            f"{one.output} is off by {one.error.ulp:.3g} ulp",
+            severity=one.error.ulp,
+        )
+        for one in measured
+        if (one.case.dtype, one.output) in places and not one.error.correct
+    ]
+
+
+SAME_RECIPE = 0.99
+"""The share of equal bits from which a recipe is identified: float32 arithmetic moves one rounding
+in thousands, and two recipes that differ do so in a fifth of the elements."""
+RecipeEvidence = Sequence[tuple[MeasuredResult, Mapping[str, RecipeResult]]]
+"""Results of one type, each with the bits by every recipe."""
+
+
+def recipe_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
+    """Return, by type, the results whose bits distinguish recipes."""
+    evidence: dict[str, list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
+    for one in measured:
+        operation = one.case.operation
+        if one.output == operation.outputs[0].name and (bits := operation.recipes(one.case)):
+            evidence.setdefault(one.case.dtype, []).append((one, bits))
+    return dict(evidence)
+
+
+def identify_recipe(dtype: str, evidence: RecipeEvidence) -> Recipe:
+    """Count the elements that have the bits of each recipe; group recipes that hardly differ."""
+    names = list(evidence[0][1])
+    known = np.concatenate(
+        [
+            np.logical_and.reduce([bits[name].decided.ravel() for name in names])
+            for _, bits in evidence
+        ]
+    )
+    values = {
+        name: np.concatenate([bits[name].values.ravel() for _, bits in evidence])[known]
+        for name in names
+    }
+    result = np.concatenate([one.result.astype(np.float64).ravel() for one, _ in evidence])[known]
+    groups: list[list[str]] = []
+    for name in names:
+        for group in groups:
+            if np.mean(values[name] == values[group[0]]) >= SAME_RECIPE:
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    shares = {group[0]: float(np.mean(result == values[group[0]])) for group in groups}
+    matching = [name for name, share in shares.items() if share >= SAME_RECIPE]
+    same = {first: tuple(others) for first, *others in groups}
+    return Recipe(dtype, matching[0] if len(matching) == 1 else "", shares, same)
+
+
+def _recipe_symptoms(
+    recipes: Collection[Recipe], evidence: Mapping[str, RecipeEvidence], required: str
+) -> list[Symptom]:
+    """Return a symptom for each type in which the bits are not those of the required recipe."""
+    symptoms = []
+    for each in recipes:
+        if required not in each.names:
+            one = max((one for one, _ in evidence[each.dtype]), key=lambda one: one.result.size)
+            text = f"{one.output} is not rounded as {required} requires: {each}"
+            symptoms.append(Symptom("recipe", one.case, one.record, one.output, text))
+    return symptoms
+
+
+Diagnoses = dict[tuple[str, str, str], Diagnosis]
+"""By check, type and output; ``accuracy`` stands for all checks of accuracy."""
+EXPLANATIONS: dict[str, Explain] = {
+    "raised": conduct.explain_raised,
+    "shape": conduct.explain_shape,
+    "type": conduct.explain_type,
+    "special": conduct.explain_special,
+    "subnormal": conduct.explain_subnormal,
+    "repeat": conduct.explain_repeat,
+    "sums": conduct.explain_repeat,
+    "position": conduct.explain_position,
+    "batch": conduct.explain_batch,
+    "large": conduct.explain_large,
+    "inputs": conduct.explain_inputs,
+    "overwritten": conduct.explain_overwritten,
+    "stale": conduct.explain_stale,
+    "spent": conduct.explain_spent,
+}
+
+
+def diagnose_accuracy(
+    symptoms: Collection[Symptom], measured: Collection[MeasuredResult]
+) -> Diagnoses:
+    """Diagnose the inaccurate outputs of each type.
+
+    An output that is wrong on ordinary input is diagnosed there alone, where no large kappa blurs
+    it, and where eps dominates: a diagnosis about eps must hold there, too.
+    """
+    guards: dict[tuple[str, str], set[str]] = {}
+    for each in symptoms:
+        if GUARDS.get(each.guard) == ACCURACY:
+            guards.setdefault((each.case.dtype, each.output), set()).add(each.guard)
+    diagnoses = {}
+    for (dtype, output), failed in guards.items():
+        ordinary = "ordinary" in failed
+        kinds = ("ordinary",) if ordinary else ("ordinary", "sweep", "hard")
+        wrong_from = UNEXPLAINED if ordinary else 1
+        evidence = [
+            Evidence(one.case, output, one.result, one.error.needs < wrong_from)
+            for one in measured
+            if (one.case.dtype, one.output) == (dtype, output)
+            and (one.case.kind in kinds or (one.case.kind == "hard" and one.case.eps >= 1))
+            and not is_user_case(one.case)  # its results are not kept
+        ]
+        if evidence:
+            hypotheses = evidence[0].case.operation.hypotheses(output)
+            diagnoses[ACCURACY, dtype, output] = diagnose(evidence, hypotheses, by_size=ordinary)
+    return diagnoses
+
+
+def diagnose_conduct(
+    symptoms: Collection[Symptom],
+    cases: Collection[Case],
+    records: Mapping[str, Sequence[Record]],
+) -> Diagnoses:
+    """Diagnose all other symptoms from the records of all cases of the type."""
+    wrong: dict[tuple[str, str, str], set[str]] = {}
+    for each in symptoms:
+        if each.guard in EXPLANATIONS:
+            place = (each.guard, each.case.dtype, each.output)
+            wrong.setdefault(place, set()).add(each.case.name)
+    diagnoses = {}
+    for (guard, dtype, output), names in wrong.items():
+        evidence = [
+            CaseRecords(case, records[case.name], case.name in names)
+            for case in cases
+            if case.dtype == dtype and not is_user_case(case)
+        ]
+        if any(each.wrong for each in evidence):
+            diagnoses[guard, dtype, output] = Diagnosis(EXPLANATIONS[guard](output, evidence), 0)
+    return diagnoses
+
+
+def diagnose_recipes(
+    symptoms: Collection[Symptom],
+    recipes: Collection[Recipe],
+    evidence: Mapping[str, RecipeEvidence],
+    required: str,
+) -> Diagnoses:
+    """Name the recipe, or the hypothesis, that has the bits of a result."""
+    diagnoses = {}
+    names = {each.dtype: each.name for each in recipes}
+    for each in symptoms:
+        if each.guard == "recipe":
+            dtype = each.case.dtype
+            if names[dtype]:
+                descriptions = each.case.operation.recipe_names
+                cause = describe_recipe(descriptions, each.output, names[dtype])
+            else:
+                results = [(one.case, one.result) for one, _ in evidence[dtype]]
+                cause = diagnose_bits(results, each.output, required)
+            diagnoses["recipe", dtype, each.output] = Diagnosis(cause, 0)
+    return diagnoses
+
+
+def make_findings(
+    symptoms: Sequence[Symptom],
+    grades: Sequence[Grade],
+    spec: SubjectSpec,
+    not_run: int,
+    diagnoses: Mapping[tuple[str, str, str], Diagnosis],
+) -> tuple[Finding, ...]:
+    """Return one finding for each check, type and output, with the simplest example.
+
+    `not_run` is the number of cases that were skipped.
+    """
+    groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
+    for symptom in symptoms:
+        groups[symptom.guard, symptom.case.dtype, symptom.output].append(symptom)
+    slopes = {(each.dtype, each.output): each.slope for each in grades}
+    findings = []
+    for (guard, dtype, output), group in groups.items():
+        shown = min(group, key=_example_order)
+        text = shown.text
+        slope = slopes.get((dtype, output))
+        if guard == "growth" and slope is not None and shown.severity < UNEXPLAINED:
+            kappa = shown.case.operation.condition
+            text += f"; the error grows with kappa = {kappa}, slope {slope:.1f}"
+        if guard == "raised" and not_run:
+            text += f"; {counted(not_run, 'case')} skipped after that"
+        verdict = GUARDS.get(guard, ACCURACY)
+        diagnosed_as = ACCURACY if verdict == ACCURACY else guard
+        diagnosis = diagnoses.get((diagnosed_as, dtype, output), UNKNOWN)
+        findings.append(
+            Finding(
+                guard,
+                verdict,
+                dtype,
+                output,
+                shown.case.name,
+                shown.case.why,
+                text,
+                shown.case.sources,
+                len({each.case.name for each in group}) - 1,
+                reproducer(shown, spec),
+                diagnosis.cause,
+                diagnosis.tried,
+                tuple(sorted({each.case.family for each in group})),
+            )
+        )
+    order = [*GUARDS, "rounding"]
+    return tuple(sorted(findings, key=lambda each: order.index(each.guard)))
+
+
+def _example_order(symptom: Symptom) -> tuple[float, bool, float, int]:
+    """Sort key that puts the best example of a symptom first: the worst, then the smallest."""
+    grows = symptom.guard == "growth"
+    return (
+        -symptom.severity,
+        symptom.record.call.kind != PLAIN or (grows and symptom.case.kind == "ordinary"),
+        -symptom.natural if grows else 0.0,
+        int(np.prod(symptom.case.shape)),
+    )

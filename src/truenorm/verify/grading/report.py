@@ -1,50 +1,45 @@
-"""What the judge has to say: grades, verdicts and findings. Plain data, for every kind of page."""
+"""The result of a judgement as plain data: grades, verdicts and findings."""
 
 from dataclasses import dataclass, field
 
 from truenorm.verify.operation import EVERYWHERE, Domain, Operation
 
-__all__ = [
-    *("ACCURACY", "GRADES", "RANGE", "VERDICTS"),
-    *("CaseResult", "Compared", "Finding", "Grade", "Known", "Recipe", "Report"),
-]
-
 GRADES = ("wrong", "unstable", "conditional", "stable", "faithful", "correct")
-"""From the worst to the best."""
+"""The grades, from worst to best."""
 
 VERDICTS = {
-    "runs": "every call returns, with results of the right shape and type",
-    "repeatable": "the same bits when called twice",
+    "runs": "every call returns results of the right shape and type",
+    "repeatable": "the same call returns the same bits",
     "sums repeatable": "sums over rows have the same bits in each of eight runs",
-    "batch-invariant": "the same bits for a row wherever it stands, whatever rows are beside it",
-    "idle rows": "rows whose gradients are zero change no bit of sums over rows",
-    "layouts of gradients": "backward reads gradients however they lie in memory, where claimed",
-    "large calls": "rows beyond element 2^24 of a call are as right as the first",
-    "inputs kept": "{inputs} are left as they were",
-    "results kept": "what was returned stays as it was when more calls follow",
-    "own state": "backward uses what its own forward saved",
-    "saved kept": "backward, called again with what forward saved, gives the same bits",
-    "special values": "NaN and infinity go where they must, and nowhere else",
-    "subnormals kept": "numbers below the normal range are not flushed to zero",
+    "batch-invariant": "the bits of a row do not depend on its position or on other rows",
+    "idle rows": "rows of zero gradient do not change sums over rows",
+    "layouts of gradients": "backward reads gradients in any memory layout, where claimed",
+    "large calls": "rows beyond element 2^24 of a call are as accurate as the first",
+    "inputs kept": "{inputs} are not modified",
+    "results kept": "later calls do not modify returned results",
+    "own state": "backward uses the state that its own forward saved",
+    "saved kept": "backward returns the same bits when called again with the same saved state",
+    "special values": "NaN and infinity appear where they must, and nowhere else",
+    "subnormals kept": "subnormal numbers are not flushed to zero",
 }
-"""What is said beside the grades: pass, fail, or not judged."""
+"""The verdicts beside the grades. Each one is pass, fail or not judged."""
 RANGE = "range"
-"""The verdict on what is beyond the domain, if one is declared: no finding comes of it."""
+"""The verdict on cases outside a declared domain. It has no findings."""
 NO_RESULT = ("raised", "shape")
-"""Guards whose findings leave nothing to grade."""
+"""Checks whose findings mean that there is no result to grade."""
 ACCURACY = "accuracy"
-"""What stands for a verdict where a finding is about a grade."""
+"""The verdict of findings that are about a grade."""
 
 
 @dataclass(frozen=True)
 class CaseResult:
-    """How far one output of one case was off.
+    """The error of one output of one case.
 
     `ulp` is the largest error in units in the last place, `natural` the largest in units of the
-    unit roundoff times the natural scale of the output; both are infinite where something that
-    is not finite came and should not have. `allowed` is what `natural` may be for `stable`.
-    `needs` is the smallest power of kappa that explains the error: 0, 1, 2, or 3 for none.
-    `correct` tells whether every element is the exact answer rounded once, ties to even.
+    unit roundoff times the natural scale of the output. Both are infinite if an element is not
+    finite and should be. `allowed` is the largest `natural` of a stable result. `needs` is the
+    smallest power of kappa that explains the error: 0, 1, 2, or 3 for none. `correct` is true if
+    every element is the exact answer rounded once, ties to even.
     """
 
     case: str
@@ -62,7 +57,7 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class Grade:
-    """The grade of one output in one type, and what it rests on."""
+    """The grade of one output in one type, with the largest errors over all cases."""
 
     dtype: str
     output: str
@@ -70,35 +65,35 @@ class Grade:
     max_ulp: float
     max_natural: float
     worst_case: str
-    slope: float | None  # of log(error) against log(kappa); None where nothing grows
+    slope: float | None  # of log(error) against log(kappa); None if errors do not grow
 
     def reaches(self, least: str) -> bool:
-        """Whether it is at least so good."""
+        """Return True if the grade is at least `least`."""
         return GRADES.index(self.grade) >= GRADES.index(least)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A symptom, the case that showed it, and ten lines that show it again.
+    """A symptom, a case that shows it, and a script that reproduces it.
 
-    `guard` is the check that found it; `verdict` the line of `VERDICTS` it belongs to, or
-    ``accuracy``. `cause` says what is done wrong, if that is known: for ``accuracy``, if one of
-    the `tried` hypotheses fits. If there is a baseline, a finding is either `known`, and `reason`
-    is what somebody wrote there, or `new` says what the baseline does not have.
+    `guard` is the check that failed; `verdict` is the verdict it decides, or ``accuracy``.
+    `cause` is the likely cause, or empty if unknown; `tried` is the number of hypotheses that
+    were compared. With a baseline, a finding is either `known`, and `reason` is the reason given
+    there, or `new` says what the baseline does not contain.
     """
 
     guard: str
     verdict: str
     dtype: str
-    output: str  # empty where all are meant
+    output: str  # empty for a finding about the whole call
     case: str
-    why: str  # what the case is there to show
+    why: str  # the purpose of the case
     symptom: str
     sources: tuple[str, ...] = ()
     also_in: int = 0  # other cases with the same symptom
     reproducer: str = field(default="", repr=False)
     cause: str = ""
-    tried: int = 0  # hypotheses; none where the symptom is no matter of them
+    tried: int = 0  # hypotheses; 0 for symptoms without any
     families: tuple[str, ...] = ()  # of the cases that show it
     known: bool = False
     reason: str = ""
@@ -106,23 +101,23 @@ class Finding:
 
     @property
     def check(self) -> str:
-        """What a baseline calls the guard: those of accuracy are one, and the grade says more."""
+        """The name of the check in a baseline: one for all checks of accuracy."""
         return ACCURACY if self.verdict == ACCURACY else self.guard
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Where the first result is rounded on the way, as far as its bits tell.
+    """The intermediate roundings of the first output, identified by its bits.
 
     Attributes
     ----------
     dtype : str
     name : str
-        The recipe; empty if none fits.
+        The recipe; empty if none matches.
     shares : dict of str to float
         By recipe, the share of elements that have its bits.
     same : dict of str to tuple of str
-        By recipe, others that give the same bits for this operation and these types.
+        By recipe, other recipes with the same bits for this operation and these types.
     """
 
     dtype: str
@@ -132,7 +127,7 @@ class Recipe:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The recipe that fits, and those that give the same bits."""
+        """The recipe that matches, and those with the same bits."""
         return (self.name, *self.same[self.name]) if self.name else ()
 
     def __str__(self) -> str:
@@ -144,10 +139,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Known:
-    """A finding as a baseline has it: by what depends on neither machine, seed nor order.
+    """A finding in a baseline, identified independently of machine, seed and order.
 
-    `families` are those of the cases that show it, where it is about input; `grade` is what
-    accuracy is known to be; `reason` is for people to write.
+    `families` are those of the cases that show it, if it depends on the input. `grade` is the
+    known grade, for accuracy. `reason` is written by the maintainer of the baseline.
     """
 
     subject: str
@@ -162,11 +157,11 @@ class Known:
 
 @dataclass(frozen=True)
 class Compared:
-    """What a baseline says of a report.
+    """A report compared with a baseline.
 
-    `known` and `new` are numbers of findings; `entries` what the baseline has of this subject,
-    `vanished` those that were looked for and not found, with their families that were not, and
-    `better` those whose grade is higher now.
+    `known` and `new` are numbers of findings. `entries` are the entries of this subject,
+    `vanished` those that were checked and not found (with the families concerned), and `better`
+    those whose grade has improved.
     """
 
     known: int
@@ -178,7 +173,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything about one subject."""
+    """The judgement of one subject."""
 
     subject: str
     level: str
@@ -190,23 +185,23 @@ class Report:
     cases: int = 0
     seconds: float = 0.0
     machine: dict[str, str] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)  # by verdict: why it was not judged
-    recipes: tuple[Recipe, ...] = ()  # of types of 16 bits
+    notes: dict[str, str] = field(default_factory=dict)  # reasons of verdicts not judged
+    recipes: tuple[Recipe, ...] = ()  # by type of 16 bits
     domain: Domain = EVERYWHERE
-    left_out: int = 0  # cases beyond the domain
-    not_run: int = 0  # cases that were given up
-    recipe: str = ""  # that was asked for
+    left_out: int = 0  # cases outside the domain
+    not_run: int = 0  # cases skipped after too many crashes
+    recipe: str = ""  # that is required
     baseline: Compared | None = None
     operation: Operation = field(kw_only=True, repr=False)
 
     @property
     def passed(self) -> bool:
-        """Whether something was graded, nothing new was found, and every grade is accepted."""
-        enough = all(map(self.accepts, self.grades))
-        return bool(self.grades) and enough and all(each.known for each in self.findings)
+        """True if there are grades, all are accepted, and every finding is known."""
+        accepted = all(map(self.accepts, self.grades))
+        return bool(self.grades) and accepted and all(each.known for each in self.findings)
 
     def accepts(self, grade: Grade) -> bool:
-        """Tell whether a grade is at least the required one, or the one that a baseline has."""
+        """Return True if a grade reaches the required one or the one in the baseline."""
         place = (grade.dtype, grade.output)
         entries = self.baseline.entries if self.baseline else ()
         known = [
@@ -215,7 +210,7 @@ class Report:
         return any(map(grade.reaches, [self.require, *known])) or self._is_known_to_lack(grade)
 
     def _is_known_to_lack(self, grade: Grade) -> bool:
-        """Tell whether a grade rests on no result at all, and a baseline knows why."""
+        """Return True if there is no result to grade, for a reason that the baseline knows."""
         place = (grade.dtype, grade.output)
         if any((each.dtype, each.output) == place for each in self.results):
             return False
@@ -228,7 +223,7 @@ class Report:
         )
 
     def explained(self, verdict: str) -> str:
-        """Return why a verdict was not judged, or what it says."""
+        """Return the meaning of a verdict, or why it was not judged."""
         *others, last = (each.name for each in self.operation.inputs)
         inputs = f"{', '.join(others)} and {last}"
         return self.notes.get(verdict) or VERDICTS.get(verdict, "").format(inputs=inputs)

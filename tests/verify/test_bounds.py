@@ -1,4 +1,4 @@
-"""A bound as a call: what it lets pass, what it says of the rest, and what it needs."""
+"""Bounds: exact answers, tolerances, violations, and arguments that are refused."""
 
 import tracemalloc
 from typing import Any
@@ -10,7 +10,22 @@ import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify import bounds as bounding
 from truenorm.verify.oracle import expected
-from verify.bounds.arrays import SHAPE, computed, given
+from truenorm.verify.types import dtype_of
+
+SHAPE = (3, 4, 32)
+
+
+def given(shape: tuple[int, ...] = SHAPE, dtype: str = "float32") -> dict[str, Any]:
+    random = np.random.default_rng(5)
+    kind = dtype_of(dtype)
+    rows = {name: random.normal(size=shape).astype(kind) for name in ("x", "dy")}
+    columns = {name: random.normal(size=shape[-1]).astype(kind) for name in ("gamma", "beta")}
+    return {**rows, **columns}
+
+
+def computed(x: Any, gamma: Any, beta: Any, dy: Any) -> tuple[Any, ...]:
+    y, saved = tn.layer_norm_forward(x, gamma, beta, eps=1e-5, backend="reference")
+    return (y, *tn.layer_norm_backward(dy, saved, backend="reference"))
 
 
 def two_passes(x: Any, gamma: Any, beta: Any, ddof: int = 0) -> Any:
@@ -23,7 +38,7 @@ def two_passes(x: Any, gamma: Any, beta: Any, ddof: int = 0) -> Any:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to an answer, whatever the size is."""
     if request.param == "balls":
-        monkeypatch.setattr(bounding, "SMALL", 0)
+        monkeypatch.setattr(bounding, "EXACT_ELEMENTS", 0)
     return str(request.param)
 
 
@@ -78,7 +93,7 @@ def test_tolerances_of_many_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     arrays = given((40, 7, 9))
     few = tv.bound("layer_norm", **arrays)
     in_integers = {name: few.tolerance(name) for name in few.results}
-    monkeypatch.setattr(bounding, "SMALL", 0)
+    monkeypatch.setattr(bounding, "EXACT_ELEMENTS", 0)
     monkeypatch.setattr("truenorm.verify.enclosures.AT_ONCE", 100)
     many = tv.bound("layer_norm", **arrays)
     for name in many.results:
@@ -92,7 +107,9 @@ def test_the_cause_is_named() -> None:
     del arrays["dy"]
     bound = tv.bound("layer_norm", **arrays)
     bound.assert_close(two_passes(**arrays))
-    with pytest.raises(AssertionError, match=r"cause: y is, .* variance is divided by D - 1"):
+    with pytest.raises(
+        AssertionError, match=r"likely cause: the variance is divided by D - 1 \(matches y within"
+    ):
         bound.assert_close(two_passes(**arrays, ddof=1))
 
 
@@ -180,7 +197,7 @@ def test_absent_parameters_keep_their_places() -> None:
     bound = tv.bound("layer_norm", **arrays)
     assert bound.results == ("y", "dx", "dbeta")
     bound.assert_close((y, dx, dgamma, dbeta))
-    with pytest.raises(ValueError, match="there is no result 'dgamma'"):
+    with pytest.raises(ValueError, match="got 'dgamma'"):
         bound.assert_close(dgamma=y)
 
 
@@ -196,3 +213,57 @@ def test_memory_does_not_grow_with_rows() -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_shape_and_type_are_looked_at() -> None:
+    arrays = given()
+    y, *_ = computed(**arrays)
+    bound = tv.bound("layer_norm", **arrays)
+    with pytest.raises(
+        AssertionError, match=r"y has the shape \(12, 32\); it should be \(3, 4, 32"
+    ):
+        bound.assert_close(y.reshape(-1, 32))
+    with pytest.raises(AssertionError, match="y is float64; it should be float32"):
+        bound.assert_close(y.astype(np.float64))
+    with pytest.raises(AssertionError, match=r"(?s)y is float64.*dx is not stable"):
+        bound.assert_close(y=y.astype(np.float64), dx=arrays["dy"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"x": np.zeros((2, 3), np.int32)}, "x must be float16, .*; got int32"),
+        ({"x": np.zeros((2, 0), np.float32)}, r"x must have rows .*; got shape \(2, 0\)"),
+        (
+            {"dy": np.zeros((2, 3), np.float32)},
+            r"dy must have .* shape of x, .*; got float32 \(2, 3\)",
+        ),
+        ({"gamma": np.zeros(3, np.float32)}, r"gamma must have shape \(32,\), got \(3,\)"),
+        ({"residual": np.zeros(3)}, "layer_norm takes no residual"),
+        ({"operation": "add_rms_norm", "beta": None}, "add_rms_norm needs residual"),
+        ({"operation": "batch_norm"}, "operation is 'batch_norm'"),
+        ({"grade": "wrong"}, "grade must be one of conditional, stable, .*; got 'wrong'"),
+        ({"eps": -1.0}, "eps must be .*; got -1.0"),
+        ({"eps": float("nan")}, "eps must be .*; got nan"),
+    ],
+)
+def test_what_is_refused(changed: dict[str, Any], said: str) -> None:
+    arguments = {"operation": "layer_norm", **given(), **changed}
+    with pytest.raises(ValueError, match=said):
+        tv.bound(**arguments)
+
+
+def test_what_cannot_be_compared() -> None:
+    arrays = given()
+    y, *_ = computed(**arrays)
+    forward = tv.bound("layer_norm", **{**arrays, "dy": None})
+    with pytest.raises(ValueError, match="result must be one of y; got 'dx'; for others, pass dy"):
+        forward.assert_close(dx=y)
+    with pytest.raises(ValueError, match="expected at most the results y; got 2 results"):
+        forward.assert_close((y, y))
+    with pytest.raises(TypeError, match="nothing to compare"):
+        forward.assert_close()
+    arrays["x"][0, 0, 0] = np.nan
+    large = {**arrays, "x": np.tile(arrays["x"], (40, 1, 1)), "dy": None}
+    with pytest.raises(ValueError, match="there are bounds for finite numbers"):
+        tv.bound("layer_norm", **large)

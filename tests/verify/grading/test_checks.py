@@ -1,4 +1,4 @@
-"""What may not change a bit: the place of a row, rows beside it, another run, a layout."""
+"""The checks of the judge: errors, and invariance under batch, order, layout and repetition."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,16 +9,88 @@ import pytest
 from numpy.typing import NDArray
 
 import truenorm.verify as tv
+from truenorm.verify.grading.checks import UNEXPLAINED, measure, misplaced
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import collect, grade_records
+from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.suite import case
 from truenorm.verify.types import Array, Float64s
 from verify.planted.base import Kernel
 from verify.planted.entry import layer_norm
 from verify.planted.invariance.bugs import OtherBlocks, in_blocks
 from verify.planted.registry import PLANTED
 from verify.recorded import in_float64
+
+
+@pytest.fixture
+def plain() -> Expected:
+    return expected(case("float32-normal-4x17"))
+
+
+def _y(found: Expected) -> Array:
+    value = found.values["y"]
+    assert value is not None
+    return value.copy()
+
+
+def test_the_next_number_is_farther_than_the_right_one(plain: Expected) -> None:
+    y = _y(plain)
+    error = measure(plain, "y", y)
+    assert error.ulp <= 0.5
+    assert (error.natural, error.needs) == (0.0, 0)
+    y[1, 2] = np.nextafter(y[1, 2], np.float32(np.inf))
+    error = measure(plain, "y", y)
+    assert 0.5 < error.ulp < 1.5
+    assert error.needs == 0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_never_near(plain: Expected, value: float) -> None:
+    y = _y(plain)
+    y[3, 5] = value
+    error = measure(plain, "y", y)
+    assert (error.ulp, error.natural, error.needs) == (np.inf, np.inf, UNEXPLAINED)
+    assert (error.at, error.not_finite) == ((3, 5), True)
+    assert measure(plain, "y", y, finite=False).needs == 0  # the guard that is switched off
+
+
+def test_the_worst_element_is_named(plain: Expected) -> None:
+    y = _y(plain)
+    y[2, 7] += 1
+    y[0, 3] += 0.1
+    error = measure(plain, "y", y)
+    assert (error.at, error.needs, error.not_finite) == ((2, 7), UNEXPLAINED, False)
+
+
+def test_beside_an_exact_zero_an_ulp_is_no_measure() -> None:
+    """In float64 the distance to 0, in ulp, may be beyond every number; it is still small."""
+    found = expected(case("float64-dy-constant"))
+    dx = found.wide["dx"] + 1e-16
+    assert measure(found, "dx", dx).needs == 0
+
+
+def test_nan_must_be_where_it_belongs() -> None:
+    given = case("float32-nan-in-x")
+    found = expected(given)
+    y = _y(found)
+    row = int(np.flatnonzero(np.isnan(given.x).any(axis=1))[0])
+    assert misplaced(found, "y", y) is None
+    y[row] = np.inf
+    assert misplaced(found, "y", y) is None
+    y[row, 4] = 0
+    assert misplaced(found, "y", y) == (row, 4)
+
+
+def test_an_infinity_of_the_other_sign_is_wrong() -> None:
+    found = expected(case("float32-infinity-and-nan-in-dy"))
+    dbeta = found.wide["dbeta"].copy()
+    spot = int(np.flatnonzero(np.isinf(dbeta))[0])
+    assert misplaced(found, "dbeta", dbeta) is None
+    dbeta[spot] *= -1
+    assert misplaced(found, "dbeta", dbeta) == (spot,)
+
 
 BATCH = "float32-batch-300x67"
 SIZES = "float32-batch-sizes-4136x33"
@@ -51,7 +123,7 @@ def test_a_kernel_that_changes_at_some_number_of_rows(rows: int, below: int, abo
         ("batch", "y"),
         ("batch", "dx"),
     }
-    said = f"batches of up to {below} rows are computed otherwise than those of {above} or more"
+    said = f"batches of up to {below} rows are computed differently from {above} or more"
     assert {each.cause for each in report.findings} == {said}
 
 
@@ -65,7 +137,7 @@ class LastRowAlone(OtherBlocks):
 def test_the_last_row_is_held_against_the_same_row_elsewhere() -> None:
     report = judged(layer_norm(LastRowAlone(), "it", ["float32"]), SIZES)
     said = {each.output: (each.guard, each.symptom, each.cause) for each in report.findings}
-    text = "{} of row 4135 has other bits than of row 10, which is the same"
+    text = "{0} of row 4135 has different bits than {0} of the equal row 10"
     assert said == {output: ("position", text.format(output), "") for output in ("y", "dx")}
 
 
@@ -78,7 +150,7 @@ def test_rows_that_are_not_finite_may_be_below() -> None:
         return y
 
     (finding,) = judged(Subject(forward), BATCH).findings
-    assert finding.symptom == "y of rows has other bits with rows of NaN and infinity below them"
+    assert finding.symptom == "y changes if rows of NaN and infinity are appended"
 
 
 def test_idle_rows_are_told_of_everybody_and_held_against_who_claims() -> None:
@@ -86,9 +158,9 @@ def test_idle_rows_are_told_of_everybody_and_held_against_who_claims() -> None:
     report = judged(replace(claims, also=[]), BATCH)
     assert report.passed
     assert report.verdicts["idle rows"] == "not judged"
-    said = "rows whose gradients are zero change dgamma: a finding where also=['idle-rows']"
+    said = "rows of zero gradient change dgamma: a finding with also=['idle-rows']"
     assert report.explained("idle rows") == said
-    with pytest.raises(AssertionError, match="dgamma changes with rows whose gradients are zero"):
+    with pytest.raises(AssertionError, match="dgamma changes with rows of zero gradient"):
         tv.check(claims, tv.case("float32-idle-rows-300x67"))
 
 
@@ -131,7 +203,7 @@ def test_a_batch_of_another_form_has_no_bits_to_compare(of: Callable[[Array], Ar
 
     report = judged(Subject(forward), BATCH)
     assert report.findings[-1].symptom == (
-        "y of rows 0 to 6 has other bits than in the batch of 300"
+        "y of rows 0 to 6 has different bits than in the batch of 300"
     )
 
 

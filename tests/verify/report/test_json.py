@@ -1,5 +1,6 @@
-"""JSON that is printed and written, held against the schemas that are published."""
+"""JSON reports: complete, strict, and valid by the published schemas."""
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +9,47 @@ from typing import Any
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import truenorm.verify as tv
-from truenorm.verify.baseline import against, updated
+from truenorm.verify.baseline import compare_with_baseline, updated_entries
+from truenorm.verify.grading.report import Report
 from truenorm.verify.report.json_report import to_json
-from verify.baselines.known import KERNEL, finding, judged, made, wide
-from verify.fake_report import failing_report, passing_report
+from verify.fake_report import (
+    ESCAPES,
+    KERNEL,
+    NASTY,
+    failing_report,
+    finding,
+    judged,
+    made,
+    passing_report,
+    wide,
+)
+
+
+def refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def test_nothing_is_missing_and_everything_is_strict() -> None:
+    report = failing_report()
+    text = to_json(report)
+    assert text.isascii()  # whatever the encoding of the terminal is, it can be printed
+    told = json.loads(text, parse_constant=refuse)
+    assert set(told) == {"schema", "passed", *(field.name for field in dataclasses.fields(Report))}
+    assert told["operation"] == report.operation.name
+    assert told["subject"] == f"my kernel {NASTY}{ESCAPES}"
+    assert len(told["results"]) == len(report.results)
+    assert told["findings"][0]["reproducer"] == report.findings[0].reproducer
+    assert (told["findings"][0]["cause"], told["findings"][0]["tried"]) == ("", 99)
+    assert told["findings"][0]["sources"] == list(report.findings[0].sources)
+    assert told["machine"] == report.machine
+    assert told["grades"][4]["max_ulp"] == "inf"
+    assert "nan" in [each["natural"] for each in told["results"]]
+
+
+def test_says_whether_it_is_a_pass() -> None:
+    assert json.loads(to_json(failing_report()))["passed"] is False
+    assert json.loads(to_json(passing_report()))["passed"] is True
+
 
 SCHEMAS = Path(__file__).parents[3] / "docs" / "_static" / "schema"
 
@@ -41,9 +79,11 @@ def reports() -> Iterator[tv.Report]:
     yield passing_report()
     real = judged(KERNEL)
     yield real
-    yield against(real, updated(real, ()))
-    yield against(made(of_y="stable"), updated(made(finding()), ()))
-    yield against(made(finding(), of_y="conditional"), updated(made(finding()), ()))
+    yield compare_with_baseline(real, updated_entries(real, ()))
+    yield compare_with_baseline(made(of_y="stable"), updated_entries(made(finding()), ()))
+    yield compare_with_baseline(
+        made(finding(), of_y="conditional"), updated_entries(made(finding()), ())
+    )
     yield judged(tv.Subject(wide, dtypes=["float16"]), ["float16-normal-4x17"])
 
 

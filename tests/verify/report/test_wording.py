@@ -1,12 +1,13 @@
-"""What pages have in common: sentences, and where failures were reported."""
+"""Sentences that all pages share: conclusions, advice and links."""
 
 import dataclasses
 
 import pytest
 
+from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.report import GRADES
 from truenorm.verify.report import wording
-from truenorm.verify.report.wording import REPOSITORIES, link
+from truenorm.verify.report.wording import ADVICE, REPOSITORIES, link
 from verify.fake_report import failing_report, passing_report
 
 
@@ -42,3 +43,14 @@ def test_short_names_are_those_of_the_repositories(name: str) -> None:
 )
 def test_what_is_no_known_issue_has_none(source: str) -> None:
     assert link(source) == ""
+
+
+def test_there_is_advice_for_every_guard() -> None:
+    assert ADVICE.keys() == {*GUARDS, "rounding"}
+
+
+@pytest.mark.parametrize("guard", ADVICE)
+def test_it_is_short_and_two_things(guard: str) -> None:
+    found = ADVICE[guard]
+    assert found.matters != found.to_try
+    assert all(10 < len(each) <= 90 for each in found)

@@ -1,0 +1,425 @@
+"""Find the likely cause of an inaccurate result, by hypotheses of what a kernel does wrong.
+
+A hypothesis computes a result in float64 as it would be if one step were different. It explains a
+result if it matches in every failing case, is consistent with the control cases (those that are
+right), and no other hypothesis matches as well.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice, takewhile
+from typing import NamedTuple
+
+import numpy as np
+
+from truenorm.verify.operation import Case, Hypothesis
+from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
+from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of, unit_roundoff
+
+MIN_CASES, MIN_ELEMENTS, MANY_ELEMENTS = 2, 3, 32
+"""A hypothesis must differ from the exact answer in several elements of two cases, or in many
+elements of one case."""
+MIN_CONTRAST = 16.0
+"""In types of 16 bits, one case is enough only at this distance from the exact answer, relative to
+the tolerance: a closer hypothesis could be confused with another bug."""
+MIN_RATIO = 4.0
+"""A result must be this many times closer to a hypothesis than the exact answer is."""
+LARGE_CASE = 2**16
+"""Elements of a case above which hypotheses take long to compute: it is compared last, and only
+if a case of this size fails."""
+EQUAL_IN_FLOAT64 = 2.0**-40
+"""Relative difference up to which two hypotheses count as one."""
+FACTOR_DIGITS = (1, 2, 3, 4)
+"""Significant digits of a constant factor, tried in this order."""
+AMBIGUOUS = 2.0
+"""Hypotheses whose distance is within this factor of the smallest are equally good."""
+MAX_LISTED = 3
+"""Sizes that are listed one by one."""
+SAME_BITS = 0.99
+"""Share of elements that must have the bits of a hypothesis, as for a recipe."""
+
+
+class Evidence(NamedTuple):
+    """A result that a subject returned. `correct` marks a control case."""
+
+    case: Case
+    output: str
+    result: Array
+    correct: bool
+
+
+class Diagnosis(NamedTuple):
+    """The likely cause in words (empty if unknown), and the number of hypotheses tried."""
+
+    cause: str
+    tried: int
+
+
+UNKNOWN = Diagnosis("", 0)
+
+
+class Match(NamedTuple):
+    """A hypothesis compared with the result of one case.
+
+    Attributes
+    ----------
+    values, tolerance : ndarray
+        The result by the hypothesis, and how far a subject's result may be from it.
+    defined : bool
+        False if `values` is NaN everywhere.
+    differs : bool
+        True if `values` differs from the exact answer by more than is allowed.
+    fits : bool
+        True if the subject's result is within the tolerance.
+    telling : int
+        Elements in which the hypothesis differs from the exact answer, if it fits and the
+        difference is far larger than its distance from the result.
+    distance, contrast : float
+        Root mean square distance of `values` from the result and from the exact answer, relative
+        to the tolerance.
+    ulp : float
+        Largest distance from the result, in ulp.
+    """
+
+    values: Float64s
+    tolerance: Float64s
+    defined: bool
+    differs: bool
+    fits: bool
+    telling: int
+    distance: float
+    contrast: float
+    ulp: float
+
+
+class Candidate(NamedTuple):
+    """A hypothesis that explains a result, with its match in each case."""
+
+    words: str
+    matches: dict[str, Match]
+
+    @property
+    def distance(self) -> float:
+        """Largest distance over all cases."""
+        return max(each.distance for each in self.matches.values())
+
+    @property
+    def ulp(self) -> float:
+        """Largest distance in ulp over the telling cases."""
+        return max(each.ulp for each in self.matches.values() if each.telling)
+
+
+def diagnose(
+    evidence: Collection[Evidence], hypotheses: Mapping[str, Hypothesis], *, by_size: bool
+) -> Diagnosis:
+    """Return the likely cause of the wrong results of one output in one type.
+
+    If no hypothesis explains all cases and `by_size` is true, try one that explains the failing
+    cases, provided that a size tells these from the control cases.
+    """
+    unknown = Diagnosis("", len(hypotheses))
+    # Small failing cases first: they rule out most hypotheses at little cost.
+    order = sorted(evidence, key=lambda each: (_is_large(each), each.correct, _size(each)))
+    if all(each.correct for each in order):
+        return unknown
+    if all(each.correct for each in order if _is_large(each)):
+        order = [each for each in order if not _is_large(each)]
+    chosen, sizes = _best(_candidates(hypotheses.items(), order)), ""
+    if not chosen:
+        chosen = list(islice(_candidates(_constant_factors(order), order), 1))
+    if not chosen and by_size:
+        wrong = [each for each in order if not each.correct]
+        controls = [each.case for each in order if each.correct]
+        sizes = distinguishing_size([each.case for each in wrong], controls)
+        if sizes and not _is_large(wrong[-1]):
+            chosen = _best(_candidates(hypotheses.items(), wrong))
+    if not chosen:
+        return unknown
+    return Diagnosis(_sentence(order[0].output, chosen, sizes), len(hypotheses))
+
+
+def _size(evidence: Evidence) -> int:
+    return math.prod(evidence.case.shape)
+
+
+def _is_large(evidence: Evidence) -> bool:
+    return _size(evidence) > LARGE_CASE
+
+
+def _constant_factors(order: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
+    """Yield the exact answer times a constant, fitted to one wrong case."""
+    wrong = [each for each in order if not each.correct and not _is_large(each)]
+    if not wrong:
+        return
+    case, output, result, _ = wrong[-1]
+    exact = expected(case).wide[output]
+    with np.errstate(all="ignore"):
+        fitted = float((result.astype(np.float64) * exact).sum() / (exact * exact).sum())
+    if not math.isfinite(fitted):
+        return
+    for digits in FACTOR_DIGITS:
+        factor = float(f"{fitted:.{digits}g}")
+        yield f"it is multiplied by {factor:g}", partial(_times, factor, output)
+
+
+def _times(factor: float, output: str, case: Case) -> Float64s:
+    return factor * expected(case).wide[output]
+
+
+def _sentence(output: str, chosen: Sequence[Candidate], sizes: str) -> str:
+    """Return the likely cause in words; a common beginning of several is written once."""
+    ulp = max(1, math.ceil(max(each.ulp for each in chosen)))
+    first, *others = (_with_subject(each.words, output) for each in chosen)
+    start = _common_start([first, *others])
+    cause = ", or ".join([first, *(each.removeprefix(start) for each in others)])
+    match = f"matches {output} within {ulp} ulp"
+    if sizes:
+        return f"where {sizes}, {cause} ({match}; {output} is right elsewhere)"
+    return f"{cause} ({match})"
+
+
+def _with_subject(words: str, output: str) -> str:
+    """Replace a leading "it" of a hypothesis by the name of the output."""
+    if words.startswith("its "):
+        return f"the {words.removeprefix('its ').replace(' ', f' of {output} ', 1)}"
+    return f"{output} {words.removeprefix('it ')}" if words.startswith("it ") else words
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    """Return the common beginning of several hypotheses if it ends with "is"."""
+    columns = zip(*(text.split(" ") for text in texts), strict=False)
+    start = [words[0] for words in takewhile(lambda column: len({*column}) == 1, columns)]
+    return " ".join([*start, ""]) if start[-1:] == ["is"] else ""
+
+
+def _candidates(
+    hypotheses: Iterable[tuple[str, Hypothesis]], order: Sequence[Evidence]
+) -> Iterator[Candidate]:
+    """Yield the hypotheses that fit all cases and are told from the exact answer in enough."""
+    least = 0.0 if unit_roundoff(order[0].case.dtype) <= FLOAT32_ROUNDOFF else MIN_CONTRAST
+    for words, hypothesis in hypotheses:
+        matches = _matches(order, hypothesis)
+        if matches is None:
+            continue
+        telling = [each for each in matches.values() if each.telling >= MIN_ELEMENTS]
+        if len(telling) >= MIN_CASES or any(
+            each.telling >= MANY_ELEMENTS and each.contrast >= least for each in telling
+        ):
+            yield Candidate(words, matches)
+
+
+def _matches(order: Sequence[Evidence], hypothesis: Hypothesis) -> dict[str, Match] | None:
+    """Compare a hypothesis with all cases; return None as soon as one contradicts it."""
+    matches = {}
+    for each in order:
+        match = compare_with_hypothesis(each, hypothesis)
+        if match.fits and match.defined:
+            matches[each.case.name] = match
+        elif match.defined and (match.differs or not each.correct):
+            return None
+    return matches
+
+
+def _best(candidates: Iterator[Candidate]) -> list[Candidate]:
+    """Return the closest candidate and its equivalents; none if another one is as close."""
+    every = list(candidates)
+    if not every:
+        return []
+    best = min(every, key=lambda each: each.distance)
+    close = [each for each in every if each.distance <= AMBIGUOUS * best.distance]
+    if not all(_equivalent(best, each) for each in close):
+        return []
+    named: list[Candidate] = []
+    for each in close:
+        if not any(_equivalent(each, other, relative=EQUAL_IN_FLOAT64) for other in named):
+            named.append(each)
+    return named
+
+
+def _equivalent(one: Candidate, other: Candidate, relative: float = 0.0) -> bool:
+    """Return True if two hypotheses agree in all cases, within the tolerance or `relative`."""
+    with np.errstate(all="ignore"):
+        for case, mine in one.matches.items():
+            theirs = other.matches.get(case)
+            tolerance = relative * np.abs(mine.values) if relative else mine.tolerance
+            if theirs and not (distance(mine.values, theirs.values) <= tolerance).all():
+                return False
+    return True
+
+
+def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis) -> Match:
+    """Compare the result of one case with a hypothesis."""
+    exact, output = expected(evidence.case), evidence.output
+    kind = exact.types[output]
+    with np.errstate(all="ignore"):
+        right = exact.wide[output]
+        values = np.broadcast_to(hypothesis(evidence.case), right.shape)
+        # Above the range of the type, the result is infinite.
+        overflow = np.abs(values) >= np.ldexp(1.0, FORMATS[kind].limit)
+        values = np.where(overflow, np.copysign(np.inf, values), values)
+        sizes = _row_rms(values)
+        tolerance = _tolerance(evidence, values, sizes)
+        from_exact = distance(values, right)
+        from_result = distance(evidence.result.astype(np.float64), values)
+        ulps = ulps_of(np.maximum(np.abs(_finite(values)), sizes), kind)
+        differing = int((from_exact > exact.allowed(output)).sum())
+        fits = bool((from_result <= tolerance).all())
+        rms_distance, contrast = _rms(from_result / tolerance), _rms(from_exact / tolerance)
+        return Match(
+            values,
+            tolerance,
+            defined=not np.isnan(values).all(),
+            differs=differing > 0,
+            fits=fits,
+            telling=differing if fits and MIN_RATIO * rms_distance <= contrast else 0,
+            distance=rms_distance,
+            contrast=contrast,
+            ulp=float((from_result / ulps).max(initial=0.0)),
+        )
+
+
+def distance(one: Float64s, other: Float64s) -> Float64s:
+    """Return elementwise distances: 0 between equal infinities or two NaN, else inf for NaN."""
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    difference = np.abs(one - other)
+    return np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
+
+
+def _rms(values: Float64s) -> float:
+    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0
+
+
+def _finite(values: Float64s) -> Float64s:
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _row_rms(values: Float64s) -> Float64s:
+    """Return the root mean square along the last axis, ignoring non-finite elements."""
+    return np.asarray(np.sqrt((_finite(values) ** 2).mean(axis=-1, keepdims=True)))
+
+
+def _tolerance(evidence: Evidence, values: Float64s, sizes: Float64s) -> Float64s:
+    """Return how far a result may be from a hypothesis: one ulp and a few roundings.
+
+    The roundings are relative to the natural scale, multiplied by the ratio of the rows of the
+    hypothesis to those of the exact answer.
+    """
+    exact, output = expected(evidence.case), evidence.output
+    scale = exact.scale(output)
+    ratio = sizes / _row_rms(exact.wide[output])
+    scale = np.where(np.isfinite(ratio), ratio * scale, sizes) + np.abs(_finite(values))
+    ulps = ulps_of(_finite(values), exact.types[output])
+    return np.asarray(ulps + exact.unit(output) * _roundings(evidence) * scale)
+
+
+def _roundings(evidence: Evidence) -> float:
+    """Return the factor K of the tolerance, smaller in types of 16 bits.
+
+    The K of a right result would let one bug pass for another there. Two intermediate roundings
+    are allowed; in a sum over rows, two of each term.
+    """
+    exact, case, output = expected(evidence.case), evidence.case, evidence.output
+    factor, unit = exact.factor(output), exact.unit(output)
+    if unit <= FLOAT32_ROUNDOFF:
+        return factor
+    terms = 1 if case.operation.is_rows(output) else max(case.shape[0], 1)
+    return 2 / math.sqrt(terms) + factor * FLOAT32_ROUNDOFF / unit
+
+
+def distinguishing_size(wrong: Collection[Case], controls: Collection[Case]) -> str:
+    """Describe the D or the number of rows of the failing cases, if no control case has it."""
+    if not controls:
+        return ""
+    for axis, name in ((1, "D"), (0, "the number of rows")):
+        sizes = {case.shape[axis] for case in wrong}
+        others = {case.shape[axis] for case in controls}
+        if not sizes & others:
+            return f"{name} is {_describe_sizes(sizes, others)}"
+    return ""
+
+
+def _describe_sizes(sizes: Collection[int], others: Collection[int]) -> str:
+    """Describe sizes as a list, a range or a multiple."""
+    least, largest = min(sizes), max(sizes)
+    if len(sizes) <= MAX_LISTED:
+        return " or ".join(map(str, sorted(sizes)))
+    if not any(least <= size <= largest for size in others):
+        bounded = max(others, default=0) > largest
+        return f"from {least} to {largest}" if bounded else f"{least} or more"
+    block = min(size & -size for size in sizes)
+    if block > 1 and not any(size % block == 0 for size in others):
+        return f"a multiple of {block}"
+    return "one of " + ", ".join(map(str, sorted(sizes)))
+
+
+Bits = Callable[[Case], Float64s]
+"""Computes a result rounded to its type, as float64."""
+
+
+def describe_recipe(names: Mapping[str, str], output: str, recipe: str) -> str:
+    """Return a sentence that says which recipe a result has the bits of."""
+    known, separator, other_sum = recipe.partition(", of the ")
+    words = f"{known}, {names[known]}" if names.get(known) else known
+    return f"{output} has the bits of {words}{separator}{other_sum}"
+
+
+def diagnose_bits(results: Sequence[tuple[Case, Array]], output: str, required_recipe: str) -> str:
+    """Return the hypothesis whose values, rounded once, have the bits of the results.
+
+    A parameter of a wider type than x may also be rounded to the type of x before the required
+    recipe is followed. Hypotheses with equal bits are named together.
+    """
+    order = sorted(results, key=lambda each: -each[1].size)  # large cases rule out most
+    operation = order[0][0].operation
+    candidates: dict[str, Bits] = {
+        words: partial(_rounded_once, output, hypothesis)
+        for words, hypothesis in operation.hypotheses(output).items()
+    }
+    for name in operation.inputs_of("parameter"):
+        words = f"{name} is rounded to the type of x first, and the rest follows {required_recipe}"
+        candidates[words] = partial(_narrowed_parameter, name, required_recipe)
+    matching = {
+        words: values for words, bits in candidates.items() if (values := _with_bits(order, bits))
+    }
+    if not matching:
+        return ""
+    first = next(iter(matching.values()))
+    if not all(_equal_bits(first, values) for values in matching.values()):
+        return ""
+    causes = (_with_subject(words, output) for words in matching)
+    return f"{', or '.join(causes)} (matches the bits of {output})"
+
+
+def _rounded_once(output: str, hypothesis: Hypothesis, case: Case) -> Float64s:
+    exact = expected(case)
+    with np.errstate(all="ignore"):
+        values = np.broadcast_to(hypothesis(case), exact.wide[output].shape)
+        return values.astype(dtype_of(exact.types[output])).astype(np.float64)
+
+
+def _narrowed_parameter(name: str, recipe: str, case: Case) -> Float64s:
+    array: Array | None = case.inputs[name]
+    if array is None or unit_roundoff(array.dtype.name) >= unit_roundoff(case.dtype):
+        return np.full(case.shape, np.nan)
+    narrow = array.astype(dtype_of(case.dtype)).astype(array.dtype)
+    return case.operation.recipes(case.with_inputs(**{name: narrow}))[recipe].values
+
+
+def _with_bits(results: Sequence[tuple[Case, Array]], bits: Bits) -> list[Float64s]:
+    """Return the values of a hypothesis in each case; [] as soon as too many bits differ."""
+    may_differ = (1 - SAME_BITS) * sum(result.size for _, result in results)
+    every = []
+    for case, result in results:
+        values = bits(case)
+        may_differ -= float((values != result.astype(np.float64)).sum())
+        if may_differ < 0:
+            return []
+        every.append(values)
+    return every
+
+
+def _equal_bits(one: Sequence[Float64s], other: Sequence[Float64s]) -> bool:
+    """Return True if two hypotheses have the same bits in nearly all elements."""
+    same = sum(int((mine == theirs).sum()) for mine, theirs in zip(one, other, strict=True))
+    return same >= SAME_BITS * sum(each.size for each in one)

@@ -1,0 +1,184 @@
+"""Each hypothesis is named for a kernel that does just that, and none for another kernel."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.diagnosis.accuracy import (
+    Diagnosis,
+    Evidence,
+    diagnose,
+    distinguishing_size,
+)
+from truenorm.verify.grading.checks import UNEXPLAINED, measure
+from truenorm.verify.operation import Case, Operation
+from truenorm.verify.oracle import expected
+from truenorm.verify.types import Float64s, dtype_of, unit_roundoff
+
+SMALL = 2**12
+Kernel = Callable[[Case], Float64s]
+ADD_RMS_NORM = tv.norm("add_rms_norm")
+
+
+def evidence_of(operation: Operation, dtype: str, output: str, kernel: Kernel) -> list[Evidence]:
+    """Return the results of a kernel with a float32 rounding error in each element."""
+    random = np.random.default_rng(17)
+    unit = min(2.0**-24, unit_roundoff(dtype))
+    evidence = []
+    for case in tv.cases(dtype, operation=operation):
+        if case.kind != "ordinary" or case.x.size > SMALL:
+            continue
+        exact = expected(case)
+        with np.errstate(all="ignore"):
+            noise = 1 + unit * random.uniform(-1, 1, exact.wide[output].shape)
+            result = (kernel(case) * noise).astype(dtype_of(exact.types[output]))
+        correct = measure(exact, output, result).needs < UNEXPLAINED
+        evidence.append(Evidence(case, output, result, correct))
+    return evidence
+
+
+def diagnosed(operation: Operation, dtype: str, output: str, kernel: Kernel) -> Diagnosis:
+    evidence = evidence_of(operation, dtype, output, kernel)
+    return diagnose(evidence, operation.hypotheses(output), by_size=True)
+
+
+PLACES = [
+    *((tv.LAYER_NORM, "float32", output) for output in ("y", "dx", "dgamma", "dbeta")),
+    *((ADD_RMS_NORM, "bfloat16", output) for output in ("y", "sum", "dx", "dgamma")),
+    (tv.norm("rms_norm", gain="zero-centred"), "float16", "y"),
+]
+GATED = [(tv.LAYER_NORM, "float32", "dx"), (ADD_RMS_NORM, "bfloat16", "sum")]
+"""One in three hypotheses of these runs in the gate; all others run in the slow session."""
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype", "output", "words"),
+    [
+        pytest.param(
+            *place,
+            words,
+            id=f"{place[0].name}-{place[1]}-{place[2]}-{words}",
+            marks=() if place in GATED and k % 3 == 0 else pytest.mark.slow,
+        )
+        for place in PLACES
+        for k, words in enumerate(place[0].hypotheses(place[2]))
+    ],
+)
+def test_hypothesis_is_named_for_its_own_kernel(
+    operation: Operation, dtype: str, output: str, words: str
+) -> None:
+    """Unless fewer than two of these cases show it."""
+    hypotheses = operation.hypotheses(output)
+    evidence = evidence_of(operation, dtype, output, hypotheses[words])
+    cause = diagnose(evidence, hypotheses, by_size=False).cause
+    if not cause:
+        assert sum(not each.correct for each in evidence) < 2, "it should have been named"
+        return
+    same = {
+        other
+        for other, each in hypotheses.items()
+        if all(_equal(each(one.case), hypotheses[words](one.case)) for one in evidence)
+    }
+    assert words in same
+    # The output stands for "it", and a common beginning is written once.
+    endings = {each.removeprefix("eps is ").removeprefix("it ") for each in same}
+    endings = {each.partition(" ")[2] if each.startswith("its ") else each for each in endings}
+    assert any(each.removeprefix("terms ") in cause for each in endings), cause
+
+
+def _equal(one: Float64s, other: Float64s) -> bool:
+    """Return True if two hypotheses are the same computation."""
+    return bool(np.isclose(one, other, rtol=1e-12, atol=0.0, equal_nan=True).all())
+
+
+def reversed_rows(case: Case) -> Float64s:
+    return expected(case).wide["y"][:, ::-1]
+
+
+def one_more(case: Case) -> Float64s:
+    return expected(case).wide["y"] + 1
+
+
+def noisy(case: Case) -> Float64s:
+    y = expected(case).wide["y"]
+    return y * (1 + 0.05 * np.random.default_rng(3).standard_normal(y.shape))
+
+
+@pytest.mark.parametrize("kernel", [reversed_rows, one_more, noisy])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("operation", [tv.LAYER_NORM, tv.RMS_NORM])
+def test_kernel_without_a_hypothesis(operation: Operation, dtype: str, kernel: Kernel) -> None:
+    diagnosis = diagnosed(operation, dtype, "y", kernel)
+    assert diagnosis == ("", len(operation.hypotheses("y")))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("operation", [tv.LAYER_NORM, tv.RMS_NORM])
+def test_constant_factor(operation: Operation, dtype: str) -> None:
+    cause = diagnosed(operation, dtype, "y", lambda case: 1.02 * expected(case).wide["y"]).cause
+    assert cause.startswith("y is multiplied by 1.02 (matches y within ")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("output", ["y", "dx", "dgamma", "dbeta"])
+def test_right_kernel_has_no_cause(dtype: str, output: str) -> None:
+    assert not diagnosed(tv.LAYER_NORM, dtype, output, lambda case: expected(case).wide[output])[0]
+
+
+def test_kernel_that_is_wrong_at_some_sizes() -> None:
+    beta = tv.LAYER_NORM.hypotheses("y")["beta is left out"]
+
+    def kernel(case: Case) -> Float64s:
+        return beta(case) if case.shape[1] in (12, 17) else expected(case).wide["y"]
+
+    assert diagnosed(tv.LAYER_NORM, "float32", "y", kernel).cause == (
+        "where D is 12 or 17, beta is left out (matches y within 2 ulp; y is right elsewhere)"
+    )
+
+
+def test_sizes_in_words() -> None:
+    by_size = {case.shape[1]: case for case in tv.cases("float32") if case.family == "normal"}
+
+    def described(wrong: Callable[[int], bool]) -> str:
+        return distinguishing_size(
+            [case for size, case in by_size.items() if wrong(size)],
+            [case for size, case in by_size.items() if not wrong(size)],
+        )
+
+    assert described(lambda size: size == 12) == "D is 12"
+    assert described(lambda size: 1024 <= size <= 4096) == "D is from 1024 to 4096"
+    assert described(lambda size: size >= 3072) == "D is 3072 or more"
+    assert described(lambda size: size % 64 == 0) == "D is a multiple of 64"
+    assert not distinguishing_size([by_size[12]], [by_size[12]])
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("operation", "output", "words"),
+    [
+        (operation, output, words)
+        for operation, output in ((tv.LAYER_NORM, "dx"), (ADD_RMS_NORM, "sum"))
+        for words in operation.hypotheses(output)
+        if "read as though" in words
+    ],
+)
+def test_misread_layout(operation: Operation, dtype: str, output: str, words: str) -> None:
+    hypotheses = operation.hypotheses(output)
+    evidence = []
+    for case in tv.cases(dtype, also=["strides", "padded-rows"], operation=operation):
+        if case.kind == "ordinary" and case.x.size <= SMALL:
+            exact = expected(case)
+            result = np.asarray(hypotheses[words](case)).astype(dtype_of(exact.types[output]))
+            correct = np.array_equal(result.astype(np.float64), exact.wide[output])
+            evidence.append(Evidence(case, output, result, correct or case.layout == "rows"))
+    cause = diagnose(evidence, hypotheses, by_size=False).cause
+    assert cause.startswith(f"{words} (matches {output} within ")
+
+
+def test_contiguous_rows_are_read_right() -> None:
+    case = tv.case("float32-normal-4x17")
+    for words, hypothesis in tv.LAYER_NORM.hypotheses("y").items():
+        if "read as though" in words:
+            assert np.allclose(hypothesis(case), expected(case).wide["y"], rtol=1e-6, atol=1e-6)
