@@ -30,7 +30,7 @@ IN_THE_GATE = {
 
 def without_ulps(cause: str) -> str:
     """Return a cause without how near it comes, which is a matter of the machine."""
-    return re.sub(r"to \d+ ulp", "to some ulp", cause)
+    return re.sub(r"within \d+ ulp", "within some ulp", cause)
 
 
 def recorded(name: str, verdict: str) -> set[tuple[str, str]]:

@@ -165,7 +165,7 @@ def to_bfloat16(numbers: Float64s) -> Array:
     return result
 
 
-@pytest.mark.parametrize("words", ["beta is left out", "y is cut off, not to_bfloat16"])
+@pytest.mark.parametrize("words", ["beta is left out", "y is cut off, not rounded"])
 def test_the_hypothesis_is_named(words: str) -> None:
     hypothesis = tv.LAYER_NORM.hypotheses("y")[words]
     came = [(case, to_bfloat16(hypothesis(case))) for case in TELLING]
@@ -191,7 +191,7 @@ def test_a_parameter_that_is_narrowed() -> None:
         bits = operation.recipes(case.with_inputs(gamma=narrow))["early"]
         came.append((case, to_bfloat16(bits.values)))
     said = diagnose_bits(came, "y", "early")
-    assert "gamma is to_bfloat16 to the type of x first, and the rest as early asks" in said
+    assert "gamma is rounded to the type of x first, and the rest follows early" in said
 
 
 def test_a_recipe_in_words() -> None:

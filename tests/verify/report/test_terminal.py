@@ -60,7 +60,7 @@ def test_verdicts_in_signs_and_words() -> None:
     assert line_with(text, "✗").split()[:3] == ["✗", "fail", "runs"]
     assert line_with(text, "✓").split()[:3] == ["✓", "pass", "repeatable"]
     assert line_with(text, "-  not").split()[:5] == ["-", "not", "judged", "own", "state"]
-    assert "the same bits when called twice" in text
+    assert "the same call returns the same bits" in text
 
 
 def test_findings_are_numbered_and_complete() -> None:

@@ -27,7 +27,7 @@ from truenorm.verify.grading.checks import (
     wrong_shape_text,
 )
 from truenorm.verify.operation import Case, Scales
-from truenorm.verify.oracle import Expected, load_or_compute, output_types
+from truenorm.verify.oracle import Expected, compute_exact, load_or_compute, output_types
 from truenorm.verify.running.records import AGAIN, Call, Record, Runner
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, ulps_of
 

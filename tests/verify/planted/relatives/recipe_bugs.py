@@ -73,7 +73,7 @@ def claimed(
     y: str = "stable",
 ) -> PlantedBug:
     """Return a bug whose y is near enough, and has other bits than it claims."""
-    said = f"y is not rounded as {claim} asks: bits" + (f" of {bits} in 100" if bits else "")
+    said = f"y is not rounded as {claim} requires: bits" + (f" of {bits} in 100" if bits else "")
     title = f"{name}, where {claim} is claimed"
     return plant(kernel, title, operation, dtype, recipe=claim, said=said, y=y)
 
