@@ -35,7 +35,7 @@ def test_a_failure_shows_symptom_cause_and_reproducer(session: Session, style: s
             "y[[]*] is *, the exact answer *: off by * ulp",
             "   in  a wrong kernel",
             " case  float32-normal-4x17: ordinary input, D = 17",
-            "cause  y is, to * ulp, what comes out if the variance is divided by D - 1",
+            "cause  the variance is divided by D - 1 (matches y within * ulp)",
             "# float32-normal-4x17: y[[]*",
             "subject = tv.load('*kernels.py:wrong')",
             "case = tv.case('float32-normal-4x17')",

@@ -235,7 +235,7 @@ class Operation(ABC):
     def hypotheses(self, output: str) -> "Mapping[str, Hypothesis]":  # noqa: ARG002 (the same)
         """Return what a result would be if a step were done otherwise, by words for that step.
 
-        The words go on after "what comes out if".
+        The words are a clause such as "beta is left out".
         """
         return {}
 
