@@ -1,4 +1,4 @@
-"""Backends whose rounding tests are too weak: with a share of their bounds."""
+"""Bounds of fast mode around exact results, and backends with divided rounding bounds."""
 
 import math
 from collections.abc import Iterator
@@ -16,50 +16,49 @@ from promise.families import Case
 from promise.oracle import FORMATS, BallRow
 from truenorm.kernels.reference import columns, tier1, tier2
 
-
-def divide_reference_bounds(monkeypatch: pytest.MonkeyPatch, share: int) -> None:
-    """Divide the bounds of the reference, until the patch is undone."""
-    rounded = columns.BoundedSum.rounded
-
-    def smaller_sum(self: columns.BoundedSum, target: Any) -> Any:
-        self._bound = self._bound / share
-        return rounded(self, target)
-
-    def smaller(test: Any) -> Any:
-        return lambda z, bound, *rest: test(z, bound / share, *rest)
-
-    for level in (tier1, tier2):
-        monkeypatch.setattr(level, "rounding_test", smaller(level.rounding_test))
-    monkeypatch.setattr(columns.BoundedSum, "rounded", smaller_sum)
-
-
-@contextmanager
-def native_bounds_divided(share: int) -> Iterator[None]:
-    """Divide the bounds of the C core."""
-    from truenorm.kernels.native import _core
-
-    _core.scale_bounds(1 / share)
-    try:
-        yield
-    finally:
-        _core.scale_bounds(1.0)
-
-
 Float64 = NDArray[np.float64]
 
 SINGLE_U = 2.0**-24
 PRECISION = 1200
 
 
+def divide_reference_bounds(monkeypatch: pytest.MonkeyPatch, divisor: int) -> None:
+    """Divide the rounding bounds of the reference backend."""
+    rounded = columns.BoundedSum.rounded
+
+    def smaller_sum(self: columns.BoundedSum, target: Any) -> Any:
+        self._bound = self._bound / divisor
+        return rounded(self, target)
+
+    def smaller(test: Any) -> Any:
+        return lambda z, bound, *rest: test(z, bound / divisor, *rest)
+
+    for tier in (tier1, tier2):
+        monkeypatch.setattr(tier, "rounding_test", smaller(tier.rounding_test))
+    monkeypatch.setattr(columns.BoundedSum, "rounded", smaller_sum)
+
+
+@contextmanager
+def native_bounds_divided(divisor: int) -> Iterator[None]:
+    """Divide the rounding bounds of the C core."""
+    from truenorm.kernels.native import _core
+
+    _core.scale_bounds(1 / divisor)
+    try:
+        yield
+    finally:
+        _core.scale_bounds(1.0)
+
+
 def ulp(value: float, dtype: np.dtype[Any]) -> float:
-    """Return the distance of numbers of the type around the value."""
-    shape = FORMATS[dtype]
+    """Return the spacing of the type at a value."""
+    target = FORMATS[dtype]
     exponent = math.frexp(value)[1] if value else -(10**6)
-    return math.ldexp(1.0, max(exponent - shape.precision, shape.quantum))
+    return math.ldexp(1.0, max(exponent - target.precision, target.quantum))
 
 
 def within(result: float, exact: arb, allowed: float, dtype: np.dtype[Any]) -> bool:
-    """Compare with the exact value; beyond the largest number, infinity is right."""
+    """Return True if a result is within its bound; infinity is, beyond the largest number."""
     near = float(exact.mid())
     if math.isnan(allowed):  # 0 times infinity
         allowed = 0.0
@@ -69,13 +68,13 @@ def within(result: float, exact: arb, allowed: float, dtype: np.dtype[Any]) -> b
 
 
 class FastBounds:
-    """The exact results of a case, and what is allowed beside an ulp, flat and by output."""
+    """The exact results of a case and their bounds without the ulp, flat and by output."""
 
     def __init__(self, case: Case) -> None:
         self.exact: dict[str, list[arb]] = {}
         self.allowed: dict[str, list[float]] = {output: [] for output in OUTPUTS}
         self._k, self._u = (12, 2.0**-53) if case.x.dtype == np.float64 else (8, SINGLE_U)
-        # A bound that overflows allows everything; the ulp of the result is still there.
+        # A bound that overflows allows every result.
         with ctx.workprec(PRECISION), np.errstate(over="ignore", invalid="ignore"):
             self._fill(case)
 
@@ -84,16 +83,17 @@ class FastBounds:
         rows = [BallRow(x, case.eps, centred=case.centred) for x in xs]
         self.exact = {output: ball_results(case, rows, output) for output in OUTPUTS}
         gamma = case.parameters[0].astype(np.float64).tolist()
-        weights, plain = np.zeros(len(gamma)), np.zeros(len(gamma))
+        dgamma_sums, dbeta_sums = np.zeros(len(gamma)), np.zeros(len(gamma))
         ku = self._k * self._u
         for row, dy in zip(rows, dys, strict=True):
-            xhat, rho, tied = self._sizes(row, gamma, dy)
+            xhat, rho, dx_size = self._sizes(row, gamma, dy)
             self.allowed["y"] += (ku * np.abs(gamma) * (np.abs(xhat) + rho)).tolist()
-            self.allowed["dx"] += (3 * ku * float(row.r.mid()) * tied).tolist()
-            weights += np.abs(dy) * (np.abs(xhat) + rho)
-            plain += np.abs(dy)
-        share = 2.0**-43 if self._u == SINGLE_U else ku
-        self.allowed |= {"dgamma": (ku * weights).tolist(), "dbeta": (share * plain).tolist()}
+            self.allowed["dx"] += (3 * ku * float(row.r.mid()) * dx_size).tolist()
+            dgamma_sums += np.abs(dy) * (np.abs(xhat) + rho)
+            dbeta_sums += np.abs(dy)
+        dbeta_factor = 2.0**-43 if self._u == SINGLE_U else ku
+        self.allowed["dgamma"] = (ku * dgamma_sums).tolist()
+        self.allowed["dbeta"] = (dbeta_factor * dbeta_sums).tolist()
 
     @staticmethod
     def _sizes(
@@ -109,15 +109,15 @@ class FastBounds:
         return xhat, rho, size + size.mean() + rms * rho * (rho + np.abs(xhat))
 
     def violations(self, results: Results) -> list[tuple[str, int]]:
-        """Return outputs and indices, in the flat array, that are further off than allowed."""
-        found = []
+        """Return the outputs and flat indices of results outside their bounds."""
+        violations = []
         with ctx.workprec(PRECISION):
             for output, result in zip(OUTPUTS, results, strict=True):
                 if result is None:
                     continue
                 values = result.astype(np.float64).ravel().tolist()
-                held = zip(values, self.exact[output], self.allowed[output], strict=True)
-                for k, (value, exact, allowed) in enumerate(held):
+                elements = zip(values, self.exact[output], self.allowed[output], strict=True)
+                for k, (value, exact, allowed) in enumerate(elements):
                     if not within(value, exact, allowed, result.dtype):
-                        found.append((output, k))
-        return found
+                        violations.append((output, k))
+        return violations

@@ -1,8 +1,8 @@
-"""Hard cases as data: 10,000 hard elements per type and output, with a hash of the right bits.
+"""Hard cases in files: 10,000 hard elements per type and output, with a hash of the answers.
 
-``PYTHONPATH=tests python -m promise.cached_cases`` makes them, on a machine whose longdouble
-has 64 bits; every other machine, and every NumPy, replays them. Inputs that an output does not
-depend on are not kept: others stand for them. What is right is said by the judge of `oracle`.
+``PYTHONPATH=tests python -m promise.cached_cases`` writes the files, on a machine with a
+longdouble of 64 bits; other machines and versions of NumPy read them. Inputs that an output does
+not depend on are not stored, and replaced by simple ones. `oracle` computes the answers.
 """
 
 import json
@@ -20,10 +20,6 @@ from promise.families import DTYPES, Array, Case
 from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
 from promise.oracle import FORMATS, bits
 
-# ruff: noqa: T201
-# A command prints its result.
-
-
 ELEMENTS = 10_000
 DATA = Path(__file__).parent / "data"
 INPUTS = {"y": ("x", "gamma", "beta"), "dx": ("x", "gamma", "dy"), "dgamma": ("x", "dy")}
@@ -32,7 +28,7 @@ TYPES = {dtype.name: dtype for dtype in DTYPES}
 
 
 class CachedCase(NamedTuple):
-    """A case, and what `digest` says of the right bits in the columns to look at."""
+    """A case, and the digest of the correct output in its columns."""
 
     case: Case
     digest: str
@@ -45,17 +41,17 @@ def digest(output: Array) -> str:
 
 
 def expected_digest(case: Case, output: str) -> str:
-    """Ask the judge."""
-    right = expected_results(case, [output])[OUTPUTS.index(output)]
-    assert right is not None
-    return digest(right)
+    """Return the digest of the oracle's answer."""
+    answer = expected_results(case, [output])[OUTPUTS.index(output)]
+    assert answer is not None
+    return digest(answer)
 
 
 def _file(output: str, dtype: np.dtype[Any]) -> Path:
     return DATA / f"{dtype.name}-{output}.npz"
 
 
-def keep(output: str, dtype: np.dtype[Any]) -> Path:
+def write_cases(output: str, dtype: np.dtype[Any]) -> Path:
     """Make the cases of an output and a type, and write their file."""
     about, arrays = [], defaultdict(list)
     for case in hard_cases(output, dtype, ELEMENTS):
@@ -63,7 +59,6 @@ def keep(output: str, dtype: np.dtype[Any]) -> Path:
         for name in INPUTS[output]:
             array = getattr(case, name)
             types[name] = array.dtype.name
-            # The bytes of each significance together: those of exponents compress.
             arrays[types[name]].append(bits(array).ravel())
         rows, size = case.x.shape
         columns = range(size) if case.columns is None else case.columns
@@ -80,29 +75,33 @@ def keep(output: str, dtype: np.dtype[Any]) -> Path:
         )
     path = _file(output, dtype)
     entries: dict[str, Any] = {
-        name: _planes(np.concatenate(some)) for name, some in arrays.items()
+        name: _byte_planes(np.concatenate(parts)) for name, parts in arrays.items()
     }
     entries["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     np.savez_compressed(path, **entries)
     return path
 
 
-def _planes(patterns: Array) -> Array:
-    """Return the lowest byte of every number, then the next ones."""
+def _byte_planes(patterns: Array) -> Array:
+    """Return the lowest bytes of all numbers, then the next ones: exponents compress so."""
     little = patterns.astype(f"<u{patterns.itemsize}")
     return np.ascontiguousarray(little.view(np.uint8).reshape(-1, patterns.itemsize).T)
 
 
-def _numbers(planes: Array, dtype: np.dtype[Any]) -> Array:
+def _from_byte_planes(planes: Array, dtype: np.dtype[Any]) -> Array:
     little = np.ascontiguousarray(planes.T).view(f"<u{dtype.itemsize}").ravel()
     return little.astype(FORMATS[dtype].storage).view(dtype)
 
 
 def cached_cases(output: str, dtype: np.dtype[Any]) -> Iterator[CachedCase]:
-    """Yield the cases of an output and a type as they are kept."""
+    """Read the cases of an output and a type."""
     with np.load(_file(output, dtype), allow_pickle=False) as file:
         about = json.loads(file["about"].tobytes())
-        left = {name: _numbers(file[name], TYPES[name]) for name in file.files if name in TYPES}
+        numbers = {
+            name: _from_byte_planes(file[name], TYPES[name])
+            for name in file.files
+            if name in TYPES
+        }
     for each in about:
         rows, size = each["shape"]
         inputs: dict[str, Any] = {
@@ -114,7 +113,8 @@ def cached_cases(output: str, dtype: np.dtype[Any]) -> Iterator[CachedCase]:
         for name, kind in each["types"].items():
             shape = (rows, size) if name in ("x", "dy") else (size,)
             count = int(np.prod(shape))
-            inputs[name], left[kind] = left[kind][:count].reshape(shape), left[kind][count:]
+            inputs[name] = numbers[kind][:count].reshape(shape)
+            numbers[kind] = numbers[kind][count:]
         columns = tuple(sorted(set(range(size)) - set(each["not_in"])))
         case = Case(
             each["name"],
@@ -126,13 +126,13 @@ def cached_cases(output: str, dtype: np.dtype[Any]) -> Iterator[CachedCase]:
 
 
 def some_cached_cases(output: str, dtype: Any, elements: int) -> Iterator[Case]:
-    """Yield the first of them, with at least so many hard elements in all."""
+    """Yield the first cases, with at least `elements` hard elements in total."""
     for case, _ in cached_cases(output, np.dtype(dtype)):
         if elements <= 0:
             return
         elements -= hard_elements(case, output)
         yield case
-    assert elements <= 0, "so many are not kept"
+    assert elements <= 0, "not enough cached cases"
 
 
 def main() -> int:
@@ -140,8 +140,8 @@ def main() -> int:
     DATA.mkdir(exist_ok=True)
     for dtype in DTYPES:
         for output in OUTPUTS:
-            path = keep(output, dtype)
-            print(f"{path.name}: {path.stat().st_size:,} bytes")
+            path = write_cases(output, dtype)
+            print(f"{path.name}: {path.stat().st_size:,} bytes")  # noqa: T201
     return 0
 
 

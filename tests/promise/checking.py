@@ -1,4 +1,4 @@
-"""Run a case through every backend and count the bits that are wrong."""
+"""Run a case on every backend, and compare the bits of its results with the oracle."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -13,21 +13,25 @@ from promise.families import Array, Case
 from promise.oracle import BallRow, bits, correct_backward, correct_forward
 
 OUTPUTS = ("y", "dx", "dgamma", "dbeta")
-_ASKED = os.environ.get("TRUENORM_TEST_BACKENDS")
+_SELECTED = os.environ.get("TRUENORM_TEST_BACKENDS")
 BACKENDS = tuple(
     status.name
     for status in tn.backends()
-    if (status.name in _ASKED.split(",") if _ASKED else status.usable and status.name != "gpu")
+    if (
+        status.name in _SELECTED.split(",")
+        if _SELECTED
+        else status.usable and status.name != "gpu"
+    )
 )
-"""Those that take every type, unless others are asked for, as the session `gpu` does."""
+"""The usable backends that support every type, or those of TRUENORM_TEST_BACKENDS."""
 Results = Sequence[Array | None]
 Implementation = Callable[[Case], Results]
-"""Takes a case, returns y, dx, dgamma and dbeta."""
+"""A function from a case to y, dx, dgamma and dbeta."""
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The elements of one output of one case that are not the exact answer rounded once."""
+    """The elements of one output of a case that are not correctly rounded."""
 
     backend: str
     case: str
@@ -39,7 +43,7 @@ class Mismatch:
 
 
 def forward_pass(case: Case, backend: str | None = None, **options: Any) -> tuple[Array, tn.Saved]:
-    """Return y, and what is kept for backward."""
+    """Return y and the saved statistics."""
     options |= {"eps": case.eps, "backend": backend}
     if case.centred:
         return tn.layer_norm_forward(case.x, case.gamma, case.beta, **options)
@@ -54,25 +58,21 @@ def both_passes(
     backward: str | None = None,
     threads: int | None = None,
 ) -> tuple[Array, Array, Array | None, Array | None]:
-    """Return y, dx, dgamma and dbeta; another backend may do backward."""
+    """Return y, dx, dgamma and dbeta; `backward` may be another backend."""
     y, saved = forward_pass(case, backend, rounding=rounding, threads=threads)
-    backwards = tn.layer_norm_backward if case.centred else tn.rms_norm_backward
-    return (y, *backwards(case.dy, saved, backend=backward or backend, threads=threads))
-
-
-def _y_alone(case: Case, backend: str) -> Results:
-    return forward_pass(case, backend)[0], None, None, None
+    run_backward = tn.layer_norm_backward if case.centred else tn.rms_norm_backward
+    return (y, *run_backward(case.dy, saved, backend=backward or backend, threads=threads))
 
 
 def bytes_of(*results: Array | None) -> list[bytes]:
-    """Return what is equal for the same bits only, be they those of zeros or of NaN."""
+    """Return the bytes of each result, which differ for -0 and +0 and are equal for equal NaN."""
     return [b"" if result is None else result.tobytes() for result in results]
 
 
 def expected_results(case: Case, outputs: Sequence[str] = OUTPUTS) -> Results:
-    """Return what is right, in the columns where the case is to be looked at.
+    """Return the correct results in the columns of the case.
 
-    What nobody asks for may be None: the judge is slow.
+    Results not in `outputs` may be None: the oracle is slow.
     """
     y: Array | None = None
     gradients: tuple[Array | None, ...] = (None, None, None)
@@ -82,13 +82,7 @@ def expected_results(case: Case, outputs: Sequence[str] = OUTPUTS) -> Results:
         )
     if set(outputs) != {"y"}:
         gradients = correct_backward(
-            case.dy,
-            case.x,
-            case.gamma,
-            case.beta,
-            case.eps,
-            case.columns,
-            centred=case.centred,
+            case.dy, case.x, case.gamma, case.beta, case.eps, case.columns, centred=case.centred
         )
     return (y, *gradients)
 
@@ -96,33 +90,36 @@ def expected_results(case: Case, outputs: Sequence[str] = OUTPUTS) -> Results:
 def check(
     case: Case, outputs: Sequence[str] = OUTPUTS, backends: Sequence[str] = BACKENDS
 ) -> tuple[int, list[Mismatch]]:
-    """Return how many elements of each backend were compared, and which are wrong."""
+    """Return the number of elements compared on each backend, and the wrong ones."""
     expected = expected_results(case, outputs)
     counts, wrong = [], []
     for backend in backends:
-        only_y = set(outputs) == {"y"}
-        results = _y_alone(case, backend) if only_y else both_passes(case, backend)
-        count, found = compare(case, results, expected, outputs, backend)
+        results: Results
+        if set(outputs) == {"y"}:
+            results = forward_pass(case, backend)[0], None, None, None
+        else:
+            results = both_passes(case, backend)
+        count, mismatches = compare(case, results, expected, outputs, backend)
         counts.append(count)
-        wrong += found
+        wrong += mismatches
     return min(counts), wrong
 
 
 def compare(
-    case: Case, results: Results, right: Results, outputs: Sequence[str], backend: str
+    case: Case, results: Results, expected: Results, outputs: Sequence[str], backend: str
 ) -> tuple[int, list[Mismatch]]:
-    """Return how many elements were compared, as bit patterns, and which are wrong."""
+    """Return the number of elements compared, as bit patterns, and the wrong ones."""
     compared, wrong = 0, []
-    for output, result, expected in zip(OUTPUTS, results, right, strict=True):
+    for output, result, answer in zip(OUTPUTS, results, expected, strict=True):
         if output not in outputs:
             continue
-        assert (result is None) == (expected is None), (backend, output)
-        if result is None or expected is None:
+        assert (result is None) == (answer is None), (backend, output)
+        if result is None or answer is None:
             continue
-        assert result.dtype == expected.dtype, (backend, output)
-        looked_at = result if case.columns is None else result[..., list(case.columns)]
-        assert looked_at.shape == expected.shape, (backend, output)
-        different = bits(looked_at) != bits(expected)
+        assert result.dtype == answer.dtype, (backend, output)
+        selected = result if case.columns is None else result[..., list(case.columns)]
+        assert selected.shape == answer.shape, (backend, output)
+        different = bits(selected) != bits(answer)
         compared += different.size
         if different.any():
             first = tuple(int(index[0]) for index in np.nonzero(different))
@@ -133,15 +130,15 @@ def compare(
                     output,
                     int(different.sum()),
                     first,
-                    looked_at[first],
-                    expected[first],
+                    selected[first],
+                    answer[first],
                 )
             )
     return compared, wrong
 
 
 def ball_results(case: Case, rows: Sequence[BallRow], output: str) -> list[arb]:
-    """Return an output where it is to be looked at, from the rows of x in balls."""
+    """Return an output in the columns of the case, from the rows of x in balls."""
     columns = range(case.x.shape[1]) if case.columns is None else case.columns
     gamma, beta, dys = (array.astype(np.float64).tolist() for array in (*case.parameters, case.dy))
     if output == "y":

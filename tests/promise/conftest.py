@@ -1,4 +1,4 @@
-"""What is promised is promised of every backend that can be used."""
+"""The fixture `backend`: every usable backend."""
 
 import pytest
 

@@ -1,6 +1,8 @@
-"""Rows that break layer normalizations, each kind by its name and the same on every run.
+"""Test cases: families of difficult rows by name, and mixtures of them, all reproducible.
 
-All values are finite; results may well not be. `suites` mixes these kinds.
+`cases` mixes the families with every eps, width, kind of dy, gamma and beta, and type of
+parameter, until a budget of elements is used up. Inputs are finite, except in
+`non_finite_cases`; results need not be.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,15 +31,15 @@ class Case:
     beta: Array | None
     dy: Array
     eps: float
-    columns: tuple[int, ...] | None = None  # where to look; None means everywhere
-    centred: bool = True  # by layer_norm, or not: by rms_norm, which has no beta
+    columns: tuple[int, ...] | None = None  # the columns to compare; None means all
+    centred: bool = True  # True for layer norm, False for RMSNorm, which has no beta
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def parameters(self) -> tuple[Array, Array]:
-        """Gamma and beta, or what stands for those that are absent."""
+        """Gamma and beta, with ones and zeros for absent ones."""
         size, dtype = self.x.shape[1], self.x.dtype
         return (
             np.ones(size, dtype) if self.gamma is None else self.gamma,
@@ -51,24 +53,24 @@ class Case:
 
     @property
     def has_undefined_rows(self) -> bool:
-        has_none = self.has_constant_rows if self.centred else not self.x.any(axis=1).all()
-        return self.eps == 0 and has_none
+        has_zero_w = self.has_constant_rows if self.centred else not self.x.any(axis=1).all()
+        return self.eps == 0 and has_zero_w
 
     def as_rms_norm(self) -> "Case":
-        """Return the case of the norm that does not subtract the mean, and adds no beta."""
+        """Return the case for RMSNorm, without beta."""
         return replace(self, name=f"rms_norm {self.name}", beta=None, centred=False)
 
     def rows(self, part: Any) -> "Case":
-        """Return the case with only those rows that an index selects."""
+        """Return the case with some of the rows."""
         return replace(self, x=self.x[part], dy=self.dy[part])
 
 
 @dataclass(frozen=True)
 class Range:
-    """How far each recipe can go in a type before it runs out of range or of digits."""
+    """The parameters of the families in a type, limited by its range and precision."""
 
-    offset: float  # here sigma = 1 is about one ulp
-    typical: float = 1.0  # of the elements beside an outlier
+    offset: float  # with a standard deviation of 1, about one ulp
+    typical: float = 1.0  # size of the elements beside an outlier
     outlier: float = 1e8
     far_outlier: float = 1e30
     cancelling: float = 1e18
@@ -77,22 +79,22 @@ class Range:
 
 
 RANGES = {
-    "float16": Range(1e3, 3e-4, 3e4, 6e4, 3e4, 4.5, 2.0),  # it holds 12 decades in all
+    "float16": Range(1e3, 3e-4, 3e4, 6e4, 3e4, 4.5, 2.0),  # its range has 12 decades
     "bfloat16": Range(200.0, ripple=8.0),
     "float32": Range(1e7),
     "float64": Range(1e15),
 }
 
 
-class Material:
-    """What a recipe is made from: noise, and the reach of the type."""
+class Generator:
+    """Random numbers and the parameters of a type, from which families are made."""
 
     def __init__(self, dtype: np.dtype[Any], rows: int, size: int, *seeds: int) -> None:
         self.rng = np.random.default_rng(seeds)
         self.shape = (rows, size)
         self.z = self.rng.standard_normal(self.shape)
         self.dtype = dtype
-        self.reach = RANGES[dtype.name]
+        self.range = RANGES[dtype.name]
         into = FORMATS[dtype]
         self.ulp_of_one = 2.0 ** (1 - into.precision)
         self.subnormal = 2.0**into.quantum
@@ -100,8 +102,8 @@ class Material:
         self.largest = (2 - self.ulp_of_one) * (2 / self.normal)
 
     def decades(self) -> Float64s:
-        reach = self.reach.decades
-        return self.z * 10.0 ** self.rng.uniform(-reach, reach, self.shape)
+        decades = self.range.decades
+        return self.z * 10.0 ** self.rng.uniform(-decades, decades, self.shape)
 
     def one_outlier(self, typical: float, outlier: float) -> Float64s:
         x = self.z * typical
@@ -111,7 +113,7 @@ class Material:
     def cancelling_pairs(self) -> Float64s:
         third = self.shape[1] // 3
         x = self.z.copy()
-        x[:, :third] *= self.reach.cancelling
+        x[:, :third] *= self.range.cancelling
         x[:, third : 2 * third] = -x[:, :third]
         return x
 
@@ -126,7 +128,7 @@ class Material:
         return np.reshape(rows, self.shape)
 
     def mixed(self) -> Float64s:
-        """Zeros, ones, subnormals, values near the top and everything between, side by side."""
+        """Mix zeros, ones, subnormals, values near the largest one, and all magnitudes."""
         zero, z = np.zeros(self.shape), self.z
         tiny, huge = z * self.subnormal * 8, z * (self.largest / 8)
         options = [zero, zero + 1, tiny, huge, self.decades(), z]
@@ -139,25 +141,25 @@ class Material:
         return result
 
 
-X_FAMILIES: dict[str, Callable[[Material], Float64s]] = {
+X_FAMILIES: dict[str, Callable[[Generator], Float64s]] = {
     "normal": lambda m: m.z,
-    "offset_half": lambda m: m.reach.offset**0.5 + m.z,
-    "offset": lambda m: m.reach.offset + m.z,
-    "offset_negative": lambda m: -m.reach.offset + 3 * m.z,
+    "offset_half": lambda m: m.range.offset**0.5 + m.z,
+    "offset": lambda m: m.range.offset + m.z,
+    "offset_negative": lambda m: -m.range.offset + 3 * m.z,
     "scale_subnormal": lambda m: m.z * m.subnormal * 4,
     "scale_least_normal": lambda m: m.z * m.normal,
     "scale_small": lambda m: m.z * m.normal**0.5,
     "scale_large": lambda m: m.z * m.largest**0.5,
     "scale_top": lambda m: m.z * (m.largest / 8),
-    "outlier": lambda m: m.one_outlier(m.reach.typical, m.reach.outlier),
+    "outlier": lambda m: m.one_outlier(m.range.typical, m.range.outlier),
     "outlier_far": lambda m: m.one_outlier(
-        1.0 if m.reach.typical == 1 else 4 * m.subnormal, m.reach.far_outlier
+        1.0 if m.range.typical == 1 else 4 * m.subnormal, m.range.far_outlier
     ),
-    "alternating": lambda m: np.where(np.arange(m.shape[1]) % 2, 1e3, -1e3) + m.reach.ripple * m.z,
+    "alternating": lambda m: np.where(np.arange(m.shape[1]) % 2, 1e3, -1e3) + m.range.ripple * m.z,
     "sorted": lambda m: np.sort(100 * m.z + 1000, axis=1),
-    "decades": Material.decades,
-    "cancelling": Material.cancelling_pairs,
-    "one_ulp_off": Material.one_ulp_off,
+    "decades": Generator.decades,
+    "cancelling": Generator.cancelling_pairs,
+    "one_ulp_off": Generator.one_ulp_off,
     "constant": lambda m: np.full(m.shape, 0.1),
     "zero": lambda m: np.zeros(m.shape),
     "integers": lambda m: m.rng.integers(-8, 9, m.shape).astype(np.float64),
@@ -167,45 +169,45 @@ X_FAMILIES: dict[str, Callable[[Material], Float64s]] = {
     "mirrored_doubled": lambda m: m.mirrored(1.0, -1.0, 2.0),
 }
 PROPORTIONAL = "proportional"
-DY_KINDS: dict[str, Callable[[Material], Float64s]] = {
+DY_KINDS: dict[str, Callable[[Generator], Float64s]] = {
     "random": lambda m: m.z,
     "constant": lambda m: np.full(m.shape, 0.7),
     "one_hot": lambda m: np.eye(m.shape[1])[m.rng.integers(0, m.shape[1], m.shape[0])],
     "same_in_all_rows": lambda m: np.repeat(m.z[:1], m.shape[0], axis=0),
-    "decades": Material.decades,
+    "decades": Generator.decades,
     PROPORTIONAL: lambda m: m.z,  # replaced by x/2 where x is known
 }
-PARAMETER_KINDS: dict[str, Callable[[Material], Float64s]] = {
+PARAMETER_KINDS: dict[str, Callable[[Generator], Float64s]] = {
     "random": lambda m: m.z,
     "ones": lambda m: np.ones(m.shape),
     "zeros": lambda m: np.copysign(0.0, m.z),
     "tiny": lambda m: m.z * m.normal**0.75,
-    "mixed": Material.mixed,
+    "mixed": Generator.mixed,
 }
 ABSENT = "None"
 
 
 def make_x(family: str, dtype: np.dtype[Any], rows: int, size: int, seed: int) -> Array:
-    material = Material(dtype, rows, size, seed, list(X_FAMILIES).index(family))
-    return material.cast(X_FAMILIES[family](material))
+    generator = Generator(dtype, rows, size, seed, list(X_FAMILIES).index(family))
+    return generator.cast(X_FAMILIES[family](generator))
 
 
 def make_dy(kind: str, x: Array, seed: int) -> Array:
-    material = Material(x.dtype, *x.shape, seed, 100 + list(DY_KINDS).index(kind))
-    values = x.astype(np.float64) / 2 if kind == PROPORTIONAL else DY_KINDS[kind](material)
-    return material.cast(values)
+    generator = Generator(x.dtype, *x.shape, seed, 100 + list(DY_KINDS).index(kind))
+    values = x.astype(np.float64) / 2 if kind == PROPORTIONAL else DY_KINDS[kind](generator)
+    return generator.cast(values)
 
 
 def make_parameter(kind: str, dtype: np.dtype[Any], size: int, seed: int) -> Array | None:
     if kind == ABSENT:
         return None
-    material = Material(dtype, 1, size, seed, 200 + list(PARAMETER_KINDS).index(kind))
-    return material.cast(PARAMETER_KINDS[kind](material)[0])
+    generator = Generator(dtype, 1, size, seed, 200 + list(PARAMETER_KINDS).index(kind))
+    return generator.cast(PARAMETER_KINDS[kind](generator)[0])
 
 
 @dataclass(frozen=True)
 class CaseSpec:
-    """One case by the names of its parts."""
+    """One case, by the names of its parts."""
 
     family: str
     rows: int
@@ -230,25 +232,25 @@ class CaseSpec:
 
 
 def usual_case(family: str, rows: int, size: int, dtype: Any, seed: int = 0) -> Case:
-    """Return a family with the usual eps, and with random dy and parameters of its own type."""
+    """Return a case of a family with eps = 1e-5, and random dy and parameters of the same type."""
     kind = np.dtype(dtype)
     parameter = ("random", kind)
     choice = CaseSpec(family, rows, size, 1e-5, "random", parameter, parameter)
     return choice.build(kind, seed)
 
 
-# Powers of two hide bugs: each of them has a neighbour that is none.
+# Powers of two hide bugs: each has a neighbour that is not one.
 WIDTHS = (1, 2, 3, 5, 16, 17, 64, 67, 513, 1000, 1024, 4096)
 SMALL_ODD_WIDTHS = (17, 67, 5, 3)
 ROWS = (1, 2, 7)
-SHAPE = (7, 67)  # of each family, where they are compared
+SHAPE = (7, 67)  # of `every_family_cases`
 
 
 def _shapes() -> Iterator[tuple[str, int, int]]:
-    """Every family at a small width that is no power of two; every width; many rows."""
+    """Yield every family at a small width that is not a power of two, every width, many rows."""
     families = list(X_FAMILIES)
     for k, family in enumerate(families):
-        # Two mirrored rows leave nothing of dgamma; of seven one is left over.
+        # Two mirrored rows cancel in dgamma; of seven, one remains.
         rows = {"mirrored": 2, "mirrored_doubled": 7}.get(family, ROWS[k % len(ROWS)])
         yield family, rows, SMALL_ODD_WIDTHS[k % len(SMALL_ODD_WIDTHS)]
     for k, size in enumerate(WIDTHS):
@@ -257,10 +259,10 @@ def _shapes() -> Iterator[tuple[str, int, int]]:
 
 
 def cases(dtype: Any, budget: int, seed: int = 0) -> Iterator[Case]:
-    """Yield cases of about `budget` elements of x in all, at least the core of 13,785.
+    """Yield cases with about `budget` elements of x in total, at least 13,785.
 
-    The core has every family, width, eps, kind and pair of types; the rest is drawn at random
-    (by a fixed seed) and crosses them.
+    The first 13,785 have every family, width, eps, kind and pair of types; the others are random
+    combinations (with a fixed seed).
     """
     wanted = np.dtype(dtype)
     rng = np.random.default_rng([seed, DTYPES.index(wanted)])
@@ -269,11 +271,11 @@ def cases(dtype: Any, budget: int, seed: int = 0) -> Iterator[Case]:
     kinds = list(DY_KINDS)
     used = 0
     for k, (family, rows, size) in enumerate(_shapes()):
-        # The strides are coprime to the lengths, so that each list is gone through.
+        # The strides are coprime to the lengths, so every element is used.
         gamma_type, beta_type = DTYPES[k % 4], DTYPES[(k // 4) % 4]
         if k % 3 == 0:
             gamma_type = beta_type = wanted
-        # These are about sums over rows, which an absent parameter does not have.
+        # These test sums over rows, which absent parameters do not have.
         mirrored = family.startswith("mirrored")
         choice = CaseSpec(
             family, rows, size, EPSILONS[5 * k // 2 % 6], kinds[k % len(kinds)],
@@ -299,14 +301,14 @@ def cases(dtype: Any, budget: int, seed: int = 0) -> Iterator[Case]:
 
 
 def every_family_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
-    """Give every family the same weight and the usual eps; `cases` does neither."""
+    """Yield every family with the same number of elements and eps = 1e-5."""
     for family in X_FAMILIES:
         for seed in range(3):
             yield usual_case(family, *SHAPE, dtype, seed)
 
 
-def _anywhere(random: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Array:
-    """Return numbers of the type with exponents over its whole range, and zeros among them."""
+def _full_range(random: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Array:
+    """Return numbers with exponents over the whole range of the type, and some zeros."""
     form = FORMATS[dtype]
     top = form.quantum + 2 ** (form.width - form.precision) + form.precision - 3
     exponents = random.integers(form.quantum, top, shape)
@@ -317,23 +319,23 @@ def _anywhere(random: np.random.Generator, dtype: np.dtype[Any], *shape: int) ->
 
 
 def full_range_cases(dtype: np.dtype[Any], count: int) -> Iterator[Case]:
-    """Yield small cases of huge and tiny numbers; parameters are of every type in turn."""
+    """Yield small cases of huge and tiny numbers; the type of the parameters alternates."""
     random = np.random.default_rng(0)
     for seed in range(count):
         rows, size = int(random.integers(1, 4)), int(random.integers(1, 7))
         eps = float(random.choice(EPSILONS))
         other = DTYPES[seed % 4]
-        x, dy = (_anywhere(random, dtype, rows, size) for _ in range(2))
-        gamma, beta = (_anywhere(random, other, size) for _ in range(2))
-        yield Case(f"anywhere {seed}", x, gamma, beta, dy, eps)
+        x, dy = (_full_range(random, dtype, rows, size) for _ in range(2))
+        gamma, beta = (_full_range(random, other, size) for _ in range(2))
+        yield Case(f"full range {seed}", x, gamma, beta, dy, eps)
 
 
 def non_finite_cases(
     dtype: np.dtype[Any], count: int, rows: tuple[int, ...], widths: tuple[int, ...]
 ) -> Iterator[Case]:
-    """Yield cases with infinities and NaN: in a few places of each array, in many or in none.
+    """Yield cases with infinities and NaN: none, few or many in each array.
 
-    So many of these shapes; parameters are of every type in turn.
+    Shapes are drawn from `rows` and `widths`; the type of the parameters alternates.
     """
     random = np.random.default_rng(DTYPES.index(dtype))
 

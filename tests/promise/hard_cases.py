@@ -42,7 +42,7 @@ _ball_root = np.frompyfunc(arb.sqrt, 1, 1)
 
 
 class Maker:
-    """Numbers of one type, with an arithmetic that is wide enough to see how close they come."""
+    """Random numbers of one type, and arithmetic wide enough to measure distances to midpoints."""
 
     def __init__(
         self, dtype: Dtype, parameters: Dtype, seed: list[int], *, centred: bool = True
@@ -50,7 +50,7 @@ class Maker:
         self.rng = np.random.default_rng(seed)
         self.dtype, self.parameters, self.centred = dtype, parameters, centred
         self.precision = FORMATS[dtype].precision
-        # The 64 bits of longdouble are enough to come within 2^-60; balls go on from there.
+        # The 64 bits of longdouble resolve 2^-60; float64 needs balls.
         self.wide = FLOAT64 in (dtype, parameters)
 
     def normal(self, rows: int, size: int, scale: float = 1.0, offset: float = 0.0) -> Array:
@@ -69,7 +69,7 @@ class Maker:
         return np.asarray(_ball_root(values)) if self.wide else np.sqrt(values)
 
     def midpoint(self, values: Array, steps: Array | int = 0) -> Array:
-        """Return the midpoint of the two neighbours of each value, or of others in its binade."""
+        """Return the midpoint next to each value, or another one `steps` away in its binade."""
         head = values.astype(np.float64)
         _, exponent = np.frexp(head)
         ulp = np.copysign(np.ldexp(1.0, exponent - self.precision), head)
@@ -87,16 +87,19 @@ class Maker:
         return c * r, r
 
     def tune(self, value: Array, coefficients: list[Array]) -> tuple[list[Array], Array]:
-        """Choose dy so that value + sum of coefficient*dy is a midpoint; say where it is so."""
+        """Choose dy so that value + sum of coefficient*dy is near a midpoint.
+
+        Return the dy, and a mask of the elements where it is.
+        """
         target, chosen = self.midpoint(value), []
         for coefficient in coefficients:
             dy = self.cast((target - value) / coefficient)
             value = value + coefficient * self.lift(dy)
             chosen.append(dy)
         distance = np.abs(((target - value) / target).astype(np.float64))
-        # A coefficient that is zero up to noise asks for a huge dy, and tells nothing.
-        sane = np.all([np.abs(dy.astype(np.float64)) < 1e5 for dy in chosen], axis=0)
-        return chosen, (distance <= self.near) & sane
+        # A coefficient that is zero except for rounding errors would need a huge dy.
+        usable = np.all([np.abs(dy.astype(np.float64)) < 1e5 for dy in chosen], axis=0)
+        return chosen, (distance <= self.near) & usable
 
     @property
     def near(self) -> float:
@@ -104,7 +107,7 @@ class Maker:
 
 
 def near_y(make: Maker, size: int, eps: float, offset: float) -> Case:
-    """Of several gamma the one that comes nearest to a midpoint, and beta to bridge the rest."""
+    """Choose the gamma that comes nearest to a midpoint, and beta for the remaining distance."""
     tries = np.arange(4 if make.wide else 64)[:, np.newaxis]
     x = make.normal(1, size, offset=offset)
     xhat, _ = make.normalized(x, eps)
@@ -114,14 +117,14 @@ def near_y(make: Maker, size: int, eps: float, offset: float) -> Case:
     rest = target - make.lift(gamma) * xhat
     best = np.argmin(np.abs(rest.astype(np.float64)), axis=0), np.arange(size)
     beta = make.cast(rest[best], make.parameters)
-    missed = np.abs(((rest[best] - make.lift(beta)) / target[best]).astype(np.float64))
-    columns = tuple(np.flatnonzero(missed <= make.near).tolist())
+    distance = np.abs(((rest[best] - make.lift(beta)) / target[best]).astype(np.float64))
+    columns = tuple(np.flatnonzero(distance <= make.near).tolist())
     return Case("near", x, gamma[best], beta, make.normal(1, size), eps, columns)
 
 
 def near_dx(make: Maker, size: int, eps: float, offset: float) -> Case:
-    """Tune the last column by the first ones, with ever smaller gamma: one element a row."""
-    half = make.dtype == np.float16  # so little range that all of gamma, dy and x must share it
+    """Tune the last column by the dy of the first ones, with ever smaller gamma."""
+    half = make.dtype == np.float16  # its small range must be shared by gamma, dy and x
     stages = {11: 4, 8: 6, 24: 2, 53: 1}[make.precision]
     step = 9 if half else make.precision + 1
     rows, size = 100 if size > 17 else 1000, max(size, stages + 3)
@@ -145,12 +148,12 @@ def near_dx(make: Maker, size: int, eps: float, offset: float) -> Case:
 
 
 def near_dgamma(make: Maker, size: int, eps: float, offset: float) -> Case:
-    """Further rows tune the sum of three; of small x where the type has no small dy."""
+    """Tune the sum of three rows by further rows; with small x where the type has no small dy."""
     half = make.dtype == np.float16
-    tuned_by = {11: 4, 8: 6, 24: 2, 53: 1}[make.precision]
-    scales, dy_scale = [1.0] * (3 + tuned_by), 1.0
+    stages = {11: 4, 8: 6, 24: 2, 53: 1}[make.precision]
+    scales, dy_scale = [1.0] * (3 + stages), 1.0
     if half:
-        scales = [2.0**13] * 3 + [2.0 ** (13 - 8 * k) for k in range(1, tuned_by + 1)]
+        scales = [2.0**13] * 3 + [2.0 ** (13 - 8 * k) for k in range(1, stages + 1)]
         eps, dy_scale, offset = 2.0**26, 2.0**10, 0.0
     x = np.concatenate([make.normal(1, size, scale, offset) for scale in scales])
     dy = make.normal(3, size, dy_scale)
@@ -163,14 +166,14 @@ def near_dgamma(make: Maker, size: int, eps: float, offset: float) -> Case:
     return Case("near", x[order], gamma, None, dy, eps, tuple(np.flatnonzero(good).tolist()))
 
 
-def beside(eps: float, root: int, make: Maker) -> tuple[float, int]:
-    """Half the time the eps that makes r rational, half the time one ulp beside it."""
-    side = make.rng.choice([0.0, np.inf] if eps == 0 else [0.0, 0.0, -np.inf, np.inf])
-    return (float(np.nextafter(eps, side)) if side else eps), root
+def rational_or_next(eps: float, root: int, make: Maker) -> tuple[float, int]:
+    """Return the eps that makes r rational, or half the time its neighbour."""
+    direction = make.rng.choice([0.0, np.inf] if eps == 0 else [0.0, 0.0, -np.inf, np.inf])
+    return (float(np.nextafter(eps, direction)) if direction else eps), root
 
 
 def _signs(make: Maker, rows: int, size: int) -> Array:
-    """Return rows with c = +-1, hence v = 1, beside a mean that is an integer if it is taken."""
+    """Return rows with c = +-1, hence v = 1; for layer norm with an integer mean."""
     signs = np.tile([1.0, -1.0], (rows, size // 2)) * make.rng.choice([1, -1], (rows, 1))
     return make.cast(signs + make.centred * make.rng.integers(-60, 60, (rows, 1)))
 
@@ -191,12 +194,11 @@ def tie_y(make: Maker, size: int, eps: float, root: int) -> Case:
 
 def tie_dx(make: Maker, size: int, eps: float, root: int) -> Case:
     """With c = (1, 1, -1, -1) and g = (a, b, 0, 0), dx_0 is a rational of a and b."""
-    # dx_0 = (p*a - q*b)/n, where n is a power of two times the unit.
-    p, q, unit = {1: (1, 1, 1), 2: (11, 5, 1), 3: (13, 5, 27)}[root]
+    # dx_0 = (p*a - q*b)/n, where q is odd and n is a power of two times the unit.
+    p, unit = {1: (1, 1), 2: (11, 1), 3: (13, 27)}[root]
     rows, top = size, 2 ** (make.precision - 4)
     a = make.rng.integers(-(-5 * top // (4 * p)), 2 * top // p, rows, endpoint=p > 1)
     b = (2 * make.rng.integers(0, 4, rows) + 1) / 16
-    del q  # odd, which is all that matters of it
     dy = np.zeros((rows, 4))
     dy[:, 0], dy[:, 1] = unit * a, unit * b
     dy *= make.rng.choice([1, -1, 2, 0.5], (rows, 1))
@@ -212,7 +214,7 @@ def tie_dgamma(make: Maker, size: int, eps: float, root: int) -> Case:
 
 
 def tie_dbeta(make: Maker, size: int) -> Case:
-    """Midpoints, exact or one subnormal off, between two large numbers that cancel."""
+    """Add midpoints, exact or one subnormal off, and two large numbers that cancel."""
     integer, eighths = _halves(make, size)
     subnormal = 2.0 ** FORMATS[make.dtype].quantum * make.rng.choice([-1, 0, 0, 1], size)
     large = 4 * make.rng.permutation(integer)
@@ -223,8 +225,8 @@ def tie_dbeta(make: Maker, size: int) -> Case:
 
 
 def near_y_by_x(make: Maker, size: int, eps: float, offset: float) -> Case:
-    """Lower the last y of a row to a midpoint: the first x, ever smaller, add to mean(x^2)."""
-    half = make.dtype == np.float16  # which has a small range: x is made large
+    """Lower the last y of a row to a midpoint: ever smaller first x increase mean(x^2)."""
+    half = make.dtype == np.float16  # its small range needs large x
     stages = {11: 5, 8: 8, 24: 2, 53: 1}[make.precision]
     rows, size = 100 if size > 17 else 1000, max(size, stages + 3)
     x = make.normal(rows, size, 1024.0 if half else 1.0, offset)
@@ -236,19 +238,19 @@ def near_y_by_x(make: Maker, size: int, eps: float, offset: float) -> Case:
     target = make.midpoint(value)
     target = np.where(np.abs(target) < np.abs(value), target, make.midpoint(value, -1))
     w = 1 / (r * r)[:, 0]
-    wanted = (last / target) ** 2
+    target_w = (last / target) ** 2
     for k in range(stages):
-        step = make.root((wanted - w) * size)
-        # Rounded down, so that the next step has something left to add.
+        step = make.root((target_w - w) * size)
+        # Rounded down, as the next step can only increase w.
         x[:, k] = make.cast(step * (1 - 2.0**-make.precision * 1.5))
         w = w + make.lift(x[:, k]) ** 2 / size
-    missed = np.abs(((wanted - w) / w).astype(np.float64)) / 2
-    good = (missed <= make.near) & (np.abs(x.astype(np.float64)) < 1e5).all(axis=1)
+    distance = np.abs(((target_w - w) / w).astype(np.float64)) / 2
+    good = (distance <= make.near) & (np.abs(x.astype(np.float64)) < 1e5).all(axis=1)
     return Case("near", x[good], gamma, None, make.normal(rows, size)[good], eps, (size - 1,))
 
 
 def tie_y_by_product(make: Maker, size: int, eps: float, root: int) -> Case:
-    """Give x times gamma an odd factor, and so one digit more than the type has."""
+    """Make x*gamma an odd number with one bit more than the type has."""
     # The mean square of (7, 1) is 25, and that of (3, 1, 1, 1) is 3.
     odd, ones, multiple = (7, 1, 5) if root == 5 else (3, 3, 1)
     x = np.resize([odd, *[1] * ones], (1, size - size % (ones + 1)))
@@ -261,7 +263,7 @@ def tie_y_by_product(make: Maker, size: int, eps: float, root: int) -> Case:
 
 
 def tie_dx_of_two(make: Maker, size: int, eps: float, root: int) -> Case:
-    """With x = (1, -1) and g = (a, b), dx_0 = (p*a + b)/n, n a power of two times the unit."""
+    """With x = (1, -1) and g = (a, b), dx_0 = (p*a + b)/n; n is a power of two times the unit."""
     p, unit = {1: (1, 1), 2: (7, 1), 3: (17, 27)}[root]
     top = 2 ** (make.precision - 4)
     a = make.rng.integers(-(-top // p), (2 * top - 1) // p, size, endpoint=True)
@@ -276,6 +278,7 @@ RMS_OUTPUTS = OUTPUTS[:3]
 PRECISION = 256
 SIZES = (17, 64, 67, 513, 1000, 1024)
 ROW_SIZES = (7, 8, 9, 12, 17, 64)  # where a row has one hard element
+MAX_ROWS = 64  # of an isolated case
 EPSILONS = (1e-5, 1.0, 1e-300)
 OFFSETS = (0.0, 0.0, 30.0)
 FLOAT32 = np.dtype(np.float32)
@@ -286,7 +289,7 @@ TIES: dict[str, Tie] = {"y": tie_y, "dx": tie_dx, "dgamma": tie_dgamma}
 RMS_NEAR: dict[str, Nearby] = NEAR | {"y": near_y_by_x}
 RMS_TIES: dict[str, Tie] = TIES | {"y": tie_y_by_product, "dx": tie_dx_of_two}
 RATIONAL = ((0.0, 1), (3.0, 2), (8.0, 3))  # eps, and 1/r of rows with c = +-1
-RMS_RATIONAL_OF_Y = ((0.0, 5), (1.0, 2), (13.0, 4))  # of those of `tie_y_by_product`
+RMS_RATIONAL_OF_Y = ((0.0, 5), (1.0, 2), (13.0, 4))  # the same for `tie_y_by_product`
 
 
 def hard_elements(case: Case, output: str) -> int:
@@ -295,16 +298,16 @@ def hard_elements(case: Case, output: str) -> int:
 
 
 def _build(output: str, dtype: Dtype, seed: list[int], k: int, *, centred: bool) -> Case:
-    # Only what has no float64 in it is first tried in float64: that is most of the cases.
-    own = dtype if output != "y" or dtype == FLOAT64 else FLOAT32
-    parameters = FLOAT64 if k % 8 == 7 and output in ("y", "dx") else own
+    # Tier 1 computes in float64 only without float64 inputs: most cases have none.
+    usual = dtype if output != "y" or dtype == FLOAT64 else FLOAT32
+    parameters = FLOAT64 if k % 8 == 7 and output in ("y", "dx") else usual
     make = Maker(dtype, parameters, seed, centred=centred)
     size = int(make.rng.choice(SIZES))
     if output == "dbeta":
         return tie_dbeta(make, size)
     if k % 4 == 2:
         rational = RATIONAL if centred or output != "y" else RMS_RATIONAL_OF_Y
-        eps, root = beside(*rational[k // 4 % 3], make)
+        eps, root = rational_or_next(*rational[k // 4 % 3], make)
         return (TIES if centred else RMS_TIES)[output](make, size + size % 2, eps, root)
     one_a_row = output == "dx" or (output == "y" and not centred)
     size = int(make.rng.choice(ROW_SIZES)) if one_a_row else size
@@ -314,7 +317,7 @@ def _build(output: str, dtype: Dtype, seed: list[int], k: int, *, centred: bool)
 
 
 def hard_case(output: str, dtype: Any, k: int, seed: int = 0, *, centred: bool = True) -> Case:
-    """Return the k-th case of a seed."""
+    """Return case k of a seed."""
     kind = np.dtype(dtype)
     with ctx.workprec(PRECISION), np.errstate(all="ignore"):
         built = _build(output, kind, [seed, k, OUTPUTS.index(output)], k, centred=centred)
@@ -326,9 +329,9 @@ def hard_case(output: str, dtype: Any, k: int, seed: int = 0, *, centred: bool =
 def hard_cases(
     output: str, dtype: Any, elements: int, seed: int = 0, *, centred: bool = True
 ) -> Iterator[Case]:
-    """Yield cases with at least so many hard elements of y, dx, dgamma or dbeta in all.
+    """Yield cases with at least `elements` hard elements of y, dx, dgamma or dbeta in total.
 
-    A quarter of the cases have a rational r, or an eps one ulp beside the one that makes it so.
+    A quarter of the cases have a rational r, or an eps one ulp from the eps that makes r rational.
     """
     made = 0
     for k in count():
@@ -339,32 +342,31 @@ def hard_cases(
         yield case
 
 
-ROWS = 64  # of a case, at most
-
-
-def _apart(case: Case) -> Case:
-    """Give some hard elements of y a row each: y depends on the other x, not on their order."""
-    chosen = list(case.columns or ())[:ROWS]
+def _isolate(case: Case) -> Case:
+    """Copy the row for each hard y and permute the other x, on whose order y does not depend."""
+    chosen = list(case.columns or ())[:MAX_ROWS]
     rows = np.repeat(case.x, len(chosen), axis=0)
     for row, j in zip(rows, chosen, strict=True):
         others = np.arange(len(row)) != j
         row[others] = np.roll(row[others], 1)
-    name = f"{case.name} apart"
+    name = f"{case.name} isolated"
     dy = np.repeat(case.dy, len(chosen), axis=0)
     return Case(name, rows, case.gamma, case.beta, dy, case.eps, tuple(chosen))
 
 
 def isolated_cases(hard: Iterable[Case], elements: int) -> Iterator[Case]:
-    """Yield cases with at least so many hard elements in all, from hard cases of y.
+    """Yield cases with one hard y per row, at least `elements` in total, from hard cases of y.
 
-    The i-th row is hard in the i-th of the columns to look at.
+    Row i is hard in the i-th column of the case. If a row has several hard elements, a backend may
+    recompute all of it for one undecided element, and so correct others that a wrong bound let
+    pass.
     """
     made = 0
     for case in hard:
         if " near " in case.name and case.columns:
-            apart = _apart(case)
-            made += len(apart.x)
-            yield apart
+            isolated = _isolate(case)
+            made += len(isolated.x)
+            yield isolated
             if made >= elements:
                 return
-    raise ValueError(f"{made} hard elements are too few: {elements} were asked for")
+    raise ValueError(f"expected at least {elements} hard elements, got {made}")

@@ -1,4 +1,11 @@
-"""The four types as bit patterns, and correct rounding to them: the judge's own."""
+"""The oracle: both norms and their gradients, correctly rounded, without code of the package.
+
+Two routes share only the rounding. First come the formulas as written, in ball arithmetic (arb of
+python-flint), at two precisions: an element is decided if both ends of its ball round to the same
+bits. The others may be ties or exact zeros, which no ball can decide. For them the coefficients
+of A/sqrt(w) + B are exact rationals, so that only square roots are refined; if the roots are
+rational or cancel, the result is rounded as a rational.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,14 +19,17 @@ from flint import arb, ctx, fmpq, fmpz
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Columns = Sequence[int]
 
 # Every number of the four types is an integer multiple of this power of two.
 UNIT_EXPONENT = -1074
+# 128 bits decide nearly all ordinary data; elements undecided at 256 bits are usually exact.
+BALL_PRECISIONS = (128, 256)
 
 
 @dataclass(frozen=True)
 class Format:
-    """A binary interchange format; every rounding is to nearest even and gives the bits."""
+    """A binary interchange format. Rounding is to nearest, ties to even, and returns the bits."""
 
     width: int
     precision: int
@@ -47,34 +57,36 @@ class Format:
         quantum = max(exponent + mantissa.bit_length() - self.precision, self.quantum)
         dropped = quantum - exponent
         if dropped <= 0:
-            kept = mantissa << -dropped
+            significand = mantissa << -dropped
         else:
-            kept = mantissa >> dropped
-            twice_rest = (mantissa - (kept << dropped)) << 1
+            significand = mantissa >> dropped
+            twice_rest = (mantissa - (significand << dropped)) << 1
             one = 1 << dropped
-            if twice_rest > one or (twice_rest == one and kept & 1):
-                kept += 1
-        # The leading bit of a normal number, and a carry into it, count up the exponent field.
-        magnitude = ((quantum - self.quantum) << (self.precision - 1)) + kept if mantissa else 0
+            if twice_rest > one or (twice_rest == one and significand & 1):
+                significand += 1
+        # The leading bit of a normal number, and a carry into it, increment the exponent field.
+        magnitude = (
+            ((quantum - self.quantum) << (self.precision - 1)) + significand if mantissa else 0
+        )
         return sign | min(magnitude, self.infinity)
 
     def round_rational(self, value: fmpq) -> int:
         numerator, denominator = int(value.p), int(value.q)
-        # A quotient two bits longer than the format, with a last bit that says "and a bit more".
+        # A quotient two bits longer than the format, and a sticky bit.
         shift = max(0, self.precision + 2 + denominator.bit_length() - abs(numerator).bit_length())
         quotient, rest = divmod(abs(numerator) << shift, denominator)
         sticky = quotient << 1 | (rest != 0)
         return self.round_dyadic(-sticky if numerator < 0 else sticky, -shift - 1)
 
     def round_ball(self, ball: arb) -> int | None:
-        """Round what lies in the ball, or None if that depends on where in it."""
+        """Round the ball; return None if its ends round to different bits."""
         if not ball.is_finite():
             return None
         (low, low_exponent), (high, high_exponent) = (
             ball.lower().man_exp(),
             ball.upper().man_exp(),
         )
-        # -0 and +0 differ in their bits, so a ball around zero is settled only if it is zero.
+        # -0 and +0 have different bits, so a ball around zero is decided only if it is zero.
         bits_low = self.round_dyadic(int(low), int(low_exponent))
         bits_high = self.round_dyadic(int(high), int(high_exponent))
         return bits_low if bits_low == bits_high else None
@@ -94,11 +106,8 @@ FORMATS = {
 
 
 def bits(array: Array) -> NDArray[np.unsignedinteger[Any]]:
-    """Return the bit patterns: the only way to compare, since NaN != NaN and -0 == +0."""
+    """Return bit patterns, for comparisons: NaN != NaN and -0 == +0."""
     return np.ascontiguousarray(array).view(FORMATS[array.dtype].storage)
-
-
-Columns = Sequence[int]
 
 
 def rational(value: float) -> fmpq:
@@ -138,16 +147,16 @@ class RootBasis:
         if all(w == 1 for _, w in terms):
             return into.round_rational(totals[0])
         precision = 256
-        while True:  # the value is irrational, hence no tie: this ends
+        while True:  # terminates: the value is irrational, hence no tie
             with ctx.workprec(precision):
-                settled = into.round_ball(sum((arb(a) * arb(w).rsqrt() for a, w in terms), arb(0)))
-            if settled is not None:
-                return settled
+                rounded = into.round_ball(sum((arb(a) * arb(w).rsqrt() for a, w in terms), arb(0)))
+            if rounded is not None:
+                return rounded
             precision *= 2
 
 
 class BallRow:
-    """A row of x in balls, at the precision that is set."""
+    """A row of x in balls, at the current precision."""
 
     def __init__(self, x: Sequence[float], eps: float, *, centred: bool = True) -> None:
         balls = [arb(value) for value in x]
@@ -171,16 +180,16 @@ class BallRow:
 
 
 class ExactRow:
-    """A row of x in rationals, with what is needed of it worked out when it is first needed."""
+    """A row of x in rationals, computed on first use."""
 
     def __init__(self, x: Sequence[float], eps: float, *, centred: bool = True) -> None:
         self.x, self.eps, self.centred = x, eps, centred
         finite = all(map(isfinite, x))
-        # r = 0: an element has the xhat 0, or NaN if it is infinite.
+        # r = 0: xhat is 0, or NaN for an infinite element.
         self.infinite = not centred and not finite and not any(map(isnan, x))
-        # A row that has no normalization: its results are NaN.
-        self.bad = not finite or (eps == 0 and (min(x) == max(x) if centred else not any(x)))
-        self.bad &= not self.infinite
+        # All results of an undefined row are NaN.
+        self.undefined = not finite or (eps == 0 and (min(x) == max(x) if centred else not any(x)))
+        self.undefined &= not self.infinite
 
     @cached_property
     def mean_and_w(self) -> tuple[fmpq, fmpq]:
@@ -192,7 +201,7 @@ class ExactRow:
         return fmpq(total, size * unit), fmpq(squares, (size * unit) ** 2) + rational(self.eps)
 
     def balls(self) -> BallRow:
-        """Return the row in balls, at the precision that is set."""
+        """Return the row in balls, at the current precision."""
         return BallRow(self.x, self.eps, centred=self.centred)
 
     @cached_property
@@ -214,7 +223,7 @@ class ExactRow:
         return float((c > 0) - (c < 0))
 
     def gradient(self, gamma: Sequence[float], dy: Sequence[float]) -> Callable[[int], fmpq]:
-        """Return the function that gives dx_j * sqrt(w)."""
+        """Return the function j -> dx_j * sqrt(w)."""
         g = [rational(a) * rational(b) for a, b in zip(gamma, dy, strict=True)]
         mean_g = sum(g, fmpq(0)) / len(g) if self.centred else fmpq(0)
         moment = sum((a * rational(b) for a, b in zip(g, self.x, strict=True)), fmpq(0)) / len(g)
@@ -222,26 +231,22 @@ class ExactRow:
         return lambda j: g[j] - mean_g - self.c(j) * slope
 
 
-# 128 bits settle nearly all of ordinary data; what 256 do not settle is as a rule exact.
-BALL_PRECISIONS = (128, 256)
-
-
-def _settle(
+def _round_columns(
     into: Format,
     columns: Columns,
     balls: Callable[[Columns], list[arb]],
     exactly: Callable[[int], int],
 ) -> dict[int, int]:
-    """Round one number per column: by balls at first, and what they leave exactly."""
-    settled: dict[int, int] = {}
+    """Round one number per column: by balls first, and exactly where they do not decide."""
+    patterns: dict[int, int] = {}
     pending = columns
     for precision in BALL_PRECISIONS:
         with ctx.workprec(precision):
             rounded = list(map(into.round_ball, balls(pending))) if pending else []
-        found = zip(pending, rounded, strict=True)
-        settled |= {j: value for j, value in found if value is not None}
-        pending = [j for j in pending if j not in settled]
-    return settled | {j: exactly(j) for j in pending}
+        decided = zip(pending, rounded, strict=True)
+        patterns |= {j: value for j, value in decided if value is not None}
+        pending = [j for j in pending if j not in patterns]
+    return patterns | {j: exactly(j) for j in pending}
 
 
 def _rows(array: Array) -> list[list[float]]:
@@ -253,9 +258,9 @@ def _parameter(array: Array | None, size: int, default: float) -> list[float]:
     return [default] * size if array is None else _rows(array[np.newaxis])[0]
 
 
-def _wanted(x: Array, eps: float, columns: Columns | None) -> Columns:
+def _select(x: Array, eps: float, columns: Columns | None) -> Columns:
     if x.ndim != 2 or x.shape[1] == 0 or not 0 <= eps < float("inf"):
-        raise ValueError(f"shape {x.shape}, eps {eps}: no such layer normalization")
+        raise ValueError(f"shape {x.shape}, eps {eps}: no such normalization")
     return range(x.shape[1]) if columns is None else [int(j) for j in columns]
 
 
@@ -273,38 +278,38 @@ def correct_forward(
     *,
     centred: bool = True,
 ) -> Array:
-    """Return y; with columns, only those of it. RMSNorm is not centred, and has no beta."""
-    wanted, into = _wanted(x, eps, columns), FORMATS[x.dtype]
+    """Return y, or only some columns of it. RMSNorm is not centred, and has no beta."""
+    selected, into = _select(x, eps, columns), FORMATS[x.dtype]
     scale, shift = _parameter(gamma, x.shape[1], 1.0), _parameter(beta, x.shape[1], 0.0)
-    finite = [j for j in wanted if isfinite(scale[j]) and isfinite(shift[j])]
+    finite = [j for j in selected if isfinite(scale[j]) and isfinite(shift[j])]
 
     def row_of_y(values: list[float]) -> list[int]:
         row = ExactRow(values, eps, centred=centred)
-        if row.bad:
-            return [into.nan] * len(wanted)
+        if row.undefined:
+            return [into.nan] * len(selected)
         if row.infinite:
-            spared = {j: isfinite(values[j]) and isfinite(scale[j]) for j in wanted}
-            return [0 if spared[j] else into.nan for j in wanted]
-        settled = _settle(
+            is_zero = {j: isfinite(values[j]) and isfinite(scale[j]) for j in selected}
+            return [0 if is_zero[j] else into.nan for j in selected]
+        patterns = _round_columns(
             into,
             finite,
             lambda pending: row.balls().y(scale, shift, pending),
             lambda j: row.basis.round(into, rational(shift[j]), [rational(scale[j]) * row.c(j)]),
         )
-        for j in set(wanted).difference(finite):
-            settled[j] = into.special(scale[j] * row.sign(j) + shift[j])
-        return [settled[j] for j in wanted]
+        for j in set(selected).difference(finite):
+            patterns[j] = into.special(scale[j] * row.sign(j) + shift[j])
+        return [patterns[j] for j in selected]
 
-    return _assemble([row_of_y(values) for values in _rows(x)], wanted, x.dtype)
+    return _assemble([row_of_y(values) for values in _rows(x)], selected, x.dtype)
 
 
 def _correct_dx(
-    row: ExactRow, scale: list[float], dy: list[float], wanted: Columns, into: Format
+    row: ExactRow, scale: list[float], dy: list[float], selected: Columns, into: Format
 ) -> list[int]:
-    # g is a product of exact numbers: it is non-finite only if a factor is.
+    # g is a product of exact numbers: it is finite if both factors are.
     finite = all(map(isfinite, scale)) and all(map(isfinite, dy))
-    if row.bad or row.infinite or not finite:
-        return [into.nan] * len(wanted)
+    if row.undefined or row.infinite or not finite:
+        return [into.nan] * len(selected)
     exact: list[Callable[[int], fmpq]] = []
 
     def exactly(j: int) -> int:
@@ -312,17 +317,19 @@ def _correct_dx(
             exact.append(row.gradient(scale, dy))
         return row.basis.round(into, fmpq(0), [exact[0](j)])
 
-    settled = _settle(into, wanted, lambda pending: row.balls().dx(scale, dy, pending), exactly)
-    return [settled[j] for j in wanted]
+    patterns = _round_columns(
+        into, selected, lambda pending: row.balls().dx(scale, dy, pending), exactly
+    )
+    return [patterns[j] for j in selected]
 
 
 def _correct_dgamma(
-    rows: list[ExactRow], dys: list[list[float]], wanted: Columns, into: Format
+    rows: list[ExactRow], dys: list[list[float]], selected: Columns, into: Format
 ) -> list[int]:
-    if any(row.bad for row in rows):
-        return [into.nan] * len(wanted)
+    if any(row.undefined for row in rows):
+        return [into.nan] * len(selected)
     pairs = [(row, dy) for row, dy in zip(rows, dys, strict=True) if not row.infinite]
-    spoilt = {j for row in rows if row.infinite for j in wanted if not isfinite(row.x[j])}
+    non_finite = {j for row in rows if row.infinite for j in selected if not isfinite(row.x[j])}
 
     def balls(pending: Columns) -> list[arb]:
         sums = [arb(0)] * len(pending)
@@ -340,22 +347,22 @@ def _correct_dgamma(
         terms = [rational(dy[j]) * row.c(j) for row, dy in pairs]
         return bases[0].round(into, fmpq(0), terms)
 
-    finite = [j for j in wanted if j not in spoilt and all(isfinite(dy[j]) for dy in dys)]
-    settled = _settle(into, finite, balls, exactly)
-    for j in set(wanted).difference(finite):
-        # The others add something finite.
+    finite = [j for j in selected if j not in non_finite and all(isfinite(dy[j]) for dy in dys)]
+    patterns = _round_columns(into, finite, balls, exactly)
+    for j in set(selected).difference(finite):
+        # All other terms are finite.
         terms = [
             dy[j] * row.sign(j)
             for row, dy in zip(rows, dys, strict=True)
             if not isfinite(dy[j]) or row.infinite
         ]
-        settled[j] = into.special(sum(terms))
-    return [settled[j] for j in wanted]
+        patterns[j] = into.special(sum(terms))
+    return [patterns[j] for j in selected]
 
 
-def _correct_dbeta(dys: list[list[float]], wanted: Columns, into: Format) -> list[int]:
+def _correct_dbeta(dys: list[list[float]], selected: Columns, into: Format) -> list[int]:
     result = []
-    for j in wanted:
+    for j in selected:
         special = [dy[j] for dy in dys if not isfinite(dy[j])]
         if special:
             result.append(into.special(sum(special)))
@@ -376,19 +383,19 @@ def correct_backward(
     *,
     centred: bool = True,
 ) -> tuple[Array, Array | None, Array | None]:
-    """Return dx, dgamma and dbeta; with columns, only those of each."""
-    wanted, dys = _wanted(x, eps, columns), _rows(dy)
+    """Return dx, dgamma and dbeta, or only some columns of each."""
+    selected, dys = _select(x, eps, columns), _rows(dy)
     scale = _parameter(gamma, x.shape[1], 1.0)
     rows = [ExactRow(values, eps, centred=centred) for values in _rows(x)]
     dx = [
-        _correct_dx(row, scale, dy_row, wanted, FORMATS[x.dtype])
+        _correct_dx(row, scale, dy_row, selected, FORMATS[x.dtype])
         for row, dy_row in zip(rows, dys, strict=True)
     ]
     dgamma = dbeta = None
     if gamma is not None:
-        patterns = _correct_dgamma(rows, dys, wanted, FORMATS[gamma.dtype])
-        dgamma = _assemble([patterns], wanted, gamma.dtype)[0]
+        patterns = _correct_dgamma(rows, dys, selected, FORMATS[gamma.dtype])
+        dgamma = _assemble([patterns], selected, gamma.dtype)[0]
     if beta is not None:
-        patterns = _correct_dbeta(dys, wanted, FORMATS[beta.dtype])
-        dbeta = _assemble([patterns], wanted, beta.dtype)[0]
-    return _assemble(dx, wanted, x.dtype), dgamma, dbeta
+        patterns = _correct_dbeta(dys, selected, FORMATS[beta.dtype])
+        dbeta = _assemble([patterns], selected, beta.dtype)[0]
+    return _assemble(dx, selected, x.dtype), dgamma, dbeta

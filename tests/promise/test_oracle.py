@@ -1,4 +1,4 @@
-"""Who judges the judge: results worked out by hand, and exact fractions of another kind."""
+"""The oracle: results computed by hand, exact fractions, and agreement of its two routes."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -27,7 +27,7 @@ def array(values: Any, dtype: Any = SINGLE) -> Array:
 def assert_bits(actual: Array | None, expected: Any) -> None:
     assert actual is not None
     wanted = array(expected, actual.dtype)
-    # The NaN that is promised, not the one that a cast happens to give.
+    # The promised NaN, not the NaN of a cast.
     pattern = np.where(np.isnan(wanted), FORMATS[actual.dtype].nan, bits(wanted))
     assert bits(actual).tolist() == pattern.tolist(), (actual, expected)
 
@@ -49,7 +49,7 @@ def assert_bits(actual: Array | None, expected: Any) -> None:
         (BRAIN, 5e-324, 1, 3 * 2**-8, (1 + 2**-7, -1 + 3 * 2**-8)),
         (DOUBLE, 8, 3, 2**-53, (1, -1 + 2**-53)),
         (DOUBLE, 8, 3, 3 * 2**-53, (1 + 2**-51, -1 + 3 * 2**-53)),
-        # Zeros: an exact one is +0, one that was rounded to has a sign.
+        # An exact zero is +0; a result that rounds to zero keeps its sign.
         (SINGLE, 0, 1, -1, (0.0, -2)),
         (SINGLE, 0, 0, -0.0, (0.0, 0.0)),
         (SINGLE, 8, -(2**-149), 0, (-0.0, 0.0)),
@@ -87,7 +87,7 @@ def test_dx_by_hand() -> None:
     assert_bits(dx([16 * 685, 0], 3.0), [[2056, -2056]])
     assert_bits(dx([5, 5], 3.0), [[0.0, 0.0]])
     assert_bits(dx([5, 6], 0.0), [[0.0, 0.0]])
-    # About -eps/2, for which the textbook's form would need a thousand digits; then half of it.
+    # About -eps/2, for which the textbook form would need a thousand digits; then half of it.
     assert_bits(dx([5, 6], 1e-323, DOUBLE), [[-5e-324, 5e-324]])
     assert_bits(dx([5, 6], 5e-324, DOUBLE), [[-0.0, 0.0]])
 
@@ -99,15 +99,15 @@ def test_dgamma_and_dbeta_by_hand() -> None:
     def both(rows: list[Array], dys: list[Array], eps: float) -> tuple[Array | None, Array | None]:
         return correct_backward(np.vstack(dys), np.vstack(rows), gamma, gamma, eps)[1:]
 
-    # xhat is irrational here and the same for x and 2x: only exactness sees that these cancel.
+    # xhat is irrational and equal for x and 2x: only exact arithmetic shows that these cancel.
     for rows, dys in (([x, -x], [dy, dy]), ([x, 2 * x], [dy, -dy]), ([x, -2 * x], [dy, dy])):
         assert_bits(both(rows, dys, 0.0)[0], [0.0, 0.0, 0.0])
     dgamma, dbeta = both([x, -x, 2 * x], [dy, dy, dy], 0.0)
     assert dgamma is not None
-    # One row is left, sqrt(3/2) and -3*sqrt(3/2): 1.2247448713915890 and 3.6742346141747671.
+    # One row remains, sqrt(3/2) and -3*sqrt(3/2): 1.2247448713915890 and 3.6742346141747671.
     assert_bits(dgamma, [1.2247448713915890, 0.0, -3.6742346141747671])
     assert_bits(dbeta, [3, 6, 9])
-    # 2^24 + 1 is a tie; the smallest subnormal decides it, whatever it is added to first.
+    # 2^24 + 1 is a tie, which the smallest subnormal decides in any order of addition.
     for least, expected in ((0.0, 2**24), (2**-149, 2**24 + 2), (-(2**-149), 2**24)):
         dys = [array([[value] * 3]) for value in (2**100, 1, least, 2**24, -(2**100))]
         assert_bits(both([x] * 5, dys, 1.0)[1], [expected] * 3)
@@ -162,27 +162,30 @@ def test_non_finite_parameters_follow_ieee() -> None:
 
 
 def is_above(a: Fraction, w: Fraction, boundary: Fraction) -> bool:
-    """Say whether a/sqrt(w) > boundary, by squares."""
+    """Return True if a/sqrt(w) > boundary, by squares."""
     if (a > 0) != (boundary > 0):
         return a > boundary
     return (a * a > boundary * boundary * w) == (a > 0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_against_fractions(dtype: np.dtype[Any]) -> None:
+def test_fractions(dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(3)
     for size in (2, 3, 5, 8):
         x, dy = (array(rng.standard_normal((1, size)), dtype) for _ in range(2))
         gamma, beta = (array(rng.standard_normal(size), dtype) for _ in range(2))
         row = ExactRow.of(fractions(x[0]), Fraction(1e-5))
         g = [a * b for a, b in zip(fractions(gamma), fractions(dy[0]), strict=True)]
-        slopes = [a * c for a, c in zip(fractions(gamma), row.c, strict=True)]
+        numerators = [a * c for a, c in zip(fractions(gamma), row.c, strict=True)]
         y = correct_forward(x, gamma, beta, 1e-5)[0]
         dx = correct_backward(dy, x, gamma, beta, 1e-5)[0][0]
-        expected = [(y, slopes, fractions(beta)), (dx, row.dx_compact(g), [Fraction(0)] * size)]
+        expected = [
+            (y, numerators, fractions(beta)),
+            (dx, row.dx_compact(g), [Fraction(0)] * size),
+        ]
         for result, factors, shifts in expected:
             for value, factor, shift in zip(result, factors, shifts, strict=True):
-                # Of three neighbours the exact result lies within the middle one's half ulps.
+                # The exact result lies between the midpoints to the neighbours.
                 pattern = int(bits(value[np.newaxis])[0])
                 patterns = [pattern - 1, pattern, pattern + 1]
                 near = fractions(np.array(patterns, bits(x).dtype).view(dtype))
@@ -209,7 +212,7 @@ def test_both_routes_agree(dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("dtype", [HALF, SINGLE])
-def test_rounding_is_that_of_the_processor(dtype: Any) -> None:
+def test_rounding_equals_that_of_the_processor(dtype: Any) -> None:
     rng = np.random.default_rng(4)
     values = rng.standard_normal(4000) * 2.0 ** rng.integers(-160, 130, 4000)
     into = FORMATS[np.dtype(dtype)]
@@ -226,8 +229,8 @@ def test_columns_select() -> None:
     some = [7, 0, 3]
     whole = correct_backward(dy, x, gamma, gamma, 1.0)
     part = correct_backward(dy, x, gamma, gamma, 1.0, some)
-    for all_of_it, selected in zip(whole, part, strict=True):
-        assert_bits(selected, array(all_of_it)[..., some])
+    for every, selected in zip(whole, part, strict=True):
+        assert_bits(selected, array(every)[..., some])
     assert_bits(
         correct_forward(x, gamma, gamma, 1.0, some),
         correct_forward(x, gamma, gamma, 1.0)[:, some],
