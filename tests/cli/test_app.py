@@ -63,8 +63,8 @@ def test_version() -> None:
 
 
 def test_help_names_every_command() -> None:
-    done = run("--help")
-    assert done.exit_code == 0
+    done = run_python("-m", "truenorm", "--help", COLUMNS="80")
+    assert done.returncode == 0
     for name in COMMANDS:
         assert f"\n  {name} " in done.stdout
     assert "..." not in done.stdout.split("Commands:")[1]  # no summary is truncated

@@ -242,8 +242,8 @@ def test_progress(
 ) -> None:
     """The progress counts elements or projections."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "BETWEEN", 0.0)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
     assert check(lambda x: np.tanh(x), tanh_backward, np.ones(24), method="complex")
     assert f"gradient of x [{'#' * 12}{'.' * 12}] {done}/" in capsys.readouterr().err
 

@@ -11,20 +11,20 @@ CLEARED = "\r\x1b[K"
 
 
 @pytest.mark.parametrize(
-    ("terminal", "patience", "between", "lines"),
+    ("terminal", "delay", "interval", "lines"),
     [(True, 0.0, 0.0, 24), (True, 3600.0, 0.0, 0), (True, 0.0, 3600.0, 1), (False, 0.0, 0.0, 0)],
 )
 def test_status_line_starts_late_and_is_rate_limited(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     terminal: bool,
-    patience: float,
-    between: float,
+    delay: float,
+    interval: float,
     lines: int,
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    monkeypatch.setattr(progress, "PATIENCE", patience)
-    monkeypatch.setattr(progress, "BETWEEN", between)
+    monkeypatch.setattr(progress, "DELAY", delay)
+    monkeypatch.setattr(progress, "INTERVAL", interval)
     assert list(with_progress(range(24), 24, "x")) == list(range(24))
     out, err = capsys.readouterr()
     assert out == ""
@@ -39,7 +39,7 @@ def test_status_line_is_removed_on_interrupt(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
     items = with_progress(range(9), 9, "x")
     assert [next(items), next(items)] == [0, 1]
     items.close()  # type: ignore[attr-defined]

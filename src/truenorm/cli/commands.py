@@ -233,11 +233,11 @@ def bench_command(
     json: JsonOption = False,
     png: PngOption = None,
 ) -> None:
-    """Time layer norm or RMSNorm on this machine, forward and backward.
+    """Time layer norm or RMSNorm on this machine.
 
-    Compares truenorm in its two modes (correct and fast) with the textbook formula in NumPy, with
-    the same in float64, and with a copy of the array as a lower bound. The implementations take
-    turns; the figures are medians.
+    Compares forward and backward of truenorm in its two modes (correct and fast) with the
+    textbook formula in NumPy, with the same in float64, and with a copy of the array as a lower
+    bound. The implementations take turns; the figures are medians.
 
     The default takes about a minute. The extra time of first calls is printed, and is not part of
     any other figure.

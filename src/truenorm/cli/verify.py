@@ -167,7 +167,7 @@ def verify_command(
         Path | None, file_option("Also write the report, with plots, to one HTML file.")
     ] = None,
 ) -> None:
-    """Find the bugs in a layer norm or RMSNorm, and grade its accuracy.
+    """Find bugs in a layer norm or RMSNorm, and grade its accuracy.
 
     Runs the forward and backward pass on inputs that broke real kernels, and compares the results
     with exact answers. Every finding comes with a few lines of Python that reproduce it.

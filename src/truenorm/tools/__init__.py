@@ -1,5 +1,5 @@
-"""What commands, benchmarks and the judge share: text, JSON, the machine, progress, a stopwatch.
+"""Helpers for text, JSON, tables, figures, progress, timing and facts about the machine.
 
-It is the lowest floor: it imports nothing of the package, and everything may import it. Its files
-need the standard library alone, but for those that say so.
+This is the lowest layer: it imports nothing of the package, and every module may import it. Only
+`rich_tables` and `picture` need other packages.
 """

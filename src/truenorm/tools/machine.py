@@ -1,4 +1,4 @@
-"""Where and with what something ran, and when: no figure means anything without it."""
+"""Facts about the machine and the installation, and a stopwatch."""
 
 import os
 import platform
@@ -15,25 +15,25 @@ CPUS = Path("/proc/cpuinfo")
 
 
 def describe(*names: str) -> dict[str, str]:
-    """Return facts by name, in the order in which they are asked for.
+    """Return facts about the machine by name, in the given order.
 
     Parameters
     ----------
     *names : str
-        Of `FACTS`; any other is the name of a package, whose version is given.
+        Keys of `FACTS`; any other name is that of a package, whose version is returned.
 
     Returns
     -------
     dict of str to str
-        Without what the system does not tell.
+        Facts that the system does not provide are missing.
 
     Examples
     --------
     >>> list(describe("date", "cpu", "numpy"))
     ['date', 'cpu', 'numpy']
     """
-    found = {name: FACTS[name]() if name in FACTS else package_version(name) for name in names}
-    return {name: text for name, text in found.items() if text}
+    facts = {name: FACTS[name]() if name in FACTS else package_version(name) for name in names}
+    return {name: text for name, text in facts.items() if text}
 
 
 def today() -> str:
@@ -42,15 +42,15 @@ def today() -> str:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use, which may be fewer than there are."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def package_version(package: str) -> str:
-    """Return the version of a package, or that there is none."""
-    if package == "truenorm":  # a checkout may have a version that is not the one installed
+    """Return the version of a package, or 'not installed'."""
+    if package == "truenorm":  # a checkout may differ from the installed version
         return str(import_module(package).__version__)
     try:
         return version(package)
@@ -59,7 +59,7 @@ def package_version(package: str) -> str:
 
 
 def _cpu_model() -> str:
-    """Return the name that Linux gives the processor, elsewhere what Python knows of it."""
+    """Return the name of the processor from Linux, or from Python on other systems."""
     try:
         lines = CPUS.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -69,12 +69,12 @@ def _cpu_model() -> str:
 
 
 def _cores() -> str:
-    there, usable = os.cpu_count() or 1, usable_cores()
-    return str(there) if usable == there else f"{usable} of {there}"
+    total, usable = os.cpu_count() or 1, usable_cores()
+    return str(total) if usable == total else f"{usable} of {total}"
 
 
 def _load() -> str:
-    """Return how many threads wanted a core in the last minute, where the system tells."""
+    """Return the load average of the last minute, or nothing if the system has none."""
     try:
         return f"{os.getloadavg()[0]:.1f} before the run"
     except (AttributeError, OSError):
@@ -91,14 +91,13 @@ FACTS: dict[str, Callable[[], str]] = {
     "platform": platform.platform,
     "python": platform.python_version,
 }
-"""What is known about where a process runs."""
-
+"""Functions that return a fact about the machine, by name."""
 
 Contestants = Mapping[str, Callable[[], object]]
 
 
 def seconds_of(work: Callable[[], object], calls: int = 1) -> float:
-    """Return how long so many calls take, in seconds."""
+    """Return the time of a number of calls, in seconds."""
     times = range(calls)
     start = time.perf_counter()
     for _ in times:
@@ -108,24 +107,24 @@ def seconds_of(work: Callable[[], object], calls: int = 1) -> float:
 
 @dataclass
 class Stopwatch:
-    """Times of contestants that take turns; only ratios between those of one stopwatch count.
+    """Times of contestants that take turns. Compare only times of the same stopwatch.
 
     Attributes
     ----------
     seconds : dict of str to list of float
-        What a call took in each round, by contestant.
+        The time of a call in each round, by contestant.
     rounds : int
-        How many there were.
+        The number of rounds.
     """
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     rounds: int = 0
 
     def go_round(self, contestants: Contestants, calls: Mapping[str, int] | int = 1) -> float:
-        """Time each contestant once, beginning with another one each round; return the sum.
+        """Time each contestant once, starting with another one each round; return the total time.
 
-        Of something too short for the clock, a time is the mean of so many calls in a row. One
-        before them is not timed: it finds the caches as the contestant before has left them.
+        If `calls` is above 1, a time is the mean of that many calls, for work too short for the
+        clock. An untimed call precedes them, since the caches hold data of the contestant before.
         """
         names = list(contestants)
         first = self.rounds % len(names)
@@ -141,7 +140,7 @@ class Stopwatch:
         return total
 
     def add(self, name: str, taken: float) -> None:
-        """Note a time that was measured elsewhere."""
+        """Add a time that was measured elsewhere."""
         self.seconds.setdefault(name, []).append(taken)
 
     def p50(self, name: str) -> float:
@@ -149,7 +148,7 @@ class Stopwatch:
         return statistics.median(self.seconds[name])
 
     def p99(self, name: str) -> float:
-        """Return the time that 99 of 100 rounds stay below; of fewer rounds, the longest."""
+        """Return the 99th percentile; the longest time if there are fewer than 100 rounds."""
         taken = sorted(self.seconds[name])
         return taken[-(-99 * len(taken) // 100) - 1]
 
@@ -158,5 +157,5 @@ class Stopwatch:
         return statistics.fmean(self.seconds[name])
 
     def ratio(self, name: str, to: str) -> float:
-        """Return the quotient of two medians."""
+        """Return the ratio of two medians."""
         return self.p50(name) / self.p50(to)

@@ -1,24 +1,22 @@
-"""How long work says how far it is: to a listener, or on a line of the terminal that vanishes."""
+"""Progress of long work: a callback, or a temporary line on the terminal."""
 
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-__all__ = ["Progress", "announced", "status_line", "with_progress"]
-
 Progress = Callable[[int, int, str], None]
-"""Is told how many steps are done, of how many, and what comes next."""
+"""Called with the number of finished steps, the total, and the name of the next step."""
 Item = TypeVar("Item")
-PATIENCE = 1.0
-BETWEEN = 0.1
+DELAY = 1.0
+INTERVAL = 0.1
 WIDTH = 24
 
 
 def announced(
     items: Sequence[Item], progress: Progress | None, name: Callable[[Item], str]
 ) -> Iterator[Item]:
-    """Yield the items, and tell the listener about each before it comes, if there is one."""
+    """Yield the items, and call `progress`, if given, before each of them."""
     for done, item in enumerate(items):
         if progress is not None:
             progress(done, len(items), name(item))
@@ -26,22 +24,22 @@ def announced(
 
 
 def status_line(text: str = "") -> None:
-    """Overwrite a line on stderr, if there is a terminal to look at; without text, clear it."""
+    """Overwrite the current line of stderr if it is a terminal; clear it if `text` is empty."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()
 
 
-def with_progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Yield the items; if it takes more than a second, say on a status line how many are done."""
-    shown = time.monotonic() + PATIENCE
+def with_progress(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
+    """Yield the items; after a second, show the number of finished ones on a status line."""
+    next_update = time.monotonic() + DELAY
     drawn = False
     try:
         for done, item in enumerate(items):
-            if time.monotonic() >= shown:
+            if time.monotonic() >= next_update:
                 filled = WIDTH * done // total
-                status_line(f"{what} [{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{total}")
-                shown, drawn = time.monotonic() + BETWEEN, True
+                status_line(f"{title} [{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{total}")
+                next_update, drawn = time.monotonic() + INTERVAL, True
             yield item
     finally:
         if drawn:

@@ -1,4 +1,4 @@
-"""JSON that any parser takes: without the words NaN and Infinity, which JSON does not have."""
+"""Standard JSON: without NaN and Infinity, which are not part of it."""
 
 import dataclasses
 import json
@@ -6,13 +6,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-__all__ = ["dumps", "loads", "write"]
-
-NAMES = ("inf", "-inf", "nan")
+NONFINITE = ("inf", "-inf", "nan")
 
 
 def dumps(value: Any, indent: int | None = 2) -> str:
-    """Return a value as JSON: numbers that are not finite become strings, dataclasses objects.
+    """Return a value as JSON: non-finite numbers become strings, dataclasses become objects.
 
     Examples
     --------
@@ -23,12 +21,12 @@ def dumps(value: Any, indent: int | None = 2) -> str:
 
 
 def loads(text: str) -> Any:
-    """Return what `dumps` was given, dataclasses as dictionaries: names of numbers are numbers."""
+    """Parse JSON of `dumps`: dataclasses are dictionaries, and non-finite numbers are floats."""
     return _numbers(json.loads(text))
 
 
 def write(value: Any, path: Path) -> str:
-    """Write a value to a file as JSON, with the folders that it needs, and return that text."""
+    """Write a value to a file as JSON, create its folders, and return the text."""
     text = dumps(value)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text + "\n", encoding="utf-8")
@@ -36,7 +34,7 @@ def write(value: Any, path: Path) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """Replace what JSON cannot say by its name."""
+    """Replace values that JSON does not have."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             each.name: _strict(getattr(value, each.name)) for each in dataclasses.fields(value)
@@ -49,9 +47,9 @@ def _strict(value: Any) -> Any:
 
 
 def _numbers(value: Any) -> Any:
-    """Replace names of numbers that are not finite by the numbers."""
+    """Replace the names of non-finite numbers by the numbers."""
     if isinstance(value, dict):
         return {key: _numbers(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_numbers(inner) for inner in value]
-    return float(value) if value in NAMES else value
+    return float(value) if value in NONFINITE else value

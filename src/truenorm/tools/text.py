@@ -1,46 +1,34 @@
-"""Text for people: numbers, times and tables, and what a terminal may be shown."""
+"""Numbers, times and tables as text, and text that is safe to print."""
 
 import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = [
-    "counted",
-    "duration",
-    "number",
-    "one_line",
-    "power_of_ten",
-    "printable",
-    "table",
-    "three_digits",
-    "without_home",
-]
-
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def printable(line: str) -> str:
-    """Return a line as it is, but for what would command a terminal."""
+    """Return a line with control characters escaped."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 def one_line(text: str) -> str:
-    """Return a text without line breaks and without what would command a terminal."""
+    """Return a text in one line, with control characters escaped."""
     return printable(" ".join(text.split()))
 
 
 def without_home(text: str) -> str:
-    """Return a text with ``~`` for the home folder, whose name is nobody's business."""
+    """Replace the home folder, which has the name of the user, by ``~``."""
     try:
         home = str(Path.home())
-    except RuntimeError:  # there is none
+    except RuntimeError:  # the user has none
         return text
     return text.replace(home + os.sep, "~" + os.sep) if len(home) > 1 else text
 
 
 def counted(count: int, thing: str) -> str:
-    """Return how many things there are.
+    """Return a count with its noun.
 
     Examples
     --------
@@ -51,7 +39,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number as people read it: two digits, or so many that it is a plain number.
+    """Return a number with two digits, or more if it needs no exponent then.
 
     Examples
     --------
@@ -79,7 +67,7 @@ def three_digits(value: float) -> str:
 
 
 def power_of_ten(value: float) -> str:
-    """Return the power of ten next to a number, as axes of plots have it.
+    """Return the nearest power of ten, for the axis of a plot.
 
     Examples
     --------
@@ -104,7 +92,7 @@ def duration(seconds: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a plain table: the first column to the left, the others to the right.
+    """Return a plain-text table: the first column left-aligned, the others right-aligned.
 
     Examples
     --------
