@@ -1,10 +1,9 @@
-"""``python -m benchmarks.answers``: compute the exact answers that come with the package.
+"""``python -m benchmarks.answers``: compute the cached answers that the package ships.
 
-Those to the cases of the judge's quick level, first those that take the least room for a number,
-up to `ROOM`. A change of the sources that compute them makes them stale: then run this again. The
-archive stays the same to the byte unless an answer does not.
+They are those of the judge's quick level, up to `ROOM` bytes, the smallest per number first. They
+are stale after a change of the sources that compute them: run this again. The archive changes only
+if an answer does.
 """
-# ruff: noqa: T201
 # A command prints its result.
 
 import sys
@@ -25,29 +24,27 @@ from truenorm.verify.oracle import (
 )
 from truenorm.verify.types import FORMATS
 
-__all__ = ["Packed", "packed", "quick_cases"]
-
 ROOM = 2_200_000
 ENTRY = 150
-"""Bytes that an archive needs for an entry beside its content."""
+"""Bytes of an archive for an entry, without its content."""
 MIDNIGHT = (1980, 1, 1, 0, 0, 0)
 
 
 class Packed(NamedTuple):
-    """An answer as it is kept."""
+    """An answer in the archive."""
 
     name: str
     content: bytes
-    room: float  # for a number
+    room: float  # bytes per number
 
 
 def quick_cases(operation: Operation) -> list[Case]:
-    """Return all cases of the quick level, also those that are judged only if asked for."""
+    """Return all cases of the quick level, extensions included."""
     return [case for dtype in FORMATS for case in operation.cases(dtype, "quick")]
 
 
 def packed(case: Case) -> Packed:
-    """Compute an answer anew."""
+    """Compute and pack an answer."""
     question = AnswerKey.of(case)
     content = pack(question, case.operation.predictors, compute_exact(case))
     return Packed(question.name, content, len(content) / max(1, case.x.size))
@@ -62,7 +59,7 @@ def _chosen(answers: list[Packed]) -> Iterator[Packed]:
 
 
 def write(operation: Operation) -> str:
-    """Write the archive of an operation, and what it was made from; return how large it is."""
+    """Write the archive of an operation and the digest of its sources; return a summary."""
     assert operation.folder is not None
     answers = []
     for case in quick_cases(operation):
@@ -73,7 +70,7 @@ def write(operation: Operation) -> str:
     file = operation.folder / QUICK_ARCHIVE
     with zipfile.ZipFile(file, "w") as archive:
         for each in sorted(chosen):
-            # Not compressed again, and with no date of today.
+            # Already compressed; a fixed date keeps the bytes equal.
             archive.writestr(zipfile.ZipInfo(each.name, MIDNIGHT), each.content)
     made_with = sources_of(operation) + "\n"
     (operation.folder / QUICK_SOURCES).write_text(made_with, encoding="utf-8")

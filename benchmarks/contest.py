@@ -1,12 +1,11 @@
-"""``python -m benchmarks.contest``: who rounds correctly, and where not.
+"""``python -m benchmarks.contest``: count results that are not correctly rounded.
 
-The suite that truenorm has to pass, pointed at the textbook form and at truenorm's fast mode too.
-It prints Markdown. "Wrong" means: not the exact answer rounded once, be it by one bit or by all.
+The promise's suite runs on the textbook forms and on both modes of truenorm. The output is
+Markdown. An element is wrong if it is not the exact answer rounded once, by one bit or by all.
 
-Which zero and which NaN is a convention of ours, so nobody else is called wrong for another one:
-any NaN is as good as any, and results that differ in the sign of a zero alone are counted apart.
+The sign of zero and the bits of NaN are conventions of truenorm: any NaN equals any other, and
+zeros of the other sign are counted separately.
 """
-# ruff: noqa: T201
 # A command prints its result.
 
 import argparse
@@ -18,21 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
-from truenorm import textbook
-
-# isort: split
 from promise.checking import OUTPUTS, Implementation, Results, both_passes, expected_results
 from promise.families import SHAPE, Array, Case, cases, every_family_cases
 from promise.hard_cases import hard_cases
 from promise.oracle import bits
+from truenorm import textbook
 
-BUDGET = 31_000  # elements of x: the very cases of test_promise.py
+BUDGET = 31_000  # elements of x: the cases of test_promise.py
 HARD_ELEMENTS = 4_000  # of each output: enough for ties to be among them
 
 
 def _results(case: Case, y: Array, gradients: Sequence[Array]) -> Results:
-    """Give each result the type that is asked for, with the cast a user would write."""
+    """Cast each result to the type of its input."""
     like = (case.x, case.x, case.gamma, case.beta)
     return [
         None if source is None else value.astype(source.dtype)
@@ -48,7 +44,7 @@ def textbook_in_the_type_of_x(case: Case) -> Results:
 
 
 def textbook_in_float64(case: Case) -> Results:
-    """Run it in float64, and cast at the end."""
+    """Run the textbook form in float64, and cast at the end."""
     x, gamma, beta, dy = (a.astype(np.float64) for a in (case.x, *case.parameters, case.dy))
     with np.errstate(all="ignore"):
         y, saved = textbook.forward(x, gamma, beta, case.eps)
@@ -81,27 +77,27 @@ class Score:
         return f"{self.wrong[name]:,} of {self.compared[name]:,}"
 
     def share(self, name: str) -> float:
-        """Return how much is wrong, of one."""
+        """Return the wrong share."""
         return self.wrong[name] / self.compared[name]
 
 
 @dataclass
 class Tally:
-    """What one contestant got wrong."""
+    """The wrong elements of one contestant."""
 
     outputs: Score = field(default_factory=Score)
     families: Score = field(default_factory=Score)
-    other_zeros: int = 0  # right but for the sign of a zero
+    other_zeros: int = 0  # correct except for the sign of zero
 
     def add(self, case: Case, results: Results, expected: Results, outputs: Sequence[str]) -> None:
-        """Compare what one case gave in these outputs."""
+        """Compare some outputs of one case."""
         for output, result, right in zip(OUTPUTS, results, expected, strict=True):
             if output not in outputs or result is None or right is None:
                 continue
-            looked_at = result if case.columns is None else result[..., list(case.columns)]
-            different = bits(looked_at) != bits(right)
-            different &= ~(np.isnan(looked_at) & np.isnan(right))
-            zeros = different & (looked_at == 0) & (right == 0)
+            compared = result if case.columns is None else result[..., list(case.columns)]
+            different = bits(compared) != bits(right)
+            different &= ~(np.isnan(compared) & np.isnan(right))
+            zeros = different & (compared == 0) & (right == 0)
             wrong = int((different & ~zeros).sum())
             self.other_zeros += int(zeros.sum())
             self.outputs.add(output, wrong, right.size)
@@ -113,7 +109,7 @@ Suite = Iterable[tuple[Case, Sequence[str]]]
 
 
 def contest(dtype: np.dtype[Any], suite: Suite) -> dict[str, Tally | None]:
-    """Judge every contestant on every case; None for one that does not exist for this type."""
+    """Run every contestant on every case; None for one that does not exist for this type."""
     absent = {CAST} if dtype == np.float64 else set()
     tallies = {name: None if name in absent else Tally() for name in CONTESTANTS}
     for case, outputs in suite:
@@ -157,14 +153,14 @@ def by_family(title: str, tallies: Tallies) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Print the tables of each type."""
-    described = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m benchmarks.contest",
-        description="Count what each contestant gets wrong.",
+        description="Count the wrong elements of each contestant.",
     )
-    described.add_argument(
+    parser.add_argument(
         "--dtype", action="append", help="float16, bfloat16, float32 or float64; may be repeated"
     )
-    arguments = described.parse_args(argv)
+    arguments = parser.parse_args(argv)
     for dtype in [np.dtype(name) for name in arguments.dtype or ("float32", "float64")]:
         mixed = contest(dtype, ((case, OUTPUTS) for case in cases(dtype, BUDGET)))
         alike = contest(dtype, ((case, OUTPUTS) for case in every_family_cases(dtype)))

@@ -1,41 +1,102 @@
-"""``python -m benchmarks.family_cost``: what difficult rows cost, relative to normal ones."""
-# ruff: noqa: T201
-# A command prints its result.
+"""``python -m benchmarks.family_cost``: time difficult rows relative to normal ones.
 
-import argparse
+Correct rounding, one thread. Each line is a family of x of the tests, a kind of dy or an eps.
+"""
+
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from benchmarks.timing import asking_for, heading, machine
+from benchmarks.common import heading, machine, options, thread_variables
 from truenorm.tools import strict_json
 from truenorm.tools.machine import Stopwatch
 from truenorm.tools.progress import status_line
 from truenorm.tools.text import table
 
-os.environ.update(asking_for(threads=1))
-# Only now, since NumPy's libraries look once.
-# isort: split
+os.environ.update(thread_variables(1))  # before NumPy, whose libraries read it once
 import numpy as np
 
 import truenorm as tn
-from benchmarks.family_lines import TERMS, Data, lines
-
-# Only now, since family_lines has put the tests on the path.
-# isort: split
-from promise.families import Case, make_dy, make_parameter, make_x
+from promise.families import DY_KINDS, EPSILONS, X_FAMILIES, Case, make_dy, make_parameter, make_x
 from promise.hard_cases import OUTPUTS, hard_cases, hard_elements
 
 WIDTHS = (512, 513)
 COLUMNS = [f"{name} {size}" for size in WIDTHS for name in ("forward", "backward")]
 MOST_ROUNDS, LEAST_ROUNDS, SECONDS_PER_LINE = 15, 3, 0.8
 HARD_ELEMENTS = 3000
-Pass = Callable[[], object]
+Passes = tuple[Callable[[], object], Callable[[], object]]
 
 
-def passes(case: Case, backend: str) -> tuple[Pass, Pass]:
-    """Return forward and backward of a case; making them warms them up."""
+class Terms(NamedTuple):
+    """Rows of a backend's cases, and its limits in units of normal data.
+
+    A fast backend has more rows, or the ratio would measure the cost of a call.
+    """
+
+    rows: int
+    limit: float  # of inputs that are frequent in practice
+    goal: float
+
+
+TERMS = {"reference": Terms(64, 2.0, 100.0), "native": Terms(512, 2.0, 20.0)}
+
+
+@dataclass(frozen=True)
+class Data:
+    """One line of the table: the kinds of x, dy, gamma and beta."""
+
+    name: str
+    x: str = "normal"
+    dy: str = "random"
+    unit_parameters: bool = False  # gamma 1 and beta 0 instead of random ones
+    eps: float = 1e-5
+    common: bool = False  # frequent in practice, such as the gradient of y.sum()
+
+    def passes(self, dtype: np.dtype[Any], rows: int, size: int, backend: str) -> Passes:
+        """Return forward and backward on these arrays."""
+        x = make_x(self.x, dtype, rows, size, 0)
+        if self.dy in ("ones", "zeros"):
+            dy = np.full_like(x, self.dy == "ones")
+        elif self.dy == "integers":
+            dy = make_x("integers", dtype, rows, size, 1)
+        else:
+            dy = make_dy(self.dy, x, 0)
+        gamma, beta = (make_parameter("random", dtype, size, seed) for seed in (0, 1))
+        if self.unit_parameters:
+            gamma, beta = np.ones(size, dtype), np.zeros(size, dtype)
+        return passes(Case(self.name, x, gamma, beta, dy, self.eps), backend)
+
+
+def lines() -> Iterator[Data]:
+    """Yield the common kinds, then every family of x, every kind of dy and every eps."""
+    unit = ", gamma 1, beta 0"
+    yield Data(f"dy 1{unit} (y.sum())", dy="ones", unit_parameters=True, common=True)
+    for family in ("zero", "integers"):
+        yield Data(f"x {family}", family, common=True)
+        yield Data(f"x {family}{unit}", family, unit_parameters=True, common=True)
+    yield Data("x zero, dy 0", "zero", "zeros", common=True)
+    for dy, name in (("ones", "dy 1"), ("integers", "dy integers")):
+        yield Data(f"x integers, {name}{unit}", "integers", dy, unit_parameters=True, common=True)
+    for family in X_FAMILIES:
+        if family not in ("normal", "zero", "integers"):
+            yield Data(f"x {family}", family)
+    for kind in DY_KINDS:
+        if kind != "random":
+            yield Data(f"dy {kind}", dy=kind)
+    yield Data(f"dy proportional{unit}", dy="proportional", unit_parameters=True)
+    # Rows x and -x with one dy: dgamma is exactly zero everywhere, which only tier 3 decides.
+    yield Data("x mirrored, dy same_in_all_rows", "mirrored", "same_in_all_rows")
+    for eps in EPSILONS:
+        if eps != 1e-5:
+            yield Data(f"eps {eps:g}", eps=eps)
+    for family in ("integers", "plus_minus_one", "scale_subnormal"):
+        yield Data(f"x {family}, eps 0", family, eps=0.0)
+
+
+def passes(case: Case, backend: str) -> Passes:
+    """Return forward and backward of a case, each called once to warm up."""
 
     def forward() -> tuple[Any, tn.Saved]:
         return tn.layer_norm_forward(case.x, case.gamma, case.beta, eps=case.eps, backend=backend)
@@ -49,38 +110,30 @@ def passes(case: Case, backend: str) -> tuple[Pass, Pass]:
     return forward, backward
 
 
-def relative_cost(line: tuple[Pass, Pass], normal: tuple[Pass, Pass]) -> dict[str, float]:
-    """Return the time of forward and backward in units of that of normal data."""
-    contestants = {
-        "forward normal": normal[0],
-        "forward": line[0],
-        "backward normal": normal[1],
-        "backward": line[1],
-    }
-    watch, spent = Stopwatch(), 0.0
-    while watch.rounds < LEAST_ROUNDS or (watch.rounds < MOST_ROUNDS and spent < SECONDS_PER_LINE):
-        spent += watch.go_round(contestants)
-    return {name: watch.ratio(name, f"{name} normal") for name in ("forward", "backward")}
-
-
 def cost_of_lines(dtype: np.dtype[Any], backend: str) -> list[dict[str, Any]]:
-    """Return a record for each line, the dearest first."""
-    terms = TERMS[backend]
-
-    def ready(line: Data, size: int) -> tuple[Pass, Pass]:
-        return passes(line.build(dtype, terms.rows, size), backend)
-
-    normal = {size: ready(Data("normal"), size) for size in WIDTHS}
+    """Return a record for each line, the most expensive first."""
+    rows, limit, goal = TERMS[backend]
+    normal = {size: Data("normal").passes(dtype, rows, size, backend) for size in WIDTHS}
     records = []
     for line in lines():
         status_line(f"{dtype.name}: {line.name}")
-        record: dict[str, Any] = {
-            "data": line.name,
-            "allowed": terms.limit if line.common else terms.goal,
-        }
+        record: dict[str, Any] = {"data": line.name, "allowed": limit if line.common else goal}
         for size in WIDTHS:
-            found = relative_cost(ready(line, size), normal[size])
-            record |= {f"{name} {size}": ratio for name, ratio in found.items()}
+            watch, spent = Stopwatch(), 0.0
+            contestants = {
+                f"{kind}{name}": call
+                for kind, both in (
+                    ("", line.passes(dtype, rows, size, backend)),
+                    ("normal ", normal[size]),
+                )
+                for name, call in zip(("forward", "backward"), both, strict=True)
+            }
+            while watch.rounds < LEAST_ROUNDS or (
+                watch.rounds < MOST_ROUNDS and spent < SECONDS_PER_LINE
+            ):
+                spent += watch.go_round(contestants)
+            for name in ("forward", "backward"):
+                record[f"{name} {size}"] = watch.ratio(name, f"normal {name}")
         record["worst"] = max(record[column] for column in COLUMNS)
         records.append(record)
     status_line()
@@ -88,19 +141,19 @@ def cost_of_lines(dtype: np.dtype[Any], backend: str) -> list[dict[str, Any]]:
 
 
 def cost_of_hard_cases(dtype: np.dtype[Any], backend: str) -> Iterator[dict[str, Any]]:
-    """Yield, for each output, what its hard cases cost relative to normal data of their shapes."""
+    """Yield, for each output, the cost of its hard cases relative to normal data."""
     for output in OUTPUTS:
         status_line(f"{dtype.name}: hard cases of {output}")
         which = 0 if output == "y" else 1
         hard, spent, normal = 0, 0.0, 0.0
         for case in hard_cases(output, dtype, HARD_ELEMENTS):
             rows, size = case.x.shape
-            easy_x = make_x("normal", dtype, rows, size, 0)
+            x = make_x("normal", dtype, rows, size, 0)
             gamma, beta = (
-                None if given is None else make_parameter("random", given.dtype, size, seed)
-                for seed, given in enumerate((case.gamma, case.beta))
+                None if each is None else make_parameter("random", each.dtype, size, seed)
+                for seed, each in enumerate((case.gamma, case.beta))
             )
-            easy = Case("normal", easy_x, gamma, beta, make_dy("random", easy_x, 0), 1e-5)
+            easy = Case("normal", x, gamma, beta, make_dy("random", x, 0), 1e-5)
             watch = Stopwatch()
             contestants = {
                 "hard": passes(case, backend)[which],
@@ -116,22 +169,17 @@ def cost_of_hard_cases(dtype: np.dtype[Any], backend: str) -> Iterator[dict[str,
     status_line()
 
 
-def cost_of_normal_data(dtype: np.dtype[Any], backend: str) -> dict[str, float]:
-    """Return nanoseconds per element, what all ratios are relative to."""
-    rows, watch = TERMS[backend].rows, Stopwatch()
-    forward, backward = passes(Data("normal").build(dtype, rows, WIDTHS[0]), backend)
+def measure(name: str, backend: str) -> dict[str, Any]:
+    """Measure one type; ratios are relative to the nanoseconds an element of normal data."""
+    dtype, rows, watch = np.dtype(name), TERMS[backend].rows, Stopwatch()
+    forward, backward = Data("normal").passes(dtype, rows, WIDTHS[0], backend)
     for _ in range(MOST_ROUNDS):
         watch.go_round({"forward": forward, "backward": backward})
-    return {name: watch.p50(name) / (rows * WIDTHS[0]) * 1e9 for name in watch.seconds}
-
-
-def measure(name: str, backend: str) -> dict[str, Any]:
-    """Measure one type."""
-    dtype = np.dtype(name)
+    elements = rows * WIDTHS[0]
     return {
         "backend": backend,
-        "rows": TERMS[backend].rows,
-        "normal_ns_per_element": cost_of_normal_data(dtype, backend),
+        "rows": rows,
+        "normal_ns_per_element": {k: watch.p50(k) / elements * 1e9 for k in watch.seconds},
         "families": cost_of_lines(dtype, backend),
         "hard_cases": list(cost_of_hard_cases(dtype, backend)),
     }
@@ -140,7 +188,7 @@ def measure(name: str, backend: str) -> dict[str, Any]:
 def report_of(name: str, measured: dict[str, Any]) -> str:
     """Return the tables of one type."""
     normal = measured["normal_ns_per_element"]
-    rows = [
+    families = [
         [
             record["data"],
             *(f"{record[column]:.2f}" for column in COLUMNS),
@@ -154,35 +202,32 @@ def report_of(name: str, measured: dict[str, Any]) -> str:
          f"{each['extra_us']:.1f}"]
         for each in measured["hard_cases"]
     ]  # fmt: skip
-    return "\n".join([
+    return (
         f"{name}, {measured['backend']}, {measured['rows']} rows; normal data (1.00) at "
         f"D = {WIDTHS[0]}: forward {normal['forward']:.3g}, backward {normal['backward']:.3g} "
-        f"ns/element",
-        table(["relative to normal data", *COLUMNS, "allowed", ""], rows),
-        "",
-        table(["constructed, no limit", "hard elements", "ratio", "extra us each"], hard),
-        "",
-    ])  # fmt: skip
+        "ns/element\n"
+        + table(["relative to normal data", *COLUMNS, "allowed", ""], families)
+        + "\n\n"
+        + table(["constructed, no limit", "hard elements", "ratio", "extra us each"], hard)
+        + "\n"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
     """Measure and print."""
-    described = argparse.ArgumentParser(
-        prog="python -m benchmarks.family_cost",
-        description="Time difficult rows against normal ones, in correct rounding.",
-    )
-    described.add_argument("--json", action="store_true", help="print one JSON object")
-    described.add_argument("--dtype", action="append", help="float32 and float64 if not given")
-    described.add_argument("--backend", choices=list(TERMS), default="reference")
-    arguments = described.parse_args(argv)
-    names = arguments.dtype or ["float32", "float64"]
+    parser = options("family_cost", "Time difficult rows relative to normal ones.")
+    parser.add_argument("--dtype", action="append", help="default: float32 and float64")
+    parser.add_argument("--backend", choices=list(TERMS), default="reference")
+    arguments = parser.parse_args(argv)
+    report: dict[str, Any] = {"machine": machine()}
+    if not arguments.json:
+        print(heading(report["machine"]), end="\n\n")
+    for name in arguments.dtype or ["float32", "float64"]:
+        report[name] = measure(name, arguments.backend)
+        if not arguments.json:
+            print(report_of(name, report[name]), flush=True)
     if arguments.json:
-        report = {name: measure(name, arguments.backend) for name in names}
-        print(strict_json.dumps({"machine": machine(), **report}))
-        return 0
-    print(heading(machine()), end="\n\n")
-    for name in names:
-        print(report_of(name, measure(name, arguments.backend)), flush=True)
+        print(strict_json.dumps(report))
     return 0
 
 

@@ -1,29 +1,22 @@
-"""``python -m benchmarks.fingerprint``: the bits of every result, a digest a line.
+"""``python -m benchmarks.fingerprint``: print digests of the bits of all results.
 
-A change that is to keep all bits keeps every line: run it with --check before and after. Lines of
-correct mode are the same on every machine and for every backend; those of fast mode on machines
-and with versions like those that the record names.
+A change that must not change bits keeps every line: run it with --check before and after. Lines of
+correct mode are equal on every machine and for every backend, those of fast mode on machines and
+with versions like the recorded ones.
 """
-# ruff: noqa: T201
 # A command prints its result.
 
 import argparse
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import truenorm as tn
 import truenorm.verify as tv
-from benchmarks import family_lines  # noqa: F401 (it puts the tests on the path)
-from benchmarks.timing import heading, machine
-from truenorm.tools.progress import status_line
-from truenorm.verify.oracle import expected
-
-# isort: split
+from benchmarks.common import RESULTS, heading, machine
 from promise.checking import BACKENDS
 from promise.families import (
     DTYPES,
@@ -39,10 +32,10 @@ from promise.families import (
     non_finite_cases,
 )
 from promise.hard_cases import OUTPUTS, RMS_OUTPUTS, hard_cases
+from truenorm.tools.progress import status_line
+from truenorm.verify.oracle import expected
 
-__all__ = ["fingerprint"]
-
-RECORD = Path(__file__).parent / "results" / "fingerprint.txt"
+RECORD = RESULTS / "fingerprint.txt"
 ROUNDINGS = ("correct", "fast")
 SHAPES = ((1, 1), (9, 2), (7, 67), (2, 513), (40, 128))
 OPERATIONS = {"layer_norm": (tv.LAYER_NORM, OUTPUTS), "rms_norm": (tv.RMS_NORM, RMS_OUTPUTS)}
@@ -53,7 +46,7 @@ Arguments = tuple[Any, Any, Any, Any, float]
 def suites(
     dtype: np.dtype[Any], norm: str = "layer_norm"
 ) -> dict[str, Callable[[], Iterator[Arguments]]]:
-    """Return what is run for a type, by name: every family, mixtures, and the judge's cases."""
+    """Return the inputs of a type by name: every family, mixtures, and the judge's cases."""
     operation, outputs = OPERATIONS[norm]
     named: dict[str, Callable[[], Iterator[Arguments]]] = {
         f"family {name}": lambda name=name: _family(name, dtype)  # type: ignore[misc]
@@ -85,7 +78,7 @@ def _arguments(case: Case) -> Arguments:
 
 
 def _family(name: str, dtype: np.dtype[Any]) -> Iterator[Arguments]:
-    """Yield a family in every shape with every eps; kinds of dy and of parameters go round."""
+    """Yield a family in every shape with every eps; kinds of dy and of parameters alternate."""
     kinds, parameters = list(DY_KINDS), list(PARAMETER_KINDS)
     for k, (rows, size) in enumerate(SHAPES):
         x = make_x(name, dtype, rows, size, k)
@@ -103,7 +96,7 @@ def _family(name: str, dtype: np.dtype[Any]) -> Iterator[Arguments]:
 def fingerprint(
     backends: Sequence[str] = BACKENDS, dtypes: Sequence[np.dtype[Any]] = DTYPES
 ) -> Iterator[str]:
-    """Yield the lines: a digest and what it is of; lines without a norm are of layer norm."""
+    """Yield a digest and its name for each suite; names without a norm are of layer norm."""
     for dtype in dtypes:
         for norm in OPERATIONS:
             kind = f"{dtype}" if norm == "layer_norm" else f"{dtype} {norm}"
@@ -140,7 +133,7 @@ def _digests(
 
 
 def _answers(dtype: np.dtype[Any], norm: str) -> str:
-    """Return the digest of what the judge expects."""
+    """Return the digest of the judge's answers."""
     operation, outputs = OPERATIONS[norm]
     digest = hashlib.sha256()
     for case in tv.cases(dtype.name, "quick", operation=operation):
@@ -160,7 +153,7 @@ def _recorded() -> list[str]:
 
 
 def _compare_backends(backend: str, recorded: str, dtypes: Sequence[np.dtype[Any]]) -> int:
-    """Compare what a backend computes now in correct mode with the record of another."""
+    """Compare a backend in correct mode with the record of another."""
     expected_lines = set(_recorded())
     compared, changed = 0, 0
     for line in fingerprint([backend], dtypes):
@@ -175,22 +168,22 @@ def _compare_backends(backend: str, recorded: str, dtypes: Sequence[np.dtype[Any
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the lines, write them down, or compare them with what is written down."""
-    described = argparse.ArgumentParser(
+    """Print the lines; record them, or compare them with the record."""
+    parser = argparse.ArgumentParser(
         prog="python -m benchmarks.fingerprint",
         description="Print a digest of the bits of every family, type, norm, rounding, pass and "
         "backend, and of the judge's cases and answers.",
     )
-    described.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
-    described.add_argument("--check", action="store_true", help=f"compare with {RECORD.name}")
-    described.add_argument(
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
+    parser.add_argument("--check", action="store_true", help=f"compare with {RECORD.name}")
+    parser.add_argument(
         "--like",
         nargs=2,
         metavar=("BACKEND", "RECORDED"),
         help="compare the lines of correct mode of one backend with those recorded for another",
     )
-    described.add_argument("--dtype", nargs="+", default=[each.name for each in DTYPES])
-    arguments = described.parse_args(argv)
+    parser.add_argument("--dtype", nargs="+", default=[each.name for each in DTYPES])
+    arguments = parser.parse_args(argv)
     dtypes = [each for each in DTYPES if each.name in arguments.dtype]
     if arguments.like:
         backend, recorded = arguments.like

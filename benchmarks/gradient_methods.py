@@ -1,23 +1,24 @@
-"""``python -m benchmarks.gradient_methods``: how far each method sees, on our layer norm."""
-# ruff: noqa: D103, T201
-# A command prints its result; what a formula is says its name.
+"""``python -m benchmarks.gradient_methods``: check our layer norm by every gradient check method.
 
-import argparse
+The report goes to results/gradient_methods.json; `benchmarks.figures` draws its Taylor remainders.
+"""
+# ruff: noqa: D103
+# The names of formulas explain them.
+
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import truenorm as tn
-from benchmarks.timing import heading, machine
+from benchmarks.common import RESULTS, heading, machine, options
 from truenorm.tools import strict_json
 from truenorm.tools.progress import status_line
 from truenorm.tools.text import table
 
-RESULTS = Path(__file__).parent / "results" / "gradient_methods.json"
+FILE = RESULTS / "gradient_methods.json"
 EPS = 1e-5
 SIZES = (16, 1024)
 Float64 = NDArray[np.float64]
@@ -34,7 +35,7 @@ def recentred(x: Float64, gamma: Float64, beta: Float64) -> Float64:
 
 
 def backward(dy: Float64, x: Float64, gamma: Float64, beta: Float64) -> tn.Gradients:
-    """Return what is checked: our own, correctly rounded."""
+    """Return our gradients, correctly rounded."""
     _, saved = tn.layer_norm_forward(x, gamma, beta, eps=EPS)
     return tn.layer_norm_backward(dy, saved)
 
@@ -43,10 +44,10 @@ def textbook_backward(dy: Float64, x: Float64, gamma: Float64, beta: Float64) ->
     return tn.textbook.backward(dy, tn.textbook.forward(x, gamma, beta, EPS)[1])
 
 
-def with_an_error(dy: Float64, x: Float64, gamma: Float64, beta: Float64) -> tn.Gradients:
-    """Return gradients of which dx is off by a millionth."""
-    found = backward(dy, x, gamma, beta)
-    return found._replace(dx=found.dx * (1 + 1e-6))
+def perturbed_backward(dy: Float64, x: Float64, gamma: Float64, beta: Float64) -> tn.Gradients:
+    """Return gradients with a dx that is off by a millionth."""
+    gradients = backward(dy, x, gamma, beta)
+    return gradients._replace(dx=gradients.dx * (1 + 1e-6))
 
 
 CONTESTANTS: list[tuple[str, str, Callable[..., Float64]]] = [
@@ -67,13 +68,13 @@ def cases(size: int) -> Iterator[tuple[str, list[Float64]]]:
 
 def checks() -> list[dict[str, Any]]:
     """Check our backward by every method."""
-    found = []
+    records = []
     for size in SIZES:
         for name, inputs in cases(size):
             for method, form, forward in CONTESTANTS:
                 status_line(f"D = {size}, x = {name}: {method}")
                 result = tn.gradcheck(forward, backward, inputs, method=method)  # type: ignore[arg-type]
-                found.append(
+                records.append(
                     {
                         "D": size,
                         "x": name,
@@ -85,7 +86,7 @@ def checks() -> list[dict[str, Any]]:
                         "verdict": str(result.verdict),
                     }
                 )
-    return found
+    return records
 
 
 def expansions() -> dict[str, dict[str, Any]]:
@@ -94,19 +95,19 @@ def expansions() -> dict[str, dict[str, Any]]:
     passes = {
         "truenorm": backward,
         "textbook in float64": textbook_backward,
-        "dx off by 1e-6": with_an_error,
+        "dx off by 1e-6": perturbed_backward,
     }
-    found = {}
+    tests = {}
     for name, each in passes.items():
         test = tn.taylor_test(textbook, each, inputs)
-        found[name] = {
+        tests[name] = {
             "steps": test.steps,
             "remainders": test.remainders,
             "level": test.level,
             "order": test.order,
             "exact": test.exact,
         }
-    return found
+    return tests
 
 
 def report_of(records: list[dict[str, Any]]) -> str:
@@ -129,12 +130,8 @@ def report_of(records: list[dict[str, Any]]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    described = argparse.ArgumentParser(
-        prog="python -m benchmarks.gradient_methods", description=__doc__.partition(": ")[2]
-    )
-    described.add_argument("--json", action="store_true", help="print what --output gets")
-    described.add_argument("--output", type=Path, default=RESULTS, help="the JSON file to write")
-    arguments = described.parse_args(argv)
+    parser = options("gradient_methods", "Check our layer norm by every method.", output=FILE)
+    arguments = parser.parse_args(argv)
     report: dict[str, Any] = {
         "machine": machine(1, packages=("numpy", "python-flint", "truenorm")),
         "checks": checks(),

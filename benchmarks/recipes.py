@@ -1,73 +1,145 @@
-"""``python -m benchmarks.recipes``: where real code rounds, by its bits.
+"""``python -m benchmarks.recipes``: find where norms round on the way to 16 bits, by their bits.
 
-Each subject runs on the judge's ordinary cases in a process of its own, in the environment that
-has its package: ``--python torch=PATH`` names an interpreter that has all of them, else one is
-made. ``--page`` writes docs/recipes-table.md anew, from a file that was written before.
+Each subject runs on the judge's ordinary cases in a process of its own, in an environment that has
+its package; ``--python PATH`` is an interpreter with all packages, else an environment is created.
+The report goes to results/recipes.json and docs/recipes-table.md. ``--page`` writes that table and
+docs/figures/recipes.svg, for which it needs Matplotlib (the dependency group "tests-bare").
 """
-# ruff: noqa: T201
-# A command prints its result.
 
-import argparse
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks.pages import published
-from benchmarks.peer.environments import ROOT
-from benchmarks.peer.process import python_for
-from benchmarks.recipes_page import PAGE, page
-from benchmarks.recipes_subjects import ENVIRONMENTS, FORMULA, LISTED, Listed
-from benchmarks.timing import machine
+import numpy as np
+
+from benchmarks.common import (
+    DOCS,
+    FIGURES,
+    RESULTS,
+    ROOT,
+    heading,
+    machine,
+    markdown_table,
+    options,
+    read_results,
+)
+from benchmarks.environments import RECIPES, python_for
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.verify import Recipe, cases
+from truenorm.verify.cases.families import PLAIN_X, Family
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm, parse_operation
+from truenorm.verify.operations.recipes import recipe_results
+from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import Call, CannotRunError
 
-RESULTS = ROOT / "benchmarks" / "results" / "recipes.json"
+FILE, PAGE = RESULTS / "recipes.json", DOCS / "recipes-table.md"
 DTYPES = ("bfloat16", "float16")
 COMMON = ("numpy", "ml_dtypes", "torch")
+FORMULA = "from its formula"
+"""The package of a subject that is computed from its formula."""
+SUBJECTS = ROOT / "benchmarks" / "subjects"
+WIDE = "parameters=float32"
+"""Float32 weights with 16-bit x."""
 
 
-def arguments_of(argv: list[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    described = argparse.ArgumentParser(
-        prog="python -m benchmarks.recipes", description="Find where norms round, by their bits."
-    )
-    described.add_argument("--json", action="store_true", help="print what --output gets")
-    described.add_argument(
-        "--python",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help=f"the interpreter of an environment: {', '.join(ENVIRONMENTS)}",
-    )
-    described.add_argument(
-        "--only", default="", metavar="TEXT", help="look at projects and names that hold this"
-    )
-    described.add_argument("--output", type=Path, default=RESULTS, help="the JSON file to write")
-    described.add_argument(
-        "--page", action="store_true", help="look at nobody: write the table from --output"
-    )
-    return described.parse_args(argv)
+class Listed(NamedTuple):
+    """One line of the table: a subject, and the operation it is judged as."""
+
+    project: str
+    what: str
+    operation: str
+    target: str
+    package: str = FORMULA
 
 
-def pythons(given: list[str]) -> dict[str, Path]:
-    """Return the interpreter of each environment, which is made if none was given."""
-    said = {name: Path(path) for name, _, path in (each.partition("=") for each in given)}
-    if not said.keys() <= ENVIRONMENTS.keys():
-        raise SystemExit(f"--python is NAME=PATH; the names are {', '.join(ENVIRONMENTS)}")
-    return {name: said.get(name) or python_for(peer) for name, peer in ENVIRONMENTS.items()}
+def _hugging_face(model: str, name: str, *operations: str) -> list[Listed]:
+    path = f"torch:transformers.models.{model}.modeling_{model}.{name}"
+    return [Listed("Hugging Face", name, each, path, "transformers") for each in operations]
 
 
-def looked_at(listed: Listed, python: Path) -> dict[str, Any]:
-    """Return what the file says of a subject; why, if it could not be run."""
+def _functional(name: str, *operations: str) -> list[Listed]:
+    path = f"torch:torch.nn.functional.{name}"
+    return [Listed("PyTorch", name, each, path, "torch") for each in operations]
+
+
+def _formula(project: str, what: str, target: str, *operations: str) -> list[Listed]:
+    path = f"{SUBJECTS / 'recipe_formulas.py'}:{target}"
+    return [Listed(project, what, each, path) for each in operations]
+
+
+def _file(project: str, what: str, target: str, package: str) -> Listed:
+    file, _, name = target.partition(":")
+    operation = "layer_norm" if name.endswith("layer_norm") else "rms_norm"
+    return Listed(project, what, operation, f"{SUBJECTS / file}.py:{name}", package)
+
+
+PLAIN = ("rms_norm", f"rms_norm,{WIDE}")
+HF_WIDE = f"rms_norm,{WIDE},result=float32"
+ZERO_CENTRED = ("rms_norm,gain=zero-centred", f"rms_norm,gain=zero-centred,{WIDE}")
+RUN = [
+    *_functional("rms_norm", *PLAIN),
+    *_functional("layer_norm", "layer_norm", f"layer_norm,{WIDE}"),
+    *_hugging_face("llama", "LlamaRMSNorm", "rms_norm", HF_WIDE),
+    *_hugging_face("mistral", "MistralRMSNorm", "rms_norm"),
+    *_hugging_face("qwen3", "Qwen3RMSNorm", "rms_norm"),
+    *_hugging_face("gpt_oss", "GptOssRMSNorm", *PLAIN),
+    *_hugging_face("olmo2", "Olmo2RMSNorm", *PLAIN),
+    *_hugging_face("t5", "T5LayerNorm", "rms_norm", HF_WIDE),
+    *_hugging_face("gemma", "GemmaRMSNorm", *ZERO_CENTRED),
+    *_hugging_face("gemma2", "Gemma2RMSNorm", "rms_norm,gain=zero-centred"),
+    *_hugging_face("gemma3", "Gemma3RMSNorm", "rms_norm,gain=zero-centred"),
+    *_hugging_face("gemma4", "Gemma4RMSNorm", *PLAIN),
+    *_hugging_face("qwen3_next", "Qwen3NextRMSNorm", "rms_norm,gain=zero-centred"),
+    Listed("LitGPT", "RMSNorm", "rms_norm", "torch:litgpt.model.RMSNorm", "litgpt"),
+    _file("quack", "rmsnorm_ref", "recipe_packages:quack", "quack-kernels"),
+    _file("MLX", "fast.rms_norm", "recipe_packages:rms_norm", "mlx"),
+    _file("MLX", "fast.layer_norm", "recipe_packages:layer_norm", "mlx"),
+    _file("ONNX", "RMSNormalization-23, reference", "onnx_subjects:rms_norm", "onnx"),
+    _file("ONNX", "LayerNormalization-17, reference", "onnx_subjects:layer_norm", "onnx"),
+    _file("ONNX Runtime", "RMSNormalization-23", "onnx_subjects:runtime_rms_norm", "onnxruntime"),
+    _file(
+        "ONNX Runtime", "SimplifiedLayerNormalization", "onnx_subjects:simplified", "onnxruntime"
+    ),
+    _file(
+        "ONNX Runtime", "LayerNormalization-17", "onnx_subjects:runtime_layer_norm", "onnxruntime"
+    ),
+]
+# vllm#40860 changed vLLM's CUDA kernels from early to late (csrc/layernorm_kernels.cu at commit
+# 0112cf23); vllm#42379 and #49639 dispute it. Liger's are those of liger-kernel 0.8.5.
+FROM_FORMULAS = [
+    *_formula("vLLM", "rms_norm, CUDA kernel", "plain_late", *PLAIN),
+    *_formula("vLLM", "rms_norm, CUDA kernel to 0.19.1", "plain_early", "rms_norm"),
+    *_formula("vLLM", "RMSNorm, native path", "plain_vllm_native", *PLAIN),
+    *_formula("FlashInfer", "rmsnorm", "plain_late", "rms_norm"),
+    *_formula("quack", "rmsnorm", "plain_late", *PLAIN),
+    *_formula("Transformer Engine", "RMSNorm", "plain_late", "rms_norm"),
+    *_formula("Transformer Engine", "RMSNorm, zero-centred", "plain_zero_centred", *ZERO_CENTRED),
+    *_formula("Transformer Engine", "the same, 1 added in W", "plain_one_added", ZERO_CENTRED[0]),
+    *_formula("apex", "RMSNorm", "plain_apex_rms_norm", "rms_norm"),
+    *_formula("apex", "layer norm", "plain_apex_layer_norm", "layer_norm"),
+    *_formula("Liger", 'RMSNorm, "llama"', "plain_early", *PLAIN),
+    *_formula("Liger", 'RMSNorm, "gemma"', "plain_zero_centred", ZERO_CENTRED[0]),
+    *_formula("Liger", 'RMSNorm, "none"', "plain_liger_none", "rms_norm"),
+    *_formula("vLLM", "fused_add_rms_norm, CUDA kernel", "fused_rounded", "add_rms_norm"),
+    *_formula("vLLM", "fused_add_rms_norm, CUDA kernel to 0.19.1", "fused_early", "add_rms_norm"),
+    *_formula("vLLM", "RMSNorm with residual, native path", "fused_native", "add_rms_norm"),
+    *_formula("FlashInfer", "fused_add_rmsnorm", "fused_unrounded", "add_rms_norm"),
+    *_formula("quack", "rmsnorm with residual", "fused_unrounded", "add_rms_norm"),
+    *_formula("Liger", 'fused add and RMSNorm, "llama"', "fused_early", "add_rms_norm"),
+]
+LISTED = [*RUN, *FROM_FORMULAS]
+
+
+def examine(listed: Listed, python: Path) -> dict[str, Any]:
+    """Return the recipes of a subject, or why it cannot run."""
     entry: dict[str, Any] = {
         "project": listed.project,
         "what": listed.what,
@@ -76,26 +148,18 @@ def looked_at(listed: Listed, python: Path) -> dict[str, Any]:
         "package": listed.package,
     }
     environment = {"PYTHONPATH": str(ROOT / "src"), "PYTHONNOUSERSITE": "1"}
+    how: dict[str, Any] = {"python": str(python), "environment": environment}
     try:
-        with SubjectProcess(
-            listed.target,
-            operation=listed.operation,
-            python=str(python),
-            environment=environment,
-        ) as process:
-            dtypes = process.subject.dtypes
-            found = {
-                dtype: recipe_in(process, dtype, listed.operation)
-                for dtype in DTYPES
-                if dtype in dtypes
-            }
-    except CannotRunError as why:
-        return {**entry, "cannot": str(why).strip().splitlines()[-1]}
-    return {**entry, "recipes": found}
+        with SubjectProcess(listed.target, operation=listed.operation, **how) as process:
+            dtypes = [each for each in DTYPES if each in process.subject.dtypes]
+            recipes = {each: recipe_in(process, each, listed.operation) for each in dtypes}
+    except CannotRunError as error:
+        return {**entry, "cannot": str(error).strip().splitlines()[-1]}
+    return {**entry, "recipes": recipes}
 
 
 def recipe_in(process: SubjectProcess, dtype: str, words: str) -> dict[str, Any]:
-    """Put the ordinary cases of a type to a subject, and return what its bits say."""
+    """Run the ordinary cases of a type, and return the recipe that the bits show."""
     operation = parse_operation(words)
     suite = [each for each in cases(dtype, operation=operation) if each.family == "normal"]
     records = [process.run(each, Call()) for each in suite]
@@ -116,47 +180,176 @@ def summary(recipe: Recipe) -> dict[str, Any]:
     return {"names": list(recipe.names), "shares": shares}
 
 
-def versions(python: Path, packages: list[str]) -> dict[str, str]:
-    """Ask an environment for the versions of packages."""
+def versions(python: Path, packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of packages in an environment."""
     script = (
         "import json, sys; from importlib.metadata import version;"
         "print(json.dumps({name: version(name) for name in sys.argv[1:]}))"
     )
-    done = subprocess.run(
-        [python, "-c", script, *packages],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": ""},
+    output = subprocess.check_output(
+        [python, "-c", script, *packages], text=True, env={**os.environ, "PYTHONPATH": ""}
     )
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    answer: dict[str, str] = json.loads(output)
+    return answer
+
+
+HEAD = """\
+<!-- Written by python -m benchmarks.recipes from benchmarks/results/recipes.json: change that. -->
+
+**Run on a CPU**: {versions}; Python {python}, {cpu}, {date}. The share is that of elements which
+have the recipe's bits, over the judge's ordinary cases; the next best recipe stands behind it.
+Recipes in brackets give the same bits for these types."""
+WRITTEN = """\
+**Written anew from its formula**, in float32 with NumPy: these kernels need a GPU, or did not
+install. The bits are those of the formula as their sources have it, and not of the kernel."""
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """Return docs/recipes-table.md."""
+    packages = ", ".join(f"{name} {number}" for name, number in report["versions"].items())
+    parts = [
+        HEAD.format(**{**report["machine"], "versions": packages}),
+        _table(each for each in report["subjects"] if each["ran"]),
+        WRITTEN,
+        _table(each for each in report["subjects"] if not each["ran"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(subjects: Iterable[Mapping[str, Any]]) -> str:
+    rows = [
+        [
+            f"{each['project']}, {each['what']}",
+            each["operation"].replace(",", ", "),
+            _recipe(each),
+            *(_shares(each, dtype) for dtype in DTYPES),
+        ]
+        for each in subjects
+    ]
+    head = ["norm", "taken for", "recipe", *(f"{dtype}, %" for dtype in DTYPES)]
+    return markdown_table(head, rows, numbers=False)
+
+
+def _recipe(subject: Mapping[str, Any]) -> str:
+    """Return the recipe, and the types in which it is another one; or why there is none."""
+    if "cannot" in subject:
+        return f"cannot run: {subject['cannot']}"
+    names = {dtype: _name(subject, each) for dtype, each in subject["recipes"].items()}
+    first = next(iter(names.values()))
+    return "; ".join([first, *(f"{dtype}: {n}" for dtype, n in names.items() if n != first)])
+
+
+def _name(subject: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+    if "failed" in recipe:
+        return f"fails: {recipe['failed']}"
+    if recipe["names"]:
+        name, *same = recipe["names"]
+        return f"**{name}**" + (f" ({', '.join(same)})" if same else "")
+    quality = recipe["grades"]["y"]
+    if quality == "wrong":
+        return "no recipe fits, y is wrong"
+    # A float32 result that was rounded to 16 bits on the way would not be stable.
+    if "result=float32" in subject["operation"] and quality in ("stable", "faithful", "correct"):
+        return "nothing is rounded to 16 bits"
+    return "no recipe fits"
+
+
+def _shares(subject: Mapping[str, Any], dtype: str) -> str:
+    """Return the two largest shares."""
+    recipe = {} if "cannot" in subject else subject["recipes"].get(dtype, {})
+    shares = {} if "failed" in recipe else recipe.get("shares", {})
+    order = sorted(shares, key=lambda name: -shares[name])[:2]
+    return "; ".join(f"{name} {100 * shares[name]:.2f}" for name in order) or "-"
+
+
+ROWS, SIZE = 64, 4096
+FAMILY = Family("normal", PLAIN_X[0], "ordinary", "standard normal rows")
+PANELS = {
+    "RMSNorm with 1 + gamma": (
+        norm("rms_norm", gain="zero-centred"),
+        ("late", "early", "gain-rounded", "early, gain-rounded", "none"),
+    ),
+    "layer norm": (LAYER_NORM, ("late", "early", "product", "apex", "none")),
+    "residual add and RMSNorm": (
+        norm("add_rms_norm"),
+        ("late", "early", "late, of the unrounded sum", "early, of the unrounded sum"),
+    ),
+}
+"""Operations, and the recipes whose bits are compared on standard normal bfloat16 rows."""
+
+
+def draw() -> None:
+    """Draw the percentage of elements in which two recipes differ, a triangle an operation."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from truenorm.tools.picture import save
+
+    mpl.rcParams["font.size"] = 10
+    figure = Figure(figsize=(12.6, 4.2), layout="constrained")
+    places = figure.subplots(1, len(PANELS))
+    for axes, (title, (operation, names)) in zip(places, PANELS.items(), strict=True):
+        plain = LAYER_NORM if operation.centred else RMS_NORM
+        case = FAMILY.case(plain, "bfloat16", ROWS, SIZE)
+        bits = recipe_results(
+            operation, adapt_case(operation, case) if operation.is_variant else case
+        )
+        shares = np.array(
+            [[np.mean(bits[one].values != bits[other].values) for other in names] for one in names]
+        )
+        shown = np.ma.masked_where(np.triu(np.ones_like(shares)) > 0, shares)
+        axes.imshow(shown[1:, :-1], cmap="Blues", vmin=0, vmax=0.7)
+        for i, row in enumerate(shares[1:], start=1):
+            for j, share in enumerate(row[:i]):
+                colour = "white" if share > 0.4 else "black"
+                axes.text(j, i - 1, f"{100 * share:.0f} %", ha="center", va="center", color=colour)
+        wrapped = [
+            name.replace(", ", ",\n").replace("of the unrounded", "unrounded") for name in names
+        ]
+        axes.set_xticks(range(len(names) - 1), wrapped[:-1], rotation=40, ha="right")
+        axes.set_yticks(range(len(names) - 1), wrapped[1:])
+        axes.set_title(title, fontsize=11, pad=10)
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+    save(figure, FIGURES / "recipes.svg")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Look at everybody, save and print."""
-    arguments = arguments_of(argv)
+    """Examine all subjects, save and print; or write the page and the figure."""
+    parser = options(
+        "recipes", "Find where norms round, by their bits.",
+        output=FILE, page="write the table from --output, and draw the figure",
+    )  # fmt: skip
+    parser.add_argument("--python", type=Path, help="an interpreter that has all packages")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only projects and names that contain TEXT"
+    )
+    arguments = parser.parse_args(argv)
     if not arguments.page:
-        python = pythons(arguments.python)["torch"]
+        python = arguments.python or python_for(RECIPES)
         chosen = [each for each in LISTED if arguments.only in f"{each.project} {each.what}"]
-        ran = dict.fromkeys([*COMMON, *(each.package for each in chosen)])
-        ran.pop(FORMULA, None)
+        packages = dict.fromkeys([*COMMON, *(each.package for each in chosen)])
+        packages.pop(FORMULA, None)
         entries = []
         for each in chosen:
             status_line(f"{each.project} {each.what}, {each.operation}")
-            entries.append(looked_at(each, python))
+            entries.append(examine(each, python))
         status_line()
-        report = {
+        report: dict[str, Any] = {
             "machine": machine(usable_cores(), packages=("numpy",)),
-            "versions": versions(python, list(ran)),
+            "versions": versions(python, packages),
             "subjects": entries,
         }
-        text = strict_json.write(report, arguments.output)
-        if arguments.json:
-            print(text)
-    shown = published(arguments.output, page, PAGE if arguments.output == RESULTS else None)
-    if not arguments.json:
-        print(shown)
+        strict_json.write(report, arguments.output)
+    report = read_results(arguments.output)
+    text = page(report)
+    if arguments.output == FILE:
+        PAGE.write_text(text, encoding="utf-8")
+    if arguments.page:
+        draw()
+    print(
+        strict_json.dumps(report) if arguments.json else f"{heading(report['machine'])}\n\n{text}"
+    )
     return 0
 
 

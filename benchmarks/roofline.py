@@ -1,32 +1,28 @@
-"""``python -m benchmarks.roofline``: what the GPU kernels can reach on four cards, at best.
+"""``python -m benchmarks.roofline``: upper limits for the GPU kernels on four cards.
 
-It measures nothing: it divides what the kernels do for an element by the stated rates of cards,
-writes the table of docs/gpu-kernel.md and draws docs/figures/roofline.svg, for which it
-needs Matplotlib (the dependency group "figures").
+It measures nothing. It divides the operations of an element by the stated rates of the cards,
+fills the table of docs/gpu-kernel.md and draws docs/figures/roofline.svg; it needs Matplotlib (the
+dependency group "figures").
 """
 
 import sys
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.pages import filled, markdown_table
+from benchmarks.common import DOCS, FIGURES, fill_page, markdown_table
 from truenorm.exact import BFLOAT16, FLOAT32
 from truenorm.kernels.gpu.plan import Plan
 from truenorm.tools.picture import save
 
-__all__ = ["CARDS", "COUNTS", "PAGE", "Card", "Counts", "limits", "table"]
-
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE, FIGURE = DOCS / "gpu-kernel.md", DOCS / "figures" / "roofline.svg"
+PAGE, FIGURE = DOCS / "gpu-kernel.md", FIGURES / "roofline.svg"
 SIZE = 4096
 """Elements of a row."""
 SHARES = 2 * (8 + 8 + 4)
-"""Bytes of a column's share of dgamma and dbeta with its bound, written and read."""
+"""Bytes of a column's share of dgamma and dbeta with its bound: written, then read."""
 TYPES = {"float32": FLOAT32, "16 bits": BFLOAT16}
 PASSES, MODES = ("forward", "backward"), ("correct", "fast")
 COLOURS = {  # of Okabe and Ito, which remain distinct for the colour-blind
@@ -64,7 +60,7 @@ CARDS = {
 
 
 class Counts(NamedTuple):
-    """What a kernel does for an element."""
+    """Operations of an element."""
 
     float64: float
     conversions: float
@@ -81,7 +77,7 @@ COUNTS = {
     ("fast", "backward", "float32"): Counts(10, 5, 36),
     ("fast", "backward", "16 bits"): Counts(10, 6, 63),
 }
-"""Of layer norm, by `benchmarks.gpu.machine_code`; docs/gpu-kernel.md says what is left out."""
+"""For layer norm, by ``benchmarks.gpu --instructions``; see docs/gpu-kernel.md."""
 
 
 def bytes_moved(direction: str, kind: str) -> tuple[float, float]:
@@ -94,7 +90,7 @@ def bytes_moved(direction: str, kind: str) -> tuple[float, float]:
 
 
 def limits(card: Card, mode: str, direction: str, kind: str) -> dict[str, float]:
-    """Return what each resource takes for a pass, in units of the time of the least traffic."""
+    """Return the time of each resource, in units of the time of the least traffic."""
     moved, least = bytes_moved(direction, kind)
     unit = least / card.bandwidth
     done = COUNTS[mode, direction, kind]._asdict()
@@ -104,11 +100,11 @@ def limits(card: Card, mode: str, direction: str, kind: str) -> dict[str, float]
 
 
 def cells(card: Card, mode: str) -> Iterator[str]:
-    """Yield the largest limit of each pass and type, and whose it is."""
+    """Yield the largest limit of each pass and type, and its resource."""
     for direction, kind in product(PASSES, TYPES):
-        found = limits(card, mode, direction, kind)
-        worst = max(found, key=found.__getitem__)
-        yield f"{found[worst]:.1f} {worst}"
+        times = limits(card, mode, direction, kind)
+        worst = max(times, key=times.__getitem__)
+        yield f"{times[worst]:.1f} {worst}"
 
 
 def table() -> str:
@@ -125,9 +121,9 @@ def table() -> str:
 def draw(axes: Axes, direction: str, kind: str) -> None:
     """Draw the three limits of each card, in correct mode."""
     for place, card in enumerate(CARDS.values()):
-        found = limits(card, "correct", direction, kind)
-        worst = max(found.values())
-        for k, (name, limit) in enumerate(found.items()):
+        times = limits(card, "correct", direction, kind)
+        worst = max(times.values())
+        for k, (name, limit) in enumerate(times.items()):
             axes.barh(
                 place + 0.25 * (k - 1), limit, height=0.22, color=COLOURS[name],
                 label=name if place == 0 else None,
@@ -144,8 +140,7 @@ def draw(axes: Axes, direction: str, kind: str) -> None:
 
 def main() -> int:
     """Write the table, and draw."""
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(filled(page, {"roofline": table()}), encoding="utf-8")
+    fill_page(PAGE, {"roofline": table()})
     figure = Figure(figsize=(8.4, 6.0), layout="constrained", facecolor="white")
     places = figure.subplots(2, 2, sharey=True)
     for axes, (direction, kind) in zip(places.flat, product(PASSES, TYPES), strict=True):

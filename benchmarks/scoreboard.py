@@ -1,78 +1,123 @@
-"""``python -m benchmarks.scoreboard``: the norms of others, and of truenorm, before the judge.
+"""``python -m benchmarks.scoreboard``: judge the norms of other packages, and of truenorm.
 
-Each subject of ``benchmarks/judged`` runs in a process and an environment of its own; the exact
-answers are computed once, here, for all of them. ``--page`` writes the tables of
-docs/scoreboard.md anew, from a file that was written before.
+Each subject of benchmarks/subjects runs in a process and an environment of its own; the exact
+answers are computed once, here. ``--page`` fills the tables of docs/scoreboard.md and of README.md
+from files that were written before, and draws docs/figures/scoreboard.svg; it needs Matplotlib
+(the dependency group "figures").
 """
-# ruff: noqa: T201
-# A command prints its result.
 
 import argparse
-import json
+import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks.pages import filled
-from benchmarks.peer.environments import ROOT
-from benchmarks.peer.process import PeerProcess, python_for
-from benchmarks.scoreboard_page import PAGE, tables
-from benchmarks.scoreboard_subjects import BOARDS, FOLDER, Judged
-from benchmarks.timing import heading, machine
+from benchmarks.common import (
+    DOCS,
+    FIGURES,
+    RESULTS,
+    ROOT,
+    fill_page,
+    heading,
+    machine,
+    markdown_table,
+    options,
+    read_results,
+)
+from benchmarks.environments import PEERS, PeerProcess, python_for
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
-from truenorm.tools.text import table
+from truenorm.tools.text import number, table
 from truenorm.verify import cases
 from truenorm.verify.cases.named import entries
 from truenorm.verify.grading.report import CaseResult, Grade, Report
 from truenorm.verify.judge import verify_target
 from truenorm.verify.operation import Operation
+from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 
-DRAWN = "float32"  # the type of which the file holds errors against kappa
-COMMON = ("python", "numpy")
-DIGITS = 6  # of every number in the file: grades were given before
+FOLDER = ROOT / "benchmarks" / "subjects"
+PAGE, README = DOCS / "scoreboard.md", ROOT / "README.md"
+DIGITS = 6  # of the numbers in the file; grades are computed before
+
+
+class Entry(NamedTuple):
+    """A subject: its file and name, the peer in whose environment it runs, and its packages."""
+
+    target: str
+    peer: str
+    packages: tuple[str, ...]
+
+
+OURS, NUMPY, ONNX = ("truenorm", "backend"), ("truenorm", "ml_dtypes"), ("onnxruntime", "onnx")
+LAYER_NORM = {
+    "truenorm": Entry("truenorm_subjects.py:correct", "truenorm", OURS),
+    "truenorm-fast": Entry("truenorm_subjects.py:fast", "truenorm", OURS),
+    "textbook64": Entry("numpy_subjects.py:wide", "textbook64", NUMPY),
+    "textbook": Entry("numpy_subjects.py:textbook_form", "textbook", NUMPY),
+    "torch": Entry("torch_subjects.py:layer_norm", "torch", ("torch",)),
+    "jax": Entry("jax_subjects.py:stable", "jax", ("jax", "jaxlib")),
+    "jax-fast": Entry("jax_subjects.py:fast", "jax", ("jax", "jaxlib")),
+    "onnxruntime": Entry("onnx_subjects.py:runtime_layer_norm", "onnxruntime", ONNX),
+    "onnx": Entry("onnx_subjects.py:layer_norm", "onnxruntime", ("onnx", "ml_dtypes")),
+    "thinc": Entry("thinc_subject.py:layer_norm", "thinc", ("thinc",)),
+}
+RMS_NORM = {
+    "truenorm": Entry("truenorm_subjects.py:rms_norm_correct", "truenorm", OURS),
+    "truenorm-fast": Entry("truenorm_subjects.py:rms_norm_fast", "truenorm", OURS),
+    "textbook64": Entry("numpy_subjects.py:rms_norm_wide", "textbook64", NUMPY),
+    "hugging-face": Entry("numpy_subjects.py:hugging_face", "textbook", ("ml_dtypes",)),
+    "torch": Entry("torch_subjects.py:rms_norm", "torch", ("torch",)),
+    "jax": Entry("jax_subjects.py:rms_norm", "jax", ("jax", "jaxlib")),
+    "onnxruntime": Entry("onnx_subjects.py:runtime_rms_norm", "onnxruntime", ONNX),
+    "onnxruntime-simplified": Entry("onnx_subjects.py:simplified", "onnxruntime", ONNX),
+    "onnx": Entry("onnx_subjects.py:rms_norm", "onnxruntime", ("onnx", "ml_dtypes")),
+}
+
+
+class Board(NamedTuple):
+    """The scoreboard of one operation: its subjects, its file, and the prefix of its tables."""
+
+    subjects: dict[str, Entry]
+    results: Path
+    prefix: str = ""
+
+
+BOARDS = {
+    "layer_norm": Board(LAYER_NORM, RESULTS / "scoreboard.json"),
+    "rms_norm": Board(RMS_NORM, RESULTS / "scoreboard_rms_norm.json", "RMSNorm: "),
+}
 
 
 def arguments_of(argv: list[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    described = argparse.ArgumentParser(
-        prog="python -m benchmarks.scoreboard",
-        description="Judge normalizations, each in a process and environment of its own.",
-    )
-    described.add_argument("--json", action="store_true", help="print what --output gets")
-    described.add_argument("--level", choices=LEVELS, default="quick", help="how many cases")
-    described.add_argument(
-        "--operation", choices=list(BOARDS), default="layer_norm", help="what is judged"
-    )
-    everybody = dict.fromkeys(name for board in BOARDS.values() for name in board.subjects)
-    described.add_argument(
-        "--peers", choices=list(everybody), nargs="+", default=list(everybody), metavar="NAME",
-        help="who is judged, if he has the operation: " + ", ".join(everybody),
+    """Parse the command line."""
+    names = list(dict.fromkeys(name for board in BOARDS.values() for name in board.subjects))
+    parser = options(
+        "scoreboard", "Judge normalizations, each in its own process and environment.",
+        page="fill the tables of docs/scoreboard.md and README.md, and draw the figure",
     )  # fmt: skip
-    described.add_argument("--output", type=Path, help="the JSON file to write")
-    described.add_argument(
-        "--page",
-        action="store_true",
-        help="judge nobody: put what --output holds into the tables of docs/scoreboard.md",
+    parser.add_argument("--output", type=Path, help="the JSON file to write")
+    parser.add_argument("--level", choices=LEVELS, default="quick", help="how many cases")
+    parser.add_argument("--operation", choices=list(BOARDS), default="layer_norm")
+    parser.add_argument(
+        "--peers", choices=names, nargs="+", default=names, metavar="NAME", help=", ".join(names)
     )
-    arguments = described.parse_args(argv)
-    arguments.output = arguments.output or BOARDS[arguments.operation].results
-    return arguments
+    return parser.parse_args(argv)
 
 
-def judge(key: str, judged: Judged, python: Path, level: str) -> dict[str, Any]:
-    """Judge one subject and return what the file says about it."""
+def judge(key: str, entry: Entry, level: str) -> dict[str, Any]:
+    """Judge one subject and return its part of the file."""
 
     def show(done: int, of: int, case: str) -> None:
         status_line(f"{key}: {done} of {of}, {case}")
 
+    python = python_for(PEERS[entry.peer])
     report = verify_target(
-        str(FOLDER / judged.target),
+        str(FOLDER / entry.target),
         level=level,
         progress=show,
         python=str(python),
@@ -80,89 +125,71 @@ def judge(key: str, judged: Judged, python: Path, level: str) -> dict[str, Any]:
             "PYTHONPATH": str(ROOT / "src"),
             "PYTHONNOUSERSITE": "1",
             "JAX_PLATFORMS": "cpu",
-            "TRUENORM_ROUNDING": "",  # it would override the mode that is judged
+            "TRUENORM_ROUNDING": "",  # it would override the mode
         },
     )
     status_line()
-    return {"versions": versions(judged, python), **summary(report)}
-
-
-def versions(judged: Judged, python: Path) -> dict[str, str]:
-    """Ask a peer's environment for the versions of what the subject uses."""
-    process = PeerProcess(judged.peer, python, usable_cores())
+    process = PeerProcess(PEERS[entry.peer], python, usable_cores())
     try:
-        found: dict[str, str] = process.ask("versions")
+        versions = process.versions()
     finally:
         process.close()
-    return {name: found[name] for name in (*COMMON, *judged.packages)}
+    packages = {name: versions[name] for name in ("python", "numpy", *entry.packages)}
+    return {"versions": packages, **summary(report)}
 
 
 def summary(report: Report) -> dict[str, Any]:
     """Return what the page and the figure need of a report."""
     dtypes = list(dict.fromkeys(grade.dtype for grade in report.grades))
     outputs = list(dict.fromkeys(grade.output for grade in report.grades))
-    operation = report.operation
+    operation, results = report.operation, report.results
     named = {f"{kind}-{entry['name']}" for entry in entries(operation) for kind in FORMATS}
-    mine = [
+    suite = [
         case.name for kind in dtypes for case in cases(kind, report.level, operation=operation)
     ]
+    keys = ("verdict", "dtype", "output", "case", "symptom", "also_in")
     return {
         "name": report.subject,
         "cases": report.cases,
         "seconds": round(report.seconds, 1),
         "grades": [
-            rounded(asdict(grade)) | {"beyond_kappa": beyond_kappa(report.results, grade)}
+            rounded(asdict(grade)) | {"beyond_kappa": beyond_kappa(results, grade)}
             for grade in report.grades
         ],
         "verdicts": report.verdicts,
-        "families": families(report.results, operation),
-        "named": sum(name in named for name in mine),
+        "families": families(results, operation),
+        "named": sum(name in named for name in suite),
         "failing": {
-            output: failing(report.results, output, [name for name in mine if name in named])
+            output: failing(results, output, [name for name in suite if name in named])
             for output in outputs
         },
-        "against_kappa": {output: curve(report.results, output) for output in outputs},
-        "findings": [
-            {
-                "verdict": finding.verdict,
-                "dtype": finding.dtype,
-                "output": finding.output,
-                "case": finding.case,
-                "symptom": finding.symptom,
-                "also_in": finding.also_in,
-            }
-            for finding in report.findings
-        ],
+        "against_kappa": {output: curve(results, output) for output in outputs},
+        "findings": [{key: getattr(each, key) for key in keys} for each in report.findings],
     }
 
 
-def rounded(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the same with shorter numbers."""
-    return {
-        key: short(value) if isinstance(value, float) else value for key, value in entry.items()
-    }
+def rounded(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with its floats shortened."""
+    return {k: short(value) if isinstance(value, float) else value for k, value in record.items()}
 
 
-def short(number: float) -> float:
-    """Return a number of so many digits."""
-    return float(f"{number:.{DIGITS}g}")
+def short(value: float) -> float:
+    """Return a number rounded to `DIGITS` digits."""
+    return float(f"{value:.{DIGITS}g}")
 
 
 def beyond_kappa(results: Iterable[CaseResult], grade: Grade) -> list[str]:
-    """Return the cases whose error is above that of an algorithm that loses digits like kappa."""
-    return [
-        each.case
-        for each in results
-        if (each.dtype, each.output) == (grade.dtype, grade.output) and each.needs > 1
-    ]
+    """Return the cases whose error exceeds that of an algorithm with an error of order kappa."""
+    place = grade.dtype, grade.output
+    return [each.case for each in results if (each.dtype, each.output) == place and each.needs > 1]
 
 
 def families(results: Iterable[CaseResult], operation: Operation) -> list[dict[str, Any]]:
-    """Return the largest error of each generated family, by type; a named case is none."""
-    alone = {entry["name"] for entry in entries(operation)}
+    """Return the largest error of each generated family, by type; named cases are left out."""
+    named = {entry["name"] for entry in entries(operation)}
     largest: dict[tuple[str, str, str], dict[str, float]] = {}
     for each in results:
-        if each.family not in alone:
+        if each.family not in named:
             ulps = largest.setdefault((each.dtype, each.family, each.kind), {})
             ulps[each.output] = max(short(each.ulp), ulps.get(each.output, 0.0))
     return [
@@ -172,22 +199,19 @@ def families(results: Iterable[CaseResult], operation: Operation) -> list[dict[s
 
 
 def failing(results: Iterable[CaseResult], output: str, named: Sequence[str]) -> list[str]:
-    """Return the named cases whose error is not that of a stable algorithm, or is unknown."""
+    """Return the named cases without a result or with an error that is not stable."""
     passed = {each.case for each in results if each.output == output and each.needs == 0}
     return [name for name in named if name not in passed]
 
 
 def curve(results: Iterable[CaseResult], output: str) -> dict[str, list[float]]:
-    """Return the errors over the sweep of one type, in natural units, by growing kappa."""
+    """Return the errors of the sweep in float32, in natural units, by increasing kappa."""
     points = sorted(
         (short(each.kappa), short(each.natural))
         for each in results
-        if (each.kind, each.dtype, each.output) == ("sweep", DRAWN, output)
+        if (each.kind, each.dtype, each.output) == ("sweep", "float32", output)
     )
-    return {
-        "kappa": [kappa for kappa, _ in points],
-        "natural": [natural for _, natural in points],
-    }
+    return {"kappa": [kappa for kappa, _ in points], "natural": [error for _, error in points]}
 
 
 def overview(report: dict[str, Any]) -> str:
@@ -197,31 +221,257 @@ def overview(report: dict[str, Any]) -> str:
         by_type: dict[str, list[str]] = {}
         for grade in subject["grades"]:
             by_type.setdefault(grade["dtype"], []).append(f"{grade['output']} {grade['grade']}")
-        rows += [[subject["name"], kind, ", ".join(said)] for kind, said in by_type.items()]
+        rows += [[subject["name"], kind, ", ".join(grades)] for kind, grades in by_type.items()]
     return table(["subject", "type", "grades"], rows)
 
 
+SHORT = {
+    "truenorm": "correct",
+    "truenorm-fast": "fast",
+    "textbook64": "float64",
+    "textbook": "NumPy",
+    "hugging-face": "Hugging Face",
+    "torch": "torch",
+    "jax": "JAX",
+    "jax-fast": "JAX fast",
+    "onnxruntime": "ORT",
+    "onnxruntime-simplified": "ORT simplified",
+    "onnx": "ONNX",
+    "thinc": "thinc",
+}
+"""Column heads."""
+WORDS = {"pass": "yes", "fail": "**no**", "not judged": "-"}
+Subjects = Mapping[str, Mapping[str, Any]]
+
+
+def tables(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return the blocks of docs/scoreboard.md for one operation."""
+    subjects: Subjects = report["subjects"]
+    operation = report["operation"]
+    outputs = [each.name for each in OPERATIONS[operation].outputs]
+    blocks = {
+        "where": where(report),
+        "grades": grades(subjects, outputs),
+        "verdicts": verdicts(subjects),
+        "failures": failures(subjects),
+        "y per family": per_family(subjects, "y"),
+        "dx per family": per_family(subjects, "dx"),
+        "named cases": named_cases(subjects, outputs),
+    }
+    return {f"{BOARDS[operation].prefix}{name}": block for name, block in blocks.items()}
+
+
+def where(report: Mapping[str, Any]) -> str:
+    """Return machine, date and level, and each subject's versions that differ from them."""
+    facts = {**report["machine"], "level": report["level"]}
+    rows = [[name, value] for name, value in facts.items()]
+    for subject in report["subjects"].values():
+        own = [f"{k} {value}" for k, value in subject["versions"].items() if facts.get(k) != value]
+        rows.append([subject["name"], f"{', '.join(own)}; {subject['cases']} cases"])
+    return markdown_table(["", ""], rows, numbers=False)
+
+
+def grades(subjects: Subjects, outputs: Sequence[str]) -> str:
+    """Return the grade of each output, with the slope where the error grows."""
+
+    def cell(grade: Mapping[str, Any] | None) -> str:
+        if grade is None:
+            return "-"
+        slope = grade["slope"]
+        return str(grade["grade"]) + ("" if slope is None else f" ({float(slope):.1f})")
+
+    rows = []
+    for subject in subjects.values():
+        by_place = {(each["dtype"], each["output"]): each for each in subject["grades"]}
+        name = subject["name"]
+        for kind in (kind for kind in FORMATS if (kind, "y") in by_place):
+            rows.append([name, kind, *(cell(by_place.get((kind, each))) for each in outputs)])
+            name = ""  # only in the first row
+    return markdown_table(["", "type", *outputs], rows, numbers=False)
+
+
+def verdicts(subjects: Subjects) -> str:
+    """Return the verdicts beside the grades."""
+    heads = list(next(iter(subjects.values()))["verdicts"])
+    rows = []
+    for each in subjects.values():
+        words = [WORDS[each["verdicts"][head]] for head in heads]
+        rows.append([each["name"], *words, str(len(each["findings"]))])
+    return markdown_table(["", *heads, "findings"], rows, numbers=False)
+
+
+def failures(subjects: Subjects) -> str:
+    """Return an example of each failed verdict, and the places where it failed."""
+    rows = []
+    for subject in subjects.values():
+        for verdict in (name for name, word in subject["verdicts"].items() if word == "fail"):
+            findings = [each for each in subject["findings"] if each["verdict"] == verdict]
+            places: dict[str, list[str]] = {}
+            for each in findings:
+                places.setdefault(each["dtype"], []).append(each["output"])
+            text = "; ".join(f"{kind} {', '.join(names)}" for kind, names in places.items())
+            example = f"`{findings[0]['case']}`: {findings[0]['symptom']}"
+            rows.append([subject["name"], verdict, text, example])
+    return markdown_table(["", "fails", "in", "for example"], rows, numbers=False)
+
+
+def per_family(subjects: Subjects, output: str) -> str:
+    """Return the largest error in ulp of each generated family, in float32."""
+
+    def cell(value: float | str | None) -> str:
+        if value is None:
+            return "-"
+        return "<0.01" if 0 < float(value) < 0.01 else number(float(value))
+
+    columns = {
+        key: {
+            each["family"]: each["max_ulp"][output]
+            for each in subject["families"]
+            if each["dtype"] == "float32" and output in each["max_ulp"]
+        }
+        for key, subject in subjects.items()
+    }
+    columns = {key: column for key, column in columns.items() if column}
+    names = dict.fromkeys(name for column in columns.values() for name in column)
+    rows = [[name, *(cell(column.get(name)) for column in columns.values())] for name in names]
+    return markdown_table([output, *(SHORT[key] for key in columns)], rows)
+
+
+def named_cases(subjects: Subjects, outputs: Sequence[str]) -> str:
+    """Return the number of named cases, over all types, and how many fail."""
+    rows = []
+    for each in subjects.values():
+        failed = {output: str(len(names)) for output, names in each["failing"].items()}
+        cells = [failed.get(output, "-") for output in outputs]
+        rows.append([each["name"], str(each["named"]), *cells])
+    return markdown_table(["", "cases", *outputs], rows)
+
+
+FRONT_SHAPE = [8, 1024, 4096]
+FRONT = {  # the names of subjects, and of the same contestants in `benchmarks.peers`
+    "truenorm": "truenorm correct, out=",
+    "truenorm-fast": "truenorm fast, out=",
+    "textbook": "textbook NumPy",
+    "textbook64": "textbook in float64, then cast",
+    "torch": "PyTorch",
+    "jax": "JAX",
+    "onnxruntime": "ONNX Runtime",
+    "thinc": "thinc",
+}
+
+
+def front_table(timings: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
+    """Return the table of README.md: grades in float32, and times divided by PyTorch's."""
+    taken = {
+        (each["direction"], each["contestant"]): each["p50"]
+        for each in timings["figures"]
+        if each["shape"] == FRONT_SHAPE
+    }
+    rows = []
+    for key, name in FRONT.items():
+        by_output = {
+            grade["output"]: grade["grade"]
+            for grade in scores["subjects"][key]["grades"]
+            if grade["dtype"] == "float32"
+        }
+        times = [
+            f"{taken[d, name] / taken[d, 'PyTorch']:.2f}" if (d, name) in taken else "none"
+            for d in ("forward", "backward")
+        ]
+        cells = [by_output.get(output, "none") for output in ("y", "dx", "dgamma")]
+        rows.append([name.removesuffix(", out="), *cells, *times])
+    facts, noise = timings["machine"], "" if timings["quiet"] else ", and it was not quiet"
+    head = ["float32", "y", "dx", "dgamma", "forward", "backward"]
+    return (
+        f"{markdown_table(head, rows)}\n\n"
+        f"Grades by `python -m benchmarks.scoreboard`, {scores['machine']['date']}. "
+        f"Times of x of shape {tuple(FRONT_SHAPE)}, PyTorch's = 1, by "
+        f"`python -m benchmarks.peers`, {facts['date']}, on {facts['cpu']} with "
+        f"{facts['cores']} cores{noise}; truenorm and ONNX Runtime write to "
+        "an array that exists, the others allocate."
+    )
+
+
+FLOOR, TOP = 1e-2, 1e12
+"""Smaller errors, most of them 0, are drawn at the bottom; larger or infinite ones at the top."""
+# Colours of Okabe and Ito, and a marker for each. Larger markers are drawn first.
+STYLES: dict[str, dict[str, Any]] = {
+    "onnx": {"color": "#b0b0b0", "marker": "o", "ms": 11, "mew": 2},
+    "textbook": {"color": "#e69f00", "marker": "s", "ms": 8},
+    "onnxruntime": {"color": "#56b4e9", "marker": "D", "ms": 7},
+    "torch": {"color": "#d55e00", "marker": "^", "ms": 6},
+    "jax": {"color": "#009e73", "marker": "v", "ms": 6},
+    "jax-fast": {"color": "#cc79a7", "marker": "X", "ms": 6},
+    "thinc": {"color": "#7a5c00", "marker": "P", "ms": 6},
+    "textbook64": {"color": "#0072b2", "marker": "s", "ms": 9},
+    "truenorm-fast": {"color": "#000000", "marker": "x", "ms": 6},
+    "truenorm": {"color": "#000000", "marker": "o", "ms": 4, "mfc": "#000000"},
+}
+
+
+def draw(subjects: Subjects) -> None:
+    """Draw the errors of y and dx against kappa."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from truenorm.tools.picture import save
+
+    def power_of_ten(value: float, _: int | None = None) -> str:
+        sign = {FLOOR: r"\leq ", TOP: r"\geq "}.get(value, "")
+        return f"${sign}10^{{{round(math.log10(value))}}}$"
+
+    mpl.rcParams["font.size"] = 11
+    figure = Figure(figsize=(7.2, 8.4), layout="constrained")
+    panels = figure.subplots(2, 1, sharex=True)
+    for axes, output in zip(panels, ("y", "dx"), strict=True):
+        for key in (key for key in STYLES if key in subjects):
+            if points := subjects[key]["against_kappa"].get(output):
+                errors = [min(max(float(error), FLOOR), TOP) for error in points["natural"]]
+                style = {"mfc": "none", "lw": 1, "clip_on": False} | STYLES[key]
+                axes.loglog(points["kappa"], errors, label=subjects[key]["name"], **style)
+        for power, name in ((1, "κ"), (2, "κ²")):
+            ends = [10.0, (1e6, 1e5)[power - 1]]
+            axes.loglog(ends, [4 * end**power for end in ends], "k:", lw=1)
+            end = (ends[1], 4 * ends[1] ** power)
+            axes.annotate(name, end, (4, 2), textcoords="offset points")
+        axes.set_ylim(FLOOR, TOP)
+        axes.yaxis.set_major_formatter(power_of_ten)
+        axes.set_ylabel(f"error of {output} / (u · scale)")
+        axes.grid(alpha=0.3)
+    panels[1].set_xlabel("condition number κ = rms(x)/sqrt(var + eps)")
+    lines = panels[0].get_legend_handles_labels()
+    figure.legend(*lines, loc="outside lower center", ncols=2, frameon=False)
+    save(figure, FIGURES / "scoreboard.svg")
+
+
+def write_pages() -> None:
+    """Write all tables, and the figure, from the published files."""
+    reports = {name: read_results(board.results) for name, board in BOARDS.items()}
+    for report in reports.values():
+        fill_page(PAGE, tables(report))
+    scores = reports["layer_norm"]
+    fill_page(README, {"front": front_table(read_results(RESULTS / "peers.json"), scores)})
+    draw(scores["subjects"])
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Judge, save and print."""
+    """Judge, save and print; or write the pages."""
     arguments = arguments_of(argv)
     if arguments.page:
-        report = json.loads(arguments.output.read_text(encoding="utf-8"))
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables(report)), encoding="utf-8")
+        write_pages()
         return 0
-    # Every environment is there before the first subject is judged.
-    asked = {
-        key: (judged, python_for(judged.peer))
-        for key, judged in BOARDS[arguments.operation].subjects.items()
-        if key in arguments.peers
-    }
+    board = BOARDS[arguments.operation]
+    chosen = {key: each for key, each in board.subjects.items() if key in arguments.peers}
+    for entry in chosen.values():
+        python_for(PEERS[entry.peer])  # all environments are installed before the first subject
     report = {
         "operation": arguments.operation,
         "machine": machine(usable_cores(), packages=("numpy",)),
         "level": arguments.level,
         "require": "stable",
-        "subjects": {key: judge(key, *whom, arguments.level) for key, whom in asked.items()},
+        "subjects": {key: judge(key, each, arguments.level) for key, each in chosen.items()},
     }
-    text = strict_json.write(report, arguments.output)
+    text = strict_json.write(report, arguments.output or board.results)
     print(text if arguments.json else heading(report["machine"]) + "\n\n" + overview(report))
     return 0
 

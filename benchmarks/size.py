@@ -4,7 +4,6 @@ For src, tests and benchmarks: Python files, lines, lines of imports and ``__all
 the words of the docs; and, of some calls, the files of the package in which a Python function is
 called. The calls are made twice, and the second is counted.
 """
-# ruff: noqa: T201
 # A command prints its result.
 
 import argparse

@@ -75,15 +75,22 @@ class Contest:
     """The contestants on one set of normal data, the same for each shape and type."""
 
     def __init__(
-        self, norm: Norm, shape: tuple[int, ...], dtype: np.dtype[Any], threads: int | None
+        self,
+        norm: Norm,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        threads: int | None,
+        *,
+        backend: str | None = None,
+        seed: int = 0,
     ) -> None:
-        random = np.random.default_rng(0)
+        random = np.random.default_rng(seed)
         self.norm = norm
         self.x, self.dy = (random.standard_normal(shape).astype(dtype) for _ in range(2))
         drawn = random.standard_normal((norm.parameters, shape[-1])).astype(dtype)
         self.given = (self.x, *drawn)
         self.out = np.empty_like(self.x)
-        self.how: dict[str, Any] = {"out": self.out, "threads": threads}
+        self.how: dict[str, Any] = {"out": self.out, "threads": threads, "backend": backend}
         self.saved: dict[str, Saved] = {}
 
     def of(self, direction: str) -> Calls:

@@ -5,9 +5,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gpu.compilers import COMPILERS, is_here, ptx_of
-from benchmarks.gpu.kernels import NORMS, SIZES, TYPES, Subject, subjects
-from benchmarks.gpu.ptx import of_an_element
+from benchmarks.gpu import (
+    COMPILERS,
+    NORMS,
+    SIZES,
+    TYPES,
+    Subject,
+    is_installed,
+    operations_per_element,
+    ptx_of,
+    subjects,
+)
 from truenorm.kernels.gpu.plan import KERNELS, source_of
 
 NO_SPILLS = 8192
@@ -23,7 +31,7 @@ def nvcc() -> None:
 
 
 def skip_without(name: str) -> None:
-    if not is_here(name):
+    if not is_installed(name):
         pytest.skip(f"needs {name}")
 
 
@@ -32,12 +40,12 @@ def by_kernel(compiler: str) -> list[Any]:
     every = list(
         subjects(list(KERNELS), [each for each in SIZES if each <= NO_SPILLS], list(TYPES))
     )
-    found = []
+    parameters = []
     for kernel, size in dict.fromkeys((each.kernel, each.size) for each in every):
         chosen = [each for each in every if (each.kernel, each.size) == (kernel, size)]
         name = f"{compiler}-{kernel}-{size}"
-        found.append(pytest.param(compiler, chosen, marks=pytest.mark.slow, id=name))
-    return found
+        parameters.append(pytest.param(compiler, chosen, marks=pytest.mark.slow, id=name))
+    return parameters
 
 
 @pytest.mark.parametrize(
@@ -96,9 +104,9 @@ def test_nothing_is_contracted_anywhere(subject: Subject) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("nvcc")
-def test_contraction_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A guard's guard: with -fmad=true, the same check fails."""
-    monkeypatch.setattr("benchmarks.gpu.compilers.NVCC", ("nvcc", "-fmad=true"))
+def test_check_detects_contraction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With -fmad=true, the same check fails."""
+    monkeypatch.setattr("benchmarks.gpu.NVCC", ("nvcc", "-fmad=true"))
     with pytest.raises(AssertionError, match="fma"):
         check_ptx(Subject("backward", 256, "float32", "layer norm"))
 
@@ -107,9 +115,9 @@ def test_contraction_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("nvcc")
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("norm", NORMS)
-def test_operations_of_an_element(kernel: str, norm: str) -> None:
+def test_operations_operations_per_element(kernel: str, norm: str) -> None:
     """By hand from the source, at least: sums, squares, z and its bound, and two roundings."""
-    counts = of_an_element(kernel, "float32", norm)
+    counts = operations_per_element(kernel, "float32", norm)
     least = {"forward": 9, "backward": 14}[kernel]
     assert least <= counts["sums and products"] <= 3 * least
     assert counts["quotients and roots"] == 0

@@ -1,42 +1,41 @@
-"""The scoreboard's tables, and the page that shows them; no peer is needed."""
+"""The scoreboard: its summary and tables, and the pages that show them; no peer is needed."""
 
 import json
 import math
+import re
 from typing import Any
 
 import pytest
 
 import truenorm.verify as tv
-from benchmarks import scoreboard, scoreboard_page
-from benchmarks.pages import filled
-from benchmarks.scoreboard_subjects import BOARDS, FOLDER
+from benchmarks import scoreboard
+from benchmarks.common import RESULTS, fill, read_results
+from benchmarks.scoreboard import BOARDS, FOLDER
 from truenorm import textbook
 from truenorm.tools import strict_json
 from truenorm.verify.operations import OPERATIONS
 
-FILES = {
-    name: json.loads(board.results.read_text(encoding="utf-8")) for name, board in BOARDS.items()
-}
+FILES = {name: read_results(board.results) for name, board in BOARDS.items()}
 PUBLISHED = FILES["layer_norm"]
 OUTPUTS = ["y", "dx", "dgamma", "dbeta"]
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
-    """Return what the file says of the textbook form in float32."""
+def textbook_entry() -> Any:
+    """Return the entry of the textbook form in float32."""
     subject = tv.Subject(textbook.forward, textbook.backward, name="textbook")
-    told = {"versions": {"python": "3"}, **scoreboard.summary(tv.verify(subject))}
-    return json.loads(strict_json.dumps(told))
+    entry = {"versions": {"python": "3"}, **scoreboard.summary(tv.verify(subject))}
+    return json.loads(strict_json.dumps(entry))
 
 
 @pytest.mark.parametrize("operation", BOARDS)
-def test_the_page_holds_what_the_file_says(operation: str) -> None:
-    page = scoreboard_page.PAGE.read_text(encoding="utf-8")
-    assert filled(page, scoreboard_page.tables(FILES[operation])) == page
+def test_page_matches_results(operation: str) -> None:
+    page = scoreboard.PAGE.read_text(encoding="utf-8")
+    assert fill(page, scoreboard.tables(FILES[operation])) == page
 
 
 @pytest.mark.parametrize("operation", BOARDS)
-def test_everybody_is_in_the_file(operation: str) -> None:
+def test_all_subjects_are_in_the_file(operation: str) -> None:
     published = FILES[operation]
     assert published["operation"] == operation
     assert list(published["subjects"]) == list(BOARDS[operation].subjects)
@@ -70,55 +69,50 @@ def test_float32_is_unstable_only_where_squares_overflow(key: str) -> None:
 
 
 def test_each_subject_has_its_file() -> None:
-    for judged in (judged for board in BOARDS.values() for judged in board.subjects.values()):
-        file, _, name = judged.target.partition(":")
+    for entry in (each for board in BOARDS.values() for each in board.subjects.values()):
+        file, _, name = entry.target.partition(":")
         text = (FOLDER / file).read_text(encoding="utf-8")
         assert "tv.Subject(" in text
-        assert name in text
+        assert re.search(rf"^(.*, )?{name}(,.*)? = ", text, flags=re.MULTILINE), entry
 
 
-def test_summary_counts_named_cases(found: Any) -> None:
-    assert "float32-four-consecutive-numbers" not in found["failing"]["dbeta"]
-    assert "float32-inputs-near-1e30" in found["failing"]["y"]
-    assert len(found["failing"]["y"]) < found["named"] < found["cases"]
+def test_summary_counts_named_cases(textbook_entry: Any) -> None:
+    assert "float32-four-consecutive-numbers" not in textbook_entry["failing"]["dbeta"]
+    assert "float32-inputs-near-1e30" in textbook_entry["failing"]["y"]
+    assert len(textbook_entry["failing"]["y"]) < textbook_entry["named"] < textbook_entry["cases"]
 
 
 def test_a_case_without_a_result_fails() -> None:
     assert scoreboard.failing([], "y", ["float32-mean-2000"]) == ["float32-mean-2000"]
 
 
-def test_summary_groups_by_family_and_orders_by_kappa(found: Any) -> None:
-    families = {each["family"]: each for each in found["families"]}
+def test_summary_groups_by_family_and_orders_by_kappa(textbook_entry: Any) -> None:
+    families = {each["family"]: each for each in textbook_entry["families"]}
     assert families["offset"]["kind"] == "sweep"
     assert set(families["offset"]["max_ulp"]) == {"y", "dx", "dgamma", "dbeta"}
     assert "four-consecutive-numbers" not in families  # a named case
-    curve = found["against_kappa"]["y"]
+    curve = textbook_entry["against_kappa"]["y"]
     assert curve["kappa"] == sorted(curve["kappa"])
     assert len(curve["kappa"]) == len(curve["natural"]) > 10
     assert float(curve["natural"][-1]) > 1e4
 
 
-def test_tables_of_one_subject(found: Any) -> None:
+def test_tables_of_one_subject(textbook_entry: Any) -> None:
     about = {"operation": "layer_norm", "machine": {"python": "3"}, "level": "quick"}
-    report = {**about, "subjects": {"textbook": found}}
-    made = scoreboard_page.tables(report)
+    report = {**about, "subjects": {"textbook": textbook_entry}}
+    made = scoreboard.tables(report)
     assert "| textbook | float32 | unstable (0.9) |" in made["grades"]
     assert "| textbook | yes | yes |" in made["verdicts"]
     assert "| y | NumPy |" in made["y per family"]
     assert all("nan" not in table for table in made.values())
 
 
-def test_an_output_that_is_missing_is_a_dash(found: Any) -> None:
-    grades = [grade for grade in found["grades"] if grade["output"] == "y"]
-    forward_only = {**found, "grades": grades, "failing": {"y": []}}
+def test_an_output_that_is_missing_is_a_dash(textbook_entry: Any) -> None:
+    grades = [grade for grade in textbook_entry["grades"] if grade["output"] == "y"]
+    forward_only = {**textbook_entry, "grades": grades, "failing": {"y": []}}
     subjects = {"onnx": forward_only}
-    assert "| - | - | - |" in scoreboard_page.grades(subjects, OUTPUTS)
-    assert "| 0 | - | - | - |" in scoreboard_page.named_cases(subjects, OUTPUTS)
-
-
-def test_a_page_without_a_place_is_refused() -> None:
-    with pytest.raises(ValueError, match="no place for 'where'"):
-        filled("# Scoreboard", scoreboard_page.tables(PUBLISHED))
+    assert "| - | - | - |" in scoreboard.grades(subjects, OUTPUTS)
+    assert "| 0 | - | - | - |" in scoreboard.named_cases(subjects, OUTPUTS)
 
 
 def test_numbers_are_shortened() -> None:
@@ -128,3 +122,33 @@ def test_numbers_are_shortened() -> None:
         "slope": None,
     }
     assert scoreboard.short(math.inf) == math.inf
+
+
+def test_readme_matches_results() -> None:
+    """If this fails: `python -m benchmarks.scoreboard --page`."""
+    page = scoreboard.README.read_text(encoding="utf-8")
+    table = scoreboard.front_table(read_results(RESULTS / "peers.json"), PUBLISHED)
+    assert fill(page, {"front": table}) == page
+
+
+def test_times_of_the_readme_are_divided_by_those_of_pytorch() -> None:
+    figures = [
+        {
+            "shape": scoreboard.FRONT_SHAPE,
+            "direction": direction,
+            "contestant": name,
+            "p50": 2.0 if name.startswith("truenorm fast") else 4.0,
+        }
+        for direction in ("forward", "backward")
+        for name in scoreboard.FRONT.values()
+        if name != "thinc"
+    ]
+    machine = {"date": "today", "cpu": "one", "cores": "2"}
+    grades = [{"dtype": "float32", "output": "y", "grade": "stable"}]
+    table = scoreboard.front_table(
+        {"figures": figures, "machine": machine, "quiet": True},
+        {"subjects": {key: {"grades": grades} for key in scoreboard.FRONT}, "machine": machine},
+    )
+    assert "| truenorm fast | stable | none | none | 0.50 | 0.50 |" in table
+    assert "| thinc | stable | none | none | none | none |" in table
+    assert "not quiet" not in table

@@ -1,0 +1,507 @@
+"""``python -m benchmarks.gpu``: resources of the GPU kernels, by compilers; no GPU is needed.
+
+It compiles every kernel in correct mode by nvcc, NVRTC and clang, writes registers, spills, shared
+memory and float64 operations to results/gpu.json, and from that docs/gpu-registers.md. NVRTC gets
+an environment of its own. ``--instructions`` prints the counts of `benchmarks.roofline` instead:
+the instructions of an element in machine code for sm_90, by nvcc and cuobjdump.
+"""
+
+import ctypes
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from benchmarks.common import DOCS, RESULTS, machine, markdown_table, options, read_results
+from benchmarks.environments import FOLDER, Peer, python_for
+from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32
+from truenorm.kernels.gpu.plan import KERNELS, Plan, source_of
+from truenorm.tools import strict_json
+from truenorm.tools.progress import status_line
+
+FILE, PAGE = RESULTS / "gpu.json", DOCS / "gpu-registers.md"
+SIZES = (64, 256, 1024, 4096, 8192, 16384)
+TYPES = {each.name: each for each in (FLOAT32, FLOAT16, BFLOAT16)}
+NORMS = {"layer norm": True, "RMSNorm": False}
+
+
+class Subject(NamedTuple):
+    """A kernel in correct mode, for rows of one length and type."""
+
+    kernel: str
+    size: int
+    dtype: str
+    norm: str
+
+    @property
+    def plan(self) -> Plan:
+        """The layout of rows on threads."""
+        return Plan.of(
+            self.kernel, self.size, TYPES[self.dtype], centred=NORMS[self.norm], correct=True
+        )
+
+
+def subjects(
+    kernels: Sequence[str], sizes: Sequence[int], dtypes: Sequence[str]
+) -> Iterator[Subject]:
+    """Yield the kernels that are launched: `run_sums` only where backward has no sums."""
+    for subject in map(Subject._make, product(kernels, sizes, dtypes, NORMS)):
+        if subject.kernel != "run_sums" or not subject.plan.sums_in_registers:
+            yield subject
+
+
+def defines(plan: Plan) -> list[str]:
+    """Return the constants of a plan as compiler options."""
+    return [f"-D{name}={value}" for name, value in plan.macros.items()]
+
+
+NVIDIA = ("sm_80", "sm_90", "sm_100", "sm_120")
+AMD = ("gfx90a", "gfx942")
+
+NVCC = ("nvcc", "-fmad=false", "-Werror", "all-warnings")
+CLANG = (
+    *("clang-19", "-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-nostdinc"),
+    *("-O3", "-ffp-contract=off", "-Wall", "-Werror", "-DBARE_HIP", "-S"),
+)
+NVRTC = Peer("nvrtc", "nvrtc", ("nvidia-cuda-nvrtc==13.4.92",))
+"""Only a library; it needs no driver."""
+
+
+class Use(NamedTuple):
+    """Registers and spilled bytes of a thread, and shared bytes of a block."""
+
+    registers: int
+    spilled: int
+    shared: int
+    waves: int | None = None
+    """AMD only: waves of a SIMD at the same time, as LLVM reports."""
+
+
+class Compiler(NamedTuple):
+    """A compiler and its targets."""
+
+    name: str
+    targets: tuple[str, ...]
+    version: Callable[[], str | None]
+    """None if it is not installed."""
+    compile: Callable[[Subject, str, str], Use]
+    """Takes a subject, its source and a target; a warning is an error."""
+
+
+def is_installed(name: str) -> bool:
+    """Return True if a compiler can be used without installing anything."""
+    if name == "NVRTC":
+        return (FOLDER / NVRTC.environment / "installed.txt").exists()
+    return COMPILERS[name].version() is not None
+
+
+def by_nvcc(subject: Subject, source: str, target: str) -> Use:
+    """Compile to machine code."""
+    flags = ("-cubin", f"-arch={target}", "-Xptxas", "-v")
+    messages, _ = _compile((*NVCC, *flags), source, subject.plan)
+    return _of_ptxas(subject.kernel, messages)
+
+
+def ptx_of(source: str, plan: Plan, target: str) -> str:
+    """Return the PTX of nvcc."""
+    return _compile((*NVCC, "-ptx", f"-arch={target}"), source, plan)[1]
+
+
+def by_clang(subject: Subject, source: str, target: str) -> Use:
+    """Compile to assembly, where LLVM reports the resources after each kernel."""
+    _, text = _compile((*CLANG, f"--offload-arch={target}"), source, subject.plan)
+    report = text.partition(f"\n{subject.kernel}:")[2].partition("; -- End function")[2]
+    return Use(
+        registers=_number(r"; TotalNumVgprs: (\d+)", report),
+        spilled=_number(r"; ScratchSize: (\d+)", report),
+        shared=_number(r"; LDSByteSize: (\d+)", report),
+        waves=_number(r"; Occupancy: (\d+)", report),
+    )
+
+
+def by_nvrtc(subject: Subject, source: str, target: str) -> Use:
+    """Compile to machine code at run time."""
+    library = _nvrtc()
+    assert library is not None
+    program = ctypes.c_void_p()
+    flags = [f"--gpu-architecture={target}", "--fmad=false", "--ptxas-options=-v"]
+    flags += defines(subject.plan)
+    encoded = (ctypes.c_char_p * len(flags))(*(each.encode() for each in flags))
+    _check(
+        library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"a.cu", 0, None, None)
+    )
+    failed = library.nvrtcCompileProgram(program, len(flags), encoded)
+    size = ctypes.c_size_t()
+    _check(library.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
+    log = ctypes.create_string_buffer(size.value)
+    _check(library.nvrtcGetProgramLog(program, log))
+    _check(library.nvrtcDestroyProgram(ctypes.byref(program)))
+    messages = log.value.decode()
+    if failed or "warning" in messages:
+        raise RuntimeError(messages)
+    return _of_ptxas(subject.kernel, messages)
+
+
+def _check(code: int) -> None:
+    if code:
+        raise RuntimeError(f"NVRTC ended with {code}")
+
+
+def _of_ptxas(kernel: str, messages: str) -> Use:
+    """Parse the messages of ptxas about one kernel."""
+    _, _, report = messages.partition(f"Compiling entry function '{kernel}'")
+    report = report.partition("Compiling")[0]
+    shared = re.search(r"(\d+) bytes smem", report)
+    return Use(
+        registers=_number(r"Used (\d+) registers", report),
+        spilled=_number(r"(\d+) bytes spill stores", report),
+        shared=int(shared[1]) if shared else 0,
+    )
+
+
+def _number(pattern: str, text: str) -> int:
+    match = re.search(pattern, text)
+    if match is None:
+        raise RuntimeError(f"expected {pattern} in:\n{text}")
+    return int(match[1])
+
+
+def _compile(command: Sequence[str], source: str, plan: Plan) -> tuple[str, str]:
+    """Compile a source; return the compiler's messages and its output."""
+    with TemporaryDirectory() as folder:
+        file, output = Path(folder) / "a.cu", Path(folder) / "a.out"
+        file.write_text(source, encoding="utf-8")
+        process = subprocess.run(
+            [*command, *defines(plan), str(file), "-o", str(output)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        messages = process.stdout + process.stderr
+        if process.returncode:
+            raise RuntimeError(messages)
+        return messages, output.read_text(encoding="utf-8", errors="replace")
+
+
+def _version(program: str, pattern: str) -> str | None:
+    if shutil.which(program) is None:
+        return None
+    text = subprocess.check_output([program, "--version"], text=True)
+    match = re.search(pattern, text)
+    assert match is not None, text
+    return match[1]
+
+
+@cache
+def _nvrtc() -> Any:
+    """Return the library; create its environment if necessary."""
+    home = python_for(NVRTC).parents[1]
+    files = sorted(home.glob("lib/python*/site-packages/nvidia/*/lib/libnvrtc.so.*"))
+    return ctypes.CDLL(str(files[0])) if files else None
+
+
+def _nvrtc_version() -> str | None:
+    library = _nvrtc()
+    if library is None:
+        return None
+    numbers = ctypes.c_int(), ctypes.c_int()
+    _check(library.nvrtcVersion(*map(ctypes.byref, numbers)))
+    return ".".join(str(each.value) for each in numbers)
+
+
+COMPILERS = {
+    each.name: each
+    for each in (
+        Compiler("nvcc", NVIDIA, lambda: _version("nvcc", r"V([\d.]+)"), by_nvcc),
+        Compiler("NVRTC", NVIDIA, _nvrtc_version, by_nvrtc),
+        Compiler("clang", AMD, lambda: _version("clang-19", r"version ([\d.]+)"), by_clang),
+    )
+}
+
+
+GROUPS = {
+    **dict.fromkeys(("add", "sub", "mul", "fma"), "sums and products"),
+    **dict.fromkeys(("div", "sqrt"), "quotients and roots"),
+    **dict.fromkeys(("setp", "min", "max"), "comparisons"),
+    "cvt": "conversions",
+}
+"""Groups of PTX instructions; signs and moves are not counted."""
+PTX = re.compile(r"^\s*(?:@!?%p\d+\s+)?([a-z]+)((?:\.\w+)*\.f64\b[.\w]*)", re.MULTILINE)
+ITEMS, TEAM = 8, 128
+
+
+def count_ptx(ptx: str) -> Counter[str]:
+    """Count the float64 operations of each group in the text."""
+    return Counter(GROUPS[name] for name, _ in PTX.findall(ptx) if name in GROUPS)
+
+
+def operations_per_element(kernel: str, dtype: str, norm: str) -> dict[str, float]:
+    """Return operations an element, from threads with `ITEMS` and twice as many elements."""
+    counts = []
+    for size in (ITEMS * TEAM, 2 * ITEMS * TEAM):
+        plan = Subject(kernel, ITEMS * TEAM, dtype, norm).plan._replace(size=size)
+        assert plan.team == TEAM
+        counts.append(count_ptx(ptx_of(source_of(kernel), plan, "sm_90")))
+    few, many = counts
+    return {group: (many[group] - few[group]) / ITEMS for group in dict.fromkeys(GROUPS.values())}
+
+
+SASS = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?\s*([A-Z0-9_.]+)", re.MULTILINE)
+FLOAT64 = ("DADD", "DMUL", "DFMA", "DSETP")
+CONVERSIONS = ("F2F", "F2I", "I2F")
+EASY = {
+    "return !CORRECT && s.v > low && s.v < high && s.w < high;": "return 1;",
+    "square > 7.888609052210118e-31 &&": "1;",
+    "square < 1.2676506002282294e+30; /* 2**-100, 2**100 */": "",
+}
+"""Edits that make fast mode use float32 for every row, so that the other path is not compiled."""
+
+
+def count_instructions(code: str) -> Counter[str]:
+    """Count instructions of each kind in the output of cuobjdump."""
+    counts: Counter[str] = Counter()
+    for name in SASS.findall(code):
+        kind, _, how = name.partition(".")
+        counts["float64"] += kind in FLOAT64
+        counts["conversions"] += kind in CONVERSIONS and "64" in how
+        counts["instructions"] += kind != "NOP"
+    return counts
+
+
+def machine_code(kernel: str, plan: Plan) -> str:
+    """Return the machine code of a kernel as text."""
+    source = source_of(kernel)
+    if not plan.correct:
+        for old, new in EASY.items():
+            source = source.replace(old, new)
+    with TemporaryDirectory() as folder:
+        file, output = Path(folder) / "a.cu", Path(folder) / "a.cubin"
+        file.write_text(source, encoding="utf-8")
+        flags = ["-w", "-cubin", "-arch=sm_90", *defines(plan)]
+        subprocess.run([*NVCC[:2], *flags, str(file), "-o", str(output)], check=True)
+        return subprocess.check_output(["cuobjdump", "-sass", str(output)], text=True)
+
+
+def instruction_table() -> str:
+    """Return the instructions of an element, by mode, kernel and type of layer norm."""
+    size, rows = ITEMS * TEAM, []
+    for mode, kernel, dtype in product(
+        ("correct", "fast"), ("forward", "backward"), ("float32", "bfloat16")
+    ):
+        correct = mode == "correct"
+        plan = Plan.of(
+            kernel, size, TYPES[dtype], centred=True, correct=correct, standalone=not correct
+        )
+        few, many = (
+            count_instructions(machine_code(kernel, plan._replace(size=each)))
+            for each in (size, 2 * size)
+        )
+        per_element = [f"{(many[name] - few[name]) / ITEMS:.1f}" for name in many]
+        rows.append([f"{mode} {kernel}, {dtype}", *per_element])
+    return markdown_table(["", "float64", "conversions", "instructions"], rows)
+
+
+LANES, REGISTERS_AT_ONCE, SHARED_OF_SYSTEM = 32, 256, 1024
+"""Lanes of a warp; the unit in which it gets registers; bytes of a block that the system uses."""
+
+
+class Multiprocessor(NamedTuple):
+    """Resources for all blocks together."""
+
+    threads: int
+    blocks: int
+    shared: int
+    registers: int = 65536
+
+
+MULTIPROCESSORS = {
+    "sm_80": Multiprocessor(2048, 32, 164 * 1024),
+    "sm_90": Multiprocessor(2048, 32, 228 * 1024),
+    "sm_100": Multiprocessor(2048, 32, 228 * 1024),
+    "sm_120": Multiprocessor(1536, 24, 100 * 1024),
+}
+"""By "Technical Specifications per Compute Capability" of the CUDA C++ Programming Guide."""
+
+
+def blocks_at_once(use: Use, threads: int, of: Multiprocessor) -> int:
+    """Return the blocks of so many threads that registers, threads and shared memory allow."""
+    warps = -(-threads // LANES)
+    of_warp = -(-use.registers * LANES // REGISTERS_AT_ONCE) * REGISTERS_AT_ONCE
+    return min(
+        of.registers // of_warp // warps,
+        of.threads // (warps * LANES),
+        of.blocks,
+        of.shared // (use.shared + SHARED_OF_SYSTEM),
+    )
+
+
+TITLE = """\
+<!-- Written by python -m benchmarks.gpu from benchmarks/results/gpu.json: change that. -->
+
+# Registers of the GPU kernels
+
+What compilers say of the [GPU kernels](gpu-kernel.md) in correct mode, without a GPU: nothing here
+is a time. {compilers}; {cpu}, Python {python}, {date}. To all of them a warning is an error, and
+contraction is off. `python -m benchmarks.gpu` compiles everything again and writes this page."""
+READING = """\
+A column for each target has registers a thread, a slash, and what is there at the same time.
+For NVIDIA that is blocks a multiprocessor, the least of four numbers: how many registers allow
+(65,536; a warp takes those of its 32 threads, rounded up to a multiple of 256), how many threads
+allow (2,048; sm_120: 1,536), how many blocks there may be (32; sm_120: 24), and how many shared
+memory allows (164, 228, 228 and 100 KB; a block takes 1 KB beside its own). These are of the table
+"Technical Specifications per Compute Capability" in NVIDIA's
+[CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities);
+the multiple of 256 is of `cuda_occupancy.h` in CUDA 13.0.
+For AMD it is waves a SIMD, as LLVM says. Bytes in bold are spilled: registers do not suffice.
+
+Not in the tables are {small}, which take at most {registers} registers and spill nothing."""
+SMALL = ("widen", "round_dgamma", "round_dbeta")
+COUNTED = """\
+## Operations in float64
+
+Operations an element, counted in the PTX of nvcc for sm_90: 128 threads have a row of 1,024
+elements or one of 2,048, all loops over elements are unrolled, and so the second text has the
+operations of eight elements more than the first; an eighth of the difference is the count. What a
+row takes once, and exchange between threads, is the same in both and drops out; loads, stores,
+signs and moves do not count. Elements are float32: for 16 bits nvcc does not unroll forward."""
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """Return docs/gpu-registers.md."""
+    where = report["machine"]
+    named = " ".join(f"{name} {number}," for name, number in report["versions"].items())
+    records = [each for each in report["kernels"] if each["kernel"] not in SMALL]
+    parts = [TITLE.format(compilers=named.rstrip(","), **where), _reading(report["kernels"])]
+    for compiler in dict.fromkeys(each["compiler"] for each in records):
+        for kind in dict.fromkeys((each["dtype"], each["norm"]) for each in records):
+            chosen = [
+                each
+                for each in records
+                if each["compiler"] == compiler and (each["dtype"], each["norm"]) == kind
+            ]
+            parts += [f"## {compiler}: {kind[1]}, {kind[0]}", _table(compiler, chosen)]
+    return "\n\n".join([*parts, COUNTED, _counts(report["operations"])]) + "\n"
+
+
+def _reading(records: Sequence[Mapping[str, Any]]) -> str:
+    small = [Use(**each["use"]) for each in records if each["kernel"] in SMALL]
+    assert not any(use.spilled for use in small)
+    names = f"{', '.join(SMALL[:-1])} and {SMALL[-1]}"
+    return READING.format(small=names, registers=max(use.registers for use in small))
+
+
+def _table(compiler: str, records: Sequence[Mapping[str, Any]]) -> str:
+    targets = COMPILERS[compiler].targets
+    by_kernel: dict[tuple[str, int], dict[str, Use]] = {}
+    for each in records:
+        uses = by_kernel.setdefault((each["kernel"], each["size"]), {})
+        uses[each["target"]] = Use(**each["use"])
+    kind = records[0]["dtype"], records[0]["norm"]
+    rows = []
+    for (kernel, size), uses in by_kernel.items():
+        threads = Subject(kernel, size, *kind).plan.threads
+        shared = {str(use.shared): None for use in uses.values()}
+        cells = [_cell(uses[each], threads, each) if each in uses else "-" for each in targets]
+        rows.append([kernel, str(size), str(threads), "/".join(shared), *cells])
+    return markdown_table(["", "D", "threads", "shared, bytes", *targets], rows)
+
+
+def _cell(use: Use, threads: int, target: str) -> str:
+    multiprocessor = MULTIPROCESSORS.get(target)
+    at_once = use.waves if multiprocessor is None else blocks_at_once(use, threads, multiprocessor)
+    spilled = f", **{use.spilled}**" if use.spilled else ""
+    return f"{use.registers} / {at_once}{spilled}"
+
+
+def _counts(operations: Sequence[Mapping[str, Any]]) -> str:
+    groups = list(operations[0]["counts"])
+    rows = [
+        [
+            f"{each['kernel']}, {each['norm']}",
+            *(f"{each['counts'][group]:g}" for group in groups),
+            f"{sum(each['counts'].values()):g}",
+        ]
+        for each in operations
+    ]
+    return markdown_table(["", *groups, "all"], rows)
+
+
+def resources(compilers: Sequence[Compiler], chosen: list[Subject]) -> Iterator[dict[str, Any]]:
+    """Yield the resources of each kernel on each target."""
+    for compiler in compilers:
+        for subject, target in product(chosen, compiler.targets):
+            status_line(f"{compiler.name} {target}: {' '.join(map(str, subject))}")
+            use = compiler.compile(subject, source_of(subject.kernel), target)._asdict()
+            place = {"compiler": compiler.name, **subject._asdict(), "target": target}
+            yield {**place, "use": use}
+    status_line()
+
+
+def operations() -> Iterator[dict[str, Any]]:
+    """Yield the float64 operations of kernels that read all elements, which are float32.
+
+    nvcc does not unroll forward for 16 bits, so that its operations cannot be counted.
+    """
+    for norm, kernel in product(NORMS, ("forward", "backward")):
+        status_line(f"counting {kernel}, {norm}")
+        counts = operations_per_element(kernel, "float32", norm)
+        yield {"kernel": kernel, "norm": norm, "counts": counts}
+    status_line()
+
+
+def as_lines(report: dict[str, Any]) -> str:
+    """Return a report as JSON with a line for each kernel."""
+    parts = []
+    for name, value in report.items():
+        each = value if isinstance(value, list) else [value]
+        lines = ",\n".join(strict_json.dumps(one, indent=None) for one in each)
+        parts.append(f'"{name}": ' + (f"[\n{lines}\n]" if isinstance(value, list) else lines))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Compile, and write the file and the page."""
+    parser = options(
+        "gpu", "Compile the GPU kernels and report what they use.",
+        output=FILE, page=f"write {PAGE.name} from --output",
+    )  # fmt: skip
+    parser.add_argument("--compilers", nargs="+", choices=COMPILERS, default=list(COMPILERS))
+    parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--dtypes", nargs="+", choices=TYPES, default=("float32", "bfloat16"))
+    parser.add_argument("--instructions", action="store_true", help="count machine instructions")
+    arguments = parser.parse_args(argv)
+    if arguments.instructions:
+        print(instruction_table())
+        return 0
+    if not arguments.page:
+        versions = {name: COMPILERS[name].version() for name in arguments.compilers}
+        if missing := [name for name, number in versions.items() if number is None]:
+            print(f"not installed: {', '.join(missing)}", file=sys.stderr)
+            return 2
+        compilers = [COMPILERS[name] for name in arguments.compilers]
+        chosen = list(subjects(arguments.kernels, arguments.sizes, arguments.dtypes))
+        report = {
+            "machine": machine(packages=()),
+            "versions": versions,
+            "kernels": list(resources(compilers, chosen)),
+            "operations": list(operations()),
+        }
+        arguments.output.write_text(as_lines(report), encoding="utf-8")
+    report = read_results(arguments.output)
+    if arguments.json:
+        print(strict_json.dumps(report))
+    if arguments.output == FILE:
+        PAGE.write_text(page(report), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

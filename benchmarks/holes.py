@@ -1,0 +1,209 @@
+"""``python -m benchmarks.holes``: find wrong kernels that the tests of other projects let pass.
+
+It audits benchmarks/imitations.py, which has inputs and tolerances of other projects. The report
+goes to results/holes.json and docs/holes.md; ``--page`` writes only the page.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from benchmarks.common import (
+    DOCS,
+    RESULTS,
+    ROOT,
+    heading,
+    machine,
+    markdown_table,
+    options,
+    read_results,
+)
+from truenorm.tools import strict_json
+from truenorm.tools.machine import usable_cores
+from truenorm.tools.progress import status_line
+from truenorm.tools.text import number
+from truenorm.verify.audit.replacing import Task
+from truenorm.verify.audit.running import audit_tests
+
+FILE, PAGE = RESULTS / "holes.json", DOCS / "holes.md"
+TESTS, MODULE = "benchmarks/imitations.py", "benchmarks.imitations"
+
+
+class Listed(NamedTuple):
+    """An audit: its tests, the kernel that is replaced, and what is taken from the project."""
+
+    project: str
+    what: str
+    test: str
+    operation: str
+    taken: str
+    backward: bool = False
+
+    @property
+    def path(self) -> str:
+        """The argument of pytest."""
+        return f"{TESTS}::{self.test}"
+
+    @property
+    def task(self) -> Task:
+        """The replacement; a kernel has the name of its operation."""
+        kernel = f"{MODULE}:{self.operation}"
+        return Task(kernel, self.operation, f"{kernel}_backward" if self.backward else "")
+
+    @property
+    def command(self) -> str:
+        """The equivalent command line."""
+        task = self.task
+        backward = f" --backward {task.backward}" if task.backward else ""
+        tests = f"'{self.path}'" if "[" in self.test else self.path
+        return (
+            f"truenorm audit {tests} --replace {task.replace}{backward} "
+            f"--operation {self.operation}"
+        )
+
+
+VLLM = "x and residual randn/(2H), weight N(1, 0.1), 1e-2 for all types"
+LISTED = (
+    Listed("vLLM", "RMSNorm, H = 5120", "test_vllm_rms_norm[5120]", "rms_norm", VLLM),
+    Listed("vLLM", "RMSNorm, H from 8 to 8192", "test_vllm_rms_norm", "rms_norm", VLLM),
+    Listed("vLLM", "add + RMSNorm, H = 768", "test_vllm_add_rms_norm[768]", "add_rms_norm", VLLM),
+    Listed(
+        "vLLM", "add + RMSNorm, H = 5120", "test_vllm_add_rms_norm[5120]", "add_rms_norm", VLLM
+    ),
+    Listed(
+        *("FlashInfer", "RMSNorm", "test_flashinfer_norm", "rms_norm"),
+        "x and weight randn, float16, 1e-3",
+    ),
+    Listed(
+        *("FlashInfer", "RMSNorm, quantized", "test_flashinfer_norm_quant", "rms_norm"),
+        "the same, 8 bits, rtol = atol = 1",
+    ),
+    Listed(
+        *("Liger", "RMSNorm", "test_liger", "rms_norm"),
+        "x and dy randn, weight 1, bfloat16, 2e-1 and 2e-2",
+        backward=True,
+    ),
+    Listed(
+        *("quack", "RMSNorm", "test_quack", "rms_norm"),
+        "x, dy and weight randn, bfloat16, 1e-1; dweight 5e-6*sqrt(M)",
+        backward=True,
+    ),
+    Listed(
+        *("Transformer Engine", "layer norm", "test_transformer_engine", "layer_norm"),
+        "uniform inputs, bfloat16 1e-2, float32 gradients 5e-4; y and gradients from the kernel's "
+        "own statistics, those to 5e-5",
+        backward=True,
+    ),
+    Listed(
+        *("apex", "layer norm", "test_apex", "layer_norm"),
+        "16 rows of 512, randn, dy U(0, 1), float16, 1e-3; no gradient of a parameter",
+        backward=True,
+    ),
+    Listed(
+        *("KernelBench", "40_LayerNorm", "test_kernelbench", "layer_norm"),
+        "a row of 4,194,304, U(0, 1), gamma 1, beta 0, half precision, 1e-2, forward only",
+    ),
+    Listed(
+        *("none: strict", "RMSNorm", "test_strict_rms_norm", "rms_norm"),
+        "300 rows of 45, 4 of 769, of size 1 and 1e-3, two eps, `tv.bound`",
+        backward=True,
+    ),
+    Listed(
+        *("none: strict", "add + RMSNorm", "test_strict_add_rms_norm", "add_rms_norm"),
+        "8 rows of 45, of size 1 and 1e-3, `tv.bound`",
+    ),
+    Listed(
+        *("none: strict", "layer norm", "test_strict_layer_norm", "layer_norm"),
+        "8 rows of 45, of size 1 and 1e-3, means 0.5 and 100, `tv.bound`",
+    ),
+)
+
+
+def audited(listed: Listed, jobs: int) -> dict[str, Any]:
+    """Run one audit and return its part of the file."""
+    report = audit_tests([listed.path], listed.task, jobs=jobs).as_dict()
+    for name in ("machine", "schema", "tests", "seconds"):
+        del report[name]
+    about = {"project": listed.project, "what": listed.what, "taken": listed.taken}
+    return {**about, "command": listed.command, **report}
+
+
+HEAD = """\
+<!-- Written by python -m benchmarks.holes from benchmarks/results/holes.json: change that. -->
+# What tests let pass
+
+[`truenorm audit`](audit.md), pointed at **imitations** of how seven projects test their norms. An
+imitation has the shapes, distributions and tolerances of the project's test file, as far as the
+third column and the docstring of the test say; its arithmetic is NumPy's, it tests correct kernels
+written for this page, and no line of the project is in it. So nothing here is about the kernels
+of these projects: it says which wrong kernels such inputs and tolerances cannot tell from a right
+one. The tests are in `benchmarks/imitations.py`.
+
+Python {python}, NumPy {numpy}, {cpu}, {date}; made by `python -m benchmarks.holes`."""
+DETAILS = """\
+## What each saw
+
+How far a kernel that passed was from the right result in these tests: the largest difference, and
+the largest number of the result it is in. *none* is a fault that the inputs of the tests do not
+touch. *Shown by* is the smallest ordinary [case of the judge](verify.md) on which it fails, or
+another one if no ordinary case shows it."""
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """Return docs/holes.md."""
+    rows, details = [], []
+    for audit in report["audits"]:
+        name = f"{audit['project']}, {audit['what']}"
+        passed = [each for each in audit["outcomes"] if not each["caught"]]
+        count = f"{len(passed)} of {len(audit['outcomes'])} pass"
+        names = ", ".join(each["name"] for each in passed) or "none"
+        rows.append([name, count, audit["taken"], names])
+        if passed:
+            details += [f"### {name}", f"    {audit['command']}"]
+            head = ["wrong kernel", "what is wrong", "difference", "shown by"]
+            details.append(markdown_table(head, [_detail(each) for each in passed], numbers=False))
+    head = ["imitation", "wrong kernels", "taken from the project", "let pass"]
+    table = markdown_table(head, rows, numbers=False)
+    return "\n\n".join([HEAD.format(**report["machine"]), table, DETAILS, *details]) + "\n"
+
+
+def _detail(outcome: Mapping[str, Any]) -> list[str]:
+    seen = "none"
+    if outcome["output"]:
+        difference, size = float(outcome["difference"]), float(outcome["size"])
+        seen = f"{outcome['output']} by {number(difference)} of {number(size)}"
+    case = outcome["witness"]["case"]
+    return [outcome["name"], outcome["words"].replace("|", "\\|"), seen, f"`{case}`"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run all audits, save and print; or write the page."""
+    parser = options(
+        "holes", "Audit tests that have the inputs and tolerances of other projects.",
+        output=FILE, page="write the page from --output",
+    )  # fmt: skip
+    parser.add_argument("--only", default="", metavar="TEXT", help="only names that contain TEXT")
+    parser.add_argument("--jobs", type=int, default=usable_cores(), help="runs at once")
+    arguments = parser.parse_args(argv)
+    os.chdir(ROOT)
+    if not arguments.page:
+        audits = []
+        for each in LISTED:
+            if arguments.only in f"{each.project}, {each.what}":
+                status_line(f"{each.project}, {each.what}")
+                audits.append(audited(each, arguments.jobs))
+        status_line()
+        facts = machine(usable_cores(), packages=("numpy", "pytest"))
+        strict_json.write({"machine": facts, "audits": audits}, arguments.output)
+    report = read_results(arguments.output)
+    text = page(report)
+    if arguments.output == FILE:
+        PAGE.write_text(text, encoding="utf-8")
+    shown = f"{heading(report['machine'])}\n\n{text}"
+    print(strict_json.dumps(report) if arguments.json else shown)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

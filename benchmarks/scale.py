@@ -1,0 +1,290 @@
+"""``python -m benchmarks.scale``: model the cost of exact gradients over many ranks.
+
+It prints the tables of docs/scale.md and draws docs/figures/scale.svg, for which it needs
+Matplotlib (the dependency group "tests-bare"). ``--page`` fills the tables in. ``--undecided``
+counts undecided columns of partials instead, and compares that with (L10) of the page.
+
+The all-reduce is modelled by latency, bandwidth and the bytes that are added. The formulas are
+those of Thakur, Rabenseifner and Gropp, *Optimization of collective communication operations in
+MPICH* (2005). Only the bytes of a column are measured.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import truenorm as tn
+from benchmarks.common import DOCS, FIGURES, fill_page, heading, machine, markdown_table, options
+from truenorm.exact import FLOAT32
+from truenorm.kernels.fixed_point import FixedPoint, columns_and_error, round_columns
+from truenorm.tools.text import table
+
+PAGE, FIGURE = DOCS / "scale.md", FIGURES / "scale.svg"
+RANKS = (2, 8, 64, 1024, 10_000)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network between any two ranks."""
+
+    latency: float = 2e-6
+    """Seconds from one rank to another."""
+    bandwidth: float = 50e9
+    """Bytes a second out of each rank."""
+    adding: float = 200e9
+    """Bytes a second that a rank adds up."""
+
+    def allreduce(self, ranks: int, size: float) -> float:
+        """Return the seconds of an all-reduce of `size` bytes, by the best of three algorithms."""
+        if ranks == 1:
+            return 0.0
+        steps = math.ceil(math.log2(ranks))
+        share = (ranks - 1) / ranks * size
+        at_best = 2 * share / self.bandwidth + share / self.adding
+        return min(
+            # Recursive doubling: each rank sends all, each time to another rank.
+            steps * (self.latency + size / self.bandwidth + size / self.adding),
+            # Halves are scattered, added and gathered (Rabenseifner), or pieces around a ring.
+            2 * steps * self.latency + at_best,
+            2 * (ranks - 1) * self.latency + at_best,
+        )
+
+
+class Times(NamedTuple):
+    """Milliseconds of a step for the gradients of norms."""
+
+    plain: float
+    exact: float
+    plain_by_layer: float
+    exact_by_layer: float
+
+
+@dataclass(frozen=True)
+class Model:
+    """The norms of a transformer."""
+
+    columns: int = 8192
+    norms: int = 192
+    plain_bytes: float = 8
+    """Of a column: dgamma and dbeta in float32."""
+    exact_bytes: float = 48
+    """Of a column: its words."""
+    extent_bytes: int = 40
+    """Of a norm: the five integers whose maximum is reduced first."""
+
+    def times(self, ranks: int, network: Network) -> Times:
+        """Return the times of a step, with all norms in one bucket and norm by norm."""
+
+        def milliseconds(calls: int, *sizes: float) -> float:
+            """Return the milliseconds of messages of these sizes, in `calls` calls."""
+            of_call = self.norms / calls
+            return 1e3 * calls * sum(network.allreduce(ranks, of_call * size) for size in sizes)
+
+        plain = self.columns * self.plain_bytes
+        exact = self.extent_bytes, self.columns * self.exact_bytes
+        return Times(
+            milliseconds(1, plain),
+            milliseconds(1, *exact),
+            milliseconds(self.norms, plain),
+            milliseconds(self.norms, *exact),
+        )
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model: a layer has two norms and 12 square matrices."""
+        return 12 * self.columns**2 * self.norms // 2 + 2 * self.columns * self.norms
+
+    def rows(self, network: Network, ranks: Sequence[int] = RANKS) -> list[list[str]]:
+        """Return the rows of the table, in milliseconds."""
+        return [
+            [f"{count:,}", *(f"{each:.2f}" for each in self.times(count, network))]
+            for count in ranks
+        ]
+
+
+LINES = {  # colours of Okabe and Ito, which remain distinct for the colour-blind
+    "exact_by_layer": ("exact, layer by layer", "#d55e00", "-"),
+    "plain_by_layer": ("float32, layer by layer", "#d55e00", "--"),
+    "exact": ("exact, one bucket", "#0072b2", "-"),
+    "plain": ("float32, one bucket", "#0072b2", "--"),
+}
+"""Fields of `Times`, with label, colour and style."""
+
+
+def draw(model: Model, network: Network, file: Path) -> None:
+    """Draw the four times from 2 to 10,000 ranks, each with its name at the end."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    from truenorm.tools.picture import save
+
+    ranks = np.unique(np.geomspace(2, 10_000, 60).astype(int)).tolist()
+    times = [model.times(count, network) for count in ranks]
+    with mpl.rc_context({"font.size": 10}):
+        figure = Figure(figsize=(7.4, 4.2), layout="constrained", facecolor="white")
+        axes = figure.subplots()
+        for name, (label, colour, style) in LINES.items():
+            line = [getattr(each, name) for each in times]
+            axes.loglog(ranks, line, style, color=colour, linewidth=1.8)
+            axes.text(ranks[-1] * 1.15, line[-1], label, color=colour, va="center", fontsize=9)
+        axes.set_xlim(2, 10_000)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("ranks")
+        axes.set_ylabel("ms of a step, by the model")
+        axes.grid(which="major", color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(
+            f"dgamma and dbeta of {model.norms} norms of {model.columns} columns; "
+            f"{network.bandwidth / 1e9:.0f} GB/s, {network.latency * 1e6:.0f} µs",
+            loc="left",
+            fontsize=10,
+        )
+        save(figure, file)
+
+
+FACTORS = (14, 16, 18, 20, 22)
+"""Bits by which the error is enlarged: without that, no column would be undecided."""
+
+
+class Sums(NamedTuple):
+    """Column sums of normal data, and their error in units of the lowest limb."""
+
+    number: FixedPoint
+    error: int
+
+    @property
+    def relative_error(self) -> float:
+        """The error over the root mean square of the columns."""
+        columns = self.number.integers(np.arange(self.number.limbs.shape[1]))
+        values = np.array([float(column) for column in columns])
+        return self.error / math.sqrt(float(np.mean(values**2)))
+
+
+def sums_of(rows: int, columns: int, seed: int) -> Sums:
+    """Return the sums of a partial of normal float32 data."""
+    x, dy = np.random.default_rng(seed).standard_normal((2, rows, columns)).astype(np.float32)
+    gamma = np.ones(columns, np.float32)
+    _, saved = tn.layer_norm_forward(x, gamma, backend="reference")
+    partial = tn.layer_norm_backward_partial(dy, saved, backend="reference")[1]
+    return Sums(*columns_and_error(partial._dgamma))
+
+
+def expected(relative_error: float, precision: int = FLOAT32.precision) -> float:
+    """Return the share of normally distributed columns that are undecided (L10)."""
+    delta = 2.0**precision * relative_error / math.log(2)
+    return math.sqrt(2 / math.pi) * delta * (math.log(1 / delta) + 1.06)
+
+
+def undecided(sums: Sums, bits: int) -> int:
+    """Count the undecided columns with an error that is `bits` bits larger."""
+    return len(round_columns(sums.number, sums.error << bits, 1, FLOAT32)[1])
+
+
+def undecided_table(rows: int, columns: int, batches: int) -> str:
+    """Return counts of undecided columns beside the expected ones."""
+    sums = [sums_of(rows, columns, seed) for seed in range(batches)]
+    total, lines = columns * batches, []
+    for bits in (*FACTORS, 0):
+        count = sum(undecided(each, bits) for each in sums)
+        share = sum(expected(each.relative_error * 2.0**bits) for each in sums) / batches
+        factor, number = (
+            (f"2^{bits}", f"{share * total:.1f}") if bits else ("1", f"{share * total:.1e}")
+        )
+        lines.append([factor, f"{count}", number])
+    head = ["error times", f"undecided of {total:,}", "expected by (L10)"]
+    return f"{table(head, lines)}\n\nat its own error, a column in {1 / share:.1e}"
+
+
+TYPES = ("float32", "float16", "bfloat16")
+HEAD = [
+    "ranks",
+    "float32, one bucket",
+    "exact, one bucket",
+    "float32, by layer",
+    "exact, by layer",
+]
+SHAPE = (64, 1024)
+
+
+def partial_of(dtype: str) -> tn.PartialGradients:
+    """Return the partial of normal data."""
+    if dtype == "bfloat16":
+        import ml_dtypes  # noqa: F401  makes the type known to NumPy
+    x, dy = np.random.default_rng(0).standard_normal((2, *SHAPE)).astype(np.dtype(dtype))
+    gamma, beta = np.ones((2, SHAPE[1]), x.dtype)
+    _, saved = tn.layer_norm_forward(x, gamma, beta, backend="reference")
+    return tn.layer_norm_backward_partial(dy, saved, backend="reference")[1]
+
+
+def bytes_of(partial: tn.PartialGradients) -> list[float]:
+    """Return the bytes of a column: as words, in memory, and as bytes."""
+    words = partial.to_words(partial.extent())
+    return [size / SHAPE[1] for size in (words.nbytes, partial.nbytes, len(partial.tobytes()))]
+
+
+def blocks(model: Model, network: Network) -> dict[str, str]:
+    """Return the blocks of docs/scale.md."""
+    sizes = [
+        [dtype, "8", *(f"{size:.1f}" for size in bytes_of(partial_of(dtype)))] for dtype in TYPES
+    ]
+    head = ["type of x", "float32 sums", "words", "in memory", "as bytes"]
+    return {
+        "bytes": markdown_table(head, sizes),
+        "times": markdown_table(HEAD, model.rows(network)),
+        "share": _share(model, network),
+    }
+
+
+def _share(model: Model, network: Network, ranks: int = 1024) -> str:
+    """Compare exact norms with the all-reduce of all gradients."""
+    whole = 1e3 * network.allreduce(ranks, 4 * model.parameters)
+    times = model.times(ranks, network)
+    more = times.exact - times.plain
+    return (
+        f"Such a model has {model.parameters / 1e9:.0f} billion parameters, a share of "
+        f"{2 * model.columns * model.norms / model.parameters:.0e} in norms. All gradients in "
+        f"float32 take {whole / 1e3:.1f} s over {ranks:,} ranks, exact norms "
+        f"{more:.1f} ms more: {100 * more / whole:.2f} %."
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the tables, and draw."""
+    parser = options(
+        "scale", "Model all-reduces of gradients of norms.", page="put the tables into the page"
+    )
+    parser.add_argument("--columns", type=int, default=Model.columns, help="of a row")
+    parser.add_argument("--norms", type=int, default=Model.norms, help="of the model")
+    parser.add_argument("--latency", type=float, default=Network.latency, help="in seconds")
+    parser.add_argument("--bandwidth", type=float, default=Network.bandwidth, help="in bytes/s")
+    parser.add_argument("--adding", type=float, default=Network.adding, help="in bytes/s")
+    parser.add_argument("--figure", type=Path, default=FIGURE, help="the file to draw")
+    parser.add_argument("--undecided", action="store_true", help="count undecided columns")
+    arguments = parser.parse_args(argv)
+    if arguments.undecided:
+        rows, columns, batches = 128, 4096, 2
+        print(
+            f"{heading(machine())}\n\n{batches} x {rows} rows of {columns} columns, normal float32"
+        )
+        print(f"\n{undecided_table(rows, columns, batches)}")
+        return 0
+    network = Network(arguments.latency, arguments.bandwidth, arguments.adding)
+    exact_bytes = round(bytes_of(partial_of("float32"))[0])
+    model = Model(arguments.columns, arguments.norms, exact_bytes=exact_bytes)
+    tables = blocks(model, network)
+    print(f"{model}\n{network}\n")
+    print("\n\n".join(tables.values()))
+    draw(model, network, arguments.figure)
+    if arguments.page:
+        fill_page(PAGE, tables)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

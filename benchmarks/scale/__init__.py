@@ -1,1 +1,0 @@
-"""What exact sums of gradients cost on many ranks, and how often a column is undecided."""

@@ -1,0 +1,394 @@
+"""Published tables and figures are what the benchmarks make of their files of results."""
+
+import math
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import campaign, gpu, holes, imitations, peers, recipes, roofline, scale
+from benchmarks.common import DOCS, FIGURES, fill, read_results
+from benchmarks.subjects import truenorm_subjects
+from benchmarks.times import Bare
+from truenorm.verify.grading.report import Recipe
+from truenorm.verify.operations import parse_operation
+
+PAGES: dict[str, Any] = {
+    each.__name__.rpartition(".")[2]: each for each in (campaign, gpu, holes, recipes)
+}
+PUBLISHED = {name: read_results(module.FILE) for name, module in PAGES.items()}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_matches_results(name: str) -> None:
+    """If this fails: `python -m benchmarks.NAME --page`."""
+    module = PAGES[name]
+    assert module.PAGE.read_text(encoding="utf-8") == module.page(PUBLISHED[name])
+
+
+def test_fill_rejects_a_page_without_the_block() -> None:
+    with pytest.raises(ValueError, match="no place for 'where'"):
+        fill("# Scoreboard", {"where": "here"})
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (256, 1024)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_copy_and_triad(dtype: Any, shape: tuple[int, ...], threads: int) -> None:
+    random = np.random.default_rng(0)
+    x, dy = (random.integers(0, 100, shape).astype(dtype) for _ in range(2))
+    out = np.zeros(shape, dtype)
+    contestants = Bare(threads).contestants(x, dy, out)
+    contestants["copy"]()
+    np.testing.assert_array_equal(out, x)
+    contestants["triad"]()
+    np.testing.assert_array_equal(out, x + dy)
+
+
+class TestCampaign:
+    report = PUBLISHED["campaign"]
+
+    def test_subjects(self) -> None:
+        """The file may name the backend "fused", which "native" replaced."""
+        names = [each.name for each in truenorm_subjects.BY_BACKEND.values()]
+        campaigns = self.report["campaigns"]
+        assert [each["subject"].replace("fused", "native") for each in campaigns] == names
+        for each in campaigns:
+            dtypes = {result["dtype"] for result in each["results"]}
+            assert dtypes == set(truenorm_subjects.DTYPES)
+
+    def test_ten_million_elements_and_none_is_wrong(self) -> None:
+        total = self.report["total"]
+        assert total["elements"] > total["answers"] > 1e7
+        for each in self.report["campaigns"]:
+            assert (each["wrong"], each["failed"], each["not_run"]) == (0, 0, 0)
+            assert {result["grade"] for result in each["results"]} == {"correct"}
+        for name in ("elements", "answers", "cases"):
+            assert total[name] == sum(each[name] for each in self.report["campaigns"])
+
+
+AUDITS = {(each["project"], each["what"]): each for each in PUBLISHED["holes"]["audits"]}
+
+
+class TestHoles:
+    def passed(self, project: str, what: str) -> dict[str, Any]:
+        outcomes = AUDITS[project, what]["outcomes"]
+        return {each["name"]: each for each in outcomes if not each["caught"]}
+
+    def test_subjects(self) -> None:
+        assert list(AUDITS) == [(each.project, each.what) for each in holes.LISTED]
+        for each in holes.LISTED:
+            audit = AUDITS[each.project, each.what]
+            assert (audit["taken"], audit["command"]) == (each.taken, each.command)
+            assert hasattr(imitations, each.test.partition("[")[0])
+            for target in filter(None, (each.task.replace, each.task.backward)):
+                assert hasattr(imitations, target.partition(":")[2])
+
+    @pytest.mark.parametrize(
+        ("project", "what", "kernel"),
+        [
+            ("vLLM", "RMSNorm, H = 5120", "no reduction"),
+            ("vLLM", "add + RMSNorm, H = 768", "zeros for the sum"),
+            ("vLLM", "add + RMSNorm, H = 5120", "zeros for the sum"),
+            ("FlashInfer", "RMSNorm, quantized", "zeros"),
+            ("Liger", "RMSNorm", "no gamma"),
+            ("apex", "layer norm", "zeros for dgamma"),
+            ("KernelBench", "40_LayerNorm", "no reduction, uniform"),
+        ],
+    )
+    def test_wrong_kernel_passes(self, project: str, what: str, kernel: str) -> None:
+        assert self.passed(project, what)[kernel]["witness"]["symptom"]
+
+    def test_none_passes_strict_tests(self) -> None:
+        for project, what in AUDITS:
+            if project.startswith("none"):
+                assert self.passed(project, what) == {}
+
+
+def recipe_entry(**recipe: Any) -> dict[str, Any]:
+    shares = {"shares": {"early": 0.5, "late": 0.9}, "grades": {"y": "stable"}}
+    return {
+        "project": "P",
+        "what": "W",
+        "operation": "rms_norm",
+        "ran": True,
+        "recipes": {"bfloat16": {"names": [], **shares, **recipe}},
+    }
+
+
+class TestRecipes:
+    report = PUBLISHED["recipes"]
+
+    def test_subjects(self) -> None:
+        listed = [(each.project, each.what, each.operation) for each in recipes.LISTED]
+        subjects = self.report["subjects"]
+        assert listed == [(each["project"], each["what"], each["operation"]) for each in subjects]
+        assert len(set(listed)) == len(listed)
+        for each, entry in zip(recipes.LISTED, subjects, strict=True):
+            assert entry["ran"] == (each.package != recipes.FORMULA)
+            assert not entry["ran"] or each.package in self.report["versions"]
+            assert parse_operation(each.operation).spec == each.operation
+
+    def test_targets_exist(self) -> None:
+        for each in recipes.LISTED:
+            file, _, name = each.target.rpartition(":")
+            if file.endswith(".py"):
+                text = (recipes.SUBJECTS / file).read_text(encoding="utf-8")
+                assert f"\n{name} = " in text, each
+
+    def test_all_of_them_ran(self) -> None:
+        for each in self.report["subjects"]:
+            assert each["recipes"]
+            assert all("failed" not in recipe for recipe in each["recipes"].values()), each
+
+    @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+    @pytest.mark.parametrize(
+        ("project", "what", "operation", "name"),
+        [
+            ("PyTorch", "rms_norm", "rms_norm", "late"),
+            ("PyTorch", "layer_norm", "layer_norm", "late"),
+            ("Hugging Face", "LlamaRMSNorm", "rms_norm", "early"),
+            ("Hugging Face", "T5LayerNorm", "rms_norm", "early"),
+            ("Hugging Face", "GemmaRMSNorm", "rms_norm,gain=zero-centred", "late"),
+            ("MLX", "fast.rms_norm", "rms_norm", "early"),
+            ("Liger", 'RMSNorm, "none"', "rms_norm", "none"),
+            ("FlashInfer", "fused_add_rmsnorm", "add_rms_norm", "late, of the unrounded sum"),
+        ],
+    )
+    def test_published_recipe(
+        self, project: str, what: str, operation: str, name: str, dtype: str
+    ) -> None:
+        place = {"project": project, "what": what, "operation": operation}
+        (subject,) = (each for each in self.report["subjects"] if place.items() <= each.items())
+        recipe = subject["recipes"][dtype]
+        assert recipe["names"][0] == name
+        assert recipe["shares"][name] > 0.99
+
+    @pytest.mark.parametrize(
+        ("subject", "line"),
+        [
+            (
+                recipe_entry(names=["late", "apex"]),
+                "| **late** (apex) | late 90.00; early 50.00 | - |",
+            ),
+            (recipe_entry(), "| no recipe fits | late 90.00; early 50.00 | - |"),
+            (recipe_entry(grades={"y": "wrong"}), "| no recipe fits, y is wrong | late"),
+            (
+                {**recipe_entry(), "operation": "rms_norm,result=float32"},
+                "| nothing is rounded to 16 bits | late",
+            ),
+            (recipe_entry(failed="raised"), "| fails: raised | - | - |"),
+            ({**recipe_entry(), "cannot": "no module"}, "| cannot run: no module | - | - |"),
+        ],
+    )
+    def test_line_of_the_table(self, subject: dict[str, Any], line: str) -> None:
+        assert line in recipes.page({**self.report, "subjects": [subject]})
+
+    def test_summary(self) -> None:
+        recipe = Recipe("float16", "late", {"late": 0.99999996, "early": 0.5}, {"late": ("apex",)})
+        assert recipes.summary(recipe) == {
+            "names": ["late", "apex"],
+            "shares": {"late": 1.0, "early": 0.5},
+        }
+
+
+SASS = """
+        /*0000*/                   LDG.E.128 R4, [R2.64] ;
+        /*0010*/                   F2F.F64.F32 R8, R4 ;
+        /*0020*/              @!P0 DFMA R10, R8, R8, R12 ;
+        /*0030*/                   DADD R10, R10, -R8 ;
+        /*0040*/                   F2I.S64.F64.TRUNC R6, R10 ;
+        /*0050*/                   F2F.BF16.F32 R6, R4 ;
+        /*0060*/                   NOP ;
+"""
+PTX = """
+    ld.global.nc.f32 \t%f1, [%rd1];
+    cvt.f64.f32 \t%fd1, %f1;
+    fma.rn.f64 \t%fd2, %fd1, %fd1, %fd3;
+    @%p1 add.f64 \t%fd4, %fd2, %fd1;
+    neg.f64 \t%fd5, %fd4;
+    mov.f64 \t%fd6, %fd5;
+    st.global.f64 \t[%rd2], %fd6;
+    setp.gt.f64 \t%p2, %fd4, 0d0000000000000000;
+    cvt.rn.f32.f64 \t%f2, %fd4;
+    add.f32 \t%f3, %f2, %f1;
+"""
+
+
+class TestGpu:
+    def test_counts(self) -> None:
+        ptx = {"sums and products": 2, "comparisons": 1, "conversions": 2}
+        assert gpu.count_ptx(PTX) == ptx
+        sass = {"instructions": 6, "float64": 2, "conversions": 2}
+        assert gpu.count_instructions(SASS) == sass
+
+    @pytest.mark.parametrize(
+        ("use", "threads", "target", "blocks"),
+        [
+            (gpu.Use(32, 0, 0), 128, "sm_80", 16),  # 2048 threads, and as many registers
+            (gpu.Use(33, 0, 0), 128, "sm_80", 12),  # 1280 registers a warp, 51 warps
+            (gpu.Use(64, 0, 0), 1024, "sm_120", 1),  # 1536 threads
+            (gpu.Use(16, 0, 0), 32, "sm_120", 24),
+            (gpu.Use(128, 0, 0), 512, "sm_90", 1),
+            (gpu.Use(16, 0, 40 * 1024), 64, "sm_80", 4),  # 164 KB
+        ],
+    )
+    def test_blocks_at_once(self, use: gpu.Use, threads: int, target: str, blocks: int) -> None:
+        """Worked out by hand from the formula."""
+        assert gpu.blocks_at_once(use, threads, gpu.MULTIPROCESSORS[target]) == blocks
+
+
+class TestRoofline:
+    def test_by_hand(self) -> None:
+        """An H100 moves 3.35 TB, does 17e12 multiply-adds, issues 34e12 instructions a second."""
+        times = roofline.limits(roofline.CARDS["H100"], "correct", "forward", "float32")
+        copied = 8 / 3.35
+        assert times["memory"] == 1
+        assert times["float64"] == pytest.approx(12 / 17 / copied)
+        assert times["instructions"] == pytest.approx(29 / 34 / copied)
+
+    def test_shares_are_traffic(self) -> None:
+        """Of a run of 16 rows: 40 bytes a column, beside 12 an element."""
+        times = roofline.limits(roofline.CARDS["H100"], "fast", "backward", "float32")
+        assert times["memory"] == pytest.approx(1 + 40 / 16 / 12)
+
+    def test_page_has_the_table(self) -> None:
+        page = roofline.PAGE.read_text(encoding="utf-8")
+        assert fill(page, {"roofline": roofline.table()}) == page
+
+    def test_counts_are_those_of_ptx(self) -> None:
+        """PTX counts apply where rows are in registers, which is the case for forward."""
+        wanted = {"kernel": "forward", "norm": "layer norm"}
+        operations = PUBLISHED["gpu"]["operations"]
+        (counts,) = [each["counts"] for each in operations if wanted.items() <= each.items()]
+        mine = roofline.COUNTS["correct", "forward", "float32"]
+        assert counts["sums and products"] + counts["comparisons"] == mine.float64
+        assert counts["conversions"] == mine.conversions
+
+
+class TestScale:
+    def test_allreduce_by_hand(self) -> None:
+        network = scale.Network(latency=1.0, bandwidth=2.0, adding=4.0)
+        assert network.allreduce(1, 8.0) == 0
+        # Recursive doubling: one step of 1 + 4 + 2. The others send twice: 2 + 2*4/2 + 4/4.
+        assert network.allreduce(2, 8.0) == 7
+        # Rabenseifner: 2*2 + 2*6000/2 + 6000/4; doubling would take 2*(1 + 4000 + 2000).
+        assert network.allreduce(4, 8000.0) == 7504
+        # A short message goes by doubling: three steps.
+        assert network.allreduce(5, 0.0) == 3
+
+    def test_norm_by_norm_is_as_many_calls(self) -> None:
+        network = scale.Network()
+        times = scale.Model(columns=16, norms=3, exact_bytes=50).times(6, network)
+        assert times.plain == pytest.approx(1e3 * network.allreduce(6, 3 * 16 * 8))
+        assert times.exact_by_layer == pytest.approx(
+            3e3 * (network.allreduce(6, 40) + network.allreduce(6, 16 * 50))
+        )
+
+    def test_page_has_the_tables(self) -> None:
+        page = scale.PAGE.read_text(encoding="utf-8")
+        assert fill(page, scale.blocks(scale.Model(), scale.Network())) == page
+
+    @pytest.mark.parametrize("delta", [1e-3, 1e-6])
+    def test_probability_is_the_integral(self, delta: float) -> None:
+        """E min(1, delta/|Z|) by the trapezoidal rule in log z: (L10) omits delta squared."""
+        z = np.exp(np.linspace(math.log(1e-12), math.log(40), 200_001))
+        density = math.sqrt(2 / math.pi) * np.exp(-z * z / 2)
+        integral = float(np.trapezoid(np.minimum(1, delta / z) * density * z, np.log(z)))
+        relative_error = delta * math.log(2) / 2**24
+        assert scale.expected(relative_error) == pytest.approx(integral, rel=1e-3)
+
+
+MODES = ("truenorm correct, out=", "truenorm correct", "truenorm fast, out=", "truenorm fast")
+TEXTBOOKS = ("textbook NumPy", "textbook in float64, then cast")
+
+
+class TestSpeed:
+    """docs/speed.md claims what results/peers.json has."""
+
+    report = read_results(peers.FILE)
+    page = (DOCS / "speed.md").read_text(encoding="utf-8")
+
+    def ratios(self, direction: str, mode: str, rival: str, where: Any) -> list[float]:
+        times = peers.times_of(self.report, direction)
+        return [taken[mode] / taken[rival] for shape, taken in times.items() if where(shape)]
+
+    @staticmethod
+    def large(shape: str) -> bool:
+        """Return True from 32 MB on."""
+        return 4e-6 * math.prod(map(int, shape.split("x"))) >= 32
+
+    @staticmethod
+    def one_row(shape: str) -> bool:
+        return shape.startswith("1x1x")
+
+    @staticmethod
+    def every(_: str) -> bool:
+        return True
+
+    def test_tables(self) -> None:
+        assert fill(self.page, peers.tables(self.report)) == self.page
+
+    def test_contestants_that_write_to_an_existing_array(self) -> None:
+        places = {(each["contestant"], each["writes_to"]) for each in self.report["figures"]}
+        existing = {name for name, place in places if place == "existing array"}
+        assert existing == {"ONNX Runtime", *(mode for mode in MODES if "out=" in mode)}
+        assert "ONNX Runtime and the lines with out= write to an array that exists" in self.page
+
+    @pytest.mark.parametrize(
+        ("direction", "mode", "one_row", "more_rows"),
+        [
+            ("forward", "truenorm fast, out=", (1.0, 1.3), (0.8, 1.4)),
+            ("forward", "truenorm correct, out=", (1.3, 1.6), (1.3, 1.7)),
+            ("backward", "truenorm fast, out=", (0.4, 0.5), (0.7, 1.0)),
+            ("backward", "truenorm correct, out=", (0.6, 1.3), (1.0, 2.3)),
+        ],
+    )
+    def test_below_32_megabytes(
+        self, direction: str, mode: str, one_row: tuple[float, ...], more_rows: tuple[float, ...]
+    ) -> None:
+        one = self.ratios(direction, mode, "PyTorch", self.one_row)
+        assert (round(min(one), 1), round(max(one), 1)) == one_row
+        more = self.ratios(
+            direction, mode, "PyTorch", lambda s: not self.large(s) and not self.one_row(s)
+        )
+        assert (round(min(more), 1), round(max(more), 1)) == more_rows
+
+    def test_from_32_megabytes_on(self) -> None:
+        fast, correct = "truenorm fast, out=", "truenorm correct, out="
+        for direction in ("forward", "backward"):
+            for rival in [*TEXTBOOKS, "thinc", "PyTorch", "JAX"]:
+                for mode in (fast, correct):
+                    assert max(self.ratios(direction, mode, rival, self.large)) < 1
+        assert max(self.ratios("forward", fast, "ONNX Runtime", self.large)) < 1
+        beside_onnx = self.ratios("forward", correct, "ONNX Runtime", self.large)
+        assert {round(each, 1) for each in beside_onnx} <= {1.1, 1.2}
+
+    def test_textbooks(self) -> None:
+        plain, wide = TEXTBOOKS
+        one, large = [], []
+        for direction in ("forward", "backward"):
+            assert min(self.ratios(direction, wide, plain, self.every)) > 1.2
+            for mode in ("truenorm fast, out=", "truenorm correct, out="):
+                one += self.ratios(direction, plain, mode, self.one_row)
+                large += self.ratios(direction, plain, mode, self.large)
+                assert min(self.ratios(direction, plain, mode, self.every)) > 1
+        assert (round(min(one), 1), round(max(one), 1)) == (1.1, 5.5)
+        assert (round(min(large)), round(max(large))) == (8, 18)
+
+    def test_new_arrays(self) -> None:
+        taken = peers.times_of(self.report, "forward")["8x1024x4096"]
+        for mode in ("truenorm correct", "truenorm fast"):
+            assert taken[mode] / taken[f"{mode}, out="] > 2
+
+    def test_figure_is_drawn_from_these_results(self) -> None:
+        """It has the date, and a mark for each contestant and shape in each panel."""
+        text = (FIGURES / "peers.svg").read_text(encoding="utf-8")
+        assert self.report["machine"]["date"] in text
+        assert ("not quiet" in text) != self.report["quiet"]
+        for shape in peers.times_of(self.report, "forward"):
+            assert f">{shape}<" in text
+        for name in (*MODES, *TEXTBOOKS, "thinc", "JAX", "ONNX Runtime", "PyTorch (1)"):
+            assert f">{name}<" in text
