@@ -94,7 +94,7 @@ def failing_report() -> Report:
                 Finding(
                     *("batch", "batch-invariant", "float32", output, "float32-batch-300x48", ""),
                     f"{output} of row 3 changes with the batch",
-                    cause=f"{output} is, to 1 ulp, another <b>one</b>",
+                    cause=f"another <b>one</b> (matches {output} within 1 ulp)",
                     reproducer=f"# {output} alone\n",
                 )
                 for output in ("dx", "dgamma", "dbeta")

@@ -17,7 +17,7 @@ from truenorm.verify.baseline import compare_with_baseline as compare
 from truenorm.verify.grading.report import Known, Report
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
-from truenorm.verify.report.wording import conclusion, counts, vanished_lines
+from truenorm.verify.report.wording import baseline_changes, baseline_counts, conclusion
 from truenorm.verify.types import Array
 from verify.fake_report import (
     FEW,
@@ -342,22 +342,22 @@ def shown(report: Report) -> str:
 
 def test_without_one_nothing_is_said() -> None:
     report = made(finding())
-    assert (counts(report), vanished_lines(report)) == ("", [])
+    assert (baseline_counts(report), baseline_changes(report)) == ("", [])
     assert "baseline" not in shown(report)
     assert "<dt>baseline</dt>" not in to_html(report)
 
 
 def test_numbers_and_what_vanished() -> None:
-    assert counts(KNOWN) == "1 known (baseline), 0 new, 2 vanished"
-    assert vanished_lines(KNOWN) == [
+    assert baseline_counts(KNOWN) == "1 known (baseline), 0 new, 2 vanished"
+    assert baseline_changes(KNOWN) == [
         f"vanished: y, float32, accuracy, in constant ({NASTY})",
         f"vanished: y, float32, repeat ({NASTY})",
     ]
     assert conclusion(KNOWN) == "No new finding, and every grade is at least stable or known."
     gone = compare(made(of_y="stable"), BEFORE[:1])
-    assert vanished_lines(gone) == [f"vanished: y, float32, accuracy ({NASTY})"]
+    assert baseline_changes(gone) == [f"vanished: y, float32, accuracy ({NASTY})"]
     better = compare(made(finding(families=("offset", "constant")), of_y="conditional"), BEFORE)
-    assert f"better than unstable: y, float32, accuracy ({NASTY})" in vanished_lines(better)
+    assert f"better than unstable: y, float32, accuracy ({NASTY})" in baseline_changes(better)
     good = compare(made(of_y="stable"), BEFORE)
     assert conclusion(good) == "No new finding, and every grade is at least stable."
     assert conclusion(NEW) == "1 new finding."

@@ -15,7 +15,12 @@ from cli.recording import run
 from truenorm.verify import equality, suite
 from truenorm.verify.equality import output_difference, ulp_distances
 from truenorm.verify.oracle import expected
-from truenorm.verify.report.terminal import equality_conclusion, in_words, show_equality, worst
+from truenorm.verify.report.terminal import (
+    describe_difference,
+    equality_conclusion,
+    show_equality,
+    worst_differences,
+)
 from truenorm.verify.running.records import Call, GaveUpError, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
@@ -188,7 +193,7 @@ def test_one_bit_of_one_case_is_found() -> None:
     assert (summary.cases, summary.cases_that_differ, summary.elements) == (3, 1, 1)
     assert summary.worst_case == "float32-normal-4x64"
     assert equality_conclusion(equality) == "Bits differ in 1 of 3 cases: y in float32."
-    assert "1.0 ulp apart; the exact answer is" in in_words(found)
+    assert "1.0 ulp apart; the exact answer is" in describe_difference(found)
     text = shown(equality)
     assert "planted [bold] (second)" in text
     assert "the first is nearer in 1, the second in 0" in " ".join(text.split())
@@ -260,7 +265,7 @@ def test_many_differences_are_counted() -> None:
     ]
     equality = tv.compare(WIDE, planted(lambda y: y + 1), cases=many)
     assert len(equality.differences) == len(many)
-    (largest,) = worst(equality)
+    (largest,) = worst_differences(equality)
     assert largest.ulp == max(each.ulp for each in equality.differences)
     assert largest.case in shown(equality)
     assert f"and {len(many) - 1} differences more: --json has all" in shown(equality)
@@ -268,7 +273,7 @@ def test_many_differences_are_counted() -> None:
 
 def test_what_is_not_finite_has_no_distance() -> None:
     equality = tv.compare(WIDE, planted(lambda y: y * np.float32(np.nan)), cases=CASES[:1])
-    text = in_words(equality.differences[0])
+    text = describe_difference(equality.differences[0])
     assert "nan from the second; the exact answer is" in text
     assert "inf" not in text
 

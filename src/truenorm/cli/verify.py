@@ -30,7 +30,7 @@ from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import SubjectOptions, compare_targets, verify_target
 from truenorm.verify.report import terminal
 from truenorm.verify.report.json_report import to_json
-from truenorm.verify.report.wording import counts
+from truenorm.verify.report.wording import baseline_counts
 from truenorm.verify.running.process import START_SECONDS
 from truenorm.verify.running.records import CannotRunError
 
@@ -290,7 +290,9 @@ def process_pool(jobs: int | None) -> Iterator[Executor | None]:
 def _with_new_baseline(report: Report, baseline: Path) -> Report:
     """Write the findings to the baseline, and return the report compared with it."""
     findings = (
-        f"{counts(report)} before" if report.baseline else counted(len(report.findings), "finding")
+        f"{baseline_counts(report)} before"
+        if report.baseline
+        else counted(len(report.findings), "finding")
     )
     with stop_on(ValueError):
         try:

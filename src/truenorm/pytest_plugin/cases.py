@@ -19,7 +19,7 @@ from truenorm.verify.grading.grades import split_by_domain
 from truenorm.verify.grading.report import GRADES, Finding, Known, Report
 from truenorm.verify.judge import collect, grade_records, scope, spec_of
 from truenorm.verify.operation import Case
-from truenorm.verify.report.wording import cause, conclusion, entry_in_words, link
+from truenorm.verify.report.wording import conclusion, describe_entry, likely_cause, link
 from truenorm.verify.running.loading import file_and_name, load
 from truenorm.verify.running.records import Call, GaveUpError, Record
 from truenorm.verify.running.runners import runner_for
@@ -117,7 +117,7 @@ def _entries(tests: Iterable[Test], name: str) -> Iterator[Known]:
 
 
 def _words(entry: Known) -> str:
-    return one_line(f"{entry.subject}: {entry_in_words(entry)}")
+    return one_line(f"{entry.subject}: {describe_entry(entry)}")
 
 
 def _vanished(every: Sequence[Test], whole: Sequence[Test]) -> list[Known]:
@@ -238,7 +238,7 @@ class JudgedCase:
 
 def _beside(finding: Finding) -> list[str]:
     """Return what is new about it, the cause, and who has seen such a failure."""
-    said = {"  new": finding.new, "cause": cause(finding)}
+    said = {"  new": finding.new, "cause": likely_cause(finding)}
     seen = [f" seen  {each} {link(each)}".rstrip() for each in finding.sources]
     return [*(f"{label}  {text}" for label, text in said.items() if text), *seen]
 

@@ -17,7 +17,7 @@ from truenorm.verify.judge import SubjectOptions, collect, with_options
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
-from truenorm.verify.report.wording import about, conclusion
+from truenorm.verify.report.wording import conclusion, grade_notes
 from truenorm.verify.running.records import Call, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectSpec
@@ -130,7 +130,7 @@ def test_everywhere_it_is_unstable() -> None:
     report = report_of(tv.Domain())
     assert report.grades[0].grade == "unstable"
     assert "range" not in report.verdicts
-    assert about(report) == []
+    assert grade_notes(report) == []
 
 
 def test_large_numbers_are_left_out() -> None:
@@ -147,7 +147,7 @@ def test_so_is_a_large_mean() -> None:
     report = report_of(tv.Domain(largest=1e4, kappa=10))
     assert report.passed
     assert report.grades[0].reaches("stable")
-    assert "|x| up to 10000 and kappa up to 10" in about(report)[0]
+    assert "|x| up to 10000 and kappa up to 10" in grade_notes(report)[0]
     assert conclusion(report).endswith("stable for |x| up to 10000 and kappa up to 10.")
 
 

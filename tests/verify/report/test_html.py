@@ -136,7 +136,7 @@ def test_grades_verdicts_findings(page: Page) -> None:
     assert page.tags.count("article") == len(REPORT.findings)
     assert page.of("pre") == [each.reproducer for each in REPORT.findings if each.reproducer]
     assert set(GRADES) <= set(page.of("dt"))
-    assert {wording.cause(each) for each in REPORT.findings} - {""} <= set(page.of("dd"))
+    assert {wording.likely_cause(each) for each in REPORT.findings} - {""} <= set(page.of("dd"))
 
 
 def test_types_stay_in_their_order() -> None:

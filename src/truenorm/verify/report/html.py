@@ -1,6 +1,7 @@
-"""Case by output, as a table whose cells have a colour: how the error compares with the allowed.
+"""The HTML report: grades, verdicts, findings, plots of errors against kappa, and a heat map.
 
-It is a table and not a picture, so that it can be read aloud, searched and scrolled on a phone.
+The page is one file that loads nothing and runs no script. The heat map is a table and no picture,
+so that it can be searched, scrolled on a phone and read by a screen reader.
 """
 
 import io
@@ -30,7 +31,7 @@ from truenorm.verify.types import FORMATS, Float64s
 
 
 class Level(NamedTuple):
-    """A colour: the largest error over the allowed one that has it, and what the legend says."""
+    """A colour of the heat map: its largest ratio of error to tolerance, and its legend."""
 
     name: str
     up_to: float
@@ -49,7 +50,7 @@ LEVELS = (
 
 
 class Cell(NamedTuple):
-    """The worst result of a row and a column."""
+    """The worst result in a row and a column."""
 
     level: str
     text: str
@@ -57,14 +58,14 @@ class Cell(NamedTuple):
 
 
 class HeatMap(NamedTuple):
-    """Columns are groups, each with its outputs; a cell is None where nothing was judged."""
+    """A table of cells; columns are groups of outputs. A cell is None if nothing was judged."""
 
     groups: list[tuple[str, list[str]]]
     rows: list[tuple[str, list[Cell | None]]]
 
 
 def _excess(result: CaseResult) -> float:
-    """Return the error over what is allowed; infinity for whatever is not a number."""
+    """Return the ratio of error to tolerance; NaN counts as infinite."""
     if result.natural == 0:
         return 0.0
     ratio = result.natural / result.allowed if result.allowed > 0 else math.inf
@@ -93,18 +94,18 @@ def _heat_map(
     columns = [(group, output) for group, outputs in outputs_of.items() for output in outputs]
     rows = []
     for row in dict.fromkeys(map(row_of, results)):
-        found = [places.get((row, *column)) for column in columns]
-        rows.append((row, [None if each is None else _cell(each) for each in found]))
+        cells = [places.get((row, *column)) for column in columns]
+        rows.append((row, [None if each is None else _cell(each) for each in cells]))
     return HeatMap([(group, list(outputs)) for group, outputs in outputs_of.items()], rows)
 
 
 def by_family(results: Sequence[CaseResult]) -> HeatMap:
-    """Return a row for each family, a column for each type and output, the worst in the cell."""
+    """Return a heat map of families by type and output, with the worst result in each cell."""
     return _heat_map(results, lambda each: each.family, lambda each: each.dtype)
 
 
 def by_case(results: Sequence[CaseResult]) -> HeatMap:
-    """Return a row for each case, and a column for each output."""
+    """Return a heat map of cases by output."""
     return _heat_map(results, lambda each: each.case, lambda _: "")
 
 
@@ -120,13 +121,13 @@ VARIABLES = {
 PLACEHOLDERS = {name: colour for colour, name in VARIABLES.items()}
 MARKERS = dict(zip(FORMATS, ("s", "D", "o", "P"), strict=True))
 FLOOR = 1e-2
-"""Errors below are drawn here: most are 0, which has no logarithm."""
+"""Smaller errors are drawn here: most are 0, which has no logarithm."""
 CEILING = 1e40
-"""Errors above are drawn as infinite ones are, or the others would not be told apart."""
+"""Larger errors are drawn as infinite: they would compress all others."""
 
 
 class KappaPlot(NamedTuple):
-    """The plot of one output; so many of its errors are `beyond`, drawn at the top edge."""
+    """The plot of one output; `beyond` is the number of errors drawn at the top edge."""
 
     output: str
     svg: str
@@ -135,7 +136,7 @@ class KappaPlot(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """What the axes show: kappa from left to right, error from FLOOR to top."""
+    """The limits of the axes: kappa from left to right, errors from FLOOR to top."""
 
     left: float
     right: float
@@ -143,7 +144,7 @@ class _Frame(NamedTuple):
 
 
 def draw(results: Sequence[CaseResult]) -> list[KappaPlot]:
-    """Draw the errors over the sweeps, for each output that has some, in the same frame."""
+    """Draw the errors of the sweeps for each output, with the same axes."""
     points = [each for each in results if each.kind == "sweep"]
     return [
         _draw_output(output, [each for each in points if each.output == output], _frame(points))
@@ -153,7 +154,7 @@ def draw(results: Sequence[CaseResult]) -> list[KappaPlot]:
 
 def _draw_output(output: str, points: Sequence[CaseResult], frame: _Frame) -> KappaPlot:
     dtypes = [name for name in FORMATS if any(each.dtype == name for each in points)]
-    # The salt gives the same file for the same data, whenever it is drawn.
+    # A fixed salt gives the same file for the same data.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "truenorm", "font.size": 9}):
         figure = Figure(figsize=(5.0, 3.3), layout="constrained")
         axes = figure.add_subplot()
@@ -170,7 +171,7 @@ def _beyond(point: CaseResult) -> bool:
 
 
 def _frame(points: Sequence[CaseResult]) -> _Frame:
-    """Return round limits that hold every point but those beyond, and what is allowed."""
+    """Return round limits that include the tolerance and every point below CEILING."""
     kappas = [each.kappa for each in points if 1 / CEILING < each.kappa < CEILING] or [1.0]
     errors = [each.natural for each in points if not _beyond(each)]
     errors += [each.allowed for each in points]
@@ -204,7 +205,7 @@ def _tick(value: float, _: int | None = None) -> str:
 
 
 def _draw_guides(axes: Axes, frame: _Frame, allowed: Sequence[float]) -> None:
-    """Draw what `stable` allows, and from there what grows like kappa and like its square."""
+    """Draw the tolerance of `stable`, and lines that grow like kappa and kappa squared."""
     low, high = min(allowed), max(allowed)
     if low < high:
         axes.axhspan(max(low, FLOOR), high, color=PLACEHOLDERS["stable"], alpha=0.15, linewidth=0)
@@ -223,7 +224,7 @@ def _draw_guides(axes: Axes, frame: _Frame, allowed: Sequence[float]) -> None:
     for power, name in ((1, "κ"), (2, "κ²")):
         ends = np.array([max(frame.left, 1.0), frame.right])
         axes.plot(ends, high * ends**power, ":", color=PLACEHOLDERS["ink"], linewidth=1, alpha=0.6)
-        # The name stands to the right of the line, a little below where it leaves the frame.
+        # Place the name to the right of the line, below the point where it leaves the frame.
         height = min(high * frame.right**power, frame.top) / 10**0.6
         axes.annotate(
             name,
@@ -252,7 +253,7 @@ def _within(values: Sequence[float], low: float, high: float) -> Float64s:
 
 
 def _inline(figure: Figure, output: str) -> str:
-    """Return the SVG element alone: with the page's colours, names of its own, and no size."""
+    """Return the SVG element with the colours of the page, unique ids and no size."""
     stream = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
@@ -270,7 +271,7 @@ def to_html(report: Report) -> str:
     """Return the page."""
     pages = Environment(
         loader=PackageLoader("truenorm.verify.report"),
-        autoescape=True,  # whatever a file is called: names and symptoms come from others
+        autoescape=True,  # names and symptoms come from the subject
         finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -299,7 +300,7 @@ def write(report: Report, file: Path) -> None:
 
 
 def _shown(value: Any) -> Any:
-    """Return a text without control characters but line breaks; what is markup is ours."""
+    """Escape the control characters of a text except line breaks; leave markup as it is."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return "\n".join(map(text.printable, value.split("\n")))

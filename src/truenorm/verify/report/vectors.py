@@ -1,4 +1,4 @@
-"""Write cases, correctly rounded results and bounds to files, for a test beside the kernel."""
+"""Write cases, correctly rounded results and bounds to files, for tests in any language."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -28,25 +28,25 @@ manifest.txt begins with the line "truenorm-vectors 1". Each further line is a c
     name dtype rows D eps
 
 with single spaces between them. A name has at most 100 of the characters A-Z a-z 0-9 . + -
-and no two names are the same but for capitals. dtype is float16, bfloat16, float32 or float64;
+and no two names differ only in case. dtype is float16, bfloat16, float32 or float64;
 eps is a hexadecimal floating-point number, which strtod and scanf("%la") read exactly.
 
-For each case there are four files. The first three are raw little-endian numbers, nothing
-before, between or after them; arrays stand one after the other, and rows of D elements too.
+For each case there are four files. The first three are raw little-endian numbers without
+header, padding or separators: one array after the other, row by row.
 
     <name>.in        {inputs}, in the dtype
     <name>.expected  {outputs}, in the dtype
     <name>.bound     for each number of <name>.expected the absolute error allowed, in float64
 {archive}
 
-A result is right if |result - expected| <= bound, computed in float64. Write it like this, so
-that NaN fails. Where the expected number is infinite, only the same infinity is right; where it
-is NaN, anything that is not finite is.
+A result is right if |result - expected| <= bound, computed in float64. Written like this, NaN
+fails. Where the expected number is infinite, only the same infinity is right; where it is NaN,
+any non-finite result is.
 """
 
 
 def _readme(operation: Operation) -> str:
-    """Return what a reader of the files has to know."""
+    """Return the description of the files."""
 
     def sized(names: Iterable[str]) -> str:
         return ", ".join(
@@ -79,20 +79,19 @@ def write_vectors(
     folder : Path
         A new folder, or an empty one.
     cases : sequence of Case
-        Those which the files cannot hold (`fits`) are left out.
+        Cases that the files cannot hold (`fits`) are skipped.
     progress : callable, optional
         Called as ``progress(done, total, name)`` before each case.
 
     Returns
     -------
     dict
-        ``cases`` and ``skipped``, how many there are of them; ``bytes``, the size of all files;
-        ``folder``.
+        ``cases`` and ``skipped``, their numbers; ``bytes``, the size of all files; ``folder``.
 
     Raises
     ------
     FileExistsError
-        If the folder is not empty: nothing is ever overwritten.
+        If the folder is not empty: existing files are not overwritten.
     """
     _require_empty(folder)
     chosen = [case for case in cases if fits(case)]
@@ -103,7 +102,7 @@ def write_vectors(
         size += _write_case(folder, case)
     if chosen:
         size += write_new(folder / "README.txt", _readme(chosen[0].operation).encode())
-    # Last, so that a folder with a manifest is complete.
+    # Written last: a folder with a manifest is complete.
     size += write_new(folder / MANIFEST, listing.encode())
     skipped = len(cases) - len(chosen)
     return {"cases": len(chosen), "skipped": skipped, "bytes": size, "folder": str(folder)}
@@ -120,7 +119,7 @@ def _require_empty(folder: Path) -> None:
 
 
 def _write_case(folder: Path, case: Case) -> int:
-    """Write the four files of a case, and return the number of bytes."""
+    """Write the four files of a case; return their size in bytes."""
     answer = expected(case)
     results = {name: value for name, value in answer.values.items() if value is not None}
     bounds = {output: answer.allowed(output) for output in results}
@@ -134,7 +133,7 @@ def _write_case(folder: Path, case: Case) -> int:
 
 
 def _archive_of(case: Case, results: dict[str, Array], bounds: dict[str, Array]) -> dict[str, Any]:
-    """Return the contents of the .npz file, none of which needs pickle."""
+    """Return the contents of the .npz file, which needs no pickle."""
     arrays = {name: array for name, array in case.inputs.items() if array is not None} | results
     if case.dtype == "bfloat16":  # a type that NumPy alone does not have
         arrays = {name: array.view(np.uint16) for name, array in arrays.items()}

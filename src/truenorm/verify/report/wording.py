@@ -1,4 +1,4 @@
-"""Where a failure was reported: from "pytorch#51102" to the page of that issue."""
+"""Sentences that the terminal page, the HTML page and the pytest plugin share."""
 
 import re
 from typing import NamedTuple
@@ -43,13 +43,13 @@ REPOSITORIES = {
     "vllm": "vllm-project/vllm",
     "xla": "openxla/xla",
 }
-"""By the short names that cases use."""
+"""GitHub repositories by the short names in the sources of cases."""
 
 _ISSUE = re.compile(r"(?P<name>[\w.-]+(?:/[\w.-]+)?)#(?P<number>[0-9]+)", re.ASCII)
 
 
 def link(source: str) -> str:
-    """Return the address of a source, or an empty string where none is known.
+    """Return the URL of a source such as "pytorch#51102", or an empty string.
 
     Examples
     --------
@@ -66,37 +66,36 @@ def link(source: str) -> str:
     if issue is None:
         return ""
     repository = REPOSITORIES.get(issue["name"], issue["name"])
-    # GitHub leads from an issue's address to a pull request of that number, so one will do.
+    # GitHub redirects from an issue to a pull request with the same number.
     return f"https://github.com/{repository}/issues/{issue['number']}" if "/" in repository else ""
 
 
 class Advice(NamedTuple):
-    """Two sentences for the author of a kernel."""
+    """Why a finding matters, and what to try."""
 
     matters: str
     to_try: str
 
 
-CAUSE_IS_NAMED = "look at that place first: it explains every failing case it was tried on"
-BY_HAND = "run the reproducer, and compare each step on its way with float64"
-
+WITH_CAUSE = "start with the likely cause: it explains every failing case it was compared with"
+BY_HAND = "run the reproducer, and compare each intermediate result with float64"
 ADVICE = {
     "raised": Advice(
-        "whoever meets this input gets no result",
+        "a caller with this input gets no result",
         "run the reproducer: it makes the same call alone",
     ),
     "shape": Advice(
-        "what comes after reads other elements than it should, or fails",
-        "return y and dx of the shape of x, dgamma and dbeta of that of gamma",
+        "code that uses the result reads wrong elements, or fails",
+        "return y and dx in the shape of x, dgamma and dbeta in the shape of gamma",
     ),
     "type": Advice(
-        "memory doubles, or digits are lost, where nobody asked for it",
-        "cast results to the type of x, gradients of parameters to theirs",
+        "memory use doubles, or digits are lost, without the caller asking for it",
+        "cast results to the type of x, and gradients of parameters to their types",
     ),
-    "ordinary": Advice("this is what a model feeds it every day", BY_HAND),
+    "ordinary": Advice("models produce such input all the time", BY_HAND),
     "finite": Advice(
-        "one such element makes a loss NaN, and a zero stops learning without a word",
-        "subtract the mean before squaring, and square in a type that holds the result",
+        "one such element makes the loss NaN; a zero silently stops learning",
+        "subtract the mean before squaring, and square in a type with enough range",
     ),
     "growth": Advice(
         "digits are lost where terms cancel or are many: rows with an offset, long columns",
@@ -104,199 +103,193 @@ ADVICE = {
     ),
     "rounding": Advice(
         "bits differ from those of every correctly rounded implementation",
-        "compute in a wider type and round once; or ask for less with --require",
+        "compute in a wider type and round once; or require less with --require",
     ),
     "recipe": Advice(
         "weights were trained with other roundings: two programs will not agree to the bit",
-        "round where the recipe rounds, or say with --recipe which one is meant",
+        "round where the recipe rounds, or declare another one with --recipe",
     ),
     "special": Advice(
-        "a NaN that vanishes hides a broken batch, one that spreads spoils the others",
-        "let NaN and infinity go through the arithmetic: max, where and clamp drop them",
+        "a NaN that vanishes hides a broken batch; one that spreads spoils other rows",
+        "pass NaN and infinity through the arithmetic: max, where and clamp drop them",
     ),
     "subnormal": Advice(
-        "small gradients become zero, and what they would have taught is lost",
+        "small gradients become zero and do not contribute to training",
         "compile without flushing to zero (-ftz=false, no fast math)",
     ),
     "repeat": Advice(
-        "no run can be repeated, and no bug be found by running it again",
-        "add up in a fixed order: no atomics, no buffer that is not cleared",
+        "runs are not reproducible, and bugs cannot be found by running again",
+        "sum in a fixed order: no atomics, no uninitialized buffer",
     ),
     "sums": Advice(
-        "two runs of one training step give other weights, and drift apart from there",
-        "add up partial sums in a fixed order, in stages if need be: no atomics",
+        "two runs of one training step give different weights, and diverge from there",
+        "add partial sums in a fixed order, in stages if necessary: no atomics",
     ),
     "position": Advice(
-        "the same input has another answer at another place: no result can be looked up again",
-        "give each row the same order of sums, in a partial block at the end as well",
+        "the result of an input depends on its position: it cannot be looked up again",
+        "sum every row in the same order, also in a partial block at the end",
     ),
     "batch": Advice(
-        "the answer to a request depends on who else asks: training and inference differ",
+        "the result of a request depends on other requests: training and inference differ",
         "choose blocks and orders by D alone, never by the number of rows",
     ),
     "padding": Advice(
-        "how much a batch is filled up changes its answers",
-        "let no row read what another holds: no maximum, flag or branch of a whole block",
+        "the amount of padding in a batch changes its results",
+        "let no row depend on others: no maximum, flag or branch over a whole block",
     ),
     "idle": Advice(
-        "the gradient of a batch depends on how much padding is in it",
-        "add up rows exactly, or one after the other: blocks cut by their number move",
+        "the gradient of a batch depends on the amount of padding in it",
+        "sum rows exactly, or one after the other: block limits move with their number",
     ),
     "layout": Advice(
-        "autograd hands over transposed and expanded gradients, which are misread or refused",
-        "read by all strides, or copy what is not contiguous first",
+        "autograd passes transposed and expanded gradients, which are misread or rejected",
+        "use all strides, or copy non-contiguous gradients first",
     ),
     "large": Advice(
         "long sequences are wrong from some row on",
         "compute offsets in 64 bits, and let the grid cover all rows",
     ),
     "inputs": Advice(
-        "who passed the array goes on with other numbers than before",
-        "write to a new array, or copy what is changed",
+        "the caller continues with other numbers than it passed",
+        "write to a new array, or copy the input first",
     ),
     "overwritten": Advice(
-        "a result that was kept changes behind its owner's back",
-        "return a new array for each call, not a shared buffer",
+        "a result that the caller stores changes later",
+        "return a new array from each call, not a shared buffer",
     ),
     "stale": Advice(
         "with two layers, or with recomputation, gradients are those of another call",
-        "keep what backward needs in what forward returns, not in the module",
+        "return all that backward needs from forward; do not store it in the module",
     ),
     "spent": Advice(
-        "a graph that is kept gives other gradients the second time",
-        "leave what was saved as it is: backward may only read it",
+        "a retained graph gives different gradients the second time",
+        "do not modify the saved state in backward",
     ),
 }
-"""By guard."""
+"""By check."""
 
 
 def advice(finding: Finding) -> Advice:
-    """Return why a finding matters and what to try; where a cause is named, that comes first."""
-    found = ADVICE[finding.guard]
-    return found._replace(to_try=CAUSE_IS_NAMED) if finding.cause else found
+    """Return why a finding matters and what to try; a likely cause comes first."""
+    by_check = ADVICE[finding.guard]
+    return by_check._replace(to_try=WITH_CAUSE) if finding.cause else by_check
 
 
 MEANINGS = {
     "correct": "the exact answer rounded once, everywhere",
     "faithful": "less than 1 ulp everywhere",
-    "stable": "a small multiple of u times the natural scale of the result, whatever kappa is",
+    "stable": "a small multiple of u times the natural scale of the result, for every kappa",
     "conditional": "grows like kappa: a mean that is rounded once, Welford",
     "unstable": "grows like kappa squared, or is NaN, infinite or zero where the answer is finite",
     "wrong": "fails on ordinary input",
 }
-"""What each grade says about the error, from the best to the worst."""
-
-
+"""The error that each grade stands for, from best to worst."""
 LEGEND = "ulp: a step of the type; natural unit: u times the scale; slope: power of kappa"
-"""What the numbers beside the grades are, in 80 columns."""
-DECIDED_BY_ULP = ("correct", "faithful")
+"""The legend of the grades, within 80 columns."""
 
 
 def max_ulp(grade: Grade) -> str:
-    """Return the largest error in ulp where the grade rests on it, else a dash.
+    """Return the largest error in ulp if the grade depends on it, else a dash.
 
-    A stable result may be off by any number of them where terms cancel, and nothing is wrong.
+    A stable result may have any error in ulp where terms cancel.
     """
-    return number(grade.max_ulp) if grade.grade in DECIDED_BY_ULP else "-"
+    return number(grade.max_ulp) if grade.grade in ("correct", "faithful") else "-"
 
 
 def slope(grade: Grade) -> str:
-    """Return the power of kappa with which errors grow; a dash where nothing does."""
+    """Return the power of kappa with which errors grow, or a dash."""
     return "-" if grade.slope is None else f"{grade.slope:.1f}"
 
 
-def about(report: Report) -> list[str]:
-    """Return what the grades rest on, where that is not all cases."""
-    said = []
-    every = report.cases + report.not_run
+def grade_notes(report: Report) -> list[str]:
+    """Return which cases the grades do not cover."""
+    notes = []
+    total = report.cases + report.not_run
     if report.not_run:
-        said.append(f"{report.not_run} of {every} cases did not run: the grades are of the others")
+        notes.append(f"{report.not_run} of {total} cases did not run: the grades omit them")
     if not report.domain.is_all:
-        left = f"{report.left_out} of {every + report.left_out} cases are beyond and left out"
-        said.append(f"the grades are about {report.domain}; {left}")
-    return said
+        outside = f"{report.left_out} of {total + report.left_out} cases are outside"
+        notes.append(f"the grades are for {report.domain}; {outside}")
+    return notes
 
 
-def cause(finding: Finding) -> str:
-    """Return what is done wrong, if that is known; nothing where it is not asked for."""
+def likely_cause(finding: Finding) -> str:
+    """Return the likely cause, or how many hypotheses were compared without a match."""
     if finding.cause or not finding.tried:
         return finding.cause
-    return f"none of {finding.tried} hypotheses fits"
+    return f"unknown: none of {finding.tried} hypotheses matches"
 
 
-def below(report: Report) -> list[Grade]:
-    """Return the grades that are lower than required, and than a baseline has them."""
-    return [grade for grade in report.grades if not report.accepts(grade)]
+def location(finding: Finding | Known) -> str:
+    """Return the output, the type and the check of a finding."""
+    check = finding.verdict if isinstance(finding, Finding) else finding.check
+    return ", ".join(each for each in (finding.output, finding.dtype, check) if each)
 
 
-def counts(report: Report) -> str:
-    """Return what a baseline says of a report, in numbers; nothing if there is none."""
+def baseline_counts(report: Report) -> str:
+    """Return the numbers of known, new and vanished findings, if there is a baseline."""
     if report.baseline is None:
         return ""
     known, new, gone = report.baseline.known, report.baseline.new, len(report.baseline.vanished)
     return f"{known} known (baseline), {new} new, {gone} vanished"
 
 
-def vanished_lines(report: Report) -> list[str]:
-    """Return what a baseline has and this run has not, or has with a better grade."""
+def baseline_changes(report: Report) -> list[str]:
+    """Return the entries of a baseline that have vanished or improved."""
     if report.baseline is None:
         return []
-    better = [
-        f"better than {each.grade}: {entry_in_words(each, families=False)}"
-        for each in report.baseline.better
-    ]
-    # Where nothing is left of an entry, its families say no more.
-    whole = report.baseline.entries
+    entries = report.baseline.entries
     return [
-        f"vanished: {entry_in_words(each, families=each not in whole)}"
-        for each in report.baseline.vanished
-    ] + better
+        # If an entry has vanished as a whole, its families say no more.
+        *(
+            f"vanished: {describe_entry(each, families=each not in entries)}"
+            for each in report.baseline.vanished
+        ),
+        *(
+            f"better than {each.grade}: {describe_entry(each, families=False)}"
+            for each in report.baseline.better
+        ),
+    ]
 
 
-def entry_in_words(known: Known, *, families: bool = True) -> str:
-    """Return a finding of a baseline in words."""
-    said = place(known)
-    if families and known.families:
-        said += f", in {', '.join(known.families)}"
-    return f"{said} ({known.reason})" if known.reason else said
-
-
-def place(found: Finding | Known) -> str:
-    """Return what a finding is about: the result, the type, the check."""
-    what = found.verdict if isinstance(found, Finding) else found.check
-    return ", ".join(each for each in (found.output, found.dtype, what) if each)
+def describe_entry(entry: Known, *, families: bool = True) -> str:
+    """Return an entry of a baseline in words."""
+    words = location(entry)
+    if families and entry.families:
+        words += f", in {', '.join(entry.families)}"
+    return f"{words} ({entry.reason})" if entry.reason else words
 
 
 def recipe_lines(report: Report) -> dict[str, tuple[str, str]]:
-    """Return by type the name of the recipe, and in how many elements each has its bits."""
+    """Return, by type, the name of the recipe and the shares of elements with its bits."""
     if not report.operation.recipe_names:
         return {}
-    lines = {each.dtype: (_named(each), str(each)) for each in report.recipes}
-    hidden = ("not told", "arithmetic in this type hides where a result is rounded on the way")
-    return {each.dtype: lines.get(each.dtype, hidden) for each in report.grades}
+    lines = {each.dtype: (_recipe_name(each), str(each)) for each in report.recipes}
+    unknown = ("not identified", "arithmetic in this type hides intermediate roundings")
+    return {each.dtype: lines.get(each.dtype, unknown) for each in report.grades}
 
 
-def _named(recipe: Recipe) -> str:
-    """Return the name of a recipe, and of those that cannot be told from it."""
-    name, *others = recipe.names or ("none fits",)
+def _recipe_name(recipe: Recipe) -> str:
+    name, *others = recipe.names or ("none matches",)
     return f"{name} (as {' and '.join(others)} here)" if others else name
 
 
 def conclusion(report: Report) -> str:
-    """Return what the verdict rests on, in one sentence."""
+    """Return the reason of pass or fail in one sentence."""
     if report.passed:
         where = "" if report.domain.is_all else f" for {report.domain}"
         if report.baseline is None:
             return f"No finding, and every grade is at least {report.require}{where}."
         known = "" if all(each.reaches(report.require) for each in report.grades) else " or known"
         return f"No new finding, and every grade is at least {report.require}{known}{where}."
-    new = [each for each in report.findings if not each.known]
-    said = [counted(len(new), "finding" if report.baseline is None else "new finding")]
-    said = said if new else []
-    low: dict[str, list[str]] = {}
-    for grade in below(report):
-        low.setdefault(grade.dtype, []).append(grade.output)
-    if low:
-        which = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in low.items())
-        said.append(f"below {report.require}: {which}")
-    return "; ".join(said) + "."
+    parts = []
+    if new := [each for each in report.findings if not each.known]:
+        parts.append(counted(len(new), "finding" if report.baseline is None else "new finding"))
+    below: dict[str, list[str]] = {}
+    for grade in report.grades:
+        if not report.accepts(grade):
+            below.setdefault(grade.dtype, []).append(grade.output)
+    if below:
+        places = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in below.items())
+        parts.append(f"below {report.require}: {places}")
+    return "; ".join(parts) + "."
