@@ -41,7 +41,7 @@ def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
     return array, target
 
 
-def beside_device_array(name: str, value: Any) -> Any:
+def array_beside_device(name: str, value: Any) -> Any:
     """Return an argument that goes with an x on a device: an array there, or one of NumPy.
 
     The latter is of native byte order, since its bytes are copied as they are.
@@ -306,11 +306,12 @@ def _elements_lie_apart(array: NDArray[Any]) -> bool:
     return True
 
 
-def as_parameter(
-    values: NDArray[np.float64] | None, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> NDArray[Any]:
-    """Give a parameter's gradient its type and shape; the values are of that type already."""
+def as_gradient(
+    values: NDArray[np.float64] | None, dtype: np.dtype[Any] | None, shape: tuple[int, ...]
+) -> NDArray[Any] | None:
+    """Return dgamma or dbeta in its type and shape; the values are rounded already."""
+    if values is None or dtype is None:
+        return None
     target = format_of(dtype)
-    assert values is not None
     assert target is not None
     return round_to(values, target).view(dtype.newbyteorder("=")).reshape(shape)

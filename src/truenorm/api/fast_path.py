@@ -45,9 +45,9 @@ def forward(
     out: Array | None,
     stream: Any,
     *,
-    keep: bool,
+    needs_saved: bool,
 ) -> tuple[Array, Any]:
-    """Normalize rows; return y and, for backward if `keep` is set, a `Saved`."""
+    """Normalize rows; return y and, for backward if `needs_saved`, a `Saved`."""
     core = backend.core
     if (
         core is not None
@@ -76,12 +76,12 @@ def forward(
             arrays = (x, gamma, beta, y)
             rows_of_x, scale, shift, to = as_held(held, *arrays) if held else arrays
             if core.forward(rows_of_x, scale, shift, to, statistics, eps, mode, threads):
-                if not keep:
+                if not needs_saved:
                     return y, None
                 return y, Saved(x, gamma, of_beta, (last,), settings, statistics)
     from truenorm.api.run import forward as general
 
-    return general(backend, settings, x, gamma, beta, axis, out, stream, keep=keep)
+    return general(backend, settings, x, gamma, beta, axis, out, stream, needs_saved=needs_saved)
 
 
 def backward(

@@ -76,7 +76,7 @@ def layer_norm(
     if unknown:
         raise unexpected(LAYER_NORM.name, layer_norm, unknown)
     chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, beta, axis, out, stream, keep=False)[0]
+    return forward(chosen, settings, x, gamma, beta, axis, out, stream, needs_saved=False)[0]
 
 
 @hide_unknown
@@ -121,7 +121,7 @@ def layer_norm_forward(
     if unknown:
         raise unexpected(LAYER_NORM.name, layer_norm_forward, unknown)
     chosen, settings = settings_of(LAYER_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, beta, axis, out, stream, keep=True)
+    return forward(chosen, settings, x, gamma, beta, axis, out, stream, needs_saved=True)
 
 
 def layer_norm_backward(

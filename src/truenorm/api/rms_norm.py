@@ -59,7 +59,7 @@ def rms_norm(
     if unknown:
         raise unexpected(RMS_NORM.name, rms_norm, unknown)
     chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, None, axis, out, stream, keep=False)[0]
+    return forward(chosen, settings, x, gamma, None, axis, out, stream, needs_saved=False)[0]
 
 
 @hide_unknown
@@ -105,7 +105,7 @@ def rms_norm_forward(
     if unknown:
         raise unexpected(RMS_NORM.name, rms_norm_forward, unknown)
     chosen, settings = settings_of(RMS_NORM, eps, rounding, backend, threads)
-    return forward(chosen, settings, x, gamma, None, axis, out, stream, keep=True)
+    return forward(chosen, settings, x, gamma, None, axis, out, stream, needs_saved=True)
 
 
 def rms_norm_backward(

@@ -67,10 +67,8 @@ class DeviceCall:
             count=self._count,
             size=self._size,
             x_format=self._x.target,
-            gamma=np.empty(0),
-            beta=np.empty(0),
-            gamma_format=self._gamma and self._gamma.target,
-            beta_format=self._beta and self._beta.target,
+            gamma=Parameter(np.empty(0), self._gamma and self._gamma.target),
+            beta=Parameter(np.empty(0), self._beta and self._beta.target),
             threads=None,
         )
         self._launcher = Launcher(
@@ -101,7 +99,7 @@ class DeviceCall:
         if not status.any():
             return
         parameters = self._parameter(self._gamma, 1.0), self._parameter(self._beta, 0.0)
-        if all(np.isfinite(each.values).all() for each in parameters):
+        if all(each.is_finite for each in parameters):
             tier2 = partial(self._launcher.forward_tier2, self._x.buffer, y.buffer)
             others = np.flatnonzero((status != OK) & (status != UNDECIDED))
             indices = np.concatenate([self._undecided_rows(tier2, status), others])
@@ -113,7 +111,8 @@ class DeviceCall:
         results = np.empty_like(x)
         rows = [Rows(each, (1,), self._x.target) for each in (x, results)]
         with np.errstate(all="ignore"):
-            driver.forward(self._host, self._settings, rows[0], *parameters, rows[1])
+            call = Call.of(self._settings, rows[0], *parameters)
+            driver.forward(self._host, call, *rows)
         self._write_rows(results, y, indices)
 
     def backward(
@@ -206,9 +205,10 @@ class DeviceCall:
         gamma = self._parameter(self._gamma, 1.0)
         beta = Parameter(np.zeros(self._size), beta_target)
         with np.errstate(all="ignore"):
-            columns = driver.backward(
-                self._host, self._settings, dy_rows, x_rows, statistics, gamma, beta, dx_rows
-            )
+            call = Call.of(self._settings, x_rows, gamma, beta)
+            saved_by = self._settings.backend
+            rows = driver.BackwardRows(dy_rows, x_rows, statistics, dx_rows, saved_by)
+            columns = driver.backward(self._host, call, rows)
         self._write_rows(results, dx, indices)
         return columns
 

@@ -1,229 +1,350 @@
-"""Backward of rows with infinities that are not centred.
+"""Run a backend over all rows of a call.
 
-There r = 0, so that xhat is 0 beside infinities, and of them NaN (D33): such a row spoils its dx
-and the columns of its infinities, but not the rest of dgamma. Other rows are done without it.
+The driver divides the rows into blocks, runs them on threads, writes the results that depend on
+infinities and NaN, and takes undecided rows and columns through the fallback.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.exact import FloatFormat
 from truenorm.kernels import fallback
-from truenorm.kernels.call import Call, Flags, Norm, Parameter, Settings, finite_part
-from truenorm.kernels.columns import (
-    SpecialColumns,
-    SweepsLike,
-    in_parts,
-    merged,
-    round_dbeta,
-    round_dgamma,
-    summed,
-)
-from truenorm.kernels.fallback import UndecidedRows, recompute_in_integers
-from truenorm.kernels.fixed_point import DgammaTotal, FixedPoint, FixedPointDgamma, FixedPointSum
+from truenorm.kernels.call import Call, Flags, finite_part
+from truenorm.kernels.fallback import UndecidedRows
+from truenorm.kernels.fixed_point import FixedPoint, FixedPointSum
 from truenorm.kernels.protocol import (
     Backend,
     Backward,
     ColumnGradients,
-    ExactSums,
+    ColumnSweep,
+    FixedPointDgamma,
+    FixedPointTotal,
     Forward,
+    Mergeable,
     RowStatus,
     RowSums,
+    Sweep,
 )
-from truenorm.kernels.rounding import canonical_nan
+from truenorm.kernels.rounding import Tested, canonical_nan
 from truenorm.kernels.rows import Range, Rows, Source, Stored, Target, blocks_of, widen
-from truenorm.kernels.special import SpecialSum, has_infinity, signs, special_columns, special_y
+from truenorm.kernels.special import (
+    SpecialSum,
+    has_infinity,
+    infinite_terms,
+    signs,
+    special_columns,
+    special_y,
+)
 from truenorm.kernels.tuning import CHANGED, NOT_FINITE, UNDECIDED, UNDEFINED
+from truenorm.threads import for_each_block
 
 Float64 = NDArray[np.float64]
-
-
-def infinite_rows(norm: Norm, x: Rows, saved: Float64) -> NDArray[np.intp]:
-    """Return the rows of which infinities spare the elements beside them."""
-    if norm.centred:
-        return np.empty(0, np.intp)
-    undefined = np.flatnonzero(np.isnan(saved[:, 0]))
-    if not len(undefined):
-        return undefined
-    return undefined[has_infinity(widen(Source(x).copy(undefined), x.float_format))]
-
-
-class BesideInfinities:
-    """All rows but those with infinities, as copies.
-
-    Attributes
-    ----------
-    rows : ndarray
-        Which they are.
-    dy, x, dx : Rows
-        What they are; dx is to be written.
-    dgamma : SpecialSum
-        What the infinities make of dgamma. A norm that is not centred has no dbeta.
-    """
-
-    def __init__(
-        self, norm: Norm, infinite: NDArray[np.intp], dy: Rows, x: Rows, dx: Rows
-    ) -> None:
-        self.rows = np.delete(np.arange(x.count), infinite)
-        self._found = np.empty((len(self.rows), x.size), canonical_nan(x.float_format).dtype)
-        given = Source(dy), Source(x)
-        self.dy, self.x, self.dx = (
-            Rows(block, (1,), x.float_format)
-            for block in (*(each.copy(self.rows) for each in given), self._found)
-        )
-        self._output, self._infinite = Target(dx), infinite
-        self.dgamma = SpecialSum(x.size)
-        slopes, values = (widen(each.copy(infinite), x.float_format) for each in given)
-        self.dgamma.add(slopes * signs(values, norm))
-
-    def write_dx(self) -> None:
-        """Put dx of all rows where it belongs."""
-        self._output.write(self.rows, self._found)
-        nothing = np.full((len(self._infinite), self.x.size), canonical_nan(self.x.float_format))
-        self._output.write(self._infinite, nothing)
-
-
-def forward(
-    backend: Backend, settings: Settings, x: Rows, gamma: Parameter, beta: Parameter, y: Rows
-) -> Float64:
-    """Write y, and return what is saved of each row."""
-    special = special_columns(gamma, beta, x.float_format)
-    call = Call.of(settings, x, gamma, beta)
-    level = backend.forward(call)
-    run = _ForwardRun(call, level, gamma, beta, special if special.any() else None)
-    saved = np.empty((x.count, settings.norm.saved_numbers))
-    source, output = Source(x), Target(y)
-    parts = level.parts
-    in_parts(lambda k: run.part(parts[k], source, saved, output), len(parts), level.threads)
-    return saved
-
-
-class _ForwardRun(NamedTuple):
-    """What stays the same over all rows."""
-
-    call: Call
-    level: Forward
-    gamma: Parameter
-    beta: Parameter
-    special: Flags | None
-    """Columns whose y is said by rule; None if there are none."""
-
-    def part(self, rows: Range, x: Source, saved: Float64, y: Target) -> None:
-        """Write y of a part of the rows."""
-        undecided = UndecidedRows(y, self.call.size, self._settle)
-        for start, stop in blocks_of(rows, self.level.rows_at_once):
-            found = y.block(start, stop)
-            given = x.block_beside(found, start, stop)
-            status = np.empty(stop - start, np.uint8)
-            if self.level.compute(given, found, saved[start:stop], status):
-                self._write_undefined(given, found, np.flatnonzero(status == UNDEFINED))
-                again = np.flatnonzero(status == UNDECIDED)
-                if len(again):
-                    undecided.add(start, again, found, given, saved[start:stop])
-            if self.special is not None:
-                defined = np.flatnonzero(status != UNDEFINED)
-                by_rule = self._by_rule(given[defined], self.special)
-                found[np.ix_(defined, self.special)] = by_rule
-            y.done(start, stop, found)
-        undecided.flush()
-
-    def _write_undefined(self, x: Stored, y: Stored, rows: NDArray[np.intp]) -> None:
-        """Write y of rows that are not finite, or have no spread while eps is 0."""
-        y[rows] = canonical_nan(self.call.x_format)
-        if not self.call.norm.centred:  # then infinities spare the elements beside them
-            rows = rows[has_infinity(widen(x[rows], self.call.x_format))]
-            y[rows] = self._by_rule(x[rows], np.ones(self.call.size, bool))
-
-    def _settle(self, y: Stored, x: Stored, saved: Float64) -> None:
-        """Take undecided rows through a second look, and what is left through integers."""
-        undecided = self.level.recompute(x, saved, y)
-        recompute_in_integers(fallback.exact_y, y, undecided, self.call, x)
-        if self.special is not None:
-            y[:, self.special] = self._by_rule(x, self.special)
-
-    def _by_rule(self, x: Stored, columns: Flags) -> Stored:
-        """Return y in the special columns."""
-        return special_y(widen(x, self.call.x_format), self.gamma, self.beta, columns, self.call)
-
+Indices = NDArray[np.intp]
+Sums = TypeVar("Sums", bound=Mergeable)
 
 X_CHANGED = "x changed since the forward pass: its rows no longer have the {} that was saved"
 
 
-@dataclass
-class _Share:
-    """What a part of the rows adds to the sums over rows."""
+def forward(backend: Backend, call: Call, x: Rows, y: Rows) -> Float64:
+    """Compute y. Return the saved statistics of each row."""
+    special = special_columns(call)
+    saved = np.empty((x.count, call.norm.saved_numbers))
+    kernel = backend.forward(call)
+    run = _ForwardRun(
+        call, kernel, Source(x), saved, Target(y), special if special.any() else None
+    )
+    _run_parts(lambda _, rows: run.part(rows), kernel)
+    return saved
 
-    sums: RowSums
-    left_out: list[int] = field(default_factory=list)
-    """Rows whose dy is not finite: they are done after all others."""
-    undefined: bool = False
-    """Whether some row has no result."""
+
+class _ForwardRun(NamedTuple):
+    """A forward pass over all rows."""
+
+    call: Call
+    kernel: Forward
+    x: Source
+    saved: Float64
+    y: Target
+    special: Flags | None
+    """Columns whose y depends on an infinity or NaN; None if there are none."""
+
+    def part(self, rows: Range) -> None:
+        """Compute y of a part of the rows."""
+        undecided = UndecidedRows(self.y, self.call.size, self._recompute)
+        for start, stop in blocks_of(rows, self.kernel.rows_at_once):
+            y = self.y.block(start, stop)
+            x = self.x.block_beside(y, start, stop)
+            saved = self.saved[start:stop]
+            status = np.empty(stop - start, np.uint8)
+            if self.kernel.compute(x, y, saved, status):
+                self._write_undefined(x, y, np.flatnonzero(status == UNDEFINED))
+                indices = np.flatnonzero(status == UNDECIDED)
+                if len(indices):
+                    undecided.add(start, indices, y, x, saved)
+            if self.special is not None:
+                defined = np.flatnonzero(status != UNDEFINED)
+                y[np.ix_(defined, self.special)] = self._special_y(x[defined], self.special)
+            self.y.done(start, stop, y)
+        undecided.flush()
+
+    def _write_undefined(self, x: Stored, y: Stored, rows: Indices) -> None:
+        """Write y of rows that are not finite, or have no spread while eps is 0."""
+        y[rows] = canonical_nan(self.call.x_format)
+        if not self.call.norm.centred:  # then elements beside infinities have a result
+            rows = rows[has_infinity(widen(x[rows], self.call.x_format))]
+            y[rows] = self._special_y(x[rows], np.ones(self.call.size, bool))
+
+    def _recompute(self, y: Stored, x: Stored, saved: Float64) -> None:
+        """Recompute undecided rows by tier 2, then the elements still undecided by tier 3."""
+        undecided = self.kernel.recompute(x, saved, y)
+        if undecided.any():
+            fallback.exact_y(y, undecided, x, self.call)
+        if self.special is not None:
+            y[:, self.special] = self._special_y(x, self.special)
+
+    def _special_y(self, x: Stored, columns: Flags) -> Stored:
+        return special_y(widen(x, self.call.x_format), columns, self.call)
 
 
-def backward(
-    backend: Backend,
-    settings: Settings,
-    dy: Rows,
-    x: Rows,
-    saved: Float64,
-    gamma: Parameter,
-    beta: Parameter,
-    dx: Rows,
-) -> ColumnGradients:
-    """Write dx, and return dgamma and dbeta."""
-    infinite = infinite_rows(settings.norm, x, saved)
-    if len(infinite):
-        others = BesideInfinities(settings.norm, infinite, dy, x, dx)
-        found = backward(
-            backend, settings, others.dy, others.x, saved[others.rows], gamma, beta, others.dx
-        )
-        others.write_dx()
-        if found.dgamma is not None:
-            others.dgamma.apply(found.dgamma)
-        return found
-    call = Call.of(settings, x, gamma, beta)
-    level = backend.backward(call)
-    is_own = settings.backend == backend.name
-    sums, special = swept(call, level, dy, x, saved, gamma, dx, is_own=is_own)
-    return ColumnGradients(
-        round_dgamma(call, level, sums, special, dy, x),
-        round_dbeta(call, level, sums, special, dy, x),
+class BackwardRows(NamedTuple):
+    """The rows of a backward pass."""
+
+    dy: Rows
+    x: Rows
+    saved: Float64
+    dx: Rows
+    saved_by: str
+    """Name of the backend that computed the saved statistics."""
+
+
+def backward(backend: Backend, call: Call, rows: BackwardRows) -> ColumnGradients:
+    """Compute dx. Return dgamma and dbeta."""
+    swept = _swept(backend, backend.backward, call, rows)
+    return ColumnGradients(swept.dgamma(), swept.dbeta())
+
+
+class PartialSums(NamedTuple):
+    """Sums of dgamma and dbeta over some rows of a batch."""
+
+    dgamma: FixedPoint
+    """It has one more column than gamma: the sum of the units of all terms."""
+    dbeta: FixedPoint
+    dgamma_flags: NDArray[np.uint8]
+    dbeta_flags: NDArray[np.uint8]
+    """Infinities and NaN among the terms: see `SpecialSum.flags`."""
+
+
+def backward_partial(backend: Backend, call: Call, rows: BackwardRows) -> PartialSums:
+    """Compute dx. Return the sums of dgamma and dbeta over these rows."""
+
+    def kernel_of(call: Call) -> Backward[Any]:
+        return _FixedPointBackward(backend.backward(call), backend.fixed_point_dgamma(call))
+
+    swept = _swept(backend, kernel_of, call, rows)
+    dbeta = FixedPointSum(call.size)
+    if call.beta.float_format is not None:
+        dbeta = swept.fixed_point_dbeta()
+    special = swept.special
+    return PartialSums(
+        swept.sums.fixed_point.number(), dbeta.number(), special.dgamma.flags, special.dbeta.flags
     )
 
 
-def swept(
+class _FixedPointBackward:
+    """A backward pass that also adds the fixed-point terms of each block of rows."""
+
+    def __init__(self, kernel: Backward[Any], dgamma: FixedPointDgamma[Any]) -> None:
+        self._kernel, self._dgamma = kernel, dgamma
+        self.threads, self.parts = kernel.threads, kernel.parts
+        self.rows_at_once = kernel.rows_at_once
+        self.recompute_saved, self.recompute = kernel.recompute_saved, kernel.recompute
+        self.tier2_dgamma, self.exact_dbeta = kernel.tier2_dgamma, kernel.exact_dbeta
+
+    def sums(self) -> "_FixedPointSums":
+        """Return zeroed accumulators."""
+        return _FixedPointSums(self._kernel.sums(), self._dgamma.sums())
+
+    def compute(
+        self,
+        dy: Stored,
+        x: Stored,
+        saved: Float64,
+        dx: Stored,
+        sums: "_FixedPointSums",
+        status: RowStatus,
+    ) -> bool:
+        """Compute dx and the row status, and add to the sums; return True if one is not OK."""
+        some_not_ok = self._kernel.compute(dy, x, saved, dx, sums.rows, status)
+        self._dgamma.add(dy, x, status if some_not_ok else None, sums.fixed_point)
+        return some_not_ok
+
+
+class _FixedPointSums:
+    """The accumulators of a backward pass, and those of the fixed-point terms."""
+
+    def __init__(self, rows: RowSums, fixed_point: FixedPointTotal) -> None:
+        self.rows, self.fixed_point = rows, fixed_point
+        self.dgamma, self.dbeta = rows.dgamma, rows.dbeta
+        self.fixed_point_dbeta = rows.fixed_point_dbeta
+
+    def merge(self, other: "_FixedPointSums") -> None:
+        """Add the sums over other rows."""
+        self.rows.merge(other.rows)
+        self.fixed_point.merge(other.fixed_point)
+
+
+class _SpecialColumns:
+    """Infinities and NaN among the terms of dgamma and dbeta."""
+
+    def __init__(self, size: int) -> None:
+        self.dgamma, self.dbeta = SpecialSum(size), SpecialSum(size)
+
+
+class _Swept(NamedTuple):
+    """The sums over all rows, not rounded yet."""
+
+    call: Call
+    kernel: Backward[Any]
+    sums: Any
+    special: _SpecialColumns
+    dy: Rows
+    x: Rows
+
+    def dgamma(self) -> Float64 | None:
+        """Round dgamma; return None if there is no gamma."""
+        target = self.call.gamma.float_format
+        if target is None:
+            return None
+        tested = self.sums.dgamma(target)
+        special, columns = self.special.dgamma, self.kernel.tier2_dgamma
+        dgamma, undecided = self._recomputed(tested, special, columns, target)
+        if len(undecided):
+            exact = fallback.column_sums(self.dy, self.x, undecided, self.call, target)
+            dgamma[undecided] = exact
+        special.apply(dgamma)
+        return dgamma
+
+    def dbeta(self) -> Float64 | None:
+        """Round dbeta; return None if there is no beta."""
+        target = self.call.beta.float_format
+        if target is None:
+            return None
+        tested, special = self.sums.dbeta(target), self.special.dbeta
+        dbeta, _ = self._recomputed(tested, special, self.kernel.exact_dbeta, target)
+        special.apply(dbeta)
+        return dbeta
+
+    def _recomputed(
+        self,
+        tested: Tested,
+        special: SpecialSum,
+        sweep_of: Callable[[Indices], ColumnSweep[Any] | None],
+        target: FloatFormat,
+    ) -> tuple[Float64, Indices]:
+        """Recompute undecided columns; return all columns, and those that remain undecided.
+
+        Columns with infinities or NaN need no arithmetic.
+        """
+        undecided = np.flatnonzero(tested.undecided & special.none)
+        if len(undecided) and (sweep := sweep_of(undecided)) is not None:
+            better = self._column_sums(sweep).rounded(target)
+            tested.values[undecided] = better.values
+            undecided = undecided[better.undecided]
+        return widen(tested.values, target), undecided
+
+    def fixed_point_dbeta(self) -> FixedPointSum:
+        """Return the exact dbeta; columns with infinities or NaN may be left out."""
+        dbeta: FixedPointSum | None = self.sums.fixed_point_dbeta()
+        if dbeta is None:
+            dbeta = FixedPointSum(self.call.size)
+            columns = np.flatnonzero(self.special.dbeta.none)
+            if len(columns):
+                total = self._column_sums(self.kernel.exact_dbeta(columns))
+                dbeta.put(total.number(), columns)
+        return dbeta
+
+    def _column_sums(self, sweep: ColumnSweep[Any]) -> Any:
+        """Return the sums of some columns over all rows."""
+        shares = [sweep.sums() for _ in sweep.parts]
+        dy, x = Source(self.dy), Source(self.x)
+
+        def part(k: int, rows: Range) -> None:
+            for start, stop in blocks_of(rows, sweep.rows_at_once):
+                sweep.add(dy.block(start, stop), x.block(start, stop), shares[k])
+
+        _run_parts(part, sweep)
+        return merged(shares)
+
+
+def _swept(
+    backend: Backend,
+    kernel_of: Callable[[Call], Backward[Any]],
     call: Call,
-    level: Backward[Any],
-    dy: Rows,
-    x: Rows,
-    saved: Float64,
-    gamma: Parameter,
-    dx: Rows,
-    *,
-    is_own: bool,
-) -> tuple[Any, SpecialColumns | None]:
-    """Write dx; return the sums over rows, and what of them is not by arithmetic.
+    rows: BackwardRows,
+) -> _Swept:
+    """Compute dx of all rows. Return the sums over them."""
+    infinite = _rows_with_infinities(call, rows)
+    if len(infinite):
+        return _swept_without(infinite, backend, kernel_of, call, rows)
+    kernel = kernel_of(call)
+    if rows.saved_by != backend.name:  # bounds of a kernel hold for its own statistics
+        rows = rows._replace(saved=_recomputed_statistics(call, kernel, rows))
+    run = _BackwardRun(call, kernel, Source(rows.dy), Source(rows.x), rows.saved, Target(rows.dx))
+    shares = [_Share(kernel.sums()) for _ in kernel.parts]
+    _run_parts(lambda k, part: run.part(part, shares[k]), kernel)
+    special = run.add_special_rows(shares)
+    sums = merged([share.sums for share in shares])
+    return _Swept(call, kernel, sums, special, rows.dy, rows.x)
 
-    `is_own` tells whether the backend itself did forward, and so saved what is saved.
+
+def _rows_with_infinities(call: Call, rows: BackwardRows) -> Indices:
+    """Return the rows of RMSNorm with infinities.
+
+    There r = 0, so that xhat is 0 beside infinities and NaN at them (D33). Such a row makes its
+    dx NaN, and dgamma in the columns of its infinities.
     """
-    if not is_own:
-        saved = _adopted(call, level, Source(x), saved)
-    has_dx = bool(np.isfinite(gamma.values).all())  # if not, all dx are NaN
-    run = _BackwardRun(call, level, Source(dy), Source(x), saved, Target(dx), has_dx)
-    shares = [_Share(level.sums()) for _ in level.parts]
-    in_parts(lambda k: run.part(level.parts[k], shares[k]), len(shares), level.threads)
-    special = run.add_left_out(shares)
-    return merged([share.sums for share in shares]), special
+    if call.norm.centred:
+        return np.empty(0, np.intp)
+    undefined = np.flatnonzero(np.isnan(rows.saved[:, 0]))
+    if not len(undefined):
+        return undefined
+    return undefined[has_infinity(widen(Source(rows.x).copy(undefined), call.x_format))]
 
 
-def _adopted(call: Call, level: Backward[Any], x: Source, saved: Float64) -> Float64:
-    """Return what the backend would have saved of all rows: its bounds hold for its own sums."""
-    saved = saved.copy()
-    for part in level.parts:
-        for start, stop in blocks_of(part, level.rows_at_once):
-            if level.recompute_saved(x.block(start, stop), saved[start:stop]):
+def _swept_without(
+    infinite: Indices,
+    backend: Backend,
+    kernel_of: Callable[[Call], Backward[Any]],
+    call: Call,
+    rows: BackwardRows,
+) -> _Swept:
+    """Sweep over copies of all other rows, then add the effect of the rows with infinities."""
+    others = np.delete(np.arange(rows.x.count), infinite)
+    dy, x, dx = Source(rows.dy), Source(rows.x), Target(rows.dx)
+    nan = canonical_nan(call.x_format)
+    results = np.empty((len(others), call.size), nan.dtype)
+    dy_copy, x_copy, dx_copy = (
+        Rows(block, (1,), call.x_format) for block in (dy.copy(others), x.copy(others), results)
+    )
+    copies = BackwardRows(dy_copy, x_copy, rows.saved[others], dx_copy, rows.saved_by)
+    swept = _swept(backend, kernel_of, replace(call, count=len(others)), copies)
+    dx.write(others, results)
+    dx.write(infinite, np.full((len(infinite), call.size), nan))
+    infinite_dy, infinite_x = (widen(each.copy(infinite), call.x_format) for each in (dy, x))
+    swept.special.dgamma.add(infinite_dy * signs(infinite_x, call.norm))
+    return swept
+
+
+def _recomputed_statistics(call: Call, kernel: Backward[Any], rows: BackwardRows) -> Float64:
+    """Return the saved statistics as this kernel would have computed them."""
+    x, saved = Source(rows.x), rows.saved.copy()
+    for part in kernel.parts:
+        for start, stop in blocks_of(part, kernel.rows_at_once):
+            if kernel.recompute_saved(x.block(start, stop), saved[start:stop]):
                 raise _x_changed(call)
     return saved
 
@@ -232,167 +353,105 @@ def _x_changed(call: Call) -> RuntimeError:
     return RuntimeError(X_CHANGED.format("mean" if call.norm.centred else "mean square"))
 
 
+@dataclass
+class _Share:
+    """Results of a part of the rows."""
+
+    sums: RowSums
+    not_finite: list[int] = field(default_factory=list)
+    """Rows whose dy is not finite: they are added after all others."""
+    has_undefined: bool = False
+
+
 class _BackwardRun(NamedTuple):
-    """What stays the same over all rows."""
+    """A backward pass over all rows."""
 
     call: Call
-    level: Backward[Any]
+    kernel: Backward[Any]
     dy: Source
     x: Source
     saved: Float64
     dx: Target
-    has_dx: bool
 
     def part(self, rows: Range, share: _Share) -> None:
-        """Write dx of a part of the rows, and add to its sums."""
-        undecided = UndecidedRows(self.dx, self.call.size, self._settle)
+        """Compute dx of a part of the rows, and add to its sums."""
+        undecided = UndecidedRows(self.dx, self.call.size, self._recompute)
         nan = canonical_nan(self.call.x_format)
-        for start, stop in blocks_of(rows, self.level.rows_at_once):
+        for start, stop in blocks_of(rows, self.kernel.rows_at_once):
             dy, x = self.dy.block(start, stop), self.x.block(start, stop)
             dx = self.dx.block(start, stop)
             status = self._compute(dy, x, self.saved[start:stop], dx, share)
-            if status is not None:
-                dx[(status == UNDEFINED) | (status == NOT_FINITE)] = nan
-                share.left_out += (start + np.flatnonzero(status == NOT_FINITE)).tolist()
-                again = np.flatnonzero(status == UNDECIDED)
-                if len(again) and self.has_dx:
-                    undecided.add(start, again, dx, dy, x)
-            if not self.has_dx:
+            if not self.call.gamma.is_finite:
                 dx[...] = nan
+            elif status is not None:
+                dx[(status == UNDEFINED) | (status == NOT_FINITE)] = nan
+                indices = np.flatnonzero(status == UNDECIDED)
+                if len(indices):
+                    undecided.add(start, indices, dx, dy, x)
+            if status is not None:
+                share.not_finite += (start + np.flatnonzero(status == NOT_FINITE)).tolist()
             self.dx.done(start, stop, dx)
         undecided.flush()
 
     def _compute(
         self, dy: Stored, x: Stored, saved: Float64, dx: Stored, share: _Share
     ) -> RowStatus | None:
-        """Write dx of a block and add to the sums; return the status of rows if some are left."""
+        """Compute dx of a block and add to the sums; return the row status, None if all are OK."""
         status = np.empty(len(x), np.uint8)
-        if not self.level.compute(dy, x, saved, dx, share.sums, status):
+        if not self.kernel.compute(dy, x, saved, dx, share.sums, status):
             return None
         if (status == CHANGED).any():
             raise _x_changed(self.call)
-        share.undefined |= bool((status == UNDEFINED).any())
+        share.has_undefined |= bool((status == UNDEFINED).any())
         return status
 
-    def _settle(self, dx: Stored, dy: Stored, x: Stored) -> None:
-        """Take undecided rows through a second look, and what is left through integers."""
-        undecided = self.level.recompute(dy, x, dx)
-        recompute_in_integers(fallback.exact_dx, dx, undecided, self.call, dy, x)
+    def _recompute(self, dx: Stored, dy: Stored, x: Stored) -> None:
+        """Recompute undecided rows by tier 2, then the elements still undecided by tier 3."""
+        undecided = self.kernel.recompute(dy, x, dx)
+        if undecided.any():
+            fallback.exact_dx(dx, undecided, dy, x, self.call)
 
-    def add_left_out(self, shares: list[_Share]) -> SpecialColumns | None:
-        """Add rows whose dy is not finite to the last share; return what is not by arithmetic.
+    def add_special_rows(self, shares: list[_Share]) -> _SpecialColumns:
+        """Add the finite terms of rows whose dy is not finite; return the other terms.
 
-        That are sums of what is not finite, and all of dgamma if a row has no result.
+        A row without a result makes all of dgamma NaN.
         """
-        left_out = sorted(row for share in shares for row in share.left_out)
-        if not left_out and not any(share.undefined for share in shares):
-            return None
-        special = SpecialColumns(self.call)
-        for start, stop in blocks_of((0, len(left_out)), self.level.rows_at_once):
-            rows = np.array(left_out[start:stop])
+        special = _SpecialColumns(self.call.size)
+        not_finite = sorted(row for share in shares for row in share.not_finite)
+        for start, stop in blocks_of((0, len(not_finite)), self.kernel.rows_at_once):
+            rows = np.array(not_finite[start:stop])
             dy, x = self.dy.copy(rows), self.x.copy(rows)
-            slopes = widen(dy, self.call.x_format)
-            special.add(slopes, finite_part(widen(x, self.call.x_format)))
-            dy[~np.isfinite(slopes)] = 0
+            dy_values, x_values = (widen(each, self.call.x_format) for each in (dy, x))
+            terms = infinite_terms(dy_values, finite_part(x_values), self.call.norm)
+            special.dgamma.add(terms)
+            special.dbeta.add(dy_values)
+            dy[~np.isfinite(dy_values)] = 0
             self._compute(dy, x, self.saved[rows], np.empty_like(x), shares[-1])
-        if any(share.undefined for share in shares):
-            special.dgamma.spoil()
+        if any(share.has_undefined for share in shares):
+            special.dgamma.set_nan()
         return special
 
 
-class Share(NamedTuple):
-    """What some rows add to the sums over all rows."""
-
-    dgamma: FixedPoint
-    """One column more than there are: the sum of the units that terms were rounded to."""
-    dbeta: FixedPoint
-    of_dgamma: NDArray[np.uint8]
-    of_dbeta: NDArray[np.uint8]
-    """Bits for what is not finite among the terms: see `SpecialSum.flags`."""
-
-
-def backward_partial(
-    backend: Backend,
-    settings: Settings,
-    dy: Rows,
-    x: Rows,
-    saved: Float64,
-    gamma: Parameter,
-    beta: Parameter,
-    dx: Rows,
-) -> Share:
-    """Write dx, and return the share of these rows."""
-    infinite = infinite_rows(settings.norm, x, saved)
-    if len(infinite):
-        others = BesideInfinities(settings.norm, infinite, dy, x, dx)
-        found = backward_partial(
-            backend, settings, others.dy, others.x, saved[others.rows], gamma, beta, others.dx
-        )
-        others.write_dx()
-        return found._replace(of_dgamma=found.of_dgamma | others.dgamma.flags)
-    call = Call.of(settings, x, gamma, beta)
-    level = _WithTerms(backend.backward(call), backend.fixed_point_dgamma(call))
-    is_own = settings.backend == backend.name
-    sums, special = swept(call, level, dy, x, saved, gamma, dx, is_own=is_own)
-    if special is None:
-        special = SpecialColumns(call)
-    dbeta = (
-        _dbeta(level, sums.rows, special, dy, x) if call.beta_format else FixedPointSum(call.size)
-    )
-    return Share(sums.terms.number(), dbeta.number(), special.dgamma.flags, special.dbeta.flags)
+def merged(shares: list[Sums]) -> Sums:
+    """Add up sums over parts pairwise: each goes through few additions, in a fixed order."""
+    while (count := len(shares)) > 1:
+        half = (count + 1) // 2
+        for share, other in zip(shares, shares[half:], strict=False):
+            share.merge(other)
+        shares = shares[:half]
+    return shares[0]
 
 
-@dataclass
-class _Sums:
-    """The sums of plain backward, of which dbeta is used, and those of the terms."""
+def _run_parts(work: Callable[[int, Range], None], sweep: Sweep) -> None:
+    """Call `work` with the index and the rows of every part, on the threads of the sweep."""
+    parts = sweep.parts
+    if sweep.threads == 1 or len(parts) == 1:
+        for k, rows in enumerate(parts):
+            work(k, rows)
+        return
 
-    rows: RowSums
-    terms: DgammaTotal
+    def quiet(k: int, _: int) -> None:
+        with np.errstate(all="ignore"):  # which the caller set for its own thread only
+            work(k, parts[k])
 
-    def merge(self, other: "_Sums") -> None:
-        """Add the sums over other rows."""
-        self.rows.merge(other.rows)
-        self.terms.merge(other.terms)
-
-
-class _WithTerms(SweepsLike):
-    """Backward that rounds the terms of each block of rows while it is in the cache."""
-
-    def __init__(self, level: Backward[Any], terms: FixedPointDgamma[Any]) -> None:
-        super().__init__(level)
-        self._level, self._terms = level, terms
-        self.recompute_saved, self.recompute = level.recompute_saved, level.recompute
-        self.tier2_dgamma, self.exact_dbeta = level.tier2_dgamma, level.exact_dbeta
-
-    def sums(self) -> _Sums:
-        """Return sums over no rows."""
-        return _Sums(self._level.sums(), self._terms.sums())
-
-    def compute(
-        self, dy: Stored, x: Stored, saved: Float64, dx: Stored, sums: _Sums, status: RowStatus
-    ) -> bool:
-        """Write dx and what became of rows, and add to the sums; return whether some are left."""
-        both = sums.rows, sums.terms
-        return self._terms.compute(self._level, dy, x, saved, dx, both, status)
-
-
-def _dbeta(
-    level: _WithTerms, sums: RowSums, special: SpecialColumns, dy: Rows, x: Rows
-) -> FixedPointSum:
-    """Return dbeta without any error, by a second sweep where the first was not exact.
-
-    Columns with terms that are not finite are left out of that.
-    """
-    found = cast(ExactSums, sums.dbeta).as_fixed_point()
-    if found is not None:
-        return found
-    total = FixedPointSum(x.size)
-    left = np.flatnonzero(special.dbeta.none)
-    while len(left):
-        sweep = level.exact_dbeta(left)
-        assert sweep is not None
-        better = cast(ExactSums, summed(sweep, Source(dy), Source(x))).as_fixed_point()
-        assert better is not None
-        total.put(better.number(), sweep.columns)
-        left = left[len(sweep.columns) :]
-    return total
+    for_each_block(quiet, [(k, k + 1) for k in range(len(parts))], sweep.threads)

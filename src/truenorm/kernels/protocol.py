@@ -1,4 +1,7 @@
-"""What a backend is to the driver: a few functions that compute blocks of rows."""
+"""Interface between the driver and a backend: functions that compute blocks of rows.
+
+All arrays have two axes, are C-contiguous and in native byte order.
+"""
 
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -7,96 +10,92 @@ from numpy.typing import NDArray
 
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call, Flags
-from truenorm.kernels.fixed_point import FixedPointDgamma, FixedPointSum
+from truenorm.kernels.fixed_point import FixedPoint, FixedPointSum
 from truenorm.kernels.rounding import Tested
 from truenorm.kernels.rows import Range, Stored
 
 Float64 = NDArray[np.float64]
 RowStatus = NDArray[np.uint8]
-"""What became of each row: see `kernels.tuning`."""
+"""Status of each row: see `kernels.tuning`."""
 
 
 class Mergeable(Protocol):
     """Sums over some rows."""
 
     def merge(self, other: Any, /) -> None:
-        """Add the sums of the same kind over other rows, which are used up."""
+        """Add the sums of the same kind over other rows. `other` is not valid afterwards."""
 
 
 class ColumnSums(Mergeable, Protocol):
-    """A sum over rows for each of some columns, not rounded yet."""
+    """Sums of some columns over rows, not rounded yet."""
 
     def rounded(self, target: FloatFormat) -> Tested:
-        """Round them; those that are undecided are not known well enough."""
-
-
-class ExactSums(ColumnSums, Protocol):
-    """Sums that may be known without any error."""
-
-    def as_fixed_point(self) -> FixedPointSum | None:
-        """Return them, or None if some are not exact."""
+        """Round the sums, and report which columns are undecided."""
 
 
 class RowSums(Mergeable, Protocol):
-    """Both sums over rows that grow while backward sweeps."""
+    """The accumulators of dgamma and dbeta in a backward pass."""
 
-    @property
-    def dgamma(self) -> ColumnSums:
-        """Of dy*xhat."""
+    def dgamma(self, target: FloatFormat) -> Tested:
+        """Round the sum of dy*xhat."""
 
-    @property
-    def dbeta(self) -> ColumnSums:
-        """Of dy; in correct mode, `ExactSums`."""
+    def dbeta(self, target: FloatFormat) -> Tested:
+        """Round the sum of dy."""
+
+    def fixed_point_dbeta(self) -> FixedPointSum | None:
+        """Return the sum of dy, or None if it is not exact. Correct mode only."""
+
+
+class FixedPointTotal(Mergeable, Protocol):
+    """Sum of the fixed-point terms of dgamma over some rows."""
+
+    def number(self) -> FixedPoint:
+        """Return it in canonical form. The last column is the sum of all units."""
 
 
 Columns = TypeVar("Columns", bound=ColumnSums)
 Sums = TypeVar("Sums", bound=RowSums)
+Total = TypeVar("Total", bound=FixedPointTotal)
 
 
 class Sweep(Protocol):
-    """How a backend goes over all rows."""
+    """One pass over all rows."""
 
     threads: int
     parts: list[Range]
-    """Rows that may be done at the same time as others; each has sums of its own."""
+    """Parts of the rows that may run concurrently. Each has accumulators of its own."""
     rows_at_once: int
-    """Of a part: a block, which is what one call of a function below works on."""
+    """Rows of a block, which is the unit of work of the methods below."""
 
 
 class Forward(Sweep, Protocol):
-    """Forward at a level. Arrays have two axes, are C-contiguous and of native numbers."""
+    """Forward pass of a call."""
 
     def compute(self, x: Stored, y: Stored, saved: Float64, status: RowStatus) -> bool:
-        """Write y, what is saved and what became of each row; return whether some are not done."""
+        """Compute y, the saved statistics and the row status; return True if one is not OK."""
 
     def recompute(self, x: Stored, saved: Float64, y: Stored) -> Flags:
-        """Write y of rows that were undecided; return which elements are undecided once more."""
+        """Recompute undecided rows by tier 2; return the elements that remain undecided."""
 
 
 class ColumnSweep(Sweep, Protocol[Columns]):
-    """A second sweep for sums over rows that the first did not know well enough."""
-
-    columns: NDArray[np.intp]
-    """The first of those that were asked for, as many as are done in one sweep."""
+    """A further sweep, for the sums of undecided columns."""
 
     def sums(self) -> Columns:
-        """Return sums over no rows."""
+        """Return zeroed accumulators."""
 
     def add(self, dy: Stored, x: Stored, sums: Columns) -> None:
-        """Add a block of rows; what of dy is not finite belongs to no column that is asked for."""
+        """Add a block of rows. dy is finite in the columns of the sweep."""
 
 
 class Backward(Sweep, Protocol[Sums]):
-    """Backward at a level."""
+    """Backward pass of a call."""
 
     def sums(self) -> Sums:
-        """Return sums over no rows."""
+        """Return zeroed accumulators."""
 
     def recompute_saved(self, x: Stored, saved: Float64) -> bool:
-        """Put what this backend would have saved in the place of what another one did.
-
-        Returns whether x has changed since.
-        """
+        """Replace the statistics saved by another backend; return True if a row mean changed."""
 
     def compute(
         self,
@@ -107,43 +106,53 @@ class Backward(Sweep, Protocol[Sums]):
         sums: Sums,
         status: RowStatus,
     ) -> bool:
-        """Write dx and what became of each row, and add to the sums; return whether some are left.
+        """Compute dx and the row status, and add to the sums; return True if one is not OK.
 
-        A row whose dy is not finite is left out.
+        A row whose dy is not finite adds nothing to the sums.
         """
 
     def recompute(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
-        """Write dx of rows that were undecided; return which elements are undecided once more."""
+        """Recompute undecided rows by tier 2; return the elements that remain undecided."""
 
     def tier2_dgamma(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
-        """Return how to know some columns better, short of integers."""
+        """Return a tier-2 sum of some columns, or None if that would decide no more."""
 
-    def exact_dbeta(self, columns: NDArray[np.intp]) -> ColumnSweep[Any] | None:
-        """Return how to know some columns exactly."""
+    def exact_dbeta(self, columns: NDArray[np.intp]) -> ColumnSweep[Any]:
+        """Return an exact sum of some columns."""
 
 
 class NoFallback:
-    """For fast mode: it has no rounding test, and so nothing is looked at again."""
+    """Mixin of fast mode, which has no rounding test: no row or column is undecided."""
 
     def recompute(self, *_: Any) -> Any:
-        """Is not called, since no row is undecided."""
+        """Raise: there is nothing to recompute."""
         raise NotImplementedError
 
     tier2_dgamma = exact_dbeta = recompute
 
 
+class FixedPointDgamma(Protocol[Total]):
+    """The fixed-point sum of dgamma in tier 1, for partial gradients."""
+
+    def sums(self) -> Total:
+        """Return zeroed accumulators."""
+
+    def add(self, dy: Stored, x: Stored, status: RowStatus | None, sums: Total) -> None:
+        """Add the rows of a block that are OK or UNDECIDED; None means all of them."""
+
+
 class ColumnGradients(NamedTuple):
-    """Gradients of gamma and beta, rounded to their types but held as float64."""
+    """dgamma and dbeta as float64, rounded to the formats of gamma and beta."""
 
     dgamma: Float64 | None
     dbeta: Float64 | None
 
 
 class Core(Protocol):
-    """Whole calls on ordinary float32 arrays: the functions of `kernels/native/module.c`.
+    """Whole calls on fast-path arrays: the functions of `kernels/native/module.c`.
 
-    They return False, or None, for arrays that are not ordinary and for results that need the
-    driver. Then nothing that was written is valid.
+    They return False, or None, for other arrays and for results that need the driver. Then the
+    contents of the output arrays are undefined.
     """
 
     def forward(
@@ -189,11 +198,11 @@ class Core(Protocol):
         threads: int,
         /,
     ) -> tuple[tuple[int, bytearray], tuple[int, bytearray]] | None:
-        """Compute dx, and dgamma and dbeta as first places and digits; None for the driver."""
+        """Compute dx, and dgamma and dbeta in fixed point: first place and limbs."""
 
 
 class Backend(Protocol):
-    """Offers forward and backward at every level.
+    """The forward and backward pass of every call.
 
     Called under ``np.errstate(all="ignore")``: infinities and NaN are valid results.
     """
@@ -202,7 +211,7 @@ class Backend(Protocol):
 
     @property
     def core(self) -> Core | None:
-        """Compiled functions for whole calls on float32 arrays, if there are such."""
+        """Compiled functions for whole calls, or None."""
 
     def forward(self, call: Call) -> Forward:
         """Return the forward pass of a call."""
@@ -211,4 +220,4 @@ class Backend(Protocol):
         """Return the backward pass of a call."""
 
     def fixed_point_dgamma(self, call: Call) -> FixedPointDgamma[Any]:
-        """Return how dgamma of a call at level 1 is summed on the lattice."""
+        """Return the fixed-point sum of dgamma of a call in tier 1."""

@@ -1,7 +1,7 @@
-"""Numbers of the four types as kernels hold them.
+"""Rows of arrays, and numbers of the four types in storage form.
 
-float16, float32 and float64 are held as such. bfloat16 is not a type of NumPy; it is held as the
-uint16 of its bits, so that no kernel needs the package that defines it.
+float16, float32 and float64 are stored as arrays of these types. NumPy has no bfloat16: it is
+stored as the uint16 of its bits, so that no kernel needs the package that defines it.
 """
 
 import math
@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, FloatFormat
 
 Stored = NDArray[Any]
-"""An array of one of the types, as held: see above."""
+"""An array in storage form."""
 
-FORMATS = {target.name: target for target in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)}
+FORMATS = {each.name: each for each in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)}
 
 
-@cache  # finding the name of a dtype takes longer than normalizing a row
+@cache  # the name of a dtype takes longer than normalizing a row
 def format_of(dtype: np.dtype[Any]) -> FloatFormat | None:
     """Return the format of a dtype of any byte order, or None if it is not one of the four."""
     return FORMATS.get(dtype.name)
 
 
-def stored_view(array: NDArray[Any], target: FloatFormat) -> Stored:
-    """Return the same memory, as kernels hold it."""
-    if target is not BFLOAT16:
+def stored_view(array: NDArray[Any], float_format: FloatFormat) -> Stored:
+    """Return a view of an array in storage form."""
+    if float_format is not BFLOAT16:
         return array
     return array.view(np.dtype(np.uint16).newbyteorder(array.dtype.byteorder))
 
 
 def as_float32(values: Stored, source: FloatFormat) -> NDArray[np.float32]:
-    """Return values of at most float32 as that, exactly; a view if they are that already."""
+    """Return values of at most float32 as float32; no copy if they are float32 already."""
     if source is BFLOAT16:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32, copy=False)
@@ -43,7 +43,7 @@ def as_float32(values: Stored, source: FloatFormat) -> NDArray[np.float32]:
 def widen(
     values: Stored, source: FloatFormat, into: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """Return the values as float64, exactly, in a new array or in the one given."""
+    """Return the values as float64, in a new array or in `into`."""
     if source is BFLOAT16:
         values = as_float32(values, source)
     if into is None:
@@ -53,27 +53,27 @@ def widen(
 
 
 Range = tuple[int, int]
-"""Rows from one to before another."""
+"""Rows start to stop, as in a slice."""
 
 
 class Rows:
     """The rows of an array along its normalized axes, in C order of the other axes.
 
-    Nothing is copied as a whole: a block of rows is gathered when it is read.
+    The array is not copied: a block of rows is gathered when it is read.
 
     Attributes
     ----------
     count, size : int
-        How many rows there are, and how many elements each has.
+        Number of rows, and of the elements of each.
     float_format : FloatFormat
-        The type of the elements.
+        Format of the elements.
     """
 
     def __init__(
         self, array: NDArray[Any], axes: Sequence[int], float_format: FloatFormat
     ) -> None:
         moved = stored_view(array, float_format)
-        if axes[0] != array.ndim - len(axes):  # they are in order, so they are not the last ones
+        if axes[0] != array.ndim - len(axes):  # axes are sorted: these are not the last ones
             moved = np.moveaxis(moved, axes, range(-len(axes), 0))
         self._outer = moved.shape[: moved.ndim - len(axes)]
         self.count = math.prod(self._outer)
@@ -84,7 +84,7 @@ class Rows:
         self._flat = moved.reshape(self.count, self.size) if flat else None
 
     def read(self, start: int, stop: int) -> Stored:
-        """Return rows start to stop as an array of two axes; it may be the memory itself."""
+        """Return rows start to stop as an array of two axes, as a view if possible."""
         if self._flat is not None:
             return self._flat[start:stop]
         gathered: Stored = self._moved[self._index(start, stop)]
@@ -100,7 +100,7 @@ class Rows:
 
     @property
     def memory(self) -> Stored | None:
-        """All rows as they lie in memory, if that is one C-contiguous array of native numbers."""
+        """All rows as a view, if they are C-contiguous, aligned and in native byte order."""
         flat = self._flat
         if flat is None or not (flat.flags.c_contiguous and flat.flags.aligned):
             return None
@@ -108,7 +108,7 @@ class Rows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the elements as stored."""
+        """Type of the elements in storage form."""
         return self._moved.dtype
 
     def _index(self, start: int, stop: int) -> tuple[Any, ...]:
@@ -118,9 +118,9 @@ class Rows:
 
 
 class Source:
-    """Rows to be read in blocks, each a C-contiguous array of native numbers.
+    """Rows to be read in blocks, each C-contiguous and in native byte order.
 
-    That is the memory itself where it lies like that, and else a copy.
+    A block is a view of the memory if possible, and otherwise a copy.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -134,9 +134,9 @@ class Source:
         return _native(self._rows.read(start, stop))
 
     def block_beside(self, results: Stored, start: int, stop: int) -> Stored:
-        """Return some rows apart from the results, which are written before all is read."""
-        given = self.block(start, stop)
-        return given.copy() if np.may_share_memory(given, results) else given
+        """Return some rows, as a copy if they overlap the array of results."""
+        rows = self.block(start, stop)
+        return rows.copy() if np.may_share_memory(rows, results) else rows
 
     def copy(self, indices: NDArray[np.intp]) -> Stored:
         """Return copies of some rows."""
@@ -149,7 +149,7 @@ class Source:
 
 
 class Target:
-    """Rows to be written in blocks: in place where memory allows it, else by way of a copy."""
+    """Rows to be written in blocks, in place if possible."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -162,7 +162,7 @@ class Target:
         return np.empty((stop - start, self._rows.size), self._rows.dtype.newbyteorder("="))
 
     def done(self, start: int, stop: int, block: Stored) -> None:
-        """Put a block that was written where it belongs."""
+        """Store a block that was written."""
         if self._memory is None:
             self._rows.write(start, stop, block)
 
@@ -180,7 +180,7 @@ def _native(block: Stored) -> Stored:
 
 
 def blocks_of(part: Range, rows: int) -> Iterator[Range]:
-    """Yield the blocks of so many rows that a part is made of."""
+    """Yield the blocks of a part, of so many rows each."""
     start, stop = part
     for first in range(start, stop, rows):
         yield first, min(first + rows, stop)

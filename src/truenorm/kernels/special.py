@@ -1,7 +1,7 @@
-"""Rows without a result, and numbers that are not finite: by rule, apart from the arithmetic.
+"""Results that depend on infinities and NaN, and rows without a result.
 
-Kernels see finite numbers only. What is not finite is replaced by zero before, and its results
-are put in place afterwards: IEEE rules on the exact xhat, of which only the sign matters.
+Kernels see finite numbers only: zero replaces infinities and NaN in their inputs. The results
+follow from IEEE rules on the exact xhat, of which only the sign matters, and are written last.
 """
 
 import math
@@ -9,22 +9,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.exact import FloatFormat, centred_signs
-from truenorm.kernels.call import Call, Norm, Parameter
+from truenorm.exact import centred_signs
+from truenorm.kernels.call import Call, Norm
 from truenorm.kernels.rounding import round_to
 from truenorm.kernels.rows import Stored, widen
-
-__all__ = [
-    "IS_NAN",
-    "SpecialSum",
-    "clear_not_finite",
-    "has_infinity",
-    "infinite_terms",
-    "no_spread",
-    "signs",
-    "special_columns",
-    "special_y",
-]
 
 Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -33,18 +21,9 @@ IS_PLUS, IS_MINUS, IS_NAN = np.uint8(1), np.uint8(2), np.uint8(4)
 """Bits for +infinity, -infinity and NaN among the terms of a column."""
 
 
-def special_columns(gamma: Parameter, beta: Parameter, target: FloatFormat) -> Flags:
-    """Return the columns whose y is said by rule: gamma, beta or y = beta is not finite."""
-    special: Flags = ~(np.isfinite(gamma.values) & np.isfinite(beta.values))
-    zero = gamma.values == 0
-    if zero.any():
-        special |= zero & ~np.isfinite(widen(round_to(beta.values, target), target))
-    return special
-
-
 def clear_not_finite(x: Float64) -> Flags:
-    """Put zeros into the rows that are not finite, and return which they are."""
-    if math.isfinite(x.sum()):  # then so is every element, and there is nothing to look for
+    """Set the rows with infinities or NaN to zero, and return them."""
+    if math.isfinite(x.sum()):  # then so is every element
         return np.zeros(len(x), bool)
     undefined: Flags = np.logical_not(np.isfinite(x).all(axis=1))
     x[undefined] = 0.0
@@ -52,37 +31,48 @@ def clear_not_finite(x: Float64) -> Flags:
 
 
 def no_spread(x: Float64, eps: float, norm: Norm) -> Flags:
-    """Return the constant rows, or zero rows if not centred, if eps is 0: they have no result."""
+    """Return the rows without a result because w = 0: constant ones, or zeros of RMSNorm."""
     if eps > 0:
         return np.zeros(len(x), bool)
     first = x[:, :1] if norm.centred else 0.0
-    without: Flags = np.logical_and.reduce(x == first, axis=1)
-    return without
+    constant: Flags = np.logical_and.reduce(x == first, axis=1)
+    return constant
 
 
 def has_infinity(x: Float64) -> Flags:
     """Return the rows with an infinity and without NaN."""
     infinite, undefined = np.isinf(x).any(axis=1), np.isnan(x).any(axis=1)
-    found: Flags = np.logical_and(infinite, np.logical_not(undefined))
-    return found
+    rows: Flags = np.logical_and(infinite, np.logical_not(undefined))
+    return rows
 
 
 def signs(x: Float64, norm: Norm) -> Float64:
-    """Return the exact signs of xhat, row by row.
+    """Return the exact signs of xhat.
 
-    Where rows are not centred, infinities make r = 0: they have no xhat, all others 0 (D33).
+    In RMSNorm, infinities make r = 0: xhat is NaN at them and 0 elsewhere (D33).
     """
     if norm.centred:
-        found = [centred_signs(row) for row in x.tolist()]
-        return np.array(found, dtype=np.float64).reshape(x.shape)
+        exact = [centred_signs(row) for row in x.tolist()]
+        return np.array(exact, dtype=np.float64).reshape(x.shape)
     rows = has_infinity(x)[:, np.newaxis]
     return np.where(rows, np.where(np.isfinite(x), 0.0, np.nan), np.sign(x))
 
 
-def special_y(x: Float64, gamma: Parameter, beta: Parameter, columns: Flags, call: Call) -> Stored:
+def special_columns(call: Call) -> Flags:
+    """Return the columns in which gamma, beta or y = beta is not finite."""
+    gamma, beta = call.gamma.values, call.beta.values
+    special: Flags = ~(np.isfinite(gamma) & np.isfinite(beta))
+    zero = gamma == 0
+    if zero.any():
+        special |= zero & ~np.isfinite(widen(round_to(beta, call.x_format), call.x_format))
+    return special
+
+
+def special_y(x: Float64, columns: Flags, call: Call) -> Stored:
     """Return y in the special columns."""
-    y = gamma.values[columns] * signs(x, call.norm)[:, columns] + beta.values[columns]
-    y[np.isnan(y)] = np.nan  # in its one form
+    gamma, beta = call.gamma.values[columns], call.beta.values[columns]
+    y = gamma * signs(x, call.norm)[:, columns] + beta
+    y[np.isnan(y)] = np.nan  # the canonical one
     return round_to(y, call.x_format)
 
 
@@ -96,44 +86,42 @@ def infinite_terms(dy: Float64, x: Float64, norm: Norm) -> Float64:
 
 
 class SpecialSum:
-    """What becomes of a column with terms that are not finite."""
+    """Infinities and NaN among the terms of each column.
+
+    Attributes
+    ----------
+    flags : ndarray
+        Bits IS_PLUS, IS_MINUS and IS_NAN.
+    """
 
     def __init__(self, columns: int) -> None:
-        self._plus = np.zeros(columns, bool)
-        self._minus = np.zeros(columns, bool)
-        self._nan = np.zeros(columns, bool)
-
-    def add(self, terms: Float64) -> None:
-        """Note the terms that are not finite."""
-        self._plus |= (terms == np.inf).any(axis=0)
-        self._minus |= (terms == -np.inf).any(axis=0)
-        self._nan |= np.isnan(terms).any(axis=0)
-
-    @property
-    def none(self) -> NDArray[np.bool_]:
-        """Which columns have no such terms."""
-        return ~(self._plus | self._minus | self._nan)
-
-    @property
-    def flags(self) -> NDArray[np.uint8]:
-        """One bit a column for each of +infinity, -infinity and NaN among its terms."""
-        return self._plus * IS_PLUS | self._minus * IS_MINUS | self._nan * IS_NAN
+        self.flags = np.zeros(columns, np.uint8)
 
     @classmethod
     def of_flags(cls, flags: NDArray[np.uint8]) -> "SpecialSum":
-        """Return what has such flags."""
-        found = cls(len(flags))
-        found._plus, found._minus, found._nan = (
-            (flags & bit) != 0 for bit in (IS_PLUS, IS_MINUS, IS_NAN)
-        )
-        return found
+        """Return the sum with these flags."""
+        special = cls(0)
+        special.flags = flags
+        return special
 
-    def spoil(self) -> None:
+    def add(self, terms: Float64) -> None:
+        """Add rows of terms."""
+        self.flags[(terms == np.inf).any(axis=0)] |= IS_PLUS
+        self.flags[(terms == -np.inf).any(axis=0)] |= IS_MINUS
+        self.flags[np.isnan(terms).any(axis=0)] |= IS_NAN
+
+    def set_nan(self) -> None:
         """Make every sum NaN: a row had no result."""
-        self._nan[:] = True
+        self.flags |= IS_NAN
+
+    @property
+    def none(self) -> Flags:
+        """True for the columns that have only finite terms."""
+        none: Flags = self.flags == 0
+        return none
 
     def apply(self, sums: Float64) -> None:
-        """Put infinities and NaN into the columns that have them."""
-        sums[self._plus] = np.inf
-        sums[self._minus] = -np.inf
-        sums[self._nan | (self._plus & self._minus)] = np.nan
+        """Write infinities and NaN to the columns that have them."""
+        sums[self.flags == IS_PLUS] = np.inf
+        sums[self.flags == IS_MINUS] = -np.inf
+        sums[(self.flags & IS_NAN != 0) | (self.flags & 3 == 3)] = np.nan

@@ -1,37 +1,37 @@
-"""What drivers and kernels of all backends share: row status, units of error, sizes of sums."""
+"""Constants of all backends: row status, error units, sizes of sums."""
 
 OK, UNDECIDED, UNDEFINED, NOT_FINITE, CHANGED = range(5)
-"""What became of a row: it is right; some element was undecided; it has no result; its dy is not
-finite; its x is not what forward saw."""
+"""Row status. UNDECIDED: the rounding test failed for an element. UNDEFINED: the row has no
+result. NOT_FINITE: dy has infinities or NaN. CHANGED: x differs from the x of the forward pass."""
 
-BY_PAIRS = -(2.0**12)
-"""Added to the power of two that level 2 keeps of a centred row: the sum is below zero, as the
-variance that fast mode keeps of other float64 rows never is."""
+TIER2_OFFSET = -(2.0**12)
+"""Added to the exponent that tier 2 saves of a centred row. The sum is negative; the variance
+that fast mode saves of other float64 rows is not."""
 
 SUMS = 5
-"""Numbers of each column: dgamma as a pair and its bound, dbeta as a pair."""
+"""Numbers per column: dgamma as a pair and its bound, dbeta as a pair."""
 
 U, W = 2.0**-53, 2.0**-106
-"""The unit roundoff of float64, and the unit in which errors of pairs are counted."""
+"""Unit roundoff of float64, and the unit of the errors of pairs."""
 
 SLACK = 1.01
-"""On every bound: for products of errors, and for the rounding of the bound itself."""
+"""Factor of every bound: covers products of errors and the rounding of the bound itself."""
 
 TINY = 2.0**-1000
-"""What may be lost below the range of float64, with much room."""
+"""Bound on what is lost below the range of float64, generously."""
 
 LOST_IN_Q = 2.0**-800
-"""The same of q = mean(g*c)/w at level 1, where a factor |c| of 2**-149 does not lose it (R2)."""
+"""The same for q = mean(g*c)/w in tier 1, times a factor |c| that may be 2**-149 (R2)."""
 
-BELOW = 64
-"""Bits of a term of dgamma on the lattice: its unit is so far below the largest that its row can
-have."""
+TERM_BITS = 64
+"""Bits of a fixed-point term of dgamma: its unit is 2**TERM_BITS below the largest possible
+term of the row."""
 
-LOWEST = -320
-"""No unit is below 2**LOWEST: what float32 and smaller types can tell begins at 2**-150."""
+LOWEST_UNIT = -320
+"""No unit is below 2**LOWEST_UNIT: numbers of float32 and narrower types are above 2**-150."""
 
-HIGH = 24
-"""A term in units is high*2**HIGH + low, of which a float64 adds up MOST_ROWS without error."""
+LOW_BITS = 24
+"""A term in units is high*2**LOW_BITS + low: a float64 adds MAX_ROWS of each without error."""
 
-MOST_ROWS = 2**12
-"""Rows whose terms a bin holds before it is cleared."""
+MAX_ROWS = 2**12
+"""Rows whose terms are added as float64 before the sums are converted to integers."""

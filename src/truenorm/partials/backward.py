@@ -122,10 +122,10 @@ def _backward(
         results = _by_core(chosen.core, kind, settings, dy, saved, out)
         if results is not None:
             return results
-    dx, share = by_driver(backward_partial, chosen, settings, dy, saved, out)
-    special = np.stack([share.of_dgamma, share.of_dbeta])
+    dx, sums = by_driver(backward_partial, chosen, settings, dy, saved, out)
+    special = np.stack([sums.dgamma_flags, sums.dbeta_flags])
     rows = len(saved.statistics)
-    return dx, PartialGradients._of(kind, rows, share.dgamma, share.dbeta, special)
+    return dx, PartialGradients._of(kind, rows, sums.dgamma, sums.dbeta, special)
 
 
 def _by_core(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.api import arguments
-from truenorm.api.arguments import as_parameter
+from truenorm.api.arguments import as_gradient
 from truenorm.api.saved import Saved
 from truenorm.exact import Term, round_sum_of_roots
 from truenorm.kernels import fallback
@@ -198,11 +198,11 @@ class PartialGradients:
             values, undecided = round_columns(columns, error, divisor, self.kind.target("gamma"))
             SpecialSum.of_flags(self._special[0]).apply(values)
             undecided = undecided[self._special[0][undecided] == 0]
-            dgamma = as_parameter(values, self.kind.gamma, self.kind.shape)
+            dgamma = as_gradient(values, self.kind.gamma, self.kind.shape)
         if self.kind.beta is not None:
             values, _ = round_columns(self._dbeta, 0, divisor, self.kind.target("beta"))
             SpecialSum.of_flags(self._special[1]).apply(values)
-            dbeta = as_parameter(values, self.kind.beta, self.kind.shape)
+            dbeta = as_gradient(values, self.kind.beta, self.kind.shape)
         return RoundedGradients(dgamma, dbeta, undecided)
 
     def refine(self, batches: Iterable[tuple[Any, Saved]], divide_by: int = 1) -> RoundedGradients:
@@ -257,7 +257,7 @@ class PartialGradients:
         dgamma[rounded.undecided] = [round_sum_of_roots(column, target) for column in terms]
         assert self.kind.gamma is not None
         return RoundedGradients(
-            as_parameter(dgamma, self.kind.gamma, self.kind.shape),
+            as_gradient(dgamma, self.kind.gamma, self.kind.shape),
             rounded.dbeta,
             np.empty(0, np.intp),
         )

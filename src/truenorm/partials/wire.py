@@ -22,7 +22,7 @@ from truenorm.kernels.call import LAYER_NORM, RMS_NORM, Norm, Settings
 from truenorm.kernels.fixed_point import BITS, FixedPoint, FixedPointSum
 from truenorm.kernels.rows import format_of
 from truenorm.kernels.special import IS_NAN
-from truenorm.kernels.tuning import LOWEST
+from truenorm.kernels.tuning import LOWEST_UNIT
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.uint8]
@@ -123,7 +123,7 @@ def _check_types(types: dict[str, np.dtype[Any] | None]) -> None:
             )
 
 
-LOWEST_LIMB = LOWEST // BITS
+LOWEST_LIMB = LOWEST_UNIT // BITS
 HIGHEST_LIMB = (128 + 32 + 63) // BITS + 1
 """By (L1) a term is below 2**(128 + 32), as dy < 2**128 and sqrt(D) < 2**32. There are fewer than
 2**63 rows. One limb more takes the carry."""

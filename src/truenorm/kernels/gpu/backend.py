@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from truenorm.exact import FloatFormat
 from truenorm.kernels.call import Call, Flags
 from truenorm.kernels.double_double import two_sum
-from truenorm.kernels.fixed_point import FixedPointDgamma, FixedPointSum
+from truenorm.kernels.fixed_point import FixedPointSum
 from truenorm.kernels.gpu.plan import LONG_RUN, LONGEST
 from truenorm.kernels.gpu.runtime import Buffer, Launcher, Runtime
-from truenorm.kernels.protocol import Backend, Backward, Forward, RowStatus
+from truenorm.kernels.protocol import Backend, Backward, FixedPointDgamma, Forward, RowStatus
 from truenorm.kernels.rounding import Tested, round_pair, round_to, same_roundings
 from truenorm.kernels.rows import Range, Stored
 from truenorm.kernels.tuning import SLACK, SUMS, U
@@ -77,8 +77,10 @@ class _Pass:
         self.rows_at_once = max(1, ELEMENTS // call.size // ROWS) * ROWS
         self._runtime, self._size = runtime, call.size
         self._is_correct = call.arithmetic == "tier1"
-        parameters = (runtime.upload(each.astype(np.float32)) for each in (call.gamma, call.beta))
-        self._launcher = Launcher(runtime, call, *parameters)
+        gamma, beta = (
+            runtime.upload(each.finite.astype(np.float32)) for each in (call.gamma, call.beta)
+        )
+        self._launcher = Launcher(runtime, call, gamma, beta)
 
     def _download_tier2(self, output: Buffer, flags: Buffer, into: Stored) -> Flags:
         """Copy recomputed rows from the device; return the undecided elements."""
@@ -180,55 +182,29 @@ class DeviceSums:
         raise NotImplementedError
 
     @cached_property
-    def numbers(self) -> Float64:
+    def _numbers(self) -> Float64:
         """All sums, when all rows are done."""
         numbers = np.empty((SUMS, self._size))
         self._runtime.download(self.buffer, numbers)
         return numbers
 
-    @property
-    def dgamma(self) -> "BoundedSum":
-        """The sum of dy*xhat."""
-        return BoundedSum(self)
-
-    @property
-    def dbeta(self) -> "ExactSum":
-        """The sum of dy."""
-        return ExactSum(self)
-
-
-class BoundedSum:
-    """dgamma: pairs with a bound on their error."""
-
-    def __init__(self, sums: DeviceSums) -> None:
-        self._sums = sums
-        self.merge = sums.merge
-
-    def rounded(self, target: FloatFormat) -> Tested:
+    def dgamma(self, target: FloatFormat) -> Tested:
         """Round the sums whose bound allows it."""
-        high, low, bound, *_ = self._sums.numbers
+        high, low, bound, *_ = self._numbers
         z = (high + low) + 0.0
-        bound = SLACK * (bound + 2 * U * np.abs(z)) if self._sums.has_bounds else 0.0
+        bound = SLACK * (bound + 2 * U * np.abs(z)) if self.has_bounds else 0.0
         return same_roundings(round_to(z - bound, target), round_to(z + bound, target))
 
-
-class ExactSum:
-    """dbeta: exact pairs, or NaN where pairs cannot represent the sum."""
-
-    def __init__(self, sums: DeviceSums) -> None:
-        self._sums = sums
-        self.merge = sums.merge
-
-    def rounded(self, target: FloatFormat) -> Tested:
-        """Round the sums that are exact."""
-        *_, high, low = self._sums.numbers
+    def dbeta(self, target: FloatFormat) -> Tested:
+        """Round the sums that are exact; the device marks the others with NaN."""
+        *_, high, low = self._numbers
         undecided = np.isnan(low) | np.isnan(high)
         pair = two_sum(np.where(undecided, 0.0, high), np.where(undecided, 0.0, low))
         return Tested(round_pair(*pair, np.zeros(len(high), np.int64), target), undecided)
 
-    def as_fixed_point(self) -> FixedPointSum | None:
-        """Return the sums if all are exact."""
-        pairs = self._sums.numbers[3:]
+    def fixed_point_dbeta(self) -> FixedPointSum | None:
+        """Return the sum of dy, or None if it is not exact."""
+        pairs = self._numbers[3:]
         if np.isnan(pairs).any():
             return None
         total = FixedPointSum(pairs.shape[1])

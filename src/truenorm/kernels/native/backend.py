@@ -1,7 +1,7 @@
-"""The native backend: rows by the C core, what that does not have by the reference.
+"""The native backend: the C core, with the reference backend where the core does not apply.
 
-Ordinary arrays go straight to the core (`api.fast_path`). `blocks` has what the driver needs for
-the rest; it is imported on demand, as most programs never need it.
+Fast-path arrays go straight to the core (`api.fast_path`). `blocks` serves the driver for all
+others; it is imported on demand, since most programs never need it.
 """
 
 import os
@@ -13,8 +13,7 @@ from truenorm.kernels.native import _core
 
 if TYPE_CHECKING:
     from truenorm.kernels.call import Call
-    from truenorm.kernels.fixed_point import FixedPointDgamma
-    from truenorm.kernels.protocol import Backend, Backward, Forward
+    from truenorm.kernels.protocol import Backend, Backward, FixedPointDgamma, Forward
 
 LARGEST_EPS = 2.0**200
 """Beyond it, and below its inverse, products could leave the range of float64."""
@@ -40,39 +39,28 @@ class NativeBackend:
         self._reference = reference
 
     def forward(self, call: "Call") -> "Forward":
-        """Return forward for a call."""
+        """Return the forward pass of a call."""
         if not _is_for_core(call):
             return self._reference().forward(call)
-        from truenorm.kernels.native import blocks
+        from truenorm.kernels.native.blocks import NativeForward
 
-        if call.x_format is FLOAT64:
-            return blocks.Forward64(call, self._reference())
-        if call.arithmetic == "fast32":
-            return blocks.FastForward(call)
-        return blocks.CorrectForward(call, self._reference())
+        return NativeForward(call, self._reference())
 
     def backward(self, call: "Call") -> "Backward[Any]":
-        """Return backward for a call."""
+        """Return the backward pass of a call."""
         if not _is_for_core(call):
             return self._reference().backward(call)
-        from truenorm.kernels.native import blocks
+        from truenorm.kernels.native.blocks import NativeBackward
 
-        if call.x_format is FLOAT64:
-            kind = (
-                blocks.FastBackward64 if call.arithmetic == "fast64" else blocks.CorrectBackward64
-            )
-            return kind(call, self._reference())
-        if call.arithmetic == "fast32":
-            return blocks.FastBackward(call)
-        return blocks.CorrectBackward(call, self._reference())
+        return NativeBackward(call, self._reference())
 
     def fixed_point_dgamma(self, call: "Call") -> "FixedPointDgamma[Any]":
-        """Return the fixed-point sums of dgamma."""
+        """Return the fixed-point sum of dgamma of a call in tier 1."""
         if not _is_for_core(call):
             return self._reference().fixed_point_dgamma(call)
-        from truenorm.kernels.native import blocks
+        from truenorm.kernels.native.blocks import FixedPointDgamma
 
-        return blocks.FixedPointDgamma(call, self._reference())
+        return FixedPointDgamma(call, self._reference())
 
 
 def _is_for_core(call: "Call") -> bool:

@@ -1,4 +1,8 @@
-"""What the driver needs of the C core: blocks of rows, with layouts and special values its own."""
+"""The C core as the driver uses it: blocks of rows.
+
+The driver takes care of layouts and special values, and the reference backend of rows and
+columns that the core leaves undecided.
+"""
 
 from functools import cached_property
 from typing import Any
@@ -9,15 +13,9 @@ from numpy.typing import NDArray
 from truenorm.exact import FLOAT64, FloatFormat
 from truenorm.kernels.call import TYPE_CODES, Call, Flags
 from truenorm.kernels.double_double import two_sum
-from truenorm.kernels.fixed_point import (
-    AfterLevel,
-    DgammaTotal,
-    FixedPoint,
-    FixedPointSum,
-    canonical,
-)
+from truenorm.kernels.fixed_point import FixedPoint, FixedPointSum, canonical
 from truenorm.kernels.native import _core
-from truenorm.kernels.protocol import Backend, NoFallback, RowStatus
+from truenorm.kernels.protocol import Backend, FixedPointTotal, RowStatus
 from truenorm.kernels.rounding import Tested, round_pair, round_to, same_roundings
 from truenorm.kernels.rows import Range, Stored, blocks_of
 from truenorm.kernels.tuning import OK, SLACK, SUMS, U
@@ -27,174 +25,111 @@ Float64 = NDArray[np.float64]
 Columns = NDArray[np.intp]
 
 BLOCK = 2**18
-"""Elements of a block of rows that one call of the core works on."""
+"""Elements of a block of rows, on which one call of the core works."""
 
 
-def mode_of_types(target: FloatFormat) -> int:
-    """Return the bits of a mode for rows and parameters of a type."""
-    return TYPE_CODES[target.name] * 0x1110
+def _mode(call: Call) -> int:
+    """Return the mode of the core: its flags, and one format for rows and parameters."""
+    centred = _core.CENTRED if call.norm.centred else 0
+    fast = _core.FAST if call.arithmetic in ("fast32", "fast64") else 0
+    return centred | fast | TYPE_CODES[call.x_format.name] * 0x1110
 
 
 class _Sweep:
     """A sweep over all rows, in blocks that are shared among threads."""
 
-    def __init__(self, call: Call) -> None:
-        self.call = call
+    def __init__(self, call: Call, reference: Backend) -> None:
+        self.call, self._backend = call, reference
         self.threads = thread_count(call.threads)
         self.rows_at_once = max(1, BLOCK // call.size)
         self.parts: list[Range] = list(blocks_of((0, call.count), self.rows_at_once)) or [(0, 0)]
-        centred = _core.CENTRED if call.norm.centred else 0
-        fast = _core.FAST if call.arithmetic in ("fast32", "fast64") else 0
-        self._mode = centred | fast | mode_of_types(call.x_format)
+        self._mode = _mode(call)
         # Narrower parameters are exact in float32, or float64 beside float64 rows.
         dtype = np.float64 if call.x_format is FLOAT64 else np.float32
-        self._gamma = call.gamma.astype(dtype)
-        self._beta = call.beta.astype(dtype)
+        self._gamma = call.gamma.finite.astype(dtype)
+        self._beta = call.beta.finite.astype(dtype)
 
 
-class _BackwardSweep(_Sweep):
-    """What backward passes of all types and modes have in common."""
+class NativeForward(_Sweep):
+    """Forward pass of the C core."""
 
-    def recompute_saved(self, x: Stored, saved: Float64) -> bool:
-        """Recompute the saved statistics; return True if a row mean changed."""
-        return len(x) > 0 and _core.statistics(x, saved, self._mode) > 0
-
-    def compute(
-        self, dy: Stored, x: Stored, saved: Float64, dx: Stored, sums: Any, status: RowStatus
-    ) -> bool:
-        """Compute dx and the row status, and add to the sums; return True if some are not OK."""
-        if len(x) == 0:
-            return False
-        left, *extent = _core.backward_rows(
-            dy, x, self._gamma, saved, dx, sums.array, status, self.call.eps, self._mode
-        )
-        self._note_magnitudes(sums, len(x), *extent)
-        return left > 0
-
-    def _note_magnitudes(self, sums: Any, rows: int, smallest: int, largest: int) -> None:
-        """Take note of the magnitudes of dy, where exactness depends on them."""
-
-    def _take_fast_blocks(self) -> None:
-        """Give each block of rows sums of its own, as in `calls.c`."""
-        call = self.call
-        self.rows_at_once = rows_of_fast_block(call.count, call.size)
-        # The last part is for rows that are left out at first.
-        self.parts = [*blocks_of((0, call.count), self.rows_at_once), (call.count, call.count)]
-
-
-class FastForward(_Sweep, NoFallback):
-    """Forward in fast mode."""
+    @cached_property
+    def _reference(self) -> Any:
+        # Not before it is needed: the reference logs how long it may take.
+        return self._backend.forward(self.call)
 
     def compute(self, x: Stored, y: Stored, saved: Float64, status: RowStatus) -> bool:
-        """Compute y, the saved statistics and the row status; return True if some are not OK."""
+        """Compute y, the saved statistics and the row status; return True if one is not OK."""
         if len(x) == 0:
             return False
         eps = self.call.eps
-        left = _core.forward_rows(x, self._gamma, self._beta, y, saved, status, eps, self._mode)
-        return left > 0
-
-
-class CorrectForward(FastForward):
-    """Forward, correctly rounded; the reference continues where double-double is undecided."""
-
-    def __init__(self, call: Call, reference: Backend) -> None:
-        super().__init__(call)
-        self._reference = reference
+        not_ok = _core.forward_rows(x, self._gamma, self._beta, y, saved, status, eps, self._mode)
+        if not_ok and self.call.x_format is FLOAT64:
+            # The core marks statistics that need exponents of their own.
+            far = np.flatnonzero(np.isneginf(saved[:, -1]))
+            if len(far):
+                saved[far] = self._reference.saved_statistics(x[far])
+        return not_ok > 0
 
     def recompute(self, x: Stored, saved: Float64, y: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
-        return self._reference.forward(self.call).recompute(x, saved, y)
+        undecided: Flags = self._reference.recompute(x, saved, y)
+        return undecided
 
 
-class _Dgamma:
-    """dgamma as pairs with a bound."""
-
-    def __init__(self, array: Float64) -> None:
-        self._array = array
-
-    def merge(self, other: "_Dgamma") -> None:
-        """Not used: `CorrectSums` merges both sums at once."""
-        raise NotImplementedError
-
-    def rounded(self, target: FloatFormat) -> Tested:
-        """Round the sums whose bound allows it."""
-        high, low, bound = self._array[:3]
-        total = high + low
-        error = SLACK * (bound + 2 * U * np.abs(total))  # (E13)
-        return same_roundings(round_to(total - error, target), round_to(total + error, target))
-
-
-class _Dbeta:
-    """dbeta as pairs, exact unless the magnitudes of dy are too far apart."""
-
-    def __init__(self, array: Float64) -> None:
-        self._array = array
-        self.rows, self.smallest, self.largest = 0, 0xFFFFFFFF, 0
-
-    def merge(self, other: "_Dbeta") -> None:
-        """Take note of the rows of another sum."""
-        self.note(other.rows, other.smallest, other.largest)
-
-    def note(self, rows: int, smallest: int, largest: int) -> None:
-        """Take note of rows, and of the magnitudes of their dy."""
-        self.rows += rows
-        self.smallest, self.largest = min(self.smallest, smallest), max(self.largest, largest)
-
-    @property
-    def _is_exact(self) -> bool:
-        return _core.is_exact_sum(self.smallest, self.largest, self.rows)
-
-    def rounded(self, target: FloatFormat) -> Tested:
-        """Round the sums if they are exact."""
-        size = self._array.shape[1]
-        if not self._is_exact:
-            return Tested(round_to(np.zeros(size), target), np.ones(size, bool))
-        high, low = two_sum(*self._array[3:])
-        values = round_pair(high, low, np.zeros(size, np.int64), target)
-        return Tested(values, np.zeros(size, bool))
-
-    def as_fixed_point(self) -> FixedPointSum | None:
-        """Return the sums if they are exact."""
-        if not self._is_exact:
-            return None
-        digits = FixedPointSum(self._array.shape[1])
-        digits.add(self._array[3:].copy())
-        return digits
-
-
-class CorrectSums:
-    """Sums over rows, side by side in one array."""
-
-    def __init__(self, size: int) -> None:
-        self.array = np.zeros((SUMS, size))
-        self.dgamma, self.dbeta = _Dgamma(self.array), _Dbeta(self.array)
-
-    def merge(self, other: "CorrectSums") -> None:
-        """Add the sums over other rows."""
-        _core.merge(self.array, other.array)
-        self.dbeta.merge(other.dbeta)
-
-
-class CorrectBackward(_BackwardSweep):
-    """Backward, correctly rounded; the reference continues where double-double is undecided."""
+class NativeBackward(_Sweep):
+    """Backward pass of the C core."""
 
     def __init__(self, call: Call, reference: Backend) -> None:
-        super().__init__(call)
-        self._reference = reference.backward(call)
+        super().__init__(call, reference)
+        if self._is_fast:
+            # Each block of rows has sums of its own, as in `calls.c`.
+            self.rows_at_once = rows_of_fast_block(call.count, call.size)
+            # The last part is for rows whose dy is not finite.
+            blocks = blocks_of((0, call.count), self.rows_at_once)
+            self.parts = [*blocks, (call.count, call.count)]
 
-    def sums(self) -> CorrectSums:
+    @property
+    def _is_fast(self) -> bool:
+        return self.call.arithmetic in ("fast32", "fast64")
+
+    @cached_property
+    def _reference(self) -> Any:
+        return self._backend.backward(self.call)
+
+    def sums(self) -> "_Sums":
         """Return zeroed accumulators."""
-        return CorrectSums(self.call.size)
+        if self.call.x_format is FLOAT64:
+            return Sums64(self.call.size, 2 if self._is_fast else 3)
+        return FastSums(self.call.size) if self._is_fast else CorrectSums(self.call.size)
 
-    def _note_magnitudes(self, sums: CorrectSums, rows: int, smallest: int, largest: int) -> None:
-        sums.dbeta.note(rows, smallest, largest)
+    def recompute_saved(self, x: Stored, saved: Float64) -> bool:
+        """Replace the saved statistics; return True if a row mean changed."""
+        if self.call.arithmetic == "tier2":  # only the mean is compared
+            return False
+        return len(x) > 0 and _core.statistics(x, saved, self._mode) > 0
+
+    def compute(
+        self, dy: Stored, x: Stored, saved: Float64, dx: Stored, sums: "_Sums", status: RowStatus
+    ) -> bool:
+        """Compute dx and the row status, and add to the sums; return True if one is not OK."""
+        if len(x) == 0:
+            return False
+        not_ok, *magnitudes = _core.backward_rows(
+            dy, x, self._gamma, saved, dx, sums.array, status, self.call.eps, self._mode
+        )
+        sums.note_magnitudes(len(x), *magnitudes)
+        return not_ok > 0
 
     def recompute(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
         """Recompute undecided rows; return the elements that remain undecided."""
-        return self._reference.recompute(dy, x, dx)
+        undecided: Flags = self._reference.recompute(dy, x, dx)
+        return undecided
 
     def tier2_dgamma(self, columns: Columns) -> Any:
         """Return a tier-2 sum of some columns."""
+        if self.call.x_format is FLOAT64:  # with exponents, which the sums of the core lack
+            return self._reference.tier2_columns(columns)
         return self._reference.tier2_dgamma(columns)
 
     def exact_dbeta(self, columns: Columns) -> Any:
@@ -202,98 +137,126 @@ class CorrectBackward(_BackwardSweep):
         return self._reference.exact_dbeta(columns)
 
 
-class _FastSum:
-    """The sum of columns over rows, in float64."""
-
-    def __init__(self, total: Float64) -> None:
-        self._total = total
-
-    def merge(self, other: "_FastSum") -> None:
-        """Not used: `FastSums` merges both sums at once."""
-        raise NotImplementedError
-
-    def rounded(self, target: FloatFormat) -> Tested:
-        """Round the sums as they are."""
-        return Tested(round_to(self._total, target), np.zeros(len(self._total), bool))
+def rows_of_fast_block(count: int, size: int) -> int:
+    """Return the number of rows with sums of their own in fast mode, as in `calls.c`."""
+    rows = max(2**15 // size, -(-count // 8))
+    return min(512, -(-rows // 4) * 4)
 
 
-class FastSums:
-    """Sums over a block of rows in fast mode."""
+class _Sums:
+    """The accumulators of a backward pass, side by side in one array."""
+
+    def __init__(self, numbers: int, size: int) -> None:
+        self.array = np.zeros((numbers, size))
+
+    def merge(self, other: Any) -> None:
+        """Add the sums over other rows."""
+        _core.merge(self.array, other.array)
+
+    def note_magnitudes(self, rows: int, smallest: int, largest: int) -> None:
+        """Note the magnitudes of dy, if the exactness of the sums depends on them."""
+
+    def fixed_point_dbeta(self) -> FixedPointSum | None:
+        """Return the sum of dy, or None if it is not exact."""
+        pairs = self._exact_dbeta()
+        if pairs is None:
+            return None
+        total = FixedPointSum(pairs.shape[1])
+        total.add(pairs.copy())
+        return total
+
+    def _exact_dbeta(self) -> Float64 | None:
+        """Return the pairs of dbeta, or None if they are not exact."""
+        return None
+
+
+class CorrectSums(_Sums):
+    """dgamma as pairs with a bound, and dbeta as pairs; for types of at most float32.
+
+    dbeta is exact unless the magnitudes of dy are too far apart.
+    """
 
     def __init__(self, size: int) -> None:
-        self.array = np.zeros((2, size))
-        self.dgamma, self.dbeta = _FastSum(self.array[0]), _FastSum(self.array[1])
+        super().__init__(SUMS, size)
+        self._rows, self._smallest, self._largest = 0, 0xFFFFFFFF, 0
+
+    def merge(self, other: "CorrectSums") -> None:
+        """Add the sums over other rows."""
+        super().merge(other)
+        self.note_magnitudes(other._rows, other._smallest, other._largest)
+
+    def note_magnitudes(self, rows: int, smallest: int, largest: int) -> None:
+        """Note the number of rows, and the magnitudes of their dy."""
+        self._rows += rows
+        self._smallest = min(self._smallest, smallest)
+        self._largest = max(self._largest, largest)
+
+    def dgamma(self, target: FloatFormat) -> Tested:
+        """Round the sums whose bound allows it."""
+        high, low, bound = self.array[:3]
+        total = high + low
+        error = SLACK * (bound + 2 * U * np.abs(total))  # (E13)
+        return same_roundings(round_to(total - error, target), round_to(total + error, target))
+
+    def dbeta(self, target: FloatFormat) -> Tested:
+        """Round the sums if they are exact."""
+        size = self.array.shape[1]
+        pairs = self._exact_dbeta()
+        if pairs is None:
+            return Tested(round_to(np.zeros(size), target), np.ones(size, bool))
+        values = round_pair(*two_sum(*pairs), np.zeros(size, np.int64), target)
+        return Tested(values, np.zeros(size, bool))
+
+    def _exact_dbeta(self) -> Float64 | None:
+        is_exact = _core.is_exact_sum(self._smallest, self._largest, self._rows)
+        return self.array[3:] if is_exact else None
+
+
+class FastSums(_Sums):
+    """dgamma and dbeta in float64, in fast mode for types of at most float32."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(2, size)
 
     def merge(self, other: "FastSums") -> None:
         """Add the sums over other rows."""
         self.array += other.array
 
+    def dgamma(self, target: FloatFormat) -> Tested:
+        """Round the sums without a test."""
+        return self._rounded(0, target)
 
-class FastBackward(_BackwardSweep, NoFallback):
-    """Backward in fast mode. Each block of rows has sums of its own, as in `calls.c`."""
+    def dbeta(self, target: FloatFormat) -> Tested:
+        """Round the sums without a test."""
+        return self._rounded(1, target)
 
-    def __init__(self, call: Call) -> None:
-        super().__init__(call)
-        self._take_fast_blocks()
-
-    def sums(self) -> FastSums:
-        """Return zeroed accumulators."""
-        return FastSums(self.call.size)
-
-
-def rows_of_fast_block(count: int, size: int) -> int:
-    """Return how many rows have sums of their own: the same number as in `calls.c`."""
-    rows = max(2**15 // size, -(-count // 8))
-    return min(512, -(-rows // 4) * 4)
+    def _rounded(self, k: int, target: FloatFormat) -> Tested:
+        return Tested(round_to(self.array[k], target), np.zeros(self.array.shape[1], bool))
 
 
-# ---- float64 ----
+class Sums64(_Sums):
+    """dgamma and dbeta as pairs, each with a bound in correct mode, for float64 rows."""
 
+    def __init__(self, size: int, numbers: int) -> None:
+        super().__init__(2 * numbers, size)
+        self._numbers = numbers
 
-class Forward64(FastForward):
-    """Forward on float64 rows in either mode; the reference continues with undecided rows."""
-
-    def __init__(self, call: Call, reference: Backend) -> None:
-        super().__init__(call)
-        self._backend = reference
-
-    def compute(self, x: Stored, y: Stored, saved: Float64, status: RowStatus) -> bool:
-        """Compute y, the saved statistics and the row status; return True if some are not OK."""
-        left = super().compute(x, y, saved, status)
-        far = np.flatnonzero(np.isneginf(saved[:, -1])) if left else ()
-        if len(far):  # what the core could not hold without powers of two
-            saved[far] = self._reference.saved_statistics(x[far])
-        return left
-
-    @cached_property
-    def _reference(self) -> Any:
-        # Not before it is needed: the reference logs how long it may take.
-        return self._backend.forward(self.call)
-
-    def recompute(self, x: Stored, saved: Float64, y: Stored) -> Flags:
-        """Recompute undecided rows; return the elements that remain undecided."""
-        flags: Flags = self._reference.recompute(x, saved, y)
-        return flags
-
-
-class _Pairs:
-    """The sum of columns over rows as pairs, with a bound on their error, or none."""
-
-    def __init__(self, high: Float64, low: Float64, bound: Float64 | None) -> None:
-        self._pair, self._bound = (high, low), bound
-
-    def merge(self, other: "_Pairs") -> None:
-        """Not used: `Sums64` merges both sums at once."""
-        raise NotImplementedError
-
-    def rounded(self, target: FloatFormat) -> Tested:
+    def dgamma(self, target: FloatFormat) -> Tested:
         """Round the sums whose bound allows it; in fast mode those that are finite."""
-        high, low = two_sum(*self._pair)
+        return self._rounded(self.array[: self._numbers], target)
+
+    def dbeta(self, target: FloatFormat) -> Tested:
+        """Round the sums whose bound allows it; in fast mode those that are finite."""
+        return self._rounded(self.array[self._numbers :], target)
+
+    def _rounded(self, numbers: Float64, target: FloatFormat) -> Tested:
+        high, low = two_sum(numbers[0], numbers[1])
         exponents = np.zeros(len(high), np.int64)
-        if self._bound is None:
+        if self._numbers == 2:
             values = round_pair(high, low, exponents, target)
             return Tested(values, ~np.isfinite(high + low))
-        error = SLACK * (self._bound + np.where(self._bound > 0, U * np.abs(low), 0.0))
+        bound = numbers[2]
+        error = SLACK * (bound + np.where(bound > 0, U * np.abs(low), 0.0))
         undecided = ~np.isfinite(high + error)
         ends = [
             round_pair(*two_sum(np.where(undecided, 0, high), low + part), exponents, target)
@@ -303,87 +266,17 @@ class _Pairs:
         tested.undecided[undecided] = True
         return tested
 
-    def as_fixed_point(self) -> FixedPointSum | None:
-        """Return the sums if they are exact."""
-        if self._bound is None or self._bound.any() or not np.isfinite(self._pair[0]).all():
+    def _exact_dbeta(self) -> Float64 | None:
+        high, low, *bounds = self.array[self._numbers :]
+        if not bounds or bounds[0].any() or not np.isfinite(high).all():
             return None
-        digits = FixedPointSum(len(self._pair[0]))
-        digits.add(np.stack(self._pair))
-        return digits
-
-
-class Sums64:
-    """Sums over rows, side by side in one array: dgamma, then dbeta."""
-
-    def __init__(self, size: int, numbers: int) -> None:
-        self.array = np.zeros((2 * numbers, size))
-        bounds = (self.array[2], self.array[5]) if numbers == 3 else (None, None)
-        self.dgamma = _Pairs(self.array[0], self.array[1], bounds[0])
-        self.dbeta = _Pairs(self.array[numbers], self.array[numbers + 1], bounds[1])
-
-    def merge(self, other: "Sums64") -> None:
-        """Add the sums over other rows."""
-        _core.merge(self.array, other.array)
-
-
-class CorrectBackward64(_BackwardSweep):
-    """Backward on float64 rows; the reference continues with undecided rows and columns."""
-
-    numbers = 3
-    """A pair and a bound for each column of dgamma and of dbeta."""
-
-    def __init__(self, call: Call, reference: Backend) -> None:
-        super().__init__(call)
-        self._backend = reference
-
-    @cached_property
-    def _reference(self) -> Any:
-        return self._backend.backward(self.call)
-
-    def sums(self) -> Sums64:
-        """Return zeroed accumulators."""
-        return Sums64(self.call.size, self.numbers)
-
-    def recompute_saved(self, _x: Stored, _saved: Float64) -> bool:
-        """Take the saved statistics as they are: only the mean is compared."""
-        return False
-
-    def recompute(self, dy: Stored, x: Stored, dx: Stored) -> Flags:
-        """Recompute undecided rows; return the elements that remain undecided."""
-        flags: Flags = self._reference.recompute(dy, x, dx)
-        return flags
-
-    def tier2_dgamma(self, columns: Columns) -> Any:
-        """Return a sum of some columns with powers of two of their own."""
-        return self._reference.tier2_columns(columns)
-
-    def exact_dbeta(self, columns: Columns) -> Any:
-        """Return an exact sum of some columns."""
-        return self._reference.exact_dbeta(columns)
-
-
-class FastBackward64(CorrectBackward64):
-    """Backward on float64 rows in fast mode."""
-
-    numbers = 2
-    """A pair for each column of dgamma and of dbeta."""
-
-    def __init__(self, call: Call, reference: Backend) -> None:
-        super().__init__(call, reference)
-        self._take_fast_blocks()
-
-    def recompute_saved(self, x: Stored, saved: Float64) -> bool:
-        """Recompute the saved statistics; return True if a row mean changed."""
-        return _BackwardSweep.recompute_saved(self, x, saved)
-
-
-Integers = NDArray[np.int64]
+        return np.stack([high, low])
 
 
 class DgammaSum:
-    """Limbs that are not carried yet, and the sums of rows that the core left undecided."""
+    """Limbs that are not carried yet, and the sum over rows that the core left undecided."""
 
-    def __init__(self, size: int, undecided: DgammaTotal) -> None:
+    def __init__(self, size: int, undecided: FixedPointTotal) -> None:
         self.limbs = np.zeros((_core.PLACES, size + 1), np.int64)
         self.undecided = undecided
 
@@ -397,21 +290,20 @@ class DgammaSum:
         return canonical(_core.FIRST_PLACE, self.limbs.copy()).plus(self.undecided.number())
 
 
-class FixedPointDgamma(AfterLevel):
-    """dgamma of a call in fixed point; the reference continues where tier 2 is undecided."""
+class FixedPointDgamma:
+    """The fixed-point sum of dgamma; the reference adds rows that tier 2 leaves undecided."""
 
     def __init__(self, call: Call, reference: Backend) -> None:
         self._call = call
         self._reference = reference.fixed_point_dgamma(call)
-        centred = _core.CENTRED if call.norm.centred else 0
-        self._mode = centred | mode_of_types(call.x_format)
+        self._mode = _mode(call)
 
     def sums(self) -> DgammaSum:
         """Return zeroed accumulators."""
         return DgammaSum(self._call.size, self._reference.sums())
 
     def add(self, dy: Stored, x: Stored, status: RowStatus | None, sums: DgammaSum) -> None:
-        """Add the rows that have a result and finite dy."""
+        """Add the rows of a block that are OK or UNDECIDED; None means all of them."""
         if len(x) == 0:
             return
         if status is None:

@@ -1,14 +1,13 @@
-"""Fast mode: the last bit for speed, for types of at most float32.
+"""Fast mode for types of at most float32.
 
-Forward has rows in float32 with their sums in float64: half the memory traffic, where that is
-enough. The variance is the mean of squares less the square of the mean. In float64 that is good to
-2**-26 for a row whose variance is at least 2**-20 of its mean square. Other rows, and those whose
-spread or 1/r leaves the range of 2**+-40, are not easy and are done otherwise: that depends on the
-row alone.
+Forward normalizes rows in float32, with their sums in float64. The variance is the mean square
+minus the squared mean. In float64 that has an error of 2**-26 if the variance is at least 2**-20
+of the mean square. Other rows, and those whose spread or 1/r is outside 2**+-40, are difficult and
+computed in float64; this depends on the row alone.
 
 The mean is a pair, so the error does not grow with the condition number. Sums over rows are taken
-over blocks that depend on the row's index alone, one after the other: bits do not depend on how
-the batch is split into calls, nor on anything but the backend and the machine.
+over blocks that depend on the row index alone, in order. Bits depend on the backend and the
+machine, not on threads or on the rest of the batch.
 """
 
 from typing import NamedTuple
@@ -28,8 +27,8 @@ Float64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 ONE_MEAN = 2**14
-"""Up to this row length the mean of float32 numbers in one float64 keeps the bound: it is off by
-2**-53 of itself, at most 2**-29*sqrt(D) of the spread, and 2**-21 is allowed."""
+"""Up to this row length one float64 is enough for the mean of float32 numbers: its error is 2**-53
+of itself, at most 2**-29*sqrt(D) of the spread, and the bound allows 2**-21."""
 
 
 class Parameters(NamedTuple):
@@ -41,13 +40,16 @@ class Parameters(NamedTuple):
     @classmethod
     def of(cls, call: Call) -> "Parameters | None":
         """Return them in float32, or None if they are too large."""
-        if max(np.abs(call.gamma).max(), np.abs(call.beta).max()) > 2.0**60:
+        if max(np.abs(call.gamma.finite).max(), np.abs(call.beta.finite).max()) > 2.0**60:
             return None
-        return cls(call.gamma.astype(np.float32), _positive_zeros(call.beta).astype(np.float32))
+        return cls(
+            call.gamma.finite.astype(np.float32),
+            _positive_zeros(call.beta.finite).astype(np.float32),
+        )
 
 
 def _positive_zeros(beta: Float64) -> Float64:
-    """Return beta without -0: an exact zero is +0, also where beta is -0."""
+    """Return beta without -0: an exact zero of y is +0."""
     return beta + 0.0
 
 
@@ -69,11 +71,11 @@ def statistics(x: Float32, call: Call, scratch: Scratch) -> tuple[Float64, Flags
 
 
 def normalize(
-    x: Float32, found: Float64, parameters: Parameters, eps: float, scratch: Scratch
+    x: Float32, moments: Float64, parameters: Parameters, eps: float, scratch: Scratch
 ) -> Float32:
     """Return gamma*(x - mean)*r + beta."""
-    high, low = found[:, :1].astype(np.float32), found[:, 1:2].astype(np.float32)
-    r = (1 / np.sqrt(found[:, 2:] + eps)).astype(np.float32)
+    high, low = moments[:, :1].astype(np.float32), moments[:, 1:2].astype(np.float32)
+    r = (1 / np.sqrt(moments[:, 2:] + eps)).astype(np.float32)
     y: Float32 = scratch.like(x, "y").view(np.float32).reshape(2, *x.shape)[0]
     np.subtract(x, high, out=y)
     y -= low
@@ -89,7 +91,7 @@ def rounded(values: Float32, target: FloatFormat) -> Stored:
 
 
 def difficult_rows(x: Float64, call: Call) -> tuple[Stored, Float64]:
-    """Return y and what is saved, in float64: rows that are not finite, far off or far out."""
+    """Compute y and the saved statistics of difficult rows in float64. Overwrites x."""
     size = x.shape[1]
     undefined = clear_not_finite(x) | no_spread(x, call.eps, call.norm)
     high, low = np.zeros((2, len(x), 1))
@@ -100,26 +102,26 @@ def difficult_rows(x: Float64, call: Call) -> tuple[Stored, Float64]:
     v = (x * x).sum(axis=1, keepdims=True) / size - low * low
     x -= low
     x *= 1 / np.sqrt(v + call.eps)
-    x *= call.gamma
-    x += _positive_zeros(call.beta)
+    x *= call.gamma.finite
+    x += _positive_zeros(call.beta.finite)
     saved = np.hstack([high, low, v])
     saved[undefined] = np.nan
     return round_to(x, call.x_format), saved
 
 
 class Gradient(NamedTuple):
-    """What `gradient` returns for a block."""
+    """Results of `gradient` for a block."""
 
     dx: Float64
-    """Not multiplied by r yet, which may be done on the way to memory."""
+    """Not multiplied by r yet: the caller does that while it writes the result."""
     r: Float64
     dgamma: Float64
     moved: Flags
-    """Which rows, centred by what was saved, have another mean than rounding explains."""
+    """Rows whose mean differs from the saved one by more than rounding."""
 
 
 def gradient(dy: Float64, x: Float64, saved: Float64, call: Call, scratch: Scratch) -> Gradient:
-    """Return dx of the rows and their share of dgamma, in float64; x is used up."""
+    """Compute dx of the rows and their share of dgamma in float64. Overwrites x."""
     centred, eps = call.norm.centred, call.eps
     size = x.shape[1]
     high, low, v = Statistics.of_saved(saved)
@@ -138,7 +140,7 @@ def gradient(dy: Float64, x: Float64, saved: Float64, call: Call, scratch: Scrat
     else:
         square = np.multiply(c, c, out=product).sum(axis=1, keepdims=True) / size
         moved = ~(np.abs(square - v) <= size * 2.0**-52 * v)
-    g = np.multiply(dy, call.gamma, out=scratch.like(x, "g"))
+    g = np.multiply(dy, call.gamma.finite, out=scratch.like(x, "g"))
     # Not by einsum, whose bits depend on alignment.
     np.multiply(g, c, out=product)
     q = product.sum(axis=1, keepdims=True) / size / w
@@ -146,7 +148,7 @@ def gradient(dy: Float64, x: Float64, saved: Float64, call: Call, scratch: Scrat
         g = (g - g[:, ::-1]) * (eps / w / 2) + 0.0  # (D24)
     else:
         a = g.sum(axis=1, keepdims=True) / size if centred else np.zeros_like(r)
-        g -= np.where(a == 0, -0.0, a)  # which makes +0 of -0
+        g -= np.where(a == 0, -0.0, a)  # subtracting -0 makes +0 of -0
         g -= np.multiply(c, q, out=product)
     c *= r
     c *= dy
@@ -154,5 +156,5 @@ def gradient(dy: Float64, x: Float64, saved: Float64, call: Call, scratch: Scrat
 
 
 def block_sum(terms: Float64) -> Float64:
-    """Return the sums of columns; NumPy adds row after row, which is good for 512 of them."""
+    """Return the sums of columns. NumPy adds row after row, which is accurate for 512 rows."""
     return terms.sum(axis=0) if len(terms) <= 512 else column_sums(terms)

@@ -1,4 +1,8 @@
-"""What the levels have in common: all rows on one thread, in blocks, with scratch."""
+"""Structure checks and tier 1: rows in float64 with a rounding test.
+
+Structure checks recognise exact zeros and ties, which no rounding test decides. The bounds are
+derived in docs/error-analysis.md; its equations are cited here.
+"""
 
 from typing import Any, NamedTuple
 
@@ -11,6 +15,8 @@ from truenorm.kernels.rounding import Tested, round_to, same_roundings
 from truenorm.kernels.rows import Range
 from truenorm.kernels.tuning import LOST_IN_Q, SLACK, U
 
+Float64 = NDArray[np.float64]
+
 BLOCK = 2**16
 """Elements of a block: its six temporaries in float64 take 3 MB."""
 
@@ -19,32 +25,31 @@ PAIR_BLOCK = 2**13
 
 
 class Scratch:
-    """Named float64 arrays, as large as the largest that was asked for under a name.
+    """Named float64 arrays, reused for every block: allocation costs as much as filling.
 
-    They are used again for every block: allocating them costs as much as filling them.
+    An array is as large as the largest request under its name.
     """
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[np.float64]] = {}
 
     def like(self, values: NDArray[Any], name: str) -> NDArray[np.float64]:
-        """Return an array of the shape of the values, with whatever it held before."""
+        """Return an uninitialized array of the shape of the values."""
         return self._first(values.size, name).reshape(values.shape)
 
     def several_like(self, values: NDArray[Any], count: int, name: str) -> NDArray[np.float64]:
-        """Return so many of them, one after the other in memory."""
+        """Return so many of them, contiguous in memory."""
         return self._first(count * values.size, name).reshape(count, *values.shape)
 
     def _first(self, count: int, name: str) -> NDArray[np.float64]:
-        """Return so many numbers of an array, which grows as it must."""
-        saved = self._arrays.get(name)
-        if saved is None or saved.size < count:
-            saved = self._arrays[name] = np.empty(count)
-        return saved[:count]
+        array = self._arrays.get(name)
+        if array is None or array.size < count:
+            array = self._arrays[name] = np.empty(count)
+        return array[:count]
 
 
 class Sweep:
-    """All rows, in blocks of so many elements."""
+    """A sweep over all rows on one thread, in blocks of so many elements."""
 
     threads = 1
 
@@ -54,8 +59,6 @@ class Sweep:
         self.rows_at_once = max(1, elements // call.size)
         self.scratch = Scratch()
 
-
-Float64 = NDArray[np.float64]
 
 CHUNKS = 8
 
@@ -69,7 +72,7 @@ def depth_of_sum(count: int) -> int:
 
 
 def row_sums(terms: Float64) -> Float64:
-    """Return the sums along the last of two axes, which is saved with length 1."""
+    """Return the sums along the last of two axes, which stays with length 1."""
     rows, count = terms.shape
     lanes = count // CHUNKS
     if lanes < CHUNKS:
@@ -77,7 +80,7 @@ def row_sums(terms: Float64) -> Float64:
     partial = terms[:, : CHUNKS * lanes].reshape(rows, CHUNKS, lanes).sum(axis=1)
     if count > CHUNKS * lanes:
         partial[:, : count - CHUNKS * lanes] += terms[:, CHUNKS * lanes :]
-    # Transposed in memory, so that the additions below run over many rows at once.
+    # Transposed in memory, so that the additions run over many rows at once.
     return _halve(partial.T.copy())[:, np.newaxis]
 
 
@@ -93,7 +96,7 @@ def column_sums(terms: Float64) -> Float64:
 
 
 def _halve(partial: Float64) -> Float64:
-    """Add the second half to the first, in place, until one is left; return it."""
+    """Add the second half to the first, in place, until one row remains; return it."""
     width = len(partial)
     while width > 1:
         half = (width + 1) // 2
@@ -104,7 +107,7 @@ def _halve(partial: Float64) -> Float64:
 
 
 class Statistics(NamedTuple):
-    """What is known of each row; arrays of shape (rows, 1). v is 0 for constant rows only."""
+    """Statistics of rows; arrays of shape (rows, 1). v is 0 for constant rows only."""
 
     mean_high: Float64
     mean_low: Float64
@@ -112,7 +115,7 @@ class Statistics(NamedTuple):
 
     @classmethod
     def of_saved(cls, saved: Float64) -> "Statistics":
-        """Return what was saved of rows; where they are not centred that is v alone."""
+        """Return the statistics saved by forward, which is v alone in RMSNorm."""
         if saved.shape[1] == 1:
             return cls(np.zeros_like(saved), np.zeros_like(saved), saved)
         return cls(*saved.T[..., np.newaxis])
@@ -122,40 +125,40 @@ class Bounds(NamedTuple):
     """Errors of the statistics of each row: (E3), (E4), (E5)."""
 
     spread: Float64
-    """The root mean square of x - mean_high, to which they are relative."""
+    """Root mean square of x - mean_high, to which the others are relative."""
     mean: Float64
     centring: Float64
-    """The part of (E6) that is the same for all elements of a row."""
+    """Part of (E6) that is the same for all elements of a row."""
     w: Float64
     r: Float64
 
 
 class ColumnTerms(NamedTuple):
-    """A block's share of dgamma, with a bound on its error."""
+    """Sum of dgamma's terms over a block, with a bound on its error."""
 
     total: Float64
     bound: Float64
 
 
 class Gradient(NamedTuple):
-    """What `backward` returns for a block."""
+    """Results of `backward` for a block."""
 
     dx: Tested
     dgamma: ColumnTerms
     drift: Float64
-    """The mean of the centred row over what rounding can make of it: above 1, x has changed.
+    """Change of the row mean, or in RMSNorm of the mean square, relative to its rounding error.
 
-    Where rows are not centred, the same of the change of the mean square."""
+    Above 1, x has changed."""
 
 
 def statistics(x: Float64, norm: Norm, scratch: Scratch) -> tuple[Statistics, Float64]:
-    """Return the statistics of the rows, x - mean_high, and room for as many numbers.
+    """Return the statistics of the rows, and scratch: x - mean_high and as many numbers.
 
-    A mean that is not taken is zero.
+    The mean is zero in RMSNorm.
     """
     size = x.shape[1]
     if norm.centred:
-        # Any float32 near the mean will do, so that nothing is asked of this sum.
+        # Any float32 near the mean will do: this sum needs no accuracy.
         high = (x.sum(axis=1, keepdims=True) / size).astype(np.float32).astype(np.float64)
     else:
         high = np.zeros((len(x), 1))
@@ -171,22 +174,22 @@ def statistics(x: Float64, norm: Norm, scratch: Scratch) -> tuple[Statistics, Fl
 
 
 def _means(terms: Float64) -> Float64:
-    """Return the means along the last of three axes, all taken at once."""
+    """Return the means along the last of three axes."""
     several, rows, size = terms.shape
     means: Float64 = row_sums(terms.reshape(-1, size)).reshape(several, rows, 1) / size
     return means
 
 
-def bounds_of(found: Statistics, w: Float64, size: int, norm: Norm) -> Bounds:
-    """Bound the errors of the mean, of w and of r, the latter two relative.
+def bounds_of(moments: Statistics, w: Float64, size: int, norm: Norm) -> Bounds:
+    """Bound the error of the mean, and the relative errors of w and r.
 
-    Of a mean that is not taken there is no error (R1).
+    In RMSNorm the mean has no error (R1).
     """
     h = depth_of_sum(size)
-    s_square = found.v + found.mean_low * found.mean_low
+    s_square = moments.v + moments.mean_low * moments.mean_low
     s = np.sqrt(s_square)
     mean = (h + 2) * U * s  # (E3)
-    variance = (h + 6) * U * s_square + 2 * np.abs(found.mean_low) * mean
+    variance = (h + 6) * U * s_square + 2 * np.abs(moments.mean_low) * mean
     w_bound = variance / w + U  # (E4)
     centring = mean + U * s
     if not norm.centred:
@@ -195,7 +198,7 @@ def bounds_of(found: Statistics, w: Float64, size: int, norm: Norm) -> Bounds:
 
 
 def rounding_test(z: Float64, bound: Float64, target: FloatFormat) -> Tested:
-    """Round z where z - bound and z + bound agree; an exact zero is +0. Both are used up."""
+    """Round z where z - bound and z + bound agree; an exact zero is +0. Overwrites z."""
     z += 0.0  # no -0, which z - 0 would leave
     lower = round_to(z - bound, target)
     z += bound
@@ -203,14 +206,14 @@ def rounding_test(z: Float64, bound: Float64, target: FloatFormat) -> Tested:
 
 
 def forward(x: Float64, call: Call, scratch: Scratch) -> tuple[Tested, Statistics]:
-    """Return y of the rows, and their statistics."""
-    gamma, beta = call.gamma, call.beta
-    found, terms = statistics(x, call.norm, scratch)
+    """Compute y of the rows, and their statistics."""
+    gamma, beta = call.gamma.finite, call.beta.finite
+    moments, terms = statistics(x, call.norm, scratch)
     t, product = terms
-    w = found.v + call.eps
+    w = moments.v + call.eps
     r = 1 / np.sqrt(w)
-    error = bounds_of(found, w, x.shape[1], call.norm)
-    t -= found.mean_low
+    error = bounds_of(moments, w, x.shape[1], call.norm)
+    t -= moments.mean_low
     t *= r
     t *= gamma
     z = np.add(t, beta, out=scratch.like(x, "z"))
@@ -218,24 +221,26 @@ def forward(x: Float64, call: Call, scratch: Scratch) -> tuple[Tested, Statistic
     bound *= SLACK * (error.r + 6 * U)
     bound += np.multiply(np.abs(gamma), SLACK * r * error.centring, out=product)
     bound += (SLACK * 2 * U) * np.abs(beta)  # (E7)
-    return rounding_test(z, bound, call.x_format), found
+    return rounding_test(z, bound, call.x_format), moments
 
 
-def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Scratch) -> Gradient:
-    """Return dx of the rows and their share of dgamma."""
+def backward(
+    dy: Float64, x: Float64, moments: Statistics, call: Call, scratch: Scratch
+) -> Gradient:
+    """Compute dx of the rows, and their share of dgamma."""
     centred, eps = call.norm.centred, call.eps
     size = x.shape[1]
     h = depth_of_sum(size)
-    w = found.v + eps
+    w = moments.v + eps
     r = 1 / np.sqrt(w)
     slack_r = SLACK * r
-    error = bounds_of(found, w, size, call.norm)
+    error = bounds_of(moments, w, size, call.norm)
     s, centring = error.spread, error.centring
     terms = scratch.several_like(x, 4, "terms")
     c, g, z, product = terms
-    np.subtract(x, found.mean_high, out=c)
-    c -= found.mean_low
-    np.multiply(dy, call.gamma, out=g)  # exact: 24 bits times 24 bits
+    np.subtract(x, moments.mean_high, out=c)
+    c -= moments.mean_low
+    np.multiply(dy, call.gamma.finite, out=g)  # exact: 24 bits times 24 bits
     np.multiply(g, g, out=z)
     np.multiply(g, c, out=product)
     c_mean, a, g_square, q = _means(terms)
@@ -244,8 +249,8 @@ def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Sc
     if centred:
         drift = np.abs(c_mean) / (error.mean + (h + 4) * U * s + 2.0**-1000)
     else:
-        change = row_sums(np.multiply(c, c, out=z)) / size - found.v
-        drift = np.abs(change) / (2 * (h + 6) * U * found.v + 2.0**-1000)
+        change = row_sums(np.multiply(c, c, out=z)) / size - moments.v
+        drift = np.abs(change) / (2 * (h + 6) * U * moments.v + 2.0**-1000)
         a = np.zeros_like(r)
 
     if centred and size == 2:
@@ -280,3 +285,63 @@ def backward(dy: Float64, x: Float64, found: Statistics, call: Call, scratch: Sc
     share = (slack_r * centring)[:, 0] @ np.abs(dy, out=product)
     share += (SLACK * (error.r + (4 + in_column) * U))[:, 0] @ np.abs(c, out=c)  # (E12)
     return Gradient(dx, ColumnTerms(total, share), drift)
+
+
+def accept_beta(tested: Tested, without_spread: NDArray[np.bool_], call: Call) -> None:
+    """Accept beta as y in rows without spread and where gamma = 0; an exact zero is +0."""
+    if not tested.undecided.any():
+        return
+    rounded = round_to(call.beta.finite + 0.0, call.x_format)
+    rows, columns = np.flatnonzero(without_spread), np.flatnonzero(call.gamma.finite == 0)
+    tested.values[rows] = rounded
+    tested.undecided[rows] = False
+    tested.values[:, columns] = rounded[columns]
+    tested.undecided[:, columns] = False
+
+
+def accept_beta_at_mean(tested: Tested, x: Float64, call: Call) -> None:
+    """Accept beta as y of undecided elements that equal the mean of their row: c = 0."""
+    at_mean = exactly_at_mean(x) if call.norm.centred else x == 0
+    at_mean &= tested.undecided
+    np.copyto(tested.values, round_to(call.beta.finite + 0.0, call.x_format), where=at_mean)
+    tested.undecided[at_mean] = False
+
+
+def accept_zero_dx(tested: Tested, dy: Float64, call: Call) -> None:
+    """Accept dx = 0 in rows with constant g (D21), as in the gradient of y.sum().
+
+    In RMSNorm, g must be zero.
+    """
+    gamma = call.gamma.finite
+    first = dy[:, 0] * gamma[0]
+    rows = np.flatnonzero(first == dy[:, -1] * gamma[-1])
+    if not len(rows):
+        return
+    g = dy[rows] * gamma
+    rows = rows[(g == (g[:, :1] if call.norm.centred else 0.0)).all(axis=1)]
+    tested.values[rows] = 0
+    tested.undecided[rows] = False
+
+
+def accept_zero_at_zero(tested: Tested, dy: Float64, x: Float64, call: Call) -> None:
+    """Accept dx = 0 of RMSNorm where x and g are zero (D29)."""
+    if not call.norm.centred and tested.undecided.any():
+        zero = (x == 0) & ((dy == 0) | (call.gamma.finite == 0))
+        tested.values[zero] = 0
+        tested.undecided[zero] = False
+
+
+def exactly_at_mean(x: Float64) -> NDArray[np.bool_]:
+    """Return the elements that are proven equal to the mean of their row: D*x = sum(x).
+
+    If all x of a row are multiples of some 2**k, and sum|x| < 2**(k + 53), then every partial sum
+    is a float64, so the sum is exact in any order. Elements of float64 rows are never proven: the
+    products with D must be exact as well.
+    """
+    limit = np.frexp(2 * row_sums(np.abs(x)))[1]
+    in_units = np.ldexp(x, 53 - limit)
+    exact = (np.rint(in_units) == in_units).all(axis=1, keepdims=True)
+    exact &= (x.astype(np.float32) == x).all(axis=1, keepdims=True)
+    at_mean: NDArray[np.bool_] = x * x.shape[1] == row_sums(x)
+    at_mean &= exact
+    return at_mean

@@ -1,9 +1,9 @@
-"""Level 2: rows in double-double, for float64 data and for what level 1 refuses.
+"""Tier 2: rows in double-double, for float64 data and for rows undecided in tier 1.
 
-x, g, eps and the parameters carry powers of two of their own, so that nothing over- or underflows
-where it matters, and each result is rounded once, from its scaled pair. The bounds are in units of
+x, g, eps and the parameters have exponents of their own, so that no intermediate over- or
+underflows. Each result is rounded once, from its scaled pair. The bounds are in units of
 W = 2**-106; docs/error-analysis.md derives them, and its equations are cited here. TINY covers
-what may be lost below the range of float64 when a small part is scaled towards a large one.
+what is lost below the range of float64 when a small part is scaled to the exponent of a large one.
 """
 
 from typing import NamedTuple
@@ -16,16 +16,16 @@ from truenorm.kernels import double_double as dd
 from truenorm.kernels.call import Call, Flags, Norm
 from truenorm.kernels.double_double import ABSENT, Pair
 from truenorm.kernels.rounding import Tested, round_pair, same_roundings
-from truenorm.kernels.tuning import BY_PAIRS, SLACK, TINY, W
+from truenorm.kernels.tuning import SLACK, TIER2_OFFSET, TINY, W
 
 Float64 = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
 class PairRows(NamedTuple):
-    """Rows, centred: c*2**exponent is x - mean*2**mean_exponent, w*4**w_exponent is var + eps.
+    """Centred rows: c*2**exponent is x - mean*2**mean_exponent, w*4**w_exponent is var + eps.
 
-    All of shape (rows, 1) but c. `ratio` is 4**(exponent - w_exponent), at most 1.
+    All arrays but c have shape (rows, 1). `ratio` is 4**(exponent - w_exponent), at most 1.
     """
 
     c: Pair
@@ -45,20 +45,20 @@ class PairRows(NamedTuple):
 
 
 def describe(x: Float64, call: Call) -> PairRows:
-    """Centre the rows, and find w and r of each."""
+    """Centre the rows, and compute w and r of each."""
     eps = call.eps
     size = x.shape[1]
     h = 3 * (size - 1).bit_length()
     first = x[:, :1] if call.norm.centred else 0.0
     constant = (x == first).all(axis=1, keepdims=True)
     x_exponent = _largest_exponent(x)
-    mean, left, (high, low) = _centred(np.ldexp(x, -x_exponent), call.norm)
+    mean, residual, (high, low) = _centred(np.ldexp(x, -x_exponent), call.norm)
     c_exponent = np.where(constant, 0, _largest_exponent(high))
     c = scaled((np.where(constant, 0.0, high), np.where(constant, 0.0, low)), -c_exponent)
 
     s = np.sqrt((c[0] * c[0]).mean(axis=1, keepdims=True))
-    rounding_left = np.abs(np.ldexp(left[0], -c_exponent.astype(np.int32)))
-    centring = np.where(constant, 0.0, SLACK * (h + 10) * W * (s + rounding_left))  # (P1)
+    residual_size = np.abs(np.ldexp(residual[0], -c_exponent.astype(np.int32)))
+    centring = np.where(constant, 0.0, SLACK * (h + 10) * W * (s + residual_size))  # (P1)
     if not call.norm.centred:
         centring = np.where(constant, 0.0, TINY)  # (R3)
     v = dd.divide_float(dd.tree_sum(dd.multiply(c, c), 1), float(size))
@@ -90,45 +90,45 @@ def describe(x: Float64, call: Call) -> PairRows:
 
 
 def saved_of(rows: PairRows, norm: Norm) -> list[Float64]:
-    """Return what is saved: the mean as a pair, and its power of two; or the root mean square.
+    """Return the saved statistics: the mean as a pair and its exponent, or the root mean square.
 
-    The last is below zero, as what fast mode keeps of other rows never is.
+    The last is negative; the one that fast mode saves is not.
     """
     if norm.centred:
-        return [*rows.mean, rows.mean_exponent + BY_PAIRS]
+        return [*rows.mean, rows.mean_exponent + TIER2_OFFSET]
     return [-np.maximum(np.ldexp(rows.spread, rows.exponent.astype(np.int32)), 5e-324)]
 
 
 def have_moved(rows: PairRows, saved: Float64, norm: Norm) -> Flags:
-    """Return which rows do not have the mean, or the root mean square, that was saved."""
-    found = saved_of(rows, norm)
+    """Return the rows whose mean, or root mean square, is not the saved one."""
+    now = saved_of(rows, norm)
     if not norm.centred:
-        close = np.abs(found[0] - saved) <= 2.0**-46 * -found[0] + 1e-323
+        close = np.abs(now[0] - saved) <= 2.0**-46 * -now[0] + 1e-323
     else:
         high, low, exponent = saved.T[..., np.newaxis]
-        # The mean is good to 2**-100 here, and to 2**-92 if another backend did forward.
-        close = np.abs((found[0] - high) + (found[1] - low)) <= 2.0**-90
-        close &= found[2] == exponent
+        # The mean has an error of 2**-100 here, and 2**-92 if another backend computed it.
+        close = np.abs((now[0] - high) + (now[1] - low)) <= 2.0**-90
+        close &= now[2] == exponent
     moved: Flags = ~close[:, 0]
     return moved
 
 
 def _centred(x: Float64, norm: Norm) -> tuple[Pair, Pair, Pair]:
-    """Centre rows twice; return the first mean, what was left of it then, and c."""
+    """Centre rows twice; return the first mean, the mean after that, and c."""
     size = float(x.shape[1])
     if not norm.centred:
         nothing = (np.zeros((len(x), 1)), np.zeros((len(x), 1)))
         return nothing, nothing, (x, np.zeros_like(x))
     mean = dd.divide_float(dd.tree_sum((x, np.zeros_like(x)), 1), size)
     once = dd.add_float(dd.two_sum(x, -mean[0]), -mean[1])
-    left = dd.divide_float(dd.tree_sum(once, 1), size)
-    return mean, left, dd.add(once, (-left[0], -left[1]))
+    residual = dd.divide_float(dd.tree_sum(once, 1), size)
+    return mean, residual, dd.add(once, (-residual[0], -residual[1]))
 
 
 def forward(rows: PairRows, call: Call) -> Tested:
-    """Return y of the rows."""
-    gamma_part, gamma_exponent = np.frexp(call.gamma)
-    beta_part, beta_exponent = np.frexp(call.beta)
+    """Compute y of the rows."""
+    gamma_part, gamma_exponent = np.frexp(call.gamma.finite)
+    beta_part, beta_exponent = np.frexp(call.beta.finite)
     t = dd.multiply_float(dd.multiply(rows.c, rows.r), gamma_part)
     t_exponent = rows.exponent - rows.w_exponent + gamma_exponent
     beta_exponent = np.where(beta_part == 0, ABSENT, beta_exponent)
@@ -145,8 +145,8 @@ def forward(rows: PairRows, call: Call) -> Tested:
 
 
 def backward(rows: PairRows, dy: Float64, call: Call) -> Tested:
-    """Return dx of the rows."""
-    centred_rows, gamma = call.norm.centred, call.gamma
+    """Compute dx of the rows."""
+    centred_rows, gamma = call.norm.centred, call.gamma.finite
     size = dy.shape[1]
     h = 3 * (size - 1).bit_length()
     gamma_part, gamma_exponent = np.frexp(gamma)
@@ -156,10 +156,10 @@ def backward(rows: PairRows, dy: Float64, call: Call) -> Tested:
     g_exponent = exponents.max(axis=1, keepdims=True)
     g = scaled(product, exponents - g_exponent)
     if centred_rows and size == 2:
-        # (D24); every error is relative, (P9).
+        # (D24): every error is relative, (P9).
         difference = dd.add(g, (-g[0][:, ::-1], -g[1][:, ::-1]))
-        saved = dd.divide((rows.scaled_eps / 2, np.zeros_like(rows.scaled_eps)), rows.w)
-        z = dd.multiply(dd.multiply(difference, saved), rows.r)
+        share = dd.divide((rows.scaled_eps / 2, np.zeros_like(rows.scaled_eps)), rows.w)
+        z = dd.multiply(dd.multiply(difference, share), rows.r)
         bound = SLACK * np.abs(z[0]) * (rows.r_bound + rows.w_bound + 40 * W)
     else:
         centred = g
@@ -204,7 +204,7 @@ def _dx_bound(
 
 
 def rounding_test(z: Pair, bound: Float64, exponent: Integers, target: FloatFormat) -> Tested:
-    """Round the scaled pair where both ends of its bracket round alike."""
+    """Round the scaled pair where z - bound and z + bound agree."""
     ends = [dd.two_sum(z[0], z[1] + change) for change in (-bound, bound)]
     lower, upper = (round_pair(high, low, exponent, target) for high, low in ends)
     return same_roundings(lower, upper)
@@ -217,7 +217,7 @@ def _largest_exponent(values: Float64) -> NDArray[np.int64]:
 
 
 def clipped(exponents: NDArray[np.integer]) -> NDArray[np.int32]:
-    """Return exponents as ldexp takes them; beyond these limits all results are the same."""
+    """Return exponents for ldexp; beyond these limits all results are the same."""
     clipped: NDArray[np.int32] = np.clip(exponents, -2200, 2200).astype(np.int32)
     return clipped
 
