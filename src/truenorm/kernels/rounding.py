@@ -63,9 +63,8 @@ def round_pair(
     rest = whole - significand
     part = np.ldexp(low, shift)
     remainder = rest + part
-    error = part - (
-        remainder - rest
-    )  # |rest| is 0 or at least |part|, or the significand is right without it
+    # Exact: |rest| is 0 or at least |part|, or the significand is right without it.
+    error = part - (remainder - rest)
     significand = significand + _carry(remainder, error, significand)
     significand = np.where(significand == 0, np.copysign(significand, high), significand)
     values = np.ldexp(significand, np.minimum(place, 2000).astype(np.int32))
