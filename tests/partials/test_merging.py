@@ -209,7 +209,7 @@ def test_bins_without_a_limit_lose_bits(monkeypatch: pytest.MonkeyPatch) -> None
     right = partial_of(case, "reference")
     monkeypatch.setattr(columns, "PAIR_BLOCK", 2**20)
     assert partial_of(case, "reference") == right
-    monkeypatch.setattr(columns, "MOST_ROWS", 2**20)
+    monkeypatch.setattr(columns, "MAX_ROWS", 2**20)
     assert partial_of(case, "reference") != right
 
 
