@@ -31,7 +31,7 @@ from truenorm.api.settings import variables
 from truenorm.threads import thread_count
 from truenorm.tools.machine import Contestants, Stopwatch, describe, seconds_of
 from truenorm.tools.picture import save
-from truenorm.tools.progress import Progress, announced
+from truenorm.tools.progress import Progress, with_callback
 from truenorm.tools.rich_tables import rich_table
 from truenorm.tools.text import counted, duration, three_digits
 from truenorm.verify.types import dtype_of
@@ -314,7 +314,7 @@ def measure(
     _check(shapes, threads)
     machine = describe(*MACHINE)
     names = [f"{label(shape)} {direction}" for shape in shapes for direction in DIRECTIONS]
-    turns = announced([name for name in names for _ in range(rounds)], progress, str)
+    turns = with_callback([name for name in names for _ in range(rounds)], progress, str)
     figures: list[Figure] = []
     for shape in shapes:
         contest = Contest(NORMS[operation], shape, kind, threads)

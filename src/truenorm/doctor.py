@@ -23,7 +23,7 @@ from truenorm.api.settings import check_arithmetic, variables
 from truenorm.gradient_check import GradientCheck, gradcheck
 from truenorm.threads import thread_count
 from truenorm.tools.machine import Stopwatch, describe, package_version, today
-from truenorm.tools.progress import Progress, announced
+from truenorm.tools.progress import Progress, with_callback
 from truenorm.tools.text import duration, one_line, without_home
 from truenorm.verify import Subject, verify
 from truenorm.verify.operation import Case
@@ -299,7 +299,9 @@ def _timed(title: str, lines: Iterator[Line]) -> Section:
 
 def _bits(card: Card, progress: Progress | None) -> Iterator[Line]:
     sizes = SIZES if card.is_gpu else FEWER_SIZES
-    for dtype in announced(card.types, progress, lambda each: f"{each}, compiled the first time"):
+    for dtype in with_callback(
+        card.types, progress, lambda each: f"{each}, compiled the first time"
+    ):
         try:
             compared = [
                 _same_bits(card, _rows(size, COMPARED // size, dtype), centred=centred)
@@ -356,7 +358,7 @@ def _speed(card: Card, progress: Progress | None) -> Iterator[Line]:
         yield Line("a processor", "this is no GPU, and these are no times of one")
     types = [each for each in card.types if each != "float16"]
     jobs = list(product(types, TIMED_SIZES if card.is_gpu else FEWER_TIMED))
-    for dtype, size in announced(jobs, progress, lambda job: f"{job[0]}, rows of {job[1]}"):
+    for dtype, size in with_callback(jobs, progress, lambda job: f"{job[0]}, rows of {job[1]}"):
         elements = ELEMENTS if card.is_gpu else FEWER_ELEMENTS
         try:
             watch = _raced(card, [card.put(each) for each in _rows(size, elements // size, dtype)])
@@ -475,7 +477,7 @@ def self_test(progress: Progress | None = None) -> Section:
     Devices are left to `devices`: each of these cases would be compiled for.
     """
     names = [name for name in usable_backends() if name != "gpu"]
-    jobs = announced(list(product(names, FORMATS)), progress, ", ".join)
+    jobs = with_callback(list(product(names, FORMATS)), progress, ", ".join)
     return _tested("Self-test", (_self_test_of(*job) for job in jobs))
 
 

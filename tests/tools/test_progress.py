@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from truenorm.tools import progress
-from truenorm.tools.progress import announced, with_progress
+from truenorm.tools.progress import with_callback, with_progress
 
 CLEARED = "\r\x1b[K"
 
@@ -48,9 +48,9 @@ def test_status_line_is_removed_on_interrupt(
 
 def test_callback_is_called_before_each_item() -> None:
     steps: list[tuple[int, int, str]] = []
-    items = announced([5, 7], lambda *step: steps.append(step), "case {}".format)
+    items = with_callback([5, 7], lambda *step: steps.append(step), "case {}".format)
     assert next(items) == 5
     assert steps == [(0, 2, "case 5")]
     assert list(items) == [7]
     assert steps[1:] == [(1, 2, "case 7")]
-    assert list(announced([5, 7], None, str)) == [5, 7]
+    assert list(with_callback([5, 7], None, str)) == [5, 7]

@@ -10,7 +10,7 @@ import numpy as np
 from truenorm.demo.algorithms import Error, contestants, errors_of, rounded_answer, run
 from truenorm.tools import strict_json
 from truenorm.tools.machine import describe
-from truenorm.tools.progress import Progress, announced
+from truenorm.tools.progress import Progress, with_callback
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import layer_norm_case
 from truenorm.verify.types import FORMATS, Float64s, unit_roundoff
@@ -254,7 +254,7 @@ def demonstrate(
     """
     jobs = [(dtype, *each) for dtype in dtypes for each in enumerate(offsets(dtype))]
     found: dict[str, Errors] = {dtype: {} for dtype in dtypes}
-    for dtype, place, offset in announced(
+    for dtype, place, offset in with_callback(
         jobs, progress, lambda job: f"{job[0]}, offset {job[2]:g}"
     ):
         case = _case(dtype, offset, size, [seed, place])

@@ -5,6 +5,7 @@ element, and for np.exp(x) the method exp of each element. Jets only check gradi
 of the package is computed by them.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,12 +14,36 @@ from numpy.typing import NDArray
 
 from truenorm.gradient_check.problem import Array
 
-# ruff: noqa: D102, D105
+# ruff: noqa: ARG005, D102, D105
 # Operators and elementary functions need no docstrings.
 
 
 class UndecidedError(ArithmeticError):
     """A comparison of overlapping balls, whose outcome is unknown."""
+
+
+def _operator(operate: Callable[["Jet", "Jet"], Any]) -> Callable[["Jet", Any], Any]:
+    """Return a binary operator that also takes floats and integers, as exact numbers."""
+
+    def operator(self: "Jet", other: Any) -> Any:
+        if not isinstance(other, Jet):
+            number = _number(other)
+            if number is None:
+                return NotImplemented
+            other = Jet(number)
+        return operate(self, other)
+
+    return operator
+
+
+def _function(value: Callable[[Any], Any], slope: Callable[..., Any]) -> Callable[["Jet"], "Jet"]:
+    """Return an elementary function; ``slope(dx, x, y)`` is the slope of y = value(x)."""
+
+    def function(self: "Jet") -> "Jet":
+        y = value(self.value)
+        return Jet(y, slope(self.slope, self.value, y))
+
+    return function
 
 
 class Jet:
@@ -35,49 +60,29 @@ class Jet:
         self.value = value
         self.slope = slope
 
-    def __add__(self, other: Any) -> Any:
-        if isinstance(other, Jet):
-            return Jet(self.value + other.value, self.slope + other.slope)
-        number = _number(other)
-        return NotImplemented if number is None else Jet(self.value + number, self.slope)
-
-    __radd__ = __add__
-
     def __neg__(self) -> "Jet":
         return Jet(-self.value, -self.slope)
 
     def __pos__(self) -> "Jet":
         return self
 
-    def __sub__(self, other: Any) -> Any:
-        if isinstance(other, Jet):
-            return Jet(self.value - other.value, self.slope - other.slope)
-        number = _number(other)
-        return NotImplemented if number is None else Jet(self.value - number, self.slope)
+    @_operator
+    def __add__(self, other: "Jet") -> "Jet":
+        return Jet(self.value + other.value, self.slope + other.slope)
 
-    def __rsub__(self, other: Any) -> Any:
-        number = _number(other)
-        return NotImplemented if number is None else Jet(number - self.value, -self.slope)
+    @_operator
+    def __sub__(self, other: "Jet") -> "Jet":
+        return Jet(self.value - other.value, self.slope - other.slope)
 
-    def __mul__(self, other: Any) -> Any:
-        if isinstance(other, Jet):
-            slope = self.slope * other.value + self.value * other.slope
-            return Jet(self.value * other.value, slope)
-        number = _number(other)
-        return NotImplemented if number is None else Jet(self.value * number, self.slope * number)
+    @_operator
+    def __mul__(self, other: "Jet") -> "Jet":
+        slope = self.slope * other.value + self.value * other.slope
+        return Jet(self.value * other.value, slope)
 
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        if isinstance(other, Jet):
-            quotient = self.value / other.value
-            return Jet(quotient, (self.slope - quotient * other.slope) / other.value)
-        number = _number(other)
-        return NotImplemented if number is None else Jet(self.value / number, self.slope / number)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        number = _number(other)
-        return NotImplemented if number is None else Jet(number) / self
+    @_operator
+    def __truediv__(self, other: "Jet") -> "Jet":
+        quotient = self.value / other.value
+        return Jet(quotient, (self.slope - quotient * other.slope) / other.value)
 
     def __pow__(self, exponent: Any) -> Any:
         if isinstance(exponent, Jet):
@@ -93,9 +98,11 @@ class Jet:
             return 1 / self.sqrt()
         return Jet(self.value**number, number * self.value ** (number - 1) * self.slope)
 
-    def __rpow__(self, base: Any) -> Any:
-        number = _number(base)
-        return NotImplemented if number is None else Jet(number) ** self
+    __radd__ = __add__
+    __rmul__ = __mul__
+    __rsub__ = _operator(lambda self, other: other - self)
+    __rtruediv__ = _operator(lambda self, other: other / self)
+    __rpow__ = _operator(lambda self, other: other**self)
 
     def __abs__(self) -> "Jet":
         return -self if self < 0 else self
@@ -154,36 +161,15 @@ class Jet:
 
     real = property(conjugate)
 
-    def sqrt(self) -> "Jet":
-        root = self.value.sqrt()
-        return Jet(root, self.slope / (2 * root))
-
-    def exp(self) -> "Jet":
-        power = self.value.exp()
-        return Jet(power, self.slope * power)
-
-    def expm1(self) -> "Jet":
-        return Jet(self.value.expm1(), self.slope * self.value.exp())
-
-    def log(self) -> "Jet":
-        return Jet(self.value.log(), self.slope / self.value)
-
-    def log1p(self) -> "Jet":
-        return Jet(self.value.log1p(), self.slope / (1 + self.value))
-
-    def sin(self) -> "Jet":
-        return Jet(self.value.sin(), self.slope * self.value.cos())
-
-    def cos(self) -> "Jet":
-        return Jet(self.value.cos(), -self.slope * self.value.sin())
-
-    def tanh(self) -> "Jet":
-        t = self.value.tanh()
-        return Jet(t, self.slope * (1 - t * t))
-
-    def erf(self) -> "Jet":
-        density = 2 * (-self.value * self.value).exp() / arb.pi().sqrt()
-        return Jet(self.value.erf(), self.slope * density)
+    sqrt = _function(arb.sqrt, lambda dx, x, y: dx / (2 * y))
+    exp = _function(arb.exp, lambda dx, x, y: dx * y)
+    expm1 = _function(arb.expm1, lambda dx, x, y: dx * x.exp())
+    log = _function(arb.log, lambda dx, x, y: dx / x)
+    log1p = _function(arb.log1p, lambda dx, x, y: dx / (1 + x))
+    sin = _function(arb.sin, lambda dx, x, y: dx * x.cos())
+    cos = _function(arb.cos, lambda dx, x, y: -dx * x.sin())
+    tanh = _function(arb.tanh, lambda dx, x, y: dx * (1 - y * y))
+    erf = _function(arb.erf, lambda dx, x, y: dx * (2 * (-x * x).exp() / arb.pi().sqrt()))
 
 
 def jets_of(values: Array, slopes: NDArray[np.float64]) -> NDArray[Any]:

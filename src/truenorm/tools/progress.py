@@ -13,7 +13,7 @@ INTERVAL = 0.1
 WIDTH = 24
 
 
-def announced(
+def with_callback(
     items: Sequence[Item], progress: Progress | None, name: Callable[[Item], str]
 ) -> Iterator[Item]:
     """Yield the items, and call `progress`, if given, before each of them."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.tools.progress import Progress, announced
+from truenorm.tools.progress import Progress, with_callback
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.oracle import expected
 from truenorm.verify.running.command import (
@@ -98,7 +98,7 @@ def write_vectors(
     listing = manifest(chosen)  # before anything is written: it refuses bad names
     folder.mkdir(parents=True, exist_ok=True)
     size = 0
-    for case in announced(chosen, progress, str):
+    for case in with_callback(chosen, progress, str):
         size += _write_case(folder, case)
     if chosen:
         size += write_new(folder / "README.txt", _readme(chosen[0].operation).encode())
