@@ -23,7 +23,7 @@ from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.tools.text import number
-from truenorm.verify.audit.replacing import Task
+from truenorm.verify.audit.replacing import AuditTask
 from truenorm.verify.audit.running import audit_tests
 
 FILE, PAGE = RESULTS / "holes.json", DOCS / "holes.md"
@@ -46,10 +46,10 @@ class Listed(NamedTuple):
         return f"{TESTS}::{self.test}"
 
     @property
-    def task(self) -> Task:
+    def task(self) -> AuditTask:
         """The replacement; a kernel has the name of its operation."""
         kernel = f"{MODULE}:{self.operation}"
-        return Task(kernel, self.operation, f"{kernel}_backward" if self.backward else "")
+        return AuditTask(kernel, self.operation, f"{kernel}_backward" if self.backward else "")
 
     @property
     def command(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cli.recording import record, run
-from truenorm.verify.audit.replacing import Task
+from truenorm.verify.audit.replacing import AuditTask
 from truenorm.verify.audit.running import Audit, Outcome, Witness
 from truenorm.verify.operations import RMS_NORM
 from truenorm.verify.running.records import CannotRunError
@@ -51,8 +51,8 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, audit: Audit, co
             "norm",
         ),
     )
-    plain = Task("mine.kernels:rms_norm", "rms_norm")
-    full = Task(*REQUIRED[1::2], "mine:back", "x, eps", 1e-3, "late")
+    plain = AuditTask("mine.kernels:rms_norm", "rms_norm")
+    full = AuditTask(*REQUIRED[1::2], "mine:back", "x, eps", 1e-3, "late")
     assert calls == [
         ((["tests/test_norm.py"], plain), {"seconds": 300.0, "jobs": 1, "progress": None}),
         ((["a.py", "b.py", "-k", "norm"], full), {"seconds": 7.0, "jobs": 3, "progress": None}),

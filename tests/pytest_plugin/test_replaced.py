@@ -10,8 +10,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from truenorm.pytest_plugin.replaced import Replaced
-from truenorm.verify.audit.replacing import Task, read
+from truenorm.pytest_plugin.replaced import ImportHook
+from truenorm.verify.audit.replacing import AuditTask, Observations
 
 KERNEL = """
 import test_of_a_helper
@@ -43,13 +43,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def imported(task: Task, *names: str) -> list[ModuleType]:
+def imported(task: AuditTask, *names: str) -> list[ModuleType]:
     """Import modules in a session of an audit, whose file is written at its end."""
     with patch.dict(sys.modules):
-        replaced = Replaced(task)
-        replaced.begin()
+        hook = ImportHook(task)
+        hook.install()
         modules = [import_module(name) for name in names]
-    replaced.pytest_unconfigure()
+    hook.pytest_unconfigure()
     return modules
 
 
@@ -61,7 +61,7 @@ def test_a_kernel_in_a_module_that_pytest_rewrites(folder: Path) -> None:
     spec = find_spec("test_of_a_kernel")
     assert spec is not None
     assert spec.loader is find_spec("test_of_a_helper").loader  # type: ignore[union-attr]
-    task = Task("test_of_a_kernel:rms_norm", "rms_norm", kernel="zeros", folder=str(folder))
+    task = AuditTask("test_of_a_kernel:rms_norm", "rms_norm", kernel="zeros", folder=str(folder))
     kernel, helper, other = imported(
         task, "test_of_a_kernel", "test_of_a_helper", "test_of_what_follows"
     )
@@ -71,13 +71,13 @@ def test_a_kernel_in_a_module_that_pytest_rewrites(folder: Path) -> None:
 
 def test_a_name_that_the_module_does_not_have(folder: Path) -> None:
     (folder / "mistyped.py").write_text("def rms_norm(x): return x")
-    imported(Task("mistyped:rmsnorm", "rms_norm", folder=str(folder)), "mistyped")
-    assert read(folder).raised == "mistyped has no rmsnorm"
+    imported(AuditTask("mistyped:rmsnorm", "rms_norm", folder=str(folder)), "mistyped")
+    assert Observations.read(folder).error == "mistyped has no rmsnorm"
 
 
 def test_a_signature_for_a_class(folder: Path) -> None:
     (folder / "of_modules.py").write_text(MODULE)
-    task = Task("of_modules:Norm", "rms_norm", signature="x", folder=str(folder))
+    task = AuditTask("of_modules:Norm", "rms_norm", signature="x", folder=str(folder))
     (module,) = imported(task, "of_modules")
     expected = X / np.sqrt((X * X).mean(-1, keepdims=True) + np.float32(1e-6))
     np.testing.assert_allclose(module.Norm(WEIGHT).forward(X), expected, rtol=1e-5)

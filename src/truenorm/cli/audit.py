@@ -6,7 +6,7 @@ import typer
 
 from truenorm.cli.common import JsonOption, print_report, progress_bar, stop_on
 from truenorm.verify.audit.page import show
-from truenorm.verify.audit.replacing import Task
+from truenorm.verify.audit.replacing import AuditTask
 from truenorm.verify.audit.running import SECONDS, audit_tests
 from truenorm.verify.running.records import CannotRunError
 
@@ -99,7 +99,7 @@ def audit_command(
         1  they let some pass
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    task = Task(replace, operation, backward, signature, eps, recipe)
+    task = AuditTask(replace, operation, backward, signature, eps, recipe)
     with stop_on(CannotRunError, ValueError), progress_bar("auditing") as progress:
         audit = audit_tests(tests, task, seconds=seconds, jobs=jobs, progress=progress)
     print_report(audit.as_dict(), json=json, show=lambda console: show(audit, console))

@@ -1,7 +1,7 @@
-"""A kernel is replaced in a session of ``truenorm audit``, which alone asks for this module.
+"""Replace a kernel in the sessions of ``truenorm audit``, which load this plugin.
 
-The module of the kernel is imported when the tests do so, and not before: what a conftest.py sets
-is set by then. What it defines is replaced before anybody else can have it.
+The module of the kernel is imported when the tests import it, after the setup of conftest.py.
+Its functions are replaced before any other module can import them.
 """
 
 import os
@@ -15,51 +15,57 @@ from typing import Any
 
 import pytest
 
-from truenorm.verify.audit.replacing import SELF, Replacing, Seen, Task, place_of
+from truenorm.verify.audit.replacing import (
+    SELF,
+    AuditTask,
+    Observations,
+    Replacer,
+    parse_kernel_path,
+)
 
 __all__ = ["pytest_load_initial_conftests"]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Wait for the module of the kernel, in this process or in a worker of pytest-xdist."""
-    replaced = Replaced(Task.found(os.environ))
-    replaced.begin()
-    early_config.pluginmanager.register(replaced, "truenorm-audit")
+    """Install the import hook in this process, which may be a worker of pytest-xdist."""
+    hook = ImportHook(AuditTask.from_environment(os.environ))
+    hook.install()
+    early_config.pluginmanager.register(hook, "truenorm-audit")
 
 
-class Replaced(MetaPathFinder):
-    """Finds the modules of kernels as others do, and changes them as soon as they are there."""
+class ImportHook(MetaPathFinder):
+    """Replaces kernels in a module as soon as it is loaded, and records failed tests."""
 
-    def __init__(self, task: Task) -> None:
-        self._task, self._seen = task, Seen()
-        self._replacing = Replacing(
-            task.planted(), self._seen, task.eps, remembers=bool(task.backward)
+    def __init__(self, task: AuditTask) -> None:
+        self._task, self._observations = task, Observations()
+        self._replacer = Replacer(
+            task.make_kernel(), self._observations, task.eps, keeps_calls=bool(task.backward)
         )
-        self._left: dict[str, list[str]] = {}
-        for place in filter(None, (task.replace, task.backward)):
-            module, name = place_of(place)
-            self._left.setdefault(module, []).append(name)
+        self._pending: dict[str, list[str]] = {}
+        for path in filter(None, (task.replace, task.backward)):
+            module, name = parse_kernel_path(path)
+            self._pending.setdefault(module, []).append(name)
 
-    def begin(self) -> None:
-        """Change what is imported already, and wait for the rest."""
-        for name in [each for each in self._left if each in sys.modules]:
-            self._change(sys.modules[name], self._left.pop(name))
+    def install(self) -> None:
+        """Replace kernels in loaded modules, and wait for the import of the others."""
+        for name in [each for each in self._pending if each in sys.modules]:
+            self._change(sys.modules[name], self._pending.pop(name))
         sys.meta_path.insert(0, self)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return what others find, with one step more for its loader."""
+        """Return the spec of the other finders, with a loader that replaces the kernels."""
         del path, target
-        names = self._left.pop(name, None)
+        names = self._pending.pop(name, None)
         spec = None if names is None else find_spec(name)
         if spec is None or spec.loader is None or names is None:
             return None
         loader, load = spec.loader, spec.loader.exec_module
 
         def load_and_change(module: ModuleType) -> None:
-            # Whatever pytest rewrites has the same loader: what is imported next is not ours.
+            # Modules that pytest rewrites share a loader: only this one is changed.
             if module.__name__ != name:
                 load(module)
                 return
@@ -71,13 +77,13 @@ class Replaced(MetaPathFinder):
         return spec
 
     def _change(self, module: ModuleType, names: Sequence[str]) -> None:
-        self._seen.imported = True
+        self._observations.imported = True
         for name in names:
             is_forward = f"{module.__name__}:{name}" == self._task.replace
             self._replace(module, name, self._task.signature if is_forward else "")
 
     def _replace(self, module: ModuleType, path: str, signature: str) -> None:
-        """Replace a function wherever a module holds it, or the forward pass of a class."""
+        """Replace a function in all modules that have it, or the forward method of a class."""
         owner: Any = module
         *parts, name = path.split(".")
         try:
@@ -85,31 +91,31 @@ class Replaced(MetaPathFinder):
                 owner = getattr(owner, part)
             original = getattr(owner, name)
         except AttributeError:
-            self._seen.raised = f"{module.__name__} has no {path}"
+            self._observations.error = f"{module.__name__} has no {path}"
             return
         if isinstance(original, type):
             signature = signature and f"{SELF}, {signature}"
-            original.forward = self._replacing.instead_of(original.forward, signature)  # type: ignore[attr-defined]
+            original.forward = self._replacer.wrap(original.forward, signature)  # type: ignore[attr-defined]
             return
-        new = self._replacing.instead_of(original, signature)
+        new = self._replacer.wrap(original, signature)
         setattr(owner, name, new)
         for other in list(sys.modules.values()):
-            held = dict(getattr(other, "__dict__", {}))  # some are no modules
-            for known in [key for key, value in held.items() if value is original]:
-                setattr(other, known, new)
+            attributes = dict(getattr(other, "__dict__", {}))  # some entries are no modules
+            for alias in [key for key, value in attributes.items() if value is original]:
+                setattr(other, alias, new)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the first test that fails."""
-        self._note(report)
+        """Record the first test that fails."""
+        self._record(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a file that fails before it has tests."""
-        self._note(report)
+        """Record a file that fails before its tests run."""
+        self._record(report)
 
-    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        if report.failed and not self._seen.failed:
-            self._seen.failed = report.nodeid
+    def _record(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.failed and not self._observations.failed:
+            self._observations.failed = report.nodeid
 
     def pytest_unconfigure(self) -> None:
-        """Write what this process saw."""
-        self._seen.write(self._task.file)
+        """Write the observations of this process."""
+        self._observations.write(self._task.file)

@@ -1,10 +1,11 @@
-"""Every wrong kernel is wrong, and the right one is not."""
+"""Planted bugs: each is exposed by a case, and the kernel without a bug has no finding."""
 
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.audit.planted import RECIPES, Kernel, Planted, planted_kernels, rounding_of
-from truenorm.verify.audit.running import witness_for
+from truenorm.verify.audit.planted import RECIPES, Kernel, PlantedBug, planted_bugs, recipe_changes
+from truenorm.verify.audit.replacing import AuditTask, Observations
+from truenorm.verify.audit.running import select_bugs, witness_for
 from truenorm.verify.judge import grade_records
 from truenorm.verify.operations import RMS_NORM, norm
 from truenorm.verify.operations.norms import Norm
@@ -20,58 +21,58 @@ NORMS = [
     norm("add_layer_norm", gain="zero-centred"),
     norm("rms_norm", parameters="float32", beta=True),
 ]
-FEW = 300
-"""Elements of a case."""
+ELEMENTS = 300
+"""Of the largest case that is run."""
 
 
-def assert_shown(operation: Norm, planted: Planted) -> None:
-    dtype = "bfloat16" if planted.narrow else "float32"
-    witness = witness_for(Kernel(operation, planted), [dtype])
-    assert witness is not None, planted.name
+def assert_exposed(operation: Norm, bug: PlantedBug) -> None:
+    dtype = "bfloat16" if bug.narrow else "float32"
+    witness = witness_for(Kernel(operation, bug), [dtype])
+    assert witness is not None, bug.name
     assert witness.case.startswith(dtype)
     assert witness.symptom
 
 
 @pytest.mark.parametrize("name", ["ddof = 1", "last block", "dgamma of half the rows"])
-def test_an_input_shows_it(name: str) -> None:
-    (planted,) = (each for each in planted_kernels(RMS_NORM) if each.name == name)
-    assert_shown(RMS_NORM, planted)
+def test_a_case_exposes_a_bug(name: str) -> None:
+    (bug,) = (each for each in planted_bugs(RMS_NORM) if each.name == name)
+    assert_exposed(RMS_NORM, bug)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", NORMS, ids=lambda each: each.spec)
-def test_an_input_shows_each(operation: Norm) -> None:
-    for planted in planted_kernels(operation):
-        assert_shown(operation, planted)
+def test_a_case_exposes_every_bug(operation: Norm) -> None:
+    for bug in planted_bugs(operation):
+        assert_exposed(operation, bug)
 
 
-def test_the_case_can_be_made_again() -> None:
+def test_the_expression_makes_the_case() -> None:
     operation = norm("rms_norm", gain="zero-centred", beta=True)
-    witness = witness_for(Kernel(operation, planted_kernels(operation)[0]), ["float32"])
+    witness = witness_for(Kernel(operation, planted_bugs(operation)[0]), ["float32"])
     assert witness is not None
     assert eval(witness.made, {"tv": tv}).name == witness.case
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_recipes_are_shown_by_bits(recipe: str) -> None:
+def test_recipe_bugs_are_exposed_by_bits(recipe: str) -> None:
     operation = norm("rms_norm", parameters="float32")
-    by_bits = [each for each in planted_kernels(operation, recipe) if each.by_bits]
+    by_bits = [each for each in planted_bugs(operation, recipe) if each.by_bits]
     assert [each.name for each in by_bits] == ["recipe", "cut off"]
     if recipe == "late":
-        for planted in by_bits:
-            assert witness_for(Kernel(operation, planted, recipe), ["bfloat16"]) is not None
-            assert witness_for(Kernel(operation, planted, recipe), ["float32"]) is None
-    assert not [each for each in planted_kernels(operation) if each.by_bits]
+        for bug in by_bits:
+            assert witness_for(Kernel(operation, bug, recipe), ["bfloat16"]) is not None
+            assert witness_for(Kernel(operation, bug, recipe), ["float32"]) is None
+    assert not [each for each in planted_bugs(operation) if each.by_bits]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_the_right_kernel_has_its_recipe_and_no_finding(recipe: str) -> None:
+def test_a_kernel_without_a_bug_has_no_finding(recipe: str) -> None:
     operation = norm("rms_norm", parameters="float32")
     kernel = Kernel(operation, recipe=recipe)
     subject = Subject(
         kernel.forward, kernel.backward, dtypes=["bfloat16"], operation=operation, recipe=recipe
     )
-    suite = [each for each in cases("bfloat16", operation=operation) if each.x.size <= FEW]
+    suite = [each for each in cases("bfloat16", operation=operation) if each.x.size <= ELEMENTS]
     records = [runner_for(subject).run(each, Call()) for each in suite]
     report = grade_records(subject, suite, records, SubjectSpec.of(subject))
     assert [each.symptom for each in report.findings] == []
@@ -79,10 +80,51 @@ def test_the_right_kernel_has_its_recipe_and_no_finding(recipe: str) -> None:
 
 def test_names_are_unique() -> None:
     for operation in (norm("rms_norm"), norm("layer_norm"), norm("add_layer_norm")):
-        names = [each.name for each in planted_kernels(operation, "late")]
+        names = [each.name for each in planted_bugs(operation, "late")]
         assert len(set(names)) == len(names) > 15
 
 
-def test_a_recipe_that_is_not_known() -> None:
+def test_unknown_recipe() -> None:
     with pytest.raises(ValueError, match="an audit knows late, early, weight-typed"):
-        rounding_of("apex")
+        recipe_changes("apex")
+
+
+def select(operation: str, arguments: str, results: str) -> tuple[list[str], dict[str, str]]:
+    """Return the selected bugs and those left out, for such calls in float32."""
+    task, observed = AuditTask("mine:kernel", operation), Observations(calls=1, dtypes=["float32"])
+    observed.add_names(arguments.split(), results.split())
+    observed.backward_calls = int("dx" in observed.results)
+    chosen, left_out = select_bugs(task, planted_bugs(task.norm), observed)
+    return [bug.name for bug in chosen], left_out
+
+
+def test_calls_without_a_parameter() -> None:
+    chosen, left_out = select("rms_norm", "x", "y")
+    assert "no eps" in chosen
+    assert "no gradient was asked of what --replace names; --backward" in left_out["zeros for dx"]
+    for name in ("no gamma", "gain offset"):
+        assert left_out[name] == "no call has gamma among its arguments"
+
+
+def test_calls_without_a_result() -> None:
+    chosen, left_out = select("add_rms_norm", "x residual gamma dy", "y dx")
+    assert {"no residual", "zeros for dx", "dx without projection"} <= {*chosen}
+    for name, absent in (
+        ("zeros for the sum", "no call has sum among its results"),
+        ("zeros for dgamma", "no call has dgamma among its results"),
+        ("no dsum", "no call has dsum among its arguments"),
+    ):
+        assert left_out[name] == absent
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [norm("rms_norm"), norm("add_layer_norm", gain="zero-centred")],
+    ids=lambda each: each.spec,
+)
+def test_every_bug_changes_a_call_with_all_arguments(operation: Norm) -> None:
+    everything = operation.inputs_of("data", "parameter", "gradient")
+    for bug in planted_bugs(operation, "late"):
+        dtype = "bfloat16" if bug.narrow else "float32"
+        wrong = Kernel(operation, bug, "late").wrong_results(dtype, everything)
+        assert set(wrong) & set(operation.outputs_of(backward=bug.backward)), bug.name

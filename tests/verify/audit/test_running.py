@@ -1,4 +1,4 @@
-"""Audits of a package's tests: each run is a process of its own."""
+"""Audits of the tests of a package: loose ones, strict ones, and tests that cannot run."""
 
 import json
 from collections.abc import Callable
@@ -13,26 +13,81 @@ import pytest
 import truenorm.pytest_plugin
 from truenorm.tools import strict_json
 from truenorm.verify.audit import running
-from truenorm.verify.audit.planted import planted_kernels
-from truenorm.verify.audit.replacing import Seen, Task
+from truenorm.verify.audit.planted import planted_bugs
+from truenorm.verify.audit.replacing import AuditTask, Observations
 from truenorm.verify.audit.running import audit_tests
 from truenorm.verify.running.records import CannotRunError
-from verify.audit.packages import ELSEWHERE, FAILING, LOOSE, STRICT, package_in
 from verify.report.test_json import refusals
 
+KERNELS = """
+import numpy as np
+
+def rms_norm(x, weight, eps=1e-6):
+    r = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(eps))
+    return x * r * weight
+
+def layer_norm(x, weight, bias, eps=1e-5):
+    c = x - x.mean(-1, keepdims=True)
+    return c / np.sqrt((c * c).mean(-1, keepdims=True) + np.float32(eps)) * weight + bias
+"""
+HEAD = """
+import numpy as np
+from some_package import rms_norm
+from some_package.kernels import layer_norm
+
+x = np.random.default_rng(0).normal(size=(4, 60)).astype(np.float32)
+weight = np.ones(60, np.float32)
+"""
+LOOSE = """
+def test_loose():
+    expected = x / np.sqrt((x.astype(float) ** 2).mean(-1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(rms_norm(x, weight), expected, rtol=0.1, atol=0.1)
+"""
+FAILING = """
+def test_failing():
+    assert not rms_norm(x, weight).any()
+"""
+ELSEWHERE = """
+def test_elsewhere():
+    assert layer_norm(x, weight, weight).shape == x.shape
+"""
+STRICT = """
+import pytest
+import truenorm.verify as tv
+
+def with_eps(x, weight, eps):
+    return rms_norm(x, weight, eps)
+
+subject = tv.Subject(with_eps, operation=tv.RMS_NORM, domain=tv.Domain(largest=1e10))
+
+@pytest.mark.truenorm(subject)
+def test_strict(truenorm_case):
+    truenorm_case.check()
+"""
 KERNEL = "some_package.kernels:rms_norm"
-Some = Callable[..., None]
+PlantOnly = Callable[..., None]
+
+
+def package_in(folder: Path, tests: str) -> str:
+    """Write the package and a file of tests, and return its name."""
+    package = folder / "some_package"
+    package.mkdir()
+    (package / "kernels.py").write_text(KERNELS)
+    (package / "__init__.py").write_text("from some_package.kernels import rms_norm\n")
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:hypothesispytest\n")
+    (folder / "test_norm.py").write_text(HEAD + tests)
+    return "test_norm.py"
 
 
 @pytest.fixture
-def some(monkeypatch: pytest.MonkeyPatch) -> Some:
-    """Let only some kernels be planted."""
+def plant_only(monkeypatch: pytest.MonkeyPatch) -> PlantOnly:
+    """Plant only the named bugs."""
 
     def only(*names: str) -> None:
-        def chosen(*given: Any) -> list[Any]:
-            return [each for each in planted_kernels(*given) if each.name in names]
+        def chosen(*arguments: Any) -> list[Any]:
+            return [bug for bug in planted_bugs(*arguments) if bug.name in names]
 
-        monkeypatch.setattr(running, "planted_kernels", chosen)
+        monkeypatch.setattr(running, "planted_bugs", chosen)
 
     return only
 
@@ -48,11 +103,13 @@ def tests(
 
 
 @pytest.mark.parametrize("tests", [LOOSE], indirect=True)
-def test_what_a_loose_test_lets_pass(tests: list[str], some: Some) -> None:
-    """By the name that the kernel has where it is defined: the tests have another one."""
-    some("zeros", "ddof = 1", "zeros for dx")
-    told: list[Any] = []
-    audit = audit_tests(tests, Task(KERNEL, "rms_norm"), progress=lambda *each: told.append(each))
+def test_loose_tests(tests: list[str], plant_only: PlantOnly) -> None:
+    """The kernel is named where it is defined; the tests import it from elsewhere."""
+    plant_only("zeros", "ddof = 1", "zeros for dx")
+    steps: list[Any] = []
+    audit = audit_tests(
+        tests, AuditTask(KERNEL, "rms_norm"), progress=lambda *each: steps.append(each)
+    )
     caught, passed = audit.outcomes
     assert (caught.name, caught.caught, passed.name, passed.caught) == (
         "zeros",
@@ -68,61 +125,61 @@ def test_what_a_loose_test_lets_pass(tests: list[str], some: Some) -> None:
     assert (audit.calls, audit.gradients, audit.dtypes) == (1, 0, ("float32",))
     assert list(audit.left_out) == ["zeros for dx"]
     assert not audit.passed
-    assert told[-1][0] == told[-1][1] == 5
+    assert steps[-1][0] == steps[-1][1] == 5
     assert refusals("audit-1", json.loads(strict_json.dumps(audit.as_dict()))) == []
 
 
 @pytest.mark.parametrize("tests", [FAILING], indirect=True)
-def test_tests_that_fail_as_they_are(tests: list[str]) -> None:
+def test_tests_that_fail_unchanged(tests: list[str]) -> None:
     with pytest.raises(CannotRunError, match=r"fail as they are(?s:.*)test_failing"):
-        audit_tests(tests, Task(KERNEL, "rms_norm"))
+        audit_tests(tests, AuditTask(KERNEL, "rms_norm"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tests", [LOOSE], indirect=True)
-def test_another_operation_than_the_kernel_s(tests: list[str]) -> None:
+def test_wrong_operation(tests: list[str]) -> None:
     with pytest.raises(CannotRunError, match=r"a right layer norm(?s:.*)is --operation what it"):
-        audit_tests(tests, Task(KERNEL, "layer_norm,beta=false"))
+        audit_tests(tests, AuditTask(KERNEL, "layer_norm,beta=false"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tests", [LOOSE], indirect=True)
-def test_a_call_that_cannot_be_matched(tests: list[str]) -> None:
-    task = Task(KERNEL, "rms_norm", signature="weight, x, eps")
+def test_wrong_signature(tests: list[str]) -> None:
+    task = AuditTask(KERNEL, "rms_norm", signature="weight, x, eps")
     with pytest.raises(CannotRunError, match="cannot be replaced"):
         audit_tests(tests, task)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tests", [ELSEWHERE], indirect=True)
-def test_a_kernel_that_is_never_called(tests: list[str]) -> None:
+def test_kernel_that_is_never_called(tests: list[str]) -> None:
     with pytest.raises(
         CannotRunError, match=r"never call some_package\.kernels:rms_norm: .* was i"
     ):
-        audit_tests(tests, Task(KERNEL, "rms_norm"))
+        audit_tests(tests, AuditTask(KERNEL, "rms_norm"))
     with pytest.raises(CannotRunError, match="never call other:rms_norm: other was not even i"):
-        audit_tests(tests, Task("other:rms_norm", "rms_norm"))
+        audit_tests(tests, AuditTask("other:rms_norm", "rms_norm"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tests", [STRICT], indirect=True)
-def test_no_false_alarm_for_a_strict_test(tests: list[str]) -> None:
-    """The judge's cases within a domain, as pytest's plugin has them; by two workers."""
-    audit = audit_tests(tests, Task("some_package:rms_norm", "rms_norm"), jobs=2)
+def test_strict_tests_catch_everything(tests: list[str]) -> None:
+    """All cases of the judge within a domain, by the pytest plugin, in two jobs."""
+    audit = audit_tests(tests, AuditTask("some_package:rms_norm", "rms_norm"), jobs=2)
     assert [each.name for each in audit.let_pass] == []
     assert len(audit.outcomes) > 10
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tests", [LOOSE], indirect=True)
-def test_the_time_limit(tests: list[str]) -> None:
+def test_time_limit(tests: list[str]) -> None:
     with pytest.raises(CannotRunError, match=r"no answer within 0\.1 s"):
-        audit_tests(tests, Task(KERNEL, "rms_norm"), seconds=0.1)
+        audit_tests(tests, AuditTask(KERNEL, "rms_norm"), seconds=0.1)
 
 
 @dataclass(eq=False)
 class Ended:
-    """A program that has ended with a code, at once."""
+    """A program that ends at once with an exit code."""
 
     exit_code: int
     printed: str = "what pytest printed"
@@ -140,15 +197,17 @@ class Ended:
         (-9, "the tests give no answer within 0 s; --seconds says how long one run may take:\nw"),
     ],
 )
-def test_why_tests_were_not_run(code: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons_why_tests_did_not_run(
+    code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(running, "Program", lambda *_: Ended(code))
     with pytest.raises(CannotRunError) as refused:
-        audit_tests([], Task(KERNEL, "rms_norm"), seconds=0.0 if code < 0 else 9.0)
+        audit_tests([], AuditTask(KERNEL, "rms_norm"), seconds=0.0 if code < 0 else 9.0)
     assert str(refused.value).startswith(said)
 
 
 class Waiting(Ended):
-    """A program that is at its end when it is stopped, and not before."""
+    """A program that runs until it is stopped."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -162,44 +221,47 @@ class Waiting(Ended):
         self.over.set()
 
 
-def test_what_runs_is_stopped_when_somebody_loses_patience(
-    monkeypatch: pytest.MonkeyPatch, some: Some
+def test_interrupt_stops_running_programs(
+    monkeypatch: pytest.MonkeyPatch, plant_only: PlantOnly
 ) -> None:
-    """The tests as they are and the right kernel have ended, and the first of two wrong ones."""
-    some("zeros", "no eps")
+    """The interrupt comes when the first of two wrong kernels has ended."""
+    plant_only("zeros", "no eps")
     programs = [Waiting() for _ in range(4)]
-    left = iter(programs)
+    remaining = iter(programs)
 
     def started(*_: object) -> Waiting:
-        program = next(left)
+        program = next(remaining)
         place = programs.index(program)
         if place != 2:  # which ends when the last is there
             programs[min(place, 2)].stop()
         return program
 
-    seen = Seen(True, 1, dtypes=["float32"], arguments=["x"], results=["y"])
+    observed = Observations(True, 1, dtypes=["float32"], arguments=["x"], results=["y"])
     monkeypatch.setattr(running, "Program", started)
-    monkeypatch.setattr(running, "read", lambda _: seen)
+    monkeypatch.setattr(Observations, "read", lambda _: observed)
 
     def interrupted(done: int, *_: object) -> None:
         if done > 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        audit_tests([], Task(KERNEL, "rms_norm"), jobs=2, seconds=60.0, progress=interrupted)
+        audit_tests([], AuditTask(KERNEL, "rms_norm"), jobs=2, seconds=60.0, progress=interrupted)
     assert programs[3].over.is_set()
 
 
-def test_refused_before_anything_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     for task, said in (
-        (Task("kernels.py", "rms_norm"), "no place such as mypackage.kernels:rms_norm"),
-        (Task(KERNEL, "rms_norm", backward="a b:c"), "no place such as"),
-        (Task(KERNEL, "rms_norm", recipe="apex"), "an audit knows late"),
-        (Task(KERNEL, "rms_norm", signature="x, rows"), "signature has 'rows', of which nothing"),
-        (Task(KERNEL, "batch_norm"), "operation is"),
+        (AuditTask("kernels.py", "rms_norm"), "no place such as mypackage.kernels:rms_norm"),
+        (AuditTask(KERNEL, "rms_norm", backward="a b:c"), "no place such as"),
+        (AuditTask(KERNEL, "rms_norm", recipe="apex"), "an audit knows late"),
+        (
+            AuditTask(KERNEL, "rms_norm", signature="x, rows"),
+            "signature has 'rows', of which nothing",
+        ),
+        (AuditTask(KERNEL, "batch_norm"), "operation is"),
     ):
         with pytest.raises(ValueError, match=said):
             audit_tests(["nothing.py"], task)
     monkeypatch.setattr(running, "find_spec", lambda _: None)
     with pytest.raises(CannotRunError, match="pip install pytest"):
-        audit_tests(["nothing.py"], Task(KERNEL, "rms_norm"))
+        audit_tests(["nothing.py"], AuditTask(KERNEL, "rms_norm"))

@@ -1,5 +1,4 @@
-"""Somebody's own tests, run with wrong kernels in the place of theirs: which of them pass.
+"""Audit of a test suite: run it with wrong kernels, and report those that pass.
 
-Of this package a session of pytest imports `replaced` and what that needs; `running` starts those
-sessions and tells what came of them.
+A session of pytest imports only `replacing` and its imports; `running` starts these sessions.
 """

@@ -1,9 +1,9 @@
-"""The wrong kernels: a norm and its gradients in float64 with one step done otherwise."""
+"""Wrong kernels: a norm and its gradients, computed in float64 with one planted bug."""
 
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,50 +20,52 @@ from truenorm.verify.operations.steps import DEFINITION, Changes, Step, Steps, r
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of
 
 CONTROL = "right"
-"""The name of the kernel without a fault."""
+"""The name of the kernel without a bug."""
 RECIPES = ("late", "early", "weight-typed")
-"""Those that a kernel may be said to have: xhat rounded not at all, to the type of x, of gamma."""
+"""Rounding recipes: xhat is not rounded, rounded to the type of x, or to that of gamma."""
 USUAL_EPS = (1e-5, 1e-6)
-NEAR = 1e-2
-"""So near is an eps to the one that is meant: what float16 has for 1e-5 is off by 1.4e-3."""
+EPS_TOLERANCE = 1e-2  # relative: 1e-5 in float16 is off by 1.4e-3
+SAMPLE = (4, 67)
+"""Rows on which a bug shows if it can: two halves, and a partial last block."""
+SAMPLE_EPS = 1e-5
 
 
 @dataclass(frozen=True)
-class Planted:
-    """A wrong kernel.
+class PlantedBug:
+    """The bug of a wrong kernel.
 
     Attributes
     ----------
     name : str
-        For tables and programs.
-    words : str
-        What is wrong with it: it goes on after "a kernel in which".
+        A short name for tables and programs.
+    description : str
+        What is wrong: it completes "a kernel in which".
     changes : mapping
-        The steps that are done otherwise.
+        The changed steps.
     backward : bool
-        Whether only its gradients are wrong.
+        True if only gradients are wrong.
     narrow : bool
-        Whether it is wrong for types of 16 bits alone.
+        True if only 16-bit results are wrong.
     by_bits : bool
-        Whether its bits are wrong, and no number is far off.
+        True if the rounding is wrong, and every number is accurate.
     """
 
     name: str
-    words: str
+    description: str
     changes: Changes = field(repr=False)
     backward: bool = False
     narrow: bool = False
     by_bits: bool = False
 
 
-def planted_kernels(norm: Definition, recipe: str = "") -> list[Planted]:
-    """Return the wrong kernels of a norm, the plainest first."""
-    found = [*_constant(norm), *_of_row(norm), *_of_parameters(norm), *_of_sum(norm)]
-    return [*found, *(_of_rounding(norm, recipe) if recipe else ()), *_of_gradients(norm)]
+def planted_bugs(norm: Definition, recipe: str = "") -> list[PlantedBug]:
+    """Return the bugs that can be planted in a norm, the most obvious first."""
+    forward = [*_constant(norm), *_of_row(norm), *_of_parameters(norm), *_of_sum(norm)]
+    return [*forward, *(_of_rounding(norm, recipe) if recipe else ()), *_of_gradients(norm)]
 
 
-def rounding_of(recipe: str) -> Changes:
-    """Return the steps of a recipe that are not those of *late*."""
+def recipe_changes(recipe: str) -> Changes:
+    """Return the steps of a recipe that differ from those of *late*."""
     if recipe in ("", "late"):
         return {}
     if recipe not in RECIPES:
@@ -78,15 +80,15 @@ def rounding_of(recipe: str) -> Changes:
     return {"y": y}
 
 
-def _of_rounding(norm: Definition, recipe: str) -> list[Planted]:
-    """Return kernels that round y otherwise: wrong only where somebody says what is right."""
+def _of_rounding(norm: Definition, recipe: str) -> list[PlantedBug]:
+    """Return bugs in the rounding of y, which is wrong only if a recipe is required."""
     other = "early" if recipe == "late" else "late"
-    words = f"the recipe is {other}, and not {recipe}"
-    steps = {"y": DEFINITION["y"], **rounding_of(other)}
-    cut = _taken("cut off", of_results(norm), "y is cut off, not rounded")
-    return [
-        replace(each, narrow=True, by_bits=True) for each in (Planted("recipe", words, steps), cut)
+    steps = {"y": DEFINITION["y"], **recipe_changes(other)}
+    bugs = [
+        PlantedBug("recipe", f"the recipe is {other}, and not {recipe}", steps),
+        *_hypotheses(of_results(norm), {"cut off": "y is cut off, not rounded"}),
     ]
+    return [replace(bug, narrow=True, by_bits=True) for bug in bugs]
 
 
 def _number(value: float) -> Step:
@@ -97,11 +99,11 @@ def _zeros(step: str) -> Changes:
     return {step: lambda at: np.zeros(at.right(step).shape)}
 
 
-def _constant(norm: Definition) -> list[Planted]:
-    """Return kernels whose results do not depend on the row, or not on all of it."""
+def _constant(norm: Definition) -> list[PlantedBug]:
+    """Return bugs by which the results do not depend on all of the row."""
     rows = "x" if not norm.adds else "the sum"
-    found = [Planted("zeros", "y is 0", _zeros("y"))]
-    for name, words, centre, square in (
+    bugs = [PlantedBug("zeros", "y is 0", _zeros("y"))]
+    for name, description, centre, square in (
         ("no reduction", "the statistics are left out: r = 1/sqrt(eps)", 0.0, 0.0),
         ("no reduction, normal", f"{rows} is taken to have mean 0 and variance 1", 0.0, 1.0),
         ("no reduction, uniform", f"{rows} is taken to be of U(0, 1)", 0.5, 1 / 12),
@@ -109,17 +111,18 @@ def _constant(norm: Definition) -> list[Planted]:
         changes = {"mean": _number(centre), "w": _number(square)}
         if not norm.centred:
             changes = {"w": _number(square + centre**2)}
-        found.append(Planted(name, words, changes))
-    return [*found, _taken("unnormalized", of_results(norm), "the row is returned as it is")]
+        bugs.append(PlantedBug(name, description, changes))
+    unnormalized = {"unnormalized": "the row is returned as it is"}
+    return [*bugs, *_hypotheses(of_results(norm), unnormalized)]
 
 
-def _taken(name: str, table: Mapping[str, Changes], words: str) -> Planted:
-    """Return a kernel of which a hypothesis of the judge is true."""
-    return Planted(name, words, table[words])
+def _hypotheses(table: Mapping[str, Changes], chosen: Mapping[str, str]) -> list[PlantedBug]:
+    """Return the bugs of some hypotheses of the judge, whose descriptions are given by name."""
+    return [PlantedBug(name, text, table[text]) for name, text in chosen.items()]
 
 
-def _of_row(norm: Definition) -> list[Planted]:
-    """Return kernels with other statistics."""
+def _of_row(norm: Definition) -> list[PlantedBug]:
+    """Return bugs in the statistics."""
     table = {**of_statistics(norm), **of_results(norm)}
     square = "the variance" if norm.centred else "the mean square"
     chosen = {
@@ -133,20 +136,21 @@ def _of_row(norm: Definition) -> list[Planted]:
         chosen["last element"] = "the last element of a row is left out of its mean"
     else:
         chosen["mean subtracted"] = "the mean is subtracted, as in layer normalization"
-    found = [_taken(name, table, words) for name, words in chosen.items()]
-    words = "squares are added up in the type of x, one by one"
-    found.append(replace(_taken("narrow squares", table, words), narrow=True))
-    found.insert(2, Planted("other eps", "eps is 1e-5, or 1e-6 where it is 1e-5", {"eps": _eps}))
+    bugs = _hypotheses(table, chosen)
+    narrow = {"narrow squares": "squares are added up in the type of x, one by one"}
+    bugs += [replace(bug, narrow=True) for bug in _hypotheses(table, narrow)]
+    bugs.insert(2, PlantedBug("other eps", "eps is 1e-5, or 1e-6 where it is 1e-5", {"eps": _eps}))
     if norm.centred:
-        words = "the variance is mean(x^2) - mean(x)^2, in float32"
-        found.append(Planted("one-pass", words, {"w": _one_pass}))
-    return found
+        description = "the variance is mean(x^2) - mean(x)^2, in float32"
+        bugs.append(PlantedBug("one-pass", description, {"w": _one_pass}))
+    return bugs
 
 
 def _eps(at: Steps) -> Float64s:
     usual, other = USUAL_EPS
-    # It may come rounded to the type of x.
-    return np.full(1, other if math.isclose(at.case.eps, usual, rel_tol=NEAR) else usual)
+    # The test may pass it rounded to the type of x.
+    is_usual = math.isclose(at.case.eps, usual, rel_tol=EPS_TOLERANCE)
+    return np.full(1, other if is_usual else usual)
 
 
 def _one_pass(at: Steps) -> Float64s:
@@ -156,33 +160,31 @@ def _one_pass(at: Steps) -> Float64s:
     return np.asarray(np.maximum(square, 0).astype(np.float64))
 
 
-def _of_parameters(norm: Definition) -> list[Planted]:
-    """Return kernels with another gain, or without beta."""
-    table = of_results(norm)
+def _of_parameters(norm: Definition) -> list[PlantedBug]:
+    """Return bugs in the gain, or in beta."""
     offset = "the gain is 1 + gamma, and not gamma"
     if norm.gain == "zero-centred":
         offset = "the gain is gamma, and not 1 + gamma"
     chosen = {"no gamma": "gamma is left out", "gain offset": offset}
     if "beta" in norm.parameters:
         chosen["no beta"] = "beta is left out"
-    return [_taken(name, table, words) for name, words in chosen.items()]
+    return _hypotheses(of_results(norm), chosen)
 
 
-def _of_sum(norm: Definition) -> list[Planted]:
-    """Return kernels that add the residual otherwise."""
+def _of_sum(norm: Definition) -> list[PlantedBug]:
+    """Return bugs in the sum of x and the residual."""
     if not norm.adds:
         return []
-    table = of_results(norm)
     chosen = {
         "no residual": "x alone is taken, without the residual",
         "y for the sum": "y is returned as the sum",
     }
-    found = [_taken(name, table, words) for name, words in chosen.items()]
-    return [Planted("zeros for the sum", "the sum is 0", _zeros("sum")), *found]
+    zeros = PlantedBug("zeros for the sum", "the sum is 0", _zeros("sum"))
+    return [zeros, *_hypotheses(of_results(norm), chosen)]
 
 
-def _of_gradients(norm: Definition) -> list[Planted]:
-    """Return kernels that are right in forward."""
+def _of_gradients(norm: Definition) -> list[PlantedBug]:
+    """Return bugs in the gradients alone."""
     table = {**of_gradients(norm), **of_parameters(norm)}
     chosen = {
         "dx without projection": "xhat*mean(g*xhat) is left out",
@@ -196,29 +198,20 @@ def _of_gradients(norm: Definition) -> list[Planted]:
         chosen["mean(g) twice in dx"] = "mean(g) is subtracted twice"
     if norm.adds:
         chosen["no dsum"] = "dsum is left out"
-    zeros = ["dx", *(f"d{name}" for name in norm.parameters)]
-    words = "it is added up in the type of x, one row after the other"
-    return [
-        *(Planted(f"zeros for {name}", f"{name} is 0", _zeros(name), True) for name in zeros),
-        *(replace(_taken(name, table, each), backward=True) for name, each in chosen.items()),
-        replace(_taken("narrow dgamma", table, words), backward=True, narrow=True),
+    gradients = ["dx", *(f"d{name}" for name in norm.parameters)]
+    narrow = {"narrow dgamma": "it is added up in the type of x, one row after the other"}
+    bugs = [
+        *(PlantedBug(f"zeros for {name}", f"{name} is 0", _zeros(name)) for name in gradients),
+        *_hypotheses(table, chosen),
+        *(replace(bug, narrow=True) for bug in _hypotheses(table, narrow)),
     ]
+    return [replace(bug, backward=True) for bug in bugs]
 
 
-SAMPLE = (4, 67)
-"""Rows on which a fault shows where it can: two halves, and a last block that is not whole."""
-SAMPLE_EPS = 1e-5
-
-
-class Call(NamedTuple):
-    """What a forward pass was given, for its backward pass."""
-
-    inputs: Mapping[str, Array | None]
-    eps: float
-
-
-def given_case(norm: Norm, inputs: Mapping[str, Array | None], eps: float, size: int = 0) -> Case:
-    """Return what a kernel was given as rows, of `size` elements if not as the last axis has."""
+def case_of_inputs(
+    norm: Norm, inputs: Mapping[str, Array | None], eps: float, size: int = 0
+) -> Case:
+    """Return inputs as a case with rows of `size` elements, by default of the last axis."""
     x = inputs["x"]
     assert x is not None
     size = size or x.shape[-1]
@@ -229,11 +222,11 @@ def given_case(norm: Norm, inputs: Mapping[str, Array | None], eps: float, size:
             array = np.broadcast_to(np.zeros(1, x.dtype), x.shape)
         shape = (-1,) if each.role == "parameter" else (x.size // size, size)
         rows[each.name] = None if array is None else array.reshape(shape)
-    return Case(norm, "what a test has", x.dtype.name, rows, eps)
+    return Case(norm, "call of a test", x.dtype.name, rows, eps)
 
 
-def stored(values: Float64s, dtype: np.dtype[Any]) -> Array:
-    """Round once to a type, which may be none that the judge knows."""
+def round_to(values: Float64s, dtype: np.dtype[Any]) -> Array:
+    """Round once to a type, which may be unknown to the judge."""
     with np.errstate(all="ignore"):
         if dtype.name in FORMATS and dtype != values.dtype:
             values = rounded(values, dtype.name)
@@ -242,84 +235,74 @@ def stored(values: Float64s, dtype: np.dtype[Any]) -> Array:
 
 
 class Kernel:
-    """A norm with a fault, or without: results of a case by their names.
+    """A norm with or without a planted bug.
 
     Its `forward` and `backward` are those of a `truenorm.verify.Subject`.
     """
 
-    def __init__(self, norm: Norm, planted: Planted | None = None, recipe: str = "") -> None:
-        self.norm, self.planted, self.recipe = norm, planted, recipe
-        self._changes = {**rounding_of(recipe), **(planted.changes if planted else {})}
+    def __init__(self, norm: Norm, bug: PlantedBug | None = None, recipe: str = "") -> None:
+        self.norm, self.bug, self.recipe = norm, bug, recipe
+        self._changes = {**recipe_changes(recipe), **(bug.changes if bug else {})}
 
     def steps(self, case: Case) -> Steps:
-        """Return all steps of a case: those that are asked for are computed."""
+        """Return the steps of a case, which are computed on access."""
         return Steps(self.norm, case, self._changes)
 
     def result(self, steps: Steps, name: str) -> Float64s:
-        """Return a result; a row whose gradients are not finite has no dx."""
+        """Return a result; dx is NaN in rows whose gradients are not finite."""
         values = steps[name]
         if name in ("dx", "dresidual"):
             finite = np.isfinite(steps["g"]).all(axis=1, keepdims=True)
             values = np.where(finite, values, np.nan)
-        return np.asarray(np.broadcast_to(values, self._shape(steps.case, name)))
+        shape = steps.case.shape if self.norm.is_rows(name) else steps.case.shape[1:]
+        return np.asarray(np.broadcast_to(values, shape))
 
-    def reach(self, dtype: str, arguments: Collection[str]) -> list[str]:
-        """Return the results in which it is not the right kernel, if a call is given these."""
+    def wrong_results(self, dtype: str, arguments: Collection[str]) -> list[str]:
+        """Return the results that the bug changes in a call with these arguments."""
         random = np.random.default_rng(0)
-        inputs: dict[str, Array | None] = {
-            name: stored(random.normal(size=size), dtype_of(dtype))
-            for name, size in self._sizes().items()
-            if name in arguments
-        }
-        case = given_case(self.norm, inputs, SAMPLE_EPS)
-        right = Kernel(self.norm, recipe=self.recipe)
+        inputs: dict[str, Array | None] = {}
+        for each in self.norm.inputs:
+            if each.name in arguments:
+                shape = SAMPLE[1:] if each.role == "parameter" else SAMPLE
+                inputs[each.name] = round_to(random.normal(size=shape), dtype_of(dtype))
+        case = case_of_inputs(self.norm, inputs, SAMPLE_EPS)
+        control = Kernel(self.norm, recipe=self.recipe)
         with np.errstate(all="ignore"):
-            of_right, of_wrong = right.steps(case), self.steps(case)
+            right, wrong = control.steps(case), self.steps(case)
             return [
                 each.name
                 for each in self.norm.outputs
                 if each.like in inputs
                 and not np.array_equal(
-                    right.result(of_right, each.name),
-                    self.result(of_wrong, each.name),
+                    control.result(right, each.name),
+                    self.result(wrong, each.name),
                     equal_nan=True,
                 )
             ]
 
-    def _sizes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each input of the sample."""
-        return {
-            each.name: SAMPLE[1:] if each.role == "parameter" else SAMPLE
-            for each in self.norm.inputs
-        }
+    def forward(self, *arguments: Any) -> Any:
+        """Return the results, then the inputs and eps for backward."""
+        *arrays, eps = arguments
+        inputs = dict(zip(self.norm.inputs_of("data", "parameter"), arrays, strict=True))
+        return *self._results(inputs, eps, backward=False), (inputs, eps)
 
-    def _shape(self, case: Case, name: str) -> tuple[int, ...]:
-        return case.shape if self.norm.is_rows(name) else case.shape[1:]
-
-    def forward(self, *given: Any) -> Any:
-        """Return the results, and what backward needs."""
-        *arrays, eps = given
-        names = self.norm.inputs_of("data", "parameter")
-        call = Call(dict(zip(names, arrays, strict=True)), eps)
-        outputs = self.norm.outputs_of(backward=False)
-        return *self._results(call, outputs), call
-
-    def backward(self, *given: Any) -> tuple[Array | None, ...]:
+    def backward(self, *arguments: Any) -> tuple[Array | None, ...]:
         """Return the gradients."""
-        *arrays, call = given
-        names = self.norm.inputs_of("gradient")
-        inputs = {**call.inputs, **dict(zip(names, arrays, strict=True))}
-        return tuple(self._results(Call(inputs, call.eps), self.norm.outputs_of(backward=True)))
+        *arrays, (inputs, eps) = arguments
+        gradients = dict(zip(self.norm.inputs_of("gradient"), arrays, strict=True))
+        return tuple(self._results({**inputs, **gradients}, eps, backward=True))
 
-    def _results(self, call: Call, outputs: list[str]) -> list[Array | None]:
+    def _results(
+        self, inputs: Mapping[str, Array | None], eps: float, *, backward: bool
+    ) -> list[Array | None]:
         like = {each.name: each.like for each in self.norm.outputs}
-        steps = self.steps(given_case(self.norm, call.inputs, call.eps))
-        found: list[Array | None] = []
-        for name in outputs:
-            model = call.inputs[like[name]]
+        steps = self.steps(case_of_inputs(self.norm, inputs, eps))
+        results: list[Array | None] = []
+        for name in self.norm.outputs_of(backward=backward):
+            model = inputs[like[name]]
             if model is None:
-                found.append(None)
+                results.append(None)
                 continue
             kind = dtype_of(self.norm.type_of(name, model.dtype.name))
-            found.append(stored(self.result(steps, name), kind).reshape(model.shape))
-        return found
+            results.append(round_to(self.result(steps, name), kind).reshape(model.shape))
+        return results

@@ -1,4 +1,8 @@
-"""What a call of somebody's kernel is given, by what the judge calls it."""
+"""Put a wrong kernel in the place of a function, in the process that runs the tests.
+
+A call of the function is matched to the inputs of the norm by the names of its arguments. The
+function runs as before, and its results are replaced by those of the wrong kernel.
+"""
 
 import functools
 import inspect
@@ -14,7 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.audit.planted import CONTROL, Kernel, given_case, planted_kernels, stored
+from truenorm.verify.audit.planted import (
+    CONTROL,
+    Kernel,
+    case_of_inputs,
+    planted_bugs,
+    round_to,
+)
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
@@ -22,266 +32,56 @@ from truenorm.verify.operations.steps import Steps
 from truenorm.verify.running.pytorch import NAMES, Tensors, array_of, role_of
 from truenorm.verify.types import FORMATS, Array, Float64s
 
-HINT = "--signature 'x, weight, eps' says what they are, in order"
-OF_NUMBERS = ("eps", "shape", "size")
-PASSED_OVER = "_"
-"""In a signature: an argument that is none of the norm's."""
-SELF = "self"
-"""In the signature of a method: the module, which has the parameters."""
-
-
-class MatchError(ValueError):
-    """The arguments of a call cannot be told apart."""
-
-
-class Given(NamedTuple):
-    """Arrays or tensors by role, as they are in the call; and copies of them, before it."""
-
-    things: Mapping[str, Any]
-    arrays: Mapping[str, Array]
-    eps: float | None
-    size: int
-
-
-def signature_of(text: str) -> inspect.Signature:
-    """Return the signature that is written like ``x, weight, eps=1e-6``.
-
-    Examples
-    --------
-    >>> str(signature_of("x, weight, _, eps=1e-6"))
-    '(x, weight, _2, eps=1e-06)'
-    """
-    parameters = []
-    for place, part in enumerate(text.split(",")):
-        name, _, default = (each.strip() for each in part.partition("="))
-        unnamed = name == PASSED_OVER
-        if not (unnamed or role_of(name) or (name == SELF and not place)):
-            known = ", ".join(names[0] for names in NAMES.values())
-            raise MatchError(
-                f"signature has {name!r}, of which nothing is known; write names such as {known}, "
-                f"or {PASSED_OVER} for an argument that is none of these"
-            )
-        parameters.append(
-            inspect.Parameter(
-                f"_{place}" if unnamed else name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=float(default) if default else inspect.Parameter.empty,
-            )
-        )
-    return inspect.Signature(parameters)
-
-
-def given_of(
-    original: Callable[..., Any],
-    written: str,
-    arguments: tuple[Any, ...],
-    named: Mapping[str, Any],
-) -> Given:
-    """Tell the arguments of a call apart by their names, and copy arrays."""
-    try:
-        signature = signature_of(written) if written else inspect.signature(original)
-        bound = signature.bind(*arguments, **named)
-    except (TypeError, ValueError) as refused:
-        of = f"by --signature {written!r}" if written else "by name"
-        raise MatchError(f"the arguments cannot be matched {of}: {refused}; {HINT}") from refused
-    bound.apply_defaults()
-    found: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        role = role_of(name)
-        if name == SELF:
-            found = _of_module(value)
-        elif role in OF_NUMBERS or hasattr(value, "shape"):
-            found.setdefault(role, value)
-    return _given(found)
-
-
-def _of_module(module: Any) -> dict[str, Any]:
-    """Return the parameters of a module, its eps and its shape."""
-    found: dict[str, Any] = {}
-    for path, parameter in module.named_parameters():
-        found.setdefault(role_of(path.rpartition(".")[2]), parameter)
-    for name, value in vars(module).items():
-        role = role_of(name)
-        if role in OF_NUMBERS:
-            found.setdefault(role, value)
-    return found
-
-
-def _given(found: Mapping[str, Any]) -> Given:
-    things = {role: value for role, value in found.items() if role and role not in OF_NUMBERS}
-    arrays = {role: np.array(array_of(value)) for role, value in things.items()}
-    eps = found.get("eps")
-    shape = found.get("shape")
-    size = math.prod(shape) if isinstance(shape, (tuple, list)) else 0
-    return Given(things, arrays, None if eps is None else float(eps), size)
-
-
-STATISTICS = ("r", "mean", "w")
-NEAR = 1e-2
-"""So near is a statistic that a kernel returns to what it is taken for."""
-
-
-def results_of(returned: Any) -> list[Any]:
-    """Return what a function returned, as a list."""
-    return list(returned) if isinstance(returned, (tuple, list)) else [returned]
-
-
-def as_returned(returned: Any, results: Sequence[Any]) -> Any:
-    """Return results in the kind of tuple that a function returned, or the one that it did."""
-    if not isinstance(returned, (tuple, list)):
-        return results[0]
-    kind = type(returned)
-    return kind(*results) if hasattr(returned, "_fields") else kind(results)
-
-
-def new_like(thing: Any, values: Float64s) -> Any:
-    """Return values as an array or a tensor of the type, shape and device of another."""
-    array = stored(values, array_of(thing).dtype).reshape(thing.shape)
-    return array if isinstance(thing, np.ndarray) else Tensors(thing.device).of(array)
-
-
-def in_place(thing: Any, values: Float64s) -> Any:
-    """Write values to an array or a tensor, and return it."""
-    new = new_like(thing, values)
-    if isinstance(thing, np.ndarray):
-        thing[...] = new
-    else:
-        thing.detach().copy_(new)
-    return thing
-
-
-def statistic(thing: Any, right: Steps, wrong: Steps) -> Any:
-    """Return a mean or a root as the planted kernel has it, if that is what was returned.
-
-    What that is is told by its numbers: a kernel that keeps 1/sqrt(... + eps) keeps its own.
-    """
-    if not hasattr(thing, "shape"):
-        return thing
-    array = array_of(thing)
-    if array.size != right.count or array.dtype.name not in FORMATS:
-        return thing
-    for step in STATISTICS:
-        if np.allclose(array.astype(np.float64).ravel(), right[step].ravel(), rtol=NEAR):
-            return new_like(thing, np.broadcast_to(wrong[step], right[step].shape))
-    return thing
-
-
-@dataclass
-class Seen:
-    """A run of tests, as the replaced kernel saw it.
-
-    Attributes
-    ----------
-    imported : bool
-        Whether the module of the kernel was.
-    calls, backwards : int
-        Of forward, and of backward.
-    dtypes : list of str
-        The types of x, in the order in which they came.
-    largest : dict of str to list of float
-        By result, the largest difference from the right one, and the largest number of that.
-    failed : str
-        The first test that failed.
-    raised : str
-        What was wrong with a call that is no fault of the kernel.
-    arguments, results : list of str
-        What calls were given, and which of their results were replaced, as the judge names them.
-    """
-
-    imported: bool = False
-    calls: int = 0
-    backwards: int = 0
-    dtypes: list[str] = field(default_factory=list)
-    largest: dict[str, list[float]] = field(default_factory=dict)
-    failed: str = ""
-    raised: str = ""
-    arguments: list[str] = field(default_factory=list)
-    results: list[str] = field(default_factory=list)
-
-    def had(self, arguments: Iterable[str], results: Iterable[str]) -> None:
-        """Note what a call was given, and which of its results were replaced."""
-        self.arguments += [name for name in arguments if name not in self.arguments]
-        self.results += [name for name in results if name not in self.results]
-
-    def differs(self, output: str, values: Float64s, right: Float64s) -> None:
-        """Note how far a result is from the right one: what is not finite there is infinitely."""
-        if not values.size:
-            return
-        away = np.abs(values - right)
-        same = (values == right) | (np.isnan(values) & np.isnan(right))
-        far = np.where(same, 0.0, np.where(np.isfinite(away), away, np.inf))
-        known = self.largest.setdefault(output, [0.0, 0.0])
-        size = np.abs(right[np.isfinite(right)]).max(initial=0.0)
-        if far.max() > known[0] or not known[1]:
-            self.largest[output] = [max(float(far.max()), known[0]), float(size)]
-
-    def write(self, file: Path) -> None:
-        """Write it to a file, for another process."""
-        file.write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-
-def read(folder: Path) -> Seen:
-    """Return what all processes of a run have written to a folder."""
-    files = sorted(folder.glob("*.json"))
-    return merged([json.loads(file.read_text(encoding="utf-8")) for file in files])
-
-
-def merged(told: list[dict[str, Any]]) -> Seen:
-    """Return what several processes saw together."""
-    total = Seen()
-    for each in told:
-        total.imported |= each["imported"]
-        total.calls += each["calls"]
-        total.backwards += each["backwards"]
-        total.dtypes += [dtype for dtype in each["dtypes"] if dtype not in total.dtypes]
-        for output, (difference, size) in each["largest"].items():
-            if [difference, size] > total.largest.get(output, [-1.0, 0.0]):
-                total.largest[output] = [difference, size]
-        total.failed = total.failed or each["failed"]
-        total.raised = total.raised or each["raised"]
-        total.had(each["arguments"], each["results"])
-    return total
-
-
-VARIABLE = "TRUENORM_AUDIT"
+ENVIRONMENT_VARIABLE = "TRUENORM_AUDIT"
 PLUGIN = "truenorm.pytest_plugin.replaced"
+HINT = "--signature 'x, weight, eps' says what they are, in order"
+SCALARS = ("eps", "shape", "size")
+UNUSED = "_"
+"""In a signature: an argument that the norm does not use."""
+SELF = "self"
+"""In the signature of a method: the module that has the parameters."""
+STATISTICS = ("r", "mean", "w")
+STATISTIC_TOLERANCE = 1e-2
+"""Relative difference up to which a returned array is taken for a statistic."""
+KEPT_CALLS = 256
+"""Forward calls that are kept for a later backward pass."""
 
 
-def place_of(target: str) -> tuple[str, str]:
+def parse_kernel_path(path: str) -> tuple[str, str]:
     """Return the module and the name of ``package.module:name``.
 
     Examples
     --------
-    >>> place_of("mypackage.kernels:rms_norm")
+    >>> parse_kernel_path("mypackage.kernels:rms_norm")
     ('mypackage.kernels', 'rms_norm')
     """
-    module, colon, name = target.partition(":")
+    module, colon, name = path.partition(":")
     parts = [*module.split("."), *name.split(".")]
     if not colon or not all(part.isidentifier() for part in parts):
-        raise ValueError(f"{target!r} is no place such as mypackage.kernels:rms_norm")
+        raise ValueError(f"{path!r} is no place such as mypackage.kernels:rms_norm")
     return module, name
 
 
 @dataclass(frozen=True)
-class Task:
-    """One run: of the right kernel, or of a planted one.
+class AuditTask:
+    """The kernel to replace, and the kernel that replaces it in one run of the tests.
 
     Attributes
     ----------
     replace, backward : str
         ``package.module:name`` of the kernel, and of its backward pass if that is a function.
     operation : str
-        What it computes, in words.
+        The operation that it computes, as text.
     signature : str
-        The names of its arguments in order, if they are not its own.
+        The names of its arguments in order, if its own names do not tell.
     eps : float, optional
-        Where it has none of its own.
+        For a kernel without such an argument.
     recipe : str
-        Where it rounds.
+        The rounding recipe that is required.
     kernel : str
-        The name of the planted kernel.
+        The name of the planted bug.
     folder : str
-        Where each process writes what it saw.
+        Where each process writes its observations.
     """
 
     replace: str
@@ -295,215 +95,413 @@ class Task:
 
     @property
     def norm(self) -> Norm:
-        """What the kernel computes."""
-        found = parse_operation(self.operation)
-        assert isinstance(found, Norm)
-        return found
+        """The operation that the kernel computes."""
+        norm = parse_operation(self.operation)
+        assert isinstance(norm, Norm)
+        return norm
 
-    def planted(self) -> Kernel:
-        """Return the kernel that takes the place."""
-        known = {each.name: each for each in planted_kernels(self.norm, self.recipe)}
-        return Kernel(self.norm, known.get(self.kernel), self.recipe)
+    def make_kernel(self) -> Kernel:
+        """Return the kernel with its bug."""
+        bugs = {bug.name: bug for bug in planted_bugs(self.norm, self.recipe)}
+        return Kernel(self.norm, bugs.get(self.kernel), self.recipe)
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables by which a session of pytest finds it, and its workers, too."""
+    def to_environment(self) -> dict[str, str]:
+        """Return the environment variables for a session of pytest and its workers."""
         plugins = [os.environ.get("PYTEST_PLUGINS", ""), PLUGIN]
         return {
-            VARIABLE: json.dumps(asdict(self)),
+            ENVIRONMENT_VARIABLE: json.dumps(asdict(self)),
             "PYTEST_PLUGINS": ",".join(filter(None, plugins)),
         }
 
     @classmethod
-    def found(cls, environment: Mapping[str, str]) -> "Task":
+    def from_environment(cls, environment: Mapping[str, str]) -> "AuditTask":
         """Return the task of this session."""
-        return cls(**json.loads(environment[VARIABLE]))
+        return cls(**json.loads(environment[ENVIRONMENT_VARIABLE]))
 
     @property
     def file(self) -> Path:
-        """Where this process writes what it saw."""
+        """The file with the observations of this process."""
         return Path(self.folder) / f"{os.getpid()}.json"
 
 
-REMEMBERED = 256
-"""Forward calls whose backward pass may come yet."""
+@dataclass
+class Observations:
+    """What the replaced kernel observed in a run of tests.
+
+    Attributes
+    ----------
+    imported : bool
+        True if the module of the kernel was imported.
+    calls, backward_calls : int
+    dtypes : list of str
+        The types of x, in the order of the calls.
+    largest : dict of str to list of float
+        By result, the largest difference from the right one, and the largest number of that.
+    failed : str
+        The first test that failed.
+    error : str
+        Why a call could not be replaced: an error of the audit, not of the kernel.
+    arguments, results : list of str
+        The arguments of the calls and the results that were replaced, as the judge names them.
+    """
+
+    imported: bool = False
+    calls: int = 0
+    backward_calls: int = 0
+    dtypes: list[str] = field(default_factory=list)
+    largest: dict[str, list[float]] = field(default_factory=dict)
+    failed: str = ""
+    error: str = ""
+    arguments: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+
+    def add_names(self, arguments: Iterable[str], results: Iterable[str]) -> None:
+        """Add the arguments and the replaced results of a call."""
+        self.arguments += [name for name in arguments if name not in self.arguments]
+        self.results += [name for name in results if name not in self.results]
+
+    def add_difference(self, output: str, values: Float64s, right: Float64s) -> None:
+        """Add the difference of a result from the right one; infinite if only one is finite."""
+        if not values.size:
+            return
+        distance = np.abs(values - right)
+        same = (values == right) | (np.isnan(values) & np.isnan(right))
+        distance = np.where(same, 0.0, np.where(np.isfinite(distance), distance, np.inf))
+        known = self.largest.setdefault(output, [0.0, 0.0])
+        size = np.abs(right[np.isfinite(right)]).max(initial=0.0)
+        if distance.max() > known[0] or not known[1]:
+            self.largest[output] = [max(float(distance.max()), known[0]), float(size)]
+
+    def write(self, file: Path) -> None:
+        """Write the observations of this process to a file."""
+        file.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Observations":
+        """Merge the observations of all processes of a run."""
+        total = cls()
+        for file in sorted(folder.glob("*.json")):
+            one = cls(**json.loads(file.read_text(encoding="utf-8")))
+            total.imported |= one.imported
+            total.calls += one.calls
+            total.backward_calls += one.backward_calls
+            total.dtypes += [dtype for dtype in one.dtypes if dtype not in total.dtypes]
+            for output, (difference, size) in one.largest.items():
+                if [difference, size] > total.largest.get(output, [-1.0, 0.0]):
+                    total.largest[output] = [difference, size]
+            total.failed = total.failed or one.failed
+            total.error = total.error or one.error
+            total.add_names(one.arguments, one.results)
+        return total
 
 
-class Replacing:
-    """Puts a planted kernel, or the right one, in the place of functions.
+class MatchError(ValueError):
+    """The arguments of a call cannot be matched to the inputs of the norm."""
 
-    With `remembers`, calls are kept for a backward pass that is a function of its own.
+
+class CallArguments(NamedTuple):
+    """The arrays or tensors of a call by role, and copies of them from before the call."""
+
+    originals: Mapping[str, Any]
+    arrays: Mapping[str, Array]
+    eps: float | None
+    size: int
+
+
+def parse_signature(text: str) -> inspect.Signature:
+    """Return the signature that is written like ``x, weight, eps=1e-6``.
+
+    Examples
+    --------
+    >>> str(parse_signature("x, weight, _, eps=1e-6"))
+    '(x, weight, _2, eps=1e-06)'
+    """
+    parameters = []
+    for position, part in enumerate(text.split(",")):
+        name, _, default = (each.strip() for each in part.partition("="))
+        unused = name == UNUSED
+        if not (unused or role_of(name) or (name == SELF and not position)):
+            known = ", ".join(names[0] for names in NAMES.values())
+            raise MatchError(
+                f"signature has {name!r}, of which nothing is known; write names such as {known}, "
+                f"or {UNUSED} for an argument that is none of these"
+            )
+        parameters.append(
+            inspect.Parameter(
+                f"_{position}" if unused else name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=float(default) if default else inspect.Parameter.empty,
+            )
+        )
+    return inspect.Signature(parameters)
+
+
+def match_arguments(
+    original: Callable[..., Any],
+    written: str,
+    arguments: tuple[Any, ...],
+    named: Mapping[str, Any],
+) -> CallArguments:
+    """Match the arguments of a call to roles by their names, and copy the arrays."""
+    try:
+        signature = parse_signature(written) if written else inspect.signature(original)
+        bound = signature.bind(*arguments, **named)
+    except (TypeError, ValueError) as error:
+        how = f"by --signature {written!r}" if written else "by name"
+        raise MatchError(f"the arguments cannot be matched {how}: {error}; {HINT}") from error
+    bound.apply_defaults()
+    values: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        role = role_of(name)
+        if name == SELF:
+            values = _module_arguments(value)
+        elif role in SCALARS or hasattr(value, "shape"):
+            values.setdefault(role, value)
+    originals = {role: value for role, value in values.items() if role and role not in SCALARS}
+    arrays = {role: np.array(array_of(value)) for role, value in originals.items()}
+    eps, shape = values.get("eps"), values.get("shape")
+    size = math.prod(shape) if isinstance(shape, (tuple, list)) else 0
+    return CallArguments(originals, arrays, None if eps is None else float(eps), size)
+
+
+def _module_arguments(module: Any) -> dict[str, Any]:
+    """Return the parameters of a module, its eps and its shape."""
+    values: dict[str, Any] = {}
+    for path, parameter in module.named_parameters():
+        values.setdefault(role_of(path.rpartition(".")[2]), parameter)
+    for name, value in vars(module).items():
+        role = role_of(name)
+        if role in SCALARS:
+            values.setdefault(role, value)
+    return values
+
+
+class Replacer:
+    """Replaces functions by a kernel and records observations.
+
+    With `keeps_calls`, it keeps forward calls for a backward pass that is a separate function.
     """
 
     def __init__(
-        self, kernel: Kernel, seen: Seen, eps: float | None = None, *, remembers: bool = False
+        self,
+        kernel: Kernel,
+        observations: Observations,
+        eps: float | None = None,
+        *,
+        keeps_calls: bool = False,
     ) -> None:
-        self.kernel, self.seen, self.norm = kernel, seen, kernel.norm
+        self.kernel, self.observations, self.norm = kernel, observations, kernel.norm
         self._control = Kernel(kernel.norm, recipe=kernel.recipe)
         self._eps = eps
-        self._remembered: deque[tuple[list[Any], Given]] = deque(maxlen=REMEMBERED * remembers)
+        self._calls: deque[tuple[list[Any], CallArguments]] = deque(
+            maxlen=KEPT_CALLS * keeps_calls
+        )
 
-    def instead_of(self, original: Callable[..., Any], signature: str = "") -> Callable[..., Any]:
-        """Return what is to be called instead of a function."""
+    def wrap(self, original: Callable[..., Any], signature: str = "") -> Callable[..., Any]:
+        """Return the function to call in place of the original."""
 
         @functools.wraps(original)
         def replaced(*arguments: Any, **named: Any) -> Any:
-            # It may write to what it is given; what it raises is its own affair.
+            # Match first: the original may overwrite its arguments.
             try:
-                given = given_of(original, signature, arguments, named)
-            except Exception as raised:
-                original(*arguments, **named)  # A test may be about calls that it refuses.
-                self._note(raised)
+                call = match_arguments(original, signature, arguments, named)
+            except Exception as error:
+                original(*arguments, **named)  # a test may expect its exception
+                self._record(error)
                 raise
             returned = original(*arguments, **named)
-            others = [*arguments, *named.values()]
-            return self._told(lambda: self._changed(given, returned, others))
+            values = [*arguments, *named.values()]
+            return self._recording(lambda: self._replace(call, returned, values))
 
         return replaced
 
-    def _told(self, work: Callable[[], Any]) -> Any:
-        """Do our own part of a call, and note what goes wrong with it: tests did not find that."""
+    def _recording(self, work: Callable[[], Any]) -> Any:
+        """Compute our results, and record an exception as an error of the audit."""
         try:
             with np.errstate(all="ignore"):
                 return work()
-        except Exception as raised:
-            self._note(raised)
+        except Exception as error:
+            self._record(error)
             raise
 
-    def _note(self, raised: Exception) -> None:
-        plain = isinstance(raised, MatchError)
-        said = str(raised) if plain else "".join(traceback.format_exception(raised))
-        self.seen.raised = self.seen.raised or said
+    def _record(self, error: Exception) -> None:
+        if not self.observations.error:
+            is_match = isinstance(error, MatchError)
+            text = str(error) if is_match else "".join(traceback.format_exception(error))
+            self.observations.error = text
 
-    def _changed(self, given: Given, returned: Any, arguments: Sequence[Any]) -> Any:
-        if "dy" in given.arrays:
-            return self._backward(self._completed(given, arguments), returned)
-        return self._forward(given, returned)
+    def _replace(self, call: CallArguments, returned: Any, values: Sequence[Any]) -> Any:
+        if "dy" in call.arrays:
+            return self._backward(self._with_forward_call(call, values), returned)
+        return self._forward(call, returned)
 
-    def _case(self, given: Given) -> Case:
-        """Return the rows of a call."""
-        x = given.arrays.get("x")
+    def _case(self, call: CallArguments) -> Case:
+        """Return the inputs of a call as a case."""
+        x = call.arrays.get("x")
         if x is None:
             raise MatchError(f"x is none of its arguments: {HINT}")
-        if "residual" in given.arrays and not self.norm.adds:
+        if "residual" in call.arrays and not self.norm.adds:
             raise MatchError(f"a residual is given: --operation add_{self.norm.name} adds it")
         if x.dtype.name not in FORMATS:
             raise MatchError(f"x is {x.dtype.name}; an audit knows {', '.join(FORMATS)}")
-        eps = self._eps if given.eps is None else given.eps
+        eps = self._eps if call.eps is None else call.eps
         if eps is None:
             raise MatchError("eps is none of its arguments, or None: give --eps NUMBER")
-        case = given_case(self.norm, given.arrays, eps, given.size)
-        if case.dtype not in self.seen.dtypes:
-            self.seen.dtypes.append(case.dtype)
+        case = case_of_inputs(self.norm, call.arrays, eps, call.size)
+        if case.dtype not in self.observations.dtypes:
+            self.observations.dtypes.append(case.dtype)
         return case
 
-    def _forward(self, given: Given, returned: Any) -> Any:
-        case = self._case(given)
-        self.seen.calls += 1
+    def _forward(self, call: CallArguments, returned: Any) -> Any:
+        case, originals = self._case(call), call.originals
+        self.observations.calls += 1
         right, wrong = self._control.steps(case), self.kernel.steps(case)
         names = self.norm.outputs_of(backward=False)
-        # Where nothing is returned, y is written to out, or to x, and the sum to the residual.
-        places = [given.things.get("out", given.things["x"]), given.things.get("residual")]
-        results = results_of(places[: len(names)] if returned is None else returned)
+        # If nothing is returned, y is written to out or to x, and the sum to the residual.
+        places = [originals.get("out", originals["x"]), originals.get("residual")]
+        results = _as_list(places[: len(names)] if returned is None else returned)
         count = len(results)
-        if count < len(names) and _is_written(given, "residual"):
-            results.append(given.things["residual"])
-        arguments = list(given.things.values())
-        found = dict(zip(names, results, strict=False))
-        self.seen.had(given.arrays, found)
-        values = {name: self._compared(name, right, wrong) for name in found}
-        if any(each is one for each in found.values() for one in arguments):
-            new = [in_place(thing, values[name]) for name, thing in found.items()]
+        if count < len(names) and _is_written(call, "residual"):
+            results.append(originals["residual"])
+        outputs = dict(zip(names, results, strict=False))
+        self.observations.add_names(call.arrays, outputs)
+        values = {name: self._result(name, right, wrong) for name in outputs}
+        if any(output is array for output in outputs.values() for array in originals.values()):
+            new = [_write_to(output, values[name]) for name, output in outputs.items()]
         else:
-            new = [new_like(thing, values[name]) for name, thing in found.items()]
-            new = self._differentiable(given, case, list(found), new)
-        extras = [statistic(each, right, wrong) for each in results[len(new) :]]
-        self._remembered.append((extras, given))
-        return None if returned is None else as_returned(returned, [*new, *extras][:count])
+            new = [_new_like(output, values[name]) for name, output in outputs.items()]
+            new = self._differentiable(call, case, list(outputs), new)
+        extras = [_statistic(each, right, wrong) for each in results[len(new) :]]
+        self._calls.append((extras, call))
+        return None if returned is None else _as_returned(returned, [*new, *extras][:count])
 
-    def _compared(self, name: str, right: Steps, wrong: Steps) -> Float64s:
-        """Return a result of the kernel, and note how far it is from the right one."""
+    def _result(self, name: str, right: Steps, wrong: Steps) -> Float64s:
+        """Return a result of the kernel, and record its difference from the right one."""
         values = self.kernel.result(wrong, name)
-        if self.kernel.planted is not None:
-            self.seen.differs(name, values, self._control.result(right, name))
+        if self.kernel.bug is not None:
+            self.observations.add_difference(name, values, self._control.result(right, name))
         return values
 
     def _differentiable(
-        self, given: Given, case: Case, names: Sequence[str], results: list[Any]
+        self, call: CallArguments, case: Case, names: Sequence[str], results: list[Any]
     ) -> list[Any]:
         """Return tensors that autograd differentiates by the backward pass of the kernel."""
         inputs = {
-            name: given.things[name]
+            name: call.originals[name]
             for name in self.norm.inputs_of("data", "parameter")
-            if name in given.things
+            if name in call.originals
         }
         wanted = [name for name, each in inputs.items() if getattr(each, "requires_grad", False)]
         if not wanted:
             return results
 
-        def backward(arriving: list[Array | None]) -> list[Array | None]:
-            slopes = dict(zip([f"d{name}" for name in names], arriving, strict=True))
-            found = self._gradients(case, slopes, [f"d{name}" for name in wanted])
+        def backward(incoming: list[Array | None]) -> list[Array | None]:
+            dy = dict(zip([f"d{name}" for name in names], incoming, strict=True))
+            gradients = self._gradients(case, dy, [f"d{name}" for name in wanted])
             return [
-                stored(found[f"d{name}"], given.arrays[name].dtype).reshape(thing.shape)
+                round_to(gradients[f"d{name}"], call.arrays[name].dtype).reshape(tensor.shape)
                 if name in wanted
                 else None
-                for name, thing in inputs.items()
+                for name, tensor in inputs.items()
             ]
 
         return Tensors(results[0].device).with_gradients(
             results,
             list(inputs.values()),
-            lambda arriving: list(self._told(lambda: backward(arriving))),
+            lambda incoming: list(self._recording(lambda: backward(incoming))),
         )
 
     def _gradients(
-        self, case: Case, slopes: Mapping[str, Array | None], names: Sequence[str]
+        self, case: Case, dy: Mapping[str, Array | None], names: Sequence[str]
     ) -> dict[str, Float64s]:
-        """Return gradients of these names, from what arrives at y and at the sum."""
-        self.seen.backwards += 1
-        rows = {
-            name: each.reshape(case.shape) for name, each in slopes.items() if each is not None
-        }
-        self.seen.had(rows, names)
+        """Return the gradients of these names from the incoming gradients dy and dsum."""
+        self.observations.backward_calls += 1
+        rows = {name: each.reshape(case.shape) for name, each in dy.items() if each is not None}
+        self.observations.add_names(rows, names)
         case = case.with_inputs(**rows)
         right, wrong = self._control.steps(case), self.kernel.steps(case)
-        return {name: self._compared(name, right, wrong) for name in names}
+        return {name: self._result(name, right, wrong) for name in names}
 
-    def _backward(self, given: Given, returned: Any) -> Any:
-        """Return what a function of dy returned, with other gradients in it."""
-        slopes = {name: given.arrays.get(name) for name in self.norm.inputs_of("gradient")}
-        names, results = self.norm.outputs_of(backward=True), results_of(returned)
-        found = dict(zip(names, results, strict=False))
-        there = [name for name, thing in found.items() if thing is not None]
-        values = self._gradients(self._case(given), slopes, there)
-        self.seen.had(given.arrays, there)
+    def _backward(self, call: CallArguments, returned: Any) -> Any:
+        """Return the results of a function of dy with their gradients replaced."""
+        dy = {name: call.arrays.get(name) for name in self.norm.inputs_of("gradient")}
+        names, results = self.norm.outputs_of(backward=True), _as_list(returned)
+        outputs = dict(zip(names, results, strict=False))
+        present = [name for name, output in outputs.items() if output is not None]
+        values = self._gradients(self._case(call), dy, present)
+        self.observations.add_names(call.arrays, present)
         new = [
-            new_like(thing, values[name]) if name in values else None
-            for name, thing in found.items()
+            _new_like(output, values[name]) if name in values else None
+            for name, output in outputs.items()
         ]
-        return as_returned(returned, [*new, *results[len(new) :]])
+        return _as_returned(returned, [*new, *results[len(new) :]])
 
-    def _completed(self, given: Given, arguments: Sequence[Any]) -> Given:
-        """Add what the forward pass was given to what its backward pass is."""
-        for extras, before in reversed(self._remembered):
-            known = [*extras, before.things["x"]]
-            if any(one is other for one in arguments for other in known if other is not None):
-                return Given(
-                    {**before.things, **given.things},
-                    {**before.arrays, **given.arrays},
-                    before.eps if given.eps is None else given.eps,
-                    before.size,
+    def _with_forward_call(self, call: CallArguments, values: Sequence[Any]) -> CallArguments:
+        """Add the arguments of the forward pass to those of its backward pass."""
+        for extras, forward in reversed(self._calls):
+            known = [each for each in [*extras, forward.originals["x"]] if each is not None]
+            if any(value is each for value in values for each in known):
+                return CallArguments(
+                    {**forward.originals, **call.originals},
+                    {**forward.arrays, **call.arrays},
+                    forward.eps if call.eps is None else call.eps,
+                    forward.size,
                 )
-        if "x" not in given.arrays:
+        if "x" not in call.arrays:
             raise MatchError(
                 "a backward pass is given neither x nor anything that the forward pass returned: "
                 "name that with --replace, and this with --backward"
             )
-        return given
+        return call
 
 
-def _is_written(given: Given, name: str) -> bool:
-    """Tell whether an argument is no longer what it was before the call."""
-    if name not in given.things:
+def _is_written(call: CallArguments, name: str) -> bool:
+    """Return True if the function has changed an argument."""
+    if name not in call.originals:
         return False
-    return np.array(array_of(given.things[name])).tobytes() != given.arrays[name].tobytes()
+    return np.array(array_of(call.originals[name])).tobytes() != call.arrays[name].tobytes()
+
+
+def _as_list(returned: Any) -> list[Any]:
+    return list(returned) if isinstance(returned, (tuple, list)) else [returned]
+
+
+def _as_returned(returned: Any, results: Sequence[Any]) -> Any:
+    """Return results in the type that a function returned: one array, a list or a tuple."""
+    if not isinstance(returned, (tuple, list)):
+        return results[0]
+    kind = type(returned)
+    return kind(*results) if hasattr(returned, "_fields") else kind(results)
+
+
+def _new_like(model: Any, values: Float64s) -> Any:
+    """Return values as an array or tensor of the type, shape and device of another."""
+    array = round_to(values, array_of(model).dtype).reshape(model.shape)
+    return array if isinstance(model, np.ndarray) else Tensors(model.device).of(array)
+
+
+def _write_to(destination: Any, values: Float64s) -> Any:
+    """Write values to an array or a tensor, and return it."""
+    new = _new_like(destination, values)
+    if isinstance(destination, np.ndarray):
+        destination[...] = new
+    else:
+        destination.detach().copy_(new)
+    return destination
+
+
+def _statistic(returned: Any, right: Steps, wrong: Steps) -> Any:
+    """Return the wrong kernel's statistic if that is what the function returned.
+
+    A statistic is recognized by its values: kernels return 1/sqrt(... + eps) in many ways.
+    """
+    if not hasattr(returned, "shape"):
+        return returned
+    array = array_of(returned)
+    if array.size != right.count or array.dtype.name not in FORMATS:
+        return returned
+    values = array.astype(np.float64).ravel()
+    for step in STATISTICS:
+        if np.allclose(values, right[step].ravel(), rtol=STATISTIC_TOLERANCE):
+            return _new_like(returned, np.broadcast_to(wrong[step], right[step].shape))
+    return returned

@@ -1,10 +1,10 @@
-"""What came of an audit: which wrong kernels the tests let pass, and what shows each."""
+"""Run tests with wrong kernels in place of theirs, and report which ones no test catches."""
 
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,8 +14,13 @@ from typing import Any
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
-from truenorm.verify.audit.planted import Kernel, Planted, planted_kernels, rounding_of
-from truenorm.verify.audit.replacing import Seen, Task, place_of, read, signature_of
+from truenorm.verify.audit.planted import Kernel, PlantedBug, planted_bugs, recipe_changes
+from truenorm.verify.audit.replacing import (
+    AuditTask,
+    Observations,
+    parse_kernel_path,
+    parse_signature,
+)
 from truenorm.verify.judge import grade_records
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OPERATIONS
@@ -30,9 +35,9 @@ from truenorm.verify.suite import cases
 
 @dataclass(frozen=True)
 class Witness:
-    """An input of the judge that shows a wrong kernel.
+    """A case of the judge that exposes a wrong kernel.
 
-    `made` is the Python that makes it, `why` what it is, `symptom` what comes out.
+    `made` is the Python expression of the case, `why` its description, `symptom` the finding.
     """
 
     case: str
@@ -43,23 +48,23 @@ class Witness:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A wrong kernel in the tests.
+    """The outcome of the tests with a wrong kernel.
 
     Attributes
     ----------
     name, words : str
-        Its name, and what is wrong with it.
+        The name and the description of the bug.
     caught : bool
-        Whether a test failed.
+        True if a test failed.
     by : str
-        The first test that did, or how the run ended otherwise.
+        The first test that failed, or how else the run ended.
     output : str
-        The result in which it differed most from the right one, in proportion; nothing if no
-        call of the tests showed a difference.
+        The result with the largest relative difference from the right one, or empty if no call
+        of the tests had a difference.
     difference, size : float
-        By how much it did, and the largest number of the right result in that call.
+        That difference, and the largest number of the right result in that call.
     witness : Witness, optional
-        What would have caught it.
+        A case that would have caught it.
     """
 
     name: str
@@ -74,23 +79,23 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Audit:
-    """Somebody's tests, with wrong kernels in the place of theirs.
+    """The report of an audit.
 
     Attributes
     ----------
     replaced : str
     operation : Norm
     tests : tuple of str
-        What pytest was given.
+        The arguments of pytest.
     calls, gradients : int
-        How often the tests called the kernel, and asked for its gradients.
+        Number of forward and backward calls in the tests.
     dtypes : tuple of str
         The types of x in these calls.
     outcomes : tuple of Outcome
     left_out : mapping of str to str
-        Wrong kernels that say nothing of these tests, and why.
+        Wrong kernels that the tests could not catch, and why.
     seconds : float
-        What one run of the tests takes.
+        Duration of one run of the tests.
     machine : mapping of str to str
     """
 
@@ -107,16 +112,16 @@ class Audit:
 
     @property
     def let_pass(self) -> tuple[Outcome, ...]:
-        """The wrong kernels that no test failed."""
+        """The wrong kernels that no test caught."""
         return tuple(each for each in self.outcomes if not each.caught)
 
     @property
     def passed(self) -> bool:
-        """Whether the tests caught all."""
+        """True if the tests caught all wrong kernels."""
         return not self.let_pass
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
+        """Return the report as JSON values."""
         return {
             "schema": "truenorm/audit-1",
             "passed": self.passed,
@@ -125,53 +130,253 @@ class Audit:
         }
 
 
+SECONDS = 300.0
+SHOWN_LINES = 25
+"""Last lines of the output of pytest that a message quotes."""
+NOT_RUN = {
+    4: "pytest finds no such tests, or has no such option",
+    5: "pytest has no tests to run: none were found, or selected",
+}
+"""By exit code."""
 NO_GRADIENT = (
     "no gradient was asked of what --replace names; --backward names a backward pass that is a "
     "function"
 )
 NO_RECIPE = "any recipe is right, unless --recipe says which it is"
-ELEMENTS = 2**15
-"""Of the largest case that is tried: many rows, and long ones."""
+WITNESS_ELEMENTS = 2**15
+"""Elements of the largest case that is tried as a witness."""
 
 
-def told_apart(
-    task: Task, planted: Sequence[Planted], seen: Seen
-) -> tuple[list[Planted], dict[str, str]]:
-    """Return the kernels that say something of the tests, and why others do not."""
+def audit_tests(
+    tests: Sequence[str],
+    task: AuditTask,
+    *,
+    seconds: float = SECONDS,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> Audit:
+    """Return which wrong kernels some tests do not catch.
+
+    Parameters
+    ----------
+    tests : sequence of str
+        Arguments of pytest: files and options.
+    task : AuditTask
+        The kernel to replace.
+    seconds : float
+        Time limit of one run of the tests.
+    jobs : int
+        Number of runs in parallel.
+    progress : callable, optional
+        Called with the number of runs done.
+
+    Raises
+    ------
+    CannotRunError
+        If the tests fail unchanged, or with a kernel without a bug.
+    """
+    _check(task)
+    tell = progress or (lambda *_: None)
+    bugs = planted_bugs(task.norm, task.recipe)
+    with tempfile.TemporaryDirectory(prefix="truenorm-audit-") as folder:
+        session = _Session(tests, Path(folder), seconds)
+        tell(0, len(bugs) + 2, "your tests as they are")
+        unchanged = session.run(None)
+        if unchanged.failure:
+            why = unchanged.not_run or f"the tests fail as they are ({unchanged.failure})"
+            raise CannotRunError(f"{why}{unchanged.tail}")
+        tell(1, len(bugs) + 2, "a right kernel in the place of yours")
+        control = session.run(task)
+        _check_control(task, control)
+        observed = control.observations
+        chosen, left_out = select_bugs(task, bugs, observed)
+        by_name: dict[str, Outcome] = {}
+        with closing(session.run_all(task, chosen, jobs)) as runs:
+            for bug, run in runs:
+                by_name[bug.name] = _outcome(bug, run)
+                tell(2 + len(by_name) + len(left_out), len(bugs) + 2, bug.name)
+    tell(len(bugs) + 2, len(bugs) + 2, "inputs that show what passed")
+    outcomes: list[Outcome] = []
+    for outcome in (by_name[bug.name] for bug in chosen):
+        if outcome.caught:
+            outcomes.append(outcome)
+            continue
+        kernel = replace(task, kernel=outcome.name).make_kernel()
+        witness = witness_for(kernel, observed.dtypes)
+        if witness is None:
+            left_out[outcome.name] = f"no input of {', '.join(observed.dtypes)} shows it"
+        else:
+            outcomes.append(replace(outcome, witness=witness))
+    return Audit(
+        task.replace,
+        task.norm,
+        tuple(tests),
+        observed.calls,
+        observed.backward_calls,
+        tuple(observed.dtypes),
+        tuple(outcomes),
+        left_out,
+        unchanged.seconds,
+        describe("date", "python", "numpy", "machine"),
+    )
+
+
+def _check(task: AuditTask) -> None:
+    """Raise an exception for a task that is not valid, before any test is run."""
+    for path in filter(None, (task.replace, task.backward)):
+        parse_kernel_path(path)
+    if task.signature:
+        parse_signature(task.signature)
+    recipe_changes(task.recipe)
+    if find_spec("pytest") is None:
+        raise CannotRunError("an audit runs pytest, which is not installed: pip install pytest")
+
+
+@dataclass(frozen=True)
+class PytestRun:
+    """How a run of the tests ended, and what the replaced kernel observed.
+
+    `failure` is empty if all tests passed. `not_run` says why the tests did not run to the end.
+    """
+
+    failure: str
+    not_run: str
+    observations: Observations
+    printed: str
+    seconds: float
+
+    @property
+    def tail(self) -> str:
+        """A colon and the last lines of the output, or nothing."""
+        return "\n".join([":", *self.printed.splitlines()[-SHOWN_LINES:]]) if self.printed else ""
+
+
+class _Session:
+    """Runs pytest on the same tests."""
+
+    def __init__(self, tests: Sequence[str], folder: Path, seconds: float) -> None:
+        self._folder, self._seconds = folder, seconds
+        self._running: set[Program] = set()
+        self._stopped = False
+        # The user's cache of pytest must not record failures of wrong kernels.
+        options = ["-x", "-q", "-o", f"cache_dir={folder / 'cache'}"]
+        self._command = [sys.executable, "-m", "pytest", *tests, *options]
+
+    def run(self, task: AuditTask | None) -> PytestRun:
+        """Run the tests unchanged, or with a replaced kernel."""
+        environment, folder = dict(os.environ), Path(tempfile.mkdtemp(dir=self._folder))
+        if task is not None:
+            environment |= replace(task, folder=str(folder)).to_environment()
+        started = time.perf_counter()
+        program = Program(self._command, Path.cwd(), environment)
+        self._running.add(program)
+        if self._stopped:
+            program.stop()
+        failure = program.failure(self._seconds)
+        self._running.discard(program)
+        elapsed = time.perf_counter() - started
+        not_run = NOT_RUN.get(program.exit_code, "")
+        if failure and elapsed >= self._seconds:
+            not_run = f"the tests give {failure}; --seconds says how long one run may take"
+        return PytestRun(failure, not_run, Observations.read(folder), program.printed, elapsed)
+
+    def run_all(
+        self, task: AuditTask, bugs: Sequence[PlantedBug], jobs: int
+    ) -> Generator[tuple[PlantedBug, PytestRun], None, None]:
+        """Yield every bug with its run, as the runs end."""
+        with ThreadPoolExecutor(jobs) as pool:
+            pending: dict[Future[PytestRun], PlantedBug] = {
+                pool.submit(self.run, replace(task, kernel=bug.name)): bug for bug in bugs
+            }
+            try:
+                for future in as_completed(pending):
+                    yield pending[future], future.result()
+            finally:
+                # Cancel pending runs on interrupt.
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._stopped = True
+                for program in list(self._running):
+                    program.stop()
+
+
+def _check_control(task: AuditTask, control: PytestRun) -> None:
+    """Raise CannotRunError if the tests do not pass with a kernel without a bug."""
+    observed = control.observations
+    if observed.error:
+        raise CannotRunError(f"{task.replace} cannot be replaced: {observed.error.strip()}")
+    if control.not_run:
+        raise CannotRunError(
+            f"with a right kernel in the place of {task.replace}, {control.not_run}{control.tail}"
+        )
+    if control.failure:
+        raise CannotRunError(
+            f"a right {task.norm.title} in the place of {task.replace} fails the tests "
+            f"({control.failure}); is --operation what it computes, and --signature how it is "
+            f"called?\n{control.tail}"
+        )
+    if not observed.calls + observed.backward_calls:
+        module = parse_kernel_path(task.replace)[0]
+        state = "imported" if observed.imported else "not even imported"
+        raise CannotRunError(
+            f"the tests never call {task.replace}: {module} was {state}; give --replace the "
+            "module and the name by which they find it"
+        )
+
+
+def _outcome(bug: PlantedBug, run: PytestRun) -> Outcome:
+    """Return the outcome of a run; a time limit or a crash counts as caught."""
+    observed = run.observations
+    if observed.error:
+        raise CannotRunError(f"the planted kernel {bug.name!r} failed:\n{observed.error}")
+    differences = {name: pair for name, pair in observed.largest.items() if pair[0] > 0}
+    output = max(
+        differences,
+        key=lambda name: differences[name][0] / (differences[name][1] or 1.0),
+        default="",
+    )
+    difference, size = differences.get(output, (0.0, 0.0))
+    by, caught = observed.failed or run.failure, bool(run.failure)
+    return Outcome(bug.name, bug.description, caught, by, output, difference, size)
+
+
+def select_bugs(
+    task: AuditTask, bugs: Sequence[PlantedBug], observed: Observations
+) -> tuple[list[PlantedBug], dict[str, str]]:
+    """Return the bugs that the tests could catch, and why they could not catch the others."""
     chosen, left_out = [], {}
-    narrow = any(map(shows_recipe, seen.dtypes))
+    narrow = any(map(shows_recipe, observed.dtypes))
     if not task.recipe and narrow:
         left_out["recipe, cut off"] = NO_RECIPE
-    for each in planted:
-        if each.narrow and not narrow:
-            left_out[each.name] = f"in {', '.join(seen.dtypes)} it is not wrong"
-        elif each.backward and not seen.backwards:
-            left_out[each.name] = NO_GRADIENT
-        elif not each.backward and not seen.calls:
-            left_out[each.name] = "the tests call its backward pass alone"
-        elif reason := _is_right(Kernel(task.norm, each, task.recipe), each, seen):
-            left_out[each.name] = reason
+    for bug in bugs:
+        if bug.narrow and not narrow:
+            left_out[bug.name] = f"in {', '.join(observed.dtypes)} it is not wrong"
+        elif bug.backward and not observed.backward_calls:
+            left_out[bug.name] = NO_GRADIENT
+        elif not bug.backward and not observed.calls:
+            left_out[bug.name] = "the tests call its backward pass alone"
+        elif reason := _why_right(Kernel(task.norm, bug, task.recipe), bug, observed):
+            left_out[bug.name] = reason
         else:
-            chosen.append(each)
+            chosen.append(bug)
     return chosen, left_out
 
 
-def _is_right(kernel: Kernel, planted: Planted, seen: Seen) -> str:
-    """Return why a kernel is the right one in every call of the tests, if it is."""
-    dtype = next(filter(shows_recipe, seen.dtypes), seen.dtypes[0])
-    wrong = kernel.reach(dtype, seen.arguments)
+def _why_right(kernel: Kernel, bug: PlantedBug, observed: Observations) -> str:
+    """Return why a kernel is right in every call of the tests, or nothing if it is not."""
+    dtype = next(filter(shows_recipe, observed.dtypes), observed.dtypes[0])
+    wrong = kernel.wrong_results(dtype, observed.arguments)
     if not wrong:
-        roles = ("data", "parameter", *(("gradient",) if planted.backward else ()))
-        absent = [name for name in kernel.norm.inputs_of(*roles) if name not in seen.arguments]
+        roles = ("data", "parameter", *(("gradient",) if bug.backward else ()))
+        absent = [name for name in kernel.norm.inputs_of(*roles) if name not in observed.arguments]
         return f"no call has {' or '.join(absent)} among its arguments"
-    if not set(wrong) & set(seen.results):
+    if not set(wrong) & set(observed.results):
         return f"no call has {' or '.join(wrong)} among its results"
     return ""
 
 
 def witness_for(kernel: Kernel, dtypes: Sequence[str]) -> Witness | None:
-    """Return an input of one of these types on which a kernel is not stable; None if none is."""
-    by_bits = kernel.planted is not None and kernel.planted.by_bits
+    """Return a case of one of these types with a finding, or None if there is none."""
+    by_bits = kernel.bug is not None and kernel.bug.by_bits
     for case in _suite(kernel.norm, dtypes):
         if by_bits and not shows_recipe(case.dtype):
             continue
@@ -186,226 +391,22 @@ def witness_for(kernel: Kernel, dtypes: Sequence[str]) -> Witness | None:
         report = grade_records(subject, [case], records, SubjectSpec.of(subject))
         if report.findings:
             symptom = report.findings[0].symptom
-            return Witness(case.name, _made(case, kernel.norm), case.why, symptom)
+            return Witness(case.name, _expression(case, kernel.norm), case.why, symptom)
     return None
 
 
 def _suite(norm: Norm, dtypes: Sequence[str]) -> Iterator[Case]:
-    """Yield the cases that may show it, small ones first, those with numbers of no kind last."""
+    """Yield cases of each type: ordinary ones first, and small ones before large ones."""
     for dtype in dtypes:
-        suite = [each for each in cases(dtype, operation=norm) if each.x.size <= ELEMENTS]
+        suite = [each for each in cases(dtype, operation=norm) if each.x.size <= WITNESS_ELEMENTS]
         yield from sorted(suite, key=lambda case: (case.kind != "ordinary", case.x.size))
 
 
-def _made(case: Case, norm: Norm) -> str:
-    """Return the Python that makes a case."""
+def _expression(case: Case, norm: Norm) -> str:
+    """Return the Python expression of a case."""
     plain = {"layer_norm": "", "rms_norm": ", operation=tv.RMS_NORM"}
     if OPERATIONS.get(norm.name) is norm:
         return f"tv.case({case.name!r}{plain[norm.name]})"
     options = "".join(f", {key}={value!r}" for key, value in norm.options.items())
     options = options.replace("beta='true'", "beta=True").replace("beta='false'", "beta=False")
     return f"tv.case({case.name!r}, operation=tv.norm({norm.name!r}{options}))"
-
-
-SECONDS = 300.0
-SHOWN = 25
-"""Lines of what pytest printed last, where it could not run."""
-NOT_RUN = {
-    4: "pytest finds no such tests, or has no such option",
-    5: "pytest has no tests to run: none were found, or selected",
-}
-"""By its exit code."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """How a run of the tests ended: a failure in words, if any, and what it showed.
-
-    `not_run` says why the tests were not run, or not to their end, if that is the failure.
-    """
-
-    failure: str
-    not_run: str
-    seen: Seen
-    printed: str
-    seconds: float
-
-    @property
-    def tail(self) -> str:
-        """The last lines that were printed, to go on after a sentence."""
-        return "\n".join([":", *self.printed.splitlines()[-SHOWN:]]) if self.printed else ""
-
-
-def audit_tests(
-    tests: Sequence[str],
-    task: Task,
-    *,
-    seconds: float = SECONDS,
-    jobs: int = 1,
-    progress: Progress | None = None,
-) -> Audit:
-    """Tell which wrong kernels some tests let pass.
-
-    Parameters
-    ----------
-    tests : sequence of str
-        What pytest is given: files, and options.
-    task : Task
-        Whose place the kernels take, and how it is called.
-    seconds : float
-        How long one run of the tests may take.
-    jobs : int
-        How many run at once.
-    progress : callable, optional
-        Is told how many runs are done.
-
-    Raises
-    ------
-    CannotRunError
-        If the tests fail as they are, or with a kernel that has no fault.
-    """
-    _check(task)
-    tell = progress or (lambda *_: None)
-    planted = planted_kernels(task.norm, task.recipe)
-    with tempfile.TemporaryDirectory(prefix="truenorm-audit-") as folder:
-        session = _Session(tests, Path(folder), seconds)
-        tell(0, len(planted) + 2, "your tests as they are")
-        alone = session.run(None)
-        if alone.failure:
-            why = alone.not_run or f"the tests fail as they are ({alone.failure})"
-            raise CannotRunError(f"{why}{alone.tail}")
-        tell(1, len(planted) + 2, "a right kernel in the place of yours")
-        control = session.run(task)
-        _check_control(task, control)
-        seen = control.seen
-        chosen, left_out = told_apart(task, planted, seen)
-        found: list[Outcome] = []
-        with closing(session.all(task, chosen, jobs)) as runs:
-            for each, run in runs:
-                found.append(_outcome(each, run))
-                tell(2 + len(found) + len(left_out), len(planted) + 2, each.name)
-    order = {each.name: place for place, each in enumerate(planted)}
-    tell(len(planted) + 2, len(planted) + 2, "inputs that show what passed")
-    outcomes: list[Outcome] = []
-    for outcome in sorted(found, key=lambda each: order[each.name]):
-        if not outcome.caught:
-            kernel = replace(task, kernel=outcome.name).planted()
-            witness = witness_for(kernel, seen.dtypes)
-            if witness is None:
-                left_out[outcome.name] = f"no input of {', '.join(seen.dtypes)} shows it"
-                continue
-            outcome = replace(outcome, witness=witness)
-        outcomes.append(outcome)
-    return Audit(
-        task.replace,
-        task.norm,
-        tuple(tests),
-        seen.calls,
-        seen.backwards,
-        tuple(seen.dtypes),
-        tuple(outcomes),
-        left_out,
-        alone.seconds,
-        describe("date", "python", "numpy", "machine"),
-    )
-
-
-def _check(task: Task) -> None:
-    """Refuse what cannot be, before anything is run."""
-    for place in filter(None, (task.replace, task.backward)):
-        place_of(place)
-    if task.signature:
-        signature_of(task.signature)
-    rounding_of(task.recipe)
-    if find_spec("pytest") is None:
-        raise CannotRunError("an audit runs pytest, which is not installed: pip install pytest")
-
-
-class _Session:
-    """Runs pytest on the same tests."""
-
-    def __init__(self, tests: Sequence[str], folder: Path, seconds: float) -> None:
-        self._folder, self._seconds = folder, seconds
-        self._running: set[Program] = set()
-        self._stopped = False
-        # The user's own cache of pytest stays as it is: what fails here failed nobody.
-        options = ["-x", "-q", "-o", f"cache_dir={folder / 'cache'}"]
-        self._command = [sys.executable, "-m", "pytest", *tests, *options]
-
-    def run(self, task: Task | None) -> Run:
-        """Run the tests as they are, or with a kernel."""
-        environment = dict(os.environ)
-        seen: Callable[[], Seen] = Seen
-        if task is not None:
-            folder = Path(tempfile.mkdtemp(dir=self._folder))
-            environment |= replace(task, folder=str(folder)).environment()
-            seen = lambda: read(folder)  # noqa: E731
-        started = time.perf_counter()
-        program = Program(self._command, Path.cwd(), environment)
-        self._running.add(program)
-        if self._stopped:
-            program.stop()
-        failure = program.failure(self._seconds)
-        self._running.discard(program)
-        taken = time.perf_counter() - started
-        not_run = NOT_RUN.get(program.exit_code, "")
-        if failure and taken >= self._seconds:
-            not_run = f"the tests give {failure}; --seconds says how long one run may take"
-        return Run(failure, not_run, seen(), program.printed, taken)
-
-    def all(
-        self, task: Task, planted: Sequence[Planted], jobs: int
-    ) -> Generator[tuple[Planted, Run], None, None]:
-        """Yield every kernel with its run, as they end."""
-        with ThreadPoolExecutor(jobs) as pool:
-            waiting: dict[Future[Run], Planted] = {
-                pool.submit(self.run, replace(task, kernel=each.name)): each for each in planted
-            }
-            try:
-                for done in as_completed(waiting):
-                    yield waiting[done], done.result()
-            finally:
-                # Somebody may have lost patience: what still runs is not waited for.
-                pool.shutdown(wait=False, cancel_futures=True)
-                self._stopped = True
-                for program in list(self._running):
-                    program.stop()
-
-
-def _check_control(task: Task, control: Run) -> None:
-    """Say why nothing can be told, if a kernel without a fault does not do."""
-    seen = control.seen
-    if seen.raised:
-        raise CannotRunError(f"{task.replace} cannot be replaced: {seen.raised.strip()}")
-    if control.not_run:
-        raise CannotRunError(
-            f"with a right kernel in the place of {task.replace}, {control.not_run}{control.tail}"
-        )
-    if control.failure:
-        raise CannotRunError(
-            f"a right {task.norm.title} in the place of {task.replace} fails the tests "
-            f"({control.failure}); is --operation what it computes, and --signature how it is "
-            f"called?\n{control.tail}"
-        )
-    if not seen.calls + seen.backwards:
-        module = place_of(task.replace)[0]
-        was = "imported" if seen.imported else "not even imported"
-        raise CannotRunError(
-            f"the tests never call {task.replace}: {module} was {was}; give --replace the module "
-            "and the name by which they find it"
-        )
-
-
-def _outcome(planted: Planted, run: Run) -> Outcome:
-    """Return what came of a kernel; the time limit, or a crash, has been noticed, too."""
-    if run.seen.raised:
-        raise CannotRunError(f"the planted kernel {planted.name!r} failed:\n{run.seen.raised}")
-    differences = {name: pair for name, pair in run.seen.largest.items() if pair[0] > 0}
-    output = max(
-        differences,
-        key=lambda name: differences[name][0] / (differences[name][1] or 1.0),
-        default="",
-    )
-    difference, size = differences.get(output, (0.0, 0.0))
-    by = run.seen.failed or run.failure
-    return Outcome(planted.name, planted.words, bool(run.failure), by, output, difference, size)
