@@ -43,15 +43,15 @@ def test_kernel(truenorm_case):
 
 
 class Session:
-    """Runs of pytest with the plugin, which an installed truenorm registers."""
+    """Runs pytest with the plugin, which an installed truenorm registers."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
-        found = [each.value for each in entry_points(group="pytest11")]
+        registered = [each.value for each in entry_points(group="pytest11")]
         name = truenorm.pytest_plugin.__name__
-        # Hypothesis is imported to end a session that failed, and that takes longer than the rest.
+        # The plugin of Hypothesis is slow to import when a session fails.
         without = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-        self.options = without if name in found else [*without, "-p", name]
+        self.options = without if name in registered else [*without, "-p", name]
 
     def run(self, marker: str, *options: str) -> pytest.RunResult:
         """Run a test with a marker in this process."""
@@ -59,6 +59,6 @@ class Session:
         return self.pytester.runpytest_inprocess(*self.options, *options)
 
     def run_apart(self, marker: str, *options: str) -> pytest.RunResult:
-        """Run it in another process, where nothing is imported yet."""
+        """Run it in another process, which has imported nothing yet."""
         self.pytester.makepyfile(test_it=TESTS.format(marker=marker))
         return self.pytester.runpytest_subprocess(*self.options, *options)

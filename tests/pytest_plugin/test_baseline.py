@@ -1,4 +1,4 @@
-"""A baseline in the plugin: what is known passes and is listed, what is new fails."""
+"""Baselines in the plugin: known findings pass and are listed, new ones fail."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -38,7 +38,7 @@ def write(session: Session, **changed: Any) -> None:
     (session.pytester.path / "known.json").write_text(text, encoding="utf-8")
 
 
-def test_what_is_known_passes_and_is_listed(judged: Session) -> None:
+def test_known_findings(judged: Session) -> None:
     done = judged.run(MARKER)
     done.assert_outcomes(passed=2)
     done.stdout.fnmatch_lines(["*truenorm, against the baseline*", LISTED])
@@ -46,25 +46,23 @@ def test_what_is_known_passes_and_is_listed(judged: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"families": ["constant"]}, "  new  the baseline does not have it in offset"),
         ({"output": "dx"}, "  new  it is not in the baseline"),
         ({"subject": "another"}, "  new  it is not in the baseline"),
     ],
 )
-def test_what_is_new_fails_and_says_so(
-    judged: Session, changed: dict[str, Any], said: str
-) -> None:
+def test_new_findings(judged: Session, changed: dict[str, Any], message: str) -> None:
     write(judged, **changed)
     done = judged.run(MARKER)
     done.assert_outcomes(passed=1, failed=1)
-    assert said in done.stdout.str()
+    assert message in done.stdout.str()
     assert LISTED not in done.stdout.str()
 
 
-def test_a_known_exception_passes(judged: Session) -> None:
-    """It leaves no result, and so no grade that the baseline could have."""
+def test_known_exception(judged: Session) -> None:
+    """A call that raises has no result, and so no grade."""
     known = {"output": "", "check": "raised", "families": ["normal"], "grade": ""}
     write(judged, subject="a broken kernel", **known)
     done = judged.run("broken, cases=CASES, baseline='known.json'")
@@ -72,7 +70,7 @@ def test_a_known_exception_passes(judged: Session) -> None:
     assert "  new  the baseline does not have it in offset" in done.stdout.str()
 
 
-def test_a_grade_that_is_too_low_where_all_findings_are_known(judged: Session) -> None:
+def test_low_grade_with_known_findings(judged: Session) -> None:
     write(judged, check="special", families=["nan-in-x"], grade="")
     subject = (
         "tv.Subject(lambda x, *rest: forward(np.nan_to_num(x), *rest), name='a right kernel')"
@@ -83,8 +81,8 @@ def test_a_grade_that_is_too_low_where_all_findings_are_known(judged: Session) -
     done.stdout.fnmatch_lines(["below correct: y in float32."])
 
 
-def test_what_has_vanished_is_told_after_all_tests_alone(judged: Session) -> None:
-    """Of a family that was run; one that was not, nobody has looked at."""
+def test_vanished_findings(judged: Session) -> None:
+    """A finding vanishes only in families that were run, and if all tests were run."""
     write(judged, families=["normal", "offset", "constant"])
     done = judged.run(MARKER)
     done.assert_outcomes(passed=2)
@@ -96,15 +94,15 @@ def test_what_has_vanished_is_told_after_all_tests_alone(judged: Session) -> Non
     assert "vanished  " not in done.stdout.str()
 
 
-def test_a_case_beyond_the_domain_counts_as_run(judged: Session) -> None:
+def test_skipped_cases_count_as_run(judged: Session) -> None:
     write(judged, subject="subject", families=["normal"])
     done = judged.run("claims, cases=CASES, baseline='known.json'")
     done.assert_outcomes(passed=1, skipped=1)
     done.stdout.fnmatch_lines(["vanished  subject: y, float32, accuracy, in normal (issue 12)"])
 
 
-def test_workers_send_what_they_found(judged: Session) -> None:
-    """Of which each has a part; and so has the file of JUnit."""
+def test_xdist_workers(judged: Session) -> None:
+    """The parent merges the properties of its workers; the JUnit file has them, too."""
     write(judged, families=["normal", "offset"])
     done = judged.run_apart(MARKER, "-n", "2", "--junitxml=found.xml")
     done.assert_outcomes(passed=2)
@@ -115,7 +113,7 @@ def test_workers_send_what_they_found(judged: Session) -> None:
     assert [each.get("name") for each in written] == ["truenorm-baseline"] * 2
 
 
-def test_a_report_is_held_against_it_as_well(judged: Session) -> None:
+def test_report_method(judged: Session) -> None:
     judged.pytester.makepyfile(
         test_it=f"""
         import pytest
@@ -134,15 +132,15 @@ def test_a_report_is_held_against_it_as_well(judged: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "there is no baseline *known.json"),
         ("[]", "*is not a baseline that this version can read*"),
     ],
 )
-def test_what_is_no_baseline_is_refused(judged: Session, text: str | None, said: str) -> None:
+def test_invalid_baselines(judged: Session, text: str | None, message: str) -> None:
     file = Path(judged.pytester.path / "known.json")
     file.unlink() if text is None else file.write_text(text)
     done = judged.run(MARKER)
     assert done.ret == pytest.ExitCode.INTERRUPTED
-    done.stdout.fnmatch_lines([f"@pytest.mark.truenorm: {said}*"])
+    done.stdout.fnmatch_lines([f"@pytest.mark.truenorm: {message}*"])

@@ -1,4 +1,4 @@
-"""A kernel that is replaced in its module, which may be any that pytest imports."""
+"""The import hook of an audit: kernels are replaced in the modules that tests import."""
 
 import sys
 from importlib import import_module
@@ -37,14 +37,14 @@ WEIGHT = np.ones(60, np.float32)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder of modules that are forgotten after the test."""
+    """Return a folder of modules that are unloaded after the test."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     return tmp_path
 
 
 def imported(task: AuditTask, *names: str) -> list[ModuleType]:
-    """Import modules in a session of an audit, whose file is written at its end."""
+    """Import modules in a session of an audit, which writes its observations."""
     with patch.dict(sys.modules):
         hook = ImportHook(task)
         hook.install()
@@ -53,8 +53,8 @@ def imported(task: AuditTask, *names: str) -> list[ModuleType]:
     return modules
 
 
-def test_a_kernel_in_a_module_that_pytest_rewrites(folder: Path) -> None:
-    """It has one loader for all of them: the others are loaded as before."""
+def test_modules_that_pytest_rewrites(folder: Path) -> None:
+    """They share one loader: the other modules are loaded unchanged."""
     (folder / "test_of_a_kernel.py").write_text(KERNEL)
     for name in ("test_of_a_helper", "test_of_what_follows"):
         (folder / f"{name}.py").write_text("def rms_norm(x): return x")
@@ -69,13 +69,13 @@ def test_a_kernel_in_a_module_that_pytest_rewrites(folder: Path) -> None:
     assert helper.rms_norm(X) is other.rms_norm(X) is X
 
 
-def test_a_name_that_the_module_does_not_have(folder: Path) -> None:
+def test_unknown_name(folder: Path) -> None:
     (folder / "mistyped.py").write_text("def rms_norm(x): return x")
     imported(AuditTask("mistyped:rmsnorm", "rms_norm", folder=str(folder)), "mistyped")
     assert Observations.read(folder).error == "mistyped has no rmsnorm"
 
 
-def test_a_signature_for_a_class(folder: Path) -> None:
+def test_signature_of_a_class(folder: Path) -> None:
     (folder / "of_modules.py").write_text(MODULE)
     task = AuditTask("of_modules:Norm", "rms_norm", signature="x", folder=str(folder))
     (module,) = imported(task, "of_modules")

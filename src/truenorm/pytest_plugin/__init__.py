@@ -1,7 +1,7 @@
-"""The judge in pytest: each case is a test of its own.
+"""The pytest plugin: ``@pytest.mark.truenorm`` runs each case of the judge as a test.
 
-pytest imports this wherever truenorm is installed, so it imports nothing itself. A test with the
-marker has the judge imported; without one, a session has two more options, and that is all.
+pytest imports this module wherever truenorm is installed, so it imports only pytest. The judge is
+imported for a test with the marker.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ USAGE = "@pytest.mark.truenorm(subject) on a test that takes truenorm_case"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what is chosen for a run."""
+    """Add the options of the command line."""
     group = parser.getgroup("truenorm")
     group.addoption(
         "--truenorm-level",
@@ -42,22 +42,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _seed(text: str) -> int | str:
-    """Return a seed, or what asks for a new one."""
+    """Return a seed, or `FRESH` for a random one."""
     if text != FRESH and not text.isdecimal():
         raise pytest.UsageError(f"--truenorm-seed is {text!r}; give a number, or {FRESH}")
     return text if text == FRESH else int(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, and draw a seed; a worker of pytest-xdist is given that."""
+    """Register the marker and draw a seed; a worker of pytest-xdist gets that of its parent."""
     config.addinivalue_line(
         "markers",
         "truenorm(subject, *, operation, require, recipe, level, dtypes, cases, baseline): judge "
         "a norm, one test a case, in a test that takes truenorm_case and calls its check()",
     )
-    given = getattr(config, "workerinput", {})
-    if OPTION in given:
-        config.option.truenorm_seed = given[OPTION]
+    from_parent = getattr(config, "workerinput", {})
+    if OPTION in from_parent:
+        config.option.truenorm_seed = from_parent[OPTION]
     elif config.option.truenorm_seed == FRESH:
         import secrets
 
@@ -66,21 +66,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker the seed: all must have the same tests."""
+    """Pass the seed to a worker: all workers must have the same tests."""
     node.workerinput[OPTION] = node.config.option.truenorm_seed
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say what was chosen, so that a run can be repeated."""
+    """Print the options, so that a run can be repeated."""
     level, seed = config.option.truenorm_level, config.option.truenorm_seed
-    said = [f"level {level}"] if level else []
+    options = [f"level {level}"] if level else []
     if seed is not None:
-        said.append(f"seed {seed} (--truenorm-seed {seed} makes the same cases)")
-    return f"truenorm: {', '.join(said)}" if said else None
+        options.append(f"seed {seed} (--truenorm-seed {seed} makes the same cases)")
+    return f"truenorm: {', '.join(options)}" if options else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make the tests of a marker."""
+    """Parametrize a test with the cases of its marker."""
     marker = metafunc.definition.get_closest_marker(MARKER)
     takes = ARGUMENT in metafunc.fixturenames
     if marker is None and not takes:
@@ -92,26 +92,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     option = metafunc.config.option
     try:
-        found = judged_cases(
+        judged = judged_cases(
             marker,
             metafunc.definition.path,
             level=option.truenorm_level,
             seed=option.truenorm_seed,
         )
-    except (TypeError, ValueError) as refused:
-        pytest.fail(f"@pytest.mark.truenorm: {refused}", pytrace=False)
-    metafunc.parametrize(ARGUMENT, found, ids=str)
+    except (TypeError, ValueError) as error:
+        pytest.fail(f"@pytest.mark.truenorm: {error}", pytrace=False)
+    metafunc.parametrize(ARGUMENT, judged, ids=str)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: Any, call: pytest.CallInfo[None]) -> None:
-    """Put what a test says of its baseline into its report, which a worker sends home."""
+    """Add the comparison with the baseline to the report, which a worker sends to its parent."""
     if call.when == "call" and hasattr(item, "callspec") and ARGUMENT in item.callspec.params:
         item.user_properties += item.callspec.params[ARGUMENT].properties
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """List what baselines know, and what has vanished."""
+    """List the findings that baselines know, and those that have vanished."""
     properties = [
         (report.nodeid.partition("[")[0], text)
         for reports in terminalreporter.stats.values()
@@ -121,8 +121,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if name == PROPERTY
     ]
     if properties:
-        from truenorm.pytest_plugin.cases import lines
+        from truenorm.pytest_plugin.cases import summary_lines
 
-        if said := lines(properties):
+        if lines := summary_lines(properties):
             terminalreporter.section("truenorm, against the baseline")
-            terminalreporter.write_line("\n".join(said))
+            terminalreporter.write_line("\n".join(lines))
