@@ -1,4 +1,4 @@
-"""A kernel that is judged by workers; each notes that it ran, in the folder that WORKERS names.
+"""A kernel for workers; each process that loads it leaves a file in the folder WORKERS.
 
 Workers load it by the path of this file, so it imports nothing of the tests.
 """
@@ -9,8 +9,6 @@ from pathlib import Path
 
 import truenorm.verify as tv
 from truenorm.verify.types import Array
-
-__all__ = ["subject"]
 
 
 def one_pass(x: Array, gamma: Array, beta: Array, eps: float) -> Array:

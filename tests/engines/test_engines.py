@@ -1,4 +1,4 @@
-"""Dask and MPI as engines, really started: the report of one process, to the byte."""
+"""Real Dask and MPI workers: the report has the bytes of one process."""
 
 import os
 import subprocess
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engines.judging import judged
+from engines.judging import reports
 
 WORKERS = 2
-TOLD = Path(__file__).parent / "told.py"
+PROGRAM = Path(__file__).with_name("judging.py")
 
 pytestmark = pytest.mark.skipif(
     find_spec("distributed") is None or find_spec("mpi4py") is None,
@@ -21,19 +21,19 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def plain() -> str:
-    return judged(None)
+    return reports(None)
 
 
 @pytest.fixture
-def worked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with one file for each process that has run the subject."""
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with one file for each process that loaded the subject."""
     folder = tmp_path / "workers"
     folder.mkdir()
     monkeypatch.setenv("WORKERS", str(folder))
     return folder
 
 
-def test_dask(plain: str, worked: Path) -> None:
+def test_dask(plain: str, started: Path) -> None:
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
@@ -41,17 +41,17 @@ def test_dask(plain: str, worked: Path) -> None:
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        found = judged(client.get_executor())
-    assert found == plain
-    assert len(list(worked.iterdir())) == WORKERS + 1  # and the judge, who tries a call
+        by_dask = reports(client.get_executor())
+    assert by_dask == plain
+    assert len(list(started.iterdir())) == WORKERS + 1  # and the trial call of the judge
 
 
-def test_mpi(plain: str, worked: Path, tmp_path: Path) -> None:
-    file = tmp_path / "told"
+def test_mpi(plain: str, started: Path, tmp_path: Path) -> None:
+    file = tmp_path / "reports"
     mpiexec = Path(sys.executable).with_name("mpiexec")
     options = ["--oversubscribe", "--allow-run-as-root", "-n", str(WORKERS + 1)]
     ran = subprocess.run(
-        [mpiexec, *options, sys.executable, "-m", "mpi4py.futures", TOLD, file],
+        [mpiexec, *options, sys.executable, "-m", "mpi4py.futures", PROGRAM, file],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
@@ -60,4 +60,4 @@ def test_mpi(plain: str, worked: Path, tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert file.read_text(encoding="utf-8") == plain
-    assert len(list(worked.iterdir())) == WORKERS + 2  # the judge imports it, and tries a call
+    assert len(list(started.iterdir())) == WORKERS + 2  # the judge imports and calls it

@@ -177,11 +177,11 @@ def gradcheck_command(
 
 def _load_pair(target: str) -> Pair:
     """Execute the file of a target and return its pair; stop if there is none."""
-    from truenorm.verify.running.loading import executed, split_target
+    from truenorm.verify.running.loading import run_file, split_target
 
     path, name = split_target(target, default="pair")
     try:
-        module = executed(path)
+        module = run_file(path)
     except Exception as error:
         stop(_message_of(error))
     pairs: dict[str, Pair] = {key: value for key, value in vars(module).items() if _is_pair(value)}

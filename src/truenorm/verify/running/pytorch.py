@@ -1,4 +1,4 @@
-"""Which argument of somebody's function is which: by the names that kernels give them."""
+"""Call kernels on PyTorch tensors: match their arguments by name, and convert arrays."""
 
 import inspect
 import sys
@@ -24,26 +24,30 @@ NAMES = {
     "dy": ("dy", "grad_output", "grad", "dout", "grad_out", "grad_y", "do"),
     "dsum": ("dsum", "grad_residual", "dresidual_out"),
 }
-"""By what the judge calls it: what kernels do, in small letters. A shape is [D], a size is D."""
-OF_THE_ROW = ("shape", "size")
+"""By role, the argument names of kernels in lower case. A shape is [D], a size is D."""
+ROW_LENGTH = ("shape", "size")
 MAY_BE_NONE = ("residual", "beta")
-"""What is None in the call of a kernel that has more than the operation."""
+"""Passed as None to a kernel that has more arguments than the operation."""
+Tensor = Any
+"""The environment of the type checker has no PyTorch."""
+Values = dict[str, Any]
+"""Tensors and numbers by role."""
 
 
 class Arguments(NamedTuple):
-    """How a function is called: roles of arguments by their place, then by their name."""
+    """How a function is called: the roles of positional arguments, then those by name."""
 
     by_place: tuple[str, ...]
     by_name: tuple[tuple[str, str], ...] = ()
 
     def call(self, function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-        """Call a function with the values of each role; one that has none is None."""
-        placed = [values.get(role) for role in self.by_place]
-        return function(*placed, **{name: values.get(role) for name, role in self.by_name})
+        """Call a function with the value of each role, or None."""
+        positional = [values.get(role) for role in self.by_place]
+        return function(*positional, **{name: values.get(role) for name, role in self.by_name})
 
 
 def role_of(name: str) -> str:
-    """Return what an argument is, or nothing.
+    """Return the role of an argument, or nothing.
 
     Examples
     --------
@@ -56,7 +60,7 @@ def role_of(name: str) -> str:
 def arguments_of(
     function: Callable[..., Any], wanted: Sequence[str], signature: str = ""
 ) -> Arguments:
-    """Find the arguments of a function; where it has no signature, they come in this order.
+    """Match the arguments of a function; one without a signature has them in this order.
 
     Examples
     --------
@@ -66,68 +70,58 @@ def arguments_of(
     ('x', 'shape', 'gamma', 'eps')
     """
     if signature:
-        return _written(signature, wanted)
+        roles = {name.strip(): role_of(name.strip()) for name in signature.split(",")}
+        _check_matched(
+            [name for name, role in roles.items() if not role],
+            [role for role in wanted if role not in roles.values()],
+        )
+        return Arguments(tuple(roles.values()))
     parameters = _parameters(function)
     if parameters is None:
         return Arguments(tuple(wanted))
-    placed, named, unknown = [], [], []
-    left = [*wanted, *OF_THE_ROW]
+    positional, named, unknown = [], [], []
+    unmatched = [*wanted, *ROW_LENGTH]
     for each in parameters:
-        required = each.default is each.empty
         role = role_of(each.name)
-        if role in left:
-            left.remove(role)
-        elif not required:
+        if role in unmatched:
+            unmatched.remove(role)
+        elif each.default is not each.empty:
             continue
         elif role not in MAY_BE_NONE or role in wanted:
             unknown.append(each.name)
             continue
         if each.kind is each.POSITIONAL_ONLY:
-            placed.append(role)
+            positional.append(role)
         else:
             named.append((each.name, role))
-    _refuse(unknown, [role for role in left if role in wanted])
-    return Arguments(tuple(placed), tuple(named))
-
-
-def _written(signature: str, wanted: Sequence[str]) -> Arguments:
-    names = [name.strip() for name in signature.split(",")]
-    roles = {name: role_of(name) for name in names}
-    _refuse(
-        [name for name, role in roles.items() if not role],
-        [role for role in wanted if role not in roles.values()],
-    )
-    return Arguments(tuple(roles.values()))
+    _check_matched(unknown, [role for role in unmatched if role in wanted])
+    return Arguments(tuple(positional), tuple(named))
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """Return the parameters of a function; None if it does not tell them."""
+    """Return the parameters of a function, or None if it has no signature or only * and **."""
     try:
-        found = list(inspect.signature(function).parameters.values())
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # builtin, or an operator of torch.ops
         return None
-    various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    named = [each for each in found if each.kind not in various]
-    return named if named or not found else None
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = [each for each in parameters if each.kind not in variadic]
+    return named if named or not parameters else None
 
 
-def _refuse(unknown: Sequence[str], missing: Sequence[str]) -> None:
-    """Say which arguments are not known, and which were not found, with what was looked for."""
+def _check_matched(unknown: Sequence[str], missing: Sequence[str]) -> None:
+    """Raise ValueError for unknown arguments and for roles without an argument."""
     if not unknown and not missing:
         return
-    said = []
+    reasons = []
     if unknown:
-        said.append(f"nothing is known of {', '.join(unknown)}")
-    said += [f"{role} is none of its arguments ({', '.join(NAMES[role])})" for role in missing]
+        reasons.append(f"nothing is known of {', '.join(unknown)}")
+    reasons += [f"{role} is none of its arguments ({', '.join(NAMES[role])})" for role in missing]
     raise ValueError(
-        f"the arguments cannot be matched: {'; '.join(said)}; wrap it in a function that has these"
-        " names, or write them in order, as signature='input, weight, eps'. An operation without"
-        " beta is written layer_norm,beta=false"
+        f"the arguments cannot be matched: {'; '.join(reasons)}; wrap it in a function that has "
+        "these names, or write them in order, as signature='input, weight, eps'. An operation "
+        "without beta is written layer_norm,beta=false"
     )
-
-
-Tensor = Any
-"""The gate's environment has no PyTorch, and so no types of it."""
 
 
 def _torch() -> Any:
@@ -140,13 +134,13 @@ def _torch() -> Any:
     return torch
 
 
-def is_module(thing: object) -> bool:
-    """Tell whether something is a class of modules."""
-    return isinstance(thing, type) and issubclass(thing, _torch().nn.Module)
+def is_module(value: object) -> bool:
+    """Return True for a class of modules."""
+    return isinstance(value, type) and issubclass(value, _torch().nn.Module)
 
 
-def array_of(thing: Any) -> Array:
-    """Return what an array, or a tensor of any device, holds; PyTorch is imported by who has one.
+def array_of(value: Any) -> Array:
+    """Return an array or a tensor of any device as an array; PyTorch is not imported for that.
 
     Examples
     --------
@@ -154,22 +148,22 @@ def array_of(thing: Any) -> Array:
     array([1., 2.])
     """
     torch = sys.modules.get("torch")
-    if torch is None or not isinstance(thing, torch.Tensor):
-        return np.asarray(thing)
-    held = Tensors(thing.device).array(thing)
-    assert held is not None
-    return held
+    if torch is None or not isinstance(value, torch.Tensor):
+        return np.asarray(value)
+    array = Tensors(value.device).array(value)
+    assert array is not None
+    return array
 
 
 class Tensors:
-    """Arrays as tensors of a device, and back."""
+    """Converts arrays to tensors of a device, and back."""
 
     def __init__(self, device: Any) -> None:
         self.torch = _torch()
         self.device = self.torch.device(device)
 
     def of(self, array: Array) -> Tensor:
-        """Return a tensor with the same numbers and strides; on a CPU it is the same memory."""
+        """Return a tensor with the same numbers and strides; on a CPU it shares the memory."""
         if not array.flags.writeable or min(array.strides, default=0) < 0:
             array = array.copy()
         host = self._of_host(array)
@@ -181,24 +175,24 @@ class Tensors:
         return self.torch.from_numpy(array)
 
     def copied(self, tensor: Tensor) -> Tensor:
-        """Return a copy on the device with the same strides, which `clone` and `to` do not keep.
+        """Return a copy on the device with the same strides, which `clone` and `to` change.
 
-        The gaps between its rows hold no number.
+        The gaps between its rows are NaN.
         """
         steps = [(n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)]
-        room = 1 + sum(steps) if tensor.numel() else 0
-        wide = self.torch.full((room,), np.nan, dtype=tensor.dtype, device=self.device)
+        size = 1 + sum(steps) if tensor.numel() else 0
+        wide = self.torch.full((size,), np.nan, dtype=tensor.dtype, device=self.device)
         return wide.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
 
     def empty(self, like: Tensor, dtype: str) -> Tensor:
-        """Return what a kernel writes to: contiguous, and no number before it does."""
+        """Return a contiguous output tensor, filled with NaN."""
         kind = getattr(self.torch, dtype)
         return self.torch.full(like.shape, np.nan, dtype=kind, device=self.device)
 
     def array(self, tensor: Tensor) -> Array | None:
-        """Return what a tensor holds when the device is done; on a CPU it is the same memory.
+        """Wait for the device and return a tensor as an array; on a CPU it shares the memory.
 
-        Except if a negation or conjugation is pending: PyTorch computes it in a copy.
+        If a negation or conjugation is pending, PyTorch computes it in a copy.
         """
         if tensor is None:
             return None
@@ -214,32 +208,32 @@ class Tensors:
         return numbers
 
     def write_back(self, array: Array, tensor: Tensor) -> None:
-        """Show in an array what became of its tensor, if that is a copy on another device."""
+        """Copy a tensor of another device back to its array, so that changes are seen."""
         if self.device.type != "cpu" and array.flags.writeable:
             array[...] = self.array(tensor)
 
     @contextmanager
     def memory(self) -> Iterator[None]:
-        """Raise MemoryError where memory is short, which PyTorch says by errors of its own."""
+        """Raise MemoryError for the errors that PyTorch raises if memory is short."""
         try:
             yield
-        except RuntimeError as raised:
-            of_device = isinstance(raised, self.torch.OutOfMemoryError)
-            if of_device or "can't allocate memory" in str(raised):
-                raise MemoryError(str(raised)) from raised
+        except RuntimeError as error:
+            of_device = isinstance(error, self.torch.OutOfMemoryError)
+            if of_device or "can't allocate memory" in str(error):
+                raise MemoryError(str(error)) from error
             raise
 
     def gradients(
-        self, results: Sequence[Tensor], arriving: Sequence[Tensor], inputs: Sequence[Tensor]
+        self, results: Sequence[Tensor], incoming: Sequence[Tensor], inputs: Sequence[Tensor]
     ) -> list[Tensor]:
-        """Let autograd differentiate, as often as it is asked; None is what it does not reach."""
+        """Return the gradients by autograd, None for inputs that it does not reach."""
         pairs = [
             (result, gradient.to(result.dtype))
-            for result, gradient in zip(results, arriving, strict=True)
+            for result, gradient in zip(results, incoming, strict=True)
             if result.requires_grad
         ]
         wanted = [each for each in inputs if each is not None]
-        found = iter(
+        gradients = iter(
             self.torch.autograd.grad(
                 [result for result, _ in pairs],
                 wanted,
@@ -248,7 +242,7 @@ class Tensors:
                 allow_unused=True,
             )
         )
-        return [None if each is None else next(found) for each in inputs]
+        return [None if each is None else next(gradients) for each in inputs]
 
     def with_gradients(
         self,
@@ -256,69 +250,65 @@ class Tensors:
         inputs: Sequence[Tensor],
         backward: Callable[[list[Array | None]], Sequence[Array | None]],
     ) -> list[Tensor]:
-        """Return results as functions of inputs, whose gradients are what `backward` returns.
+        """Return results as functions of inputs, which autograd differentiates by `backward`.
 
-        It is given what arrives at each result, and returns what arrives at each input.
+        It maps the incoming gradient of each result to the gradient of each input.
         """
         tensors = self
 
         class Known(self.torch.autograd.Function):  # type: ignore[misc, name-defined]
             @staticmethod
-            def forward(context: Any, *given: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
+            def forward(context: Any, *arguments: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
                 return tuple(results)
 
             @staticmethod
-            def backward(context: Any, *arriving: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
-                found = backward([tensors.array(each) for each in arriving])
+            def backward(context: Any, *incoming: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
+                gradients = backward([tensors.array(each) for each in incoming])
                 return tuple(
-                    None if each is None else tensors.of(each).to(given.dtype)
-                    for each, given in zip(found, inputs, strict=True)
+                    None if each is None else tensors.of(each).to(tensor.dtype)
+                    for each, tensor in zip(gradients, inputs, strict=True)
                 )
 
         return list(Known.apply(*inputs))
 
 
-Values = dict[str, Any]
-"""Tensors and numbers, by what the judge calls them."""
-
-
 class Form(ABC):
-    """A function or a module of one form, called by what its arguments mean."""
+    """A kernel of one form: a function or a module that is called by the roles of arguments."""
 
     differentiable = True
-    """Whether autograd may know its results: what is written to memory, it does not see."""
+    """False if results are written to memory, which autograd does not see."""
 
     def __init__(
         self, function: Callable[..., Any], norm: Norm, tensors: Tensors, signature: str
     ) -> None:
         self.function, self.norm, self.tensors = function, norm, tensors
         self.results = norm.outputs_of(backward=False)
-        self.arguments = self.matched(signature)
+        self.arguments = self.match(signature)
 
-    def matched(self, signature: str) -> Arguments:
-        """Find the arguments."""
+    def match(self, signature: str) -> Arguments:
+        """Match the arguments."""
         wanted = [*self.norm.inputs_of("data", "parameter"), "eps"]
         return arguments_of(self.function, wanted, signature)
 
     @abstractmethod
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
-        """Return the results of forward, and what else it returned for an explicit backward."""
+        """Return the results of forward, and further return values for an explicit backward."""
 
     def split(self, returned: Any) -> tuple[list[Tensor], tuple[Any, ...]]:
-        """Take apart what a function returned: its results, then the rest."""
-        found = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
+        """Split return values into the results and the rest."""
+        values = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
         count = len(self.results)
-        if len(found) < count:
+        if len(values) < count:
             names = ", ".join(self.results)
-            raise TypeError(f"it returned {len(found)} result, not {count}: {names}")
-        return list(found[:count]), found[count:]
+            raise TypeError(f"it returned {len(values)} result, not {count}: {names}")
+        return list(values[:count]), values[count:]
 
 
 class Functional(Form):
     """``function(x, weight, eps) -> y``, or (y, sum) where a residual is added."""
 
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
-        """Call it."""
+        """Call the function."""
         return self.split(self.arguments.call(self.function, values))
 
 
@@ -327,8 +317,8 @@ class Out(Form):
 
     differentiable = False
 
-    def matched(self, signature: str) -> Arguments:
-        """Find the arguments, the first of which is `out` unless the names say otherwise."""
+    def match(self, signature: str) -> Arguments:
+        """Match the arguments; by default, the first is `out`."""
         if self.norm.adds:
             raise ValueError(
                 "form is 'out', which has one result; what adds a residual has two: give "
@@ -338,7 +328,7 @@ class Out(Form):
         return arguments_of(self.function, wanted, signature)
 
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
-        """Allocate what it writes to, and call it."""
+        """Allocate the output and call the function."""
         x = values["x"]
         kind = self.norm.type_of("y", str(x.dtype).removeprefix("torch."))
         out = self.tensors.empty(x, kind)
@@ -352,20 +342,20 @@ class InPlace(Form):
     differentiable = False
 
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
-        """Call it with copies."""
+        """Call the function with copies of its inputs."""
         data = self.norm.inputs_of("data")
         copies = {name: self.tensors.copied(values[name]) for name in data}
         returned = self.arguments.call(self.function, {**values, **copies})
         written = list(copies.values())
-        ours = returned is None or any(returned is each for each in written)
-        return written, () if ours or isinstance(returned, tuple) else (returned,)
+        nothing_else = returned is None or any(returned is each for each in written)
+        return written, () if nothing_else or isinstance(returned, tuple) else (returned,)
 
 
 class Module(Form):
-    """A class of modules, or ``factory(D, eps)``: ``module(x) -> y``, or of x and residual."""
+    """A class of modules, or ``factory(D, eps)``: ``module(x)`` or ``module(x, residual)``."""
 
-    def matched(self, signature: str) -> Arguments:
-        """Find the arguments by which a module is made."""
+    def match(self, signature: str) -> Arguments:
+        """Match the arguments of the constructor."""
         if isinstance(self.function, self.tensors.torch.nn.Module):
             raise ValueError(
                 "this is one module, of one size and eps; give its class, or a function of both: "
@@ -374,16 +364,16 @@ class Module(Form):
         if signature:
             return arguments_of(self.function, ["eps"], signature)
         try:
-            found = arguments_of(self.function, ["eps"])
+            arguments = arguments_of(self.function, ["eps"])
         except ValueError:
             if isinstance(self.function, type):
                 raise
-            found = Arguments(())
-        roles = {*found.by_place, *(role for _, role in found.by_name)}
-        return found if roles & {"shape", "size"} else Arguments(("size", "eps"))
+            arguments = Arguments(())
+        roles = {*arguments.by_place, *(role for _, role in arguments.by_name)}
+        return arguments if roles & {"shape", "size"} else Arguments(("size", "eps"))
 
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
-        """Make a module, give it the parameters of the case, and call it."""
+        """Construct a module, set its parameters to those of the case, and call it."""
         module = self.arguments.call(self.function, values).to(self.tensors.device)
         for name in self.norm.parameters:
             values[name] = self._set(module, name, values[name])
@@ -391,14 +381,12 @@ class Module(Form):
         return self.split(module(*data))
 
     def _set(self, module: Any, name: str, value: Tensor) -> Tensor:
-        """Put a tensor in the place of a parameter, and return that parameter."""
+        """Replace a parameter by a tensor, and return the new parameter."""
         known = [each for each, _ in module.named_parameters()]
         path = next((each for each in known if each.split(".")[-1].lower() in NAMES[name]), None)
         if path is None:
-            looked_for, has = ", ".join(NAMES[name]), ", ".join(known) or "none"
-            raise ValueError(
-                f"the module has no parameter for {name} ({looked_for}); it has {has}"
-            )
+            names, has = ", ".join(NAMES[name]), ", ".join(known) or "none"
+            raise ValueError(f"the module has no parameter for {name} ({names}); it has {has}")
         owner, _, last = path.rpartition(".")
         parameter = None
         if value is not None:
@@ -413,4 +401,3 @@ FORMS: dict[str, type[Form]] = {
     "inplace": InPlace,
     "module": Module,
 }
-"""By name."""

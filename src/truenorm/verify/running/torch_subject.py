@@ -1,4 +1,4 @@
-"""A kernel of PyTorch as a subject: arrays become tensors, and its results arrays."""
+"""`torch_subject`: a kernel on PyTorch tensors as a subject of the judge."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from truenorm.verify.types import Array, dtype_of
 
 FormName = Literal["functional", "out", "inplace", "module"]
 DTYPES = ("float32", "bfloat16")
-"""What a subject claims that does not say."""
-TRIED = (4, 64)
-"""The shape of the rows with which a function is tried."""
+"""The types of a subject by default."""
+TRIAL_SHAPE = (4, 64)
+"""The shape of the rows of the first call."""
 
 
 class Claims(TypedDict, total=False):
-    """What a subject may say of itself, as of `Subject`."""
+    """Options of `Subject`."""
 
     name: str
     dtypes: Sequence[str]
@@ -40,14 +40,14 @@ def torch_subject(
     signature: str = "",
     **claims: Unpack[Claims],
 ) -> Subject:
-    """Return a subject for the judge: a function or a module on tensors of PyTorch.
+    """Return a subject for the judge: a function or a module on PyTorch tensors.
 
     Parameters
     ----------
     function : callable
-        A function; a class of modules, or a function of D and eps that makes one.
+        A function; a class of modules, or a function of D and eps that returns a module.
     operation : Operation or str
-        What it computes: ``truenorm.verify.RMS_NORM``, what `norm` returns, or as words, such as
+        What it computes: ``truenorm.verify.RMS_NORM``, the result of `norm`, or text such as
         ``"add_rms_norm,parameters=float32"``.
     form : str
         ``functional``: ``function(x, weight, eps)`` returns y, or (y, sum) where a residual is
@@ -56,14 +56,15 @@ def torch_subject(
         given copies. ``module``: ``module(x)`` or ``module(x, residual)``, its parameters set to
         those of each case.
     device : str
-        Where the tensors are. It is waited for before a result is read.
+        The device of the tensors. It is synchronized before a result is read.
     backward : callable, optional
         ``backward(dy, *saved)``, or of dy and dsum, returns the gradients in the order of
-        arguments; `saved` is what forward returned after its results. By default autograd
-        differentiates functions and modules whose results require it. With False there is none.
+        arguments; `saved` are the values that forward returned after its results. By default,
+        autograd differentiates functions and modules whose results require it. With False there
+        is no backward pass.
     signature : str
-        The names of the arguments in order, such as ``"x, weight, eps"``, where the function does
-        not tell them, or has names of its own.
+        The names of the arguments in order, such as ``"x, weight, eps"``, if the function has no
+        signature or other names.
     **claims
         name, dtypes, also, recipe and seconds, as of `Subject`; by default float32 and bfloat16.
 
@@ -73,9 +74,9 @@ def torch_subject(
 
     Notes
     -----
-    On a CPU the tensors are the judge's own arrays. On another device they are copies, written
-    back so that "inputs kept" is judged; of results the judge sees what was copied when they were
-    returned, so that a buffer which is used again is not noticed.
+    On a CPU the tensors share memory with the arrays of the judge. On another device they are
+    copies, which are written back so that "inputs kept" is judged. Results are copied when they
+    are returned, so that a reused output buffer is not detected there.
 
     Examples
     --------
@@ -95,15 +96,15 @@ def torch_subject(
     if not isinstance(norm, Norm):
         raise ValueError(f"operation is {norm.name}; give one that truenorm.verify.norm returns")
     kernel = FORMS[form](function, norm, Tensors(device), signature)
-    said: Claims = {"name": _name_of(function), "dtypes": DTYPES, **claims}
+    options: Claims = {"name": _name_of(function), "dtypes": DTYPES, **claims}
     passes = _Passes(kernel, backward or None)
     if backward is None:
-        passes.by_autograd = _tried(kernel, said["dtypes"])
-    return _OfTensors(
+        passes.by_autograd = _is_differentiable(kernel, options["dtypes"])
+    return _TorchSubject(
         passes.forward,
         passes.backward if passes.has_backward else None,
         operation=norm,
-        again=lambda other: torch_subject(
+        rebuild=lambda other: torch_subject(
             function,
             operation=other,
             form=form,
@@ -112,20 +113,20 @@ def torch_subject(
             signature=signature,
             **claims,
         ),
-        **said,
+        **options,
     )
 
 
 @dataclass(frozen=True, repr=False)
-class _OfTensors(Subject):
-    """A subject whose arguments depend on what it computes."""
+class _TorchSubject(Subject):
+    """A subject whose arguments are matched again for another operation."""
 
-    again: Callable[[Operation], Subject] | None = field(default=None, compare=False)
+    rebuild: Callable[[Operation], Subject] | None = field(default=None, compare=False)
 
     def with_operation(self, operation: str) -> Subject:
         """Return the same function as one of another operation."""
-        assert self.again is not None
-        return self.again(parse_operation(operation, self.operation))
+        assert self.rebuild is not None
+        return self.rebuild(parse_operation(operation, self.operation))
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -143,52 +144,46 @@ class _Passes:
 
     @property
     def has_backward(self) -> bool:
-        """Whether there are gradients."""
+        """True if there are gradients."""
         return self.by_autograd or self.explicit is not None
 
-    def forward(self, *given: Any) -> Any:
-        """Return the results, and what backward needs if there is one."""
-        with self.tensors.memory():
-            return self._forward(*given)
-
-    def backward(self, *given: Any) -> tuple[Array | None, ...]:
-        """Return the gradients of what requires them."""
-        with self.tensors.memory():
-            return self._backward(*given)
-
-    def _forward(self, *given: Any) -> Any:
-        *arrays, eps = given
+    def forward(self, *arguments: Any) -> Any:
+        """Return the results, and the saved values if there is a backward pass."""
+        *arrays, eps = arguments
         names = self.norm.inputs_of("data", "parameter")
-        values: Values = {
-            name: None if array is None else self.tensors.of(array)
-            for name, array in zip(names, arrays, strict=True)
-        }
-        before = dict(values)
-        results, rest = _called(self.form, values, eps, by_autograd=self.by_autograd)
-        for name, array in zip(names, arrays, strict=True):
-            if array is not None:
-                self.tensors.write_back(array, before[name])
-        found = [self.tensors.array(each) for each in results]
+        with self.tensors.memory():
+            values: Values = {
+                name: None if array is None else self.tensors.of(array)
+                for name, array in zip(names, arrays, strict=True)
+            }
+            inputs = dict(values)
+            results, rest = _call(self.form, values, eps, by_autograd=self.by_autograd)
+            for name, array in zip(names, arrays, strict=True):
+                if array is not None:
+                    self.tensors.write_back(array, inputs[name])
+            outputs = [self.tensors.array(each) for each in results]
         if self.has_backward:
-            return *found, (results, [values[name] for name in names], rest)
-        return found[0] if len(found) == 1 else tuple(found)
+            return *outputs, (results, [values[name] for name in names], rest)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _backward(self, *given: Any) -> tuple[Array | None, ...]:
-        *arrays, (results, inputs, rest) = given
-        arriving = [self.tensors.of(array) for array in arrays]
-        if self.explicit is None:
-            found = self.tensors.gradients(results, arriving, inputs)
-        else:
-            with self.tensors.torch.no_grad():
-                returned = self.explicit(*arriving, *rest)
-            found = list(returned) if isinstance(returned, (tuple, list)) else [returned]
-        for array, tensor in zip(arrays, arriving, strict=True):
-            self.tensors.write_back(array, tensor)
-        return tuple(map(self.tensors.array, found))
+    def backward(self, *arguments: Any) -> tuple[Array | None, ...]:
+        """Return the gradients."""
+        *arrays, (results, inputs, rest) = arguments
+        with self.tensors.memory():
+            incoming = [self.tensors.of(array) for array in arrays]
+            if self.explicit is None:
+                gradients = self.tensors.gradients(results, incoming, inputs)
+            else:
+                with self.tensors.torch.no_grad():
+                    returned = self.explicit(*incoming, *rest)
+                gradients = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+            for array, tensor in zip(arrays, incoming, strict=True):
+                self.tensors.write_back(array, tensor)
+            return tuple(map(self.tensors.array, gradients))
 
 
-def _called(form: Form, values: Values, eps: float, *, by_autograd: bool) -> Any:
-    """Run a form, with or without autograd."""
+def _call(form: Form, values: Values, eps: float, *, by_autograd: bool) -> Any:
+    """Run a form with or without autograd."""
     size = int(values["x"].shape[-1])
     if by_autograd:
         for value in values.values():
@@ -199,38 +194,35 @@ def _called(form: Form, values: Values, eps: float, *, by_autograd: bool) -> Any
         return form.run(values)
 
 
-def _tried(form: Form, dtypes: Sequence[str]) -> bool:
-    """Call it once, and tell whether autograd knows its results; say so if it cannot be called.
+def _is_differentiable(form: Form, dtypes: Sequence[str]) -> bool:
+    """Call a kernel once and return True if autograd can differentiate its result.
 
-    It may refuse some of its types, and tensors that require a gradient.
+    The kernel may reject some types, and tensors that require a gradient. Raise ValueError if it
+    rejects all of them.
     """
-    refused: Exception | None = None
+    rejected: Exception | None = None
     for dtype in dtypes:
         for by_autograd in (True, False) if form.differentiable else (False,):
             try:
-                results, _ = _called(form, _ones(form, dtype), 1e-5, by_autograd=by_autograd)
-            except Exception as raised:  # whatever it is, it is the subject's
-                refused = raised
+                results, _ = _call(form, _ones(form, dtype), 1e-5, by_autograd=by_autograd)
+            except Exception as error:  # any exception is the kernel's
+                rejected = error
             else:
                 return by_autograd and bool(getattr(results[0], "requires_grad", False))
-    if isinstance(refused, ValueError):
-        raise refused
+    if isinstance(rejected, ValueError):
+        raise rejected
+    by_place, by_name = form.arguments
+    arguments = ", ".join([*by_place, *(f"{name}={role}" for name, role in by_name)])
     raise ValueError(
-        f"it cannot be called with {', '.join(_shown(form))}: "
-        f"{type(refused).__name__}: {refused}; signature='...' says otherwise"
-    ) from refused
-
-
-def _shown(form: Form) -> list[str]:
-    """Return how it is called, for a message."""
-    arguments = form.arguments
-    return [*arguments.by_place, *(f"{name}={role}" for name, role in arguments.by_name)]
+        f"it cannot be called with {arguments}: "
+        f"{type(rejected).__name__}: {rejected}; signature='...' says otherwise"
+    ) from rejected
 
 
 def _ones(form: Form, dtype: str) -> Values:
     """Return rows and parameters of ones."""
     norm = form.norm
     kind = dtype_of(norm.parameter_type or dtype)
-    values = {name: np.ones(TRIED, dtype_of(dtype)) for name in norm.inputs_of("data")}
-    values |= {name: np.ones(TRIED[1:], kind) for name in norm.parameters}
+    values = {name: np.ones(TRIAL_SHAPE, dtype_of(dtype)) for name in norm.inputs_of("data")}
+    values |= {name: np.ones(TRIAL_SHAPE[1:], kind) for name in norm.parameters}
     return {name: form.tensors.of(array) for name, array in values.items()}

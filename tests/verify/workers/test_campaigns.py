@@ -1,4 +1,4 @@
-"""Many cases: what is counted, what is found, and that it does not matter who counts."""
+"""Campaigns: counts, findings, settings, and the same bytes with any executor."""
 
 import io
 import json
@@ -17,22 +17,21 @@ from truenorm.verify.report import terminal as page
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.suite import seeded_cases
 from truenorm.verify.types import FORMATS, Array
-from verify.collecting import kernels
-from verify.collecting.executors import Backwards, processes, text_of
 from verify.planted.registry import PLANTED
 from verify.report.test_json import refusals
+from verify.workers import kernels
+from verify.workers.executors import Backwards, processes, text_of
 
 FILE = Path(kernels.__file__)
 
 
 @pytest.fixture
 def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw cases with quick answers alone, five at a time."""
+    """Draw only small cases, five for each part."""
 
-    def narrow(*given: Any) -> list[tv.Case]:
-        return [each for each in cases_of(*given) if each.x.size < 500]
+    def narrow(*arguments: Any) -> list[tv.Case]:
+        return [each for each in cases_of(*arguments) if each.x.size < 500]
 
-    monkeypatch.setattr("truenorm.verify.campaigns.cases_of", narrow)
     monkeypatch.setattr(campaigns, "cases_of", narrow)
     monkeypatch.setattr(campaigns, "PART_CASES", 5)
 
@@ -46,37 +45,37 @@ QUICK = (tv.RMS_NORM, "float32")
     ("operation", "dtype"),
     [QUICK, *(pytest.param(*each, marks=pytest.mark.slow) for each in EACH if each != QUICK)],
 )
-def test_what_is_drawn(operation: tv.Norm, dtype: str) -> None:
-    """Seeds have no case in common, and as many each: so a part needs no list of names."""
+def test_cases_of_seeds(operation: tv.Norm, dtype: str) -> None:
+    """Seeds have distinct cases and the same number of them: a part needs no list of names."""
     known = {each.name for each in tv.cases(dtype, operation=operation)}
-    found = [seeded_cases(operation, dtype, "quick", seed) for seed in (1, 2, 3)]
-    names = [each.name for some in found for each in some]
-    assert len({len(some) for some in found}) == 1
+    result = [seeded_cases(operation, dtype, "quick", seed) for seed in (1, 2, 3)]
+    names = [each.name for some in result for each in some]
+    assert len({len(some) for some in result}) == 1
     assert len(set(names)) == len(names)
     assert not known & set(names)
     assert names[0] != f"{dtype}-normal-4x2-1"  # the order is drawn, too
-    assert tv.case(names[-1], operation=operation).x.tobytes() == found[-1][-1].x.tobytes()
+    assert tv.case(names[-1], operation=operation).x.tobytes() == result[-1][-1].x.tobytes()
 
 
 @pytest.mark.usefixtures("_narrow")
-def test_what_is_counted() -> None:
+def test_counts() -> None:
     known = dict(EXPECTED_BY_CASE)
-    found = tv.campaign(kernels.right, 7, seed=5)
+    result = tv.campaign(kernels.right, 7, seed=5)
     assert known == EXPECTED_BY_CASE  # nothing is kept
     some = [
         each for each in seeded_cases(tv.LAYER_NORM, "float32", "quick", 5) if each.x.size < 500
     ]
     cases = [each for each in some if not each.needs][:7]
-    assert (found.cases, found.asked, found.seed) == (7, 7, 5)
-    assert found.elements == sum(each.x.size for each in cases)
-    assert found.answers == sum(each.x.size // each.repeats for each in cases)
-    (of_y,) = found.results
-    assert (of_y.cases, of_y.elements, of_y.wrong) == (7, found.elements, 0)
-    assert (found.passed, found.failed, found.findings) == (True, 0, ())
+    assert (result.cases, result.asked, result.seed) == (7, 7, 5)
+    assert result.elements == sum(each.x.size for each in cases)
+    assert result.answers == sum(each.x.size // each.repeats for each in cases)
+    (of_y,) = result.results
+    assert (of_y.cases, of_y.elements, of_y.wrong) == (7, result.elements, 0)
+    assert (result.passed, result.failed, result.findings) == (True, 0, ())
 
 
 @pytest.mark.usefixtures("_narrow")
-def test_it_does_not_matter_who_counts() -> None:
+def test_any_executor_counts_the_same() -> None:
     plain = text_of(tv.campaign(kernels.wrong, 12, seed=3))
     executor = Backwards()
     assert text_of(tv.campaign(kernels.wrong, 12, seed=3, executor=executor)) == plain
@@ -92,7 +91,7 @@ def test_processes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_whole_seed(count: int) -> None:
+def test_whole_seed(count: int) -> None:
     target = f"{FILE}:wrong"
     settings = CampaignSettings(150, 11, "quick", "stable")
     plain = text_of(campaign_target(target, settings))
@@ -101,47 +100,46 @@ def test_a_whole_seed(count: int) -> None:
 
 
 @pytest.mark.usefixtures("_narrow")
-def test_a_kernel_that_passes_and_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At widths that are drawn: of the cases that everybody knows, none shows it."""
+def test_kernel_that_only_random_cases_expose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is wrong at widths that no fixed case has."""
     monkeypatch.setattr(campaigns, "KEPT_FAILURES", 1)  # others are counted, and not kept
     known = [each for each in tv.cases("float32") if each.shape[1] < 64]
     for case in known:
         tv.check(kernels.odd_width, case)
-    found = tv.campaign(kernels.odd_width, 140, seed=1)
-    assert not found.passed
-    assert 0 < found.wrong < found.elements
-    first = found.findings[0]
-    assert first.also_in == found.failed - 1 > 0
+    result = tv.campaign(kernels.odd_width, 140, seed=1)
+    assert not result.passed
+    assert 0 < result.wrong < result.elements
+    first = result.findings[0]
+    assert first.also_in == result.failed - 1 > 0
     assert int(first.case.split("x")[-1].split("-")[0]) in range(9, 64)
     with pytest.raises(AssertionError, match="exact"):
         exec(first.reproducer, {})
 
 
 @pytest.mark.usefixtures("_narrow")
-def test_wrong_is_what_is_below_the_grade() -> None:
+def test_wrong_elements_by_grade() -> None:
     counts = {
         require: tv.campaign(kernels.wrong, 20, seed=3, require=require).wrong
         for require in ("conditional", "stable", "faithful", "correct")
     }
     assert sorted(counts.values()) == list(counts.values())
     assert len(set(counts.values())) == 4
-    found = tv.campaign(kernels.right, 10, seed=3, require="correct")
-    assert found.passed == (found.wrong == 0)
-    assert found.passed == (found.results[0].grade == "correct")
+    result = tv.campaign(kernels.right, 10, seed=3, require="correct")
+    assert result.passed == (result.wrong == 0)
+    assert result.passed == (result.results[0].grade == "correct")
 
 
 @pytest.mark.parametrize("claims", [(), ("idle-rows",)])
-def test_idle_rows_are_held_against_who_claims(
+def test_idle_rows_count_if_claimed(
     monkeypatch: pytest.MonkeyPatch, claims: tuple[str, ...]
 ) -> None:
-    """Whichever case shows it: here the batches, which everybody is given."""
+    """The batches, which every subject gets, show it here."""
     suite = [tv.case("float32-batch-300x67")]
-    monkeypatch.setattr("truenorm.verify.campaigns.cases_of", lambda *_: suite)
     monkeypatch.setattr(campaigns, "cases_of", lambda *_: suite)
     cut = PLANTED["dgamma cut by the number of rows"].subject
-    found = tv.campaign(replace(cut, also=claims), 1)
-    assert (found.passed, found.failed) == (not claims, len(claims))
-    assert {(each.guard, each.output) for each in found.findings} == (
+    result = tv.campaign(replace(cut, also=claims), 1)
+    assert (result.passed, result.failed) == (not claims, len(claims))
+    assert {(each.guard, each.output) for each in result.findings} == (
         {("idle", "dgamma")} if claims else set()
     )
 
@@ -151,32 +149,32 @@ CRASHING = CampaignSettings(30, 2, "quick", "stable")
 
 @pytest.mark.usefixtures("_narrow")
 @pytest.mark.slow
-def test_a_crash_stops_it_after_the_third() -> None:
-    found = campaign_target(f"{FILE}:aborts", CRASHING)
-    assert not found.passed
-    assert found.not_run == 30 - found.cases > 0
-    assert "crashed: SIGABRT" in found.findings[0].symptom
-    assert "did not run" in page.campaign_conclusion(found)
+def test_three_crashes() -> None:
+    result = campaign_target(f"{FILE}:aborts", CRASHING)
+    assert not result.passed
+    assert result.not_run == 30 - result.cases > 0
+    assert "crashed: SIGABRT" in result.findings[0].symptom
+    assert "did not run" in page.campaign_conclusion(result)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_narrow")
-def test_a_crash_in_a_worker() -> None:
+def test_crashes_in_a_worker() -> None:
     plain = text_of(campaign_target(f"{FILE}:aborts", CRASHING))
     spread = campaign_target(f"{FILE}:aborts", CRASHING, executor=Backwards())
     assert text_of(spread) == plain
 
 
-def test_beyond_the_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_outside_the_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaigns, "PART_CASES", 5)
     subject = tv.Subject(kernels.one_pass, domain=tv.Domain(kappa=1.0))
-    found = tv.campaign(subject, 4, seed=2)
-    assert (found.left_out, found.cases, found.not_run) == (4, 0, 0)
-    assert not found.passed
-    assert "left out" in page.campaign_conclusion(found)
+    result = tv.campaign(subject, 4, seed=2)
+    assert (result.left_out, result.cases, result.not_run) == (4, 0, 0)
+    assert not result.passed
+    assert "left out" in page.campaign_conclusion(result)
 
 
-def test_several_types_have_equal_shares() -> None:
+def test_equal_shares_of_types() -> None:
     parts = list(campaigns._parts({"float16": 8, "float32": 20}, 41, 7, 3))
     assert [each.stop - each.start for each in parts if each.dtype == "float32"] == [16, 4]
     assert [each.seed for each in parts if each.dtype == "float16"] == [7, 10, 13]
@@ -184,7 +182,7 @@ def test_several_types_have_equal_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ({"cases": 0}, "cases is 0"),
         ({"cases": 1, "seed": 0}, "seed is 0"),
@@ -192,15 +190,14 @@ def test_several_types_have_equal_shares() -> None:
         ({"cases": 1, "level": "slow"}, "level is 'slow'"),
     ],
 )
-def test_refusals(asked: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_settings(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         tv.campaign(kernels.right, **asked)
 
 
-def test_the_trial_call_has_a_usual_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though none of the cases that are judged has it."""
+def test_width_of_the_trial_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No judged case has it."""
     suite = [tv.case("float32-normal-4x5"), tv.case("float32-normal-4x64")]
-    monkeypatch.setattr("truenorm.verify.campaigns.cases_of", lambda *_: suite)
     monkeypatch.setattr(campaigns, "cases_of", lambda *_: suite)
 
     def forward(x: Array, *given: Any) -> Array:
@@ -212,23 +209,23 @@ def test_the_trial_call_has_a_usual_width(monkeypatch: pytest.MonkeyPatch) -> No
     assert (finding.guard, finding.case) == ("raised", "float32-normal-4x5")
 
 
-def test_a_recipe_is_not_dropped() -> None:
+def test_recipes_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"claims the recipe 'late', .* without --cases"):
         tv.campaign(tv.Subject(kernels.two_pass, recipe="late"), 1)
 
 
 @pytest.mark.usefixtures("_narrow")
-def test_pages() -> None:
+def test_reports() -> None:
     for subject, outcome in ((kernels.right, "PASS"), (kernels.wrong, "FAIL")):
-        found = tv.campaign(subject, 8, seed=3)
-        assert refusals("campaign-1", json.loads(to_json(found))) == []
+        result = tv.campaign(subject, 8, seed=3)
+        assert refusals("campaign-1", json.loads(to_json(result))) == []
         console = Console(width=80, record=True, file=io.StringIO())
-        page.show_campaign(found, console)
+        page.show_campaign(result, console)
         text = console.export_text()
-        assert f"{found.elements:,} elements" in text
+        assert f"{result.elements:,} elements" in text
         assert outcome in text
         assert ("tv.case(" in text) == (outcome == "FAIL")
-    told = json.loads(to_json(found))
+    told = json.loads(to_json(result))
     for name in told:
         if name != "schema":
             assert refusals("campaign-1", {key: told[key] for key in told if key != name}) != []

@@ -1,4 +1,4 @@
-"""Programs that are subjects, and processes that they leave."""
+"""Run programs as subjects, and look at processes by their id."""
 
 import time
 from pathlib import Path
@@ -25,12 +25,12 @@ def run(*command: str, call: Call | None = None, seconds: float = 30.0) -> Recor
 
 
 def shell(script: str, seconds: float = 30.0) -> Record:
-    """Run a script, in which $0 is the private folder."""
+    """Run a shell script, in which $0 is the private folder."""
     return run("sh", "-c", script, seconds=seconds)
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
+    """Return True if a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def is_running(pid: int) -> bool:
 
 
 def ends(pid: int) -> bool:
-    """Whether a process has ended, or does so soon."""
+    """Return True if a process ends within five seconds."""
     deadline = time.monotonic() + 5
     while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.01)

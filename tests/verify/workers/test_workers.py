@@ -1,9 +1,13 @@
-"""Cases that workers put to a subject: the report is the same to the byte, whoever they are."""
+"""Workers of an executor: the report has the same bytes, and each run has new processes."""
 
 import os
+import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
+from typing import ClassVar
 
 import pytest
 
@@ -13,8 +17,9 @@ from truenorm.verify import oracle as answers
 from truenorm.verify.judge import RemoteSubject, verify_target
 from truenorm.verify.oracle import compute_exact, load_or_compute
 from truenorm.verify.running.records import Call, CannotRunError, Record
-from verify.collecting import kernels
-from verify.collecting.executors import Backwards, processes, text_of
+from truenorm.verify.subject import SubjectSpec
+from verify.workers import kernels
+from verify.workers.executors import Backwards, processes, text_of
 
 FILE = Path(kernels.__file__)
 
@@ -41,7 +46,7 @@ def without_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_whole_suite(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_whole_suite(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     plain = text_of(tv.verify(kernels.wrong))
     without_answers(monkeypatch)
     with processes(count) as executor:
@@ -50,7 +55,7 @@ def test_the_whole_suite(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers come from the workers: here none is computed."""
+    """Exact answers come from the workers: this process computes none."""
     plain = text_of(tv.verify(kernels.wrong))
     without_answers(monkeypatch)
     with processes(2) as executor:
@@ -59,7 +64,7 @@ def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.slow
-def test_last_task_first_and_own_cases_after_all() -> None:
+def test_order_of_tasks_and_user_cases() -> None:
     executor = Backwards()
     own = [tv.case_of_shape((3, 5), "float32")]
     found = tv.verify(kernels.wrong, own=own, executor=executor)
@@ -69,7 +74,7 @@ def test_last_task_first_and_own_cases_after_all() -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_threads_have_a_subject_each() -> None:
+def test_threads() -> None:
     with ThreadPoolExecutor(2) as executor:
         found = tv.verify(kernels.wrong, executor=executor)
     assert text_of(found) == text_of(tv.verify(kernels.wrong))
@@ -77,7 +82,7 @@ def test_threads_have_a_subject_each() -> None:
 
 @pytest.mark.usefixtures("short")
 def test_workers_load_the_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One that is right in the first process alone, which is the judge's."""
+    """The kernel is right only in the first process, that of the judge."""
     monkeypatch.setenv(kernels.FIRST_COME, str(tmp_path))
     target = f"{FILE}:of_process"
     report = verify_target(target, executor=Backwards())
@@ -87,7 +92,7 @@ def test_workers_load_the_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short")
-def test_a_file_that_changes_between_two_runs(tmp_path: Path) -> None:
+def test_file_that_changes_between_runs(tmp_path: Path) -> None:
     file = tmp_path / "changing.py"
     text = FILE.read_text(encoding="utf-8")
     file.write_text(text, encoding="utf-8")
@@ -100,15 +105,15 @@ def test_a_file_that_changes_between_two_runs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("short")
-def test_a_crash_is_a_finding_and_the_third_is_the_last() -> None:
+def test_crashes() -> None:
     one_by_one = verify_target(f"{FILE}:aborts")
     assert (one_by_one.cases, one_by_one.not_run) == (5, 8)
     assert "crashed: SIGABRT" in one_by_one.findings[0].symptom
     assert text_of(verify_target(f"{FILE}:aborts", executor=Backwards())) == text_of(one_by_one)
 
 
-def test_what_comes_after_the_third_crash_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each task has its own three; those of all, in order, count."""
+def test_records_after_the_third_crash_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task may have three crashes; those of all tasks are counted in order."""
     suite = tv.cases("float32")[:6]
     deaths = [0, 1, 0, 1, 1, 1]
     found = [
@@ -124,19 +129,19 @@ def test_what_comes_after_the_third_crash_is_dropped(monkeypatch: pytest.MonkeyP
     with remote.start() as process:
         records = judge.distribute(Backwards(), remote, process, suite)
         assert [each.case for each in records] == [each.name for each in suite[:5]]
-        process.deaths = 1  # in the call before all others
+        process.deaths = 1  # in the trial call
         assert len(judge.distribute(Backwards(), remote, process, suite)) == 4
 
 
 @pytest.mark.usefixtures("short")
-def test_a_worker_that_ends() -> None:
+def test_worker_that_ends() -> None:
     with processes(1) as executor:
         executor.submit(os._exit, 1)
         with pytest.raises(CannotRunError, match="a worker of ProcessPoolExecutor has ended"):
             tv.verify(kernels.right, executor=executor)
 
 
-def test_what_a_worker_says_is_passed_on(tmp_path: Path) -> None:
+def test_error_of_a_worker(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("raise RuntimeError('no GPU here')\n", encoding="utf-8")
     remote = RemoteSubject(f"{file}:subject")
@@ -145,7 +150,7 @@ def test_what_a_worker_says_is_passed_on(tmp_path: Path) -> None:
         list(judge.map_in_order(Backwards(), judge.run_task, [task]))
 
 
-def test_a_subject_without_a_name_is_refused() -> None:
+def test_subject_without_a_name() -> None:
     nameless = tv.Subject(kernels.two_pass)
     with pytest.raises(ValueError, match="put it at the top level of one"):
         tv.verify(nameless, executor=Backwards())
@@ -153,7 +158,7 @@ def test_a_subject_without_a_name_is_refused() -> None:
         tv.campaign(nameless, 1, executor=Backwards())
 
 
-def test_few_tasks_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "PENDING_TASKS", 3)
     made: list[int] = []
 
@@ -166,3 +171,75 @@ def test_few_tasks_are_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(found) == 0
     assert made == [0, 1, 2]
     assert list(found) == list(range(1, 10))
+
+
+class Process:
+    """A subject process that counts its resets and exits."""
+
+    ended: ClassVar[list[object]] = []
+
+    def __init__(self) -> None:
+        self.resets = 0
+
+    def reset_deaths(self) -> None:
+        self.resets += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.append(self)
+
+
+@pytest.fixture
+def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "_thread", judge._ThreadState())
+    monkeypatch.setattr(judge, "_processes", set())
+    monkeypatch.setattr(judge.RemoteSubject, "start", lambda _: Process())
+    Process.ended.clear()
+
+
+@pytest.mark.usefixtures("_counted")
+def test_one_process_for_each_run() -> None:
+    """The next run starts another process, since the file may have changed."""
+    remote = judge.RemoteSubject.of(SubjectSpec("a.py", "mine"))
+    first = judge.process_of(remote)
+    assert judge.process_of(remote) is first
+    assert first.resets == 2  # type: ignore[attr-defined]
+    again = judge.RemoteSubject.of(SubjectSpec("a.py", "mine"))
+    assert (again.target, again.target) == (remote.target, "a.py:mine")
+    second = judge.process_of(again)
+    assert second is not first
+    assert Process.ended == [first]
+    judge._end_all()
+    assert Process.ended == [first, second]
+
+
+@pytest.mark.usefixtures("_counted")
+def test_one_process_for_each_thread() -> None:
+    remote = judge.RemoteSubject.of(SubjectSpec("a.py"))
+    processes_of_threads = [judge.process_of(remote)]
+    thread = threading.Thread(target=lambda: processes_of_threads.append(judge.process_of(remote)))
+    thread.start()
+    thread.join()
+    assert len(set(processes_of_threads)) == 2
+
+
+def test_module_of_the_function_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that was loaded before imports the subject from there."""
+    importer = ModuleType("importer")
+    importer.__dict__.update(__file__="importer.py", subject=kernels.right)
+    others = {**sys.modules}
+    monkeypatch.setattr(sys, "modules", {"importer": importer, **others})
+    assert judge.spec_of(kernels.right)[:2] == (str(FILE), "right")
+    monkeypatch.setattr(kernels, "right", None)
+    assert judge.spec_of(importer.subject)[:2] == ("importer.py", "subject")
+
+
+def test_module_comes_before_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name in a script may exist only while it runs; a worker of pytest has no file."""
+    script = sys.modules["__main__"]
+    monkeypatch.setattr(script, "__file__", str(FILE), raising=False)
+    monkeypatch.setattr(script, "mine", kernels.right, raising=False)
+    assert judge.spec_of(kernels.right)[:2] == (str(FILE), "right")
+    only = tv.Subject(kernels.two_pass)
+    monkeypatch.setattr(script, "mine", only, raising=False)
+    assert judge.spec_of(only)[:2] == (str(FILE), "mine")
+    assert not judge.spec_of(tv.Subject(kernels.two_pass)).file

@@ -1,5 +1,6 @@
-"""A subject in a process of its own, and what it may do there."""
+"""A subject in a process of its own: messages, crashes, hangs, and loading its file."""
 
+import io
 import os
 import sys
 import threading
@@ -11,10 +12,17 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.judge import verify_target
-from truenorm.verify.running.process import START_SECONDS, SubjectProcess
+from truenorm.verify.running.loading import NotThereError, load, split_target
+from truenorm.verify.running.process import (
+    START_SECONDS,
+    BrokenMessageError,
+    SubjectProcess,
+    receive,
+    send,
+)
 from truenorm.verify.running.records import Call, CannotRunError, GaveUpError
 from truenorm.verify.suite import case
-from verify.runs.programs import ends, is_running
+from verify.running.programs import ends, is_running
 
 CASE = case("float32-normal-4x5")
 LARGE = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
@@ -28,23 +36,23 @@ def _file(folder: Path, body: str) -> str:
 
 
 def _forward(folder: Path, line: str, **options: object) -> str:
-    said = "".join(f", {key}={value!r}" for key, value in options.items())
+    arguments = "".join(f", {key}={value!r}" for key, value in options.items())
     return _file(
         folder,
         f"def forward(x, gamma, beta, eps):\n    {line}\n    return x\n"
-        f"subject = tv.Subject(forward{said})\n",
+        f"subject = tv.Subject(forward{arguments})\n",
     )
 
 
 def _failure(target: str, *cases: tv.Case) -> str:
-    """Return how the last of these cases failed, one after the other in one process."""
+    """Run these cases in one process, and return how the last one failed."""
     with SubjectProcess(target) as process:
         *before, last = (process.run(each, Call()).failure for each in cases or (CASE,))
     assert not any(before)
     return last
 
 
-def test_results_come_back_as_they_are(tmp_path: Path) -> None:
+def test_results(tmp_path: Path) -> None:
     with SubjectProcess(_forward(tmp_path, "x = 2 * x")) as process:
         record = process.run(CASE, Call())
         part = process.run(CASE, Call("rows", 1, 3))
@@ -56,7 +64,7 @@ def test_results_come_back_as_they_are(tmp_path: Path) -> None:
     np.testing.assert_array_equal(padded.results["y"], np.concatenate([2 * CASE.x, below]))
 
 
-def test_what_an_input_holds_comes_back(tmp_path: Path) -> None:
+def test_damaged_inputs(tmp_path: Path) -> None:
     with SubjectProcess(_forward(tmp_path, "x *= 2")) as process:
         record = process.run(CASE, Call())
     assert record.damaged == ("x",)
@@ -67,13 +75,13 @@ def test_what_an_input_holds_comes_back(tmp_path: Path) -> None:
     "line",
     [
         "print('noise' * 100_000); os.write(1, b'noise'); assert sys.stdin.read() == ''",
-        # Else Ctrl-C would end the subject first, and that would be a finding.
+        # Otherwise Ctrl-C would end the subject first, which would be a finding.
         f"assert os.getpgid(0) != {os.getpgid(0)}",
     ],
     ids=["it may print and read", "it has a session of its own"],
 )
-def test_its_process_is_its_own(tmp_path: Path, line: str) -> None:
-    """And a large result may follow a small one: the limit is that of the case it belongs to."""
+def test_separate_process(tmp_path: Path, line: str) -> None:
+    """A large result may follow a small one: each case has its own limit."""
     assert not _failure(_forward(tmp_path, line), CASE, LARGE)
 
 
@@ -94,15 +102,15 @@ def test_its_process_is_its_own(tmp_path: Path, line: str) -> None:
         ("return np.zeros(10**7)", "above"),
     ],
 )
-def test_whatever_happens_is_told(tmp_path: Path, line: str, failure: str) -> None:
+def test_failures(tmp_path: Path, line: str, failure: str) -> None:
     target = _forward(tmp_path, f"if x[0, 0] == 0: {line}", seconds=0.5)
     zero = CASE.with_inputs(x=np.zeros_like(CASE.x))
     with SubjectProcess(target) as process:
         assert failure in process.run(zero, Call()).failure
-        assert not process.run(CASE, Call()).failure  # and it goes on
+        assert not process.run(CASE, Call()).failure  # the next case runs
 
 
-def test_after_three_deaths_it_gives_up(tmp_path: Path) -> None:
+def test_three_deaths(tmp_path: Path) -> None:
     with SubjectProcess(_forward(tmp_path, "os._exit(1)")) as process:
         for _ in range(3):
             assert process.run(CASE, Call()).failure == "ended with exit code 1"
@@ -110,7 +118,7 @@ def test_after_three_deaths_it_gives_up(tmp_path: Path) -> None:
             process.run(CASE, Call())
 
 
-def test_a_hang_takes_its_children_along(tmp_path: Path) -> None:
+def test_children_are_killed(tmp_path: Path) -> None:
     child = tmp_path / "child"
     started = f"open({str(child)!r}, 'w').write(str(subprocess.Popen(['sleep', '60']).pid))"
     target = _forward(tmp_path, f"{started}; time.sleep(60)", seconds=1)
@@ -118,15 +126,15 @@ def test_a_hang_takes_its_children_along(tmp_path: Path) -> None:
     assert ends(int(child.read_text()))
 
 
-def test_a_command_that_hangs_is_ended_by_the_worker(tmp_path: Path) -> None:
-    """Which alone knows its processes and its folder: the judge must wait for it."""
+def test_command_that_hangs(tmp_path: Path) -> None:
+    """The worker removes its processes and its folder; the judge waits for it."""
     body = f"subject = tv.Subject(command=['sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 60'], "
     with SubjectProcess(_file(tmp_path, body + "seconds=1)\n")) as process:
         assert "no answer within 1 s" in process.run(CASE, Call()).failure
         assert not is_running(int((tmp_path / "pid").read_text()))
 
 
-def test_a_program_without_gradients_is_judged_by_y() -> None:
+def test_command_without_gradients() -> None:
     program = (
         "import pathlib, sys; f = pathlib.Path(sys.argv[1]); "
         "n, _, rows, size, _ = (f / 'manifest.txt').read_text().splitlines()[1].split(); "
@@ -148,15 +156,15 @@ def test_a_program_without_gradients_is_judged_by_y() -> None:
         ("time.sleep(60)\n", "no answer within 1 s; --start-seconds gives it longer"),
     ],
 )
-def test_what_cannot_run_is_said(tmp_path: Path, body: str, message: str) -> None:
+def test_files_that_cannot_run(tmp_path: Path, body: str, message: str) -> None:
     seconds = 1.0 if "sleep" in body else START_SECONDS
     with pytest.raises(CannotRunError, match=message):
         verify_target(_file(tmp_path, body), dtypes=["float16"], start_seconds=seconds)
 
 
 @pytest.mark.slow
-def test_a_worker_that_stops_between_calls_is_not_waited_for(tmp_path: Path) -> None:
-    """The pipe to it is full, so that sending would wait for ever."""
+def test_worker_that_stops_between_calls(tmp_path: Path) -> None:
+    """Its pipe is full, so that sending would block."""
     line = "import threading; threading.Timer(0.3, os.kill, (os.getpid(), 19)).start()"
     with SubjectProcess(_forward(tmp_path, line, seconds=1.0)) as process:
         assert not process.run(CASE, Call()).failure
@@ -165,7 +173,7 @@ def test_a_worker_that_stops_between_calls_is_not_waited_for(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_what_cannot_be_started_again_is_still_a_finding(tmp_path: Path) -> None:
+def test_worker_that_cannot_be_restarted(tmp_path: Path) -> None:
     mark = tmp_path / "crashed"
     body = (
         f"import pathlib\nmark = pathlib.Path({str(mark)!r})\n"
@@ -182,7 +190,7 @@ def test_what_cannot_be_started_again_is_still_a_finding(tmp_path: Path) -> None
     assert report.cases == 1
 
 
-def test_an_interrupt_of_the_judge_ends_the_program_too(tmp_path: Path) -> None:
+def test_interrupt_ends_the_command(tmp_path: Path) -> None:
     body = f"subject = tv.Subject(command=['sh', '-c', 'echo $$ > {tmp_path}/pid; sleep 60'])\n"
     pid = tmp_path / "pid"
     with SubjectProcess(_file(tmp_path, body)) as process:
@@ -190,24 +198,64 @@ def test_an_interrupt_of_the_judge_ends_the_program_too(tmp_path: Path) -> None:
         thread.start()
         while not (pid.exists() and pid.read_text().strip()):
             time.sleep(0.05)
-        process.deaths = 3  # as after an interrupt, no other worker is started
+        process.deaths = 3  # as after an interrupt: no restart
     assert not is_running(int(pid.read_text()))
 
 
-def test_a_fork_that_answers_too_is_noticed(tmp_path: Path) -> None:
+def test_fork_that_answers(tmp_path: Path) -> None:
     line = "if x.shape[1] == 5: os.fork()"
     with SubjectProcess(_forward(tmp_path, line)) as process:
         assert not process.run(CASE, Call()).failure
-        time.sleep(1)  # for the other one to answer as well
+        time.sleep(1)  # until the fork has answered
         failure = process.run(case("float32-normal-4x3"), Call()).failure
     assert "answered twice" in failure
 
 
-def test_a_stray_file_of_the_current_folder_is_not_executed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_current_folder_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stray = tmp_path / "stray"
     stray.mkdir()
     (stray / "numpy.py").write_text("raise SystemExit('stray')", encoding="utf-8")
     monkeypatch.chdir(stray)
     assert not _failure(_forward(tmp_path, "pass"))
+
+
+def test_messages() -> None:
+    pipe = io.BytesIO()
+    arrays = {"a": np.arange(6, dtype=np.float16).reshape(2, 3)[:, ::2], "b": None}
+    send(pipe, {"text": "<ü\n>"}, arrays)
+    pipe.seek(0)
+    received = receive(pipe, lambda: 100)
+    assert received is not None
+    message, copies = received
+    assert message == {"text": "<ü\n>"}
+    assert copies["b"] is None
+    assert (np.asarray(copies["a"]) == arrays["a"]).all()
+    assert receive(pipe, lambda: 100) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"noise\n",
+        b"[]\n",
+        b'{"arrays": {"a": ["object", [1]]}}\n12345678',
+        b'{"arrays": {"a": ["float32", [-1]]}}\n',
+        b'{"arrays": {"a": ["float64", [1000000000000]]}}\n',
+        b'{"arrays": {"a": ["float64", [2]]}}\n12345678',
+    ],
+)
+def test_broken_messages(line: bytes) -> None:
+    with pytest.raises(BrokenMessageError):
+        receive(io.BytesIO(line), lambda: 1000)
+
+
+def test_loading(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_kernel.py").write_text("value = 5\n", encoding="utf-8")
+    body = "from neighbour_of_kernel import value\nmine = tv.Subject(print, name=str(value))\n"
+    path = tmp_path / "kernel.py"
+    path.write_text("import truenorm.verify as tv\n" + body, encoding="utf-8")
+    assert load(f"{path}:mine").name == "5"
+    with pytest.raises(NotThereError, match=r"there is no file .*nothing\.py"):
+        load("nothing.py")
+    assert split_target(r"C:\folder\file.py")[1] == "subject"
+    assert split_target("file.py:mine") == (Path("file.py"), "mine")

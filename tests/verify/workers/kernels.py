@@ -10,7 +10,7 @@ import truenorm.verify as tv
 from truenorm.verify.types import Array
 
 FIRST_COME = "FIRST_COME"
-"""A folder: the first process that comes there is right, and all others are wrong."""
+"""A variable that names a folder: the kernel is right only in the first process to enter it."""
 
 
 def two_pass(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
@@ -29,7 +29,7 @@ def one_pass(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
 
 
 def of_odd_width(x: Array, *others: Any) -> Array:
-    """Fail at widths that no case has but those that are drawn."""
+    """Fail at widths that only random cases have."""
     y = two_pass(x, *others)
     if 9 < x.shape[-1] < 64 and x.shape[-1] not in (10, 12, 16, 17, 21, 22, 33, 60):
         y[..., -1] += 1
