@@ -65,7 +65,7 @@ static void compute(const case_t *given, int threads, results_t *results)
     double *saved = allocated((size_t)h.rows * 3 * sizeof(double));
     uint8_t *status = allocated((size_t)h.rows);
     memset(results->values, 0, (size_t)results->count * sizeof(float));
-    call_t call = {.x = given->x, .eps = h.eps, .scale_of_bounds = 1, .rows = h.rows,
+    call_t call = {.x = given->x, .eps = h.eps, .bound_scale = 1, .rows = h.rows,
                    .size = h.size, .saved = saved, .status = status, .centred = centred,
                    .fast = h.flags & FAST, .threads = threads, .out = results->values};
     call.gamma = h.flags & HAS_GAMMA ? given->gamma : NULL;

@@ -76,13 +76,13 @@ def add_terms(
     x: Array,
     status: Array,
     undecided: Array,
-    digits: Array,
+    limbs: Array,
     eps: float,
     mode: int,
     /,
 ) -> int: ...
 def add_numbers(
-    first: int, digits: Array, other_first: int, other_digits: Array, /
+    first: int, limbs: Array, other_first: int, other_limbs: Array, /
 ) -> tuple[int, bytearray]: ...
 def statistics(x: Array, saved: Array, mode: int, /) -> int: ...
 def is_exact_sum(smallest: int, largest: int, rows: int, /) -> bool: ...

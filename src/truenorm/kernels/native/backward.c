@@ -6,14 +6,14 @@ int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to);
 outcome_t NAME(fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
 void NAME(fast_merge)(double *sums, const double *others, int64_t size);
 int64_t NAME(fast_round)(const call_t *call, const double *sums);
-int64_t NAME(add_terms)(const call_t *call, int64_t from, int64_t to, terms_t *terms,
+int64_t NAME(add_terms)(const call_t *call, int64_t from, int64_t to, term_sums_t *terms,
                         uint8_t *undecided);
-void NAME(empty_bins)(terms_t *terms);
-void NAME(deposit_dbeta)(digits_t *digits, const double *sums, int64_t *buffer, int bottom,
+void NAME(empty_bins)(term_sums_t *terms);
+void NAME(deposit_dbeta)(limbs_t *limbs, const double *sums, int64_t *buffer, int bottom,
                          int top, int bits);
-bool NAME(carry)(int64_t *digits, int64_t places, int64_t columns);
-bool NAME(add_numbers)(const number_t *a, const number_t *b, int64_t first, int64_t places,
-                       int64_t columns, int64_t *sum);
+bool NAME(carry)(int64_t *limbs, int64_t places, int64_t columns);
+bool NAME(add_numbers)(const fixed_point_t *a, const fixed_point_t *b, int64_t first,
+                       int64_t places, int64_t columns, int64_t *sum);
 end_t NAME(long_forward)(call_t *call);
 end_t NAME(long_backward)(call_t *call);
 
@@ -25,10 +25,10 @@ static bool write_dx_tier2(const call_t *call, int64_t i, const row_t *row)
     const element_t *x = elements_at(call->x, i * call->size);
     const element_t *dy = elements_at(call->dy, i * call->size);
     row2_t row2;
-    describe_row(call, x, row->near, &row2);
+    compute_row2(call, x, row->near, &row2);
     products2_t sums = sum_products2(x, dy, call->gamma, call->size, &row2);
-    slopes_t slopes = derive_slopes(call, &sums, &row2);
-    return settle_dx(call, i, row, &row2, &slopes, 0, call->size);
+    means2_t means = derive_means2(call, &sums, &row2);
+    return tier2_dx(call, i, row, &row2, &means, 0, call->size);
 }
 
 /* Finish the rows of a group: structure checks, then tier 2. Return how many are not OK. */
@@ -54,12 +54,12 @@ static int64_t finish_rows(const call_t *call, int64_t start, int64_t n, const r
     return not_ok;
 }
 
-/* `find_rows` for either norm, not inlined: it takes long to compile. */
-static __attribute__((noinline)) bool find_rows_of(const call_t *call, int64_t start, int64_t n,
+/* `compute_rows` for either norm, not inlined: it takes long to compile. */
+static __attribute__((noinline)) bool compute_rows_of(const call_t *call, int64_t start, int64_t n,
                                                    row_t *rows, extent_t *extent, double *gamma)
 {
-    return call->centred ? find_rows(call, start, n, true, rows, extent, gamma)
-                         : find_rows(call, start, n, false, rows, extent, gamma);
+    return call->centred ? compute_rows(call, start, n, true, rows, extent, gamma)
+                         : compute_rows(call, start, n, false, rows, extent, gamma);
 }
 
 INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, bool with_dgamma,
@@ -67,7 +67,7 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
 {
     int64_t size = call->size;
     outcome_t outcome = {0, false, NOTHING};
-    double gamma[SHARE];
+    double gamma[BLOCK_ROOM];
     if (size <= COLUMNS && !widen_gamma(call, 0, size, gamma)) {
         outcome.not_finite = true;
         return outcome;
@@ -76,28 +76,28 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
         int64_t n = smaller(to - start, GROUP);
         row_t rows[GROUP];
         extent_t extent;
-        if (!find_rows_of(call, start, n, rows, &extent, gamma)) {
+        if (!compute_rows_of(call, start, n, rows, &extent, gamma)) {
             outcome.not_finite = true;
             return outcome;
         }
         bool exact = is_exact_group(extent);
         outcome.extent = wider(outcome.extent, extent);
-        for (int64_t left = 0; left < size; left += COLUMNS) {
-            int64_t columns = smaller(size - left, COLUMNS);
-            shares_t shares;
+        for (int64_t offset = 0; offset < size; offset += COLUMNS) {
+            int64_t columns = smaller(size - offset, COLUMNS);
+            block_sums_t block_sums;
             if (size > COLUMNS)
-                widen_gamma(call, left, columns, gamma);
-            clear(&shares, columns);
+                widen_gamma(call, offset, columns, gamma);
+            clear(&block_sums, columns);
             for (int64_t k = 0; k < n; k++) {
-                int64_t at = (start + k) * size + left;
+                int64_t at = (start + k) * size + offset;
                 uint8_t *status = call->status + start + k;
                 if (*status != NOT_FINITE &&
                     write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma, &rows[k],
-                             results_at(call, at), with_dgamma, &shares, columns) &&
+                             results_at(call, at), with_dgamma, &block_sums, columns) &&
                     *status == OK)
                     *status = UNDECIDED;
             }
-            add_shares(&shares, sums, size, left, columns, exact, with_dgamma);
+            add_block_sums(&block_sums, sums, size, offset, columns, exact, with_dgamma);
         }
         if (!exact)
             for (int64_t i = start; i < start + n; i++)
@@ -159,7 +159,7 @@ void NAME(add_columns)(const call_t *call, int64_t from, int64_t to, column_t *c
         row2_t row;
         if (saved_variance(call, i) == 0)
             continue; /* xhat is exactly zero */
-        describe_row(call, elements_at(call->x, i * call->size), saved_near(call, i), &row);
+        compute_row2(call, elements_at(call->x, i * call->size), saved_near(call, i), &row);
         for (int64_t k = 0; k < n; k++)
             add_term(call, i, &row, columns + k);
     }

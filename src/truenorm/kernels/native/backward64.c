@@ -4,12 +4,12 @@
 
 /* ---- sums along rows ---- */
 
-/* What the elements of a row need: a = mean(g), h = mean(g*xhat) (k in the equations), and the
-   coefficients of the bounds (C11) and (C12). */
+/* The numbers that dx of a row is computed from: a = mean(g), h = mean(g*xhat) (k in the
+   equations), and the coefficients of the bounds (C11) and (C12). */
 typedef struct {
     row64_t row;
     pair_t a, h;
-    double common, of_g, of_x, of_term, of_dy, of_low, of_high;
+    double common, bound_g, of_x, bound_term, bound_dy, of_low, of_high;
 } back64_t;
 
 NOT_INLINE void sum_both(const call_t *call, int64_t i, double near, int64_t k, group_t *sums,
@@ -23,7 +23,7 @@ NOT_INLINE void sum_both(const call_t *call, int64_t i, double near, int64_t k, 
         sum_row(call, i, near, true, true, true, k, sums, sizes);
 }
 
-/* Zero, or the saved mean if that is a good part of the largest element. */
+/* Return the saved mean if it is a good part of the largest element, else zero. */
 INLINE double near_saved(const call_t *call, int64_t i)
 {
     const double *saved = saved_of(call, i);
@@ -34,12 +34,12 @@ INLINE double near_saved(const call_t *call, int64_t i)
 INLINE void derive_rows(const call_t *call, bool centred, const group_t *sums, const moments_t *m,
                         double sizes[SIZES][GROUP], back64_t *rows)
 {
-    double h = depth_of_row(call->size), slack = SLACK * call->scale_of_bounds;
-    group_t mean, slope;
-    double common[GROUP], of_g[GROUP], of_x[GROUP], of_term[GROUP], of_dy[GROUP];
+    double h = depth_of_row(call->size), slack = SLACK * call->bound_scale;
+    group_t mean, products;
+    double common[GROUP], bound_g[GROUP], of_x[GROUP], bound_term[GROUP], bound_dy[GROUP];
     for (int k = 0; k < GROUP; k += L) {
         doubles size = all((double)call->size), size_g = LOAD(doubles, sizes[SIZE_G] + k) / size;
-        doubles s = LOAD(doubles, m->spread + k), of_r = LOAD(doubles, m->of_r + k);
+        doubles s = LOAD(doubles, m->spread + k), err_r = LOAD(doubles, m->err_r + k);
         pairs_t low = pairs_of(&m->low, k), r = pairs_of(&m->r, k), a = {{0}, {0}};
         pairs_t p = divide_doubles(pairs_of(&sums[SUM_GD], k), size);
         if (centred) {
@@ -48,22 +48,22 @@ INLINE void derive_rows(const call_t *call, bool centred, const group_t *sums, c
         }
         pairs_t along = multiply_pairs(p, r);
         doubles size_gd = LOAD(doubles, sizes[SIZE_GD] + k) / size;
-        doubles of_a = (h + 4) * W * size_g + 16 * W * absolute(a.high); /* (C9) */
-        doubles of_p = (h + 16) * size_gd + (h + 20) * size_g * absolute(low.high) +
+        doubles err_a = (h + 4) * W * size_g + 16 * W * absolute(a.high); /* (C9) */
+        doubles err_p = (h + 16) * size_gd + (h + 20) * size_g * absolute(low.high) +
                        (h + 10) * s * absolute(a.high);
-        doubles of_along = r.high * of_p * W + absolute(along.high) * (of_r + 8 * W); /* (C10) */
-        doubles both = of_a + absolute(along.high) * (h + 34) * W * (r.high * s);
+        doubles of_along = r.high * err_p * W + absolute(along.high) * (err_r + 8 * W); /* (C10) */
+        doubles both = err_a + absolute(along.high) * (h + 34) * W * (r.high * s);
         put_pairs(&mean, k, a);
-        put_pairs(&slope, k, along);
+        put_pairs(&products, k, along);
         STORE(common + k, slack * r.high * (centred ? both : all(0))); /* (C11) */
-        STORE(of_g + k, slack * r.high * (of_r + 28 * W));
-        STORE(of_x + k, slack * r.high * (of_along + absolute(along.high) * (2 * of_r + 80 * W)));
-        STORE(of_term + k, slack * (of_r + 30 * W)); /* (C12) */
-        STORE(of_dy + k, slack * r.high * LOAD(doubles, m->centring + k));
+        STORE(bound_g + k, slack * r.high * (err_r + 28 * W));
+        STORE(of_x + k, slack * r.high * (of_along + absolute(along.high) * (2 * err_r + 80 * W)));
+        STORE(bound_term + k, slack * (err_r + 30 * W)); /* (C12) */
+        STORE(bound_dy + k, slack * r.high * LOAD(doubles, m->centring + k));
     }
     for (int64_t k = 0; k < GROUP; k++)
-        rows[k] = (back64_t){row_from(m, k), pair_of(&mean, k), pair_of(&slope, k), common[k],
-                             of_g[k],        of_x[k],           of_term[k],         of_dy[k],
+        rows[k] = (back64_t){row_from(m, k), pair_of(&mean, k), pair_of(&products, k), common[k],
+                             bound_g[k],        of_x[k],           bound_term[k],         bound_dy[k],
                              slack * U,      slack * W};
 }
 
@@ -78,8 +78,8 @@ INLINE bool has_changed(const call_t *call, int64_t i, bool centred, const momen
     return !(saved[2] < 0 && moved <= ldexp(0x1p-90, saved_exponent(saved)));
 }
 
-/* The status of a row before its elements are computed. UNDECIDED: it is left to the driver as a
-   whole, because its sums left the range of float64. */
+/* The status of a row before its elements are computed. UNDECIDED: the driver computes the whole
+   row, because its sums left the range of float64. */
 INLINE uint8_t judge_row(const call_t *call, int64_t i, bool centred, const moments_t *m,
                          const group_t *sums, double size_g, bool left_range, int64_t k)
 {
@@ -97,13 +97,13 @@ INLINE uint8_t judge_row(const call_t *call, int64_t i, bool centred, const mome
         return UNDECIDED;
     if (has_changed(call, i, centred, m, k))
         return CHANGED;
-    /* What products g*d lose below the range is less than W times the mean of |g|, which is in
-       the bound of centred rows (C11). */
+    /* Products g*d that underflow lose less than W times the mean of |g|, which is in the bound
+       of centred rows (C11). */
     bool is_lost = size_g != 0 && (size_g < 0x1p-450 || size_g > 0x1p450);
     return is_lost || !finite || (!centred && left_range) ? UNDECIDED : OK;
 }
 
-INLINE void find_rows(const call_t *call, int64_t start, int64_t n, bool centred, moments_t *m,
+INLINE void compute_rows(const call_t *call, int64_t start, int64_t n, bool centred, moments_t *m,
                       back64_t *rows, uint8_t *status)
 {
     group_t sums[SUMS_ALONG];
@@ -135,18 +135,18 @@ INLINE void find_rows(const call_t *call, int64_t start, int64_t n, bool centred
 
 /* ---- elements ---- */
 
-/* Columns of a block: its sums over rows stay in the L1 cache. The distance keeps loads and stores
-   off each other's cache sets. */
+/* Columns of a block: its sums over rows stay in the L1 cache. The padding keeps loads and
+   stores in different cache sets. */
 enum { BLOCK64 = 256, SHARE64 = BLOCK64 + 16 };
 
 enum { DBETA_BOUND = SUMS, SUMS64 };
 
-/* Sums over rows of a block of columns, beside each other. */
+/* Sums over rows of a block of columns, side by side. */
 typedef struct {
     double of[SUMS64][SHARE64];
 } shares64_t;
 
-/* Round dx of a vector and add to the sums; return which elements are undecided. */
+/* Round dx of a vector and add to the sums. Return a mask of undecided elements. */
 INLINE longs round_dx(doubles x, doubles dy, doubles gamma, const back64_t *row, bool shifted,
                       bool centred, shares64_t *sums, int64_t j, doubles *dx)
 {
@@ -156,7 +156,7 @@ INLINE longs round_dx(doubles x, doubles dy, doubles gamma, const back64_t *row,
     pairs_t along = times_pair(xhat, row->h), t = two_sums(g.high, -along.high);
     t.low += g.low - along.low;
     pairs_t z = times_pair(t, row->row.r);
-    doubles bound = multiply_add(absolute(g.high), all(row->of_g), all(row->common));
+    doubles bound = multiply_add(absolute(g.high), all(row->bound_g), all(row->common));
     bound = multiply_add(absolute(xhat.high), all(row->of_x), bound); /* (C11) */
     if (!centred)
         z.high += 0.0; /* no -0 where g and x are zero */
@@ -165,8 +165,8 @@ INLINE longs round_dx(doubles x, doubles dy, doubles gamma, const back64_t *row,
     pairs_t s = two_sums(LOAD(doubles, sums->of[DGAMMA_HIGH] + j), term.high);
     doubles low = LOAD(doubles, sums->of[DGAMMA_LOW] + j) + (s.low + term.low);
     doubles error = LOAD(doubles, sums->of[DGAMMA_BOUND] + j); /* (C12) */
-    error = multiply_add(absolute(term.high), all(row->of_term), error);
-    error = multiply_add(absolute(dy), all(row->of_dy), error);
+    error = multiply_add(absolute(term.high), all(row->bound_term), error);
+    error = multiply_add(absolute(dy), all(row->bound_dy), error);
     error = multiply_add(absolute(low), all(row->of_low), error);
     STORE(sums->of[DGAMMA_HIGH] + j, s.high);
     STORE(sums->of[DGAMMA_LOW] + j, low);
@@ -194,31 +194,31 @@ INLINE bool write_columns(const double *restrict x, const double *restrict dy,
         STORE(dx + j, result);
     }
     if (j < n) { /* filled up; the sums have room for it */
-        longs found = round_dx(load_or(x + j, n - j, 0), load_or(dy + j, n - j, 0),
+        longs answer = round_dx(load_or(x + j, n - j, 0), load_or(dy + j, n - j, 0),
                                load_or(gamma + j, n - j, 0), row, shifted, centred, sums, j,
                                &result);
         for (int64_t k = 0; k < n - j; k++)
-            differ[0] |= found[k];
+            differ[0] |= answer[k];
         memcpy(dx + j, &result, (size_t)(n - j) * sizeof(double));
     }
     return any_long(differ);
 }
 
 /* Write dx of some columns and add to their sums. Return True if an element is undecided. */
-NOT_INLINE bool write_dx(const call_t *call, int64_t i, int64_t left, int64_t n,
+NOT_INLINE bool write_dx(const call_t *call, int64_t i, int64_t offset, int64_t n,
                          const back64_t *row, shares64_t *sums)
 {
-    const double *x = row_of(call->x, i, call->size) + left, *gamma = gamma_of(call, left);
-    const double *dy = row_of(call->dy, i, call->size) + left;
-    double *dx = (double *)row_of(call->out, i, call->size) + left;
+    const double *x = row_of(call->x, i, call->size) + offset, *gamma = gamma_of(call, offset);
+    const double *dy = row_of(call->dy, i, call->size) + offset;
+    double *dx = (double *)row_of(call->out, i, call->size) + offset;
     if (!call->centred)
         return write_columns(x, dy, gamma, row, false, false, sums, dx, n);
     return row->row.near == 0 ? write_columns(x, dy, gamma, row, false, true, sums, dx, n)
                               : write_columns(x, dy, gamma, row, true, true, sums, dx, n);
 }
 
-/* Add dy of a row whose other results are left to the driver. Its terms of dgamma are not known,
-   unless it has none. */
+/* Add dy of a row whose other results the driver computes. Its terms of dgamma are unknown,
+   unless they are zero. */
 static void add_dy(const double *dy, int64_t n, bool has_terms, shares64_t *sums)
 {
     for (int64_t j = 0; j < n; j++) {
@@ -239,15 +239,15 @@ NOT_INLINE bool write_two(const call_t *call, int64_t i, const moments_t *m, int
     pair_t g = add(two_product(dy[0], gamma[0]), negative(two_product(dy[1], gamma[1])));
     pair_t part = divide((pair_t){call->eps / 2, 0}, pair_of(&m->w, k));
     pair_t z = multiply(multiply(g, part), pair_of(&m->r, k));
-    double bound = SLACK * fabs(z.high) * (m->of_r[k] + m->of_w[k] + 40 * W); /* (F9) */
-    bound *= call->scale_of_bounds;
+    double bound = SLACK * fabs(z.high) * (m->err_r[k] + m->err_w[k] + 40 * W); /* (F9) */
+    bound *= call->bound_scale;
     double lower = z.high + (z.low - bound), upper = z.high + (z.low + bound);
     dx[0] = lower + 0.0;
     dx[1] = -lower + 0.0;
     return lower != upper;
 }
 
-/* Finish the rows of a group by structure. Return how many are not OK. */
+/* Finish the rows of a group by structure checks. Return how many are not OK. */
 INLINE int64_t finish_rows(const call_t *call, int64_t start, int64_t n, const moments_t *m,
                            const bool *left_range)
 {
@@ -271,11 +271,11 @@ INLINE int64_t finish_rows(const call_t *call, int64_t start, int64_t n, const m
     return not_ok;
 }
 
-INLINE void exchange(double *sums, int64_t size, int64_t left, int64_t n, shares64_t *shares,
+INLINE void exchange(double *sums, int64_t size, int64_t offset, int64_t n, shares64_t *block_sums,
                      bool load)
 {
     for (int s = 0; s < SUMS64; s++) {
-        double *of_call = sums + s * size + left, *of_block = shares->of[s];
+        double *of_call = sums + s * size + offset, *of_block = block_sums->of[s];
         memcpy(load ? of_block : of_call, load ? of_call : of_block, (size_t)n * sizeof(double));
         if (load)
             memset(of_block + n, 0, L * sizeof(double));
@@ -293,34 +293,34 @@ INLINE outcome_t backward_rows(const call_t *call, int64_t from, int64_t to, boo
         back64_t rows[GROUP];
         bool left_range[GROUP];
         uint8_t *status = call->status + start;
-        find_rows(call, start, n, centred, &m, rows, status);
+        compute_rows(call, start, n, centred, &m, rows, status);
         for (int64_t k = 0; k < n; k++)
             left_range[k] = status[k] != OK;
         clear_flags();
-        for (int64_t left = 0; left < size; left += BLOCK64) {
-            int64_t columns = smaller(size - left, BLOCK64);
-            shares64_t shares;
-            exchange(sums, size, left, columns, &shares, true);
+        for (int64_t offset = 0; offset < size; offset += BLOCK64) {
+            int64_t columns = smaller(size - offset, BLOCK64);
+            shares64_t block_sums;
+            exchange(sums, size, offset, columns, &block_sums, true);
             for (int64_t k = 0; k < n; k++) {
-                const double *dy = row_of(call->dy, start + k, size) + left;
+                const double *dy = row_of(call->dy, start + k, size) + offset;
                 if (status[k] == NOT_FINITE)
                     continue;
                 if (left_range[k]) {
-                    add_dy(dy, columns, status[k] != UNDEFINED, &shares);
+                    add_dy(dy, columns, status[k] != UNDEFINED, &block_sums);
                     clear_flags();
                     continue;
                 }
-                if (write_dx(call, start + k, left, columns, &rows[k], &shares))
+                if (write_dx(call, start + k, offset, columns, &rows[k], &block_sums))
                     status[k] = UNDECIDED;
                 if (has_left_range()) {
                     status[k] = UNDECIDED;
                     left_range[k] = true;
                     for (int64_t j = 0; j < columns; j++)
-                        shares.of[DGAMMA_BOUND][j] = INFINITY;
+                        block_sums.of[DGAMMA_BOUND][j] = INFINITY;
                     clear_flags();
                 }
             }
-            exchange(sums, size, left, columns, &shares, false);
+            exchange(sums, size, offset, columns, &block_sums, false);
         }
         outcome.not_ok += finish_rows(call, start, n, &m, left_range);
     }
@@ -405,11 +405,11 @@ static bool sum_dbeta(const call_t *call, int64_t column, void *value)
         last = s.low;
     }
     pair_t s = two_sum(low, last);
-    int64_t digits;
-    memcpy(&digits, &s.high, sizeof digits);
-    if (s.low != 0 && (digits & 1) == 0)
-        digits += (s.low > 0) == (s.high > 0) ? 1 : -1;
-    memcpy(&s.high, &digits, sizeof digits);
+    int64_t limbs;
+    memcpy(&limbs, &s.high, sizeof limbs);
+    if (s.low != 0 && (limbs & 1) == 0)
+        limbs += (s.low > 0) == (s.high > 0) ? 1 : -1;
+    memcpy(&s.high, &limbs, sizeof limbs);
     double sum = high + s.high;
     memcpy(value, &sum, sizeof sum);
     return fabs(sum) < INFINITY;

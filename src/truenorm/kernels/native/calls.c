@@ -60,7 +60,7 @@ const kernels_t *kernels_selected(int type) { return sets[atomic_load(&chosen)][
 
 enum {
     CHUNK = 1 << 13,       /* elements of a chunk, at least */
-    CHUNKS_A_THREAD = 16,  /* at most: a helper that arrives late finds something to do */
+    CHUNKS_A_THREAD = 16,  /* at most: a helper that arrives late still gets work */
     WORTH_WAKING = 1 << 14, /* elements from which on sleeping helpers are woken */
     FEW_ROWS = 64,         /* that threads share if they are long */
     ROWS_AT_MOST = 512,    /* of a block with sums of its own in fast mode */
@@ -85,11 +85,11 @@ typedef struct {
     _Atomic int64_t not_ok;
     atomic_bool not_finite;
     double *sums;
-    bool *is_used;             /* by worker: whether its sums were cleared */
+    bool *is_used;             /* by worker: true if its sums were cleared */
     extent_t extents[MOST_THREADS]; /* by worker */
     column_t *columns;
     int64_t count; /* of columns */
-    terms_t *terms; /* by worker */
+    term_sums_t *terms; /* by worker */
 } sweep_t;
 
 static int64_t end_of(const sweep_t *sweep, int64_t chunk)
@@ -130,7 +130,8 @@ end_t run_forward(call_t *call)
 {
     if (is_long(call))
         return kernels_selected(call->type)->long_forward(call);
-    sweep_t sweep = {.call = call, .kernels = kernels_selected(call->type), .rows = rows_of_chunk(call)};
+    sweep_t sweep = {
+        .call = call, .kernels = kernels_selected(call->type), .rows = rows_of_chunk(call)};
     sweep_rows(forward_chunk, &sweep);
     return sweep.not_ok || sweep.not_finite ? NOT_DONE : DONE;
 }
@@ -150,9 +151,9 @@ static range_t range_of(extent_t extent, int64_t rows)
     return (range_t){(bottom > 1 ? bottom : 1) - 150, (top > 1 ? top : 1) - 150 + 24, bits};
 }
 
-/* True if the pairs of dbeta hold the sum over so many rows exactly. The high parts are exact by
-   TwoSum; the low parts are sums of multiples of the last place of the smallest number, and stay
-   below 2**53 of those. */
+/* True if the pairs of dbeta represent the sum over so many rows exactly. The high parts are
+   exact by TwoSum. The low parts are sums of multiples of the last place of the smallest number,
+   and stay below 2**53 of those. */
 bool is_exact_sum(extent_t extent, int64_t rows)
 {
     if (extent.largest == 0)
@@ -191,7 +192,7 @@ static void columns_chunk(void *argument, int64_t chunk, int worker)
 }
 
 /* Tier 2 for the undecided columns of dgamma. */
-static end_t settle_columns(sweep_t *sweep, const uint8_t *undecided, int64_t count)
+static end_t tier2_columns(sweep_t *sweep, const uint8_t *undecided, int64_t count)
 {
     call_t *call = sweep->call;
     int threads = call->threads;
@@ -219,8 +220,8 @@ static end_t settle_columns(sweep_t *sweep, const uint8_t *undecided, int64_t co
             sum->high = s.high;
             sum->low = rest;
         }
-        if (!is_decided(two_sum(sum->high, sum->low), call->scale_of_bounds * SLACK * sum->bound,
-                        call->of_dgamma, call->dgamma, sum->column))
+        if (!is_decided(two_sum(sum->high, sum->low), call->bound_scale * SLACK * sum->bound,
+                        call->dgamma_type, call->dgamma, sum->column))
             end = NOT_DONE;
     }
     free(sweep->columns);
@@ -228,7 +229,7 @@ static end_t settle_columns(sweep_t *sweep, const uint8_t *undecided, int64_t co
 }
 
 /* Sum undecided columns of dbeta exactly. Float64 only: other types are exact at once. */
-static bool settle_dbeta(sweep_t *sweep, const uint8_t *undecided)
+static bool exact_dbeta(sweep_t *sweep, const uint8_t *undecided)
 {
     const call_t *call = sweep->call;
     double *dbeta = call->dbeta;
@@ -256,7 +257,7 @@ static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
     if (call->dbeta) {
         if (!is_exact_sum(extent, call->rows))
             return NOT_DONE;
-        if (sweep->kernels->round_dbeta(call, sums, undecided) && !settle_dbeta(sweep, undecided))
+        if (sweep->kernels->round_dbeta(call, sums, undecided) && !exact_dbeta(sweep, undecided))
             return NOT_DONE;
     }
     int64_t count = 0;
@@ -264,7 +265,7 @@ static end_t backward_correct(sweep_t *sweep, uint8_t *undecided)
         count = sweep->kernels->round_dgamma(call, sums, undecided);
     if (count && sweep->kernels->add_columns == NULL)
         return NOT_DONE;
-    return count ? settle_columns(sweep, undecided, count) : DONE;
+    return count ? tier2_columns(sweep, undecided, count) : DONE;
 }
 
 /* Fast mode sums over blocks of rows that depend on the shape alone, and adds the blocks in a
@@ -348,59 +349,59 @@ static void partial_chunk(void *argument, int64_t chunk, int worker)
     }
 }
 
-static bool is_zero(const int64_t *digits, int64_t count)
+static bool is_zero(const int64_t *limbs, int64_t count)
 {
     enum { PIECE = 256 }; /* a loop that ends early is not made of vectors */
     for (int64_t start = 0; start < count; start += PIECE) {
-        int64_t found = 0, end = start + PIECE < count ? start + PIECE : count;
+        int64_t pattern = 0, end = start + PIECE < count ? start + PIECE : count;
         for (int64_t j = start; j < end; j++)
-            found |= digits[j];
-        if (found != 0)
+            pattern |= limbs[j];
+        if (pattern != 0)
             return false;
     }
     return true;
 }
 
-/* Leave out empty places at both ends: equal sums have equal digits then. */
-number_t trimmed(const int64_t *digits, int64_t first, int64_t places, int64_t columns)
+/* Drop empty places at both ends, so that equal sums have equal limbs. */
+fixed_point_t trimmed(const int64_t *limbs, int64_t first, int64_t places, int64_t columns)
 {
-    while (places > 0 && is_zero(digits + (places - 1) * columns, columns))
+    while (places > 0 && is_zero(limbs + (places - 1) * columns, columns))
         places--;
     int64_t start = 0;
-    while (start < places && is_zero(digits + start * columns, columns))
+    while (start < places && is_zero(limbs + start * columns, columns))
         start++;
     if (start == places)
-        return (number_t){0, 0, digits};
-    return (number_t){first + start, places - start, digits + start * columns};
+        return (fixed_point_t){0, 0, limbs};
+    return (fixed_point_t){first + start, places - start, limbs + start * columns};
 }
 
-/* Canonical digits, from the first place that is used on; a last carry takes a place more. */
-static number_t number_of(digits_t *digits)
+/* Return canonical limbs from the first used place on; the last carry may take one more place. */
+static fixed_point_t number_of(limbs_t *limbs)
 {
-    int64_t columns = digits->columns;
+    int64_t columns = limbs->columns;
     int first = 0, last = PLACES - 1;
-    while (first < PLACES && !digits->is_used[first])
+    while (first < PLACES && !limbs->is_used[first])
         first++;
-    while (last > first && !digits->is_used[last])
+    while (last > first && !limbs->is_used[last])
         last--;
     if (first == PLACES)
-        return (number_t){0, 0, digits->digits};
-    int64_t *start = digits->digits + first * columns;
+        return (fixed_point_t){0, 0, limbs->limbs};
+    int64_t *start = limbs->limbs + first * columns;
     for (int k = first, is_carried = false; !is_carried; last++) {
         for (; k <= last; k++)
-            if (!digits->is_used[k])
-                memset(digits->digits + k * columns, 0, (size_t)columns * sizeof(int64_t));
+            if (!limbs->is_used[k])
+                memset(limbs->limbs + k * columns, 0, (size_t)columns * sizeof(int64_t));
         is_carried = kernels_selected(FLOAT32)->carry(start, last - first + 1, columns) ||
                      last + 1 == PLACES; /* no sum over rows gets there */
     }
     return trimmed(start, first + FIRST_PLACE, last - first, columns);
 }
 
-static void add_digits(digits_t *to, const digits_t *from)
+static void add_limbs(limbs_t *to, const limbs_t *from)
 {
     for (int k = 0; k < PLACES; k++) {
-        int64_t *target = to->digits + k * to->columns;
-        const int64_t *source = from->digits + k * to->columns;
+        int64_t *target = to->limbs + k * to->columns;
+        const int64_t *source = from->limbs + k * to->columns;
         if (!from->is_used[k])
             continue;
         if (!to->is_used[k])
@@ -422,35 +423,35 @@ static end_t finish_partial(sweep_t *sweep, partial_t *partial, int64_t *room)
         sweep->kernels->empty_bins(&sweep->terms[k]);
         if (k == 0 || !sweep->is_used[k])
             continue;
-        add_digits(&sweep->terms[0].digits, &sweep->terms[k].digits);
+        add_limbs(&sweep->terms[0].limbs, &sweep->terms[k].limbs);
         sweep->kernels->merge(sums, sweep->sums + k * SUMS * size, size);
         extent = wider(extent, sweep->extents[k]);
     }
-    partial->dgamma = number_of(&sweep->terms[0].digits);
-    partial->dbeta = (number_t){0, 0, room};
+    partial->dgamma = number_of(&sweep->terms[0].limbs);
+    partial->dbeta = (fixed_point_t){0, 0, room};
     if (!partial->has_dbeta || extent.largest == 0)
         return DONE;
     if (!is_exact_sum(extent, call->rows))
         return NOT_DONE;
     range_t range = range_of(extent, call->rows);
-    digits_t dbeta = {.columns = size, .digits = room + size};
+    limbs_t dbeta = {.columns = size, .limbs = room + size};
     sweep->kernels->deposit_dbeta(&dbeta, sums, room, range.bottom, range.top, range.bits);
     partial->dbeta = number_of(&dbeta);
     return DONE;
 }
 
-/* Write dx, and find dgamma and dbeta in fixed point. NOT_DONE: nothing that was written is
-   valid. */
+/* Compute dx, and dgamma and dbeta in fixed point. NOT_DONE: nothing that was written is valid. */
 end_t run_partial(call_t *call)
 {
     partial_t *partial = call->partial;
-    sweep_t sweep = {.call = call, .kernels = kernels_selected(call->type), .rows = rows_of_chunk(call)};
+    sweep_t sweep = {
+        .call = call, .kernels = kernels_selected(call->type), .rows = rows_of_chunk(call)};
     int64_t chunks = (call->rows + sweep.rows - 1) / sweep.rows, size = call->size;
     if (call->threads > chunks)
         call->threads = (int)chunks;
     call->without_dgamma = true;
     int64_t threads = call->threads, of_terms = room_for_terms(size);
-    terms_t terms[MOST_THREADS];
+    term_sums_t terms[MOST_THREADS];
     bool is_used[MOST_THREADS] = {false};
     int64_t *room = room_for(threads * of_terms + (PLACES + 1) * size, &partial->memory);
     sweep.sums = malloc((size_t)(threads * SUMS * size) * sizeof(double));

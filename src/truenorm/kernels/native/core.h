@@ -41,9 +41,9 @@ enum { DGAMMA_HIGH, DGAMMA_LOW, DGAMMA_BOUND, DBETA_HIGH, DBETA_LOW };
 #define TINY 0x1p-1000
 #define SLACK 1.01 /* for products of errors and the rounding of the bounds themselves */
 
-/* One call. Rows are of one type. gamma and beta are float64 with float64 rows and float32 with
-   others, since 16-bit ones are widened before; NULL if not given: 1 and 0 (fast backward: gamma
-   must be given). */
+/* One call. All rows have one type. gamma and beta are float64 with float64 rows, else float32:
+   16-bit parameters are widened before. NULL stands for ones and zeros (fast backward needs
+   gamma). */
 typedef struct {
     const void *x, *dy;
     const void *gamma, *beta;
@@ -51,10 +51,10 @@ typedef struct {
     double *saved; /* a row: near, low, variance; RMSNorm: the mean square */
     uint8_t *status;
     void *dgamma, *dbeta; /* NULL if not wanted */
-    int type, of_dgamma, of_dbeta; /* types of the rows and of the sums over rows */
+    int type, dgamma_type, dbeta_type; /* types of the rows and of the sums over rows */
     int64_t rows, size;
     double eps;
-    double scale_of_bounds; /* 1; tests divide the bounds to see that they matter */
+    double bound_scale; /* 1; tests divide the bounds to see that they matter */
     bool centred, fast;
     partial_t *partial;  /* results of `run_partial` */
     bool without_dgamma; /* leave dgamma out of the sums of correct mode */
@@ -98,14 +98,14 @@ typedef struct {
     outcome_t (*fast_backward)(const call_t *call, int64_t from, int64_t to, double *sums);
     end_t (*long_forward)(call_t *call); /* whole calls on few long rows, correct; or NULL */
     end_t (*long_backward)(call_t *call);
-    int64_t (*add_terms)(const call_t *call, int64_t from, int64_t to, terms_t *terms,
+    int64_t (*add_terms)(const call_t *call, int64_t from, int64_t to, term_sums_t *terms,
                          uint8_t *undecided);
-    void (*empty_bins)(terms_t *terms);
-    void (*deposit_dbeta)(digits_t *digits, const double *sums, int64_t *buffer, int bottom,
+    void (*empty_bins)(term_sums_t *terms);
+    void (*deposit_dbeta)(limbs_t *limbs, const double *sums, int64_t *buffer, int bottom,
                           int top, int bits);
-    bool (*carry)(int64_t *digits, int64_t places, int64_t columns);
-    bool (*add_numbers)(const number_t *a, const number_t *b, int64_t first, int64_t places,
-                        int64_t columns, int64_t *sum);
+    bool (*carry)(int64_t *limbs, int64_t places, int64_t columns);
+    bool (*add_numbers)(const fixed_point_t *a, const fixed_point_t *b, int64_t first,
+                        int64_t places, int64_t columns, int64_t *sum);
     int64_t (*statistics)(const call_t *call, int64_t from, int64_t to);
     void (*add_columns)(const call_t *call, int64_t from, int64_t to, column_t *columns, int64_t n);
     void (*merge)(double *sums, const double *others, int64_t size);
@@ -130,7 +130,7 @@ bool arithmetic_is_ieee(void);
 end_t run_forward(call_t *call);
 end_t run_backward(call_t *call);
 end_t run_partial(call_t *call);
-number_t trimmed(const int64_t *digits, int64_t first, int64_t places, int64_t columns);
+fixed_point_t trimmed(const int64_t *limbs, int64_t first, int64_t places, int64_t columns);
 bool is_exact_sum(extent_t extent, int64_t rows);
 
 /* threads.c */

@@ -1,4 +1,5 @@
-/* Tier 2: pairs of float64 that stand for their unevaluated sum, for scalars and vectors.
+/* Double-double arithmetic for scalars and vectors: a pair of float64 is the unevaluated sum of
+   both.
 
    Bounds in units of W = 2**-106 (Joldes, Muller and Popescu, 2017, rounded up). No operation
    here overflows or underflows: the inputs are float32 and eps lies within 2**+-200. */

@@ -76,8 +76,8 @@ INLINE floats load_floats(const element_t *x)
 INLINE half_shorts high_shorts(half_unsigned x)
 {
     __m128i shifted = (__m128i)(x >> 16);
-    long long found = _mm_cvtsi128_si64(_mm_packus_epi32(shifted, shifted));
-    return LOAD(half_shorts, &found);
+    long long result = _mm_cvtsi128_si64(_mm_packus_epi32(shifted, shifted));
+    return LOAD(half_shorts, &result);
 }
 INLINE shorts all_high_shorts(bits x)
 {
@@ -141,8 +141,8 @@ INLINE floats load_floats(const element_t *x)
 }
 INLINE half_shorts rounded_halves(halves x)
 {
-    long long found = _mm_cvtsi128_si64(_mm_cvtps_ph((__m128)x, _MM_FROUND_TO_NEAREST_INT));
-    return LOAD(half_shorts, &found);
+    long long result = _mm_cvtsi128_si64(_mm_cvtps_ph((__m128)x, _MM_FROUND_TO_NEAREST_INT));
+    return LOAD(half_shorts, &result);
 }
 INLINE shorts rounded_floats(floats x)
 {
@@ -178,10 +178,10 @@ INLINE halves narrow_to_odd(doubles x)
     halves nearest = narrow(x);
     doubles back = widened(nearest);
     longs is_larger = absolute(back) > absolute(x), is_inexact = back != x;
-    half_bits digits = (half_bits)nearest;
-    digits += __builtin_convertvector(is_larger, half_bits); /* true is -1: towards zero */
-    digits |= __builtin_convertvector(is_inexact, half_bits) & 1;
-    return (halves)digits;
+    half_bits pattern = (half_bits)nearest;
+    pattern += __builtin_convertvector(is_larger, half_bits); /* true is -1: towards zero */
+    pattern |= __builtin_convertvector(is_inexact, half_bits) & 1;
+    return (halves)pattern;
 }
 
 /* Round both ends of a bracket; return the bits in which they differ. */

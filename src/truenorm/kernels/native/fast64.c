@@ -1,7 +1,7 @@
 /* Float64 rows in fast mode: forward and backward in float64. Compiled per instruction set.
 
-   Sums along a row are good to a few u: runs of eight vectors are added as a tree; from there on
-   sums are pairs, and what is computed once a row is computed in pairs. (C14) of
+   Sums along a row have an error of a few u: runs of eight vectors are added as a tree, and from
+   there on sums are pairs. Numbers that are computed once per row are pairs. (C14) of
    docs/error-analysis.md. */
 #include "pairs.h"
 
@@ -45,10 +45,10 @@ typedef struct {
     double near[GROUP], low[GROUP], v[GROUP], r[GROUP];
 } fast_moments_t;
 
-/* True if a mean square lost nothing that matters below the range of float64. */
+/* True if underflow in a mean square is negligible. */
 INLINE bool is_fast_range(double square) { return square > 0x1p-800 && square < 0x1p800; }
 
-/* About the mean of the first elements. Of a constant row it is that constant. */
+/* Approximate the mean by the first elements. For a constant row it is that constant. */
 INLINE double sampled_mean(const double *x, int64_t size)
 {
     int64_t n = smaller(size, SAMPLE64);
@@ -120,7 +120,7 @@ INLINE void derive_fast_moments(const call_t *call, bool centred, const group_t 
     }
 }
 
-/* Find the means of rows as near + low, their variances (RMSNorm: mean squares) and r. */
+/* Compute the means of rows as near + low, their variances (RMSNorm: mean squares) and r. */
 INLINE void find_fast_moments(const call_t *call, int64_t start, int64_t n, bool centred,
                               fast_moments_t *m)
 {
@@ -174,12 +174,12 @@ INLINE doubles write_fast_row(const double *restrict x, const double *restrict g
 NOT_INLINE bool write_fast_y(const call_t *call, int64_t i, double near, double low, double r)
 {
     doubles zeros = {0};
-    for (int64_t left = 0; left < call->size; left += COLUMNS) {
-        int64_t at = i * call->size + left;
+    for (int64_t offset = 0; offset < call->size; offset += COLUMNS) {
+        int64_t at = i * call->size + offset;
         double *y = (double *)call->out + at;
-        zeros += write_fast_row((const double *)call->x + at, gamma_of(call, left),
-                                beta_of(call, left), near, low, r, y,
-                                smaller(call->size - left, COLUMNS));
+        zeros += write_fast_row((const double *)call->x + at, gamma_of(call, offset),
+                                beta_of(call, offset), near, low, r, y,
+                                smaller(call->size - offset, COLUMNS));
     }
     return all_zero(zeros);
 }
@@ -234,9 +234,9 @@ outcome_t NAME(fast_forward)(const call_t *call, int64_t from, int64_t to)
                          : fast_forward_rows(call, from, to, false);
 }
 
-/* Fast mode: find the saved statistics anew, whichever mode saved them. Return how many rows have
-   another mean than was saved; RMSNorm: another mean square. Rows beyond the range of fast mode
-   stay as they are. */
+/* Fast mode: recompute the saved statistics, whichever mode saved them. Return how many rows
+   have another mean than the saved one; RMSNorm: another mean square. Rows beyond the range of
+   fast mode are not changed. */
 int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to)
 {
     int64_t changed = 0;
@@ -274,7 +274,7 @@ int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to)
 
 /* ---- backward ---- */
 
-/* What the elements of a row need; zeros for a row that is missing. */
+/* The numbers that dx of a row is computed from; zeros for a missing row. */
 typedef struct {
     double near, low, r, a, q;
     bool is_there;
@@ -340,8 +340,8 @@ NOT_INLINE void find_means(const call_t *call, int64_t i, double means[FAST_SUMS
         sum_products(x, dy, gamma, call->size, 0, 0, false, means);
 }
 
-/* Find the numbers of a row. Return its status; the row is there if that is OK. */
-INLINE uint8_t find_fast_row(const call_t *call, int64_t i, bool centred, fast64_t *row)
+/* Compute the numbers of a row. Return its status; the row is there if that is OK. */
+INLINE uint8_t compute_fast_row(const call_t *call, int64_t i, bool centred, fast64_t *row)
 {
     const double *x = row_of(call->x, i, call->size), *dy = row_of(call->dy, i, call->size);
     const double *saved = saved_of(call, i);
@@ -373,8 +373,8 @@ INLINE uint8_t find_fast_row(const call_t *call, int64_t i, bool centred, fast64
     return OK;
 }
 
-/* Some columns of four rows. A row that is missing is a row of zeros, which add nothing: dx of a
-   row does not depend on the rows beside it. */
+/* Some columns of four rows. A missing row is replaced by zeros, which add nothing: dx of a row
+   does not depend on the other rows. */
 typedef struct {
     const double *x[FOUR64], *dy[FOUR64];
     double *dx[FOUR64];
@@ -467,7 +467,7 @@ static bool leaves_range(const four64_t *four, int k, const double *gamma, int64
     return has_left_range();
 }
 
-/* Add dy of a row whose other results are left to the driver. */
+/* Add dy of a row whose other results the driver computes. */
 static void add_fast_dy(const call_t *call, int64_t i, bool has_terms, double *sums)
 {
     const double *dy = row_of(call->dy, i, call->size);
@@ -516,25 +516,25 @@ INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to
         fast64_t rows[FOUR64];
         memset(rows, 0, sizeof rows);
         for (int64_t k = 0; k < n; k++)
-            status[k] = find_fast_row(call, start + k, centred, &rows[k]);
+            status[k] = compute_fast_row(call, start + k, centred, &rows[k]);
         clear_flags();
-        for (int64_t left = 0; left < size; left += COLUMNS) {
-            int64_t columns = smaller(size - left, COLUMNS);
+        for (int64_t offset = 0; offset < size; offset += COLUMNS) {
+            int64_t columns = smaller(size - offset, COLUMNS);
             four64_t four = {.rows = rows};
             for (int64_t k = 0; k < FOUR64; k++) {
                 int64_t i = start + k;
                 bool is_there = rows[k].is_there;
-                four.x[k] = is_there ? row_of(call->x, i, size) + left : ZEROS;
-                four.dy[k] = is_there ? row_of(call->dy, i, size) + left : ZEROS;
-                four.dx[k] = is_there ? (double *)row_of(call->out, i, size) + left : waste;
+                four.x[k] = is_there ? row_of(call->x, i, size) + offset : ZEROS;
+                four.dy[k] = is_there ? row_of(call->dy, i, size) + offset : ZEROS;
+                four.dx[k] = is_there ? (double *)row_of(call->out, i, size) + offset : waste;
             }
-            write_four(&four, gamma + left, columns, size, sums + left);
+            write_four(&four, gamma + offset, columns, size, sums + offset);
             if (!has_left_range())
                 continue;
             for (int64_t k = 0; k < n; k++)
-                if (rows[k].is_there && leaves_range(&four, (int)k, gamma + left, columns))
+                if (rows[k].is_there && leaves_range(&four, (int)k, gamma + offset, columns))
                     status[k] = UNDECIDED;
-            for (int64_t j = left; j < left + columns; j++)
+            for (int64_t j = offset; j < offset + columns; j++)
                 sums[FAST_DGAMMA_HIGH * size + j] = NAN;
             clear_flags();
         }
@@ -566,7 +566,7 @@ void NAME(fast_merge)(double *sums, const double *others, int64_t size)
         }
 }
 
-/* Round the sums; return how many are not finite, and must be summed again. */
+/* Round the sums. Return how many are not finite: the driver sums these again. */
 int64_t NAME(fast_round)(const call_t *call, const double *sums)
 {
     void *const values[] = {call->dgamma, call->dbeta};

@@ -1,7 +1,8 @@
 /* Backward in fast mode: float32 arithmetic, sums over rows in float64. */
 #include "backward.h"
 
-/* What the elements of a row need in float32; not easy if float32 cannot hold it. */
+/* The numbers that dx of a row is computed from, in float32; not easy if they leave the range of
+   float32. */
 typedef struct {
     float high, low, r, a, q;
     bool is_easy;
@@ -73,8 +74,8 @@ INLINE void fast_means(const element_t *x, const element_t *dy, const float *gam
     }
 }
 
-/* Find the float32 numbers of a row. Return True if x changed since forward. */
-INLINE bool find_fast_row(const call_t *call, int64_t i, const float *gamma, bool centred,
+/* Compute the float32 numbers of a row. Return True if x changed since forward. */
+INLINE bool compute_fast_row(const call_t *call, int64_t i, const float *gamma, bool centred,
                           fast_row_t *row)
 {
     double v = saved_variance(call, i), w = v + call->eps;
@@ -101,8 +102,8 @@ INLINE bool find_fast_row(const call_t *call, int64_t i, const float *gamma, boo
 
 enum { FOUR = 4 };
 
-/* Some columns of four rows. A row that is missing or not easy is a row of zeros, which add
-   nothing: dx of a row does not depend on the rows beside it. */
+/* Some columns of four rows. A row that is missing or not easy is replaced by zeros, which add
+   nothing: dx of a row does not depend on the other rows. */
 typedef struct {
     const element_t *x[FOUR], *dy[FOUR];
     element_t *dx[FOUR];
@@ -132,7 +133,7 @@ INLINE doubles dbeta_of_four(const four_t *four, int64_t j)
            (wide(four->dy[2] + j) + wide(four->dy[3] + j));
 }
 
-/* Add terms of dgamma in float64: their sum over four rows left the range of float32. */
+/* Add terms of dgamma in float64, where their sum over four rows overflows float32. */
 static void add_large_terms(const four_t *four, int64_t n, double *dgamma)
 {
     for (int k = 0; k < FOUR; k++)
@@ -143,7 +144,7 @@ static void add_large_terms(const four_t *four, int64_t n, double *dgamma)
         }
 }
 
-/* dx of some columns of four rows, and their sums over rows. n <= COLUMNS, filled up. */
+/* Write dx of some columns of four rows, and add to their sums. n <= COLUMNS, padded. */
 INLINE void write_columns(const four_t *four, const float *gamma, int64_t n,
                           double *restrict dgamma, double *restrict dbeta)
 {
@@ -169,7 +170,7 @@ INLINE void write_columns(const four_t *four, const float *gamma, int64_t n,
     }
 }
 
-/* The last columns, fewer than 2*L: by copies that are filled up with zeros. */
+/* Write the last columns, fewer than 2*L, from copies padded with zeros. */
 static void write_last_columns(const four_t *four, const float *gamma, int64_t n, double *dgamma,
                                double *dbeta)
 {
@@ -195,30 +196,31 @@ static void write_last_columns(const four_t *four, const float *gamma, int64_t n
         memcpy(four->dx[k], dx[k], bytes);
 }
 
-/* A row that is not easy: tier 1 without its test. Return False if gamma is not finite. */
+/* Compute a row that is not easy by tier 1 without the rounding test. Return False if gamma is
+   not finite. */
 static bool write_hard_row(const call_t *call, int64_t i, double *dgamma, double *dbeta)
 {
     call_t untested = *call;
-    untested.scale_of_bounds = 0;
+    untested.bound_scale = 0;
     row_t row;
     extent_t extent;
     uint8_t *status = call->status + i;
-    double gamma[SHARE];
+    double gamma[BLOCK_ROOM];
     bool finite = widen_gamma(call, 0, smaller(call->size, COLUMNS), gamma);
-    finite = finite && (call->centred ? find_rows(&untested, i, 1, true, &row, &extent, gamma)
-                                      : find_rows(&untested, i, 1, false, &row, &extent, gamma));
+    finite = finite && (call->centred ? compute_rows(&untested, i, 1, true, &row, &extent, gamma)
+                                      : compute_rows(&untested, i, 1, false, &row, &extent, gamma));
     if (!finite || *status == NOT_FINITE)
         return finite;
-    for (int64_t left = 0; left < call->size; left += COLUMNS) {
-        int64_t n = smaller(call->size - left, COLUMNS), at = i * call->size + left;
-        shares_t shares;
-        widen_gamma(call, left, n, gamma);
-        clear(&shares, n);
+    for (int64_t offset = 0; offset < call->size; offset += COLUMNS) {
+        int64_t n = smaller(call->size - offset, COLUMNS), at = i * call->size + offset;
+        block_sums_t block_sums;
+        widen_gamma(call, offset, n, gamma);
+        clear(&block_sums, n);
         write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma, &row,
-                 results_at(call, at), true, &shares, n);
+                 results_at(call, at), true, &block_sums, n);
         for (int64_t j = 0; j < n; j++) {
-            dgamma[left + j] += shares.dgamma[j];
-            dbeta[left + j] += shares.dbeta[j];
+            dgamma[offset + j] += block_sums.dgamma[j];
+            dbeta[offset + j] += block_sums.dbeta[j];
         }
     }
     if (*status == OK && is_constant(call, elements_at(call->dy, i * call->size)))
@@ -241,18 +243,18 @@ INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to
         memset(&four, 0, sizeof four);
         for (int64_t k = 0; k < n; k++)
             call->status[start + k] =
-                find_fast_row(call, start + k, gamma, centred, &four.rows[k]) ? CHANGED : OK;
-        for (int64_t left = 0; left < size; left += COLUMNS) {
-            int64_t columns = smaller(size - left, COLUMNS);
+                compute_fast_row(call, start + k, gamma, centred, &four.rows[k]) ? CHANGED : OK;
+        for (int64_t offset = 0; offset < size; offset += COLUMNS) {
+            int64_t columns = smaller(size - offset, COLUMNS);
             int64_t whole = columns / (2 * L) * (2 * L);
             for (int k = 0; k < FOUR; k++) {
-                int64_t at = (start + k) * size + left;
+                int64_t at = (start + k) * size + offset;
                 bool is_easy = four.rows[k].is_easy;
                 four.x[k] = is_easy ? elements_at(call->x, at) : zeros;
                 four.dy[k] = is_easy ? elements_at(call->dy, at) : zeros;
                 four.dx[k] = is_easy ? results_at(call, at) : waste;
             }
-            write_columns(&four, gamma + left, whole, dgamma + left, dbeta + left);
+            write_columns(&four, gamma + offset, whole, dgamma + offset, dbeta + offset);
             if (whole == columns)
                 continue;
             for (int k = 0; k < FOUR; k++) {
@@ -260,8 +262,8 @@ INLINE outcome_t fast_backward_rows(const call_t *call, int64_t from, int64_t to
                 four.dy[k] += whole;
                 four.dx[k] += whole;
             }
-            write_last_columns(&four, gamma + left + whole, columns - whole,
-                               dgamma + left + whole, dbeta + left + whole);
+            write_last_columns(&four, gamma + offset + whole, columns - whole,
+                               dgamma + offset + whole, dbeta + offset + whole);
         }
         for (int64_t k = 0; k < n; k++) {
             if (!four.rows[k].is_easy && !write_hard_row(call, start + k, dgamma, dbeta)) {
@@ -290,9 +292,9 @@ void NAME(fast_merge)(double *sums, const double *others, int64_t size)
 int64_t NAME(fast_round)(const call_t *call, const double *sums)
 {
     for (int64_t j = 0; call->dgamma && j < call->size; j++)
-        put(call->dgamma, j, call->of_dgamma, rounded_bits(sums[j], 0, call->of_dgamma));
+        put(call->dgamma, j, call->dgamma_type, rounded_bits(sums[j], 0, call->dgamma_type));
     sums += call->size;
     for (int64_t j = 0; call->dbeta && j < call->size; j++)
-        put(call->dbeta, j, call->of_dbeta, rounded_bits(sums[j], 0, call->of_dbeta));
+        put(call->dbeta, j, call->dbeta_type, rounded_bits(sums[j], 0, call->dbeta_type));
     return 0;
 }

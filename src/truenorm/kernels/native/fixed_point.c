@@ -4,8 +4,8 @@
 
 typedef uint64_t unsigned_longs __attribute__((vector_size(8 * L))); /* sums that wrap around */
 
-/* A term in units is high*2**HIGH_BITS + low. To add a bias is to round to multiples of
-   2**HIGH_BITS, or to integers; the bits of the sum are those of the bias plus that integer. */
+/* A term in units is high*2**HIGH_BITS + low. Adding a bias rounds to multiples of 2**HIGH_BITS,
+   or to integers: the bits of the sum are those of the bias plus that integer. */
 #define BIAS_HIGH 0x1.8p76
 #define BIAS_LOW 0x1.8p52
 enum { HIGH_BITS = 24 };
@@ -24,17 +24,17 @@ enum {
 /* e with 2**(e - 1) <= x < 2**e, for x of at least 2**-1022. */
 INLINE int exponent_above(double x)
 {
-    int64_t found;
-    memcpy(&found, &x, sizeof found);
-    return (int)(found >> 52 & 0x7FF) - 1022;
+    int64_t pattern;
+    memcpy(&pattern, &x, sizeof pattern);
+    return (int)(pattern >> 52 & 0x7FF) - 1022;
 }
 
 INLINE double power_of_two(int exponent)
 {
-    int64_t digits = (int64_t)(exponent + 1023) << 52;
-    double found;
-    memcpy(&found, &digits, sizeof found);
-    return found;
+    int64_t limbs = (int64_t)(exponent + 1023) << 52;
+    double value;
+    memcpy(&value, &limbs, sizeof value);
+    return value;
 }
 
 INLINE floats larger_floats(floats a, floats b)
@@ -83,10 +83,10 @@ INLINE span_t span_of(const element_t *x, const element_t *dy, int64_t size)
 {
     enum { CHAINS = 4, WIDTH = 2 * L };
     floats low[CHAINS], high[CHAINS];
-    bits slope[CHAINS];
+    bits dy_bits[CHAINS];
     for (int k = 0; k < CHAINS; k++) {
         low[k] = high[k] = all_floats(to_float(x[0]));
-        slope[k] = (bits){0};
+        dy_bits[k] = (bits){0};
     }
     int64_t j = 0;
     for (; j + CHAINS * WIDTH <= size; j += CHAINS * WIDTH)
@@ -95,11 +95,11 @@ INLINE span_t span_of(const element_t *x, const element_t *dy, int64_t size)
             floats value = load_floats(x + j + WIDTH * k);
             low[k] = smaller_floats(low[k], value);
             high[k] = larger_floats(high[k], value);
-            slope[k] = max_bits(slope[k], (bits)load_floats(dy + j + WIDTH * k) & 0x7FFFFFFFu);
+            dy_bits[k] = max_bits(dy_bits[k], (bits)load_floats(dy + j + WIDTH * k) & 0x7FFFFFFFu);
         }
     low[0] = smaller_floats(smaller_floats(low[0], low[1]), smaller_floats(low[2], low[3]));
     high[0] = larger_floats(larger_floats(high[0], high[1]), larger_floats(high[2], high[3]));
-    slope[0] = max_bits(max_bits(slope[0], slope[1]), max_bits(slope[2], slope[3]));
+    dy_bits[0] = max_bits(max_bits(dy_bits[0], dy_bits[1]), max_bits(dy_bits[2], dy_bits[3]));
     float lows[WIDTH], highs[WIDTH], largest_dy;
     STORE(lows, low[0]);
     STORE(highs, high[0]);
@@ -108,7 +108,7 @@ INLINE span_t span_of(const element_t *x, const element_t *dy, int64_t size)
             lows[k] = lows[k] < lows[k + half] ? lows[k] : lows[k + half];
             highs[k] = highs[k] > highs[k + half] ? highs[k] : highs[k + half];
         }
-    uint32_t largest = largest_of(slope[0]);
+    uint32_t largest = largest_of(dy_bits[0]);
     memcpy(&largest_dy, &largest, sizeof largest_dy);
     span_t span = {lows[0], highs[0], largest_dy};
     for (; j < size; j++) {
@@ -120,7 +120,7 @@ INLINE span_t span_of(const element_t *x, const element_t *dy, int64_t size)
     return span;
 }
 
-/* The reach of a row: |c| is at most that. It may be rounded, but in one way only (L1). */
+/* The reach of a row: an upper bound of |c|. It may be rounded, but always in the same way (L1). */
 INLINE double reach_of(span_t span, bool centred)
 {
     if (centred)
@@ -150,8 +150,8 @@ INLINE int unit_of(double dy, double reach, int of_eps, int of_size) /* (L1) */
 
 /* ---- mean and r of a row to some 88 bits ---- */
 
-/* Add a term to a sum that has a bias. The sum stays on the grid of its last place, and what is
-   rounded off goes to the rest; both steps are exact. */
+/* Add a term to a sum that has a bias. The sum stays on the grid of its last place, and the
+   rounding error goes to the rest; both steps are exact. */
 INLINE void add_on_grid(doubles *sum, doubles *rest, doubles term)
 {
     doubles next = *sum + term;
@@ -170,8 +170,8 @@ INLINE void add_square_on_grid(doubles *sum, doubles *rest, doubles d)
     *sum = next;
 }
 
-/* A group of rows, side by side: what takes long for one row is done for all of them in vectors.
-   A sum is HALF pairs for each row, which remain to be added. */
+/* A group of rows, side by side, so that slow operations run in vectors. A sum is HALF pairs for
+   each row, which remain to be added. */
 enum { HALF = LANES / 2 };
 typedef struct {
     double high[HALF][GROUP], low[HALF][GROUP];
@@ -217,8 +217,8 @@ INLINE void sum_on_grids(const element_t *x, int64_t size, double near, int expo
     doubles square_bias = all(BIAS_LOW * power_of_two(2 * exponent + WITHIN_LANE - 50));
     memset(sums, 0, sizeof sums);
     memset(squares, 0, sizeof squares);
-    for (int64_t left = 0; left < size; left += COLUMNS) {
-        int64_t end = smaller(left + COLUMNS, size), at = left;
+    for (int64_t offset = 0; offset < size; offset += COLUMNS) {
+        int64_t end = smaller(offset + COLUMNS, size), at = offset;
         doubles s[VECTORS], s_rest[VECTORS], q[VECTORS], q_rest[VECTORS];
         for (int v = 0; v < VECTORS; v++) {
             s[v] = bias;
@@ -251,7 +251,7 @@ INLINE void sum_on_grids(const element_t *x, int64_t size, double near, int expo
     put_lanes(squares, row, of_squares);
 }
 
-/* dy*xhat, in units, is dy*(x - near)*r + dy*s. `bound` is that of the error of any term (L12). */
+/* dy*xhat in units is dy*(x - near)*r + dy*s. `bound` limits the error of any term (L12). */
 typedef struct {
     int64_t index;
     int unit;
@@ -270,44 +270,44 @@ INLINE void derive_factors(const call_t *call, group_t *group, bool centred, fac
 {
     double size = (double)call->size, blocks = (double)((call->size + COLUMNS - 1) / COLUMNS);
     double steps = 24 + 2 * blocks + blocks * blocks / 64;
-    double of_rests = steps * U * 0x1p-45 + 0x1p8 * W; /* (L11) */
+    double err_rests = steps * U * 0x1p-45 + 0x1p8 * W; /* (L11) */
     struct {
         double mean[GROUP], bound[GROUP], r_high[GROUP], r_low[GROUP], s_high[GROUP], s_low[GROUP];
-    } found;
+    } results;
     fold_group(&group->of_d);
     fold_group(&group->of_squares);
     for (int k = 0; k < GROUP; k++) {
         double top = group->top[k], dy = group->dy[k], scale = group->scale[k];
-        double of_mean = centred ? of_rests * top : 0, of_square = of_rests * top * top;
+        double err_mean = centred ? err_rests * top : 0, err_square = err_rests * top * top;
         pair_t mean = {group->of_d.high[0][k], group->of_d.low[0][k]};
         pair_t square = {group->of_squares.high[0][k], group->of_squares.low[0][k]};
         mean = divide_double(mean, size);
         square = divide_double(square, size);
         pair_t w = add_double(add(square, negative(multiply(mean, mean))), call->eps);
-        double of_w = (of_square + 2 * fabs(mean.high) * of_mean + 16 * W * square.high) / w.high;
-        double of_r = (of_w + 4 * W) / 2 * SLACK + 32 * W; /* (L8) */
+        double err_w = (err_square + 2 * fabs(mean.high) * err_mean + 16 * W * square.high) / w.high;
+        double err_r = (err_w + 4 * W) / 2 * SLACK + 32 * W; /* (L8) */
         pair_t r = inverse_root(w);
         r = (pair_t){r.high * scale, r.low * scale};
         pair_t s = multiply(negative(mean), r);
         double largest = dy * (top * r.high + fabs(s.high));
-        double bound = SLACK * ((of_r + 24 * W) * largest + dy * r.high * of_mean) + 0x1p-27;
-        found.mean[k] = mean.high;
-        found.bound[k] = bound * call->scale_of_bounds; /* (L12) */
-        found.r_high[k] = r.high;
-        found.r_low[k] = r.low;
-        found.s_high[k] = s.high;
-        found.s_low[k] = s.low;
+        double bound = SLACK * ((err_r + 24 * W) * largest + dy * r.high * err_mean) + 0x1p-27;
+        results.mean[k] = mean.high;
+        results.bound[k] = bound * call->bound_scale; /* (L12) */
+        results.r_high[k] = r.high;
+        results.r_low[k] = r.low;
+        results.s_high[k] = s.high;
+        results.s_low[k] = s.low;
     }
     for (int k = 0; k < n; k++) {
-        rows[k].mean = found.mean[k];
-        rows[k].bound = found.bound[k];
-        rows[k].r = (pair_t){found.r_high[k], found.r_low[k]};
-        rows[k].s = (pair_t){found.s_high[k], found.s_low[k]};
+        rows[k].mean = results.mean[k];
+        rows[k].bound = results.bound[k];
+        rows[k].r = (pair_t){results.r_high[k], results.r_low[k]};
+        rows[k].s = (pair_t){results.s_high[k], results.s_low[k]};
     }
 }
 
-/* Take up to GROUP rows with terms from `*from` on, and find their factors. Return how many. */
-INLINE int find_factors(const call_t *call, int64_t *from, int64_t to, bool centred,
+/* Take up to GROUP rows with terms from `*from` on, and compute their factors. Return how many. */
+INLINE int compute_factors(const call_t *call, int64_t *from, int64_t to, bool centred,
                         factors_t rows[GROUP])
 {
     int64_t size = call->size;
@@ -326,8 +326,9 @@ INLINE int find_factors(const call_t *call, int64_t *from, int64_t to, bool cent
             continue; /* all terms are zero, and the row has no unit */
         if (!(reach < INFINITY && span.dy < INFINITY))
             continue; /* the row status is wrong */
-        /* Where all x are far from zero one of them is subtracted: they lie within a factor of
-           three, so the difference is exact. Elsewhere the mean is not large beside the reach. */
+        /* Where all x are far from zero, one of them is subtracted. They lie within a factor of
+           three, so the difference is exact. Elsewhere the mean is not large compared with the
+           reach. */
         double smallest = span.low > -span.high ? span.low : -span.high;
         double near = centred && 2 * smallest > reach ? to_float(x[0]) : 0.0;
         double low = fabs(span.low - near), high = fabs(span.high - near);
@@ -350,9 +351,9 @@ INLINE int find_factors(const call_t *call, int64_t *from, int64_t to, bool cent
 
 /* ---- terms ---- */
 
-/* L terms: high and low parts with their biases, and what is left of the low parts. */
+/* L terms: high and low parts with their biases, and the remainders of the low parts. */
 typedef struct {
-    doubles high, low, left;
+    doubles high, low, remainder;
 } vector_of_terms_t;
 
 /* from + a*b on the grid of `from`, and the rest, which is rounded once. */
@@ -373,19 +374,19 @@ INLINE doubles add_product(doubles from, doubles a, doubles b, doubles *rest)
 INLINE vector_of_terms_t terms_of(doubles x, doubles dy, const factors_t *row, bool centred,
                                   bool shifted)
 {
-    doubles p = dy * (shifted ? x - row->near : x), high = all(BIAS_HIGH), of_mean, rest;
+    doubles p = dy * (shifted ? x - row->near : x), high = all(BIAS_HIGH), err_mean, rest;
     if (centred)
-        high = add_product(high, dy, all(row->s.high), &of_mean);
+        high = add_product(high, dy, all(row->s.high), &err_mean);
     high = add_product(high, p, all(row->r.high), &rest);
     rest = multiply_add(p, all(row->r.low), rest);
     if (centred)
-        rest = multiply_add(dy, all(row->s.low), rest) + of_mean;
+        rest = multiply_add(dy, all(row->s.low), rest) + err_mean;
     doubles low = rest + BIAS_LOW;
     return (vector_of_terms_t){high, low, rest - (low - BIAS_LOW)};
 }
 
-/* Add the terms of a row to a bin, or take them back, which is exact: the same integers are
-   subtracted. Return how far from an integer a term is at most. */
+/* Add the terms of a row to a bin, or subtract the same integers, which is exact. Return the
+   largest distance of a term from an integer. */
 INLINE double add_row(const element_t *restrict x, const element_t *restrict dy, int64_t size,
                       const factors_t *row, bool centred, bool shifted, bool back,
                       int64_t *restrict high, int64_t *restrict low)
@@ -400,7 +401,7 @@ INLINE double add_row(const element_t *restrict x, const element_t *restrict dy,
         unsigned_longs low_ = LOAD(unsigned_longs, low + j);                   \
         STORE(high + j, back ? high_ - h_ : high_ + h_);                       \
         STORE(low + j, back ? low_ - l_ : low_ + l_);                          \
-        farthest = farther(farthest, t.left);                                  \
+        farthest = farther(farthest, t.remainder);                                  \
     } while (0)
     int64_t j = 0;
 #pragma GCC unroll 2
@@ -409,10 +410,10 @@ INLINE double add_row(const element_t *restrict x, const element_t *restrict dy,
     if (j < size) /* filled up; bins have room for it */
         ADD_TERMS(wide_or(x + j, size - j, 0), wide_or(dy + j, size - j, 0));
 #undef ADD_TERMS
-    double found = 0;
+    double value = 0;
     for (int k = 0; k < L; k++)
-        found = farthest[k] > found ? farthest[k] : found;
-    return found;
+        value = farthest[k] > value ? farthest[k] : value;
+    return value;
 }
 
 static double add_row_of(const call_t *call, const element_t *x, const element_t *dy,
@@ -433,12 +434,12 @@ static double add_row_of(const call_t *call, const element_t *x, const element_t
 static bool decide_term(const call_t *call, const row2_t *row, int unit, float x, float dy,
                         int64_t *high, int64_t *low)
 {
-    double scale = power_of_two(-unit), slope = dy;
-    pair_t t = multiply_double(multiply(centred_element(row, x), row->r), slope);
+    double scale = power_of_two(-unit), dy_bits = dy;
+    pair_t t = multiply_double(multiply(centred_element(row, x), row->r), dy_bits);
     t = (pair_t){t.high * scale, t.low * scale};
-    double bound = SLACK * (fabs(t.high) * (row->of_r + 16 * W) +
-                            fabs(slope) * scale * row->r.high * row->centring); /* (F10) */
-    bound = bound * call->scale_of_bounds + TINY + 0x1p-50;
+    double bound = SLACK * (fabs(t.high) * (row->err_r + 16 * W) +
+                            fabs(dy_bits) * scale * row->r.high * row->centring); /* (F10) */
+    bound = bound * call->bound_scale + TINY + 0x1p-50;
     double coarse = rint(t.high * 0x1p-24);
     pair_t rest = two_sum(t.high - coarse * 0x1p24, t.low);
     double fine = rint(rest.high);
@@ -449,21 +450,22 @@ static bool decide_term(const call_t *call, const row2_t *row, int unit, float x
     return true;
 }
 
-/* The terms of a row one by one, undecided ones in tier 2. Return False if one stays undecided. */
+/* Round the terms of a row one by one, undecided ones in tier 2. Return False if one remains
+   undecided. */
 static bool decide_row(const call_t *call, const element_t *x, const element_t *dy,
                        const factors_t *row, int64_t *high, int64_t *low)
 {
     row2_t row2;
-    describe_row(call, x, call->centred ? (float)(row->near + row->mean) : 0.0, &row2);
+    compute_row2(call, x, call->centred ? (float)(row->near + row->mean) : 0.0, &row2);
     for (int64_t j = 0; j < call->size; j += L) {
         int64_t n = smaller(L, call->size - j);
-        doubles xs = wide_or(x + j, n, 0), slopes = wide_or(dy + j, n, 0);
-        vector_of_terms_t t = call->centred ? terms_of(xs, slopes, row, true, true)
-                                            : terms_of(xs, slopes, row, false, false);
+        doubles xs = wide_or(x + j, n, 0), dys = wide_or(dy + j, n, 0);
+        vector_of_terms_t t = call->centred ? terms_of(xs, dys, row, true, true)
+                                            : terms_of(xs, dys, row, false, false);
         STORE(high + j, (unsigned_longs)t.high - BITS_HIGH);
         STORE(low + j, (unsigned_longs)t.low - BITS_LOW);
         for (int64_t k = 0; k < n; k++)
-            if (!(fabs(t.left[k]) <= 0.5 - row->bound) &&
+            if (!(fabs(t.remainder[k]) <= 0.5 - row->bound) &&
                 !decide_term(call, &row2, row->unit, to_float(x[j + k]), to_float(dy[j + k]),
                              high + j + k, low + j + k))
                 return false;
@@ -471,53 +473,53 @@ static bool decide_row(const call_t *call, const element_t *x, const element_t *
     return true;
 }
 
-/* ---- digits ---- */
+/* ---- limbs ---- */
 
-/* The digits of three places from the one of 2**exponent on, cleared if they were not used. */
+/* The limbs of three places from that of 2**exponent on, cleared at their first use. */
 typedef struct {
     int64_t *first, *second, *third;
 } places_t;
 
-INLINE places_t places_at(digits_t *digits, int exponent)
+INLINE places_t places_at(limbs_t *limbs, int exponent)
 {
-    int64_t *at[3], columns = digits->columns;
+    int64_t *at[3], columns = limbs->columns;
     for (int k = 0; k < 3; k++) {
         int index = (exponent >> 5) + k - FIRST_PLACE; /* rounded down, also below zero */
-        at[k] = digits->digits + index * columns;
-        if (!digits->is_used[index])
+        at[k] = limbs->limbs + index * columns;
+        if (!limbs->is_used[index])
             memset(at[k], 0, (size_t)columns * sizeof(int64_t));
-        digits->is_used[index] = true;
+        limbs->is_used[index] = true;
     }
     return (places_t){at[0], at[1], at[2]};
 }
 
-/* Add high*2**32 + low to a column, 0 <= low < 2**32, in units of 2**shift, shift < 32. The third
-   digit takes what is left: the caller knows that it fits. */
+/* Add high*2**32 + low to a column, 0 <= low < 2**32, in units of 2**shift, shift < 32. The
+   third limb takes the rest: the caller ensures that it fits. */
 INLINE void deposit(places_t places, int64_t column, int64_t high, uint64_t low, int shift)
 {
     const uint64_t mask = 0xFFFFFFFFu;
     low <<= shift;
-    uint64_t middle = (((uint64_t)high & mask) << shift) + (low >> DIGIT);
-    uint64_t top = ((uint64_t)(high >> DIGIT) << shift) + (middle >> DIGIT);
+    uint64_t middle = (((uint64_t)high & mask) << shift) + (low >> LIMB_BITS);
+    uint64_t top = ((uint64_t)(high >> LIMB_BITS) << shift) + (middle >> LIMB_BITS);
     places.first[column] += (int64_t)(low & mask);
     places.second[column] += (int64_t)(middle & mask);
     places.third[column] = (int64_t)((uint64_t)places.third[column] + top);
 }
 
 /* Add an integer to each column, in units of 2**exponent. */
-INLINE void deposit_integers(digits_t *digits, const int64_t *restrict values, int exponent)
+INLINE void deposit_integers(limbs_t *limbs, const int64_t *restrict values, int exponent)
 {
-    places_t places = places_at(digits, exponent);
+    places_t places = places_at(limbs, exponent);
     int64_t *restrict first = places.first, *restrict second = places.second;
-    int64_t *restrict third = places.third, columns = digits->columns;
+    int64_t *restrict third = places.third, columns = limbs->columns;
     for (int64_t j = 0; j < columns; j++)
-        deposit((places_t){first, second, third}, j, values[j] >> DIGIT,
+        deposit((places_t){first, second, third}, j, values[j] >> LIMB_BITS,
                 (uint64_t)values[j] & 0xFFFFFFFFu, exponent & 31);
 }
 
-static void empty_bin(terms_t *terms, int k)
+static void empty_bin(term_sums_t *terms, int k)
 {
-    int64_t size = terms->digits.columns - 1, count = terms->counts[k];
+    int64_t size = terms->limbs.columns - 1, count = terms->counts[k];
     int64_t *restrict high = terms->bins + 2 * k * terms->stride;
     int64_t *restrict low = high + terms->stride;
     int unit = (int)terms->units[k], shift = unit & 31;
@@ -527,22 +529,22 @@ static void empty_bin(terms_t *terms, int k)
     const uint64_t of_high = (uint64_t)count * BITS_HIGH, of_low = (uint64_t)count * BITS_LOW;
     high[size] = (int64_t)of_high;
     low[size] = (int64_t)(of_low + (uint64_t)count);
-    places_t places = places_at(&terms->digits, unit);
+    places_t places = places_at(&terms->limbs, unit);
     int64_t *restrict first = places.first, *restrict second = places.second;
     int64_t *restrict third = places.third;
     for (int64_t j = 0; j <= size; j++) {
         int64_t coarse = (int64_t)((uint64_t)high[j] - of_high);
         int64_t fine =
             (int64_t)((uint64_t)low[j] - of_low + ((uint64_t)(coarse & 0xFF) << HIGH_BITS));
-        /* coarse*2**24 + fine as above*2**32 + low: the third digit is below 2**51 then. */
-        int64_t above = (coarse >> (DIGIT - HIGH_BITS)) + (fine >> DIGIT);
+        /* coarse*2**24 + fine as above*2**32 + low: the third limb is below 2**51 then. */
+        int64_t above = (coarse >> (LIMB_BITS - HIGH_BITS)) + (fine >> LIMB_BITS);
         deposit((places_t){first, second, third}, j, above, (uint64_t)fine & 0xFFFFFFFFu, shift);
     }
     terms->counts[k] = 0;
 }
 
 /* The high parts of the bin of a unit, which has room for another row. */
-static int64_t *bin_of(terms_t *terms, int unit, int *k)
+static int64_t *bin_of(term_sums_t *terms, int unit, int *k)
 {
     *k = unit & (BINS - 1);
     if (terms->units[*k] != unit || terms->counts[*k] == MOST_ROWS)
@@ -550,7 +552,7 @@ static int64_t *bin_of(terms_t *terms, int unit, int *k)
     int64_t *bin = terms->bins + 2 * *k * terms->stride;
     if (terms->counts[*k] == 0) {
         terms->units[*k] = unit;
-        size_t bytes = (size_t)(terms->digits.columns + PADDING) * sizeof(int64_t);
+        size_t bytes = (size_t)(terms->limbs.columns + PADDING) * sizeof(int64_t);
         memset(bin, 0, bytes);
         memset(bin + terms->stride, 0, bytes);
     }
@@ -559,7 +561,7 @@ static int64_t *bin_of(terms_t *terms, int unit, int *k)
 
 /* Add the terms of a row to the bin of its unit. Return False if one is undecided: then nothing is
    added. */
-static bool add_terms_of_row(const call_t *call, const factors_t *row, terms_t *terms)
+static bool add_terms_of_row(const call_t *call, const factors_t *row, term_sums_t *terms)
 {
     int64_t size = call->size;
     const element_t *x = elements_at(call->x, row->index * size);
@@ -580,46 +582,46 @@ static bool add_terms_of_row(const call_t *call, const factors_t *row, terms_t *
     return true;
 }
 
-/* Add the terms of rows that have a result. Return how many have a term that tier 2 leaves
-   undecided, of which nothing is added, and mark them if `undecided` is given. */
-int64_t NAME(add_terms)(const call_t *call, int64_t from, int64_t to, terms_t *terms,
+/* Add the terms of rows that have a result. Return how many rows have a term that tier 2 leaves
+   undecided: nothing of these is added, and they are marked if `undecided` is not NULL. */
+int64_t NAME(add_terms)(const call_t *call, int64_t from, int64_t to, term_sums_t *terms,
                         uint8_t *undecided)
 {
-    int64_t left = 0;
+    int64_t count = 0;
     while (from < to) {
         factors_t rows[GROUP];
-        int n = call->centred ? find_factors(call, &from, to, true, rows)
-                              : find_factors(call, &from, to, false, rows);
+        int n = call->centred ? compute_factors(call, &from, to, true, rows)
+                              : compute_factors(call, &from, to, false, rows);
         for (int k = 0; k < n; k++)
             if (!add_terms_of_row(call, &rows[k], terms)) {
-                left++;
+                count++;
                 if (undecided)
                     undecided[rows[k].index] = true;
             }
     }
-    return left;
+    return count;
 }
 
-/* Empty all bins into the digits. */
-void NAME(empty_bins)(terms_t *terms)
+/* Empty all bins into the limbs. */
+void NAME(empty_bins)(term_sums_t *terms)
 {
     for (int k = 0; k < BINS; k++)
         empty_bin(terms, k);
 }
 
-/* Add dbeta, which pairs hold exactly, to digits; `buffer` has room for a number a column. All dy
-   are multiples of 2**bottom and below 2**top, over fewer than 2**bits rows. */
-void NAME(deposit_dbeta)(digits_t *digits, const double *sums, int64_t *restrict buffer,
+/* Add dbeta, which is exact in pairs, to limbs; `buffer` has room for a number per column. All
+   dy are multiples of 2**bottom and below 2**top, over fewer than 2**bits rows. */
+void NAME(deposit_dbeta)(limbs_t *limbs, const double *sums, int64_t *restrict buffer,
                          int bottom, int top, int bits)
 {
-    int64_t size = digits->columns;
+    int64_t size = limbs->columns;
     const double *restrict high = sums + DBETA_HIGH * size;
     const double *restrict low = sums + DBETA_LOW * size;
     if (top + bits - bottom <= 61) { /* nearly always: one int64 holds a sum */
         double scale = power_of_two(-bottom);
         for (int64_t j = 0; j < size; j++)
             buffer[j] = (int64_t)(high[j] * scale) + (int64_t)(low[j] * scale);
-        deposit_integers(digits, buffer, bottom);
+        deposit_integers(limbs, buffer, bottom);
         return;
     }
     for (int64_t j = 0; j < 2 * size; j++) {
@@ -628,56 +630,56 @@ void NAME(deposit_dbeta)(digits_t *digits, const double *sums, int64_t *restrict
         int64_t value = (int64_t)(frexp(part, &exponent) * 0x1p53);
         exponent -= 53;
         if (value != 0)
-            deposit(places_at(digits, exponent), j % size, value >> DIGIT,
+            deposit(places_at(limbs, exponent), j % size, value >> LIMB_BITS,
                     (uint64_t)value & 0xFFFFFFFFu, exponent & 31);
     }
 }
 
-/* Carry from place to place: every digit lies in [-2**31, 2**31) then, which makes it unique.
-   Return True if those of the last place do as well. */
-bool NAME(carry)(int64_t *digits, int64_t places, int64_t columns)
+/* Carry from place to place. Every limb then lies in [-2**31, 2**31), which makes the
+   representation unique. Return True if the last place is in that range, too. */
+bool NAME(carry)(int64_t *limbs, int64_t places, int64_t columns)
 {
-    const int64_t half = INT64_C(1) << (DIGIT - 1);
+    const int64_t half = INT64_C(1) << (LIMB_BITS - 1);
     for (int64_t k = 0; k + 1 < places; k++) {
-        int64_t *restrict here = digits + k * columns, *restrict above = here + columns;
+        int64_t *restrict here = limbs + k * columns, *restrict above = here + columns;
         for (int64_t j = 0; j < columns; j++) {
-            int64_t carried = (here[j] + half) >> DIGIT;
+            int64_t carried = (here[j] + half) >> LIMB_BITS;
             above[j] += carried;
-            here[j] -= (int64_t)((uint64_t)carried << DIGIT);
+            here[j] -= (int64_t)((uint64_t)carried << LIMB_BITS);
         }
     }
-    int64_t left = 0;
+    int64_t overflow = 0;
     for (int64_t j = (places - 1) * columns; j < places * columns; j++)
-        left |= (digits[j] + half) >> DIGIT;
-    return left == 0;
+        overflow |= (limbs[j] + half) >> LIMB_BITS;
+    return overflow == 0;
 }
 
-/* The digits of a place of a number, or zeros where it has none. */
-INLINE const int64_t *place_or(const number_t *number, int64_t place, int64_t columns,
-                               int64_t left, const int64_t *zeros)
+/* The limbs of a place of a number, or zeros where it has none. */
+INLINE const int64_t *place_or(const fixed_point_t *number, int64_t place, int64_t columns,
+                               int64_t offset, const int64_t *zeros)
 {
     int64_t k = place - number->first;
-    return k < 0 || k >= number->places ? zeros : number->digits + k * columns + left;
+    return k < 0 || k >= number->places ? zeros : number->limbs + k * columns + offset;
 }
 
-/* Add two numbers into canonical digits from `first` on, carried. Return False if the last carry
-   is not zero. Sums wrap around: only digits of other programs are that large. */
-bool NAME(add_numbers)(const number_t *a, const number_t *b, int64_t first, int64_t places,
-                       int64_t columns, int64_t *sum)
+/* Add two numbers into canonical limbs from `first` on, carried. Return False if the last carry
+   is not zero. Sums wrap around: only limbs of other programs are that large. */
+bool NAME(add_numbers)(const fixed_point_t *a, const fixed_point_t *b, int64_t first,
+                       int64_t places, int64_t columns, int64_t *sum)
 {
     enum { STEP = 256 }; /* columns whose carries stay in the L1 cache */
     int64_t zeros[STEP] = {0}, carries[STEP], carried = 0;
-    for (int64_t left = 0; left < columns; left += STEP) {
-        int64_t n = smaller(columns - left, STEP);
+    for (int64_t offset = 0; offset < columns; offset += STEP) {
+        int64_t n = smaller(columns - offset, STEP);
         memset(carries, 0, sizeof carries);
         for (int64_t k = 0; k < places; k++) {
-            const int64_t *restrict mine = place_or(a, first + k, columns, left, zeros);
-            const int64_t *restrict other = place_or(b, first + k, columns, left, zeros);
-            int64_t *restrict to = sum + k * columns + left;
+            const int64_t *restrict mine = place_or(a, first + k, columns, offset, zeros);
+            const int64_t *restrict other = place_or(b, first + k, columns, offset, zeros);
+            int64_t *restrict to = sum + k * columns + offset;
             for (int64_t j = 0; j < n; j++) {
                 uint64_t total = (uint64_t)mine[j] + (uint64_t)other[j] + (uint64_t)carries[j];
-                int64_t above = (int64_t)(total + (UINT64_C(1) << (DIGIT - 1))) >> DIGIT;
-                to[j] = (int64_t)(total - ((uint64_t)above << DIGIT));
+                int64_t above = (int64_t)(total + (UINT64_C(1) << (LIMB_BITS - 1))) >> LIMB_BITS;
+                to[j] = (int64_t)(total - ((uint64_t)above << LIMB_BITS));
                 carries[j] = above;
             }
         }

@@ -1,8 +1,8 @@
 /* Forward: y of rows, correct (tiers 1 and 2) and fast. */
 #include "forward.h"
 
-/* Fast mode: y of some columns in float32. Return True if one is zero, whose sign is for float64
-   to decide, or not finite. */
+/* Fast mode: y of some columns in float32. Return True if one is zero, so that float64 must
+   decide its sign, or not finite. */
 INLINE bool write_fast(const element_t *restrict x, float high, float low, float r,
                        const float *restrict gamma, const float *restrict beta,
                        element_t *restrict y, int64_t n)
@@ -40,23 +40,23 @@ static bool write_y_tier2(const call_t *call, int64_t i, const scale_t *s)
 {
     row2_t row;
     mean_t mean = {0};
-    describe_row(call, elements_at(call->x, i * call->size), s->near, &row);
-    return settle_y(call, i, s, &row, &mean, 0, call->size);
+    compute_row2(call, elements_at(call->x, i * call->size), s->near, &row);
+    return tier2_y(call, i, s, &row, &mean, 0, call->size);
 }
 
-/* Correct mode: y of up to GROUP rows, a block of columns at a time. The parameters of short rows
-   are widened already. Return False if one is not finite. */
+/* Correct mode: y of up to GROUP rows, a block of columns at a time. The parameters of short
+   rows are already widened. Return False if one is not finite. */
 INLINE bool forward_correct(const call_t *call, int64_t start, int64_t n, const scale_t *scales,
                             uint8_t *status, parameters_t *p)
 {
     const double *saved = call->saved;
-    for (int64_t left = 0; left < call->size; left += COLUMNS) {
-        int64_t columns = smaller(call->size - left, COLUMNS);
-        if (call->size > COLUMNS && !widen(call, left, columns, p))
+    for (int64_t offset = 0; offset < call->size; offset += COLUMNS) {
+        int64_t columns = smaller(call->size - offset, COLUMNS);
+        if (call->size > COLUMNS && !widen(call, offset, columns, p))
             return false;
         for (int64_t k = 0; k < n; k++) {
             double v = call->centred ? saved[3 * (start + k) + 2] : saved[start + k];
-            int64_t at = (start + k) * call->size + left;
+            int64_t at = (start + k) * call->size + offset;
             if (v > 0 && write_block(call, v, &scales[k], p, at, columns))
                 status[k] = UNDECIDED;
         }
@@ -72,10 +72,10 @@ static bool forward_unrounded(const call_t *call, int64_t i, const scale_t *scal
 {
     scale_t untested = *scale;
     untested.k = 0;
-    for (int64_t left = 0; left < call->size; left += COLUMNS) {
-        int64_t columns = smaller(call->size - left, COLUMNS), at = i * call->size + left;
+    for (int64_t offset = 0; offset < call->size; offset += COLUMNS) {
+        int64_t columns = smaller(call->size - offset, COLUMNS), at = i * call->size + offset;
         parameters_t p;
-        if (!widen(call, left, columns, &p))
+        if (!widen(call, offset, columns, &p))
             return false;
         write_y(elements_at(call->x, at), &untested, &p, results_at(call, at), columns);
     }
@@ -100,11 +100,11 @@ INLINE bool forward_fast(const call_t *call, int64_t start, int64_t n, const sca
             continue;
         bool is_hard = !is_moderate(v, w);
         float high = (float)(near + low), rest = (float)((near - (double)high) + low);
-        for (int64_t left = 0; left < call->size && !is_hard; left += COLUMNS) {
-            int64_t columns = smaller(call->size - left, COLUMNS), at = i * call->size + left;
+        for (int64_t offset = 0; offset < call->size && !is_hard; offset += COLUMNS) {
+            int64_t columns = smaller(call->size - offset, COLUMNS), at = i * call->size + offset;
             is_hard = write_fast(elements_at(call->x, at), high, rest, (float)scales[k].r,
-                                 gamma ? gamma + left : defaults->ones,
-                                 beta ? beta + left : defaults->zeros, results_at(call, at),
+                                 gamma ? gamma + offset : defaults->ones,
+                                 beta ? beta + offset : defaults->zeros, results_at(call, at),
                                  columns);
         }
         if (is_hard && !forward_unrounded(call, i, &scales[k]))
@@ -128,11 +128,12 @@ INLINE outcome_t forward_rows(const call_t *call, int64_t from, int64_t to, bool
     }
     for (int64_t start = from; start < to; start += GROUP) {
         int64_t n = smaller(to - start, GROUP);
-        statistics_t found;
+        statistics_t stats;
         scale_t scales[GROUP];
         uint8_t *status = call->status + start;
-        find_statistics(elements_at(call->x, start * call->size), n, call->size, centred, &found);
-        derive_scales(call, start, n, centred, &found, scales);
+        compute_statistics(elements_at(call->x, start * call->size), n, call->size, centred,
+                           &stats);
+        derive_scales(call, start, n, centred, &stats, scales);
         bool finite = call->fast ? forward_fast(call, start, n, scales, &defaults)
                                  : forward_correct(call, start, n, scales, status, &p);
         for (int64_t k = 0; k < n; k++) {
@@ -155,26 +156,27 @@ outcome_t NAME(forward)(const call_t *call, int64_t from, int64_t to)
                          : forward_rows(call, from, to, false);
 }
 
-/* Find the saved statistics anew. Return how many rows have another mean than was saved; RMSNorm:
-   another mean square. */
+/* Recompute the saved statistics. Return how many rows have another mean than the saved one;
+   RMSNorm: another mean square. */
 int64_t NAME(statistics)(const call_t *call, int64_t from, int64_t to)
 {
     int64_t changed = 0;
     for (int64_t i = from; i < to; i++) {
-        statistics_t found;
+        statistics_t stats;
         double *saved = call->saved + (call->centred ? 3 * i : i);
         if (saved[0] != saved[0])
             continue;
-        find_statistics(elements_at(call->x, i * call->size), 1, call->size, call->centred, &found);
+        compute_statistics(elements_at(call->x, i * call->size), 1, call->size, call->centred,
+                           &stats);
         if (call->centred) {
-            double moved = fabs((found.near[0] - saved[0]) + (found.low[0] - saved[1]));
-            changed += !(moved <= 0x1p-40 * sqrt(found.v[0]) + TINY);
-            saved[0] = found.near[0];
-            saved[1] = found.low[0];
-            saved[2] = found.v[0];
+            double moved = fabs((stats.near[0] - saved[0]) + (stats.low[0] - saved[1]));
+            changed += !(moved <= 0x1p-40 * sqrt(stats.v[0]) + TINY);
+            saved[0] = stats.near[0];
+            saved[1] = stats.low[0];
+            saved[2] = stats.v[0];
         } else {
-            changed += !(fabs(found.v[0] - saved[0]) <= 0x1p-40 * found.v[0]);
-            saved[0] = found.v[0];
+            changed += !(fabs(stats.v[0] - saved[0]) <= 0x1p-40 * stats.v[0]);
+            saved[0] = stats.v[0];
         }
     }
     return changed;

@@ -1,12 +1,12 @@
-/* Forward: what y of a row needs, tier 1 and tier 2. */
+/* Forward: the numbers that y of a row is computed from, in tier 1 and tier 2. */
 #ifndef TRUENORM_FORWARD_H
 #define TRUENORM_FORWARD_H
 
 #include "tier2.h"
 
-/* What a block of columns needs in tier 1: gamma, beta and their weight in the bound (E15). Room
-   for the last vector to be filled up. The same in float32 for 16-bit rows (C5), where they are
-   small enough for that. */
+/* The parameters of a block of columns in tier 1: gamma, beta and their weight in the bound
+   (E15), padded to a vector. 16-bit rows have them in float32 as well (C5), where they are small
+   enough. */
 typedef struct {
     double gamma[COLUMNS + L], beta[COLUMNS + L], weight[COLUMNS + L];
 #if TYPE != TYPE_float32
@@ -16,7 +16,7 @@ typedef struct {
 } parameters_t;
 
 /* Widen the parameters of some columns. Return False if one is not finite. */
-INLINE bool widen(const call_t *call, int64_t left, int64_t n, parameters_t *p)
+INLINE bool widen(const call_t *call, int64_t offset, int64_t n, parameters_t *p)
 {
     const float *gammas = call->gamma, *betas = call->beta;
     double h = depth_of_sum(call->size);
@@ -26,8 +26,8 @@ INLINE bool widen(const call_t *call, int64_t left, int64_t n, parameters_t *p)
     longs too_large = {0};
 #endif
     for (int64_t j = 0; j < n; j += L) {
-        doubles gamma = gammas ? wide_parameters(gammas + left + j, n - j) : all(1);
-        doubles beta = betas ? wide_parameters(betas + left + j, n - j) + 0.0 : all(0); /* no -0 */
+        doubles gamma = gammas ? wide_parameters(gammas + offset + j, n - j) : all(1);
+        doubles beta = betas ? wide_parameters(betas + offset + j, n - j) + 0.0 : all(0); /* no -0 */
         doubles weight = absolute(beta) + absolute(gamma) * omega;
         STORE(p->gamma + j, gamma);
         STORE(p->beta + j, beta);
@@ -48,7 +48,7 @@ INLINE bool widen(const call_t *call, int64_t left, int64_t n, parameters_t *p)
     return all_zero(zeros);
 }
 
-/* What the elements of a row need in tier 1. */
+/* The numbers that y of a row is computed from in tier 1. */
 typedef struct {
     double near, low, r, shift, k; /* xhat = (x - near)*r - shift; k is K of (E15) */
 } scale_t;
@@ -65,7 +65,7 @@ INLINE bracket_t bracket_of(doubles x, const scale_t *s, doubles gamma, doubles 
     return (bracket_t){z, absolute(z) + weight};
 }
 
-/* The last elements of a block, filled up. Return the bits in which their ends differ. */
+/* Write the last elements of a block, padded. Return the bits in which their ends differ. */
 INLINE differ_t write_rest(const element_t *x, const scale_t *s, const parameters_t *p, int64_t j,
                            int64_t n, element_t *y)
 {
@@ -105,8 +105,8 @@ INLINE bool is_moderate(double v, double w)
 }
 
 #if TYPE != TYPE_float32
-/* Tier 1 of 16-bit rows: y in float32 with the bound (C5), and vectors in which an element is
-   undecided again in float64. Return True if an element is undecided then. */
+/* Tier 1 of 16-bit rows: y in float32 with the bound (C5). Vectors with an undecided element are
+   computed again in float64. Return True if an element remains undecided. */
 INLINE bool write_y_in_float32(const element_t *restrict x, const scale_t *s, float k,
                                const parameters_t *restrict p, element_t *restrict y, int64_t n)
 {
@@ -131,9 +131,9 @@ INLINE bool write_y_in_float32(const element_t *restrict x, const scale_t *s, fl
 }
 #endif
 
-/* Structure check: True if an element equals the mean of its row (RMSNorm: zero), so that
-   y = beta. If all x are multiples of 2**k and sum|x| < 2**(k + 53), every partial sum is a
-   float64, and the sum is exact in any order; otherwise nothing is known. */
+/* Structure check: True if an element equals the mean of its row (RMSNorm: zero), so that y =
+   beta. If all x are multiples of 2**k and sum|x| < 2**(k + 53), every partial sum is a float64,
+   and the sum is exact in any order. Otherwise the check returns False. */
 typedef struct {
     bool is_known, is_exact;
     double sum;
@@ -161,34 +161,34 @@ static inline bool is_mean(const call_t *call, const element_t *x, float value, 
 }
 
 /* Tier 2 for the undecided elements of n columns of a row. Return True if some remain undecided. */
-static inline bool settle_y(const call_t *call, int64_t i, const scale_t *s, const row2_t *row,
+static inline bool tier2_y(const call_t *call, int64_t i, const scale_t *s, const row2_t *row,
                      mean_t *mean, int64_t from, int64_t columns)
 {
     const element_t *x = elements_at(call->x, i * call->size);
     element_t *y = results_at(call, i * call->size);
     parameters_t p;
     bool undecided = false;
-    for (int64_t left = from; left < from + columns; left += COLUMNS) {
-        int64_t n = smaller(from + columns - left, COLUMNS);
-        widen(call, left, n, &p);
+    for (int64_t offset = from; offset < from + columns; offset += COLUMNS) {
+        int64_t n = smaller(from + columns - offset, COLUMNS);
+        widen(call, offset, n, &p);
         for (int64_t j = 0; j < n; j += L) {
             element_t waste[COLUMNS];
-            differ_t differ = write_rest(x + left, s, &p, j, smaller(L, n - j), waste);
+            differ_t differ = write_rest(x + offset, s, &p, j, smaller(L, n - j), waste);
             if (!any_differ(differ))
                 continue;
             for (int64_t k = j; k < smaller(j + L, n); k++) {
-                float value = to_float(x[left + k]);
+                float value = to_float(x[offset + k]);
                 pair_t c = centred_element(row, value);
                 pair_t t = multiply_double(multiply(c, row->r), p.gamma[k]);
                 pair_t z = add_double(t, p.beta[k]);
-                double bound = SLACK * fabs(t.high) * (row->of_r + 16 * W) +
+                double bound = SLACK * fabs(t.high) * (row->err_r + 16 * W) +
                                SLACK * row->r.high * row->centring * fabs(p.gamma[k]) +
                                5 * W * fabs(z.high) + TINY; /* (F5) */
-                bound *= call->scale_of_bounds;
-                if (differ[k - j] == 0 || is_decided(z, bound, TYPE, y, left + k))
+                bound *= call->bound_scale;
+                if (differ[k - j] == 0 || is_decided(z, bound, TYPE, y, offset + k))
                     continue;
                 if (p.gamma[k] == 0 || is_mean(call, x, value, mean)) /* structure check */
-                    y[left + k] = nearest(p.beta[k]);
+                    y[offset + k] = nearest(p.beta[k]);
                 else
                     undecided = true;
             }
@@ -197,7 +197,7 @@ static inline bool settle_y(const call_t *call, int64_t i, const scale_t *s, con
     return undecided;
 }
 
-/* y of a row without spread: beta. Return False if that is not finite. */
+/* Write y of a constant row: beta. Return False if that is not finite. */
 static inline bool write_constant(const call_t *call, element_t *y)
 {
     const float *gamma = call->gamma, *beta = call->beta;
@@ -217,26 +217,26 @@ INLINE void derive_scales(const call_t *call, int64_t start, int64_t n, bool cen
                           statistics_t *statistics, scale_t *scales)
 {
     uint8_t *status = call->status + start;
-    statistics_t found = *statistics;
+    statistics_t stats = *statistics;
     double h = depth_of_sum(call->size), r[GROUP], bound[GROUP];
     for (int k = 0; k < GROUP; k++) { /* in vectors: roots and quotients take long */
-        double w = found.v[k] + call->eps;
+        double w = stats.v[k] + call->eps;
         r[k] = 1 / sqrt(w);
-        bound[k] = error_of_r(error_of_w(found.low[k], found.v[k], w, h)) + 6 * U; /* (E15) */
+        bound[k] = error_of_r(error_of_w(stats.low[k], stats.v[k], w, h)) + 6 * U; /* (E15) */
     }
     for (int64_t k = 0; k < n; k++) {
         status[k] = OK;
-        if (!(found.v[k] + call->eps > 0)) {
+        if (!(stats.v[k] + call->eps > 0)) {
             status[k] = UNDEFINED;
-            found.near[k] = found.low[k] = found.v[k] = NAN;
+            stats.near[k] = stats.low[k] = stats.v[k] = NAN;
         }
-        scales[k] = (scale_t){found.near[k], found.low[k], r[k], found.low[k] * r[k],
-                              call->scale_of_bounds * SLACK * bound[k]};
+        scales[k] = (scale_t){stats.near[k], stats.low[k], r[k], stats.low[k] * r[k],
+                              call->bound_scale * SLACK * bound[k]};
         double *saved = call->saved + (centred ? 3 : 1) * (start + k);
-        saved[0] = centred ? found.near[k] : found.v[k];
+        saved[0] = centred ? stats.near[k] : stats.v[k];
         if (centred) {
-            saved[1] = found.low[k];
-            saved[2] = found.v[k];
+            saved[1] = stats.low[k];
+            saved[2] = stats.v[k];
         }
     }
 }
@@ -248,7 +248,7 @@ INLINE bool write_block(const call_t *call, double v, const scale_t *s, const pa
     const element_t *x = elements_at(call->x, at);
 #if TYPE != TYPE_float32
     if (p->fits_float32 && is_moderate(v, v + call->eps) && fabs(s->near) * s->r < 0x1p20)
-        return write_y_in_float32(x, s, (float)(0x1p-21 * call->scale_of_bounds), p,
+        return write_y_in_float32(x, s, (float)(0x1p-21 * call->bound_scale), p,
                                   results_at(call, at), n);
 #else
     (void)v;

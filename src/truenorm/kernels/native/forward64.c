@@ -2,8 +2,8 @@
    per instruction set. */
 #include "pairs.h"
 
-/* Zero, or about the mean of the first elements if that is far from zero. Rows near zero are not
-   shifted, which takes fewer operations. Any number will do. */
+/* Return the approximate mean of the first elements if it is far from zero, else zero. Rows near
+   zero are not shifted, which takes fewer operations. Any number is valid. */
 INLINE double choose_near(const double *x, int64_t size)
 {
     double sum = 0, squares = 0;
@@ -26,7 +26,7 @@ NOT_INLINE void sum_x(const call_t *call, int64_t i, double near, int64_t k, gro
         sum_row(call, i, near, true, true, false, k, sums, sizes);
 }
 
-/* Find the moments of rows, and their largest magnitudes. */
+/* Compute the moments of rows, and their largest magnitudes. */
 INLINE void find_moments(const call_t *call, int64_t start, int64_t n, bool centred, moments_t *m,
                          double sizes[SIZES][GROUP])
 {
@@ -48,7 +48,8 @@ INLINE void find_moments(const call_t *call, int64_t start, int64_t n, bool cent
         derive_moments(call, centred, sums, m);
 }
 
-/* The row status, before elements are computed; FAR is saved for rows that are left out. */
+/* Return the row status before elements are computed; FAR is saved for rows that the driver
+   computes. */
 INLINE uint8_t judge_row(const call_t *call, int64_t i, bool centred, const moments_t *m,
                          int64_t k, bool *is_constant)
 {
@@ -78,21 +79,22 @@ INLINE void save_row(double *saved, bool centred, const moments_t *m, int64_t k,
     saved[2] = exponent + BY_PAIRS;
 }
 
-/* What elements of a row need; k and f are the factors of |t| and of the weights in (C8). */
+/* The numbers that y of a row is computed from; k and f are the factors of |t| and of the
+   weights in (C8). */
 typedef struct {
     row64_t row;
     double k, f;
 } scale64_t;
 
-/* Parameters of a block of columns: beta without -0, and the rest of (C8). */
+/* The parameters of a block of columns: beta without -0, and the weights of (C8). */
 typedef struct {
     double beta[COLUMNS + L], weight[COLUMNS + L];
 } weights_t;
 
-INLINE void find_weights(const call_t *call, int64_t left, int64_t n, weights_t *p)
+INLINE void find_weights(const call_t *call, int64_t offset, int64_t n, weights_t *p)
 {
-    const double *gamma = gamma_of(call, left), *beta = beta_of(call, left);
-    double h = depth_of_row(call->size), scale = SLACK * call->scale_of_bounds;
+    const double *gamma = gamma_of(call, offset), *beta = beta_of(call, offset);
+    double h = depth_of_row(call->size), scale = SLACK * call->bound_scale;
     double omega = call->centred ? (h + 24) * W * scale : 0, of_beta = 3 * W * scale;
     for (int64_t j = 0; j < n; j++) {
         p->beta[j] = beta[j] + 0.0;
@@ -100,7 +102,7 @@ INLINE void find_weights(const call_t *call, int64_t left, int64_t n, weights_t 
     }
 }
 
-/* Round y of a vector; return which elements are undecided. */
+/* Round y of a vector. Return a mask of undecided elements. */
 INLINE longs round_y(doubles x, doubles gamma, doubles beta, doubles weight, const scale64_t *s,
                      bool shifted, bool centred, doubles *y)
 {
@@ -110,8 +112,8 @@ INLINE longs round_y(doubles x, doubles gamma, doubles beta, doubles weight, con
     return round_both(z, multiply_add(absolute(t.high), all(s->k), weight * s->f), y);
 }
 
-/* Write y of some columns of a row. Return True if an element is undecided. `undecided`, if it is
-   not NULL, tells which. */
+/* Write y of some columns of a row. Return True if an element is undecided; `undecided`, if it
+   is not NULL, marks them. */
 INLINE bool write_row(const double *restrict x, const double *restrict gamma,
                       const weights_t *restrict p, const scale64_t *s, bool shifted, bool centred,
                       double *restrict y, int64_t n, uint8_t *undecided)
@@ -121,41 +123,43 @@ INLINE bool write_row(const double *restrict x, const double *restrict gamma,
     int64_t j = 0;
 #pragma GCC unroll 2
     for (; j + L <= n; j += L) {
-        longs found = round_y(LOAD(doubles, x + j), LOAD(doubles, gamma + j),
+        longs answer = round_y(LOAD(doubles, x + j), LOAD(doubles, gamma + j),
                               LOAD(doubles, p->beta + j), LOAD(doubles, p->weight + j), s, shifted,
                               centred, &result);
-        differ |= found;
+        differ |= answer;
         STORE(y + j, result);
         for (int k = 0; undecided && k < L; k++)
-            undecided[j + k] = found[k] != 0;
+            undecided[j + k] = answer[k] != 0;
     }
     if (j < n) {
-        longs found = round_y(load_or(x + j, n - j, 0), load_or(gamma + j, n - j, 0),
+        longs answer = round_y(load_or(x + j, n - j, 0), load_or(gamma + j, n - j, 0),
                               load_or(p->beta + j, n - j, 0), load_or(p->weight + j, n - j, 0), s,
                               shifted, centred, &result);
         for (int64_t k = 0; k < n - j; k++) {
-            differ[0] |= found[k];
+            differ[0] |= answer[k];
             y[j + k] = result[k];
             if (undecided)
-                undecided[j + k] = found[k] != 0;
+                undecided[j + k] = answer[k] != 0;
         }
     }
     return any_long(differ);
 }
 
-NOT_INLINE bool write_y(const call_t *call, int64_t i, int64_t left, int64_t n, const weights_t *p,
+NOT_INLINE bool write_y(const call_t *call, int64_t i, int64_t offset, int64_t n,
+                        const weights_t *p,
                         const scale64_t *s)
 {
-    const double *x = row_of(call->x, i, call->size) + left, *gamma = gamma_of(call, left);
-    double *y = (double *)row_of(call->out, i, call->size) + left;
+    const double *x = row_of(call->x, i, call->size) + offset, *gamma = gamma_of(call, offset);
+    double *y = (double *)row_of(call->out, i, call->size) + offset;
     if (!call->centred)
         return write_row(x, gamma, p, s, false, false, y, n, NULL);
     return s->row.near == 0 ? write_row(x, gamma, p, s, false, true, y, n, NULL)
                             : write_row(x, gamma, p, s, true, true, y, n, NULL);
 }
 
-/* Structure check: True if an element equals the mean of its row (RMSNorm: zero), so that
-   y = beta. The sum is exact if nothing is rounded off its low part; else nothing is known. */
+/* Structure check: True if an element equals the mean of its row (RMSNorm: zero), so that y =
+   beta. The sum is exact if its low part has no rounding error; otherwise the check returns
+   False. */
 typedef struct {
     bool is_known, is_exact;
     pair_t sum;
@@ -181,26 +185,26 @@ static bool is_mean(const call_t *call, const double *x, double value, mean_t *m
 }
 
 /* Structure checks for the undecided elements of a row. Return True if some remain undecided. */
-NOT_INLINE bool settle_row(const call_t *call, int64_t i, const scale64_t *s)
+NOT_INLINE bool tier2_row(const call_t *call, int64_t i, const scale64_t *s)
 {
     const double *x = row_of(call->x, i, call->size);
     double *y = (double *)row_of(call->out, i, call->size);
     mean_t mean = {0};
-    for (int64_t left = 0; left < call->size; left += COLUMNS) {
-        int64_t n = smaller(call->size - left, COLUMNS);
-        const double *gamma = gamma_of(call, left);
+    for (int64_t offset = 0; offset < call->size; offset += COLUMNS) {
+        int64_t n = smaller(call->size - offset, COLUMNS);
+        const double *gamma = gamma_of(call, offset);
         uint8_t undecided[COLUMNS];
         weights_t p;
-        find_weights(call, left, n, &p);
+        find_weights(call, offset, n, &p);
         bool centred = call->centred;
-        if (!write_row(x + left, gamma, &p, s, centred, centred, y + left, n, undecided))
+        if (!write_row(x + offset, gamma, &p, s, centred, centred, y + offset, n, undecided))
             continue;
         for (int64_t j = 0; j < n; j++)
             if (undecided[j]) {
                 bool finite = fabs(gamma[j]) < INFINITY && fabs(p.beta[j]) < INFINITY;
-                if (!finite || !is_mean(call, x, x[left + j], &mean))
+                if (!finite || !is_mean(call, x, x[offset + j], &mean))
                     return true;
-                y[left + j] = p.beta[j];
+                y[offset + j] = p.beta[j];
             }
     }
     return false;
@@ -220,7 +224,7 @@ INLINE bool forward_correct(const call_t *call, int64_t start, int64_t n, bool c
         status[k] = judge_row(call, start + k, centred, &m, k, &is_constant[k]);
         double sigma = m.r.high[k] * m.spread[k];
         scales[k] = (scale64_t){row_from(&m, k),
-                                call->scale_of_bounds * SLACK * (m.of_r[k] + 36 * W),
+                                call->bound_scale * SLACK * (m.err_r[k] + 36 * W),
                                 sigma > 1 ? sigma : 1}; /* (C8) */
         if (status[k] == OK)
             save_row(saved, centred, &m, k, sizes[LARGEST][k]);
@@ -231,15 +235,15 @@ INLINE bool forward_correct(const call_t *call, int64_t start, int64_t n, bool c
         if (is_constant[k] && status[k] == OK)
             finite &= write_constant(call, start + k);
     }
-    for (int64_t left = 0; left < call->size; left += COLUMNS) {
-        int64_t columns = smaller(call->size - left, COLUMNS);
+    for (int64_t offset = 0; offset < call->size; offset += COLUMNS) {
+        int64_t columns = smaller(call->size - offset, COLUMNS);
         weights_t p;
-        find_weights(call, left, columns, &p);
+        find_weights(call, offset, columns, &p);
         clear_flags();
         for (int64_t k = 0; k < n; k++) {
             if (left_range[k])
                 continue;
-            if (write_y(call, start + k, left, columns, &p, &scales[k]))
+            if (write_y(call, start + k, offset, columns, &p, &scales[k]))
                 status[k] = UNDECIDED;
             if (has_left_range()) {
                 status[k] = UNDECIDED;
@@ -250,7 +254,7 @@ INLINE bool forward_correct(const call_t *call, int64_t start, int64_t n, bool c
     }
     for (int64_t k = 0; k < n; k++)
         if (status[k] == UNDECIDED && !left_range[k]) {
-            bool undecided = settle_row(call, start + k, &scales[k]);
+            bool undecided = tier2_row(call, start + k, &scales[k]);
             status[k] = undecided || has_left_range() ? UNDECIDED : OK;
             clear_flags();
         }

@@ -1,9 +1,9 @@
 /* Few long rows, correct: threads share rows, a segment (sums) or a panel (results) at a time.
 
-   Both passes go in phases: sums of segments along each row; the numbers of each row; results,
-   panel by panel, with sums over rows that need no memory beyond a block; then tier 2 for the
-   panels and columns that were left undecided. Sums are added in the order of `sum_moments` and
-   `find_rows`, so that results and saved statistics have the bits of other calls. */
+   Both passes have phases: sums of segments along each row; the numbers of each row; results,
+   panel by panel, with sums over rows that need no memory beyond a block; then tier 2 for
+   undecided panels and columns. Sums are added in the order of `sum_moments` and `compute_rows`,
+   so that results and saved statistics have the bits of other calls. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -15,12 +15,12 @@ end_t NAME(long_backward)(call_t *call);
 
 enum { PANEL = 1 << 13 }; /* columns whose results one thread writes at a time */
 
-/* What is known of a row. */
+/* The state of a row. */
 typedef struct {
     scale_t scale;       /* forward */
     row_t row;           /* backward */
     row2_t row2;         /* tier 2; valid if it is described */
-    slopes_t slopes;     /* tier 2 of backward */
+    means2_t means;     /* tier 2 of backward */
     bool is_summed;      /* phase 1: the segments are wanted */
     bool is_described;   /* tier 2: `row2` is valid */
     bool is_constant;
@@ -43,7 +43,7 @@ typedef struct {
     uint8_t *columns;   /* of dgamma: undecided */
     double *near; /* by row: a float32 number near the mean */
     bool exact_groups;
-    atomic_bool not_finite, left;
+    atomic_bool not_finite, has_undecided;
 } long_t;
 
 static void run(work_t work, long_t *job, int64_t chunks)
@@ -116,7 +116,7 @@ static void products2_chunk(void *argument, int64_t chunk, int worker)
             &job->states[i].row2);
 }
 
-/* Describe the rows that are wanted and not described yet. */
+/* Compute the double-double statistics of the rows that need them. */
 static void describe_rows(long_t *job)
 {
     const call_t *call = job->call;
@@ -178,7 +178,7 @@ static double total_of(const long_t *job, int64_t i, int which)
     return total.high + total.low;
 }
 
-/* Find the statistics of all rows: as `find_statistics` does. */
+/* Compute the statistics of all rows, as `compute_statistics` does. */
 static void find_long_statistics(long_t *job)
 {
     const call_t *call = job->call;
@@ -195,17 +195,17 @@ static void find_long_statistics(long_t *job)
             state_t *state = &job->states[i];
             if (!state->is_summed)
                 continue;
-            statistics_t found = {.near = {job->near[i]}, .low = {total_of(job, i, 0)}};
+            statistics_t stats = {.near = {job->near[i]}, .low = {total_of(job, i, 0)}};
             double square[GROUP] = {total_of(job, i, 1)};
-            derive_statistics(&found, square, 0, call->size);
-            state->is_summed = centred && turn == 0 && move_near(&found, square[0], 0);
-            job->near[i] = found.near[0];
+            derive_statistics(&stats, square, 0, call->size);
+            state->is_summed = centred && turn == 0 && move_near(&stats, square[0], 0);
+            job->near[i] = stats.near[0];
             is_again |= state->is_summed;
             if (state->is_summed)
                 continue;
             if (!(square[0] < INFINITY))
-                found.v[0] = NAN;
-            derive_scales(call, i, 1, centred, &found, &state->scale);
+                stats.v[0] = NAN;
+            derive_scales(call, i, 1, centred, &stats, &state->scale);
         }
     }
 }
@@ -216,23 +216,23 @@ static void forward_panel(void *argument, int64_t panel, int worker)
     const call_t *call = job->call;
     int64_t from = panel * PANEL, to = from + columns_of(job, panel);
     (void)worker;
-    for (int64_t left = from; left < to; left += COLUMNS) {
-        int64_t columns = smaller(to - left, COLUMNS);
+    for (int64_t offset = from; offset < to; offset += COLUMNS) {
+        int64_t columns = smaller(to - offset, COLUMNS);
         parameters_t p;
-        if (!widen(call, left, columns, &p)) {
+        if (!widen(call, offset, columns, &p)) {
             atomic_store(&job->not_finite, true);
             return;
         }
         for (int64_t i = 0; i < call->rows; i++) {
             double v = saved_variance(call, i);
-            if (v > 0 && write_block(call, v, &job->states[i].scale, &p, i * call->size + left,
+            if (v > 0 && write_block(call, v, &job->states[i].scale, &p, i * call->size + offset,
                                      columns))
                 job->undecided[panel * call->rows + i] = 1;
         }
     }
 }
 
-static void settle_y_panel(void *argument, int64_t panel, int worker)
+static void tier2_y_panel(void *argument, int64_t panel, int worker)
 {
     long_t *job = argument;
     const call_t *call = job->call;
@@ -240,9 +240,9 @@ static void settle_y_panel(void *argument, int64_t panel, int worker)
     for (int64_t i = 0; i < call->rows; i++) {
         mean_t mean = {0};
         if (job->undecided[panel * call->rows + i] &&
-            settle_y(call, i, &job->states[i].scale, &job->states[i].row2, &mean, panel * PANEL,
+            tier2_y(call, i, &job->states[i].scale, &job->states[i].row2, &mean, panel * PANEL,
                      columns_of(job, panel)))
-            atomic_store(&job->left, true);
+            atomic_store(&job->has_undecided, true);
     }
 }
 
@@ -264,9 +264,9 @@ end_t NAME(long_forward)(call_t *call)
         return release(&job, NOT_DONE);
     if (mark_rows(&job) > 0) {
         describe_rows(&job);
-        run(settle_y_panel, &job, job.panels);
+        run(tier2_y_panel, &job, job.panels);
     }
-    return release(&job, atomic_load(&job.left) ? NOT_DONE : DONE);
+    return release(&job, atomic_load(&job.has_undecided) ? NOT_DONE : DONE);
 }
 
 /* ---- backward ---- */
@@ -276,7 +276,7 @@ static void products_chunk(void *argument, int64_t chunk, int worker)
     long_t *job = argument;
     const call_t *call = job->call;
     int64_t i = chunk / job->segments, from = chunk % job->segments * SEGMENT;
-    double gamma[SHARE], sums[ALONG][GROUP];
+    double gamma[BLOCK_ROOM], sums[ALONG][GROUP];
     extent_t extent = NOTHING;
     (void)worker;
     bool finite = call->centred
@@ -289,7 +289,7 @@ static void products_chunk(void *argument, int64_t chunk, int worker)
     job->extents[chunk] = extent;
 }
 
-/* Find the numbers of all rows. Return True if dbeta, over all rows, is exact in pairs. */
+/* Compute the numbers of all rows. Return True if dbeta, over all rows, is exact in pairs. */
 static bool find_long_rows(long_t *job)
 {
     const call_t *call = job->call;
@@ -321,34 +321,34 @@ static void backward_panel(void *argument, int64_t panel, int worker)
     long_t *job = argument;
     const call_t *call = job->call;
     int64_t from = panel * PANEL, to = from + columns_of(job, panel);
-    double gamma[SHARE], sums[SUMS * COLUMNS];
+    double gamma[BLOCK_ROOM], sums[SUMS * COLUMNS];
     (void)worker;
-    for (int64_t left = from; left < to; left += COLUMNS) {
-        int64_t columns = smaller(to - left, COLUMNS);
-        widen_gamma(call, left, columns, gamma);
+    for (int64_t offset = from; offset < to; offset += COLUMNS) {
+        int64_t columns = smaller(to - offset, COLUMNS);
+        widen_gamma(call, offset, columns, gamma);
         memset(sums, 0, sizeof sums);
         for (int64_t start = 0; start < call->rows; start += GROUP) {
-            shares_t shares;
-            clear(&shares, columns);
+            block_sums_t block_sums;
+            clear(&block_sums, columns);
             for (int64_t i = start; i < smaller(start + GROUP, call->rows); i++) {
-                int64_t at = i * call->size + left;
+                int64_t at = i * call->size + offset;
                 if (write_dx(elements_at(call->x, at), elements_at(call->dy, at), gamma,
-                             &job->states[i].row, results_at(call, at), true, &shares, columns))
+                             &job->states[i].row, results_at(call, at), true, &block_sums, columns))
                     job->undecided[panel * call->rows + i] = 1;
                 for (int64_t j = 0; !job->exact_groups && j < columns; j++)
                     add_to_sum(sums + DBETA_HIGH * columns + j, sums + DBETA_LOW * columns + j,
                                to_float(*elements_at(call->dy, at + j)));
             }
-            add_shares(&shares, sums, columns, 0, columns, job->exact_groups, true);
+            add_block_sums(&block_sums, sums, columns, 0, columns, job->exact_groups, true);
         }
-        if (call->dgamma && round_dgamma_of(call, sums, left, columns, job->columns))
-            atomic_store(&job->left, true);
+        if (call->dgamma && round_dgamma_of(call, sums, offset, columns, job->columns))
+            atomic_store(&job->has_undecided, true);
         if (call->dbeta)
-            round_dbeta_of(call, sums, left, columns);
+            round_dbeta_of(call, sums, offset, columns);
     }
 }
 
-static void settle_dx_panel(void *argument, int64_t panel, int worker)
+static void tier2_dx_panel(void *argument, int64_t panel, int worker)
 {
     long_t *job = argument;
     const call_t *call = job->call;
@@ -356,14 +356,14 @@ static void settle_dx_panel(void *argument, int64_t panel, int worker)
     for (int64_t i = 0; i < call->rows; i++) {
         const state_t *state = &job->states[i];
         if (state->is_summed && job->undecided[panel * call->rows + i] &&
-            settle_dx(call, i, &state->row, &state->row2, &state->slopes, panel * PANEL,
+            tier2_dx(call, i, &state->row, &state->row2, &state->means, panel * PANEL,
                       panel * PANEL + columns_of(job, panel)))
-            atomic_store(&job->left, true);
+            atomic_store(&job->has_undecided, true);
     }
 }
 
 /* Tier 2 for the rows that are undecided. */
-static void settle_rows(long_t *job)
+static void tier2_rows(long_t *job)
 {
     const call_t *call = job->call;
     if (mark_rows(job) == 0)
@@ -382,13 +382,13 @@ static void settle_rows(long_t *job)
             total.products = add(total.products, part->products);
             total.squares += part->squares;
         }
-        job->states[i].slopes = derive_slopes(call, &total, &job->states[i].row2);
+        job->states[i].means = derive_means2(call, &total, &job->states[i].row2);
     }
-    run(settle_dx_panel, job, job->panels);
+    run(tier2_dx_panel, job, job->panels);
 }
 
 /* Tier 2 for the undecided columns of dgamma. Return False if one remains undecided. */
-static bool settle_long_columns(long_t *job)
+static bool tier2_long_columns(long_t *job)
 {
     const call_t *call = job->call;
     bool decided = true;
@@ -403,7 +403,7 @@ static bool settle_long_columns(long_t *job)
             if (saved_variance(call, i) != 0) /* else xhat is exactly zero */
                 add_term(call, i, &job->states[i].row2, &column);
         decided &= is_decided(two_sum(column.high, column.low),
-                              call->scale_of_bounds * SLACK * column.bound, call->of_dgamma,
+                              call->bound_scale * SLACK * column.bound, call->dgamma_type,
                               call->dgamma, j);
     }
     return decided;
@@ -425,11 +425,11 @@ end_t NAME(long_backward)(call_t *call)
         job.states[i].is_constant = is_constant(call, dy);
     }
     run(backward_panel, &job, job.panels);
-    bool has_columns = atomic_exchange(&job.left, false);
+    bool has_columns = atomic_exchange(&job.has_undecided, false);
     for (int64_t i = 0; i < call->rows; i++)
         if (job.states[i].is_constant)
             memset(results_at(call, i * call->size), 0, (size_t)call->size * sizeof(element_t));
-    settle_rows(&job);
-    bool decided = !atomic_load(&job.left) && (!has_columns || settle_long_columns(&job));
+    tier2_rows(&job);
+    bool decided = !atomic_load(&job.has_undecided) && (!has_columns || tier2_long_columns(&job));
     return release(&job, decided ? DONE : NOT_DONE);
 }

@@ -1,9 +1,9 @@
-/* The extension module: buffers are checked, the interpreter's lock is released, calls are run.
+/* The extension module: check buffers, release the interpreter's lock, run calls.
 
-   `forward` and `backward` return False for arrays that are not ordinary (C-contiguous, native,
-   aligned, of matching shapes, results apart from the rest) and for results that need the
-   driver: non-finite numbers, and elements undecided by tier 2. The functions on blocks of rows,
-   which the driver calls, raise instead. */
+   `forward` and `backward` return False for arrays that are not C-contiguous, native, aligned
+   and of matching shapes, for results that overlap other arrays, and for results that need the
+   driver: non-finite numbers, and elements that tier 2 leaves undecided. The functions on blocks
+   of rows, which the driver calls, raise instead. */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,12 +13,13 @@
 
 #include "rounding.h"
 
-/* Of `mode`: two flags, and the types of rows, gamma and beta at these bits. */
+/* Bits of `mode`: two flags, and the types of rows, gamma and beta. */
 enum { CENTRED = 1, FAST = 2, ROWS_AT = 4, GAMMA_AT = 8, BETA_AT = 12 };
-enum { LOCK_KEPT_BELOW = 1 << 13 }; /* elements: to release the lock takes as long as few of them */
+/* Elements of a call that keeps the lock: releasing it would cost as much as the call. */
+enum { LOCK_KEPT_BELOW = 1 << 13 };
 enum { MOST_BUFFERS = 8 };
 
-static double scale_of_bounds = 1.0;
+static double bound_scale = 1.0;
 
 /* Buffers of one call, released together. */
 typedef struct {
@@ -34,7 +35,7 @@ static void release(buffers_t *buffers)
 }
 
 /* Return the C-contiguous buffer of an object, or NULL (and note the failure) if it has none of
-   this format, or is not aligned. An object that is None has no buffer, which is no failure. */
+   this format, or is not aligned. None has no buffer, which is not a failure. */
 static Py_buffer *view_of(buffers_t *buffers, PyObject *object, char format, bool writable)
 {
     Py_buffer *view = &buffers->views[buffers->count];
@@ -55,29 +56,20 @@ static Py_buffer *view_of(buffers_t *buffers, PyObject *object, char format, boo
     return view;
 }
 
-/* A buffer of one of the types of rows. bfloat16 arrays are passed as views of uint16: they refuse
-   to tell their format. */
+/* Return a buffer of one of the types of rows. bfloat16 arrays are passed as views of uint16,
+   because they do not export a buffer format. */
 static Py_buffer *typed_view(buffers_t *buffers, PyObject *object, int type, bool writable)
 {
     static const char formats[TYPES] = {'f', 'e', 'H', 'd'};
     return view_of(buffers, object, formats[type], writable);
 }
 
-/* The types that a mode names. Return False with an error set if there is no such type. */
+/* The last arguments of most functions, and the types that `mode` names. */
 typedef struct {
+    double eps;
+    long mode, threads;
     int rows, gamma, beta;
-} types_t;
-
-static bool read_types(long mode, types_t *types)
-{
-    *types = (types_t){mode >> ROWS_AT & 15, mode >> GAMMA_AT & 15, mode >> BETA_AT & 15};
-    bool exist = types->rows < TYPES && types->gamma < TYPES && types->beta < TYPES;
-    bool is_wide = types->rows == FLOAT64;
-    if (exist && is_wide == (types->gamma == FLOAT64) && is_wide == (types->beta == FLOAT64))
-        return true;
-    PyErr_Format(PyExc_ValueError, "mode %ld names types that the core does not have", mode);
-    return false;
-}
+} settings_t;
 
 static bool has_shape(const Py_buffer *view, const Py_buffer *like)
 {
@@ -94,7 +86,7 @@ static bool is_vector(const Py_buffer *view, int64_t size)
     return view == NULL || (view->ndim == 1 && view->shape[0] == size);
 }
 
-/* True if a result overlaps no other buffer of its call, or is not wanted. */
+/* True if a result overlaps no other buffer of its call, or is NULL. */
 static bool is_apart(const Py_buffer *result, const buffers_t *buffers)
 {
     for (int k = 0; result != NULL && k < buffers->count; k++) {
@@ -108,12 +100,18 @@ static bool is_apart(const Py_buffer *result, const buffers_t *buffers)
 
 static void *memory(const Py_buffer *view) { return view == NULL ? NULL : view->buf; }
 
-/* Fill in what forward and backward have in common. Return False if x has no rows. */
-static bool describe(call_t *call, const Py_buffer *x, const Py_buffer *out,
-                     const Py_buffer *saved, double eps, long mode, long threads)
+static bool is_supported_eps(double eps)
 {
+    return eps == 0 || (eps >= 0x1p-200 && eps <= 0x1p200);
+}
+
+/* Initialize the fields that forward and backward share. Return False if x has no rows. */
+static bool init_call(call_t *call, const Py_buffer *x, const Py_buffer *out,
+                      const Py_buffer *saved, const settings_t *settings)
+{
+    long threads = settings->threads;
     if (x == NULL || out == NULL || saved == NULL || x->ndim < 1 || x->len == 0 ||
-        !has_shape(out, x) || !(eps == 0 || (eps >= 0x1p-200 && eps <= 0x1p200)))
+        !has_shape(out, x) || !is_supported_eps(settings->eps))
         return false;
     *call = (call_t){0};
     call->x = x->buf;
@@ -121,11 +119,11 @@ static bool describe(call_t *call, const Py_buffer *x, const Py_buffer *out,
     call->saved = saved->buf;
     call->size = x->shape[x->ndim - 1];
     call->rows = x->len / x->itemsize / call->size;
-    call->type = mode >> ROWS_AT & 15;
-    call->eps = eps;
-    call->scale_of_bounds = scale_of_bounds;
-    call->centred = mode & CENTRED;
-    call->fast = mode & FAST;
+    call->type = settings->rows;
+    call->eps = settings->eps;
+    call->bound_scale = bound_scale;
+    call->centred = settings->mode & CENTRED;
+    call->fast = settings->mode & FAST;
     call->threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : (int)threads;
     return saved->len == call->rows * (call->centred ? 3 : 1) * (int64_t)sizeof(double);
 }
@@ -147,8 +145,8 @@ static end_t run(end_t (*runner)(call_t *), call_t *call)
     return end;
 }
 
-/* A parameter as kernels take it: its own memory, or a copy as float32, which is `copied` then.
-   NULL if it is not given, or with an error set if there is no memory. */
+/* Return the memory of a parameter, or of a float32 copy, which is stored in `copied`. NULL if
+   there is no parameter, or with an error set if there is no memory. */
 static const void *parameter(const Py_buffer *view, int type, void **copied)
 {
     if (view == NULL || type == FLOAT32 || type == FLOAT64)
@@ -165,18 +163,18 @@ static const void *parameter(const Py_buffer *view, int type, void **copied)
     return to;
 }
 
-/* Ones in place of a gamma that is not given, or NULL with an error set. */
+/* Allocate ones, the default of gamma. Return NULL with an error set if there is no memory. */
 static void *ones(int64_t size, int type)
 {
-    void *found = PyMem_Malloc((size_t)size * (type == FLOAT64 ? sizeof(double) : sizeof(float)));
-    if (found == NULL)
+    void *values = PyMem_Malloc((size_t)size * (type == FLOAT64 ? sizeof(double) : sizeof(float)));
+    if (values == NULL)
         PyErr_NoMemory();
-    for (int64_t j = 0; found != NULL && j < size; j++)
+    for (int64_t j = 0; values != NULL && j < size; j++)
         if (type == FLOAT64)
-            ((double *)found)[j] = 1;
+            ((double *)values)[j] = 1;
         else
-            ((float *)found)[j] = 1;
-    return found;
+            ((float *)values)[j] = 1;
+    return values;
 }
 
 /* Run a call with room for the row status. */
@@ -198,22 +196,42 @@ static bool has_arguments(Py_ssize_t given, Py_ssize_t expected)
     return given == expected;
 }
 
-/* Read one number each. Return False with an error set: nothing else may be called then. */
+/* Read a number. Return False with an error set. */
 static bool read_integer(PyObject *argument, long *value)
 {
     *value = PyLong_AsLong(argument);
     return !(*value == -1 && PyErr_Occurred());
 }
-static bool read_eps_and_mode(PyObject *const *arguments, double *eps, long *mode)
+
+/* Store a mode. Return False with an error set if the core does not support one of its types. */
+static bool set_mode(settings_t *settings, long mode)
 {
-    *eps = PyFloat_AsDouble(arguments[0]);
-    return !(*eps == -1 && PyErr_Occurred()) && read_integer(arguments[1], mode);
+    settings->mode = mode;
+    settings->rows = mode >> ROWS_AT & 15;
+    settings->gamma = mode >> GAMMA_AT & 15;
+    settings->beta = mode >> BETA_AT & 15;
+    bool exist = settings->rows < TYPES && settings->gamma < TYPES && settings->beta < TYPES;
+    bool is_wide = settings->rows == FLOAT64;
+    if (exist && is_wide == (settings->gamma == FLOAT64) && is_wide == (settings->beta == FLOAT64))
+        return true;
+    PyErr_Format(PyExc_ValueError, "mode %ld names types that the core does not support", mode);
+    return false;
 }
 
-/* Numbers at the end of the arguments: eps, mode, threads. Return False with an error set. */
-static bool read_numbers(PyObject *const *arguments, double *eps, long *mode, long *threads)
+/* Check the number of arguments and read the last of them: eps, mode and, with `has_threads`,
+   threads. Return False with an error set. */
+static bool read_settings(PyObject *const *arguments, Py_ssize_t count, Py_ssize_t expected,
+                          bool has_threads, settings_t *settings)
 {
-    return read_eps_and_mode(arguments, eps, mode) && read_integer(arguments[2], threads);
+    if (!has_arguments(count, expected))
+        return false;
+    PyObject *const *last = arguments + count - (has_threads ? 3 : 2);
+    long mode;
+    settings->threads = 1;
+    settings->eps = PyFloat_AsDouble(last[0]);
+    return !(settings->eps == -1 && PyErr_Occurred()) && read_integer(last[1], &mode) &&
+           (!has_threads || read_integer(last[2], &settings->threads)) &&
+           set_mode(settings, mode);
 }
 
 /* forward(x, gamma, beta, y, saved, eps, mode, threads) -> bool */
@@ -222,24 +240,21 @@ static PyObject *forward(PyObject *module, PyObject *const *arguments, Py_ssize_
     (void)module;
     buffers_t buffers = {.count = 0};
     call_t call;
-    double eps;
-    long mode, threads;
-    types_t types;
-    if (!has_arguments(count, 8) || !read_numbers(arguments + 5, &eps, &mode, &threads) ||
-        !read_types(mode, &types))
+    settings_t settings;
+    if (!read_settings(arguments, count, 8, true, &settings))
         return NULL;
-    Py_buffer *x = typed_view(&buffers, arguments[0], types.rows, false);
-    Py_buffer *gamma = typed_view(&buffers, arguments[1], types.gamma, false);
-    Py_buffer *beta = typed_view(&buffers, arguments[2], types.beta, false);
-    Py_buffer *y = typed_view(&buffers, arguments[3], types.rows, true);
+    Py_buffer *x = typed_view(&buffers, arguments[0], settings.rows, false);
+    Py_buffer *gamma = typed_view(&buffers, arguments[1], settings.gamma, false);
+    Py_buffer *beta = typed_view(&buffers, arguments[2], settings.beta, false);
+    Py_buffer *y = typed_view(&buffers, arguments[3], settings.rows, true);
     Py_buffer *saved = view_of(&buffers, arguments[4], 'd', true);
     PyObject *result = Py_False;
     if (!buffers.failed && arithmetic_is_ieee() &&
-        describe(&call, x, y, saved, eps, mode, threads) && is_vector(gamma, call.size) &&
+        init_call(&call, x, y, saved, &settings) && is_vector(gamma, call.size) &&
         is_vector(beta, call.size) && is_apart(y, &buffers) && is_apart(saved, &buffers)) {
         void *copies[2] = {NULL, NULL};
-        call.gamma = parameter(gamma, types.gamma, &copies[0]);
-        call.beta = parameter(beta, types.beta, &copies[1]);
+        call.gamma = parameter(gamma, settings.gamma, &copies[0]);
+        call.beta = parameter(beta, settings.beta, &copies[1]);
         result = PyErr_Occurred() ? NULL : run_with_status(run_forward, &call);
         PyMem_Free(copies[0]);
         PyMem_Free(copies[1]);
@@ -256,32 +271,29 @@ static PyObject *backward(PyObject *module, PyObject *const *arguments, Py_ssize
     (void)module;
     buffers_t buffers = {.count = 0};
     call_t call;
-    double eps;
-    long mode, threads;
-    types_t types;
-    if (!has_arguments(count, 10) || !read_numbers(arguments + 7, &eps, &mode, &threads) ||
-        !read_types(mode, &types))
+    settings_t settings;
+    if (!read_settings(arguments, count, 10, true, &settings))
         return NULL;
-    Py_buffer *dy = typed_view(&buffers, arguments[0], types.rows, false);
-    Py_buffer *x = typed_view(&buffers, arguments[1], types.rows, false);
-    Py_buffer *gamma = typed_view(&buffers, arguments[2], types.gamma, false);
+    Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
+    Py_buffer *gamma = typed_view(&buffers, arguments[2], settings.gamma, false);
     Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
-    Py_buffer *dx = typed_view(&buffers, arguments[4], types.rows, true);
-    Py_buffer *dgamma = typed_view(&buffers, arguments[5], types.gamma, true);
-    Py_buffer *dbeta = typed_view(&buffers, arguments[6], types.beta, true);
+    Py_buffer *dx = typed_view(&buffers, arguments[4], settings.rows, true);
+    Py_buffer *dgamma = typed_view(&buffers, arguments[5], settings.gamma, true);
+    Py_buffer *dbeta = typed_view(&buffers, arguments[6], settings.beta, true);
     PyObject *result = Py_False;
     void *copy = NULL;
     if (!buffers.failed && arithmetic_is_ieee() &&
-        describe(&call, x, dx, saved, eps, mode, threads) && has_shape(dy, x) &&
+        init_call(&call, x, dx, saved, &settings) && has_shape(dy, x) &&
         is_vector(gamma, call.size) && is_vector(dgamma, call.size) &&
         is_vector(dbeta, call.size) && is_apart(dx, &buffers) && is_apart(dgamma, &buffers) &&
         is_apart(dbeta, &buffers)) {
         call.dy = dy->buf;
-        call.gamma = parameter(gamma, types.gamma, &copy);
+        call.gamma = parameter(gamma, settings.gamma, &copy);
         call.dgamma = memory(dgamma);
         call.dbeta = memory(dbeta);
-        call.of_dgamma = types.gamma;
-        call.of_dbeta = types.beta;
+        call.dgamma_type = settings.gamma;
+        call.dbeta_type = settings.beta;
         if (call.fast && gamma == NULL)
             call.gamma = copy = ones(call.size, call.type);
         result = PyErr_Occurred() ? NULL : run_with_status(run_backward, &call);
@@ -301,46 +313,44 @@ static Py_buffer *view_of_integers(buffers_t *buffers, PyObject *object, bool wr
     return view_of(buffers, object, sizeof(long) == sizeof(int64_t) ? 'l' : 'q', writable);
 }
 
-/* A pair of a number's first place and its digits. */
-static PyObject *pair_of_number(number_t number, int64_t columns)
+/* Return a tuple of the first place of a number and its limbs. */
+static PyObject *tuple_of_fixed_point(fixed_point_t number, int64_t columns)
 {
     int64_t bytes = number.places * columns * (int64_t)sizeof(int64_t);
-    PyObject *digits = PyByteArray_FromStringAndSize((const char *)number.digits, bytes);
-    return digits == NULL ? NULL : Py_BuildValue("LN", (long long)number.first, digits);
+    PyObject *limbs = PyByteArray_FromStringAndSize((const char *)number.limbs, bytes);
+    return limbs == NULL ? NULL : Py_BuildValue("LN", (long long)number.first, limbs);
 }
 
 /* backward_partial(dy, x, gamma, saved, dx, has_dbeta, eps, mode, threads)
-   -> the digits of dgamma and dbeta, or None for what needs the driver, as `backward` */
+   -> the limbs of dgamma and dbeta, or None if the driver is needed, as in `backward` */
 static PyObject *backward_partial(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     (void)module;
     buffers_t buffers = {.count = 0};
     call_t call;
-    double eps;
-    long mode, threads;
-    types_t types;
-    if (!has_arguments(count, 9) || !read_numbers(arguments + 6, &eps, &mode, &threads) ||
-        !read_types(mode, &types))
+    settings_t settings;
+    if (!read_settings(arguments, count, 9, true, &settings))
         return NULL;
-    Py_buffer *dy = typed_view(&buffers, arguments[0], types.rows, false);
-    Py_buffer *x = typed_view(&buffers, arguments[1], types.rows, false);
-    Py_buffer *gamma = typed_view(&buffers, arguments[2], types.gamma, false);
+    Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
+    Py_buffer *gamma = typed_view(&buffers, arguments[2], settings.gamma, false);
     Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
-    Py_buffer *dx = typed_view(&buffers, arguments[4], types.rows, true);
+    Py_buffer *dx = typed_view(&buffers, arguments[4], settings.rows, true);
     PyObject *result = Py_None;
-    if (!buffers.failed && arithmetic_is_ieee() && !(mode & FAST) && types.rows != FLOAT64 &&
-        describe(&call, x, dx, saved, eps, mode, threads) && has_shape(dy, x) &&
+    if (!buffers.failed && arithmetic_is_ieee() && !(settings.mode & FAST) &&
+        settings.rows != FLOAT64 &&
+        init_call(&call, x, dx, saved, &settings) && has_shape(dy, x) &&
         is_vector(gamma, call.size) && is_apart(dx, &buffers)) {
         partial_t partial = {.has_dbeta = arguments[5] == Py_True};
         call.dy = dy->buf;
         call.partial = &partial;
         void *copy = NULL;
-        call.gamma = parameter(gamma, types.gamma, &copy);
+        call.gamma = parameter(gamma, settings.gamma, &copy);
         result = PyErr_Occurred() ? NULL : run_with_status(run_partial, &call);
         PyMem_Free(copy);
         if (result == Py_True) {
-            PyObject *dgamma = pair_of_number(partial.dgamma, call.size + 1);
-            PyObject *dbeta = pair_of_number(partial.dbeta, call.size);
+            PyObject *dgamma = tuple_of_fixed_point(partial.dgamma, call.size + 1);
+            PyObject *dbeta = tuple_of_fixed_point(partial.dbeta, call.size);
             Py_DECREF(result);
             result = dgamma && dbeta ? PyTuple_Pack(2, dgamma, dbeta) : NULL;
             Py_XDECREF(dgamma);
@@ -357,37 +367,37 @@ static PyObject *backward_partial(PyObject *module, PyObject *const *arguments, 
     return result;
 }
 
-/* Add two numbers, whose digits are in `views`, into digits from `first` on. */
+/* Add two numbers, whose limbs are in `views`, into limbs from `first` on. */
 static PyObject *sum_of_numbers(Py_buffer *const *views, const long *firsts, int64_t first,
                                 int64_t places, int64_t columns)
 {
-    number_t numbers[2];
+    fixed_point_t numbers[2];
     for (int k = 0; k < 2; k++)
-        numbers[k] = (number_t){firsts[k], views[k]->shape[0], views[k]->buf};
-    PyObject *digits = PyByteArray_FromStringAndSize(
+        numbers[k] = (fixed_point_t){firsts[k], views[k]->shape[0], views[k]->buf};
+    PyObject *limbs = PyByteArray_FromStringAndSize(
         NULL, (Py_ssize_t)(places * columns * (int64_t)sizeof(int64_t)));
-    if (digits == NULL)
+    if (limbs == NULL)
         return NULL;
-    int64_t *sum = (int64_t *)PyByteArray_AsString(digits);
+    int64_t *sum = (int64_t *)PyByteArray_AsString(limbs);
     bool is_carried =
         kernels_selected(FLOAT32)->add_numbers(&numbers[0], &numbers[1], first, places, columns, sum);
     if (!is_carried) { /* seldom: a carry needs one place more */
-        Py_DECREF(digits);
+        Py_DECREF(limbs);
         return sum_of_numbers(views, firsts, first, places + 1, columns);
     }
-    number_t found = trimmed(sum, first, places, columns);
-    if (found.places == places)
-        return Py_BuildValue("LN", (long long)first, digits);
-    PyObject *result = pair_of_number(found, columns);
-    Py_DECREF(digits);
+    fixed_point_t number = trimmed(sum, first, places, columns);
+    if (number.places == places)
+        return Py_BuildValue("LN", (long long)first, limbs);
+    PyObject *result = tuple_of_fixed_point(number, columns);
+    Py_DECREF(limbs);
     return result;
 }
 
-/* add_numbers(first, digits, first, digits) -> first place and canonical digits of the sum */
+/* add_numbers(first, limbs, first, limbs) -> first place and canonical limbs of the sum */
 static PyObject *add_numbers(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     (void)module;
-    enum { FARTHEST = 1 << 8 }; /* the distance of two numbers decides the memory of their sum */
+    enum { FARTHEST = 1 << 8 }; /* limits the memory of the sum of two distant numbers */
     buffers_t buffers = {.count = 0};
     long firsts[2];
     if (!has_arguments(count, 4) || !read_integer(arguments[0], &firsts[0]) ||
@@ -421,7 +431,7 @@ static PyObject *add_numbers(PyObject *module, PyObject *const *arguments, Py_ss
 
 /* ---- blocks of rows, for the driver ---- */
 
-static PyObject *refuse(buffers_t *buffers)
+static PyObject *raise_bad_arguments(buffers_t *buffers)
 {
     release(buffers);
     PyErr_SetString(PyExc_ValueError,
@@ -455,7 +465,8 @@ static void do_backward(rows_t *rows)
 }
 static void do_statistics(rows_t *rows)
 {
-    rows->outcome.not_ok = kernels_selected(rows->call.type)->statistics(&rows->call, 0, rows->call.rows);
+    const kernels_t *kernels = kernels_selected(rows->call.type);
+    rows->outcome.not_ok = kernels->statistics(&rows->call, 0, rows->call.rows);
 }
 
 /* forward_rows(x, gamma, beta, y, saved, status, eps, mode) -> rows that are not OK */
@@ -464,24 +475,22 @@ static PyObject *forward_rows(PyObject *module, PyObject *const *arguments, Py_s
     (void)module;
     buffers_t buffers = {.count = 0};
     rows_t rows = {.sums = NULL};
-    double eps;
-    long mode;
-    types_t types;
-    if (!has_arguments(count, 8) || !read_eps_and_mode(arguments + 6, &eps, &mode) ||
-        !read_types(mode, &types))
+    settings_t settings;
+    if (!read_settings(arguments, count, 8, false, &settings))
         return NULL;
-    Py_buffer *x = typed_view(&buffers, arguments[0], types.rows, false);
-    int of_parameters = types.rows == FLOAT64 ? FLOAT64 : FLOAT32;
+    Py_buffer *x = typed_view(&buffers, arguments[0], settings.rows, false);
+    int of_parameters = settings.rows == FLOAT64 ? FLOAT64 : FLOAT32;
     Py_buffer *gamma = typed_view(&buffers, arguments[1], of_parameters, false);
     Py_buffer *beta = typed_view(&buffers, arguments[2], of_parameters, false);
-    Py_buffer *y = typed_view(&buffers, arguments[3], types.rows, true);
+    Py_buffer *y = typed_view(&buffers, arguments[3], settings.rows, true);
     Py_buffer *saved = view_of(&buffers, arguments[4], 'd', true);
     Py_buffer *status = view_of(&buffers, arguments[5], 'B', true);
-    if (buffers.failed || !describe(&rows.call, x, y, saved, eps, mode, 1) || gamma == NULL || beta == NULL ||
+    if (buffers.failed || !init_call(&rows.call, x, y, saved, &settings) || gamma == NULL ||
+        beta == NULL ||
         !is_vector(gamma, rows.call.size) || !is_vector(beta, rows.call.size) ||
         !has_room(status, rows.call.rows) || !is_apart(y, &buffers) ||
         !is_apart(saved, &buffers) || !is_apart(status, &buffers))
-        return refuse(&buffers);
+        return raise_bad_arguments(&buffers);
     rows.call.gamma = gamma->buf;
     rows.call.beta = beta->buf;
     rows.call.status = status->buf;
@@ -497,27 +506,25 @@ static PyObject *backward_rows(PyObject *module, PyObject *const *arguments, Py_
     (void)module;
     buffers_t buffers = {.count = 0};
     rows_t rows = {.sums = NULL};
-    double eps;
-    long mode;
-    types_t types;
-    if (!has_arguments(count, 9) || !read_eps_and_mode(arguments + 7, &eps, &mode) ||
-        !read_types(mode, &types))
+    settings_t settings;
+    if (!read_settings(arguments, count, 9, false, &settings))
         return NULL;
-    Py_buffer *dy = typed_view(&buffers, arguments[0], types.rows, false);
-    Py_buffer *x = typed_view(&buffers, arguments[1], types.rows, false);
-    int of_gamma = types.rows == FLOAT64 ? FLOAT64 : FLOAT32;
+    Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
+    int of_gamma = settings.rows == FLOAT64 ? FLOAT64 : FLOAT32;
     Py_buffer *gamma = typed_view(&buffers, arguments[2], of_gamma, false);
     Py_buffer *saved = view_of(&buffers, arguments[3], 'd', false);
-    Py_buffer *dx = typed_view(&buffers, arguments[4], types.rows, true);
+    Py_buffer *dx = typed_view(&buffers, arguments[4], settings.rows, true);
     Py_buffer *sums = view_of(&buffers, arguments[5], 'd', true);
     Py_buffer *status = view_of(&buffers, arguments[6], 'B', true);
-    const kernels_t *kernels = kernels_selected(types.rows);
-    int64_t numbers = mode & FAST ? kernels->fast_sums : kernels->sums;
-    if (buffers.failed || !describe(&rows.call, x, dx, saved, eps, mode, 1) || !has_shape(dy, x) || gamma == NULL ||
+    const kernels_t *kernels = kernels_selected(settings.rows);
+    int64_t numbers = settings.mode & FAST ? kernels->fast_sums : kernels->sums;
+    if (buffers.failed || !init_call(&rows.call, x, dx, saved, &settings) ||
+        !has_shape(dy, x) || gamma == NULL ||
         !is_vector(gamma, rows.call.size) || !has_room(status, rows.call.rows) ||
         !has_room(sums, numbers * rows.call.size * (int64_t)sizeof(double)) ||
         !is_apart(dx, &buffers) || !is_apart(sums, &buffers) || !is_apart(status, &buffers))
-        return refuse(&buffers);
+        return raise_bad_arguments(&buffers);
     rows.call.dy = dy->buf;
     rows.call.gamma = gamma->buf;
     rows.call.status = status->buf;
@@ -530,7 +537,7 @@ static PyObject *backward_rows(PyObject *module, PyObject *const *arguments, Py_
 
 typedef struct {
     call_t call;
-    terms_t terms;
+    term_sums_t terms;
     uint8_t *undecided;
     int64_t count;
 } rows_of_terms_t;
@@ -543,34 +550,32 @@ static void do_terms(rows_of_terms_t *rows)
     kernels->empty_bins(&rows->terms);
 }
 
-/* add_terms(dy, x, status, undecided, digits, eps, mode)
+/* add_terms(dy, x, status, undecided, limbs, eps, mode)
    -> rows with undecided terms, which are marked and not added */
 static PyObject *add_terms(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     (void)module;
     buffers_t buffers = {.count = 0};
-    double eps;
-    long mode;
     rows_of_terms_t rows;
-    types_t types;
-    if (!has_arguments(count, 7) || !read_eps_and_mode(arguments + 5, &eps, &mode) ||
-        !read_types(mode, &types))
+    settings_t settings;
+    if (!read_settings(arguments, count, 7, false, &settings))
         return NULL;
-    Py_buffer *dy = typed_view(&buffers, arguments[0], types.rows, false);
-    Py_buffer *x = typed_view(&buffers, arguments[1], types.rows, false);
+    Py_buffer *dy = typed_view(&buffers, arguments[0], settings.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[1], settings.rows, false);
     Py_buffer *status = view_of(&buffers, arguments[2], 'B', false);
     Py_buffer *undecided = view_of(&buffers, arguments[3], 'B', true);
-    Py_buffer *digits = view_of_integers(&buffers, arguments[4], true);
-    if (buffers.failed || types.rows == FLOAT64 || x == NULL || x->ndim != 2 || x->len == 0 || !has_shape(dy, x) ||
-        !(eps == 0 || (eps >= 0x1p-200 && eps <= 0x1p200)) || !has_room(status, x->shape[0]) ||
-        !has_room(undecided, x->shape[0]) || digits == NULL || digits->ndim != 2 ||
-        digits->shape[0] != PLACES || digits->shape[1] != x->shape[1] + 1 ||
-        !is_apart(undecided, &buffers) || !is_apart(digits, &buffers))
-        return refuse(&buffers);
+    Py_buffer *limbs = view_of_integers(&buffers, arguments[4], true);
+    if (buffers.failed || settings.rows == FLOAT64 || x == NULL || x->ndim != 2 ||
+        x->len == 0 || !has_shape(dy, x) ||
+        !is_supported_eps(settings.eps) || !has_room(status, x->shape[0]) ||
+        !has_room(undecided, x->shape[0]) || limbs == NULL || limbs->ndim != 2 ||
+        limbs->shape[0] != PLACES || limbs->shape[1] != x->shape[1] + 1 ||
+        !is_apart(undecided, &buffers) || !is_apart(limbs, &buffers))
+        return raise_bad_arguments(&buffers);
     rows.call = (call_t){.x = x->buf, .dy = dy->buf, .status = status->buf,
-                         .rows = x->shape[0], .size = x->shape[1], .eps = eps,
-                         .scale_of_bounds = scale_of_bounds, .centred = mode & CENTRED,
-                         .type = types.rows};
+                         .rows = x->shape[0], .size = x->shape[1], .eps = settings.eps,
+                         .bound_scale = bound_scale, .centred = settings.mode & CENTRED,
+                         .type = settings.rows};
     rows.undecided = undecided->buf;
     void *allocated;
     int64_t *room = room_for(room_for_terms(rows.call.size), &allocated);
@@ -579,8 +584,8 @@ static PyObject *add_terms(PyObject *module, PyObject *const *arguments, Py_ssiz
         return PyErr_NoMemory();
     }
     rows.terms = empty_terms(rows.call.size, room);
-    rows.terms.digits.digits = digits->buf;
-    memset(rows.terms.digits.is_used, true, PLACES); /* they may hold the sums over other rows */
+    rows.terms.limbs.limbs = limbs->buf;
+    memset(rows.terms.limbs.is_used, true, PLACES); /* they may hold the sums over other rows */
     Py_BEGIN_ALLOW_THREADS
     do_terms(&rows);
     Py_END_ALLOW_THREADS
@@ -589,21 +594,22 @@ static PyObject *add_terms(PyObject *module, PyObject *const *arguments, Py_ssiz
     return PyLong_FromLongLong(rows.count);
 }
 
-/* statistics(x, saved, mode) -> rows whose mean changed; saved is written anew */
+/* statistics(x, saved, mode) -> rows whose mean changed; recomputes saved */
 static PyObject *statistics(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 {
     (void)module;
     buffers_t buffers = {.count = 0};
     rows_t rows = {.sums = NULL};
+    settings_t settings = {.threads = 1};
     long mode;
-    types_t types;
-    if (!has_arguments(count, 3) || !read_integer(arguments[2], &mode) || !read_types(mode, &types))
+    if (!has_arguments(count, 3) || !read_integer(arguments[2], &mode) ||
+        !set_mode(&settings, mode))
         return NULL;
-    Py_buffer *x = typed_view(&buffers, arguments[0], types.rows, false);
+    Py_buffer *x = typed_view(&buffers, arguments[0], settings.rows, false);
     Py_buffer *saved = view_of(&buffers, arguments[1], 'd', true);
-    if (buffers.failed || !describe(&rows.call, x, x, saved, 0.0, mode, 1) ||
+    if (buffers.failed || !init_call(&rows.call, x, x, saved, &settings) ||
         !is_apart(saved, &buffers))
-        return refuse(&buffers);
+        return raise_bad_arguments(&buffers);
     without_lock(do_statistics, &rows);
     release(&buffers);
     return PyLong_FromLongLong(rows.outcome.not_ok);
@@ -637,7 +643,7 @@ static PyObject *merge(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     Py_buffer *sums = view_of(&buffers, arguments[0], 'd', true);
     Py_buffer *others = view_of(&buffers, arguments[1], 'd', false);
     if (sums == NULL || !has_shape(others, sums) || sums->ndim != 2 || !is_apart(sums, &buffers))
-        return refuse(&buffers);
+        return raise_bad_arguments(&buffers);
     const kernels_t *narrow = kernels_selected(FLOAT32), *wide = kernels_selected(FLOAT64);
     int64_t numbers = sums->shape[0], size = sums->shape[1];
     if (numbers == narrow->sums)
@@ -647,7 +653,7 @@ static PyObject *merge(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     else if (numbers == wide->fast_sums)
         wide->fast_merge(sums->buf, others->buf, size);
     else
-        return refuse(&buffers);
+        return raise_bad_arguments(&buffers);
     release(&buffers);
     return Py_NewRef(Py_None);
 }
@@ -667,14 +673,14 @@ static PyObject *select_set(PyObject *module, PyObject *name)
     return PyUnicode_FromString(selected);
 }
 
-/* scale_bounds(factor): for tests, which divide the bounds to see results go wrong */
+/* scale_bounds(factor): for tests, in which divided bounds must give wrong results */
 static PyObject *scale_bounds(PyObject *module, PyObject *factor)
 {
     (void)module;
     double value = PyFloat_AsDouble(factor);
     if (PyErr_Occurred())
         return NULL;
-    scale_of_bounds = value;
+    bound_scale = value;
     return Py_NewRef(Py_None);
 }
 
@@ -691,8 +697,8 @@ static PyMethodDef methods[] = {
     FASTCALL("backward_partial", backward_partial,
              "backward_partial(dy, x, gamma, saved, dx, has_dbeta, eps, mode, threads) -> tuple"),
     FASTCALL("add_terms", add_terms,
-             "add_terms(dy, x, status, undecided, digits, eps, mode) -> int"),
-    FASTCALL("add_numbers", add_numbers, "add_numbers(first, digits, first, digits) -> tuple"),
+             "add_terms(dy, x, status, undecided, limbs, eps, mode) -> int"),
+    FASTCALL("add_numbers", add_numbers, "add_numbers(first, limbs, first, limbs) -> tuple"),
     FASTCALL("statistics", statistics, "statistics(x, saved, mode) -> int"),
     FASTCALL("is_exact_sum", exact_sum, "is_exact_sum(smallest, largest, rows) -> bool"),
     FASTCALL("merge", merge, "merge(sums, others) -> None"),

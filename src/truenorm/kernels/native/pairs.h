@@ -1,8 +1,8 @@
 /* Float64 rows: vectors of pairs, sums along a row as pairs, the processor's status flags.
 
-   Nothing is scaled. Sums along a row are checked by their size: see `is_in_range`. Whether an
-   operation on elements left the range of float64 is told by the processor's flags: a row whose
-   elements raised one is left to the driver. (C6) to (C13) of docs/error-analysis.md. */
+   Nothing is scaled. Sums along a row are checked by their magnitude: see `is_in_range`. The
+   processor's flags show that an operation on elements left the range of float64: the driver
+   computes such a row. (C6) to (C13) of docs/error-analysis.md. */
 #ifndef TRUENORM_PAIRS_H
 #define TRUENORM_PAIRS_H
 
@@ -222,8 +222,8 @@ INLINE pair_t folded_pairs(pairs_t lanes)
     return (pair_t){lanes.high[0], lanes.low[0]};
 }
 
-/* Rounding test: round both ends of the bracket; return where they differ, or are NaN. The low
-   part less the bound is rounded, and then the sum once. */
+/* Rounding test: round both ends of the bracket. Return a mask of elements whose ends differ or
+   are NaN. The low part minus the bound is rounded, and then the sum once. */
 INLINE longs round_both(pairs_t z, doubles bound, doubles *lower)
 {
     *lower = z.high + (z.low - bound);
@@ -268,15 +268,15 @@ INLINE const double *row_of(const void *rows, int64_t i, int64_t size)
     return (const double *)rows + i * size;
 }
 
-/* Ones and zeros, in place of parameters that were not given, for a block of columns. */
+/* Defaults of gamma and beta for a block of columns. */
 static const double ONES[COLUMNS] = {[0 ... COLUMNS - 1] = 1.0}, ZEROS[COLUMNS] = {0};
-INLINE const double *gamma_of(const call_t *call, int64_t left)
+INLINE const double *gamma_of(const call_t *call, int64_t offset)
 {
-    return call->gamma ? (const double *)call->gamma + left : ONES;
+    return call->gamma ? (const double *)call->gamma + offset : ONES;
 }
-INLINE const double *beta_of(const call_t *call, int64_t left)
+INLINE const double *beta_of(const call_t *call, int64_t offset)
 {
-    return call->beta ? (const double *)call->beta + left : ZEROS;
+    return call->beta ? (const double *)call->beta + offset : ZEROS;
 }
 
 INLINE bool is_finite_row(const double *x, int64_t size)
@@ -297,7 +297,7 @@ INLINE bool has_no_spread(const double *x, int64_t size, bool centred)
     return true;
 }
 
-/* Saved by correct mode: the power of two of the mean of a row and BY_PAIRS; see ground.py. */
+/* Saved by correct mode: the power of two of the mean of a row plus BY_PAIRS; see tuning.py. */
 #define BY_PAIRS (-0x1p12)
 INLINE int saved_exponent(const double *saved)
 {
@@ -315,8 +315,7 @@ INLINE const double *saved_of(const call_t *call, int64_t i)
     return call->saved + (call->centred ? 3 * i : i);
 }
 
-/* Saved in place of the last number of a row that is left to the driver as a whole, which finds
-   its statistics as well. */
+/* Saved as the last number of a row that the driver computes as a whole, with its statistics. */
 #define FAR (-INFINITY)
 
 /* The status of a row whose sums left the range of float64. */
@@ -327,24 +326,24 @@ INLINE uint8_t far_status(const call_t *call, const double *x, bool centred)
     return call->eps == 0 && has_no_spread(x, call->size, centred) ? UNDEFINED : UNDECIDED;
 }
 
-/* y of a row without spread: beta. Return False if a parameter is not finite. */
+/* Write y of a constant row: beta. Return False if a parameter is not finite. */
 NOT_INLINE bool write_constant(const call_t *call, int64_t i)
 {
     double *y = (double *)row_of(call->out, i, call->size);
     bool finite = true;
-    for (int64_t left = 0; left < call->size; left += COLUMNS) {
-        int64_t n = smaller(call->size - left, COLUMNS);
-        const double *gamma = gamma_of(call, left), *beta = beta_of(call, left);
+    for (int64_t offset = 0; offset < call->size; offset += COLUMNS) {
+        int64_t n = smaller(call->size - offset, COLUMNS);
+        const double *gamma = gamma_of(call, offset), *beta = beta_of(call, offset);
         for (int64_t j = 0; j < n; j++) {
-            y[left + j] = beta[j] + 0.0;
-            finite &= fabs(y[left + j]) < INFINITY && fabs(gamma[j]) < INFINITY;
+            y[offset + j] = beta[j] + 0.0;
+            finite &= fabs(y[offset + j]) < INFINITY && fabs(gamma[j]) < INFINITY;
         }
     }
     return finite;
 }
 
-/* Structure check: True if g is the same all along a row, so that dx is zero (D21); RMSNorm: if
-   it is zero. Products that leave the range tell nothing. */
+/* Structure check: True if g is constant along a row, so that dx is zero (D21); RMSNorm: if g is
+   zero. The caller checks that no product left the range. */
 NOT_INLINE bool is_constant_g(const call_t *call, int64_t i)
 {
     const double *dy = row_of(call->dy, i, call->size);
@@ -421,7 +420,7 @@ INLINE void add_terms(along_t *sums, int way, doubles x, doubles dy, doubles gam
     sums->sizes[SIZE_GD] += absolute(product.high);
 }
 
-/* Sum along a row and put the sums beside those of other rows. */
+/* Sum along a row, and store the sums with those of other rows. */
 INLINE void sum_row(const call_t *call, int64_t i, double near, bool shifted, bool centred,
                     bool backward, int64_t k, group_t sums[SUMS_ALONG], double sizes[SIZES][GROUP])
 {
@@ -429,9 +428,9 @@ INLINE void sum_row(const call_t *call, int64_t i, double near, bool shifted, bo
     const double *x = row_of(call->x, i, size), *dy = backward ? row_of(call->dy, i, size) : x;
     along_t row;
     memset(&row, 0, sizeof row);
-    for (int64_t left = 0; left < size; left += STRETCH) {
-        const double *gamma = gamma_of(call, left);
-        int64_t n = smaller(size - left, STRETCH), j = 0;
+    for (int64_t offset = 0; offset < size; offset += STRETCH) {
+        const double *gamma = gamma_of(call, offset);
+        int64_t n = smaller(size - offset, STRETCH), j = 0;
         along_t part;
         memset(&part, 0, sizeof part);
         memcpy(part.sizes, row.sizes, sizeof part.sizes);
@@ -439,22 +438,22 @@ INLINE void sum_row(const call_t *call, int64_t i, double near, bool shifted, bo
 #pragma GCC unroll 2
             for (int way = 0; way < WAYS; way++) {
                 int64_t at = j + way * L;
-                add_terms(&part, way, LOAD(doubles, x + left + at), LOAD(doubles, dy + left + at),
+                add_terms(&part, way, LOAD(doubles, x + offset + at), LOAD(doubles, dy + offset + at),
                           LOAD(doubles, gamma + at), near, shifted, centred, backward);
             }
 #pragma GCC unroll 2
         for (int way = 0; way < WAYS; way++) {
             int64_t at = j + way * L, rest = n - at;
             if (rest > 0)
-                add_terms(&part, way, load_or(x + left + at, rest, near),
-                          load_or(dy + left + at, rest, 0), load_or(gamma + at, rest, 0), near,
+                add_terms(&part, way, load_or(x + offset + at, rest, near),
+                          load_or(dy + offset + at, rest, 0), load_or(gamma + at, rest, 0), near,
                           shifted, centred, backward);
         }
         memcpy(row.sizes, part.sizes, sizeof part.sizes);
         for (int s = 0; s < SUMS_ALONG; s++)
             for (int way = 0; way < WAYS; way++) {
                 pairs_t t = two_sums(part.of[s][way].high, part.of[s][way].low);
-                row.of[s][way] = left ? add_pairs(row.of[s][way], t) : t;
+                row.of[s][way] = offset ? add_pairs(row.of[s][way], t) : t;
             }
     }
     for (int s = 0; s < (backward ? SUMS_ALONG : 2); s++)
@@ -464,7 +463,7 @@ INLINE void sum_row(const call_t *call, int64_t i, double near, bool shifted, bo
     sizes[SIZE_GD][k] = sum_of(row.sizes[SIZE_GD]);
 }
 
-/* What the elements of a row need: x = near + low + c and xhat = c*r. */
+/* The numbers that results of a row are computed from: x = near + low + c and xhat = c*r. */
 typedef struct {
     double near;
     pair_t low, r;
@@ -485,7 +484,7 @@ INLINE pairs_t normalized(doubles x, const row64_t *row, bool shifted, bool cent
    is 3*W*|c| + centring. */
 typedef struct {
     group_t low, v, w, r;
-    double near[GROUP], spread[GROUP], centring[GROUP], of_w[GROUP], of_r[GROUP];
+    double near[GROUP], spread[GROUP], centring[GROUP], err_w[GROUP], err_r[GROUP];
 } moments_t;
 
 INLINE void derive_moments(const call_t *call, bool centred, const group_t *sums, moments_t *m)
@@ -501,22 +500,21 @@ INLINE void derive_moments(const call_t *call, bool centred, const group_t *sums
             v = add_pairs(square, negatives(multiply_pairs(low, low)));
             centring = SLACK * (h + 24) * W * s; /* (C7) */
         }
-        doubles of_v = SLACK * (h + 21) * W * square.high + 2 * absolute(low.high) * centring;
+        doubles err_v = SLACK * (h + 21) * W * square.high + 2 * absolute(low.high) * centring;
         pairs_t w = add_doubles(v, all(call->eps));
-        doubles of_w = of_v / w.high + 4 * W; /* (F3), (F4) */
+        doubles err_w = err_v / w.high + 4 * W; /* (F3), (F4) */
         put_pairs(&m->low, k, low);
         put_pairs(&m->v, k, v);
         put_pairs(&m->w, k, w);
         put_pairs(&m->r, k, inverse_roots(w));
         STORE(m->spread + k, s);
         STORE(m->centring + k, centring);
-        STORE(m->of_w + k, of_w);
-        STORE(m->of_r + k, of_w * (SLACK / 2) + 32 * W);
+        STORE(m->err_w + k, err_w);
+        STORE(m->err_r + k, err_w * (SLACK / 2) + 32 * W);
     }
 }
 
-/* True if the sums of a row lost nothing that matters: what leaves the range of float64 below is
-   less than W times the square of s. */
+/* True if underflow in the sums of a row is negligible: less than W times the square of s. */
 INLINE bool is_in_range(double s) { return s > 0x1p-450 && s < 0x1p450; }
 
 /* True if near is further from the mean than four times the spread. */

@@ -4,11 +4,11 @@
 
 #include "double_double.h"
 
-INLINE float float_of(uint32_t digits)
+INLINE float float_of(uint32_t pattern)
 {
-    float found;
-    memcpy(&found, &digits, sizeof found);
-    return found;
+    float value;
+    memcpy(&value, &pattern, sizeof value);
+    return value;
 }
 
 INLINE float float_of_bfloat16(uint16_t x) { return float_of((uint32_t)x << 16); }
@@ -19,60 +19,61 @@ INLINE float float_of_float16(uint16_t x)
     uint32_t sign = (uint32_t)(x & 0x8000) << 16, rest = x & 0x7FFF;
     uint32_t normal = (rest << 13) + 0x38000000u, special = (rest << 13) | 0x7F800000u;
     float small = (float)(int32_t)rest * 0x1p-24f;
-    uint32_t found = rest >= 0x7C00 ? special : rest < 0x0400 ? bits_of(small) : normal;
-    return float_of(sign | found);
+    uint32_t pattern = rest >= 0x7C00 ? special : rest < 0x0400 ? bits_of(small) : normal;
+    return float_of(sign | pattern);
 }
 
 /* Round to nearest even. NaN is not expected. */
 INLINE uint16_t bfloat16_of_float(float x)
 {
-    uint32_t digits = bits_of(x);
-    return (uint16_t)((digits + 0x7FFFu + ((digits >> 16) & 1u)) >> 16);
+    uint32_t pattern = bits_of(x);
+    return (uint16_t)((pattern + 0x7FFFu + ((pattern >> 16) & 1u)) >> 16);
 }
 INLINE uint16_t float16_of_float(float x)
 {
-    uint32_t digits = bits_of(x), sign = digits >> 16 & 0x8000u, rest = digits & 0x7FFFFFFFu;
+    uint32_t pattern = bits_of(x), sign = pattern >> 16 & 0x8000u, rest = pattern & 0x7FFFFFFFu;
     /* Below 2**-14 the sum with 0.5 has its last place at 2**-24, which is float16's. */
     uint32_t small = bits_of(float_of(rest) + 0.5f) - 0x3F000000u;
     uint32_t normal = (rest - 0x38000000u + 0xFFFu + ((rest >> 13) & 1u)) >> 13;
-    uint32_t found = rest < 0x38800000u ? small : rest >= 0x477FF000u ? 0x7C00u : normal;
-    return (uint16_t)(sign | found);
+    uint32_t result = rest < 0x38800000u ? small : rest >= 0x477FF000u ? 0x7C00u : normal;
+    return (uint16_t)(sign | result);
 }
 
-/* The bits of high + low, rounded once to a type: first to odd in float64 (and in float32, for 16
-   bits), so that the last rounding is the only one that counts. */
+/* Round high + low once to a type and return its bits: first to odd in float64 (and in float32,
+   for 16 bits), so that the last rounding decides alone. */
 INLINE uint32_t rounded_bits(double high, double low, int type)
 {
     pair_t s = two_sum(high, low);
-    int64_t digits;
-    memcpy(&digits, &s.high, sizeof digits);
-    if (s.low != 0 && (digits & 1) == 0)
-        digits += (s.low > 0) == (s.high > 0) ? 1 : -1;
-    memcpy(&s.high, &digits, sizeof digits);
+    int64_t pattern;
+    memcpy(&pattern, &s.high, sizeof pattern);
+    if (s.low != 0 && (pattern & 1) == 0)
+        pattern += (s.low > 0) == (s.high > 0) ? 1 : -1;
+    memcpy(&s.high, &pattern, sizeof pattern);
     float nearest = (float)s.high;
-    uint32_t found = bits_of(nearest);
+    uint32_t result = bits_of(nearest);
     if (type == FLOAT32)
-        return found;
+        return result;
     double back = nearest;
     if (fabs(back) > fabs(s.high))
-        found--;
+        result--;
     if (back != s.high)
-        found |= 1;
-    return type == FLOAT16 ? float16_of_float(float_of(found)) : bfloat16_of_float(float_of(found));
+        result |= 1;
+    return type == FLOAT16 ? float16_of_float(float_of(result))
+                           : bfloat16_of_float(float_of(result));
 }
 
 /* Put a rounded number into an array. */
-INLINE void put(void *array, int64_t j, int type, uint32_t digits)
+INLINE void put(void *array, int64_t j, int type, uint32_t pattern)
 {
-    uint16_t half = (uint16_t)digits;
+    uint16_t half = (uint16_t)pattern;
     if (type == FLOAT32)
-        memcpy((char *)array + 4 * j, &digits, 4);
+        memcpy((char *)array + 4 * j, &pattern, 4);
     else
         memcpy((char *)array + 2 * j, &half, 2);
 }
 
-/* Rounding test: put the rounded lower end of the bracket into an array, and return True if the
-   upper end rounds to the same. */
+/* Rounding test: store the rounded lower end of the bracket. Return True if the upper end rounds
+   to the same number. */
 INLINE bool is_decided(pair_t z, double bound, int type, void *array, int64_t j)
 {
     uint32_t lower = rounded_bits(z.high, z.low - bound, type);

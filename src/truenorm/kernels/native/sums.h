@@ -100,7 +100,8 @@ INLINE double total(const lanes_t *row, int64_t size)
 
 /* ---- forward: the sums of d = x - near and of its square ---- */
 
-INLINE void add_moments(const element_t *x, int run, double near, bool centred, doubles *s, doubles *q)
+INLINE void add_moments(const element_t *x, int run, double near, bool centred, doubles *s,
+                        doubles *q)
 {
 #pragma GCC unroll AT_ONCE
     for (int v = 0; v < VECTORS; v++) {
@@ -137,12 +138,12 @@ INLINE void sum_segment(const element_t *x, int64_t size, double near, bool cent
                         double *square)
 {
     lanes_t sums = {{{0}}, {{0}}}, squares = {{{0}}, {{0}}};
-    for (int64_t left = 0; left < size; left += COLUMNS) {
-        const element_t *block = x + left;
+    for (int64_t offset = 0; offset < size; offset += COLUMNS) {
+        const element_t *block = x + offset;
         doubles s[VECTORS] = {{0}}, q[VECTORS] = {{0}};
 #define ADD(offset, run) add_moments(block + (offset), run, near, centred, s, q)
 #define REST(offset, count) add_last_moments(block + (offset), count, near, s, q)
-        FOR_EACH_PIECE(smaller(size - left, COLUMNS), ADD, REST);
+        FOR_EACH_PIECE(smaller(size - offset, COLUMNS), ADD, REST);
 #undef ADD
 #undef REST
         if (centred)
@@ -158,8 +159,8 @@ INLINE void sum_moments(const element_t *x, int64_t size, double near, bool cent
                         double *square)
 {
     pair_t sums = {0, 0}, squares = {0, 0};
-    for (int64_t left = 0; left < size; left += SEGMENT) {
-        sum_segment(x + left, smaller(size - left, SEGMENT), near, centred, sum, square);
+    for (int64_t offset = 0; offset < size; offset += SEGMENT) {
+        sum_segment(x + offset, smaller(size - offset, SEGMENT), near, centred, sum, square);
         add_to_pair(&sums, *sum);
         add_to_pair(&squares, *square);
     }
@@ -167,8 +168,8 @@ INLINE void sum_moments(const element_t *x, int64_t size, double near, bool cent
     *square = squares.high + squares.low;
 }
 
-/* About the mean of the first elements, as a float32 number. Any number near the mean will do;
-   of a constant row it is that constant, because the sum is exact then. */
+/* Approximate the mean by the first elements, as a float32 number. Any number near the mean is
+   valid. For a constant row it is that constant, because the sum is exact then. */
 INLINE double near_mean(const element_t *x, int64_t size)
 {
     enum { SAMPLE = 32 };
@@ -191,36 +192,36 @@ INLINE double near_mean(const element_t *x, int64_t size)
     return (float)(t[0] / SAMPLE);
 }
 
-/* The means of rows as near + low, and their variances, with v NaN if a row is not finite. The
-   variance is 0 for constant rows only. RMSNorm: zeros, and the mean squares. Each step is done
-   for all rows of a group, so that the processor can overlap them. */
+/* The means of rows as near + low, and their variances; v is NaN if a row is not finite, and 0
+   for constant rows only. RMSNorm: zeros, and the mean squares. Each step runs over all rows of
+   a group, so that the processor can overlap them. */
 typedef struct {
     double near[GROUP], low[GROUP], v[GROUP];
 } statistics_t;
 
 /* Divide the sums of row k, low and square, by the size. */
-INLINE void derive_statistics(statistics_t *found, double *square, int64_t k, int64_t size)
+INLINE void derive_statistics(statistics_t *stats, double *square, int64_t k, int64_t size)
 {
-    found->low[k] /= (double)size; /* (E1) */
+    stats->low[k] /= (double)size; /* (E1) */
     square[k] /= (double)size;
-    found->v[k] = square[k] - found->low[k] * found->low[k]; /* (E2) */
+    stats->v[k] = square[k] - stats->low[k] * stats->low[k]; /* (E2) */
 }
 
-/* True if near is too far from the mean: then it is another number now, and the row is to be
-   summed again. */
-INLINE bool move_near(statistics_t *found, double square, int64_t k)
+/* Return True if near was too far from the mean: it is replaced, and the row must be summed
+   again. */
+INLINE bool move_near(statistics_t *stats, double square, int64_t k)
 {
-    double low = found->low[k];
-    if (low * low <= 0.25 * found->v[k] || !(square > 0))
+    double low = stats->low[k];
+    if (low * low <= 0.25 * stats->v[k] || !(square > 0))
         return false;
-    found->near[k] = (float)(found->near[k] + low);
+    stats->near[k] = (float)(stats->near[k] + low);
     return true;
 }
 
-INLINE void find_statistics(const element_t *x, int64_t rows, int64_t size, bool centred,
-                            statistics_t *found)
+INLINE void compute_statistics(const element_t *x, int64_t rows, int64_t size, bool centred,
+                            statistics_t *stats)
 {
-    double *near = found->near, *low = found->low, *v = found->v, square[GROUP];
+    double *near = stats->near, *low = stats->low, *v = stats->v, square[GROUP];
     for (int64_t k = 0; k < GROUP; k++) {
         near[k] = centred && k < rows ? near_mean(x + k * size, size) : 0.0;
         low[k] = square[k] = 0;
@@ -228,11 +229,11 @@ INLINE void find_statistics(const element_t *x, int64_t rows, int64_t size, bool
     for (int64_t k = 0; k < rows; k++)
         sum_moments(x + k * size, size, near[k], centred, &low[k], &square[k]);
     for (int k = 0; k < GROUP; k++)
-        derive_statistics(found, square, k, size);
+        derive_statistics(stats, square, k, size);
     for (int64_t k = 0; k < rows; k++) {
-        if (centred && move_near(found, square[k], k)) {
+        if (centred && move_near(stats, square[k], k)) {
             sum_moments(x + k * size, size, near[k], centred, &low[k], &square[k]);
-            derive_statistics(found, square, k, size);
+            derive_statistics(stats, square, k, size);
         }
         if (!(square[k] < INFINITY))
             v[k] = NAN;
@@ -243,8 +244,8 @@ INLINE void find_statistics(const element_t *x, int64_t rows, int64_t size, bool
 
 enum { OF_C, OF_G, OF_GC, OF_GG, ALONG };
 
-INLINE void add_products(const element_t *x, const element_t *dy, const double *gamma, int run, double near,
-                         double low, bool centred, doubles s[ALONG][VECTORS])
+INLINE void add_products(const element_t *x, const element_t *dy, const double *gamma, int run,
+                         double near, double low, bool centred, doubles s[ALONG][VECTORS])
 {
 #pragma GCC unroll AT_ONCE
     for (int v = 0; v < VECTORS; v++) {
@@ -272,8 +273,8 @@ INLINE void add_products(const element_t *x, const element_t *dy, const double *
     }
 }
 
-INLINE void add_last_products(const element_t *x, const element_t *dy, const double *gamma, int64_t n,
-                              double near, double low, bool centred, doubles s[ALONG][VECTORS])
+INLINE void add_last_products(const element_t *x, const element_t *dy, const double *gamma,
+                              int64_t n, double near, double low, bool centred, doubles s[ALONG][VECTORS])
 {
     double terms[ALONG][LANES] = {{0}};
     for (int64_t j = 0; j < n; j++) {
@@ -289,8 +290,8 @@ INLINE void add_last_products(const element_t *x, const element_t *dy, const dou
 }
 
 /* Add the products over a block of n <= COLUMNS elements to the lanes of a row. */
-INLINE void add_block_products(const element_t *x, const element_t *dy, const double *gamma, int64_t n,
-                               double near, double low, bool centred, int64_t size,
+INLINE void add_block_products(const element_t *x, const element_t *dy, const double *gamma,
+                               int64_t n, double near, double low, bool centred, int64_t size,
                                lanes_t lanes[ALONG])
 {
     doubles s[ALONG][VECTORS] = {{{0}}};
@@ -316,6 +317,6 @@ INLINE double error_of_w(double low, double v, double w, double h) /* relative, 
     double square = v + low * low;
     return ((h + 6) * U * square + 2 * fabs(low) * error_of_mean(low, v, h)) / w + U;
 }
-INLINE double error_of_r(double of_w) { return of_w / 2 + 2 * U; } /* relative, (E5) */
+INLINE double error_of_r(double err_w) { return err_w / 2 + 2 * U; } /* relative, (E5) */
 
 #endif

@@ -19,7 +19,7 @@ INLINE double depth_of_pairs(int64_t size)
 /* x = near + low + c, w = var + eps and r = 1/sqrt(w). The errors of w and r are relative, that
    of c is 3*W*|c| + centring. */
 typedef struct {
-    double near, spread, centring, of_w, of_r;
+    double near, spread, centring, err_w, err_r;
     pair_t low, w, r;
 } row2_t;
 
@@ -54,14 +54,14 @@ typedef struct {
 
 static inline moments2_t sum_moments2(const element_t *x, int64_t size, double near)
 {
-    moments2_t found = {{0, 0}, {0, 0}};
+    moments2_t totals = {{0, 0}, {0, 0}};
     for (int64_t start = 0; start < size; start += BLOCK2) {
         pairs_t s[VECTORS] = {{{0}, {0}}}, q[VECTORS] = {{{0}, {0}}};
         int64_t end = smaller(start + BLOCK2, size);
-        for (int64_t left = start; left < end; left += LANES)
+        for (int64_t offset = start; offset < end; offset += LANES)
 #pragma GCC unroll AT_ONCE
             for (int v = 0; v < VECTORS; v++) {
-                int64_t at = left + v * L;
+                int64_t at = offset + v * L;
                 if (at >= end)
                     break;
                 pairs_t d = two_sums(wide_or(x + at, end - at, (float)near), all(-near));
@@ -69,10 +69,10 @@ static inline moments2_t sum_moments2(const element_t *x, int64_t size, double n
                 pairs_t p = two_products(d.high, d.high);
                 accumulate(&q[v], p.high, p.low + 2 * d.high * d.low);
             }
-        found.sum = add(found.sum, fold_pairs(s));
-        found.squares = add(found.squares, fold_pairs(q));
+        totals.sum = add(totals.sum, fold_pairs(s));
+        totals.squares = add(totals.squares, fold_pairs(q));
     }
-    return found;
+    return totals;
 }
 
 /* The mean of a row less near, w and r, as pairs with bounds. */
@@ -87,17 +87,17 @@ static inline void derive_row2(const call_t *call, moments2_t moments, double ne
         v = add(square, negative(multiply(low, low)));
         row->centring = SLACK * (h + 10) * W * s; /* (F2), (C3) */
     }
-    double of_v = SLACK * (h + 21) * W * square.high + 2 * fabs(low.high) * row->centring; /* (F3) */
+    double err_v = SLACK * (h + 21) * W * square.high + 2 * fabs(low.high) * row->centring; /* (F3) */
     row->near = near;
     row->low = low;
     row->spread = s;
     row->w = add_double(v, call->eps);
-    row->of_w = of_v / row->w.high + 4 * W; /* (F4) */
+    row->err_w = err_v / row->w.high + 4 * W; /* (F4) */
     row->r = inverse_root(row->w);
-    row->of_r = row->of_w / 2 * SLACK + 32 * W;
+    row->err_r = row->err_w / 2 * SLACK + 32 * W;
 }
 
-INLINE void describe_row(const call_t *call, const element_t *x, double near, row2_t *row)
+INLINE void compute_row2(const call_t *call, const element_t *x, double near, row2_t *row)
 {
     derive_row2(call, sum_moments2(x, call->size, near), near, row);
 }

@@ -133,9 +133,9 @@ INLINE floats multiply_add_floats(floats a, floats b, floats c) { return a * b +
 INLINE doubles absolute(doubles x) { return (doubles)((longs)x & INT64_MAX); }
 INLINE uint32_t bits_of(float x)
 {
-    uint32_t found;
-    memcpy(&found, &x, sizeof found);
-    return found;
+    uint32_t pattern;
+    memcpy(&pattern, &x, sizeof pattern);
+    return pattern;
 }
 
 /* True if a bit is set in any element. */
@@ -155,9 +155,9 @@ INLINE bool any_short(half_shorts x)
 #if L == 8
     return !_mm_testz_si128((__m128i)x, (__m128i)x);
 #elif L == 4
-    uint64_t found;
-    memcpy(&found, &x, sizeof found);
-    return found != 0;
+    uint64_t pattern;
+    memcpy(&pattern, &x, sizeof pattern);
+    return pattern != 0;
 #else
     return (x[0] | x[1]) != 0;
 #endif
@@ -190,7 +190,7 @@ INLINE uint32_t largest_of(bits x)
 #endif
 }
 
-/* True if all numbers are finite whose products with zero were added up. */
+/* True if a sum of products with zero is zero: then all factors are finite. */
 INLINE bool all_zero(doubles x)
 {
     bool zero = true;
