@@ -1,56 +1,33 @@
-"""The C core compiles without warnings, and an installation without it knows why."""
+"""The C core compiles without warnings, and an installation without it reports why."""
 
 import os
 import shutil
 import subprocess
 import sysconfig
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from native.building import NATIVE, SETS, SOURCES, variants
 from truenorm.kernels.native import availability
 from truenorm.kernels.native.availability import core_or_none, is_built, reason_for_absence
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "src" / "truenorm" / "kernels" / "native"
-NATIVE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["truenorm"][
-    "native"
-]
 CHECK = ["-fsyntax-only", f"-I{sysconfig.get_path('include')}"]
 COMPILERS = [
     pytest.param(
-        name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"there is no {name}")
+        name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"needs {name}")
     )
     for name in ("gcc", "clang-19")
 ]
 
 
-def is_x86(compiler: str) -> bool:
-    command = [compiler, "-dM", "-E", "-x", "c", os.devnull]
-    return "__x86_64__" in subprocess.check_output(command, text=True)
-
-
 def compile_commands(compiler: str) -> Iterator[list[str]]:
     """Yield the commands of setup.py, which stop after the warnings."""
-    x86 = is_x86(compiler)
-    for source in sorted(FOLDER.glob("*.c")):
-        variants = [["-DTRUENORM_X86_SETS"] if x86 else []]
-        if source.name in NATIVE["per-set"]:
-            variants = [
-                [*options, f"-DINSTRUCTIONS={name}", f"-DELEMENT={element}"]
-                for name, options in NATIVE["sets"].items()
-                for element in NATIVE["elements"]
-                if x86 or name == "baseline"
-            ]
-        elif source.name in NATIVE["of-float64"]:
-            variants = [
-                [*options, f"-DINSTRUCTIONS={name}"]
-                for name, options in NATIVE["sets"].items()
-                if x86 or name == "baseline"
-            ]
-        for options in variants:
+    macros = subprocess.check_output([compiler, "-dM", "-E", "-x", "c", os.devnull], text=True)
+    sets = list(SETS) if "__x86_64__" in macros else ["baseline"]
+    for source in sorted(SOURCES.glob("*.c")):
+        for options in variants(source, sets).values():
             yield [compiler, *NATIVE["flags"], *CHECK, *options, str(source)]
 
 
@@ -66,7 +43,7 @@ def test_no_warnings(compiler: str) -> None:
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_fast_math_is_refused(compiler: str) -> None:
-    """In front of our flags, where CFLAGS are."""
+    """CFLAGS come before our flags."""
     for _, *options in compile_commands(compiler):
         command = [compiler, "-ffast-math", *options, "-E"]
         assert "compile without -ffast-math" in errors(command)
@@ -74,17 +51,17 @@ def test_fast_math_is_refused(compiler: str) -> None:
 
 def test_every_named_source_exists() -> None:
     named = {*NATIVE["per-set"], *NATIVE["of-float64"]}
-    assert {path.name for path in FOLDER.glob("*.c")} > named
+    assert {path.name for path in SOURCES.glob("*.c")} > named
     assert "baseline" in NATIVE["sets"]
 
 
-def test_the_reason_is_empty_if_the_core_is_there() -> None:
+def test_no_reason_if_the_core_is_built() -> None:
     assert is_built() == (core_or_none() is not None) == (reason_for_absence() == "")
 
 
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """Look for a core that is nowhere; return where its build would leave the reason."""
+    """Look for a core that does not exist; return the file with the reason."""
     note = tmp_path / "not_built.txt"
     monkeypatch.setattr(availability, "CORE", "truenorm.kernels.native._absent")
     monkeypatch.setattr(availability, "NOTE", note)
@@ -106,11 +83,11 @@ def test_no_recorded_reason(absent: Path) -> None:
 
 
 def test_a_core_that_does_not_load(absent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one of another platform: the file is there, and the dynamic linker refuses it."""
+    """A core of another platform: the file exists, and the dynamic linker rejects it."""
 
-    def refuse(name: str) -> None:
+    def fail(name: str) -> None:
         raise ImportError(f"{name}: invalid ELF header\nmore")
 
-    monkeypatch.setattr(availability, "import_module", refuse)
+    monkeypatch.setattr(availability, "import_module", fail)
     assert reason_for_absence().endswith("_absent: invalid ELF header")
     assert not absent.exists()

@@ -1,6 +1,6 @@
-"""Arrays that are large in one way or another; of the largest, some rows are compared.
+"""Arrays with many rows, long rows or many elements; of the largest, some rows are compared.
 
-They take half a minute each or more, and up to 13 GB, so only one is run at a time.
+Each test takes half a minute or more and up to 13 GB, so they run one at a time.
 """
 
 import gc
@@ -27,8 +27,8 @@ GIGABYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
 @pytest.fixture(autouse=True)
-def alone_with_the_memory() -> Iterator[None]:
-    """Wait for other processes that run such a test, as pytest-xdist does."""
+def exclusive_memory() -> Iterator[None]:
+    """Wait for other processes that run such a test (pytest-xdist)."""
     with (Path(tempfile.gettempdir()) / "truenorm-large").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         gc.collect()
@@ -37,9 +37,9 @@ def alone_with_the_memory() -> Iterator[None]:
 
 
 def noise(rows: int, size: int, dtype: Any, seed: int) -> Array:
-    """Return normal numbers, of which some million are made and then repeated.
+    """Return some million normal numbers, repeated.
 
-    Of an odd number of rows: a power of two does not lead from one to the same again.
+    They repeat after an odd number of rows, so that wrong offsets by powers of two are detected.
     """
     random = np.random.default_rng(seed)
     made = min(rows, 2**23 // size | 1)
@@ -51,7 +51,7 @@ def noise(rows: int, size: int, dtype: Any, seed: int) -> Array:
 
 
 def some_rows(rows: int) -> Array:
-    """Return the first, the last and those around multiples of 2**31 elements and in between."""
+    """Return the indices of rows at the ends, in the middle and at random."""
     random = np.random.default_rng(1)
     chosen = [0, 1, rows // 2 - 1, rows // 2, rows - 2, rows - 1, *random.integers(0, rows, 20)]
     return np.unique(np.clip(chosen, 0, rows - 1))
@@ -88,12 +88,12 @@ class TestMoreThan2To31Elements:
         gamma = np.random.default_rng(2).standard_normal(self.SIZE).astype(np.float16)
         out = np.zeros_like(x)
         assert tn.layer_norm(x, gamma, gamma, out=out, backend="native") is out
-        right = tn.layer_norm(x[rows], gamma, gamma, backend="reference")
-        assert bytes_of(out[rows]) == bytes_of(right)
+        expected = tn.layer_norm(x[rows], gamma, gamma, backend="reference")
+        assert bytes_of(out[rows]) == bytes_of(expected)
 
     @pytest.mark.parametrize("rounding", ["correct", "fast"])
     def test_backward(self, x: Array, rows: Array, rounding: str) -> None:
-        """Where dy is 1 in one row and 0 elsewhere, dgamma and dbeta are those of that row."""
+        """With dy = 0 in all rows but one, dgamma and dbeta are those of that row."""
         gamma = np.random.default_rng(2).standard_normal(self.SIZE).astype(np.float16)
         out = np.zeros_like(x)
         _, saved = tn.layer_norm_forward(
@@ -104,8 +104,8 @@ class TestMoreThan2To31Elements:
         last = self.ROWS - 1
         dy[last] = x[0]
         _, part = tn.layer_norm_forward(x[rows], gamma, gamma, backend="reference")
-        right = tn.layer_norm_backward(dy[rows], part, backend="reference")
-        found = tn.layer_norm_backward(dy, saved, backend="native")
-        assert not found.dx[:last].any()
+        expected = tn.layer_norm_backward(dy[rows], part, backend="reference")
+        gradients = tn.layer_norm_backward(dy, saved, backend="native")
+        assert not gradients.dx[:last].any()
         if rounding == "correct":
-            assert bytes_of(found.dx[rows], *found[1:]) == bytes_of(*right)
+            assert bytes_of(gradients.dx[rows], *gradients[1:]) == bytes_of(*expected)

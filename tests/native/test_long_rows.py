@@ -1,4 +1,4 @@
-"""Few long rows, which threads share: the bits of the reference, whatever the threads."""
+"""Few long rows, which threads share: the bits of the reference, for any number of threads."""
 
 from typing import Any
 
@@ -30,10 +30,10 @@ def arrays(shape: tuple[int, int], dtype: np.dtype[Any], seed: int = 0) -> list[
     return [each.astype(dtype) for each in (x, dy, gamma, beta)]
 
 
-def both_passes(given: list[Any], **how: Any) -> list[Any]:
+def both_passes(inputs: list[Any], **options: Any) -> list[Any]:
     """Return y, the saved statistics, dx, dgamma and dbeta."""
-    x, dy, gamma, beta = given
-    y, saved = tn.layer_norm_forward(x, gamma, beta, **how)
+    x, dy, gamma, beta = inputs
+    y, saved = tn.layer_norm_forward(x, gamma, beta, **options)
     return [y, saved.statistics, *tn.layer_norm_backward(dy, saved)]
 
 
@@ -49,10 +49,10 @@ def test_bits_of_the_reference(dtype: np.dtype[Any], instructions: str) -> None:
         pytest.skip("not an instruction set of this processor")
     try:
         for shape in SHAPES:
-            given = arrays(shape, dtype)
-            y, _, *gradients = both_passes(given, backend="native")
-            right, _, *right_gradients = both_passes(given, backend="reference")
-            assert bits([y, *gradients]) == bits([right, *right_gradients])
+            inputs = arrays(shape, dtype)
+            y, _, *gradients = both_passes(inputs, backend="native")
+            expected, _, *expected_gradients = both_passes(inputs, backend="reference")
+            assert bits([y, *gradients]) == bits([expected, *expected_gradients])
     finally:
         _core.select(None)
 
@@ -60,56 +60,56 @@ def test_bits_of_the_reference(dtype: np.dtype[Any], instructions: str) -> None:
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_rms_norm(dtype: np.dtype[Any]) -> None:
     x, dy, gamma, _ = arrays((3, SEGMENT + 1000), dtype)
-    found = []
+    results = []
     for backend in ("native", "reference"):
         y, saved = tn.rms_norm_forward(x, gamma, backend=backend)
-        found.append(bits([y, *tn.rms_norm_backward(dy, saved)[:2]]))
-    assert found[0] == found[1]
+        results.append(bits([y, *tn.rms_norm_backward(dy, saved)[:2]]))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("rounding", ["correct", "fast"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_threads_and_other_rows_do_not_matter(shape: tuple[int, int], rounding: str) -> None:
-    given = arrays(shape, TYPES[0])
-    alone = both_passes(given, backend="native", rounding=rounding, threads=1)
+    inputs = arrays(shape, TYPES[0])
+    alone = both_passes(inputs, backend="native", rounding=rounding, threads=1)
     for threads in (2, 3, 8):
-        shared = both_passes(given, backend="native", rounding=rounding, threads=threads)
+        shared = both_passes(inputs, backend="native", rounding=rounding, threads=threads)
         assert bits(shared) == bits(alone)
     # Among 70 rows threads share none.
-    x, _, gamma, beta = given
+    x, _, gamma, beta = inputs
     many = np.concatenate([x, *[x[:1]] * 70])
     y, saved = tn.layer_norm_forward(many, gamma, beta, backend="native", rounding=rounding)
     assert bits([y[: len(x)], saved.statistics[: len(x)]]) == bits(alone[:2])
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_undecided_elements_and_columns_are_settled(dtype: np.dtype[Any]) -> None:
-    """With bounds 2**18 times as large tier 1 leaves many undecided, in most panels."""
-    given = arrays((9, SEGMENT + 512), dtype)
-    right = both_passes(given, backend="native")
+def test_tier2(dtype: np.dtype[Any]) -> None:
+    """With bounds 2**18 times as large, tier 1 leaves many elements and columns undecided."""
+    inputs = arrays((9, SEGMENT + 512), dtype)
+    expected = both_passes(inputs, backend="native")
     _core.scale_bounds(2.0**18)
     try:
-        found = both_passes(given, backend="native")
+        results = both_passes(inputs, backend="native")
     finally:
         _core.scale_bounds(1.0)
-    assert bits(found) == bits(right)
+    assert bits(results) == bits(expected)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("which", range(4), ids=["x", "dy", "gamma", "beta"])
-def test_numbers_that_are_not_finite(which: int, value: float) -> None:
-    given = arrays((2, SEGMENT + 3), TYPES[0])
-    given[which].reshape(-1)[SEGMENT + 1] = value
-    y, _, *gradients = both_passes(given, backend="native")
-    right, _, *right_gradients = both_passes(given, backend="reference")
-    assert bits([y, *gradients]) == bits([right, *right_gradients])
+@pytest.mark.parametrize("index", range(4), ids=["x", "dy", "gamma", "beta"])
+def test_non_finite_values(index: int, value: float) -> None:
+    inputs = arrays((2, SEGMENT + 3), TYPES[0])
+    inputs[index].reshape(-1)[SEGMENT + 1] = value
+    y, _, *gradients = both_passes(inputs, backend="native")
+    expected, _, *expected_gradients = both_passes(inputs, backend="reference")
+    assert bits([y, *gradients]) == bits([expected, *expected_gradients])
 
 
-def test_dbeta_of_numbers_far_apart() -> None:
-    """The pairs of dbeta are exact for each row alone, not for groups of eight."""
-    given = arrays((9, SEGMENT + 5), TYPES[0])
-    given[1][::2] *= np.float32(2.0**40)
-    given[1][1::2] *= np.float32(2.0**-40)
-    dbeta = both_passes(given, backend="native")[-1]
-    right = both_passes(given, backend="reference")[-1]
-    assert bits([dbeta]) == bits([right])
+def test_dbeta_of_many_magnitudes() -> None:
+    """The pairs of dbeta are exact for single rows, not for groups of eight."""
+    inputs = arrays((9, SEGMENT + 5), TYPES[0])
+    inputs[1][::2] *= np.float32(2.0**40)
+    inputs[1][1::2] *= np.float32(2.0**-40)
+    dbeta = both_passes(inputs, backend="native")[-1]
+    expected = both_passes(inputs, backend="reference")[-1]
+    assert bits([dbeta]) == bits([expected])

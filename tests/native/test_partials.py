@@ -50,7 +50,7 @@ def scaled_bounds() -> Iterator[Any]:
 
 
 def _of_random_parts(case: Case, random: np.random.Generator) -> tn.PartialGradients:
-    """Permute and split the rows, and merge the parts of both backends in any tree."""
+    """Permute and split the rows, and merge the parts of both backends in a random tree."""
     order = random.permutation(len(case.x))
     cuts = np.unique(random.integers(0, len(order) + 1, random.integers(0, 5)))
     parts = []
@@ -106,8 +106,8 @@ def test_special_values(size: int) -> None:
         for changed in (one, whole):
             for eps in (1e-5, 0.0):
                 for case in (*_with(changed, plain, eps), *_with(plain, changed, eps)):
-                    found = partial_of(case, "native")
-                    assert found.tobytes() == Expected(case).to_bytes(), (special, str(case))
+                    partial = partial_of(case, "native")
+                    assert partial.tobytes() == Expected(case).to_bytes(), (special, str(case))
 
 
 @with_instructions
@@ -117,11 +117,11 @@ def test_rows_of_several_blocks(size: int) -> None:
     case = usual_case("normal", 9, size, FLOAT32)
     shifted = replace(case, x=case.x + np.float32(1e4))
     for each in (case, shifted, case.as_rms_norm()):
-        found = partial_of(each, "native", threads=2)
-        assert found.tobytes() == Expected(each).to_bytes(), str(each)
+        partial = partial_of(each, "native", threads=2)
+        assert partial.tobytes() == Expected(each).to_bytes(), str(each)
 
 
-def test_dx_is_that_of_plain_backward() -> None:
+def test_dx_equals_that_of_backward() -> None:
     for case in mixed_cases(FLOAT32, 12, 67, 14):
         saved = forward_pass(case, "native")[1]
         backward = tn.layer_norm_backward_partial if case.centred else tn.rms_norm_backward_partial
@@ -131,7 +131,7 @@ def test_dx_is_that_of_plain_backward() -> None:
 
 @pytest.mark.parametrize("factor", [2.0**20, 2.0**60])
 def test_undecided_terms(factor: float, scaled_bounds: Any) -> None:
-    """Bounds that are far too large send all terms to tier 2, or to the reference."""
+    """With bounds that are far too large, tier 2 or the reference decides all terms."""
     scaled_bounds(factor)
     for rows, size in SHAPES:
         for case in mixed_cases(FLOAT32, rows, size, 6):
@@ -139,7 +139,7 @@ def test_undecided_terms(factor: float, scaled_bounds: Any) -> None:
 
 
 def test_ties_are_decided_by_integers() -> None:
-    """Here xhat is 1 and -1, and each dy[2:] is half a unit: no bound decides such a term."""
+    """Here xhat is 1 and -1, and each dy[2:] is half a unit, a tie that only integers decide."""
     x = np.array([[1, -1] * 4], np.float32)
     dy = np.full((1, 8), 0.75, np.float32)
     unit = Terms(x[0].tolist(), dy[0].tolist(), 0.0, True).unit
@@ -149,15 +149,15 @@ def test_ties_are_decided_by_integers() -> None:
         assert partial_of(case, "native").tobytes() == Expected(case).to_bytes()
         undecided, sums = np.zeros(1, np.uint8), np.zeros((_core.PLACES, 9), np.int64)
         status = np.zeros(1, np.uint8)
-        left = _core.add_terms(dy, x, status, undecided, sums, 0.0, int(case.centred))
-        assert (left, undecided.tolist()) == (1, [1])
+        count = _core.add_terms(dy, x, status, undecided, sums, 0.0, int(case.centred))
+        assert (count, undecided.tolist()) == (1, [1])
         assert not sums.any()
 
 
 def _midpoint_cases(rows: int) -> Iterator[Case]:
     for centred in (True, False):
-        found = near_midpoints(np.random.default_rng(8), 11, 2.0**-33, centred=centred)
-        for x, dy in islice(found, rows):
+        made = near_midpoints(np.random.default_rng(8), 11, 2.0**-33, centred=centred)
+        for x, dy in islice(made, rows):
             gamma = np.ones(11, np.float32)
             yield Case("midpoint", x[None], gamma, None, dy[None], 1e-5, centred=centred)
 
@@ -172,7 +172,7 @@ def _count_wrong(rows: int) -> int:
 @with_instructions
 @of_instructions
 def test_terms_near_midpoints(scaled_bounds: Any) -> None:
-    """With the bound they are right; with a 64th of it some are not."""
+    """All are right; with bounds divided by 64 some are wrong."""
     assert _count_wrong(20) == 0
     scaled_bounds(1 / 64)
     assert _count_wrong(20) > 0
@@ -206,29 +206,29 @@ def _library(folder: Path, instructions: str) -> Any:
 def test_exact_terms_lie_within_the_bound(
     sizes: tuple[int, ...], instructions: str, tmp_path: Path
 ) -> None:
-    """And a 64th of the bound would not do."""
+    """The bounds are tight: divided by 64 they would not hold."""
     library = _library(tmp_path, instructions)
     worst, rows = 0.0, 0
     for size in sizes:
         for case in _bound_cases(size):
             for x, dy in zip(case.x, case.dy, strict=True):
                 if np.isfinite(np.concatenate([x, dy])).all():
-                    worst = max(worst, _share_of_bound(library, x, dy, case))
+                    worst = max(worst, _error_in_bounds(library, x, dy, case))
                     rows += 1
     assert rows > 40
     assert 1 / 64 < worst < 0.9
 
 
-def _share_of_bound(library: Any, x: Array, dy: Array, case: Case) -> float:
-    """Return how much of the bound the terms of a row need."""
+def _error_in_bounds(library: Any, x: Array, dy: Array, case: Case) -> float:
+    """Return the largest error of the terms of a row, in units of the bound."""
     row = Terms(x.astype(float).tolist(), dy.astype(float).tolist(), case.eps, case.centred)
     moderate = case.eps == 0 or 2.0**-200 <= case.eps <= 2.0**200
     if not moderate:
         return 0.0
     size = len(x)
-    high, low, left = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size)
+    high, low, remainder = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size)
     unit, bound = ctypes.c_int64(), ctypes.c_double()
-    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (high, low, left)]
+    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (high, low, remainder)]
     has_terms = library.terms_of_row(
         ctypes.c_void_p(x.ctypes.data),
         ctypes.c_void_p(dy.ctypes.data),
@@ -248,16 +248,13 @@ def _share_of_bound(library: Any, x: Array, dy: Array, case: Case) -> float:
     for j in range(0, size, -(-size // 40)):
         sign = 1 if Fraction(row.dy[j]) * (Fraction(row.x[j]) - mean) > 0 else -1
         exact = sign * Fraction(scaled_term(row, j, Fraction(row.dy[j]), 70), 2**70)
-        found = int(high[j]) * 2**24 + int(low[j]) + Fraction(float(left[j]))
-        worst = max(worst, float(abs(exact - found) / Fraction(bound.value)))
+        computed = int(high[j]) * 2**24 + int(low[j]) + Fraction(float(remainder[j]))
+        worst = max(worst, float(abs(exact - computed) / Fraction(bound.value)))
     return worst
 
 
-# ---- merging ----
-
-
 def _random_number(random: np.random.Generator, columns: int) -> FixedPoint:
-    """Return a number with digits at the ends of their range, zeros and empty places."""
+    """Return a number with limbs at the ends of their range, zeros and empty places."""
     values = random.choice([-(2**31), 2**31 - 1, -1, 0, 1, 5], (random.integers(0, 5), columns))
     if len(values) and random.random() < 0.3:
         values[random.integers(len(values))] = 0
@@ -266,20 +263,20 @@ def _random_number(random: np.random.Generator, columns: int) -> FixedPoint:
 
 @with_instructions
 @of_instructions
-def test_sums_of_numbers_are_those_of_numpy() -> None:
+def test_sums_of_fixed_point_numbers() -> None:
     random = np.random.default_rng(1)
     for columns in (1, 2, 3, 7, 255, 256, 257, 1025):
         for _ in range(60):
             a, b = (_random_number(random, columns) for _ in range(2))
-            if random.random() < 0.5:  # nothing is left of it
+            if random.random() < 0.5:  # the sum is zero
                 b = FixedPoint(a.first, -a.limbs)
-            found, right = add(a, b), a.plus(b)
-            assert found.first == right.first
-            assert found.limbs.shape == right.limbs.shape
-            assert found.limbs.tobytes() == right.limbs.tobytes()
+            total, expected = add(a, b), a.plus(b)
+            assert total.first == expected.first
+            assert total.limbs.shape == expected.limbs.shape
+            assert total.limbs.tobytes() == expected.limbs.tobytes()
 
 
-def test_merging_mismatched_digits_raises() -> None:
+def test_adding_mismatched_limbs_raises() -> None:
     good = np.ones((2, 3), np.int64)
     bad = [
         np.ones((2, 4), np.int64),
@@ -290,7 +287,7 @@ def test_merging_mismatched_digits_raises() -> None:
         np.ones((3, 2), np.int64).T,
         np.ones((2, 0), np.int64),
         None,
-        b"digits",
+        b"limbs",
     ]
     for each in bad:
         for pair in ((0, good, 0, each), (0, each, 0, good)):

@@ -1,15 +1,25 @@
-"""The C core on other processors and systems: the bits of aarch64, warnings on Windows."""
+"""The C core on other processors and systems, and under sanitizers: minutes to compile."""
 
+import os
+import platform
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from native.building import SETS, build_driver, compile_all, compiler_named
+from native.building import (
+    ROOT,
+    SETS,
+    build_driver,
+    build_package,
+    compile_all,
+    compiler_named,
+)
 from promise.checking import BACKENDS
 from promise.families import cases
 
@@ -43,7 +53,7 @@ class Vector(NamedTuple):
 
 def _vectors() -> list[Vector]:
     random = np.random.default_rng(0)
-    found: list[Vector] = []
+    vectors: list[Vector] = []
     usual = [
         tuple(random.standard_normal(shape).astype(np.float32) for shape in shapes)
         for rows, size in ((1, 1), (2, 2), (3, 7), (9, 100), (17, 513), (200, 300), (3, 9000))
@@ -58,24 +68,25 @@ def _vectors() -> list[Vector]:
         x, dy, gamma, beta = (np.ascontiguousarray(each, FLOAT32) for each in arrays)
         for flags in range(16):
             if not flags & FAST or abs(x).max() < 100:
-                found.append(Vector(x, dy, gamma, beta, 1e-5, flags, 1 + len(found) % 4))
-    return found
+                vectors.append(Vector(x, dy, gamma, beta, 1e-5, flags, 1 + len(vectors) % 4))
+    return vectors
 
 
 def _by_driver(command: list[str], vectors: list[Vector], folder: Path) -> list[Any]:
     """Return the ends, y and dx of each case, dgamma and dbeta as the driver computes them."""
     file = folder / "vectors"
     file.write_bytes(b"".join(each.to_bytes() for each in vectors))
-    ran = subprocess.run([*command, "vectors", str(file)], stdout=subprocess.PIPE, check=True)
+    command = [*command, "vectors", str(file)]
+    output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     results, at = [], 0
     for each in vectors:
         elements, size = each.x.size, each.x.shape[1]
-        ends = struct.unpack_from("<2q", ran.stdout, at)
-        numbers = np.frombuffer(ran.stdout, FLOAT32, 2 * elements + 2 * size, at + 16)
+        ends = struct.unpack_from("<2q", output, at)
+        numbers = np.frombuffer(output, FLOAT32, 2 * elements + 2 * size, at + 16)
         at += 16 + numbers.nbytes
         parts = np.split(numbers, [elements, 2 * elements, 2 * elements + size])
         results.append((ends, parts))
-    assert at == len(ran.stdout)
+    assert at == len(output)
     return results
 
 
@@ -85,9 +96,9 @@ def _by_module(vector: Vector) -> Any:
     y, dx = np.empty_like(x), np.empty_like(x)
     saved = np.empty((len(x), 3 if flags & CENTRED else 1))
     dgamma, dbeta = np.empty_like(gamma), np.empty_like(beta)
-    given = (gamma if flags & HAS_GAMMA else None, beta if flags & HAS_BETA else None)
+    parameters = (gamma if flags & HAS_GAMMA else None, beta if flags & HAS_BETA else None)
     mode = flags & (CENTRED | FAST)
-    forward = _core.forward(x, *given, y, saved, eps, mode, threads)
+    forward = _core.forward(x, *parameters, y, saved, eps, mode, threads)
     arrays = (dy, x, gamma, saved, dx, dgamma, dbeta)
     ends = (forward, forward and _core.backward(*arrays, eps, mode, threads))
     return tuple(0 if end else 1 for end in ends), (y.reshape(-1), dx.reshape(-1), dgamma, dbeta)
@@ -104,13 +115,13 @@ def _scales(vector: Vector) -> list[Any]:
     return [y, dx.reshape(-1), dy.sum(0) * root, dy.sum(0)]
 
 
-def _compare(vectors: list[Vector], found: list[Any]) -> int:
-    """Compare the results with those of the module; return how many are right to the bit."""
+def _compare(vectors: list[Vector], results: list[Any]) -> int:
+    """Compare the results with those of the module; return how many have the same bits."""
     same = 0
-    for vector, (ends, parts) in zip(vectors, found, strict=True):
-        right_ends, right = _by_module(vector)
-        assert ends == right_ends, vector
-        for k, (one, other) in enumerate(zip(parts, right, strict=True)):
+    for vector, (ends, parts) in zip(vectors, results, strict=True):
+        expected_ends, expected = _by_module(vector)
+        assert ends == expected_ends, vector
+        for k, (one, other) in enumerate(zip(parts, expected, strict=True)):
             if ends[k > 0] != DONE:
                 continue
             if vector.flags & FAST:
@@ -122,7 +133,7 @@ def _compare(vectors: list[Vector], found: list[Any]) -> int:
 
 
 def test_aarch64(tmp_path: Path) -> None:
-    """Correct mode has the bits of x86-64; fast mode, whose sums are other ones, nearly."""
+    """Correct mode has the bits of x86-64; fast mode sums in another order."""
     compiler = compiler_named("aarch64-linux-gnu-gcc")
     emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
     if emulator is None:
@@ -133,7 +144,7 @@ def test_aarch64(tmp_path: Path) -> None:
 
 
 def test_this_processor(tmp_path: Path) -> None:
-    """The driver computes the bits of the module: it measures what it is for."""
+    """The driver computes the bits of the module."""
     program = build_driver(compiler_named("gcc", "clang"), tmp_path, "-O2")
     vectors = _vectors()
     assert _compare(vectors, _by_driver([str(program)], vectors, tmp_path)) > 1000
@@ -141,7 +152,70 @@ def test_this_processor(tmp_path: Path) -> None:
 
 
 def test_windows_compiles(tmp_path: Path) -> None:
-    """Without a warning, for every instruction set."""
+    """All objects compile without a warning, for every instruction set."""
     compiler = compiler_named("x86_64-w64-mingw32-gcc")
     sets = tuple(SETS)
-    assert len(compile_all(compiler, tmp_path, "-O3", sets=sets)) == 3 * len(sets) + 2
+    assert len(compile_all(compiler, tmp_path, "-O3", sets=sets)) == (5 * 3 + 3) * len(sets) + 2
+
+
+FUZZ = """
+import sys
+from native.test_fuzz import Fuzzer
+
+fuzzer = Fuzzer(int(sys.argv[2]), compared=0.003)
+fuzzer.run(int(sys.argv[1]))
+print(fuzzer.counts["calls"])
+"""
+
+
+def _run(command: list[str], variables: dict[str, str]) -> str:
+    """Return the output of a program that must succeed."""
+    completed = subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stdout[-10_000:] + completed.stderr[-10_000:]
+    return completed.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="preloads as Linux does")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="builds the sets of x86-64")
+class TestSanitizers:
+    @pytest.fixture(scope="module")
+    def sanitized(self, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+        """Build the core with the address and undefined-behaviour sanitizers; return variables."""
+        compiler = compiler_named("gcc")
+        flags = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+        sources = build_package(compiler, tmp_path_factory.mktemp("sanitized"), *flags)
+        command = [compiler, "-print-file-name=libasan.so"]
+        runtime = subprocess.check_output(command, text=True).strip()
+        if not Path(runtime).is_absolute():
+            pytest.skip("needs the libraries of the sanitizers")
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(sources), str(ROOT / "tests")]),
+            "LD_PRELOAD": runtime,
+            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+            "TRUENORM_TEST_BACKENDS": "native",
+        }
+
+    def test_contract(self, sanitized: dict[str, str]) -> None:
+        _run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops"],
+            sanitized,
+        )
+
+    @pytest.mark.parametrize("instructions", ["baseline", "avx2", "avx512"])
+    def test_hostile_arguments(self, sanitized: dict[str, str], instructions: str) -> None:
+        """Python and NumPy allocate by the sanitizer, which detects each overrun."""
+        variables = {"TRUENORM_INSTRUCTIONS": instructions, "PYTHONMALLOC": "malloc"}
+        command = [sys.executable, "-W", "ignore", "-c", FUZZ, "200000", "1"]
+        assert int(_run(command, sanitized | variables)) >= 200_000
+
+    @pytest.mark.parametrize("forks", ["0", "20"])
+    def test_threads(self, tmp_path: Path, forks: str) -> None:
+        """There is no data race between callers and helpers, with child processes or without."""
+        compiler = compiler_named("clang", "clang-19", "gcc")
+        program = build_driver(compiler, tmp_path, "-O1", "-g1", "-fsanitize=thread")
+        variables = {**os.environ, "TSAN_OPTIONS": "die_after_fork=0 halt_on_error=1"}
+        output = _run([str(program), "threads", "20", "4", forks], variables)
+        assert output.endswith(f"{forks} children\n")
