@@ -1,4 +1,4 @@
-"""Devices examined: what is said without one, and that wrong bits are seen."""
+"""``doctor --gpu``: the report without a device, and the detection of wrong bits."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ USABLE = {status.name: status.usable for status in tn.backends()}["gpu"]
 
 
 def card(put: Any = lambda array: array, *, is_gpu: bool = False) -> Card:
-    """Return a device that is none: its arrays are NumPy's."""
+    """Return a stand-in for a device, with NumPy arrays."""
     return Card(
         interface="none",
         is_gpu=is_gpu,
@@ -43,7 +43,7 @@ def card(put: Any = lambda array: array, *, is_gpu: bool = False) -> Card:
 
 @pytest.fixture
 def examined(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what examines a given card, with little to do."""
+    """Return a function that examines a card on small arrays."""
     for name, value in {"FEWER_ELEMENTS": 2**11, "ELEMENTS": 2**14, "SIZES": (5, 64)}.items():
         monkeypatch.setattr(doctor, name, value)
     monkeypatch.setattr(doctor, "COMPARED", 256)
@@ -51,15 +51,15 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(doctor, "by_cuda", lambda: Line("CUDA", CUDA_NEEDS))
     monkeypatch.setenv("TRUENORM_BACKEND", "reference")
 
-    def examined(found: Card) -> list[Section]:
-        monkeypatch.setattr(doctor, "by_opencl", lambda: found)
+    def examined(card: Card) -> list[Section]:
+        monkeypatch.setattr(doctor, "by_opencl", lambda: card)
         return devices()
 
     return examined
 
 
 def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says why, and what to install; and nothing else is examined."""
+    """The report says why and what to install; nothing else is examined."""
     missing = backends.BackendStatus("gpu", False, "needs pyopencl")
     monkeypatch.setattr(backends, "backends", lambda: [*tn.backends()[:2], missing])
     monkeypatch.setitem(sys.modules, "cupy", None)
@@ -88,7 +88,7 @@ def test_a_gpu_has_more_to_do(examined: Any) -> None:
     assert [line.name for line in speed.lines] == [f"float32, {n}" for n in (1024, 4096, 16384)]
 
 
-def test_one_wrong_bit_is_seen(examined: Any) -> None:
+def test_one_wrong_bit_is_detected(examined: Any) -> None:
     def put(array: Any) -> Any:
         changed = np.copy(array)
         if changed.ndim == 1:  # of gamma, or beta
@@ -112,9 +112,9 @@ def test_a_driver_that_fails(examined: Any) -> None:
 
 
 class TestCuda:
-    """Of CuPy there is nothing here but what is called of it."""
+    """A stand-in for CuPy with the functions that are called."""
 
-    def given(self, monkeypatch: pytest.MonkeyPatch, properties: Any) -> None:
+    def install(self, monkeypatch: pytest.MonkeyPatch, properties: Any) -> None:
         runtime = SimpleNamespace(
             getDeviceProperties=properties,
             driverGetVersion=lambda: 13010,
@@ -130,7 +130,7 @@ class TestCuda:
         monkeypatch.setitem(sys.modules, "cuda", cupy)
 
     def test_a_card(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.given(
+        self.install(
             monkeypatch,
             lambda _: {"name": b"H100", "multiProcessorCount": 132, "totalGlobalMem": 80 * 10**9},
         )
@@ -146,7 +146,7 @@ class TestCuda:
         def refuse(_: int) -> None:
             raise RuntimeError("no driver")
 
-        self.given(monkeypatch, refuse)
+        self.install(monkeypatch, refuse)
         assert by_cuda() == Line("CUDA", "no card: RuntimeError: no driver")
 
 
@@ -163,7 +163,7 @@ class TestOnADevice:
         found.wait()
 
     @pytest.mark.slow
-    def test_its_bits_are_right(self) -> None:
+    def test_right_bits(self) -> None:
         diagnosis = examine(gpu=True)
         assert not diagnosis.problems
         sections = {section.title: section for section in diagnosis.sections}

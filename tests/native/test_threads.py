@@ -205,7 +205,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("error", [BlockError, KeyboardInterrupt, MemoryError])
     @pytest.mark.parametrize("number", [0, 1])
-    @pytest.mark.parametrize("name", ["CorrectForward", "CorrectBackward"])
+    @pytest.mark.parametrize("name", ["NativeForward", "NativeBackward"])
     def test_in_a_block(
         self,
         monkeypatch: pytest.MonkeyPatch,
