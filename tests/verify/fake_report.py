@@ -38,15 +38,15 @@ if case.x.shape[0] > 1 and case.x.shape[1] < 1000:
 def sweep(dtype: str, output: str) -> list[CaseResult]:
     """Return errors that grow like a power of kappa until the type has no digits left."""
     power, largest = POWERS.get((dtype, output), 0), 1 / ROUNDOFFS[dtype]
-    found = []
+    results = []
     for step in range(17 if dtype == "float32" else 9):
         kappa = 10 ** (step / 2)
         natural = min(0.6 * (1 + step % 3) * kappa**power, largest)
         if power == 2 and step > 13:
             natural = math.inf
         what = (f"{dtype}-offset-1e{step / 2:g}-4x67", dtype, "offset", "sweep", output)
-        found.append(CaseResult(*what, 3 * natural, natural, 10.0, power, False, kappa))
-    return found
+        results.append(CaseResult(*what, 3 * natural, natural, 10.0, power, False, kappa))
+    return results
 
 
 def grade_of(dtype: str, output: str) -> Grade:
@@ -113,8 +113,8 @@ def passing_report() -> Report:
     results = [ordinary("normal", "float64", "y", 0.0)]
     grade = Grade("float64", "y", "correct", 0.5, 0.0, results[0].case, None)
     verdicts = dict.fromkeys(VERDICTS, "pass")
-    said = ("good", "full", "correct", (grade,), verdicts, (), tuple(results), 1, 0.25)
-    return Report(*said, operation=LAYER_NORM)
+    fields = ("good", "full", "correct", (grade,), verdicts, (), tuple(results), 1, 0.25)
+    return Report(*fields, operation=LAYER_NORM)
 
 
 FEW = ("float32-normal-4x17", "float32-offset-1e4-4x67", "float32-nan-in-x")

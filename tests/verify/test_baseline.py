@@ -36,7 +36,7 @@ def numbers(report: Report) -> tuple[int, int, int]:
     return report.baseline.known, report.baseline.new, len(report.baseline.vanished)
 
 
-def test_a_kernel_passes_with_what_is_known_and_fails_with_what_is_new(tmp_path: Path) -> None:
+def test_known_findings_pass_and_new_ones_fail(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     first = judged(KERNEL)
     assert not first.passed
@@ -73,14 +73,14 @@ def known(report: Report) -> list[Known]:
     return updated_entries(report, ())
 
 
-def test_the_case_that_is_shown_does_not_matter() -> None:
+def test_example_of_a_finding_does_not_matter() -> None:
     """Which is the worst, and by how much, depends on the machine."""
     before = known(made(finding()))
     other = replace(finding(), case="float32-offset-1e7-4x67", symptom="y is NaN", guard="finite")
     assert compare(made(other), before).passed
 
 
-def test_a_grade_that_falls_is_new_and_one_that_rises_is_told() -> None:
+def test_lower_grade_is_new_and_higher_grade_is_listed() -> None:
     before = known(made(finding(), of_y="conditional"))
     worse = compare(made(finding(), of_y="unstable"), before)
     assert (worse.passed, *numbers(worse)) == (False, 0, 1, 0)
@@ -93,7 +93,7 @@ def test_a_grade_that_falls_is_new_and_one_that_rises_is_told() -> None:
     assert [each.grade for each in updated_entries(better, before)] == ["conditional"]
 
 
-def test_to_mend_what_hid_others_does_not_fail() -> None:
+def test_fix_that_uncovers_others_passes() -> None:
     """What is wrong on ordinary input is the one finding of an output until it is mended."""
     before = known(made(finding("ordinary", ["normal"]), of_y="wrong"))
     mended = made(finding(families=["offset", "constant"]), of_y="unstable")
@@ -106,7 +106,7 @@ def test_to_mend_what_hid_others_does_not_fail() -> None:
     assert not again.passed
 
 
-def test_a_low_grade_that_no_finding_explains_is_known_by_itself() -> None:
+def test_low_grade_without_a_finding() -> None:
     """Where another finding explains an output, nothing is said about its rounding."""
     report = made(finding("repeat"), of_y="faithful", require="correct")
     before = known(report)
@@ -119,7 +119,7 @@ def test_a_low_grade_that_no_finding_explains_is_known_by_itself() -> None:
     assert not compare(made(finding("repeat"), of_y="stable", require="correct"), before).passed
 
 
-def test_sums_in_a_random_order_are_known_wherever_they_show() -> None:
+def test_random_sums_are_known_in_every_case() -> None:
     """As with atomics: which calls happen to differ is another matter each time."""
     calls = 0
 
@@ -141,7 +141,7 @@ def test_sums_in_a_random_order_are_known_wherever_they_show() -> None:
     assert (later.passed, *numbers(later)) == (True, 1, 0, 0)
 
 
-def test_what_depends_on_chance_is_known_in_all_families() -> None:
+def test_random_findings_are_known_in_all_families() -> None:
     """Sums in a random order happen to agree in some cases, in others next time."""
     before = known(made(finding("repeat", ["normal"]), of_y="stable"))
     later = compare(made(finding("repeat", ["offset", "constant"]), of_y="stable"), before)
@@ -169,7 +169,7 @@ BOTH = made(finding(families=("offset", "constant")), finding("special", ("nan-i
     ],
     ids=["family", "hidden", "type", "output", "verdict", "requirement"],
 )
-def test_what_was_not_looked_for_has_not_vanished(report: Report) -> None:
+def test_unchecked_findings_have_not_vanished(report: Report) -> None:
     before = known(replace(BOTH, grades=(replace(BOTH.grades[0], grade="conditional"),)))
     compared = compare(report, before)
     assert numbers(compared)[2] == 0
@@ -179,7 +179,7 @@ def test_what_was_not_looked_for_has_not_vanished(report: Report) -> None:
     assert "special" in after
 
 
-def test_a_recipe_that_is_not_asked_for_has_not_vanished() -> None:
+def test_recipe_that_is_not_required_has_not_vanished() -> None:
     before = known(replace(made(finding("recipe"), of_y="stable"), recipe="late"))
     assert numbers(compare(made(of_y="stable"), before)) == (0, 0, 0)
     assert numbers(compare(replace(made(of_y="stable"), recipe="late"), before)) == (
@@ -203,13 +203,13 @@ def test_families_vanish_one_by_one() -> None:
     )
 
 
-def test_a_lower_level_does_not_raise_the_grade_of_a_higher_one() -> None:
+def test_lower_level_does_not_raise_a_grade() -> None:
     before = known(made(finding(families=("offset", "long-rows")), of_y="unstable"))
     quick = made(finding(), of_y="conditional")
     assert [each.grade for each in updated_entries(quick, before)] == ["unstable"]
 
 
-def test_updates_keep_reasons_and_other_subjects(tmp_path: Path) -> None:
+def test_update_preserves_reasons_and_other_subjects(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     others = [replace(each, subject="another") for each in known(BOTH)]
     mine = [replace(each, reason=f"µ-kernels: {each.check}") for each in known(BOTH)]
@@ -225,7 +225,7 @@ def test_updates_keep_reasons_and_other_subjects(tmp_path: Path) -> None:
     assert "µ-kernels" in file.read_text(encoding="utf-8")
 
 
-def test_the_same_findings_are_the_same_bytes(tmp_path: Path) -> None:
+def test_equal_findings_give_equal_bytes(tmp_path: Path) -> None:
     texts = set()
     for turned in (False, True):
         findings = list(BOTH.findings)[:: -1 if turned else 1]
@@ -255,14 +255,14 @@ ENTRY = {
 }
 
 
-def saved(folder: Path, told: Any) -> Path:
+def write_content(folder: Path, content: Any) -> Path:
     file = folder / "known.json"
-    file.write_text(told if isinstance(told, str) else json.dumps(told), encoding="utf-8")
+    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return file
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    file = saved(tmp_path, {"schema": SCHEMA, "findings": [ENTRY]})
+def test_round_trip(tmp_path: Path) -> None:
+    file = write_content(tmp_path, {"schema": SCHEMA, "findings": [ENTRY]})
     assert read_baseline(file) == (Known(**{**ENTRY, "families": ("offset",)}),)  # type: ignore[arg-type]
     write_baseline(read_baseline(file), file)
     assert json.loads(file.read_text(encoding="utf-8"))["findings"] == [ENTRY]
@@ -270,7 +270,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("content", "message"),
     [
         ("{", "cannot be read"),
         ([], "is not a baseline that this version can read"),
@@ -307,12 +307,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_slip_is_explained(tmp_path: Path, told: Any, message: str) -> None:
+def test_malformed_file(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_baseline(saved(tmp_path, told))
+        read_baseline(write_content(tmp_path, content))
 
 
-def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+def test_unreadable_file(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="cannot be read"):
@@ -340,14 +340,14 @@ def shown(report: Report) -> str:
     return stream.getvalue()
 
 
-def test_without_one_nothing_is_said() -> None:
+def test_report_without_a_baseline() -> None:
     report = made(finding())
     assert (baseline_counts(report), baseline_changes(report)) == ("", [])
     assert "baseline" not in shown(report)
     assert "<dt>baseline</dt>" not in to_html(report)
 
 
-def test_numbers_and_what_vanished() -> None:
+def test_counts_and_changes() -> None:
     assert baseline_counts(KNOWN) == "1 known (baseline), 0 new, 2 vanished"
     assert baseline_changes(KNOWN) == [
         f"vanished: y, float32, accuracy, in constant ({NASTY})",
@@ -365,7 +365,7 @@ def test_numbers_and_what_vanished() -> None:
     assert conclusion(worse) == "1 new finding; below stable: y in float32."
 
 
-def test_a_terminal_lists_known_ones_and_numbers_new_ones() -> None:
+def test_terminal_page() -> None:
     text = shown(KNOWN)
     assert f"known     y, float32, accuracy: y is off ({NASTY})" in text
     assert "1 known (baseline), 0 new, 2 vanished" in text
@@ -379,7 +379,7 @@ def test_a_terminal_lists_known_ones_and_numbers_new_ones() -> None:
     assert "1 known (baseline), 1 new, 1 vanished" in text
 
 
-def test_a_page_marks_each() -> None:
+def test_html_page() -> None:
     page = to_html(NEW)
     assert "1 known (baseline), 1 new, 1 vanished" in page
     assert page.index("new: it is not in the baseline") < page.index("<dd>known")

@@ -15,7 +15,7 @@ from truenorm.verify.types import dtype_of
 SHAPE = (3, 4, 32)
 
 
-def given(shape: tuple[int, ...] = SHAPE, dtype: str = "float32") -> dict[str, Any]:
+def make_arrays(shape: tuple[int, ...] = SHAPE, dtype: str = "float32") -> dict[str, Any]:
     random = np.random.default_rng(5)
     kind = dtype_of(dtype)
     rows = {name: random.normal(size=shape).astype(kind) for name in ("x", "dy")}
@@ -35,17 +35,17 @@ def two_passes(x: Any, gamma: Any, beta: Any, ddof: int = 0) -> Any:
 
 
 @pytest.fixture(params=["integers", "balls"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def answers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to an answer, whatever the size is."""
     if request.param == "balls":
         monkeypatch.setattr(bounding, "EXACT_ELEMENTS", 0)
     return str(request.param)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("answers")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
-def test_what_is_correctly_rounded_is_correct(dtype: str) -> None:
-    arrays = given(dtype=dtype)
+def test_correctly_rounded_results(dtype: str) -> None:
+    arrays = make_arrays(dtype=dtype)
     results = computed(**arrays)
     bound = tv.bound("layer_norm", **arrays, grade="correct")
     assert bound.results == ("y", "dx", "dgamma", "dbeta")
@@ -55,12 +55,12 @@ def test_what_is_correctly_rounded_is_correct(dtype: str) -> None:
         assert bound.exact(name).tobytes() == result.tobytes()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("answers")
 @pytest.mark.parametrize("grade", ["correct", "faithful", "stable", "conditional"])
 @pytest.mark.parametrize("output", [0, 1, 2, 3])
-def test_one_element_beyond_its_tolerance_is_found(output: int, grade: str) -> None:
+def test_one_element_beyond_its_tolerance(output: int, grade: str) -> None:
     """And none that is within."""
-    arrays = given()
+    arrays = make_arrays()
     bound = tv.bound("layer_norm", **arrays, grade=grade)
     name = bound.results[output]
     near = computed(**arrays)[output].copy()
@@ -78,7 +78,7 @@ def test_one_element_beyond_its_tolerance_is_found(output: int, grade: str) -> N
     assert f"where {room:.3g} is allowed" in text
 
 
-def test_tolerances_are_those_of_the_judge() -> None:
+def test_tolerances_equal_those_of_the_judge() -> None:
     case = tv.case("float32-offset-1e4-4x67")
     exact = expected(case)
     arrays = {name: case.inputs[name] for name in ("x", "gamma", "beta", "dy")}
@@ -89,8 +89,8 @@ def test_tolerances_are_those_of_the_judge() -> None:
             assert np.array_equal(bound.exact(name), exact.wide[name])
 
 
-def test_tolerances_of_many_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    arrays = given((40, 7, 9))
+def test_enclosures_give_the_same_tolerances(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = make_arrays((40, 7, 9))
     few = tv.bound("layer_norm", **arrays)
     in_integers = {name: few.tolerance(name) for name in few.results}
     monkeypatch.setattr(bounding, "EXACT_ELEMENTS", 0)
@@ -101,9 +101,9 @@ def test_tolerances_of_many_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -
         assert np.array_equal(many.exact(name), few.exact(name))
 
 
-@pytest.mark.usefixtures("way")
-def test_the_cause_is_named() -> None:
-    arrays = given()
+@pytest.mark.usefixtures("answers")
+def test_likely_cause() -> None:
+    arrays = make_arrays()
     del arrays["dy"]
     bound = tv.bound("layer_norm", **arrays)
     bound.assert_close(two_passes(**arrays))
@@ -113,18 +113,18 @@ def test_the_cause_is_named() -> None:
         bound.assert_close(two_passes(**arrays, ddof=1))
 
 
-def test_no_cause_is_named_where_many_would_do() -> None:
+def test_no_cause_if_several_would_match() -> None:
     """Zeros of squares that overflow fit many a hypothesis."""
-    arrays = given() | {"beta": None}
+    arrays = make_arrays() | {"beta": None}
     arrays["x"] = arrays["x"] * np.float32(1e30)
     with pytest.raises(AssertionError, match="y is not stable") as raised:
         tv.bound("layer_norm", **arrays).assert_close(0 * arrays["dy"])
     assert "cause" not in str(raised.value)
 
 
-@pytest.mark.usefixtures("way")
-def test_what_grows_with_kappa_is_conditional() -> None:
-    arrays = given()
+@pytest.mark.usefixtures("answers")
+def test_error_that_grows_with_kappa_is_conditional() -> None:
+    arrays = make_arrays()
     del arrays["dy"]
     arrays["x"] = arrays["x"] + np.float32(1e4)
     y = two_passes(**arrays)
@@ -133,18 +133,18 @@ def test_what_grows_with_kappa_is_conditional() -> None:
         tv.bound("layer_norm", **arrays).assert_close(y)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("answers")
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
-def test_what_is_no_answer_is_off(value: float) -> None:
-    arrays = given()
+def test_wrong_value(value: float) -> None:
+    arrays = make_arrays()
     y, *_ = computed(**arrays)
     y[1, 2, 3] = value
     with pytest.raises(AssertionError, match=rf"1 of 384 .*\n.*y\[1, 2, 3\] is {value}, "):
         tv.bound("layer_norm", **arrays).assert_close(y)
 
 
-def test_a_row_that_is_no_number_must_not_become_one() -> None:
-    arrays = given()
+def test_finite_value_in_a_non_finite_row() -> None:
+    arrays = make_arrays()
     arrays["x"][1, 2, 3] = np.inf
     y, *_ = computed(**arrays)
     bound = tv.bound("layer_norm", **arrays)
@@ -155,9 +155,9 @@ def test_a_row_that_is_no_number_must_not_become_one() -> None:
 
 
 @pytest.mark.parametrize("words", ["rms_norm", "add_rms_norm", "add_layer_norm,beta=false"])
-def test_relatives_and_mixed_types(words: str) -> None:
+def test_other_norms_and_mixed_types(words: str) -> None:
     """By float64 and a cast, which is faithful; gamma is float32 beside float16 rows."""
-    arrays = given(dtype="float16")
+    arrays = make_arrays(dtype="float16")
     x, dy = arrays["x"], arrays["dy"]
     gamma = np.linspace(0.5, 1.5, SHAPE[-1], dtype=np.float32)
     adds = words.startswith("add_")
@@ -179,9 +179,9 @@ def test_relatives_and_mixed_types(words: str) -> None:
         bound.assert_close(named | {"dgamma": named["dgamma"] * np.float32(1.001)})
 
 
-@pytest.mark.usefixtures("way")
-def test_a_single_row_without_other_axes() -> None:
-    x = given()["x"][0, 0]
+@pytest.mark.usefixtures("answers")
+def test_single_row() -> None:
+    x = make_arrays()["x"][0, 0]
     bound = tv.bound("rms_norm", x)
     y = tn.rms_norm(x, eps=1e-5)
     bound.assert_close(y)
@@ -190,8 +190,8 @@ def test_a_single_row_without_other_axes() -> None:
         bound.assert_close(y)
 
 
-def test_absent_parameters_keep_their_places() -> None:
-    arrays = given() | {"gamma": None}
+def test_absent_parameters() -> None:
+    arrays = make_arrays() | {"gamma": None}
     y, dx, dgamma, dbeta = computed(**arrays)
     assert dgamma is None
     bound = tv.bound("layer_norm", **arrays)
@@ -202,10 +202,10 @@ def test_absent_parameters_keep_their_places() -> None:
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_rows() -> None:
+def test_memory_is_independent_of_rows() -> None:
     peaks = []
     for rows in (500, 4000):
-        arrays = given((rows, 128))
+        arrays = make_arrays((rows, 128))
         results = computed(**arrays)
         bound = tv.bound("layer_norm", **arrays)
         tracemalloc.start()
@@ -215,8 +215,8 @@ def test_memory_does_not_grow_with_rows() -> None:
     assert peaks[1] < 1.2 * peaks[0]
 
 
-def test_shape_and_type_are_looked_at() -> None:
-    arrays = given()
+def test_shape_and_type() -> None:
+    arrays = make_arrays()
     y, *_ = computed(**arrays)
     bound = tv.bound("layer_norm", **arrays)
     with pytest.raises(
@@ -230,7 +230,7 @@ def test_shape_and_type_are_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"x": np.zeros((2, 3), np.int32)}, "x must be float16, .*; got int32"),
         ({"x": np.zeros((2, 0), np.float32)}, r"x must have rows .*; got shape \(2, 0\)"),
@@ -247,14 +247,14 @@ def test_shape_and_type_are_looked_at() -> None:
         ({"eps": float("nan")}, "eps must be .*; got nan"),
     ],
 )
-def test_what_is_refused(changed: dict[str, Any], said: str) -> None:
-    arguments = {"operation": "layer_norm", **given(), **changed}
-    with pytest.raises(ValueError, match=said):
+def test_invalid_arguments(changed: dict[str, Any], message: str) -> None:
+    arguments = {"operation": "layer_norm", **make_arrays(), **changed}
+    with pytest.raises(ValueError, match=message):
         tv.bound(**arguments)
 
 
-def test_what_cannot_be_compared() -> None:
-    arrays = given()
+def test_invalid_results() -> None:
+    arrays = make_arrays()
     y, *_ = computed(**arrays)
     forward = tv.bound("layer_norm", **{**arrays, "dy": None})
     with pytest.raises(ValueError, match="result must be one of y; got 'dx'; for others, pass dy"):

@@ -1,4 +1,4 @@
-"""Two subjects are compared bit by bit: a planted output_difference is found, and nothing else."""
+"""Two subjects are compared bit by bit: a planted difference is found, and nothing else."""
 
 import io
 import json
@@ -30,13 +30,19 @@ CASE = tv.case("float32-normal-4x17")
 
 
 def right() -> Array:
-    found = expected(CASE).values["y"]
-    assert found is not None
-    return found.copy()
+    value = expected(CASE).values["y"]
+    assert value is not None
+    return value.copy()
+
+
+def difference_of(case: tv.Case, output: str, one: Array, other: Array) -> tv.Difference:
+    difference = output_difference(case, output, one, other)
+    assert difference is not None
+    return difference
 
 
 @pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16, "float32", "float64"])
-def test_distances_are_in_ulp_of_the_larger(dtype: str) -> None:
+def test_distances_in_ulp(dtype: str) -> None:
     kind = np.dtype(dtype)
     tiny = np.array([1], f"u{kind.itemsize}").view(dtype)[0]
     ulp = 2.0 ** (1 - FORMATS[kind.name].precision)
@@ -51,7 +57,7 @@ def test_distances_are_in_ulp_of_the_larger(dtype: str) -> None:
     assert ulp_distances(largest, -largest).tolist() == [2 / ulp]
 
 
-def test_equal_bits_are_no_difference_nor_are_two_nans() -> None:
+def test_equal_bits_and_two_nans() -> None:
     one, other = right(), right()
     assert output_difference(CASE, "y", one, other) is None
     one[0, 0], other[0, 0] = np.nan, -np.float32(np.nan)
@@ -59,43 +65,40 @@ def test_equal_bits_are_no_difference_nor_are_two_nans() -> None:
     assert output_difference(CASE, "y", one, other) is None
 
 
-def test_zeros_of_two_signs_differ_by_no_ulp() -> None:
+def test_zeros_of_both_signs() -> None:
     one, other = right(), right()
     one[1, 2], other[1, 2] = 0.0, -0.0
-    found = output_difference(CASE, "y", one, other)
-    assert found is not None
-    assert (found.elements, found.ulp, found.at) == (1, 0.0, (1, 2))
-    assert (found.first_nearer, found.second_nearer) == (0, 0)
+    difference = difference_of(CASE, "y", one, other)
+    assert (difference.elements, difference.ulp, difference.at) == (1, 0.0, (1, 2))
+    assert (difference.first_nearer, difference.second_nearer) == (0, 0)
 
 
-def test_where_by_how_much_and_which_is_nearer() -> None:
+def test_location_size_and_nearer_subject() -> None:
     one, other = right(), right()
     one[2, 5] = np.nextafter(one[2, 5], np.float32(np.inf))
     other[3, 1] *= np.float32(1.5)
     other[0, 0] = np.nan
-    found = output_difference(CASE, "y", one, other)
-    assert found is not None
-    assert (found.elements, found.total, found.judged) == (3, one.size, 3)
-    assert (found.ulp, found.at) == (np.inf, (0, 0))
-    assert found.first == found.exact == right()[0, 0]
-    assert np.isnan(found.second)
+    difference = difference_of(CASE, "y", one, other)
+    assert (difference.elements, difference.total, difference.judged) == (3, one.size, 3)
+    assert (difference.ulp, difference.at) == (np.inf, (0, 0))
+    assert difference.first == difference.exact == right()[0, 0]
+    assert np.isnan(difference.second)
     # The second is right where the first is off by an ulp; the first where the second is far off.
-    assert (found.first_nearer, found.second_nearer) == (2, 1)
-    assert 0.5 <= found.first_ulp <= 1.5
-    assert found.second_ulp == np.inf
+    assert (difference.first_nearer, difference.second_nearer) == (2, 1)
+    assert 0.5 <= difference.first_ulp <= 1.5
+    assert difference.second_ulp == np.inf
 
 
-def test_nan_is_nearer_where_it_is_due() -> None:
+def test_nan_is_nearer_to_nan() -> None:
     case = tv.case("float32-nan-in-x")
     exact = expected(case).values["y"]
     assert exact is not None
     at = tuple(map(int, np.argwhere(np.isnan(exact))[0]))
     other = exact.copy()
     other[at] = 0.0
-    found = output_difference(case, "y", exact, other)
-    assert found is not None
-    assert (found.at, found.ulp) == (at, np.inf)
-    assert (found.first_nearer, found.second_nearer) == (1, 0)
+    difference = difference_of(case, "y", exact, other)
+    assert (difference.at, difference.ulp) == (at, np.inf)
+    assert (difference.first_nearer, difference.second_nearer) == (1, 0)
 
 
 def test_shapes_and_types() -> None:
@@ -103,31 +106,27 @@ def test_shapes_and_types() -> None:
         (right()[:1], "y is float32 of shape (4, 17) from the first, float32 of shape (1, 17)"),
         (right().astype(np.float64), "y is float32 of shape (4, 17) from the first, float64"),
     ):
-        found = output_difference(CASE, "y", right(), other)
-        assert found is not None
-        assert found.words.startswith(words)
+        difference = difference_of(CASE, "y", right(), other)
+        assert difference.words.startswith(words)
     whole = np.arange(68).reshape(4, 17)
     assert output_difference(CASE, "y", whole, whole) is None
-    found = output_difference(CASE, "y", whole, whole + 1)
-    assert found is not None
-    assert found.words.startswith("y is int64 of shape (4, 17) from both, which is wrong")
+    difference = difference_of(CASE, "y", whole, whole + 1)
+    assert difference.words.startswith("y is int64 of shape (4, 17) from both, which is wrong")
     flat = right()[0, :5]
     assert output_difference(CASE, "y", flat, flat.copy()) is None
-    found = output_difference(CASE, "y", flat, flat + 1)
-    assert found is not None
-    assert found.words.startswith("y is float32 of shape (5,) from both, which is wrong")
+    difference = difference_of(CASE, "y", flat, flat + 1)
+    assert difference.words.startswith("y is float32 of shape (5,) from both, which is wrong")
 
 
-def test_a_gradient_of_no_parameter_has_no_answer() -> None:
+def test_gradient_of_an_absent_parameter() -> None:
     case, *_ = (each for each in tv.cases("float32", also=["no-gamma"]) if each.gamma is None)
     one = np.ones(case.shape[1], np.float32)
     assert output_difference(case, "dgamma", one, one) is None
-    found = output_difference(case, "dgamma", one, 2 * one)
-    assert found is not None
-    assert "which is wrong" in found.words
+    difference = difference_of(case, "dgamma", one, 2 * one)
+    assert "which is wrong" in difference.words
 
 
-def test_of_large_cases_some_rows_are_held_against_exact_answers(
+def test_large_case_is_compared_in_some_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(equality, "EXACT_ELEMENTS", 2 * 16)
@@ -135,14 +134,17 @@ def test_of_large_cases_some_rows_are_held_against_exact_answers(
     exact = {name: value for name, value in expected(case).values.items() if value is not None}
     other = exact["y"] * np.float32(1.5)
     other[6, 3] *= -1
-    found = output_difference(case, "y", exact["y"], other)
-    assert found is not None
-    assert (found.elements, found.judged, found.first_nearer) == (128, 32, 32)
-    assert (found.at, found.exact) == ((6, 3), exact["y"][6, 3])
-    found = output_difference(case, "dgamma", exact["dgamma"], exact["dgamma"] + 1)
-    assert found is not None
-    assert (found.elements, found.total, found.judged, found.exact) == (16, 16, 0, None)
-    assert len(found.at) == 1
+    difference = difference_of(case, "y", exact["y"], other)
+    assert (difference.elements, difference.judged, difference.first_nearer) == (128, 32, 32)
+    assert (difference.at, difference.exact) == ((6, 3), exact["y"][6, 3])
+    difference = difference_of(case, "dgamma", exact["dgamma"], exact["dgamma"] + 1)
+    assert (difference.elements, difference.total, difference.judged, difference.exact) == (
+        16,
+        16,
+        0,
+        None,
+    )
+    assert len(difference.at) == 1
 
 
 WIDE = tv.Subject(wide, name="wide")
@@ -158,7 +160,7 @@ def shown(equality: tv.Equality) -> str:
 
 
 def planted(change: Any) -> tv.Subject:
-    """Return the same kernel with something done to y."""
+    """Return the same kernel with a change of y."""
 
     def forward(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
         y = wide(x, gamma, beta, eps)
@@ -174,7 +176,7 @@ def one_bit_at_64(y: Array) -> Array:
     return y
 
 
-def test_a_subject_is_equal_to_itself() -> None:
+def test_equal_subjects() -> None:
     equality = tv.compare(WIDE, planted(lambda y: y), cases=CASES)
     assert equality.passed
     assert [(each.cases, each.cases_that_differ) for each in equality.summaries] == [(3, 0)]
@@ -182,24 +184,28 @@ def test_a_subject_is_equal_to_itself() -> None:
     assert "PASS  All bits are equal." in shown(equality)
 
 
-def test_one_bit_of_one_case_is_found() -> None:
+def test_one_bit_differs() -> None:
     equality = tv.compare(WIDE, planted(one_bit_at_64), cases=CASES)
     assert not equality.passed
-    (found,) = equality.differences
-    assert (found.case, found.output, found.at) == ("float32-normal-4x64", "y", (3, 7))
-    assert (found.elements, found.total, found.ulp) == (1, 256, 1.0)
-    assert (found.first_nearer, found.second_nearer) == (1, 0)
+    (difference,) = equality.differences
+    assert (difference.case, difference.output, difference.at) == (
+        "float32-normal-4x64",
+        "y",
+        (3, 7),
+    )
+    assert (difference.elements, difference.total, difference.ulp) == (1, 256, 1.0)
+    assert (difference.first_nearer, difference.second_nearer) == (1, 0)
     (summary,) = equality.summaries
     assert (summary.cases, summary.cases_that_differ, summary.elements) == (3, 1, 1)
     assert summary.worst_case == "float32-normal-4x64"
     assert equality_conclusion(equality) == "Bits differ in 1 of 3 cases: y in float32."
-    assert "1.0 ulp apart; the exact answer is" in describe_difference(found)
+    assert "1.0 ulp apart; the exact answer is" in describe_difference(difference)
     text = shown(equality)
     assert "planted [bold] (second)" in text
     assert "the first is nearer in 1, the second in 0" in " ".join(text.split())
 
 
-def test_which_is_nearer_does_not_depend_on_the_order() -> None:
+def test_order_of_the_subjects() -> None:
     one = tv.compare(WIDE, planted(one_bit_at_64), cases=CASES).differences[0]
     other = tv.compare(planted(one_bit_at_64), WIDE, cases=CASES).differences[0]
     assert (one.first_nearer, one.second_nearer) == (other.second_nearer, other.first_nearer)
@@ -212,7 +218,7 @@ def raises_at_17(y: Array) -> Array:
     return y
 
 
-def test_who_fails_alone_differs_and_where_both_fail_nothing_is_said() -> None:
+def test_subjects_that_fail() -> None:
     equality = tv.compare(WIDE, planted(raises_at_17), cases=CASES)
     assert [each.words for each in equality.differences] == [
         "the second raised ValueError: no such width, the other returned"
@@ -227,7 +233,7 @@ def test_who_fails_alone_differs_and_where_both_fail_nothing_is_said() -> None:
     assert equality_conclusion(none).startswith("Nothing could be compared")
 
 
-def test_what_was_given_up_is_no_pass() -> None:
+def test_skipped_cases_do_not_pass() -> None:
     class GivesUp(InProcess):
         def run(self, case: tv.Case, call: Call) -> Record:
             if case.family != "normal":
@@ -242,7 +248,7 @@ def test_what_was_given_up_is_no_pass() -> None:
     assert "FAIL" in shown(report)
 
 
-def test_gradients_are_compared_where_both_have_them() -> None:
+def test_gradients_of_both_subjects() -> None:
     def forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Array]:
         return wide(x, gamma, beta, eps), gamma
 
@@ -259,7 +265,7 @@ def test_gradients_are_compared_where_both_have_them() -> None:
     assert [each.output for each in tv.compare(one, WIDE, cases=CASES[:1]).summaries] == ["y"]
 
 
-def test_many_differences_are_counted() -> None:
+def test_worst_difference_is_shown() -> None:
     many = [
         case for case in tv.cases("float32") if case.family == "normal" and case.shape[1] < 200
     ]
@@ -271,14 +277,14 @@ def test_many_differences_are_counted() -> None:
     assert f"and {len(many) - 1} differences more: --json has all" in shown(equality)
 
 
-def test_what_is_not_finite_has_no_distance() -> None:
+def test_non_finite_difference() -> None:
     equality = tv.compare(WIDE, planted(lambda y: y * np.float32(np.nan)), cases=CASES[:1])
     text = describe_difference(equality.differences[0])
     assert "nan from the second; the exact answer is" in text
     assert "inf" not in text
 
 
-def test_what_cannot_be_compared_is_said() -> None:
+def test_subjects_without_common_cases() -> None:
     rms = tv.Subject(wide, name="other", operation=tv.RMS_NORM)
     with pytest.raises(ValueError, match="wide is layer_norm, other is rms_norm"):
         tv.compare(WIDE, rms)
@@ -287,7 +293,7 @@ def test_what_cannot_be_compared_is_said() -> None:
         tv.compare(WIDE, half)
 
 
-def test_only_what_both_claim() -> None:
+def test_common_domain_and_extensions() -> None:
     bounded = tv.Subject(wide, domain=tv.Domain(largest=0.5))
     assert tv.compare(WIDE, bounded, cases=CASES[:2]).left_out == 2
     ranks = tv.Subject(wide, also=["ranks"])
@@ -315,8 +321,8 @@ two = tv.Subject(compiled, name="compiled")
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each runs in a process of its own; own shapes are compared as well."""
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each subject runs in its own process; user cases are compared as well."""
     few = [tv.case("float32-normal-4x17")]
     monkeypatch.setattr(equality, "cases_of", lambda *_, **__: few)
     (tmp_path / "both.py").write_text(FILE, encoding="utf-8")
@@ -326,10 +332,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "All bits are equal." in done.stdout
     done = run("verify", one, "--equal-to", two, "--shape", "255x8", "--shape", "256x8", "--json")
     assert done.exit_code == 1
-    told = json.loads(done.stdout)
-    assert (told["passed"], told["first"], told["second"]) == (False, "eager", "compiled")
-    assert [each["case"] for each in told["differences"]] == ["float32-own-256x8"]
-    assert told["differences"][0]["ulp"] == 1
+    report = json.loads(done.stdout)
+    assert (report["passed"], report["first"], report["second"]) == (False, "eager", "compiled")
+    assert [each["case"] for each in report["differences"]] == ["float32-own-256x8"]
+    assert report["differences"][0]["ulp"] == 1
     done = run("verify", one, "--equal-to", two, "--html", tmp_path / "x.html")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "are for one subject, and not for two" in done.stderr

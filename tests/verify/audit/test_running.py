@@ -17,7 +17,7 @@ from truenorm.verify.audit.planted import planted_bugs
 from truenorm.verify.audit.replacing import AuditTask, Observations
 from truenorm.verify.audit.running import audit_tests
 from truenorm.verify.running.records import CannotRunError
-from verify.report.test_json import refusals
+from verify.report.test_json import schema_errors
 
 KERNELS = """
 import numpy as np
@@ -126,7 +126,7 @@ def test_loose_tests(tests: list[str], plant_only: PlantOnly) -> None:
     assert list(audit.left_out) == ["zeros for dx"]
     assert not audit.passed
     assert steps[-1][0] == steps[-1][1] == 5
-    assert refusals("audit-1", json.loads(strict_json.dumps(audit.as_dict()))) == []
+    assert schema_errors("audit-1", json.loads(strict_json.dumps(audit.as_dict()))) == []
 
 
 @pytest.mark.parametrize("tests", [FAILING], indirect=True)

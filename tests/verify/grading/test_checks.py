@@ -29,13 +29,13 @@ def plain() -> Expected:
     return expected(case("float32-normal-4x17"))
 
 
-def _y(found: Expected) -> Array:
-    value = found.values["y"]
+def _y(exact: Expected) -> Array:
+    value = exact.values["y"]
     assert value is not None
     return value.copy()
 
 
-def test_the_next_number_is_farther_than_the_right_one(plain: Expected) -> None:
+def test_next_number_has_a_larger_error(plain: Expected) -> None:
     y = _y(plain)
     error = measure(plain, "y", y)
     assert error.ulp <= 0.5
@@ -47,16 +47,16 @@ def test_the_next_number_is_farther_than_the_right_one(plain: Expected) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_never_near(plain: Expected, value: float) -> None:
+def test_non_finite_result_has_an_infinite_error(plain: Expected, value: float) -> None:
     y = _y(plain)
     y[3, 5] = value
     error = measure(plain, "y", y)
     assert (error.ulp, error.natural, error.needs) == (np.inf, np.inf, UNEXPLAINED)
     assert (error.at, error.not_finite) == ((3, 5), True)
-    assert measure(plain, "y", y, finite=False).needs == 0  # the guard that is switched off
+    assert measure(plain, "y", y, finite=False).needs == 0  # as if the check were switched off
 
 
-def test_the_worst_element_is_named(plain: Expected) -> None:
+def test_worst_element_is_located(plain: Expected) -> None:
     y = _y(plain)
     y[2, 7] += 1
     y[0, 3] += 0.1
@@ -64,14 +64,14 @@ def test_the_worst_element_is_named(plain: Expected) -> None:
     assert (error.at, error.needs, error.not_finite) == ((2, 7), UNEXPLAINED, False)
 
 
-def test_beside_an_exact_zero_an_ulp_is_no_measure() -> None:
-    """In float64 the distance to 0, in ulp, may be beyond every number; it is still small."""
-    found = expected(case("float64-dy-constant"))
-    dx = found.wide["dx"] + 1e-16
-    assert measure(found, "dx", dx).needs == 0
+def test_error_next_to_an_exact_zero() -> None:
+    """In float64 the error in ulp may be infinite there; the absolute error is small."""
+    exact = expected(case("float64-dy-constant"))
+    dx = exact.wide["dx"] + 1e-16
+    assert measure(exact, "dx", dx).needs == 0
 
 
-def test_nan_must_be_where_it_belongs() -> None:
+def test_misplaced_nan() -> None:
     nan_in_x = case("float32-nan-in-x")
     exact = expected(nan_in_x)
     y = _y(exact)
@@ -83,7 +83,7 @@ def test_nan_must_be_where_it_belongs() -> None:
     assert np.argwhere(misplaced(exact, "y", y)).tolist() == [[row, 4]]
 
 
-def test_an_infinity_of_the_other_sign_is_wrong() -> None:
+def test_infinity_of_the_wrong_sign() -> None:
     exact = expected(case("float32-infinity-and-nan-in-dy"))
     dbeta = exact.wide["dbeta"].copy()
     at = int(np.flatnonzero(np.isinf(dbeta))[0])
@@ -103,7 +103,7 @@ def judged(subject: Subject, *names: str) -> Report:
 
 
 class ChangesAt(Kernel):
-    """Squares are summed over blocks of another size from so many rows on."""
+    """Squares are summed over larger blocks from a number of rows on."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -116,33 +116,33 @@ class ChangesAt(Kernel):
     ("rows", "below", "above"),
     [(301, 300, 511), (512, 511, 512), (1025, 1024, 1025), (2048, 2047, 2048), (4100, 4097, 4136)],
 )
-def test_a_kernel_that_changes_at_some_number_of_rows(rows: int, below: int, above: int) -> None:
-    """It is seen wherever that is, and told to the row next to a power of two."""
+def test_kernel_that_depends_on_the_number_of_rows(rows: int, below: int, above: int) -> None:
+    """The change is located to the row next to a power of two."""
     report = judged(layer_norm(ChangesAt(rows), "it", ["float32"]), BATCH, SIZES)
     assert {(each.guard, each.output) for each in report.findings} == {
         ("batch", "y"),
         ("batch", "dx"),
     }
-    said = f"batches of up to {below} rows are computed differently from {above} or more"
-    assert {each.cause for each in report.findings} == {said}
+    cause = f"batches of up to {below} rows are computed differently from {above} or more"
+    assert {each.cause for each in report.findings} == {cause}
 
 
 class LastRowAlone(OtherBlocks):
-    """Those are the last of the batch, as where a partial block has a kernel of its own."""
+    """The last row of a batch is computed differently, as in a partial block."""
 
     def others(self, rows: Float64s) -> NDArray[np.bool_]:
         return np.asarray(np.arange(len(rows)) == len(rows) - 1)
 
 
-def test_the_last_row_is_held_against_the_same_row_elsewhere() -> None:
+def test_last_row_is_compared_with_an_equal_row() -> None:
     report = judged(layer_norm(LastRowAlone(), "it", ["float32"]), SIZES)
-    said = {each.output: (each.guard, each.symptom, each.cause) for each in report.findings}
+    findings = {each.output: (each.guard, each.symptom, each.cause) for each in report.findings}
     text = "{0} of row 4135 has different bits than {0} of the equal row 10"
-    assert said == {output: ("position", text.format(output), "") for output in ("y", "dx")}
+    assert findings == {output: ("position", text.format(output), "") for output in ("y", "dx")}
 
 
-def test_rows_that_are_not_finite_may_be_below() -> None:
-    """They are often what padding holds; a sum over all rows lets them out."""
+def test_non_finite_padding_rows() -> None:
+    """Padding often holds them; a sum over all rows lets them spread."""
 
     def forward(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
         y = in_float64(x, gamma, beta, eps)
@@ -153,19 +153,19 @@ def test_rows_that_are_not_finite_may_be_below() -> None:
     assert finding.symptom == "y changes if rows of NaN and infinity are appended"
 
 
-def test_idle_rows_are_told_of_everybody_and_held_against_who_claims() -> None:
+def test_idle_rows_are_a_finding_only_if_claimed() -> None:
     claims = PLANTED["dgamma cut by the number of rows"].subject
     report = judged(replace(claims, also=[]), BATCH)
     assert report.passed
     assert report.verdicts["idle rows"] == "not judged"
-    said = "rows of zero gradient change dgamma: a finding with also=['idle-rows']"
-    assert report.explained("idle rows") == said
+    note = "rows of zero gradient change dgamma: a finding with also=['idle-rows']"
+    assert report.explained("idle rows") == note
     with pytest.raises(AssertionError, match="dgamma changes with rows of zero gradient"):
         tv.check(claims, tv.case("float32-idle-rows-300x67"))
 
 
-def test_sums_that_differ_in_one_run_of_eight_are_seen() -> None:
-    """And what consists of rows has a verdict beside."""
+def test_sums_that_differ_in_one_run_of_eight() -> None:
+    """Outputs of rows have a separate verdict."""
     calls = []
 
     def backward(dy: Array, _: object) -> tuple[Array, Array, Array]:
@@ -173,7 +173,7 @@ def test_sums_that_differ_in_one_run_of_eight_are_seen() -> None:
         sums = dy.sum(axis=0) + np.float32(len(calls) == 8)
         return dy.copy(), sums, sums
 
-    subject = Subject(lambda *given: (in_float64(*given), None), backward)
+    subject = Subject(lambda *rest: (in_float64(*rest), None), backward)
     report = judged(subject, BATCH)
     steadiness = {each.output: each.guard for each in report.findings if "repeat" in each.verdict}
     assert steadiness == {"dgamma": "sums", "dbeta": "sums"}
@@ -181,25 +181,25 @@ def test_sums_that_differ_in_one_run_of_eight_are_seen() -> None:
     assert report.verdicts["sums repeatable"] == "fail"
 
 
-def test_without_a_backward_pass_sums_and_gradients_are_not_judged() -> None:
+def test_without_backward_sums_and_gradients_are_not_judged() -> None:
     verdicts = judged(Subject(in_float64, also=["idle-rows"]), BATCH).verdicts
     assert verdicts["batch-invariant"] == verdicts["repeatable"] == "pass"
     for verdict in ("sums repeatable", "idle rows", "layouts of gradients"):
         assert verdicts[verdict] == "not judged"
 
 
-def test_a_number_has_no_rows_to_look_at() -> None:
+def test_scalar_result() -> None:
     (finding,) = judged(Subject(lambda x, *_: x.sum()), BATCH).findings
     assert finding.symptom == "y is shape (); it should have the shape (300, 67)"
 
 
 @pytest.mark.parametrize(
-    "of", [lambda y: y.astype(np.float16), lambda y: y.sum()], ids=["another type", "a number"]
+    "change", [lambda y: y.astype(np.float16), lambda y: y.sum()], ids=["another type", "a number"]
 )
-def test_a_batch_of_another_form_has_no_bits_to_compare(of: Callable[[Array], Array]) -> None:
-    def forward(x: Array, *given: Any) -> Array:
-        y = in_float64(x, *given) + np.float32(len(x) == 7)
-        return of(y) if len(x) == 255 else y
+def test_batch_of_another_form_is_not_compared(change: Callable[[Array], Array]) -> None:
+    def forward(x: Array, *rest: Any) -> Array:
+        y = in_float64(x, *rest) + np.float32(len(x) == 7)
+        return change(y) if len(x) == 255 else y
 
     report = judged(Subject(forward), BATCH)
     assert report.findings[-1].symptom == (
@@ -209,21 +209,21 @@ def test_a_batch_of_another_form_has_no_bits_to_compare(of: Callable[[Array], Ar
 
 @pytest.mark.parametrize("rows", [255, 1, 305])  # alone, and with padding below them
 @pytest.mark.parametrize(
-    ("of", "came"),
+    ("change", "returned"),
     [(lambda y: y[:-1], "shape ({}, 67)"), (lambda _: None, "None")],
     ids=["a row is lost", "None"],
 )
-def test_a_result_is_lost_at_some_number_of_rows(
-    rows: int, of: Callable[[Array], Array | None], came: str
+def test_result_is_lost_at_some_number_of_rows(
+    rows: int, change: Callable[[Array], Array | None], returned: str
 ) -> None:
-    def forward(x: Array, *given: Any) -> Array | None:
-        y = in_float64(x, *given)
-        return of(y) if len(x) == rows else y
+    def forward(x: Array, *rest: Any) -> Array | None:
+        y = in_float64(x, *rest)
+        return change(y) if len(x) == rows else y
 
     subject = Subject(forward)
     (finding,) = judged(subject, BATCH).findings
     assert (finding.guard, finding.output, finding.cause) == ("shape", "y", "")
-    assert finding.symptom.startswith(f"y is {came.format(rows - 1)} in the call '")
+    assert finding.symptom.startswith(f"y is {returned.format(rows - 1)} in the call '")
     assert finding.symptom.endswith(f"it should have the shape ({rows}, 67)")
     with pytest.raises(AssertionError, match="it should have the shape"):
         tv.check(subject, tv.case(BATCH))

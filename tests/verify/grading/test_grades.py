@@ -28,8 +28,8 @@ from verify.recorded import RIGHT_FORWARD, in_float64
 STEPS = np.array([1, 1 + 2.0**-23], np.float32)
 
 
-def test_grading_needs_nothing_but_records() -> None:
-    """In any order; and of what was not run, nothing is said to pass."""
+def test_grading_needs_only_records() -> None:
+    """They may come in any order, and verdicts without records are not judged."""
     suite = tv.cases("float32")[:4]
     records = collect(InProcess(RIGHT_FORWARD), suite)
     forwards = grade("one", suite, records, outputs=["y"])
@@ -43,8 +43,8 @@ def test_grading_needs_nothing_but_records() -> None:
     assert set(empty.verdicts.values()) == {"not judged"}
 
 
-def test_a_tie_rounded_to_the_odd_neighbour_is_not_correct() -> None:
-    """It is half an ulp away, as the right one is; but only one of the two is the promise."""
+def test_tie_rounded_to_odd_is_not_correct() -> None:
+    """Both neighbours are half an ulp away, and only the even one is correct."""
     case = tv.case("float32-exact-tie")
     right = expected(case).values["y"]
     assert right is not None
@@ -59,15 +59,15 @@ def test_a_tie_rounded_to_the_odd_neighbour_is_not_correct() -> None:
         assert report.grades[0].max_ulp == 0.5
 
 
-def test_what_leaks_from_a_special_row_fails_the_check_of_it() -> None:
-    """Nothing of the case is near, so there is no error to take the largest of."""
+def test_leak_from_a_special_row() -> None:
+    """No element has a finite answer, so there is no largest error."""
     leaking = tv.Subject(lambda x, *_: x + 0 * x.sum())
     with pytest.raises(AssertionError, match="float32-nan-in-x"):
         tv.check(leaking, tv.case("float32-nan-in-x"))
 
 
 @pytest.mark.parametrize("name", ["no-gamma-6x67", "no-beta-6x67", "gamma-without-beta"])
-def test_what_is_absent_is_not_graded(name: str) -> None:
+def test_absent_output_is_not_graded(name: str) -> None:
     subject = tv.Subject(
         lambda x, gamma, beta, eps: tn.layer_norm_forward(x, gamma, beta, eps=eps),
         tn.layer_norm_backward,
@@ -76,7 +76,7 @@ def test_what_is_absent_is_not_graded(name: str) -> None:
     tv.check(subject, tv.case(f"float32-{name}"))
 
 
-def test_a_call_that_failed_shows_nothing() -> None:
+def test_failed_call_judges_no_verdict() -> None:
     def refuse(*_: object) -> None:
         raise ValueError("no")
 
@@ -86,8 +86,8 @@ def test_a_call_that_failed_shows_nothing() -> None:
     assert set(report.verdicts.values()) == {"not judged"}
 
 
-def test_a_backward_that_refuses_a_second_call_is_not_blamed() -> None:
-    """As autograd does, which frees what it saved; it is said, and nothing is found."""
+def test_backward_that_cannot_be_repeated_is_no_finding() -> None:
+    """Autograd frees its saved state: the note says so."""
     subject = tv.Subject(
         lambda x, gamma, beta, eps: (in_float64(x, gamma, beta, eps), [beta]),
         lambda dy, saved: (dy, dy.sum(0), dy.sum(0) + 0 * saved.pop()),
@@ -98,16 +98,16 @@ def test_a_backward_that_refuses_a_second_call_is_not_blamed() -> None:
     report = grade("one", [case], records)
     assert report.verdicts["runs"] == "pass"
     assert report.verdicts["saved kept"] == "not judged"
-    said = "a second backward pass is refused: IndexError: pop from empty list"
-    assert report.notes == {"saved kept": said}
+    note = "a second backward pass is refused: IndexError: pop from empty list"
+    assert report.notes == {"saved kept": note}
     stream = io.StringIO()
     show(report, Console(file=stream, width=200))
-    assert said in stream.getvalue()
-    assert said in to_html(report)
+    assert note in stream.getvalue()
+    assert note in to_html(report)
 
 
-def test_what_follows_from_something_else_is_not_judged() -> None:
-    """Bits that change each time say nothing about batches; nor wrong ones about subnormals."""
+def test_consequences_are_not_judged() -> None:
+    """Random bits say nothing about batches, and wrong results nothing about subnormals."""
     random = np.random.default_rng(0)
     unsteady = tv.Subject(lambda x, *rest: in_float64(x, *rest) * random.choice(STEPS, 1))
     assert tv.verify(unsteady).verdicts["batch-invariant"] == "not judged"
@@ -126,14 +126,14 @@ def report_of(domain: tv.Domain, require: str = "stable") -> tv.Report:
     return tv.verify(tv.Subject(two_passes, domain=domain), require=require)
 
 
-def test_everywhere_it_is_unstable() -> None:
+def test_without_a_domain_it_is_unstable() -> None:
     report = report_of(tv.Domain())
     assert report.grades[0].grade == "unstable"
     assert "range" not in report.verdicts
     assert grade_notes(report) == []
 
 
-def test_large_numbers_are_left_out() -> None:
+def test_domain_of_small_numbers() -> None:
     report = report_of(tv.Domain(largest=1e4), "conditional")
     assert report.passed
     assert report.grades[0].grade == "conditional"
@@ -143,7 +143,7 @@ def test_large_numbers_are_left_out() -> None:
     assert not report_of(tv.Domain(largest=1e4), "stable").passed
 
 
-def test_so_is_a_large_mean() -> None:
+def test_domain_of_small_means() -> None:
     report = report_of(tv.Domain(largest=1e4, kappa=10))
     assert report.passed
     assert report.grades[0].reaches("stable")
@@ -151,7 +151,7 @@ def test_so_is_a_large_mean() -> None:
     assert conclusion(report).endswith("stable for |x| up to 10000 and kappa up to 10.")
 
 
-def test_a_mistake_within_is_found() -> None:
+def test_bug_within_the_domain_is_found() -> None:
     def wrong(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
         return two_passes(x, gamma, beta, eps) * np.float32(1.01)
 
@@ -159,13 +159,13 @@ def test_a_mistake_within_is_found() -> None:
     assert tv.verify(subject).grades[0].grade == "wrong"
 
 
-def test_who_is_right_everywhere_passes_beyond() -> None:
+def test_right_kernel_passes_outside_its_domain() -> None:
     def right(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
         wide = x.astype(np.longdouble)
         centred = wide - wide.mean(axis=-1, keepdims=True)
         w = (centred * centred).mean(axis=-1, keepdims=True) + eps
-        found: Array = (gamma * (centred / np.sqrt(w)) + beta).astype(x.dtype)
-        return found
+        y: Array = (gamma * (centred / np.sqrt(w)) + beta).astype(x.dtype)
+        return y
 
     report = tv.verify(tv.Subject(right, domain=tv.Domain(kappa=10)))
     assert report.passed
@@ -173,14 +173,14 @@ def test_who_is_right_everywhere_passes_beyond() -> None:
 
 
 @pytest.mark.parametrize("name", ["largest", "kappa"])
-def test_a_domain_without_rows(name: str) -> None:
+def test_domain_without_rows(name: str) -> None:
     for value in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match=f"{name} is .*; give a number above zero"):
             tv.Domain(**{name: value})
 
 
 @pytest.mark.parametrize("options", [SubjectOptions(largest=0.0), SubjectOptions(kappa=0.0)])
-def test_a_limit_of_zero_is_refused(options: SubjectOptions) -> None:
+def test_limit_of_zero_is_refused(options: SubjectOptions) -> None:
     subject = tv.Subject(two_passes, domain=tv.Domain(1e4, 10.0))
     with pytest.raises(ValueError, match=r"is 0\.0; give a number above zero"):
         with_options(subject, options)
@@ -214,7 +214,7 @@ def test_the_comment_fits_80_columns(guard: str, text: str, call: Call) -> None:
     assert len(lines) <= 10
 
 
-def test_what_is_cut_says_so_and_numbers_fit() -> None:
+def test_truncated_comment_is_marked_and_numbers_fit() -> None:
     assert lines_of("type", "dx is off " * 50, Call())[1].endswith(" …")
     lines = lines_of("ordinary", "dx is off", Call())
     assert "…" not in "".join(lines)

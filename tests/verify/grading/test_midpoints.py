@@ -1,6 +1,6 @@
-"""*Correct* is not had by luck: who rounds without a proof loses it next to midpoints.
+"""`correct` cannot be reached by chance: next to midpoints, a weak rounding test loses it.
 
-Ours with bounds that are too small by a factor of 64 stands for all who have none.
+The weak rounding test is truenorm with bounds that are too small by a factor of 64.
 """
 
 from itertools import product
@@ -30,7 +30,7 @@ of_each_norm = pytest.mark.parametrize(
 )
 
 
-def ours(operation: Norm, dtype: str, backend: str) -> tv.Subject:
+def truenorm_subject(operation: Norm, dtype: str, backend: str) -> tv.Subject:
     """Return truenorm as a subject; a residual is added first where there is one."""
     forwards = tn.layer_norm_forward if operation.centred else tn.rms_norm_forward
     backwards = tn.layer_norm_backward if operation.centred else tn.rms_norm_backward
@@ -63,22 +63,22 @@ def not_correct(subject: tv.Subject) -> set[str]:
 
 @of_each_norm
 @pytest.mark.parametrize(("backend", "dtype"), list(product(BACKENDS, DTYPES)), ids=str)
-def test_ours_keeps_it(operation: Norm, backend: str, dtype: np.dtype[Any]) -> None:
-    assert not_correct(ours(operation, dtype.name, backend)) == set()
+def test_truenorm_is_correct(operation: Norm, backend: str, dtype: np.dtype[Any]) -> None:
+    assert not_correct(truenorm_subject(operation, dtype.name, backend)) == set()
 
 
 @of_each_norm
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_a_weak_rounding_test_loses_it(
+def test_weak_rounding_test_is_not_correct(
     monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: str
 ) -> None:
     divide_reference_bounds(monkeypatch, 64)
-    assert not_correct(ours(operation, dtype, "reference")) == SUMS_AND_ROWS
+    assert not_correct(truenorm_subject(operation, dtype, "reference")) == SUMS_AND_ROWS
 
 
 @pytest.mark.parametrize("name", ["add_layer_norm", "add_rms_norm"])
-def test_so_it_does_with_a_residual(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
-    subject = ours(tv.norm(name), "bfloat16", "reference")
+def test_weak_rounding_test_with_a_residual(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
+    subject = truenorm_subject(tv.norm(name), "bfloat16", "reference")
     assert not_correct(subject) == set()
     divide_reference_bounds(monkeypatch, 64)
     assert not_correct(subject) == {*SUMS_AND_ROWS, "dresidual"}
@@ -87,9 +87,7 @@ def test_so_it_does_with_a_residual(monkeypatch: pytest.MonkeyPatch, name: Any) 
 @pytest.mark.parametrize("output", ["y", "dx"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 @of_each_norm
-def test_of_other_gains_and_types_they_are_as_near(
-    operation: Norm, dtype: str, output: str
-) -> None:
+def test_midpoints_of_other_gains_and_types(operation: Norm, dtype: str, output: str) -> None:
     """1 + gamma is what gamma was, and parameters of a wider type are what they were.
 
     But not in dx of float16, whose tiny gamma has no such sum.
@@ -111,13 +109,13 @@ def test_of_other_gains_and_types_they_are_as_near(
 @pytest.mark.slow
 @of_each_norm
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_by_all_cases(monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: str) -> None:
+def test_all_cases(monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: str) -> None:
     """As a user would ask, at the quick level."""
     for backend in BACKENDS:
-        report = tv.verify(ours(operation, dtype, backend), require="correct")
+        report = tv.verify(truenorm_subject(operation, dtype, backend), require="correct")
         assert report.passed
     divide_reference_bounds(monkeypatch, 64)
-    report = tv.verify(ours(operation, dtype, "reference"), require="correct")
+    report = tv.verify(truenorm_subject(operation, dtype, "reference"), require="correct")
     assert not report.passed
     assert {each.output for each in report.grades if each.grade != "correct"} == SUMS_AND_ROWS
 
@@ -125,6 +123,6 @@ def test_by_all_cases(monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: s
 @pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
 @of_each_norm
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_a_weak_rounding_test_of_the_c_core(operation: Norm, dtype: str) -> None:
+def test_weak_rounding_test_of_the_c_core(operation: Norm, dtype: str) -> None:
     with native_bounds_divided(64):
-        assert {"y", "dx"} <= not_correct(ours(operation, dtype, "native"))
+        assert {"y", "dx"} <= not_correct(truenorm_subject(operation, dtype, "native"))

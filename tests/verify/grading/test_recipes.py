@@ -68,7 +68,7 @@ def report_of(forward: Function, dtype: str, operation: tv.Norm, recipe: str = "
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", LAYER_NORMS)
-def test_of_layer_norm(name: str, dtype: str) -> None:
+def test_recipe_of_layer_norm(name: str, dtype: str) -> None:
     (recipe,) = report_of(LAYER_NORMS[name], dtype, tv.LAYER_NORM).recipes
     assert recipe.name == name
     assert recipe.shares[name] > 0.999
@@ -77,13 +77,13 @@ def test_of_layer_norm(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", RMS_NORMS)
-def test_of_rms_norm(name: str, dtype: str) -> None:
+def test_recipe_of_rms_norm(name: str, dtype: str) -> None:
     (recipe,) = report_of(RMS_NORMS[name], dtype, tv.RMS_NORM).recipes
     assert name in recipe.names
     assert ("apex" in recipe.names) == (name == "early")  # without beta they are the same
 
 
-def test_with_float32_weights_and_results() -> None:
+def test_recipe_with_float32_weights_and_results() -> None:
     """As Hugging Face's Llama norm returns them: the product of xhat, rounded, and the weight."""
 
     def forward(x: Array, gamma: Array, eps: float) -> Array:
@@ -95,7 +95,7 @@ def test_with_float32_weights_and_results() -> None:
     assert report.passed
 
 
-def test_which_sum_is_normalized() -> None:
+def test_recipe_of_the_unrounded_sum() -> None:
     def rounded(x: Array, residual: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
         total = x + residual
         return tn.rms_norm(total, gamma, eps=eps), total
@@ -114,12 +114,12 @@ def test_which_sum_is_normalized() -> None:
     assert report_of(unrounded, "bfloat16", operation).recipes[0].name == "late"
 
 
-def test_float32_does_not_tell() -> None:
+def test_float32_has_no_recipe() -> None:
     report = report_of(RMS_NORMS["late"], "float32", tv.RMS_NORM)
     assert report.recipes == ()
 
 
-def test_another_than_was_asked_for() -> None:
+def test_recipe_other_than_required() -> None:
     report = report_of(rms_early, "bfloat16", tv.RMS_NORM, "late")
     (finding,) = report.findings
     assert finding.guard == "recipe"
@@ -133,13 +133,13 @@ def test_another_than_was_asked_for() -> None:
         assert report_of(rms_early, "bfloat16", tv.RMS_NORM, name).passed
 
 
-def test_a_recipe_that_is_none() -> None:
+def test_unknown_recipe_is_refused() -> None:
     with pytest.raises(ValueError, match="recipe is 'later'; it is one of late, early"):
         tv.Subject(rms_early, operation=tv.RMS_NORM, recipe="later")
 
 
 @pytest.mark.parametrize(
-    ("handed_in", "operation", "said"),
+    ("function", "operation", "cause"),
     [
         (tn.layer_norm, tv.RMS_NORM, "as in layer normalization"),
         (tn.rms_norm, tv.norm("layer_norm", beta=False), "as in RMS normalization"),
@@ -147,14 +147,14 @@ def test_a_recipe_that_is_none() -> None:
     ],
 )
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
-def test_another_operation_is_recognized(
-    handed_in: Function, operation: tv.Norm, said: str, dtype: str
+def test_other_operation_is_recognized(
+    function: Function, operation: tv.Norm, cause: str, dtype: str
 ) -> None:
     def forward(x: Array, gamma: Array, eps: float) -> Array:
-        return np.asarray(handed_in(x, gamma, eps=eps))
+        return np.asarray(function(x, gamma, eps=eps))
 
     report = report_of(forward, dtype, operation)
-    assert said in report.findings[0].cause
+    assert cause in report.findings[0].cause
 
 
 TELLING = [case for case in tv.cases("bfloat16") if tv.LAYER_NORM.recipes(case)]
@@ -166,13 +166,13 @@ def to_bfloat16(numbers: Float64s) -> Array:
 
 
 @pytest.mark.parametrize("words", ["beta is left out", "y is cut off, not rounded"])
-def test_the_hypothesis_is_named(words: str) -> None:
+def test_hypothesis_with_the_bits_of_y(words: str) -> None:
     hypothesis = tv.LAYER_NORM.hypotheses("y")[words]
-    came = [(case, to_bfloat16(hypothesis(case))) for case in TELLING]
-    assert diagnose_bits(came, "y", "late") == f"{words} (matches the bits of y)"
+    results = [(case, to_bfloat16(hypothesis(case))) for case in TELLING]
+    assert diagnose_bits(results, "y", "late") == f"{words} (matches the bits of y)"
 
 
-def test_few_other_bits_are_too_many() -> None:
+def test_two_percent_of_other_bits_are_too_many() -> None:
     hypothesis = tv.LAYER_NORM.hypotheses("y")["beta is left out"]
 
     def mostly(case: Case) -> Array:
@@ -182,19 +182,19 @@ def test_few_other_bits_are_too_many() -> None:
     assert not diagnose_bits([(case, mostly(case)) for case in TELLING], "y", "late")
 
 
-def test_a_parameter_that_is_narrowed() -> None:
+def test_narrowed_parameter() -> None:
     operation = tv.norm("rms_norm", parameters="float32")
     cases = [case for case in tv.cases("bfloat16", operation=operation) if operation.recipes(case)]
-    came = []
+    results = []
     for case in cases:
         narrow = case.gamma.astype(dtype_of("bfloat16")).astype(np.float32)
         bits = operation.recipes(case.with_inputs(gamma=narrow))["early"]
-        came.append((case, to_bfloat16(bits.values)))
-    said = diagnose_bits(came, "y", "early")
-    assert "gamma is rounded to the type of x first, and the rest follows early" in said
+        results.append((case, to_bfloat16(bits.values)))
+    cause = diagnose_bits(results, "y", "early")
+    assert "gamma is rounded to the type of x first, and the rest follows early" in cause
 
 
-def test_a_recipe_in_words() -> None:
+def test_recipe_in_words() -> None:
     says = tv.LAYER_NORM.recipe_names
     assert describe_recipe(says, "y", "late, of the unrounded sum") == (
         "y has the bits of late, [xhat*gain + beta]_V: one rounding, at the end, "

@@ -26,7 +26,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str, str]] = []
-        self.said: dict[str, list[str]] = {}
+        self.texts: dict[str, list[str]] = {}
         self.feed(text)
         self.close()
 
@@ -47,10 +47,10 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open:
-            self.said.setdefault(self.open[-1], []).append(data)
+            self.texts.setdefault(self.open[-1], []).append(data)
 
     def of(self, tag: str) -> list[str]:
-        return self.said.get(tag, [])
+        return self.texts.get(tag, [])
 
     def values(self, name: str) -> list[str]:
         return [value for _, each, value in self.attributes if each == name]
@@ -78,14 +78,14 @@ def test_tags_are_balanced(page: Page, good: Page) -> None:
     assert page.open == good.open == []
 
 
-def test_foreign_text_is_text(page: Page, text: str) -> None:
+def test_text_of_the_subject_is_escaped(page: Page, text: str) -> None:
     assert "<script" not in text
     for tag in ("title", "h1", "h3", "pre", "th"):
         assert any(NASTY in each for each in page.of(tag)), tag
     assert any(NASTY in value for value in page.values("title"))
 
 
-def test_control_characters_do_not_reach_the_page(page: Page, text: str) -> None:
+def test_control_characters_are_escaped(page: Page, text: str) -> None:
     """A browser shows nothing of them; a terminal in which somebody looks at the file obeys."""
     kinds = {unicodedata.category(each) for each in text if each != "\n"}
     assert kinds.isdisjoint({"Cc", "Cf"})
@@ -94,7 +94,7 @@ def test_control_characters_do_not_reach_the_page(page: Page, text: str) -> None
     assert any(each.count("\n") > 2 for each in page.of("pre")), "a reproducer has lines"
 
 
-def test_it_runs_nothing_and_loads_nothing(page: Page) -> None:
+def test_page_runs_and_loads_nothing(page: Page) -> None:
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
     assert "default-src 'none'; style-src 'unsafe-inline'" in page.values("content")
     foreign = {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
@@ -145,10 +145,10 @@ def test_types_stay_in_their_order() -> None:
     assert rows[:2] == ["float32", "float16"]
 
 
-def test_plots_and_what_they_do_not_show(page: Page, good: Page) -> None:
+def test_plots_and_infinite_errors(page: Page, good: Page) -> None:
     assert page.tags.count("svg") == len(OUTPUTS)
-    said = " ".join(page.of("figcaption"))
-    assert "3 infinite or too large to draw: at the top edge" in said
+    caption = " ".join(page.of("figcaption"))
+    assert "3 infinite or too large to draw: at the top edge" in caption
     assert "float32: unstable, slope 2.0" in page.of("span")
     assert "svg" not in good.tags
     assert "No sweep over κ was run." in good.of("p")
@@ -207,12 +207,12 @@ def test_a_family_shows_its_worst_case() -> None:
     assert by_family(results).rows == [("a", [Cell("h6", "∞", "a-2: y is off by 2.0 ulp")])]
 
 
-def test_what_was_not_judged_is_empty() -> None:
+def test_cells_that_were_not_judged() -> None:
     results = [result("a-1"), result("b-1", "float16", "dx"), result("b-2", "float32", "dx")]
-    found = by_family(results)
-    assert found.groups == [("float32", ["y", "dx"]), ("float16", ["dx"])]
-    assert [name for name, _ in found.rows] == ["a", "b"]
-    assert [[cell is None for cell in cells] for _, cells in found.rows] == [
+    heat_map = by_family(results)
+    assert heat_map.groups == [("float32", ["y", "dx"]), ("float16", ["dx"])]
+    assert [name for name, _ in heat_map.rows] == ["a", "b"]
+    assert [[cell is None for cell in cells] for _, cells in heat_map.rows] == [
         [False, True, True],
         [True, False, False],
     ]
@@ -238,14 +238,14 @@ def markers(svg: str, dtype: str) -> list[tuple[float, float]]:
     ]
 
 
-def test_one_for_each_output_that_has_a_sweep() -> None:
+def test_plot_for_each_output_with_a_sweep() -> None:
     results = failing_report().results
     assert [plot.output for plot in draw(results)] == list(OUTPUTS)
     assert [plot.output for plot in draw(sweep("float32", "dx"))] == ["dx"]
     assert draw([each for each in results if each.kind != "sweep"]) == []
 
 
-def test_every_point_is_drawn_in_the_colour_of_its_type() -> None:
+def test_points_have_the_colour_of_their_type() -> None:
     results = sweep("float32", "y") + sweep("float16", "y")
     (plot,) = draw(results)
     assert plot.dtypes == ["float16", "float32"]
@@ -285,7 +285,7 @@ def test_guides_are_named() -> None:
     assert "stable allows 10 to 14" in texts(plot.svg)
 
 
-def test_plots_of_one_page_share_its_colours_but_no_names_and_have_no_size() -> None:
+def test_plots_share_colours_but_no_ids() -> None:
     seen: set[str] = set()
     for plot in draw(failing_report().results):
         assert not any(placeholder in plot.svg for placeholder in VARIABLES)
@@ -299,5 +299,5 @@ def test_plots_of_one_page_share_its_colours_but_no_names_and_have_no_size() -> 
         assert not {"width", "height"} & set(ET.fromstring(plot.svg).attrib)
 
 
-def test_the_same_data_give_the_same_plot() -> None:
+def test_plots_are_reproducible() -> None:
     assert draw(sweep("float16", "y")) == draw(sweep("float16", "y"))

@@ -29,24 +29,28 @@ def refuse(constant: str) -> Any:
     raise ValueError(constant)
 
 
-def test_nothing_is_missing_and_everything_is_strict() -> None:
+def test_report_is_complete_and_strict() -> None:
     report = failing_report()
     text = to_json(report)
-    assert text.isascii()  # whatever the encoding of the terminal is, it can be printed
-    told = json.loads(text, parse_constant=refuse)
-    assert set(told) == {"schema", "passed", *(field.name for field in dataclasses.fields(Report))}
-    assert told["operation"] == report.operation.name
-    assert told["subject"] == f"my kernel {NASTY}{ESCAPES}"
-    assert len(told["results"]) == len(report.results)
-    assert told["findings"][0]["reproducer"] == report.findings[0].reproducer
-    assert (told["findings"][0]["cause"], told["findings"][0]["tried"]) == ("", 99)
-    assert told["findings"][0]["sources"] == list(report.findings[0].sources)
-    assert told["machine"] == report.machine
-    assert told["grades"][4]["max_ulp"] == "inf"
-    assert "nan" in [each["natural"] for each in told["results"]]
+    assert text.isascii()  # any terminal can print it
+    content = json.loads(text, parse_constant=refuse)
+    assert set(content) == {
+        "schema",
+        "passed",
+        *(field.name for field in dataclasses.fields(Report)),
+    }
+    assert content["operation"] == report.operation.name
+    assert content["subject"] == f"my kernel {NASTY}{ESCAPES}"
+    assert len(content["results"]) == len(report.results)
+    assert content["findings"][0]["reproducer"] == report.findings[0].reproducer
+    assert (content["findings"][0]["cause"], content["findings"][0]["tried"]) == ("", 99)
+    assert content["findings"][0]["sources"] == list(report.findings[0].sources)
+    assert content["machine"] == report.machine
+    assert content["grades"][4]["max_ulp"] == "inf"
+    assert "nan" in [each["natural"] for each in content["results"]]
 
 
-def test_says_whether_it_is_a_pass() -> None:
+def test_passed() -> None:
     assert json.loads(to_json(failing_report()))["passed"] is False
     assert json.loads(to_json(passing_report()))["passed"] is True
 
@@ -66,12 +70,12 @@ def closed(schema: Any) -> Any:
     return inner
 
 
-def refusals(name: str, told: Any) -> list[str]:
+def schema_errors(name: str, content: Any) -> list[str]:
     schema = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
-    assert told["schema"] == f"truenorm/{name}"
-    found = Draft202012Validator(closed(schema)).iter_errors(told)
-    return [error.message for error in found]
+    assert content["schema"] == f"truenorm/{name}"
+    errors = Draft202012Validator(closed(schema)).iter_errors(content)
+    return [error.message for error in errors]
 
 
 def reports() -> Iterator[tv.Report]:
@@ -89,8 +93,8 @@ def reports() -> Iterator[tv.Report]:
 
 def test_reports() -> None:
     for report in reports():
-        told = json.loads(to_json(report))
-        assert refusals("report-1", told) == []
+        content = json.loads(to_json(report))
+        assert schema_errors("report-1", content) == []
 
 
 def test_equality() -> None:
@@ -98,26 +102,29 @@ def test_equality() -> None:
     cases = [tv.case("float32-normal-4x17"), tv.case("float32-nan-in-x")]
     broken = tv.Subject(lambda x, *_: x[:1], name="broken")
     for second in (KERNEL, other, broken):
-        told = json.loads(to_json(tv.compare(KERNEL, second, cases=cases)))
-        assert refusals("equality-1", told) == []
+        content = json.loads(to_json(tv.compare(KERNEL, second, cases=cases)))
+        assert schema_errors("equality-1", content) == []
 
 
 def test_baseline(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     tv.update_baseline(made(finding(), finding("repeat")), file)
-    told = json.loads(file.read_text(encoding="utf-8"))
-    assert refusals("baseline-1", told) == []
-    for entry in told["findings"]:
-        broken = {**told, "findings": [{**entry, "grade": "good"}]}
-        assert refusals("baseline-1", broken)
+    content = json.loads(file.read_text(encoding="utf-8"))
+    assert schema_errors("baseline-1", content) == []
+    for entry in content["findings"]:
+        broken = {**content, "findings": [{**entry, "grade": "good"}]}
+        assert schema_errors("baseline-1", broken)
 
 
-def test_what_is_missing_added_or_of_another_type_is_seen() -> None:
-    told = json.loads(to_json(failing_report()))
-    for name in told:
+def test_schema_refuses_missing_added_and_wrong_fields() -> None:
+    content = json.loads(to_json(failing_report()))
+    for name in content:
         if name != "schema":
-            assert refusals("report-1", {key: told[key] for key in told if key != name}) != []
-            assert refusals("report-1", {**told, name: 7.5}) != [] or name == "seconds"
-    assert refusals("report-1", {**told, "more": 1}) != []
-    told["findings"][0]["more"] = 1
-    assert refusals("report-1", told) != []
+            assert (
+                schema_errors("report-1", {key: content[key] for key in content if key != name})
+                != []
+            )
+            assert schema_errors("report-1", {**content, name: 7.5}) != [] or name == "seconds"
+    assert schema_errors("report-1", {**content, "more": 1}) != []
+    content["findings"][0]["more"] = 1
+    assert schema_errors("report-1", content) != []

@@ -35,15 +35,15 @@ def test_a_row_for_each_type_and_output() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "ulp"),
     [("correct", "0.50"), ("faithful", "0.50"), ("stable", "-"), ("wrong", "-")],
 )
-def test_ulp_only_where_the_grade_rests_on_it(name: str, said: str) -> None:
+def test_ulp_only_if_the_grade_depends_on_it(name: str, ulp: str) -> None:
     """A stable result may be off by 1e29 of them, where terms cancel, and nothing is wrong."""
     report = passing_report()
     grades = (dataclasses.replace(report.grades[0], grade=name),)
     row = line_with(shown(dataclasses.replace(report, grades=grades)), "float64").split()
-    assert row[:4] == ["float64", "y", name, said]
+    assert row[:4] == ["float64", "y", name, ulp]
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -65,7 +65,7 @@ def test_verdicts_in_signs_and_words() -> None:
 
 def test_findings_are_numbered_and_complete() -> None:
     text = shown(failing_report())
-    for said in (
+    for line in (
         "\n           1  y[2, 5] is NaN, the answer is 0.7310586  ",
         "case  float32-offset-1e4-4x67 (and 11 more)",
         "input  standard deviation 1, mean 10000",
@@ -77,7 +77,7 @@ def test_findings_are_numbered_and_complete() -> None:
         "reported  pytorch#51102 https://github.com/pytorch/pytorch/issues/51102",
         "onnxruntime#28463 https://github.com/microsoft/onnxruntime/issues/28463",
     ):
-        assert said in text
+        assert line in text
     assert line_with(text, "5  ").split()[:3] == ["5", "dbeta", "of"]
 
 
@@ -91,7 +91,7 @@ def test_the_first_reproducers_can_be_copied_from_a_narrow_terminal() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_foreign_text_is_neither_markup_nor_a_command(terminal: bool) -> None:
+def test_text_of_the_subject_is_escaped(terminal: bool) -> None:
     text = shown(failing_report(), terminal=terminal)
     assert text.count(NASTY) == 4  # subject, case, symptom and reproducer
     assert "\x1b[31mred\x07" not in text

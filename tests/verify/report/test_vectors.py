@@ -42,9 +42,9 @@ def test_files_hold_inputs_results_and_bounds(tmp_path: Path, dtype: str) -> Non
         f"truenorm-vectors 1\nplain {dtype} 3 5 0x1.4f8b580000000p-17\n"
     )
     raw = RAW[dtype]
-    given = np.fromfile(folder / "plain.in", raw)
+    inputs = np.fromfile(folder / "plain.in", raw)
     arrays = [array for array in case.inputs.values() if array is not None]
-    assert bits(given) == [bit for array in arrays for bit in bits(array)]
+    assert bits(inputs) == [bit for array in arrays for bit in bits(array)]
     answer = expected(case)
     written = np.fromfile(folder / "plain.expected", raw)
     values = [value for value in answer.values.values() if value is not None]
@@ -72,7 +72,7 @@ def test_archive_needs_neither_pickle_nor_other_packages(tmp_path: Path, dtype: 
                 assert (bound.shape, bound.dtype.name) == (shape, "float64")
 
 
-def test_what_is_not_finite_has_no_bound(tmp_path: Path) -> None:
+def test_non_finite_results_have_no_bound(tmp_path: Path) -> None:
     case = made_case()
     x = case.x.copy()
     x[1, 2] = np.nan
@@ -85,7 +85,7 @@ def test_what_is_not_finite_has_no_bound(tmp_path: Path) -> None:
     assert (bound[finite] > 0).all()
 
 
-def test_cases_of_another_form_are_left_out(tmp_path: Path) -> None:
+def test_cases_of_another_form_are_skipped(tmp_path: Path) -> None:
     case = made_case()
     others = [
         replace(case.with_inputs(gamma=None), name="no-gamma"),
@@ -99,18 +99,18 @@ def test_cases_of_another_form_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
-    kept = tmp_path / "thesis.txt"
-    kept.write_text("ten years of work")
+    existing = tmp_path / "thesis.txt"
+    existing.write_text("ten years of work")
     with pytest.raises(FileExistsError, match="is not empty: name a new folder"):
         write_vectors(tmp_path, [made_case()])
     with pytest.raises(FileExistsError, match="is a file: name a new folder"):
-        write_vectors(kept, [made_case()])
+        write_vectors(existing, [made_case()])
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-    assert kept.read_text() == "ten years of work"
+    assert existing.read_text() == "ten years of work"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../up", "a/b", "a\\b", "a\n", "é", "x" * 101])
-def test_names_that_are_no_names_are_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="cannot be written to a manifest"):
         write_vectors(tmp_path / "new", [made_case(name)])
     with pytest.raises(ValueError, match="two cases are named 'Plain'"):
@@ -118,8 +118,8 @@ def test_names_that_are_no_names_are_refused(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_the_manifest_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the writing breaks off, nobody takes what is there for the whole."""
+def test_manifest_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted run leaves no manifest."""
 
     def breaks_off(case: Case) -> Expected:
         if case.name == "second":
@@ -127,18 +127,18 @@ def test_the_manifest_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return expected(case)
 
     monkeypatch.setattr(vectors, "expected", breaks_off)
-    told: list[tuple[int, int, str]] = []
+    steps: list[tuple[int, int, str]] = []
     with pytest.raises(KeyboardInterrupt):
         write_vectors(
-            tmp_path, [made_case("first"), made_case("second")], lambda *n: told.append(n)
+            tmp_path, [made_case("first"), made_case("second")], lambda *n: steps.append(n)
         )
-    assert told == [(0, 2, "first"), (1, 2, "second")]
+    assert steps == [(0, 2, "first"), (1, 2, "second")]
     assert (tmp_path / "first.expected").exists()
     assert not (tmp_path / "manifest.txt").exists()
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_bytes_there_and_back(dtype: str) -> None:
+def test_bytes_round_trip(dtype: str) -> None:
     numbers = np.array([1.0, -0.0, np.inf, np.nan, 3e-5]).astype(dtype_of(dtype))
     assert bits(_from_little_endian(little_endian(numbers), dtype)) == bits(numbers)
     strided = np.stack([numbers, numbers], axis=1)[:, 0]

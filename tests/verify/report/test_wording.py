@@ -19,17 +19,17 @@ def test_conclusion() -> None:
     failing = failing_report()
     one = dataclasses.replace(failing, require="wrong", findings=failing.findings[:1])
     none = dataclasses.replace(failing, require="conditional", findings=())
-    for report, said in (
+    for report, sentence in (
         (passing_report(), "No finding, and every grade is at least correct."),
         (failing, "5 findings; below stable: y in float16, y dx dgamma in float32."),
         (one, "1 finding."),
         (none, "below conditional: y dx in float32."),
     ):
-        assert wording.conclusion(report) == said
+        assert wording.conclusion(report) == sentence
 
 
 @pytest.mark.parametrize("name", REPOSITORIES)
-def test_short_names_are_those_of_the_repositories(name: str) -> None:
+def test_short_names_of_repositories(name: str) -> None:
     assert REPOSITORIES[name].partition("/")[2] == name
     assert link(f"{name}#7") == f"https://github.com/{REPOSITORIES[name]}/issues/7"
 
@@ -41,16 +41,16 @@ def test_short_names_are_those_of_the_repositories(name: str) -> None:
         *("javascript:alert(1)", "http://example.org", '"><script>#1'),
     ],
 )
-def test_what_is_no_known_issue_has_none(source: str) -> None:
+def test_source_without_a_link(source: str) -> None:
     assert link(source) == ""
 
 
-def test_there_is_advice_for_every_guard() -> None:
+def test_every_check_has_advice() -> None:
     assert ADVICE.keys() == {*GUARDS, "rounding"}
 
 
 @pytest.mark.parametrize("guard", ADVICE)
-def test_it_is_short_and_two_things(guard: str) -> None:
-    found = ADVICE[guard]
-    assert found.matters != found.to_try
-    assert all(10 < len(each) <= 90 for each in found)
+def test_advice_is_short(guard: str) -> None:
+    by_check = ADVICE[guard]
+    assert by_check.matters != by_check.to_try
+    assert all(10 < len(each) <= 90 for each in by_check)

@@ -18,7 +18,7 @@ from truenorm.verify.report.json_report import to_json
 from truenorm.verify.suite import seeded_cases
 from truenorm.verify.types import FORMATS, Array
 from verify.planted.registry import PLANTED
-from verify.report.test_json import refusals
+from verify.report.test_json import schema_errors
 from verify.workers import kernels
 from verify.workers.executors import Backwards, processes, text_of
 
@@ -218,7 +218,7 @@ def test_recipes_are_rejected() -> None:
 def test_reports() -> None:
     for subject, outcome in ((kernels.right, "PASS"), (kernels.wrong, "FAIL")):
         result = tv.campaign(subject, 8, seed=3)
-        assert refusals("campaign-1", json.loads(to_json(result))) == []
+        assert schema_errors("campaign-1", json.loads(to_json(result))) == []
         console = Console(width=80, record=True, file=io.StringIO())
         page.show_campaign(result, console)
         text = console.export_text()
@@ -228,7 +228,9 @@ def test_reports() -> None:
     told = json.loads(to_json(result))
     for name in told:
         if name != "schema":
-            assert refusals("campaign-1", {key: told[key] for key in told if key != name}) != []
+            assert (
+                schema_errors("campaign-1", {key: told[key] for key in told if key != name}) != []
+            )
 
 
 @pytest.mark.usefixtures("_narrow")
