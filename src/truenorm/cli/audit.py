@@ -1,34 +1,28 @@
 """``truenorm audit``: find wrong kernels that a test suite does not catch."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from truenorm.cli.common import JsonOption, print_report, progress_bar, stop_on
+from truenorm.cli.common import JsonOption, argument, option, print_report, progress_bar, stop_on
 from truenorm.verify.audit.page import show
 from truenorm.verify.audit.replacing import AuditTask
 from truenorm.verify.audit.running import SECONDS, audit_tests
 from truenorm.verify.running.records import CannotRunError
 
 
-def _option(metavar: str, text: str) -> Any:
-    """Return an option whose default is not shown."""
-    return typer.Option(metavar=metavar, help=text, show_default=False)
-
-
 def audit_command(
     tests: Annotated[
         list[str],
-        typer.Argument(
-            metavar="TESTS",
-            help="Arguments for pytest: files, folders or file.py::test_name. Options of pytest "
-            "go after --.",
-            show_default=False,
+        argument(
+            "TESTS",
+            "Arguments for pytest: files, folders or file.py::test_name. Options of pytest go "
+            "after --.",
         ),
     ],
     replace: Annotated[
         str,
-        _option(
+        option(
             "MODULE:NAME",
             "The kernel under test: a function on NumPy arrays or PyTorch tensors, or a module "
             "class. Name it where it is defined or where any module imports it.",
@@ -36,7 +30,7 @@ def audit_command(
     ],
     operation: Annotated[
         str,
-        _option(
+        option(
             "NAME[,OPTION=...]",
             "The operation it computes, such as rms_norm or add_rms_norm,gain=zero-centred. "
             "'truenorm verify --help' lists them.",
@@ -44,7 +38,7 @@ def audit_command(
     ],
     backward: Annotated[
         str,
-        _option(
+        option(
             "MODULE:NAME",
             "Its backward pass, if that is a separate function of dy and of x or any result of "
             "the forward pass.",
@@ -52,7 +46,7 @@ def audit_command(
     ] = "",
     signature: Annotated[
         str,
-        _option(
+        option(
             "NAMES",
             "Its arguments in order, such as 'x, weight, _, eps=1e-6', if their names do not say "
             "what they are. Write _ for an argument that the norm does not use.",
@@ -64,7 +58,7 @@ def audit_command(
     ] = None,
     recipe: Annotated[
         str,
-        _option(
+        option(
             "NAME",
             "Where it must round to 16 bits: late, early or weight-typed. Kernels that follow "
             "another recipe are then among the wrong ones.",

@@ -21,7 +21,9 @@ from truenorm.cli.common import (
     Norm,
     NormOption,
     PngOption,
+    argument,
     file_writer,
+    option,
     print_report,
     progress_bar,
     stop_on,
@@ -43,12 +45,7 @@ DemoOutput = Literal["y", "dx", "dgamma", "variance"]
 
 
 def vectors_command(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR", help="An empty folder, or one to create.", show_default=False
-        ),
-    ],
+    folder: Annotated[Path, argument("DIR", "An empty folder, or one to create.")],
     operation: Annotated[
         str,
         typer.Option(
@@ -106,11 +103,10 @@ def vectors_command(
 def gradcheck_command(
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="TARGET",
-            help="FILE.py or FILE.py:NAME, where NAME is a tuple (forward, backward, inputs) in "
+        argument(
+            "TARGET",
+            "FILE.py or FILE.py:NAME, where NAME is a tuple (forward, backward, inputs) in "
             "that file (default: pair). The file is executed.",
-            show_default=False,
         ),
     ],
     method: Annotated[
@@ -214,11 +210,10 @@ def _message_of(error: Exception) -> str:
 def bench_command(
     shapes: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="SHAPES",
-            help="Such as 2x128x1024; the last number is D. Default: eight shapes, from one row "
+        argument(
+            "SHAPES",
+            "Such as 2x128x1024; the last number is D. Default: eight shapes, from one row "
             "of 64 to 2048 rows of 4096.",
-            show_default=False,
         ),
     ] = None,
     operation: NormOption = Norm.layer_norm,
@@ -275,12 +270,7 @@ def bench_command(
 
 def cost_command(
     shape: Annotated[
-        list[int],
-        typer.Argument(
-            metavar="SHAPE",
-            help="The shape of x, normalized axis last: 8 1024 4096.",
-            show_default=False,
-        ),
+        list[int], argument("SHAPE", "The shape of x, normalized axis last: 8 1024 4096.")
     ],
     dtype: DtypeOption = Dtype.float32,
     operation: NormOption = Norm.layer_norm,
@@ -293,10 +283,7 @@ def cost_command(
         ),
     ] = None,
     bandwidth: Annotated[
-        float | None,
-        typer.Option(
-            metavar="GB/S", help="Predict times for this memory bandwidth.", show_default=False
-        ),
+        float | None, option("GB/S", "Predict times for this memory bandwidth.")
     ] = None,
     flops: Annotated[
         float | None,

@@ -35,16 +35,21 @@ class Norm(StrEnum):
     rms_norm = "rms_norm"
 
 
-def file_option(purpose: str) -> Any:
-    """Return the option for a file to write in addition to the printed output."""
-    return typer.Option(metavar="FILE", help=purpose, show_default=False)
+def option(metavar: str, text: str, **more: Any) -> Any:
+    """Return an option with a help text; its default is shown only if `more` has a text for it."""
+    return typer.Option(metavar=metavar, help=text, **{"show_default": False, **more})
+
+
+def argument(metavar: str, text: str) -> Any:
+    """Return an argument with a help text."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
 
 
 LevelName = Literal["quick", "full"]
 DtypeOption = Annotated[Dtype, typer.Option(metavar="TYPE", help=f"One of {', '.join(Dtype)}.")]
 NormOption = Annotated[Norm, typer.Option("--operation", help="Which normalization.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-PngOption = Annotated[Path | None, file_option("Also save a figure to this file.")]
+PngOption = Annotated[Path | None, option("FILE", "Also save a figure to this file.")]
 
 
 @contextmanager

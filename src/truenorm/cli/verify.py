@@ -6,7 +6,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import typer
 from rich.console import Console
@@ -16,9 +16,10 @@ from truenorm.cli.common import (
     Dtype,
     JsonOption,
     LevelName,
+    argument,
     check_writable,
-    file_option,
     file_writer,
+    option,
     progress_bar,
     stop_on,
 )
@@ -38,26 +39,20 @@ GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "c
 AnyReport = TypeVar("AnyReport", Report, Equality, Campaign)
 
 
-def _option(metavar: str, text: str, **more: Any) -> Any:
-    """Return an option; its default is shown only where `more` has a text for it."""
-    return typer.Option(metavar=metavar, help=text, **{"show_default": False, **more})
-
-
 def verify_command(
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="TARGET",
-            help="FILE.py or FILE.py:NAME, where NAME is a Subject in that file (default: "
+        argument(
+            "TARGET",
+            "FILE.py or FILE.py:NAME, where NAME is a Subject in that file (default: "
             "subject). The file is executed. Or torch:PATH, the import path of a PyTorch "
             "function or module, such as torch:torch.nn.functional.rms_norm; requires "
             "--operation.",
-            show_default=False,
         ),
     ],
     operation: Annotated[
         str,
-        _option(
+        option(
             "NAME[,OPTION=...]",
             "The operation it computes: layer_norm, rms_norm, add_layer_norm or add_rms_norm. "
             "Options: gain=zero-centred, beta=true, parameters=TYPE, result=TYPE, sum=unrounded.",
@@ -66,7 +61,7 @@ def verify_command(
     ] = "",
     recipe: Annotated[
         str,
-        _option(
+        option(
             "NAME",
             "Where it must round to 16 bits, such as late or early. By default, its recipe is "
             "reported and none is required.",
@@ -74,7 +69,7 @@ def verify_command(
     ] = "",
     largest: Annotated[
         float | None,
-        _option(
+        option(
             "NUMBER",
             "The largest |x| that it supports, such as 1e4. Cases beyond do not count for the "
             "grade.",
@@ -82,14 +77,14 @@ def verify_command(
     ] = None,
     kappa: Annotated[
         float | None,
-        _option(
+        option(
             "NUMBER",
             "The largest condition number rms(x)/sqrt(var + eps) that it supports, likewise.",
         ),
     ] = None,
     shape: Annotated[
         list[str] | None,
-        _option(
+        option(
             "ROWSxD",
             "Also judge random rows of this shape in every type, such as 4096x5120 or "
             "8x1024x4096. Can be repeated.",
@@ -97,7 +92,7 @@ def verify_command(
     ] = None,
     data: Annotated[
         list[Path] | None,
-        _option(
+        option(
             "FILE",
             "Also judge tensors from an .npz or .safetensors file: x (or input, hidden_states) "
             "and optionally gamma (weight), beta (bias), dy (grad), residual, dsum and eps. "
@@ -110,7 +105,7 @@ def verify_command(
     require: Annotated[GradeName, typer.Option(help="The lowest grade that passes.")] = "stable",
     dtype: Annotated[
         list[Dtype] | None,
-        _option(
+        option(
             "TYPE",
             "Judge this type only, such as float32. Can be repeated. Default: all types that the "
             "subject declares; float32 and bfloat16 for torch:PATH.",
@@ -121,9 +116,10 @@ def verify_command(
     ] = START_SECONDS,
     baseline: Annotated[
         Path | None,
-        file_option(
+        option(
+            "FILE",
             "A file of known findings. Known findings are listed and pass, new ones fail, "
-            "vanished ones are reported."
+            "vanished ones are reported.",
         ),
     ] = None,
     update_baseline: Annotated[
@@ -135,7 +131,7 @@ def verify_command(
     ] = False,
     equal_to: Annotated[
         str,
-        _option(
+        option(
             "TARGET",
             "Compare bit for bit with this subject instead: where they differ, by how much, and "
             "which of the two is more accurate.",
@@ -143,7 +139,7 @@ def verify_command(
     ] = "",
     cases: Annotated[
         int | None,
-        _option(
+        option(
             "N",
             "Run a campaign instead: judge N new cases drawn at random from the families of "
             "inputs, and print a summary.",
@@ -151,11 +147,11 @@ def verify_command(
         ),
     ] = None,
     seed: Annotated[
-        int | None, _option("S", "Random seed of --cases.", min=1, show_default="1")
+        int | None, option("S", "Random seed of --cases.", min=1, show_default="1")
     ] = None,
     jobs: Annotated[
         int | None,
-        _option(
+        option(
             "N",
             "Number of processes, each with its own copy of the subject. The report does not "
             "depend on it.",
@@ -164,7 +160,7 @@ def verify_command(
     ] = None,
     json: JsonOption = False,
     html: Annotated[
-        Path | None, file_option("Also write the report, with plots, to one HTML file.")
+        Path | None, option("FILE", "Also write the report, with plots, to one HTML file.")
     ] = None,
 ) -> None:
     """Find bugs in a layer norm or RMSNorm, and grade its accuracy.

@@ -1,7 +1,6 @@
 """Derivatives by a complex step, with bounds for kinks and for parts that are not analytic."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -66,16 +65,16 @@ class ComplexStep:
     screens = False
 
     def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._real: list[Array] = [value.astype(np.float64) for value in problem.inputs]
-        self._inputs: list[Array] = [value.astype(np.complex128) for value in problem.inputs]
-        self._units = [
+        self.problem = problem
+        self.real: list[Array] = [value.astype(np.float64) for value in problem.inputs]
+        self.inputs: list[Array] = [value.astype(np.complex128) for value in problem.inputs]
+        self.units = [
             2.0 ** math.floor(math.log2(spread_of(value))) if value.size else 1.0
             for value in problem.inputs
         ]
-        self._noise_estimator = NoiseEstimator(self._real)
+        self._noise_estimator = NoiseEstimator(self.real)
         try:
-            outputs = problem.outputs(self._inputs)
+            outputs = problem.outputs(self.inputs)
             self._check_real_on_reals()
             self._check_analytic()
         except NotApplicableError:
@@ -88,18 +87,18 @@ class ComplexStep:
             raise NotApplicableError(
                 "forward drops the imaginary part: it uses abs, or casts to a type"
             )
-        self._ulps = output_ulps(problem, self._real)
+        self.ulps = output_ulps(problem, self.real)
 
     def weight_bits(self, input_index: int) -> int:
         """Return the number of bits of projection weights for which intervals are straight."""
-        return weight_bits(self._real[input_index], INTERVALS[0] / 16)
+        return weight_bits(self.real[input_index], INTERVALS[0] / 16)
 
     def _check_real_on_reals(self) -> None:
         """Compare forward off the real axis with its mirror image: f(conj z) = conj f(z)."""
         for distance in OFF_AXIS:
             above, below = (
-                self._problem.outputs(
-                    [z + side * unit for z, unit in zip(self._inputs, self._units, strict=True)]
+                self.problem.outputs(
+                    [z + side * unit for z, unit in zip(self.inputs, self.units, strict=True)]
                 )
                 for side in (1j * distance, -1j * distance)
             )
@@ -117,13 +116,13 @@ class ComplexStep:
     def _check_analytic(self) -> None:
         """Compare with central differences: abs and conjugates have mirror images, too."""
         random = np.random.default_rng(0)
-        central = Central(self._problem)
-        for input_index, value in enumerate(self._inputs):
+        central = Central(self.problem)
+        for input_index, value in enumerate(self.inputs):
             if not value.size:
                 continue
             bits = central.weight_bits(input_index)
             direction = random_direction(input_index, value.shape, bits, random)
-            slope, scale = sum_and_scale(self._contributions(direction, self._inputs))
+            slope, scale = sum_and_scale(self.contributions(direction, self.inputs))
             other = central.derivative(direction)
             allowed = CERTAINTY * other.floor + CENTRAL_TOLERANCE * max(scale, other.scale)
             if abs(slope - other.value) > allowed:
@@ -137,18 +136,12 @@ class ComplexStep:
 
         It ignores parts that are not analytic. The floor includes how large they may be.
         """
-        line = _Line(
-            self._problem,
-            lambda by: self._problem.outputs(move_inputs(self._real, direction, by)),
-            lambda by: self._contributions(direction, self._inputs, by),
-            self._ulps,
-            self._units[direction.input_index],
-        )
+        line = _Line(self, direction)
         value, scale = sum_and_scale(line.contributions_here)
         noise = 2.0**-50 * scale + float(
             self._noise_estimator.noise(
-                lambda inputs: sum_and_scale(self._contributions(direction, inputs))[0],
-                self._inputs,
+                lambda inputs: sum_and_scale(self.contributions(direction, inputs))[0],
+                self.inputs,
                 NEGLIGIBLE * scale,
                 SUSPICIOUS * scale,
             ).bound
@@ -167,45 +160,33 @@ class ComplexStep:
 
     screen = derivative
 
-    def _contributions(
+    def contributions(
         self, direction: Direction, start: list[Array], by: float = 0.0
     ) -> Contributions:
         """Return each output's contribution to the derivative at a distance from a start."""
-        moving = np.abs(self._real[direction.input_index][direction.step != 0])
-        size = float(moving.min(where=moving > 0, initial=self._units[direction.input_index]))
+        moving = np.abs(self.real[direction.input_index][direction.step != 0])
+        size = float(moving.min(where=moving > 0, initial=self.units[direction.input_index]))
         step = max(STEP * 2.0 ** math.floor(math.log2(size)), LEAST_STEP)
-        outputs = self._problem.outputs(move_inputs(start, direction, by + 1j * step))
-        return self._problem.times_dy(y.imag / step for y in outputs)
+        outputs = self.problem.outputs(move_inputs(start, direction, by + 1j * step))
+        return self.problem.times_dy(y.imag / step for y in outputs)
 
 
 class _Line:
-    """Forward along one direction: its outputs, and their contributions to the derivative.
+    """Forward along one direction: its outputs, and their contributions to the derivative."""
 
-    Parameters
-    ----------
-    problem : Problem
-        The loss.
-    outputs, contributions : callable
-        Functions of the distance; contributions are those of a complex step.
-    ulps : list of ndarray
-        One for each output: see `output_ulps`.
-    unit : float
-        The spread of the input.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        outputs: Callable[[float], list[Array]],
-        contributions: Callable[[float], Contributions],
-        ulps: Contributions,
-        unit: float,
-    ) -> None:
-        self._problem, self._outputs, self._contributions = problem, outputs, contributions
-        self._ulps, self._unit = ulps, unit
-        self.contributions_here = contributions(0.0)
-        self._outputs_here = outputs(0.0)
+    def __init__(self, method: ComplexStep, direction: Direction) -> None:
+        self._method, self._direction = method, direction
+        self._unit = method.units[direction.input_index]
+        self.contributions_here = self._contributions(0.0)
+        self._outputs_here = self._outputs(0.0)
         self._slopes: dict[float, float] = {}
+
+    def _outputs(self, distance: float) -> list[Array]:
+        moved = move_inputs(self._method.real, self._direction, distance)
+        return self._method.problem.outputs(moved)
+
+    def _contributions(self, distance: float) -> Contributions:
+        return self._method.contributions(self._direction, self._method.inputs, distance)
 
     def slope(self, units: float) -> float:
         """Return the derivative so many units away."""
@@ -258,13 +239,13 @@ class _Line:
             *(self._contributions(float(node)) for node in nodes[1:]),
         ]
         pairs = zip(self._outputs(length), self._outputs_here, strict=True)
-        changes = self._problem.times_dy(y - y0 for y, y0 in pairs)
+        changes = self._method.problem.times_dy(y - y0 for y, y0 in pairs)
         mismatches, rounding = [], []
-        for change, ulp, *slopes in zip(changes, self._ulps, *at_nodes, strict=True):
+        for change, ulp, *slopes in zip(changes, self._method.ulps, *at_nodes, strict=True):
             predicted = np.tensordot(NEWTON_COTES, slopes, axes=1)
             actual = change / length
             mismatches.append(predicted - actual)
             rounding.append(np.where((actual != 0) | (predicted != 0), ulp, 0.0))
         if not any(each.any() for each in rounding):  # nothing changes: forward may be flat
-            rounding = self._ulps
+            rounding = self._method.ulps
         return abs(sum_and_scale(mismatches)[0]), root_sum_square(rounding) / abs(length)
