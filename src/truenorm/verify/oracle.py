@@ -1,4 +1,11 @@
-"""Exact answers: compute, round and cache what each case must give."""
+"""Exact answers to cases: rounding, the cache of computed answers, and allowed errors.
+
+`Operation.exact` computes the answers to a case in integers and rounds them with `round_exactly`.
+`load_or_compute` reads them from the package or the user's cache where it can. `expected` returns
+them as an `Expected`, the one source of exact answers for the rest of the judge.
+
+Answers depend on the case and on the source files that `sources` hashes, and on nothing else.
+"""
 
 import json
 import math
@@ -8,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
-from math import frexp, isfinite
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -22,44 +28,47 @@ from truenorm.verify import types
 from truenorm.verify.operation import Case, Operation, Predictor
 from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of, unit_roundoff
 
+Arrays = dict[str, Float64s]
+Predictors = Mapping[str, Predictor]
+
 ONE = InverseRoot(1, 1)
-BITS = 128  # of a root, for the bracket: many more than float64 has
+BRACKET_BITS = 128  # of a root: many more than float64 has
 UNDECIDED = (float("-inf"), float("inf"))
 
 
 class ExactNumber(Protocol):
-    """A real number that can be rounded."""
+    """A number that can be rounded correctly."""
 
     def bracket(self) -> tuple[float, float]:
-        """Return float64 numbers that it is between, once it is rounded to float64 itself."""
+        """Return two float64 numbers that enclose the number rounded to float64."""
 
     def round_to(self, target: FloatFormat) -> float:
-        """Return it, rounded once to a type."""
+        """Round once to a type."""
 
-    def less(self, over: int, under: int, up: int, down: int) -> "ExactNumber":
-        """Return what is left when over/under is taken away, times 2**up/2**down."""
+    def remainder(self, over: int, under: int, up: int, down: int) -> "ExactNumber":
+        """Subtract over/under, then multiply by 2**up/2**down."""
 
 
 class NonFinite(NamedTuple):
-    """A number that is no real one: NaN, or an infinity."""
+    """NaN or an infinity."""
 
     value: float
 
     def bracket(self) -> tuple[float, float]:
-        """Say nothing: it is not between numbers."""
+        """Return the bracket that decides nothing."""
         return UNDECIDED
 
     def round_to(self, target: FloatFormat) -> float:  # noqa: ARG002 (the same in every type)
-        """Return it."""
+        """Return the value."""
         return self.value
 
-    def less(self, *_: int) -> "NonFinite":
-        """Return it, from which nothing can be taken away."""
+    def remainder(self, *_: int) -> "NonFinite":
+        """Return the value: subtraction does not change it."""
         return self
 
 
 class LinearInRoot(NamedTuple):
-    """(a*r + b)/denominator, with the root r of a row."""
+    """(a*r + b)/denominator, with the inverse root r of a row."""
 
     root: InverseRoot
     a: int
@@ -68,15 +77,15 @@ class LinearInRoot(NamedTuple):
 
     @classmethod
     def of(cls, term: Term) -> "LinearInRoot":
-        """Return a single term of a sum."""
+        """Return a single term of a sum of roots."""
         return cls(term.root, term.numerator, 0, term.denominator)
 
     def bracket(self) -> tuple[float, float]:
-        """Divide integers, which Python rounds once and to nearest."""
+        """Divide integers: Python rounds the quotient once, to nearest."""
         if self.a == 0:
             place, below = 0, 0
         else:
-            place = max(0, BITS - self.root.magnitude)
+            place = max(0, BRACKET_BITS - self.root.magnitude)
             below = self.root.scaled(place)
         shift, denominator = self.b << place, self.denominator << place
         try:
@@ -87,141 +96,138 @@ class LinearInRoot(NamedTuple):
         return low, high
 
     def round_to(self, target: FloatFormat) -> float:
-        """Round by integers."""
+        """Round in integers."""
         return self.root.round_linear(self.a, self.b, self.denominator, target)
 
-    def less(self, over: int, under: int, up: int, down: int) -> "LinearInRoot":
-        """Take away."""
-        left = self.b * under - over * self.denominator
-        return LinearInRoot(
-            self.root, self.a * under << up, left << up, self.denominator * under << down
-        )
+    def remainder(self, over: int, under: int, up: int, down: int) -> "LinearInRoot":
+        """Subtract over/under, then scale."""
+        b = self.b * under - over * self.denominator
+        denominator = self.denominator * under << down
+        return LinearInRoot(self.root, self.a * under << up, b << up, denominator)
 
 
 class SumOfRoots(NamedTuple):
-    """A sum of roots, each times a ratio: one term for each row."""
+    """A sum of inverse roots with rational factors: one term for each row."""
 
     terms: list[Term]
 
     def bracket(self) -> tuple[float, float]:
-        """Round by integers, twice the same: they decide such sums quickly."""
+        """Round in integers, which decide such sums quickly."""
         value = self.round_to(FLOAT64)
         return value, value
 
     def round_to(self, target: FloatFormat) -> float:
-        """Round by integers."""
+        """Round in integers."""
         return round_sum_of_roots(self.terms, target)
 
-    def less(self, over: int, under: int, up: int, down: int) -> "SumOfRoots":
-        """Take away."""
+    def remainder(self, over: int, under: int, up: int, down: int) -> "SumOfRoots":
+        """Subtract over/under, then scale."""
         terms = [*self.terms, Term(-over, under, ONE)]
         return SumOfRoots([Term(over << up, under << down, root) for over, under, root in terms])
 
 
 def round_exactly(numbers: Sequence[ExactNumber], target: FloatFormat) -> Float64s:
-    """Return a row (value, rest) for each number: exact = value + rest*ulp(value).
+    """Return a row (value, remainder) for each number: exact = value + remainder*ulp(value).
 
-    The value is correctly rounded, and |rest| <= 1/2. Whether rest is 0, 1/2 or neither is exact;
-    else it may be off by a rounding of float64 at the value, 2**-30 for float32.
+    The value is correctly rounded, and |remainder| <= 1/2. Remainders of 0 and 1/2 are exact;
+    others may have an error of one float64 rounding at the value, 2**-30 for float32.
     """
     brackets = np.array([number.bracket() for number in numbers], np.float64).reshape(-1, 2)
-    found, decided = _told_by_float64(brackets, target)
+    pairs, decided = _round_brackets(brackets, target)
     for place in np.flatnonzero(~decided).tolist():
         low, high = brackets[place].tolist()
         in_float64 = target == FLOAT64 and low == high and low != 0
         value = low if in_float64 else numbers[place].round_to(target)
-        found[place] = value, _rest(numbers[place], value, target)
-    return found
+        pairs[place] = value, _remainder(numbers[place], value, target)
+    return pairs
 
 
-def _told_by_float64(
-    brackets: Float64s, target: FloatFormat
-) -> tuple[Float64s, NDArray[np.bool_]]:
-    """Round again what was rounded to float64, and tell where that is the same as rounding once.
+def _round_brackets(brackets: Float64s, target: FloatFormat) -> tuple[Float64s, NDArray[np.bool_]]:
+    """Round float64 brackets to a narrower type; return (value, remainder) rows and a mask.
 
-    Numbers of a narrower type, and the points half way between them, are float64 numbers. So the
-    exact answer is on the same side of each as its rounding to float64, unless that is one of
-    them.
+    Numbers of a narrower type, and the midpoints between them, are float64 numbers. So the exact
+    answer is on the same side of each as its rounding to float64, unless that is one of them.
     """
     wide = brackets[:, 0]
     decided = (wide == brackets[:, 1]) & (np.abs(wide) < 2.0 ** (target.limit - 1))
     if target.precision >= FLOAT64.precision:
         decided[:] = False
     wide = np.where(decided, wide, 0.0)
-    # From here on nothing is rounded but by `rint`: float64 has the digits to spare.
-    places = _places(wide, target)
+    # From here on only `rint` rounds: float64 has digits to spare.
+    places = _ulp_exponents(wide, target)
     digits = np.ldexp(wide, -places)
     whole = np.rint(digits)
-    # In places of the number, not of what it is rounded to: they differ below a power of two.
+    # In ulp of the number, not of its rounding: they differ below a power of two.
     decided &= (digits != whole) & (np.abs(digits - whole) != 0.5)
     values = np.copysign(np.ldexp(whole, places), wide)
-    rests = np.ldexp(wide - values, -_places(values, target))
-    return np.stack([values, rests], axis=-1), decided
+    remainders = np.ldexp(wide - values, -_ulp_exponents(values, target))
+    return np.stack([values, remainders], axis=-1), decided
 
 
-def _places(values: Float64s, target: FloatFormat) -> NDArray[np.intp]:
+def _ulp_exponents(values: Float64s, target: FloatFormat) -> NDArray[np.intp]:
     """Return the exponent of an ulp at each finite value."""
     _, exponents = np.frexp(values)
     places = np.maximum(exponents - target.precision, target.quantum)
     return np.where(values == 0, target.quantum, places)
 
 
-def _rest(number: ExactNumber, value: float, target: FloatFormat) -> float:
-    """Return what is left of a number beyond its rounded value, in ulp of that."""
-    if not isfinite(value):
+def _remainder(number: ExactNumber, value: float, target: FloatFormat) -> float:
+    """Return number - value in ulp of the value."""
+    if not math.isfinite(value):
         return 0.0
-    place = max(frexp(value)[1] - target.precision, target.quantum) if value else target.quantum
-    left = number.less(*value.as_integer_ratio(), max(0, -place), max(0, place))
-    low, high = left.bracket()
-    # A tie, or nothing left, is for integers to tell.
-    return low if low == high and abs(low) not in (0.0, 0.5) else left.round_to(FLOAT64)
-
-
-Arrays = dict[str, Float64s]
-
-
-class AnswerKey(NamedTuple):
-    """The inputs of a case, and the types of its results.
-
-    Attributes
-    ----------
-    given : dict of str to ndarray
-        In float64: the inputs that are there, rows that are repeated once; eps; and repeats.
-    types : dict of str to str
-        Of each result that is there.
-    variant : str
-        What else the answers depend on.
-    """
-
-    given: Arrays
-    types: dict[str, str]
-    variant: str = ""
-
-    @classmethod
-    def of(cls, case: Case) -> "AnswerKey":
-        """Return the question that a case is."""
-        once = case.shape[0] // case.repeats
-        rows = {name: array[:once] for name, array in case.rows.items()}
-        others = {"eps": np.asarray(case.eps), "repeats": np.asarray(case.repeats)}
-        parts = {**case.inputs, **rows, **others}
-        given = {name: part.astype(np.float64) for name, part in parts.items() if part is not None}
-        return cls(given, output_types(case), case.operation.variant)
-
-    @property
-    def name(self) -> str:
-        """A name that no other question has: it depends on all bits, shapes and types."""
-        kind = f"{self.types}{self.variant}".encode()
-        return sha256(kind + fingerprint(self.given)).hexdigest()[:32]
+    place = target.quantum
+    if value:
+        place = max(math.frexp(value)[1] - target.precision, target.quantum)
+    remainder = number.remainder(*value.as_integer_ratio(), max(0, -place), max(0, place))
+    low, high = remainder.bracket()
+    # Only integers can tell an exact tie or an exact zero.
+    return low if low == high and abs(low) not in (0.0, 0.5) else remainder.round_to(FLOAT64)
 
 
 def output_types(case: Case) -> dict[str, str]:
-    """Return the type of each result; one like an absent parameter has none."""
+    """Return the type of each output; omit those like an absent parameter."""
     likes = {each.name: case.inputs[each.like] for each in case.operation.outputs}
     return {
         name: case.operation.type_of(name, like.dtype.name)
         for name, like in likes.items()
         if like is not None
     }
+
+
+class AnswerKey(NamedTuple):
+    """What the exact answers to a case depend on; its name and its layout are not part of it.
+
+    Attributes
+    ----------
+    inputs : dict of str to ndarray
+        In float64: the inputs without absent ones and without repeated rows, eps and repeats.
+    types : dict of str to str
+        The type of each output.
+    variant : str
+        `Operation.variant`.
+    """
+
+    inputs: Arrays
+    types: dict[str, str]
+    variant: str = ""
+
+    @classmethod
+    def of(cls, case: Case) -> "AnswerKey":
+        """Return the key of a case."""
+        once = case.shape[0] // case.repeats
+        rows = {name: array[:once] for name, array in case.rows.items()}
+        scalars = {"eps": np.asarray(case.eps), "repeats": np.asarray(case.repeats)}
+        arrays = {**case.inputs, **rows, **scalars}
+        inputs = {
+            name: each.astype(np.float64) for name, each in arrays.items() if each is not None
+        }
+        return cls(inputs, output_types(case), case.operation.variant)
+
+    @property
+    def name(self) -> str:
+        """A hash of all bits, shapes and types: the file name of the answers."""
+        kind = f"{self.types}{self.variant}".encode()
+        return sha256(kind + fingerprint(self.inputs)).hexdigest()[:32]
 
 
 def fingerprint(arrays: Arrays) -> bytes:
@@ -233,70 +239,70 @@ def fingerprint(arrays: Arrays) -> bytes:
     return content.digest()
 
 
-DIGEST = 32
+DIGEST_BYTES = 32
 ALL_ONES = np.uint64(2**64 - 1)
-Predictors = Mapping[str, Predictor]
 
 
-@np.errstate(all="ignore")  # a guess may overflow, and an exact number be none
-def pack(question: AnswerKey, predictors: Predictors, exact: Arrays) -> bytes:
-    """Return bytes from which `unpack` makes the exact numbers, to the bit.
+@np.errstate(all="ignore")  # predictions may overflow, and exact numbers may be NaN
+def pack(key: AnswerKey, predictors: Predictors, exact: Arrays) -> bytes:
+    """Compress exact numbers: store their distances, in float64 numbers, from predictions.
 
-    Those of a result have one axis more: its value, and what the rounding left over.
+    The array of an output has one axis more than the output, with values and remainders.
     """
     order = sorted(exact, key=lambda name: ([*predictors, name].index(name), name))
-    known, steps, shapes = dict(question.given), [], {}
+    known, distances, shapes = dict(key.inputs), [], {}
     for name in order:
-        kind, numbers = question.types.get(name), exact[name]
+        kind, numbers = key.types.get(name), exact[name]
         shapes[name] = numbers.shape[:-1] if kind else numbers.shape
-        start = _start(name, shapes[name], predictors, known)
+        start = _predict(name, shapes[name], predictors, known)
         pairs = [(numbers, start)]
         if kind:
-            value, rest = numbers[..., 0], numbers[..., 1]
-            wide = value + np.where(np.isfinite(value), rest * _ulps(value, kind), 0.0)
-            pairs = [(wide, start), *zip((value, rest), _split(wide, kind), strict=True)]
+            value, remainder = numbers[..., 0], numbers[..., 1]
+            wide = value + np.where(np.isfinite(value), remainder * _ulps(value, kind), 0.0)
+            pairs = [(wide, start), *zip((value, remainder), _split(wide, kind), strict=True)]
         known[name] = numbers
-        steps += [_bits(to) - _bits(origin) for to, origin in pairs]
+        distances += [_bits(to) - _bits(origin) for to, origin in pairs]
     heading = json.dumps(shapes).encode() + b"\n"
-    return fingerprint(exact) + zlib.compress(heading + _squeezed(np.concatenate(steps)), 9)
+    planes = _to_byte_planes(np.concatenate(distances))
+    return fingerprint(exact) + zlib.compress(heading + planes, 9)
 
 
 @np.errstate(all="ignore")
-def unpack(question: AnswerKey, predictors: Predictors, content: bytes) -> Arrays | None:
-    """Return the exact numbers, or None if these bytes do not give them."""
+def unpack(key: AnswerKey, predictors: Predictors, content: bytes) -> Arrays | None:
+    """Return the exact numbers that were packed, or None if the content does not match the key."""
     try:
-        heading, _, planes = zlib.decompress(content[DIGEST:]).partition(b"\n")
-        shapes, steps = json.loads(heading), _Steps(_unsqueezed(planes))
+        heading, _, planes = zlib.decompress(content[DIGEST_BYTES:]).partition(b"\n")
+        shapes, distances = json.loads(heading), _Distances(_from_byte_planes(planes))
     except (zlib.error, ValueError):
         return None
-    known, exact = dict(question.given), {}
+    known, exact = dict(key.inputs), {}
     for name, shape in shapes.items():
-        found = steps.from_here(_start(name, shape, predictors, known))
-        if name in question.types:
-            split = _split(found, question.types[name])
-            found = np.stack([steps.from_here(origin) for origin in split], axis=-1)
-        known[name] = exact[name] = found
-    return exact if fingerprint(exact) == content[:DIGEST] else None
+        numbers = distances.add_next(_predict(name, shape, predictors, known))
+        if name in key.types:
+            split = _split(numbers, key.types[name])
+            numbers = np.stack([distances.add_next(origin) for origin in split], axis=-1)
+        known[name] = exact[name] = numbers
+    return exact if fingerprint(exact) == content[:DIGEST_BYTES] else None
 
 
-def _start(name: str, shape: tuple[int, ...], predictors: Predictors, known: Arrays) -> Float64s:
-    """Guess; 0 for what is not finite, since which NaN it is depends on the processor."""
+def _predict(name: str, shape: tuple[int, ...], predictors: Predictors, known: Arrays) -> Float64s:
+    """Predict an array; 0 for what is not finite, since the bits of a NaN depend on the CPU."""
     if name not in predictors:
         return np.zeros(shape)
-    guessed = predictors[name](known)
-    return np.where(np.isfinite(guessed), guessed, 0.0)
+    predicted = predictors[name](known)
+    return np.where(np.isfinite(predicted), predicted, 0.0)
 
 
-class _Steps:
-    """Differences, taken from the first on."""
+class _Distances:
+    """Packed distances, read from the first on."""
 
-    def __init__(self, steps: NDArray[np.uint64]) -> None:
-        self._steps, self._taken = steps, 0
+    def __init__(self, distances: NDArray[np.uint64]) -> None:
+        self._distances, self._read = distances, 0
 
-    def from_here(self, origin: Float64s) -> Float64s:
-        """Return the numbers at the next differences from here; without any, those here."""
-        some = self._steps[self._taken : self._taken + origin.size]
-        self._taken += origin.size
+    def add_next(self, origin: Float64s) -> Float64s:
+        """Return the numbers at the next distances from an array; past the end, the array."""
+        some = self._distances[self._read : self._read + origin.size]
+        self._read += origin.size
         bits = _bits(origin)
         bits[: some.size] += some
         return bits.view(np.float64).reshape(origin.shape)
@@ -307,7 +313,7 @@ def _ulps(values: Float64s, kind: str) -> Float64s:
 
 
 def _split(wide: Float64s, kind: str) -> tuple[Float64s, Float64s]:
-    """Round to the type; return that and what is left over, in ulp."""
+    """Round to a type; return the values, and the remainders in ulp."""
     if kind == "float64":
         return wide, np.zeros_like(wide)
     ulps = _ulps(wide, kind)
@@ -316,65 +322,70 @@ def _split(wide: Float64s, kind: str) -> tuple[Float64s, Float64s]:
 
 
 def _bits(numbers: Float64s) -> NDArray[np.uint64]:
-    """Return a flat copy of the bit patterns, of which neighbours differ by one."""
+    """Return a flat copy of the bit patterns; those of neighbours differ by one."""
     return numbers.flatten().view(np.uint64)
 
 
-def _squeezed(steps: NDArray[np.uint64]) -> bytes:
-    """Return differences, small ones of either sign, as bytes that compress well."""
-    signs = (steps >> np.uint64(63)) * ALL_ONES
-    zigzag = (steps << np.uint64(1)) ^ signs
-    planes = zigzag.astype("<u8").view(np.uint8).reshape(-1, 8).T
-    return planes.tobytes()
+def _to_byte_planes(distances: NDArray[np.uint64]) -> bytes:
+    """Encode small distances of either sign as bytes that compress well (zigzag, transposed)."""
+    signs = (distances >> np.uint64(63)) * ALL_ONES
+    zigzag = (distances << np.uint64(1)) ^ signs
+    return zigzag.astype("<u8").view(np.uint8).reshape(-1, 8).T.tobytes()
 
 
-def _unsqueezed(content: bytes) -> NDArray[np.uint64]:
+def _from_byte_planes(content: bytes) -> NDArray[np.uint64]:
     planes = np.frombuffer(content, np.uint8).reshape(8, -1)
     zigzag = np.ascontiguousarray(planes.T).view("<u8").ravel().astype(np.uint64)
-    steps: NDArray[np.uint64] = (zigzag >> np.uint64(1)) ^ ((zigzag & np.uint64(1)) * ALL_ONES)
-    return steps
+    distances: NDArray[np.uint64] = (zigzag >> np.uint64(1)) ^ ((zigzag & np.uint64(1)) * ALL_ONES)
+    return distances
 
 
 QUICK_ARCHIVE, QUICK_SOURCES = "quick.zip", "quick.sources"
-"""In the folder of an operation: answers, and the `sources` that they were computed with.
+"""In the folder of an operation: cached answers, and the hash of the sources they belong to.
 
-They are made by ``python -m benchmarks.answers``.
+``python -m benchmarks.answers`` writes both.
 """
-WORTH_KEEPING = 256
-"""Elements of a case: with fewer, it is computed in the time that it takes to find a file."""
+SMALLEST_CACHED = 256
+"""Elements of a case: fewer are computed in the time that it takes to find a file."""
+
+
+def compute_exact(case: Case) -> Arrays:
+    """Compute the exact numbers of a case: see `Operation.exact`."""
+    with np.errstate(all="ignore"):  # the caller's settings must not matter
+        return case.operation.exact(case)
 
 
 def load_or_compute(case: Case, compute: Callable[[Case], Arrays]) -> Arrays:
-    """Return the exact numbers of a case; they are computed if nobody kept them."""
+    """Return the exact numbers of a case, from the cache if they are there."""
     operation = case.operation
-    made_with = sources_of(operation)
-    if operation.folder is None or not made_with:
+    sources_hash = sources_of(operation)
+    if operation.folder is None or not sources_hash:
         return compute(case)
-    question = AnswerKey.of(case)
-    place = f"answers-{made_with}", question.name
-    for content in _found(operation.folder, made_with, *place):
-        exact = unpack(question, operation.predictors, content)
+    key = AnswerKey.of(case)
+    place = f"answers-{sources_hash}", key.name
+    for content in _cached(operation.folder, sources_hash, *place):
+        exact = unpack(key, operation.predictors, content)
         if exact is not None:
             return exact
     exact = compute(case)
-    if not case.seeded and question.given[operation.inputs[0].name].size >= WORTH_KEEPING:
-        with suppress(OSError, RuntimeError):  # there is no place, or no home
-            user_cache.write(*place, pack(question, operation.predictors, exact))
+    if not case.seeded and key.inputs[operation.inputs[0].name].size >= SMALLEST_CACHED:
+        with suppress(OSError, RuntimeError):  # no writable folder, or no home
+            user_cache.write(*place, pack(key, operation.predictors, exact))
     return exact
 
 
-def _found(operation: Path, made_with: str, folder: str, name: str) -> Iterator[bytes]:
-    """Yield what was kept: beside the operation, and by the user if that will not do."""
-    if content := _quick(operation, made_with).get(name):
+def _cached(operation: Path, sources_hash: str, folder: str, name: str) -> Iterator[bytes]:
+    """Yield packed answers: those of the package, then those of the user's cache."""
+    if content := _quick(operation, sources_hash).get(name):
         yield content
     with suppress(OSError, RuntimeError):
         yield user_cache.read(folder, name)
 
 
 def sources_of(operation: Operation) -> str:
-    """Return a name for everything that decides what the answers of an operation are.
+    """Return a hash of the source files that decide the answers of an operation.
 
-    There is none where sources cannot be read, as in an archive, or are nowhere.
+    It is empty where sources cannot be read, as in an archive, or are not declared.
     """
     if operation.folder is None:
         return ""
@@ -383,61 +394,55 @@ def sources_of(operation: Operation) -> str:
 
 @cache
 def sources(*parts: Path) -> str:
-    """Return a name for these files and folders, and for what all operations have in common."""
-    paths = [Path(types.__file__), Path(truenorm.exact.__file__)]
-    for part in (Path(__file__), *parts):
+    """Return a hash of these files and folders, and of the sources of all operations."""
+    paths = [Path(types.__file__), Path(truenorm.exact.__file__), Path(__file__)]
+    for part in parts:
         paths += sorted(part.glob("*.py")) if part.is_dir() else [part]
     with suppress(OSError):
-        # As text: ends of lines depend on the system.
+        # As text: line ends depend on the system.
         content = [(path.name, path.read_text(encoding="utf-8")) for path in paths]
         return sha256(repr(content).encode()).hexdigest()[:16]
     return ""
 
 
 @cache
-def _quick(folder: Path, made_with: str) -> dict[str, bytes]:
-    """Return the answers that come with the package, if they belong to these sources."""
+def _quick(folder: Path, sources_hash: str) -> dict[str, bytes]:
+    """Return the cached answers of the package, if they belong to these sources."""
     with suppress(OSError, zipfile.BadZipFile):
-        if (folder / QUICK_SOURCES).read_text(encoding="utf-8").strip() == made_with:
+        if (folder / QUICK_SOURCES).read_text(encoding="utf-8").strip() == sources_hash:
             with zipfile.ZipFile(folder / QUICK_ARCHIVE) as archive:
                 return {name: archive.read(name) for name in archive.namelist()}
     return {}
 
 
-FLOAT32_ROUNDOFF = 2.0**-24
-DIGITS_LEFT = 1 / 8
-"""The error, relative to the scale, at which a sum that was added up one by one is no sum."""
-
-
-def compute_exact(case: Case) -> dict[str, Float64s]:
-    """Compute the numbers of a case in integers: see `Operation.exact`."""
-    with np.errstate(all="ignore"):  # whatever the caller has set
-        return case.operation.exact(case)
-
-
 EXPECTED_BY_CASE: "dict[Case, Expected]" = {}
-"""The answers that this process has."""
+"""The answers that this process holds in memory."""
 
 
 def expected(case: Case) -> "Expected":
-    """Return the answers to a case, computed once, if ever."""
+    """Return the answers to a case; compute them at most once."""
     return EXPECTED_BY_CASE.get(case) or remember(case, load_or_compute(case, compute_exact))
 
 
-def remember(case: Case, exact: dict[str, Float64s]) -> "Expected":
-    """Keep the answers to a case, from numbers that were computed elsewhere."""
-    EXPECTED_BY_CASE[case] = found = Expected(case, exact)
-    return found
+def remember(case: Case, exact: Arrays) -> "Expected":
+    """Hold the answers to a case in memory; `exact` may come from another process."""
+    EXPECTED_BY_CASE[case] = answers = Expected(case, exact)
+    return answers
 
 
 def forget(cases: Iterable[Case]) -> None:
-    """Let go of answers that nobody will ask for again."""
+    """Drop the answers to some cases from memory."""
     for case in cases:
         EXPECTED_BY_CASE.pop(case, None)
 
 
+FLOAT32_ROUNDOFF = 2.0**-24
+LARGEST_SUM_ERROR = 1 / 8
+"""Relative to the scale: the largest error that a sum in sequence may have."""
+
+
 class Expected:
-    """What a case must give, and how far off a result may be.
+    """The exact answers to a case, and the errors that results may have.
 
     Attributes
     ----------
@@ -447,34 +452,34 @@ class Expected:
         The outputs, correctly rounded; None where there is no type.
     wide : dict of str to ndarray
         The same in float64.
-    rests : dict of str to ndarray
-        What the rounding left over, in ulp of the value.
+    remainders : dict of str to ndarray
+        Exact answer minus value, in ulp of the value.
     ulps : dict of str to ndarray
-        The ulp of each value; of one that is not finite, the smallest.
+        The ulp of each value; the smallest one where the value is not finite.
     scales : Scales
         The natural scales of the results.
     """
 
-    def __init__(self, case: Case, exact: dict[str, Float64s]) -> None:
+    def __init__(self, case: Case, exact: Arrays) -> None:
         self._case = case
         self.types = output_types(case)
         self.values: dict[str, Array | None] = dict.fromkeys(
             each.name for each in case.operation.outputs
         )
-        self.wide: dict[str, Float64s] = {}
-        self.remainders: dict[str, Float64s] = {}
-        self.ulps: dict[str, Float64s] = {}
+        self.wide: Arrays = {}
+        self.remainders: Arrays = {}
+        self.ulps: Arrays = {}
         with np.errstate(all="ignore"):
             for output, kind in self.types.items():
-                pairs = self._repeated(output, exact[output])
+                pairs = self._repeat(output, exact[output])
                 wide, self.remainders[output] = pairs[..., 0], pairs[..., 1]
                 self.values[output] = wide.astype(dtype_of(kind))
                 self.wide[output] = wide
-                self.ulps[output] = ulps_of(np.where(np.isfinite(wide), wide, 0.0), kind)
+                self.ulps[output] = _ulps(wide, kind)
             self.scales = case.operation.scales(case, exact)
         self._allowed: dict[tuple[str, int], Float64s] = {}
 
-    def _repeated(self, output: str, values: Float64s) -> Float64s:
+    def _repeat(self, output: str, values: Float64s) -> Float64s:
         """Repeat rows as the case does."""
         if not self._case.operation.is_rows(output) or self._case.repeats == 1:
             return values
@@ -482,11 +487,11 @@ class Expected:
 
     def scale(self, output: str, power: int = 0) -> Float64s:
         """Return the natural scale of each element, for errors like that power of kappa."""
-        scale = self._repeated(output, self.scales.of(output, power))
+        scale = self._repeat(output, self.scales.of(output, power))
         return scale if self._case.operation.is_rows(output) else self._case.repeats * scale
 
     def unit(self, output: str) -> float:
-        """Return u of a result; of none that is more precise than rows, but a plain sum of them.
+        """Return the unit roundoff of an output, at least that of the rows except for dbeta.
 
         So a float32 result of bfloat16 rows may have been rounded to bfloat16 on the way, as some
         recipes do.
@@ -495,26 +500,27 @@ class Expected:
         return own if output == "dbeta" else max(own, unit_roundoff(self._case.dtype))
 
     def factor(self, output: str, power: int = 0) -> float:
-        """Return K: some roundings, and those of sums, which add up like the square root of n.
+        """Return K: a few roundings, and those of sums, which grow like the square root of n.
 
-        Types of 16 bits are for storing: computed is in float32, so that there is little to
-        round but the result, and sums cost next to nothing. Were it not so, a sum over many rows
-        could be zero in bfloat16. A column added up one by one can be off by u for each of its n
-        terms: that, too, is allowed from the first power of kappa on, as long as a digit is left.
+        Types of 16 bits are for storage. Kernels compute in float32, where sums add next to
+        nothing; otherwise zero would pass for a bfloat16 sum over many rows.
+
+        From the first power of kappa on, a column may be summed in sequence, with an error of u
+        for each of its n terms, up to `LARGEST_SUM_ERROR`.
         """
         unit = unit_roundoff(self._case.dtype)
         roundings = 8.0 if unit <= FLOAT32_ROUNDOFF else 3.0
         terms = self.scales.terms(output)
         stable = roundings + math.sqrt(terms) / 4 * min(1.0, FLOAT32_ROUNDOFF / unit)
         if power and not self._case.operation.is_rows(output):
-            return max(stable, min(8.0 + self._case.shape[0], DIGITS_LEFT / unit))
+            return max(stable, min(8.0 + self._case.shape[0], LARGEST_SUM_ERROR / unit))
         return stable
 
     def allowed(self, output: str, power: int = 0) -> Float64s:
-        """Return how far each element may be off: by an ulp, and by K*u*scale.
+        """Return the largest error allowed for each element: an ulp plus K*u*scale.
 
         With a power, the scale of an algorithm whose error grows like that power of kappa. Where
-        the value is not finite nothing is allowed.
+        the value is not finite it is 0.
         """
         place = (output, power)
         if place not in self._allowed:

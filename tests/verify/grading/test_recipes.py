@@ -165,7 +165,7 @@ def to_bfloat16(numbers: Float64s) -> Array:
     return result
 
 
-@pytest.mark.parametrize("words", ["beta is left out", "y is cut off, not rounded"])
+@pytest.mark.parametrize("words", ["beta is left out", "y is truncated, not rounded"])
 def test_hypothesis_with_the_bits_of_y(words: str) -> None:
     hypothesis = tv.LAYER_NORM.hypotheses("y")[words]
     results = [(case, to_bfloat16(hypothesis(case))) for case in TELLING]

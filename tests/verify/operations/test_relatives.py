@@ -169,12 +169,12 @@ def test_each_operation_has_its_words() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("batch_norm", "operation is 'batch_norm'; it is one of layer_norm, rms_norm"),
-        ("rms_norm,gian=plain", "after a name such as add_rms_norm may stand"),
-        ("rms_norm,beta=no", "after a name such as add_rms_norm may stand"),
-        ("rms_norm,gain=one", "gain is 'one'; it is one of plain, zero-centred"),
-        ("rms_norm,sum=unrounded", "rms_norm adds nothing: give add_rms_norm"),
-        ("rms_norm,parameters=half", "parameters is 'half'; it is one of float16"),
+        ("batch_norm", "operation must be one of layer_norm, rms_norm"),
+        ("rms_norm,gian=plain", "operation must be a name such as add_rms_norm"),
+        ("rms_norm,beta=no", "operation must be a name such as add_rms_norm"),
+        ("rms_norm,gain=one", "gain must be one of plain, zero-centred; got .one."),
+        ("rms_norm,sum=unrounded", "sum=.unrounded. needs add_rms_norm"),
+        ("rms_norm,parameters=half", "parameters must be one of float16"),
     ],
 )
 def test_words_that_mean_nothing(words: str, said: str) -> None:
@@ -183,5 +183,5 @@ def test_words_that_mean_nothing(words: str, said: str) -> None:
 
 
 def test_an_unrounded_sum_is_for_16_bits() -> None:
-    with pytest.raises(ValueError, match="for types of 16 bits, and not for float32"):
+    with pytest.raises(ValueError, match="needs a type of 16 bits; got float32"):
         cases("float32", operation=norm("add_rms_norm", sum="unrounded"))

@@ -86,7 +86,7 @@ def _of_rounding(norm: Definition, recipe: str) -> list[PlantedBug]:
     steps = {"y": DEFINITION["y"], **recipe_changes(other)}
     bugs = [
         PlantedBug("recipe", f"the recipe is {other}, and not {recipe}", steps),
-        *_hypotheses(of_results(norm), {"cut off": "y is cut off, not rounded"}),
+        *_hypotheses(of_results(norm), {"cut off": "y is truncated, not rounded"}),
     ]
     return [replace(bug, narrow=True, by_bits=True) for bug in bugs]
 
@@ -137,7 +137,7 @@ def _of_row(norm: Definition) -> list[PlantedBug]:
     else:
         chosen["mean subtracted"] = "the mean is subtracted, as in layer normalization"
     bugs = _hypotheses(table, chosen)
-    narrow = {"narrow squares": "squares are added up in the type of x, one by one"}
+    narrow = {"narrow squares": "squares are summed in the type of x, one by one"}
     bugs += [replace(bug, narrow=True) for bug in _hypotheses(table, narrow)]
     bugs.insert(2, PlantedBug("other eps", "eps is 1e-5, or 1e-6 where it is 1e-5", {"eps": _eps}))
     if norm.centred:
@@ -176,7 +176,7 @@ def _of_sum(norm: Definition) -> list[PlantedBug]:
     if not norm.adds:
         return []
     chosen = {
-        "no residual": "x alone is taken, without the residual",
+        "no residual": "x alone is used, without the residual",
         "y for the sum": "y is returned as the sum",
     }
     zeros = PlantedBug("zeros for the sum", "the sum is 0", _zeros("sum"))
@@ -189,7 +189,7 @@ def _of_gradients(norm: Definition) -> list[PlantedBug]:
     chosen = {
         "dx without projection": "xhat*mean(g*xhat) is left out",
         "gamma after projection": "gamma is applied after the projection",
-        "gamma twice in dx": "gamma is multiplied with once more, after the projection",
+        "gamma twice in dx": "gamma is applied once more, after the projection",
         "dgamma of half the rows": "the second half of the rows is left out",
         "dgamma from x": f"it is summed from {'the sum' if norm.adds else 'x'}, not from xhat",
     }
@@ -199,7 +199,7 @@ def _of_gradients(norm: Definition) -> list[PlantedBug]:
     if norm.adds:
         chosen["no dsum"] = "dsum is left out"
     gradients = ["dx", *(f"d{name}" for name in norm.parameters)]
-    narrow = {"narrow dgamma": "it is added up in the type of x, one row after the other"}
+    narrow = {"narrow dgamma": "it is summed in the type of x, row by row"}
     bugs = [
         *(PlantedBug(f"zeros for {name}", f"{name} is 0", _zeros(name)) for name in gradients),
         *_hypotheses(table, chosen),

@@ -1,20 +1,20 @@
-"""The results of a norm in integers.
+"""The exact results of a norm, computed in integers, and float64 predictions of them.
 
-With x, dy, gamma and beta as the binary numbers they are, r = 1/sqrt(w) is the only irrational
-number of a row (docs/derivation.md, D4), so that `truenorm.exact` rounds every result once and
-exactly. What it rounds is written out here again, from the definitions.
+Inputs are binary numbers, and r = 1/sqrt(w) is the only irrational number of a row
+(docs/derivation.md, D4), so `truenorm.exact` can round every result once. The formulas are
+written out here again from the definitions, and share nothing with the kernels.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import isfinite, isinf, isnan, nan
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from truenorm.exact import ExactRow, RowGradient, Term, centred_signs, scaled_integers
 from truenorm.verify.operation import Case, Predictor
-from truenorm.verify.operations.definition import Definition
 from truenorm.verify.oracle import (
     ONE,
     ExactNumber,
@@ -26,51 +26,44 @@ from truenorm.verify.oracle import (
 )
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
 
+if TYPE_CHECKING:
+    from truenorm.verify.operations.norms import Norm
+
 NOT_A_NUMBER = NonFinite(nan)
 BITS = 96  # of a root, for scales: more than float64 has
 
 
 def exact_answers(
-    case: Case, norm: Definition, known: Mapping[str, Float64s] = MappingProxyType({})
+    case: Case, norm: "Norm", known: Mapping[str, Float64s] = MappingProxyType({})
 ) -> dict[str, Float64s]:
-    """Return r and xhat of each row, and all results rounded once, as far as none is known."""
-    answers = _Answers(case, norm)
+    """Return r and xhat of each row and all rounded results; compute only what is not known."""
+    rows = _ExactRows(case, norm)
     size = case.shape[1]
-    found = {**(known or answers.statistics())}
-    computed = {
-        "y": answers.y,
-        "dx": answers.dx,
-        "dgamma": answers.dgamma,
-        "dbeta": answers.dbeta,
-    }
+    arrays = {**(known or rows.statistics())}
+    numbers = {"y": rows.y, "dx": rows.dx, "dgamma": rows.dgamma, "dbeta": rows.dbeta}
     for output, kind in output_types(case).items():
-        if output in found:
+        if output in arrays:
             continue
-        if output == "dresidual":  # of a sum, both gradients are the same
-            found[output] = found["dx"]
-            continue
-        if output == "sum":
-            found[output] = rounded_sum(case.x, case.residual)[: len(answers.rows)]
-            continue
-        shape = (-1, size, 2) if case.operation.is_rows(output) else (size, 2)
-        found[output] = round_exactly(list(computed[output]()), FORMATS[kind]).reshape(shape)
-    return found
+        if output == "dresidual":  # both summands have the same gradient
+            arrays[output] = arrays["dx"]
+        elif output == "sum":
+            arrays[output] = _round_sum(case.x, case.residual)[: len(rows.rows)]
+        else:
+            shape = (-1, size, 2) if case.operation.is_rows(output) else (size, 2)
+            arrays[output] = round_exactly(list(numbers[output]()), FORMATS[kind]).reshape(shape)
+    return arrays
 
 
 @np.errstate(all="ignore")
-def rounded_sum(one: Array, other: Array) -> Float64s:
-    """Return the sum of two arrays, rounded once as every machine does, and what that left over.
-
-    The error of a sum of two float64 numbers is a float64 number, which Knuth's steps find.
-    """
+def _round_sum(one: Array, other: Array) -> Float64s:
+    """Return the rounded sum of two arrays, and its remainder in ulp, by Knuth's TwoSum."""
     total = one + other
     a, b, s = (each.astype(np.float64) for each in (one, other, total))
     part = s - a
-    left = (a - (s - part)) + (b - part)
-    rests = np.where(
-        np.isfinite(s), left / ulps_of(np.where(np.isfinite(s), s, 0.0), one.dtype.name), 0.0
-    )
-    return np.stack([s, rests], axis=-1)
+    error = (a - (s - part)) + (b - part)
+    finite = np.isfinite(s)
+    remainders = np.where(finite, error / ulps_of(np.where(finite, s, 0.0), one.dtype.name), 0.0)
+    return np.stack([s, remainders], axis=-1)
 
 
 def _rows(array: Array) -> list[list[float]]:
@@ -78,31 +71,31 @@ def _rows(array: Array) -> list[list[float]]:
     return floats
 
 
-def _floats(array: Array | None, size: int, absent: float) -> list[float]:
+def _floats(array: Array | None, size: int, default: float) -> list[float]:
     if array is None:
-        return [absent] * size
+        return [default] * size
     floats: list[float] = array.astype(np.float64).tolist()
     return floats
 
 
 class _Row:
-    """A row of x; without `exact` there is no result, and everything it touches is NaN."""
+    """A row of x; if `exact` is None, the row and all sums with it are NaN."""
 
     def __init__(self, x: list[float], eps: float, *, centred: bool) -> None:
         self.x, self.centred = x, centred
-        unknown, infinite = any(map(isnan, x)), any(map(isinf, x))
-        without_w = eps == 0 and (min(x) == max(x) if centred else not any(x))
+        has_nan, infinite = any(map(isnan, x)), any(map(isinf, x))
+        undefined = eps == 0 and (min(x) == max(x) if centred else not any(x))
         # mean(x^2) is infinite, so that r and all finite elements of xhat are 0.
-        self.vanishes = infinite and not unknown and not centred
+        self.vanishes = infinite and not has_nan and not centred
         self.exact: ExactRow | None = None
         if self.vanishes:
             self.exact = ExactRow([0.0] * len(x), 1.0, is_centred=False)
-        elif not (unknown or infinite or without_w):
+        elif not (has_nan or infinite or undefined):
             self.exact = ExactRow(x, eps, is_centred=centred)
 
     @cached_property
     def signs(self) -> list[float]:
-        """The signs of xhat; where infinity meets r = 0 there is none."""
+        """The signs of xhat; NaN for an infinite element, since r is 0."""
         if self.vanishes:
             return [0.0 if isfinite(each) else nan for each in self.x]
         if self.centred:
@@ -110,16 +103,16 @@ class _Row:
         return [float((each > 0) - (each < 0)) for each in self.x]
 
 
-class _Answers:
-    """The results of the rows of a case, those that are repeated taken once."""
+class _ExactRows:
+    """The exact results of a case; repeated rows are computed once."""
 
-    def __init__(self, case: Case, norm: Definition) -> None:
+    def __init__(self, case: Case, norm: "Norm") -> None:
         rows, self.size = case.shape
         once = rows // case.repeats
         self.repeats = case.repeats
         self.offset = int(norm.gain == "zero-centred")
-        given = {name: _rows(array[:once]) for name, array in case.rows.items()}
-        self.dy, self.dsum = given["dy"], given.get("dsum")
+        arrays = {name: _rows(array[:once]) for name, array in case.rows.items()}
+        self.dy, self.dsum = arrays["dy"], arrays.get("dsum")
         self.gamma = _floats(case.gamma, self.size, 1.0 - self.offset)
         self.beta = _floats(case.inputs.get("beta"), self.size, 0.0)
         normalized = _rows(norm.normalized(case)[:once])
@@ -148,7 +141,7 @@ class _Answers:
                 )
 
     def dx(self) -> Iterator[ExactNumber]:
-        """Yield r*(g - mean(g) - c*mean(g*c)/w), or without mean(g), row by row; and dsum."""
+        """Yield r*(g - mean(g) - c*mean(g*c)/w) + dsum, row by row; mean(g) only if centred."""
         gamma = None
         if all(map(isfinite, self.gamma)):
             integers, k = scaled_integers(self.gamma)
@@ -157,17 +150,19 @@ class _Answers:
             if row.exact is None or row.vanishes or gamma is None or not all(map(isfinite, dy)):
                 yield from [NOT_A_NUMBER] * self.size
                 continue
-            slopes = RowGradient(row.exact, gamma, dy)
+            gradient = RowGradient(row.exact, gamma, dy)
             for j in range(self.size):
                 if self.dsum is None:
-                    yield LinearInRoot(row.exact.root, slopes.bracket(j), 0, slopes.denominator)
+                    yield LinearInRoot(
+                        row.exact.root, gradient.bracket(j), 0, gradient.denominator
+                    )
                     continue
                 over, under = self.dsum[i][j].as_integer_ratio()
                 yield LinearInRoot(
                     row.exact.root,
-                    slopes.bracket(j) * under,
-                    over * slopes.denominator,
-                    slopes.denominator * under,
+                    gradient.bracket(j) * under,
+                    over * gradient.denominator,
+                    gradient.denominator * under,
                 )
 
     def dgamma(self) -> Iterator[ExactNumber]:
@@ -191,7 +186,7 @@ class _Answers:
                 Term(over * row.centred[j] * self.repeats, under * row.scale, row.root)
                 for (over, under), row in ratios
             ]
-            # Of one row, as the wide ones are, it is no sum, and quicker to round.
+            # A sum of one term is faster to round as a linear form; wide cases have one row.
             yield SumOfRoots(terms) if len(terms) != 1 else LinearInRoot.of(terms[0])
 
     def dbeta(self) -> Iterator[ExactNumber]:
@@ -206,27 +201,28 @@ class _Answers:
             yield LinearInRoot(ONE, 0, sum(integers) * self.repeats, 1 << k)
 
     def statistics(self) -> dict[str, Float64s]:
-        """Return r and xhat in float64; zeros for a row whose results are NaN or vanish."""
-        found = {"r": np.zeros((len(self.rows), 1)), "xhat": np.zeros((len(self.rows), self.size))}
+        """Return r and xhat in float64; zeros for a row without finite results."""
+        count = len(self.rows)
+        r, xhat = np.zeros((count, 1)), np.zeros((count, self.size))
         for i, row in enumerate(self.rows):
             if row.exact is not None and not row.vanishes:
                 root, scale = row.exact.root, row.exact.scale
                 place = max(0, BITS - root.magnitude)
-                r, under = root.scaled(place), scale << place
-                found["r"][i] = r / (1 << place)
-                found["xhat"][i] = [c * r / under for c in row.exact.centred]
-        return found
+                over, under = root.scaled(place), scale << place
+                r[i] = over / (1 << place)
+                xhat[i] = [c * over / under for c in row.exact.centred]
+        return {"r": r, "xhat": xhat}
 
 
 Arrays = Mapping[str, Float64s]
 
 
 def _total(terms: Float64s) -> Float64s:
-    """Add up along the first axis, by halves: NumPy's own sums depend on the processor."""
+    """Sum along the first axis by halves: the bits of NumPy's sums depend on the CPU."""
     while len(terms) > 1:
         half = len(terms) // 2
         terms = np.concatenate([terms[:half] + terms[half : 2 * half], terms[2 * half :]])
-    total: Float64s = terms.sum(axis=0)  # of one, or of none
+    total: Float64s = terms.sum(axis=0)  # one row, or none
     return total
 
 
@@ -237,12 +233,12 @@ def _mean(rows: Float64s) -> Float64s:
 
 
 def _sum(known: Arrays) -> Float64s:
-    """Return what is normalized; where it is rounded, nearly."""
+    """Return the rows that are normalized, up to their rounding."""
     return known["x"] + known["residual"] if "residual" in known else known["x"]
 
 
-def predictors_of(norm: Definition) -> dict[str, Predictor]:
-    """Return the definitions of a norm, those of a row's statistics first."""
+def predictors_of(norm: "Norm") -> dict[str, Predictor]:
+    """Return a float64 formula for each array of `exact_answers`, statistics of rows first."""
     offset = float(norm.gain == "zero-centred")
 
     def gain(known: Arrays) -> Float64s:
@@ -261,9 +257,9 @@ def predictors_of(norm: Definition) -> dict[str, Predictor]:
 
     def dx(known: Arrays) -> Float64s:
         g, xhat = gain(known) * known["dy"], known["xhat"]
-        kept = g - _mean(g) if norm.centred else g
-        found = known["r"] * (kept - xhat * _mean(g * xhat))
-        return found + known["dsum"] if "dsum" in known else found
+        centred = g - _mean(g) if norm.centred else g
+        gradient = known["r"] * (centred - xhat * _mean(g * xhat))
+        return gradient + known["dsum"] if "dsum" in known else gradient
 
     return {
         "r": r,

@@ -1,4 +1,4 @@
-"""Layer normalization and its relatives, as the judge sees them."""
+"""Layer norm, RMSNorm and their variants as operations of the judge."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,10 +12,10 @@ from truenorm.verify.cases.families import extensions, hard, ordinary, sweeps
 from truenorm.verify.cases.midpoints import next_to_midpoints
 from truenorm.verify.cases.named import named_cases
 from truenorm.verify.operation import Case, Hypothesis, Input, Operation, Output, RecipeResult
-from truenorm.verify.operations.definition import NormScales, extensions_of, not_for_commands
 from truenorm.verify.operations.exact import exact_answers, predictors_of
 from truenorm.verify.operations.hypotheses import hypotheses_of
 from truenorm.verify.operations.recipes import recipe_names, recipe_results, shows_recipe
+from truenorm.verify.operations.scales import NormScales
 from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.oracle import load_or_compute
 from truenorm.verify.types import FORMATS, Float64s
@@ -26,31 +26,33 @@ Sum = Literal["rounded", "unrounded"]
 NAMES, GAINS, SUMS = get_args(NormName), get_args(Gain), get_args(Sum)
 
 OPERATIONS = Path(__file__).parent
+SHAPES_AND_LAYOUTS = ("ranks", "strides", "padded-rows", "layouts-of-gradients")
 
 
 class Norm(Operation):
-    """y = gain*c/sqrt(mean(c^2) + eps), with beta if there is one, and its gradients.
+    """y = gain*c/sqrt(mean(c^2) + eps) + beta, and its gradients.
 
     Parameters
     ----------
     name : str
         ``layer_norm`` and ``add_layer_norm`` subtract the mean of a row, ``rms_norm`` and
-        ``add_rms_norm`` do not. Those that add normalize the sum of x and of a residual, and
-        return it as well: it is the next residual. Their backward pass is given the gradient
-        that arrives there, dsum, beside dy, and returns that of both summands.
+        ``add_rms_norm`` do not. Those that add normalize the sum of x and a residual, and also
+        return it. Their backward pass takes dsum, the gradient of that sum, beside dy, and
+        returns the gradients of both summands.
     gain : str
         The factor of a column: gamma itself, if ``plain``; 1 + gamma, if ``zero-centred``.
     beta : bool, optional
-        Whether there is one; by default, where the mean is subtracted.
+        Whether beta is added; by default, True if the mean is subtracted.
     parameters, result : str
         The type of gamma and beta, and that of y; by default, that of x.
     sum : str
-        What is normalized: the sum as it is returned, ``rounded`` to the type of x, or, for
-        types of 16 bits, the ``unrounded`` one.
+        The sum that is normalized: ``rounded`` to the type of x, as it is returned, or, for types
+        of 16 bits, ``unrounded``.
     """
 
+    centred: bool
     shared_sources = tuple(
-        OPERATIONS / f"{name}.py" for name in ("exact", "definition", "norms", "variants")
+        OPERATIONS / f"{name}.py" for name in ("exact", "scales", "norms", "variants")
     )
 
     def __init__(
@@ -61,85 +63,112 @@ class Norm(Operation):
         beta: bool | None = None,
         parameters: str = "",
         result: str = "",
-        sum: Sum = "rounded",  # noqa: A002 (so it is called everywhere)
+        sum: Sum = "rounded",  # noqa: A002 (public name)
     ) -> None:
-        for given, known, what in (
-            (name, NAMES, "operation"),
-            (gain, GAINS, "gain"),
-            (sum, SUMS, "sum"),
-            (parameters, ("", *FORMATS), "parameters"),
-            (result, ("", *FORMATS), "result"),
+        for argument, value, choices in (
+            ("operation", name, NAMES),
+            ("gain", gain, GAINS),
+            ("sum", sum, SUMS),
+            ("parameters", parameters, ("", *FORMATS)),
+            ("result", result, ("", *FORMATS)),
         ):
-            if given not in known:
-                these = ", ".join(each for each in known if each)
-                raise ValueError(f"{what} is {given!r}; it is one of {these}")
+            if value not in choices:
+                names = ", ".join(filter(None, choices))
+                raise ValueError(f"{argument} must be one of {names}; got {value!r}")
         self.name = name
         self.gain: str = gain
         self.sum: str = sum
         self.adds = name.startswith("add_")
         if sum != "rounded" and not self.adds:
-            raise ValueError(f"sum is {sum!r}; {name} adds nothing: give add_{name}")
+            raise ValueError(f"sum={sum!r} needs add_{name}: {name} adds nothing")
         base = name.removeprefix("add_")
         self.centred = base == "layer_norm"
         has_beta = self.centred if beta is None else beta
         self.parameters: tuple[str, ...] = ("gamma", "beta") if has_beta else ("gamma",)
         self.parameter_type, self.result_type = parameters, result
-        chosen = {
+        options = {
             "gain": gain if gain != "plain" else "",
             "beta": "" if beta in (None, self.centred) else str(beta).lower(),
             "parameters": parameters,
             "result": result,
             "sum": sum if sum != "rounded" else "",
         }
-        self.options = {key: value for key, value in chosen.items() if value}
+        self.options = {key: value for key, value in options.items() if value}
         self.variant = ",".join(["add" if self.adds else "", *map("=".join, self.options.items())])
         self.case_file = f"{base}/cases.toml"
         self.folder = OPERATIONS / base
         self.predictors = predictors_of(self)
         self.recipe_names = recipe_names(self)
         self.inputs, self.outputs = self._signature()
-        self.extensions = extensions_of(self)
-        self.not_for_commands = not_for_commands(self)
+        self.extensions = self._extensions()
+        self.not_for_commands = frozenset(
+            [
+                *SHAPES_AND_LAYOUTS,
+                "float32-parameters",
+                *(f"no-{each}" for each in self.parameters),
+            ]
+        )
 
     def _signature(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
-        """Return what goes in, and what comes out."""
-        summand = [Input("residual", "data")] if self.adds else []
-        arriving = [Input("dsum", "gradient")] if self.adds else []
+        """Return the inputs and the outputs."""
+        adds = self.adds
         inputs = (
             Input("x", "data"),
-            *summand,
+            *([Input("residual", "data")] if adds else []),
             *(Input(name, "parameter") for name in self.parameters),
             Input("dy", "gradient"),
-            *arriving,
+            *([Input("dsum", "gradient")] if adds else []),
         )
         outputs = (
             Output("y", like="x"),
-            *([Output("sum", like="x")] if self.adds else []),
+            *([Output("sum", like="x")] if adds else []),
             Output("dx", like="x", backward=True),
-            *([Output("dresidual", like="x", backward=True)] if self.adds else []),
+            *([Output("dresidual", like="x", backward=True)] if adds else []),
             *(Output(f"d{name}", like=name, backward=True) for name in self.parameters),
         )
         return inputs, outputs
 
+    def _extensions(self) -> dict[str, str]:
+        """Return the extensions and their meaning."""
+        rows = " and ".join(each.name for each in self.inputs if each.role != "parameter")
+        gradients = "dy or dsum has" if self.adds else "dy has"
+        sums = " and ".join(f"d{name}" for name in self.parameters)
+        are = "is" if len(self.parameters) == 1 else "are"
+        extensions = {
+            **{f"no-{name}": f"{name} is None; d{name} is ignored" for name in self.parameters},
+            "ranks": "x has one axis, or three",
+            "strides": f"{rows} are views with gaps along the last axis",
+            "padded-rows": f"{rows} are views with gaps between rows, as slices of a wider array",
+            "layouts-of-gradients": f"{gradients} another memory layout than x, or is read-only",
+            "idle-rows": f"rows whose dy is zero change no bit of {sums}",
+            "zero-eps": f"eps is 0, and no row is {'constant' if self.centred else 'zero'}",
+            "tiny-eps": "eps is a number that float32 does not have",
+            "empty": "x has no rows",
+        }
+        if not self.parameter_type:
+            names = " and ".join(self.parameters)
+            extensions["float32-parameters"] = f"{names} {are} float32 whatever x is"
+        return extensions
+
     @property
     def title(self) -> str:  # type: ignore[override]
-        """What it is called, and in what it differs."""
+        """The name for people, with its options."""
         base = "layer normalization" if self.centred else "RMS normalization"
-        said = {"beta": "with beta" if "beta" in self.parameters else "without beta"}
-        said |= {key: f"{self.options.get(key)} {key}" for key in ("gain", "parameters", "sum")}
-        said["result"] = f"y in {self.result_type}"
-        parts = [("residual add and " if self.adds else "") + base]
-        return ", ".join([*parts, *(said[key] for key in self.options)])
+        texts = {"beta": "with beta" if "beta" in self.parameters else "without beta"}
+        texts |= {key: f"{self.options.get(key)} {key}" for key in ("gain", "parameters", "sum")}
+        texts["result"] = f"y in {self.result_type}"
+        name = ("residual add and " if self.adds else "") + base
+        return ", ".join([name, *(texts[key] for key in self.options)])
 
     @property
     def condition(self) -> str:  # type: ignore[override]
-        """What kappa is, as a formula."""
+        """The formula of kappa."""
         row = "x + residual" if self.adds else "x"
         return f"rms({row})/sqrt(var + eps)" if self.centred else "1"
 
     @property
     def condition_description(self) -> str:  # type: ignore[override]
-        """What kappa is, in a sentence."""
+        """A sentence about kappa."""
         if not self.centred:
             return "κ is 1: no mean is subtracted, so that no row is harder than another."
         row = "x + residual" if self.adds else "x"
@@ -147,32 +176,29 @@ class Norm(Operation):
 
     @property
     def spec(self) -> str:
-        """Its name and its options, as one word."""
+        """The name and the options that are not defaults, joined by commas."""
         return ",".join([self.name, *map("=".join, self.options.items())])
 
     @property
     def is_variant(self) -> bool:
-        """Whether it is more than a layer or RMS normalization as such."""
+        """True unless it is plain layer norm or RMSNorm."""
         return self.variant != ""
 
     def type_of(self, output: str, like: str) -> str:
-        """Return the type of a result; that of y may be declared."""
+        """Return the type of an output, given that of the input it is like."""
         return self.result_type if output == "y" and self.result_type else like
 
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterator[Case]:
-        """Yield families, of a seed, and what no seed changes: named ones, and near midpoints."""
+        """Yield families of a seed, then cases that do not depend on it."""
         if self.sum == "unrounded" and FORMATS[dtype].precision > 11:
-            raise ValueError(f"an unrounded sum is for types of 16 bits, and not for {dtype}")
+            raise ValueError(f"sum='unrounded' needs a type of 16 bits; got {dtype}")
         if self.is_variant:
-            plain = self._plain
-            yield from (
-                adapt_case(self, each)
-                for each in plain.cases(dtype, level, seed)
-                if self._has(each)
-            )
+            for case in self._plain.cases(dtype, level, seed):
+                if case.needs <= self.extensions.keys():
+                    yield adapt_case(self, case)
             return
         yield from ordinary(self, dtype, level, seed)
-        if self.centred:  # else a large mean is nothing special
+        if self.centred:  # else a large mean is not hard
             yield from sweeps(self, dtype, level, seed)
         yield from hard(self, dtype, level, seed)
         yield from next_to_midpoints(self, dtype, level, centred=self.centred)
@@ -181,12 +207,8 @@ class Norm(Operation):
 
     @cached_property
     def _plain(self) -> "Norm":
-        """The norm whose cases and answers it takes over."""
+        """The plain norm whose cases and answers a variant uses."""
         return Norm("layer_norm" if self.centred else "rms_norm")
-
-    def _has(self, plain: Case) -> bool:
-        """Tell whether a case of the plain operation is one of this one."""
-        return plain.needs <= self.extensions.keys()
 
     def normalized(self, case: Case) -> Float64s:
         """Return the rows that are normalized, in float64."""
@@ -199,24 +221,24 @@ class Norm(Operation):
         return rows
 
     def recipes(self, case: Case) -> dict[str, RecipeResult]:
-        """Return y of ordinary rows of a type of 16 bits, by every recipe."""
+        """Return y by every recipe, for ordinary rows of a type of 16 bits."""
         if not shows_recipe(case.dtype) or case.family != "normal":
             return {}
         return recipe_results(self, case)
 
     def hypotheses(self, output: str) -> dict[str, Hypothesis]:
-        """Return what comes out if one step is done otherwise."""
+        """Return an output as it would be if one step were wrong, by the text of that step."""
         return hypotheses_of(self, output)
 
     def exact(self, case: Case) -> dict[str, Float64s]:
-        """Return the results, and of each row r and xhat."""
+        """Return all outputs, and r and xhat of each row."""
         if self.variant != "add":
             return exact_answers(case, self)
-        # What does not depend on how the row came about may be kept already.
-        plain = self._plain
+        # Only dx depends on dsum; the other answers of the plain norm may be cached.
         inputs = {name: case.inputs[name] for name in (*self.parameters, "dy")}
         rows = {"x": np.asarray(case.x + case.residual), **inputs}
-        known = load_or_compute(replace(case, operation=plain, inputs=rows), plain.exact)
+        plain = replace(case, operation=self._plain, inputs=rows)
+        known = load_or_compute(plain, self._plain.exact)
         del known["dx"]
         return exact_answers(case, self, known)
 

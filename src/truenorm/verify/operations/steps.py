@@ -1,49 +1,51 @@
-"""A norm and its gradients in float64, step by step, any of which may be done otherwise."""
+"""A norm and its gradients in float64, step by step; any step can be replaced by a wrong one."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.definition import Definition
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
+
+if TYPE_CHECKING:
+    from truenorm.verify.operations.norms import Norm
 
 Step = Callable[["Steps"], Float64s]
 Changes = Mapping[str, Step]
-MANY = 2**13
+MOST_ROWS = 2**13
 
 
 class Steps:
-    """The steps of a norm on one case: ``steps["dx"]`` asks for those that it needs.
+    """The steps of a norm on one case: ``steps["dx"]`` computes dx and the steps it depends on.
 
-    A step that is done otherwise may ask for `right`, what it would be by the definition with
-    all other steps as they are.
+    A replaced step may call `right`: the defined result, with all other steps as they are.
     """
 
-    def __init__(self, norm: Definition, case: Case, changes: Changes) -> None:
+    def __init__(self, norm: "Norm", case: Case, changes: Changes) -> None:
         self.norm, self.case = norm, case
         self._changes = changes
-        self._known: dict[str, Float64s] = {}
+        self._results: dict[str, Float64s] = {}
 
     def __getitem__(self, name: str) -> Float64s:
         """Return the result of a step."""
-        if name not in self._known:
+        if name not in self._results:
             with np.errstate(all="ignore"):
-                self._known[name] = np.asarray(self._changes.get(name, DEFINITION[name])(self))
-        return self._known[name]
+                self._results[name] = np.asarray(self._changes.get(name, DEFINITION[name])(self))
+        return self._results[name]
 
     def right(self, name: str) -> Float64s:
-        """Return the result of a step as it is defined."""
+        """Return the result of a step by its definition."""
         return DEFINITION[name](self)
 
-    def changes(self, name: str) -> bool:
-        """Tell whether a step is done otherwise."""
+    def is_changed(self, name: str) -> bool:
+        """Return True if a step is replaced."""
         return name in self._changes
 
-    def given(self, name: str, absent: float) -> Float64s:
-        """Return an input in float64."""
+    def input(self, name: str, default: float) -> Float64s:
+        """Return an input in float64, or the default if it is None."""
         array: Array | None = self.case.inputs.get(name)
-        return np.full(1, absent) if array is None else array.astype(np.float64)
+        return np.full(1, default) if array is None else array.astype(np.float64)
 
     @property
     def size(self) -> int:
@@ -56,9 +58,13 @@ class Steps:
         return self.case.shape[0]
 
     @property
-    def type_of_y(self) -> str:
+    def y_type(self) -> str:
         """The type of y."""
         return self.norm.result_type or self.case.dtype
+
+    def column(self, value: float = 0.0) -> Float64s:
+        """Return one number for each row."""
+        return np.full((self.count, 1), value)
 
 
 def mean(rows: Float64s) -> Float64s:
@@ -67,7 +73,7 @@ def mean(rows: Float64s) -> Float64s:
 
 
 def rounded(values: Float64s, kind: str) -> Float64s:
-    """Round to a type; what is beyond its range is infinite."""
+    """Round to a type; numbers beyond its range become infinite."""
     with np.errstate(all="ignore"):
         finite = np.where(np.isfinite(values), values, 0.0)
         ulps = ulps_of(finite, kind)
@@ -77,41 +83,40 @@ def rounded(values: Float64s, kind: str) -> Float64s:
     return np.where(np.isfinite(values), near, values)
 
 
-def added_up(terms: Float64s, kind: str, axis: int) -> Float64s:
-    """Return sums of rounded terms, each rounded to a type, from the first to the last."""
+def truncated(values: Float64s, kind: str) -> Float64s:
+    """Round to a type toward zero."""
+    ulps = ulps_of(np.where(np.isfinite(values), values, 0.0), kind)
+    return np.asarray(np.trunc(values / ulps) * ulps)
+
+
+def sum_in_sequence(terms: Float64s, kind: str, axis: int) -> Float64s:
+    """Sum rounded terms from the first to the last, with each partial sum rounded to a type."""
     narrow = terms.astype(dtype_of(kind))
     sums = np.add.accumulate(narrow, axis=axis, dtype=narrow.dtype)
     last: Float64s = np.take(sums, -1, axis=axis).astype(np.float64)
     return last
 
 
-def added_into(terms: Float64s, kind: str) -> Float64s:
-    """Return sums over rows that are rounded to a type after each, while the terms are not.
-
-    Of very many rows it is not known: that would take too long.
-    """
-    total: Array = np.zeros(terms.shape[1], dtype_of(kind))
-    if len(terms) > MANY:
+def accumulate_rows(terms: Float64s, kind: str) -> Float64s:
+    """Sum unrounded rows, with each partial sum rounded to a type; NaN beyond `MOST_ROWS`."""
+    if len(terms) > MOST_ROWS:  # it would take too long
         return np.full(terms.shape[1], np.nan)
+    total: Array = np.zeros(terms.shape[1], dtype_of(kind))
     for row in terms:
         total = (total.astype(np.float64) + row).astype(total.dtype)
     return total.astype(np.float64)
 
 
-def _mean(at: Steps) -> Float64s:
-    return mean(at["rows"]) if at.norm.centred else np.zeros((at.count, 1))
-
-
-def _rest(at: Steps) -> Float64s:
-    """Return what float64 lost of a mean: of another one than the definition's, nothing."""
-    if not at.norm.centred or at.changes("mean"):
-        return np.zeros((at.count, 1))
+def _mean_remainder(at: Steps) -> Float64s:
+    """Return the error of the float64 mean; zero for a mean that is not the defined one."""
+    if not at.norm.centred or at.is_changed("mean"):
+        return at.column()
     return mean(at["rows"] - at["mean"])
 
 
 def _gain(at: Steps) -> Float64s:
     offset = float(at.norm.gain == "zero-centred")
-    return at.given("gamma", 1.0 - offset) + offset
+    return at.input("gamma", 1.0 - offset) + offset
 
 
 def _sum(at: Steps) -> Float64s:
@@ -119,34 +124,30 @@ def _sum(at: Steps) -> Float64s:
     return total.astype(np.float64)
 
 
-def _mean_g(at: Steps) -> Float64s:
-    return mean(at["g"]) if at.norm.centred else np.zeros((at.count, 1))
-
-
 DEFINITION: Changes = {
     "rows": lambda at: at.norm.normalized(at.case),
-    "mean": _mean,
-    "rest": _rest,
-    "c": lambda at: (at["rows"] - at["mean"]) - at["rest"],
+    "mean": lambda at: mean(at["rows"]) if at.norm.centred else at.column(),
+    "mean_remainder": _mean_remainder,
+    "c": lambda at: (at["rows"] - at["mean"]) - at["mean_remainder"],
     "w": lambda at: mean(at["c"] * at["c"]),
     "eps": lambda at: np.full(1, at.case.eps),
     "r": lambda at: 1 / np.sqrt(at["w"] + at["eps"]),
     "xhat": lambda at: at["c"] * at["r"],
     "gain": _gain,
-    "beta": lambda at: at.given("beta", 0.0),
+    "beta": lambda at: at.input("beta", 0.0),
     "y": lambda at: at["xhat"] * at["gain"] + at["beta"],
     "sum": _sum,
-    "dy": lambda at: at.given("dy", 0.0),
-    "dsum": lambda at: at.given("dsum", 0.0),
+    "dy": lambda at: at.input("dy", 0.0),
+    "dsum": lambda at: at.input("dsum", 0.0),
     "g": lambda at: at["gain"] * at["dy"],
-    "mean_g": _mean_g,
-    "along": lambda at: at["xhat"] * mean(at["g"] * at["xhat"]),
-    "dnorm": lambda at: at["r"] * (at["g"] - at["mean_g"] - at["along"]),
+    "mean_g": lambda at: mean(at["g"]) if at.norm.centred else at.column(),
+    "projection": lambda at: at["xhat"] * mean(at["g"] * at["xhat"]),
+    "dnorm": lambda at: at["r"] * (at["g"] - at["mean_g"] - at["projection"]),
     "dx": lambda at: at["dnorm"] + at["dsum"],
     "dresidual": lambda at: at["dx"],
-    "share": lambda at: np.ones((at.count, 1)),
+    "row_weights": lambda at: at.column(1.0),
     "terms": lambda at: at["dy"] * at["xhat"],
-    "dgamma": lambda at: (at["terms"] * at["share"]).sum(axis=0),
-    "dbeta": lambda at: (at["dy"] * at["share"]).sum(axis=0),
+    "dgamma": lambda at: (at["terms"] * at["row_weights"]).sum(axis=0),
+    "dbeta": lambda at: (at["dy"] * at["row_weights"]).sum(axis=0),
 }
-"""Every step by its name: of the others it takes what it needs."""
+"""Each step by its name, as a function of the steps that it depends on."""

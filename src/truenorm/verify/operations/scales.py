@@ -1,0 +1,82 @@
+"""The natural scales of a norm: how large the error of a good algorithm is (docs/judging.md)."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from truenorm.verify.operation import Case
+from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
+
+if TYPE_CHECKING:
+    from truenorm.verify.operations.norms import Norm
+
+
+def _root_mean_square(rows: Float64s) -> Float64s:
+    """Return one number for each row, as a column, without overflow of squares."""
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    safe = np.where(largest > 0, largest, 1.0)
+    mean = ((rows / safe) ** 2).mean(axis=1, keepdims=True)
+    root: Float64s = largest * np.sqrt(mean)
+    return root
+
+
+def _magnitudes(array: Array | None, size: int, default: float) -> Float64s:
+    """Return magnitudes in float64; 0 where the array is not finite."""
+    if array is None:
+        return np.full(size, default)
+    wide: Float64s = np.abs(array.astype(np.float64))
+    return np.where(np.isfinite(wide), wide, 0.0)
+
+
+class NormScales:
+    """The natural scales of one case: see `truenorm.verify.operation.Scales`."""
+
+    def __init__(self, case: Case, exact: Mapping[str, Float64s], norm: "Norm") -> None:
+        self._centred = centred = norm.centred
+        self._xhat, self._r = np.abs(exact["xhat"]), exact["r"]
+        rows, size = self._shape = case.shape
+        once = rows // case.repeats
+        # The smallest number as a rounding error of relative size u.
+        self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
+        x = _magnitudes(norm.normalized(case)[:once], size, 0.0)
+        self._dy = _magnitudes(case.dy[:once], size, 0.0)
+        dsum = case.inputs.get("dsum")
+        self._dsum = 0.0 if dsum is None else _magnitudes(dsum[:once], size, 0.0)
+        self._gain = _magnitudes(case.gamma, size, 1.0)
+        if norm.gain == "zero-centred" and case.gamma is not None:
+            self._gain = _magnitudes(1.0 + case.gamma.astype(np.float64), size, 1.0)
+        self._beta = _magnitudes(case.inputs.get("beta"), size, 0.0)
+        self._rho = _root_mean_square(self._xhat) + self._least * self._r
+        # The change of xhat by the rounding of a mean or, without one, by that of x.
+        self._shift = self._rho if centred else self._least * self._r
+        self.kappa = _root_mean_square(x) * self._r if centred else np.ones_like(self._r)
+
+    def terms(self, output: str) -> int:
+        """Return how many numbers are summed: along a row, and for columns over rows."""
+        rows, size = self._shape
+        along = dict.fromkeys(("y", "dx", "dresidual"), size)
+        return {**along, "sum": 1, "dgamma": rows + size, "dbeta": rows}[output]
+
+    def of(self, output: str, power: int = 0) -> Float64s:
+        """Return the scale of each element, for errors that grow like this power of kappa."""
+        scale: Float64s
+        if output == "dbeta":
+            scale = self._dy.sum(axis=0)
+            return scale
+        if output == "sum":  # one rounding, which an ulp covers
+            return np.zeros_like(self._xhat)
+        power = power if self._centred else 0
+        growth = (1 + self.kappa) ** power
+        sizes = (self._xhat + self._shift) * growth + (self.kappa**power if power else 0.0)
+        if output == "dgamma":
+            scale = (self._dy * sizes + self._least).sum(axis=0)
+            return scale
+        if output == "y":
+            scale = self._gain * sizes + (self._beta + self._least)
+            return scale
+        g = self._gain * self._dy + self._least
+        projection = _root_mean_square(g) * self._rho * (self._shift + self._xhat)
+        mean_g = g.mean(axis=1, keepdims=True) if self._centred else 0.0
+        scale = self._r * (g + mean_g + projection) * growth + self._dsum
+        return scale
