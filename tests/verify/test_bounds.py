@@ -241,7 +241,7 @@ def test_shape_and_type() -> None:
         ({"gamma": np.zeros(3, np.float32)}, r"gamma must have shape \(32,\), got \(3,\)"),
         ({"residual": np.zeros(3)}, "layer_norm takes no residual"),
         ({"operation": "add_rms_norm", "beta": None}, "add_rms_norm needs residual"),
-        ({"operation": "batch_norm"}, "operation is 'batch_norm'"),
+        ({"operation": "batch_norm"}, "operation must be one of layer_norm"),
         ({"grade": "wrong"}, "grade must be one of conditional, stable, .*; got 'wrong'"),
         ({"eps": -1.0}, "eps must be .*; got -1.0"),
         ({"eps": float("nan")}, "eps must be .*; got nan"),

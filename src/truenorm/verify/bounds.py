@@ -54,15 +54,9 @@ def make_case(norm: Norm, inputs: Mapping[str, Any], eps: float) -> Case:
     if not 0 <= eps < math.inf:
         raise ValueError(f"eps must be finite and not negative; got {eps}")
     if norm.sum == "unrounded" and FORMATS[x.dtype.name].precision > 11:
-<<<<<<< HEAD
         raise ValueError(f"sum=unrounded needs a type of 16 bits; got {x.dtype.name}")
     rows = {name: _as_rows(norm, name, arrays.get(name), x) for name in names}
     return Case(norm, "the input", x.dtype.name, rows, float(eps), family=USER_FAMILY, seeded=True)
-=======
-        raise ValueError(f"sum='unrounded' needs a type of 16 bits; got {x.dtype.name}")
-    inputs = {name: _as_rows(norm, name, arrays.get(name), x) for name in names}
-    return Case(norm, NAME, x.dtype.name, inputs, float(eps), family=USER_FAMILY, seeded=True)
->>>>>>> d773820 (verify: one table of hypotheses, the oracle and norms in plain words)
 
 
 def _as_rows(norm: Norm, name: str, array: Array | None, x: Array) -> Array | None:
