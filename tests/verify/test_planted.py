@@ -52,7 +52,7 @@ def test_a_planted_bug_is_caught_and_its_case_named(name: str) -> None:
         assert grades[output] == grade, (output, grades)
     if bug.verdict:
         assert report.verdicts[bug.verdict] == "fail"
-    assert any(bug.said in finding.symptom for finding in report.findings)
+    assert any(bug.symptom in finding.symptom for finding in report.findings)
     causes = [finding.cause for finding in report.findings if finding.cause]
     for cause in causes:
         assert any(words in cause for words in CAUSES[name]), cause

@@ -17,9 +17,8 @@ from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import case
 from truenorm.verify.types import Array, Float64s
-from verify.planted.base import Kernel
-from verify.planted.entry import layer_norm
-from verify.planted.invariance.bugs import OtherBlocks, in_blocks
+from verify.planted.conduct import OtherBlocks, in_blocks
+from verify.planted.kernels import Kernel, layer_norm
 from verify.planted.registry import PLANTED
 from verify.recorded import in_float64
 

@@ -1,4 +1,4 @@
-"""All subjects of the judge's tests: the wrong ones, the fatal ones and the right ones."""
+"""All subjects of the judge's tests: planted bugs, fatal ones and correct ones."""
 
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -6,17 +6,13 @@ from pathlib import Path
 
 from truenorm.verify.subject import Subject
 from verify.planted import fatal
-from verify.planted.backward_bugs import BACKWARD
-from verify.planted.entry import PlantedBug
-from verify.planted.forward_bugs import FORWARD
-from verify.planted.invariance.bugs import INVARIANCE
-from verify.planted.memory_bugs import MEMORY
-from verify.planted.parameter_bugs import PARAMETERS
-from verify.planted.property_bugs import PROPERTIES
-from verify.planted.relatives.bugs import RELATIVES
-from verify.planted.relatives.right import RECIPES_OF_MORE
-from verify.planted.right import RIGHT
-from verify.planted.rms_norm.bugs import RMS_NORM
+from verify.planted.backward import BACKWARD, PARAMETERS
+from verify.planted.conduct import INVARIANCE, MEMORY, PROPERTIES
+from verify.planted.forward import FORWARD
+from verify.planted.kernels import PlantedBug
+from verify.planted.relative_bugs import RELATIVES
+from verify.planted.right import RECIPES_OF_MORE, RIGHT
+from verify.planted.rms_norm import RMS_NORM
 
 __all__ = [
     "CAUSES",
@@ -61,7 +57,7 @@ OF_MANY_ROWS = {
 }
 """Planted bugs that show in cases of very many rows, which take longer than all the rest."""
 FEW_ROWS = {bug.subject.name for bug in RELATIVES}
-"""Those that are to be found without such cases at the full level as well."""
+"""Those that are to be results without such cases at the full level as well."""
 
 MORE_RIGHT: dict[str, Subject] = {subject.name: subject for subject in RECIPES_OF_MORE}
 """Beside `RIGHT`, for the slow session."""

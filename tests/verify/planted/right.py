@@ -1,4 +1,4 @@
-"""Right subjects, of which the judge must find nothing to say."""
+"""Correct subjects: the judge must report nothing."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,23 +9,195 @@ import numpy as np
 import truenorm as tn
 from truenorm import textbook
 from truenorm.verify import EXTENSIONS
+from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import Array
-from verify.planted.base import Kernel
-from verify.planted.entry import layer_norm
-from verify.planted.exact_subject import ExactKernel
-from verify.planted.relatives.right import RECIPES
-from verify.planted.rms_norm.right import RMS_NORM
-from verify.planted.wide import WideKernel
+from truenorm.verify.types import FORMATS, Array, Float64s
+from verify.planted.kernels import ExactKernel, Kernel, WideKernel, layer_norm, rms_norm, to_bits
+from verify.planted.relatives import (
+    ADD_LAYER_NORM,
+    ADD_RMS_NORM,
+    LLAMA,
+    OF_THE_UNROUNDED,
+    WIDE_ZERO_CENTRED,
+    ZERO_CENTRED,
+    ByRecipe,
+    relative,
+)
+
+
+class EveryStep(ByRecipe):
+    """The recipe `none` with the digits of a type, and a range in which no square overflows."""
+
+    def round_step(self, step: str, values: Float64s) -> Float64s:
+        if step not in ("square", "w", "r"):
+            return super().round_step(step, values)
+        return to_bits(values, FORMATS[self.kinds["x"].name].precision)
+
+
+def by(recipe: str, operation: Norm, dtype: str, who: str = "") -> Subject:
+    """Return a right kernel that claims its recipe; `who` rounds like this."""
+    kernel = EveryStep(recipe) if recipe == "none" else ByRecipe(recipe)
+    name = f"{recipe}, as {who}" if who else recipe
+    return relative(kernel, name, operation, dtype, recipe=recipe)
+
+
+RECIPES = [
+    by("late", RMS_NORM, "float16", "torch.nn.functional.rms_norm"),
+    by("early", RMS_NORM, "bfloat16", "MLX"),
+    by("none", RMS_NORM, "bfloat16", "Liger's none"),
+    by("early", LLAMA, "bfloat16", "Hugging Face's Llama"),
+    by("weight-typed", WIDE_ZERO_CENTRED, "bfloat16"),
+    by("gain-rounded", ZERO_CENTRED, "bfloat16", "a switch of Transformer Engine"),
+    by("late", LAYER_NORM, "bfloat16", "torch.nn.functional.layer_norm"),
+    by("late", ADD_RMS_NORM, "bfloat16", "vLLM's CUDA kernel"),
+    by("late", OF_THE_UNROUNDED, "bfloat16", "FlashInfer"),
+    by("apex", ADD_LAYER_NORM, "float16"),
+]
+"""For the gate."""
+
+_OF_16_BITS = norm("rms_norm", parameters="float16", result="float16")
+_LAYER = norm("layer_norm", gain="zero-centred", parameters="float32")
+_ADD_RMS = norm("add_rms_norm", gain="zero-centred", parameters="float32")
+_ADD_LAYER = norm("add_layer_norm", gain="zero-centred", parameters="float32", sum="unrounded")
+
+RECIPES_OF_MORE = [
+    by("late", WIDE_ZERO_CENTRED, "bfloat16", "Gemma"),
+    by("apex", LAYER_NORM, "float16", "apex"),
+    by("early", ADD_RMS_NORM, "bfloat16", "Liger's llama"),
+    by("late", ADD_LAYER_NORM, "float16"),
+    by("weight-typed", _OF_16_BITS, "bfloat16", "T5 with float16 weights"),
+    by("apex", RMS_NORM, "float16", "apex"),
+    by("early, gain-rounded", ZERO_CENTRED, "bfloat16"),
+    by("early", LAYER_NORM, "bfloat16"),
+    by("product", LAYER_NORM, "float16"),
+    by("late", _LAYER, "bfloat16"),
+    by("none", ADD_RMS_NORM, "bfloat16"),
+    by("apex", ADD_RMS_NORM, "bfloat16"),
+    by("weight-typed", OF_THE_UNROUNDED, "bfloat16", "vLLM's native path"),
+    by("late", _ADD_RMS, "bfloat16"),
+    by("early", ADD_LAYER_NORM, "float16"),
+    by("product", ADD_LAYER_NORM, "float16"),
+    by("weight-typed", _ADD_LAYER, "bfloat16"),
+]
+"""For the slow session: norms of which the gate has no answers, and recipes that it has seen."""
+
 
 HALVES, WIDE = ["float16", "bfloat16"], ["float32", "float64"]
 NARROW = [*HALVES, "float32"]
+RMS_EVERYTHING = list(RMS_NORM.extensions)
+FAST = [each for each in RMS_EVERYTHING if each != "idle-rows"]
+"""Sums that are not exact are cut where the rows are."""
+WITH_GAMMA = [each for each in RMS_EVERYTHING if each != "no-gamma"]
+
+
+Function = Callable[..., Any]
+
+
+def _dx(g: Array, xhat: Array, r: Array) -> Array:
+    return np.asarray(r * (g - xhat * (g * xhat).mean(axis=-1, keepdims=True)))
+
+
+def _over_rows(terms: Array) -> Array:
+    """Add up all rows in pairs, as a kernel on a GPU does."""
+    columns = np.ascontiguousarray(terms.reshape(-1, terms.shape[-1]).T)
+    return np.asarray(columns.sum(axis=-1))
+
+
+def _truenorm_rms_norm(rounding: str, backend: str | None = None) -> tuple[Function, Function]:
+    def forward(x: Array, gamma: Array | None, eps: float) -> tuple[Array, Any]:
+        return tn.rms_norm_forward(x, gamma, eps=eps, rounding=rounding, backend=backend)
+
+    def backward(dy: Array, saved: Any) -> tuple[Array, Array | None]:
+        dx, dgamma, _ = tn.rms_norm_backward(dy, saved, backend=backend)
+        return dx, dgamma
+
+    return forward, backward
+
+
+def _textbook_rms_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64), gamma.astype(np.float64)
+        y, saved = textbook.rms_norm_forward(*wide, eps)
+        return y.astype(x.dtype), (saved, gamma.dtype)
+
+
+def _textbook_rms_backward(dy: Array, state: Any) -> tuple[Array, Array]:
+    saved, gamma_type = state
+    with np.errstate(all="ignore"):
+        dx, dgamma = textbook.rms_norm_backward(dy.astype(np.float64), saved)
+        return dx.astype(dy.dtype), dgamma.astype(gamma_type)
+
+
+def _early_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
+    """Compute xhat in float32, round it, and multiply what is left."""
+    wide: Array = x.astype(np.float32)
+    squares = (wide * wide).mean(axis=-1, keepdims=True)
+    r = 1 / np.sqrt(squares + np.float32(eps))
+    xhat = wide * r
+    return gamma * xhat.astype(x.dtype), (xhat, r, gamma)
+
+
+def _early_backward(dy: Array, saved: Any) -> tuple[Array, Array]:
+    xhat, r, gamma = saved
+    dy32: Array = dy.astype(np.float32)
+    dx = _dx(gamma.astype(np.float32) * dy32, xhat, r)
+    return dx.astype(dy.dtype), _over_rows(dy32 * xhat).astype(gamma.dtype)
+
+
+def _scaled_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
+    """Normalize in float32, each row divided by a power of two near its largest element first."""
+    largest = np.where(np.isfinite(x), np.abs(x), 0).max(axis=-1, keepdims=True)
+    unit = np.maximum(np.frexp(largest)[1], int(np.frexp(eps)[1]) // 2)
+    scaled = np.ldexp(x, -unit)
+    squares = (scaled * scaled).mean(axis=-1, keepdims=True)
+    r = 1 / np.sqrt(squares + np.ldexp(np.float32(eps), -2 * unit))
+    xhat = scaled * r
+    return (gamma * xhat).astype(x.dtype), (xhat, r, unit, gamma)
+
+
+def _scaled_backward(dy: Array, saved: Any) -> tuple[Array, Array]:
+    xhat, r, unit, gamma = saved
+    dx = np.ldexp(_dx(gamma * dy, xhat, r), -unit)
+    return dx, _over_rows((dy * xhat).astype(np.float64)).astype(gamma.dtype)
+
+
+RIGHT_RMS_NORMS = [
+    rms_norm(Kernel(), "the base", NARROW, RMS_EVERYTHING),
+    rms_norm(WideKernel(), "the base for float64", ["float64"], RMS_EVERYTHING),
+    rms_norm(ExactKernel(), "exact", ["float32"]),
+    *(
+        Subject(forward, backward, f"RMSNorm: {name}", dtypes, also, operation=RMS_NORM)
+        for (forward, backward), name, dtypes, also in (
+            (_truenorm_rms_norm("correct"), "truenorm, correct", WIDE, RMS_EVERYTHING),
+            (_truenorm_rms_norm("correct"), "truenorm, correct, 16 bits", HALVES, RMS_EVERYTHING),
+            (
+                _truenorm_rms_norm("correct", "reference"),
+                "truenorm, correct, NumPy",
+                HALVES,
+                RMS_EVERYTHING,
+            ),
+            (_truenorm_rms_norm("fast"), "truenorm, fast", WIDE, FAST),
+            (_truenorm_rms_norm("fast"), "truenorm, fast, 16 bits", HALVES, FAST),
+            (_truenorm_rms_norm("fast", "reference"), "truenorm, fast, NumPy", HALVES, FAST),
+            (
+                (_textbook_rms_forward, _textbook_rms_backward),
+                "textbook in float64, then cast",
+                NARROW,
+                WITH_GAMMA,
+            ),
+            # Beyond float16, squares overflow in float32: that is a finding, and a right one.
+            ((_early_forward, _early_backward), "Hugging Face's, in float32", ["float16"], []),
+            ((_scaled_forward, _scaled_backward), "two passes in float32", ["float32"], []),
+        )
+    ),
+]
+
+
 EVERYTHING = list(EXTENSIONS)
 CLAIMS = {"correct": EVERYTHING, "fast": [each for each in EVERYTHING if each != "idle-rows"]}
 """By rounding: sums that are not exact are cut where the rows are."""
 PARAMETERS_GIVEN = [each for each in EXTENSIONS if each not in ("no-gamma", "no-beta")]
-
-Function = Callable[..., Any]
 
 
 def _of_truenorm(rounding: str, backend: str | None) -> tuple[Function, Function]:
@@ -44,11 +216,11 @@ def _textbook_forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[
         return y.astype(x.dtype), (saved, gamma.dtype, beta.dtype)
 
 
-def _textbook_backward(dy: Array, kept: Any) -> tuple[Array, Array, Array]:
-    saved, of_gamma, of_beta = kept
+def _textbook_backward(dy: Array, state: Any) -> tuple[Array, Array, Array]:
+    saved, gamma_type, beta_type = state
     with np.errstate(all="ignore"):
         dx, dgamma, dbeta = textbook.backward(dy.astype(np.float64), saved)
-        return dx.astype(dy.dtype), dgamma.astype(of_gamma), dbeta.astype(of_beta)
+        return dx.astype(dy.dtype), dgamma.astype(gamma_type), dbeta.astype(beta_type)
 
 
 _SUBJECTS = [
@@ -71,7 +243,7 @@ _SUBJECTS = [
         also=PARAMETERS_GIVEN,
     ),
     layer_norm(ExactKernel(), "exact", ["float32"]),
-    *RMS_NORM,
+    *RIGHT_RMS_NORMS,
     *RECIPES,
 ]
 

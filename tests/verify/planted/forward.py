@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.types import Array, Float64s
-from verify.planted.base import Kernel, Saved
-from verify.planted.entry import plant
-from verify.planted.wide import WideKernel
+from verify.planted.kernels import Kernel, Saved, WideKernel, plant
 
 
 class OnePassVariance(Kernel):
@@ -38,7 +36,7 @@ class EpsOutsideTheRoot(Kernel):
 
 
 class OtherEps(Kernel):
-    """Eps is another number than the one that is asked for."""
+    """Eps is another number than the argument."""
 
     def __init__(self, taken: Callable[[float], float]) -> None:
         self.taken = taken

@@ -1,6 +1,6 @@
-"""A right norm of any kind in steps: what is added, what it is multiplied by, where it is rounded.
+"""A correct norm of any variant in steps: the sum, the gain, and where it is rounded.
 
-It is the kernel of `verify.planted.base` behind three steps more, which a planted bug may replace.
+It adds three steps to `verify.planted.kernels.Kernel`, which a planted bug may replace.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from truenorm.verify.operations import norm
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, Float64s, dtype_of
-from verify.planted.base import Kernel, Saved, to_24_bits
-from verify.planted.entry import PlantedBug
+from verify.planted.kernels import Kernel, PlantedBug, Saved, to_24_bits
 
 ROUNDED: dict[str, dict[str, str]] = {
     "late": {},
@@ -27,7 +27,7 @@ ROUNDED: dict[str, dict[str, str]] = {
 """By recipe: the steps that are rounded on the way, each to the type of x, of gamma or of y."""
 
 
-class Kept(NamedTuple):
+class SavedCall(NamedTuple):
     """What backward is given: what forward of the base saved, and all that was given to it."""
 
     saved: Any
@@ -43,7 +43,7 @@ class Relative(Kernel):
 
     # The steps that the base does not have.
 
-    def added(self, x: Array, residual: Array) -> tuple[Array, Array]:
+    def add(self, x: Array, residual: Array) -> tuple[Array, Array]:
         """Return what is normalized, and the sum that is returned."""
         total = x + residual
         if self.operation.sum == "rounded":
@@ -57,7 +57,7 @@ class Relative(Kernel):
         one_more: Array = 1.0 + gamma.astype(np.float64)
         return one_more
 
-    def arriving(self, dx: Array, dsum: Array) -> tuple[Array, Array]:
+    def add_dsum(self, dx: Array, dsum: Array) -> tuple[Array, Array]:
         """Return the gradients of both summands."""
         with np.errstate(all="ignore"):
             total = (dx.astype(np.float64) + dsum.astype(np.float64)).astype(dsum.dtype)
@@ -65,7 +65,7 @@ class Relative(Kernel):
 
     # Where it rounds.
 
-    def stepped(self, step: str, values: Float64s) -> Float64s:
+    def round_step(self, step: str, values: Float64s) -> Float64s:
         """Round the result of a step, if the recipe says so."""
         to = ROUNDED[self.recipe].get(step)
         return rounded(values, self.kinds[to]) if to else values
@@ -73,44 +73,44 @@ class Relative(Kernel):
     def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
         if self.recipe != "none":
             return super().variance(rows, centred)
-        return self.stepped("w", self.mean_of(self.stepped("square", centred * centred)))
+        return self.round_step("w", self.mean_of(self.round_step("square", centred * centred)))
 
     def rstd(self, variance: Float64s, eps: Any) -> Float64s:
         if self.recipe != "none":
             return super().rstd(variance, eps)
-        w = self.stepped("w", variance + self.stepped("w", np.asarray(eps)))
-        return self.stepped("r", super().rstd(w, 0.0))
+        w = self.round_step("w", variance + self.round_step("w", np.asarray(eps)))
+        return self.round_step("r", super().rstd(w, 0.0))
 
     def output(self, saved: Saved) -> Float64s:
-        xhat = self.stepped("xhat", self.xhat(saved))
-        product = xhat * self.stepped("gain", self.gamma(saved))
-        return self.stepped("product", product) + self.beta(saved)
+        xhat = self.round_step("xhat", self.xhat(saved))
+        product = xhat * self.round_step("gain", self.gamma(saved))
+        return self.round_step("product", product) + self.beta(saved)
 
     # Both passes of the operation.
 
-    def passed_forward(self, *given: Any) -> Any:
-        *arrays, eps = given
+    def run_forward(self, *arguments: Any) -> Any:
+        *arrays, eps = arguments
         names = self.operation.inputs_of("data", "parameter")
         inputs = dict(zip(names, arrays, strict=True))
         x = inputs["x"]
         with np.errstate(all="ignore"):
-            rows, total = self.added(x, inputs["residual"]) if self.operation.adds else (x, None)
+            rows, total = self.add(x, inputs["residual"]) if self.operation.adds else (x, None)
             saved = self.statistics(rows, self.gain(inputs["gamma"]), inputs.get("beta"), eps)
             y = self.cast(self.output(saved), np.empty(0, self.kinds["y"])).reshape(x.shape)
-        kept = Kept(self.kept(saved), inputs)
-        return (y, total, kept) if self.operation.adds else (y, kept)
+        call = SavedCall(self.to_save(saved), inputs)
+        return (y, total, call) if self.operation.adds else (y, call)
 
-    def passed_backward(self, dy: Array, *others: Any) -> tuple[Any, ...]:
-        *arriving, kept = others
-        dx, dgamma, dbeta = self.backward(dy, kept.saved)
+    def run_backward(self, dy: Array, *others: Any) -> tuple[Any, ...]:
+        *gradients, call = others
+        dx, dgamma, dbeta = self.backward(dy, call.saved)
         with np.errstate(all="ignore"):
             if dgamma is not None:
-                dgamma = dgamma.astype(kept.inputs["gamma"].dtype)
-            rows = self.arriving(dx, arriving[0]) if arriving else (dx,)
+                dgamma = dgamma.astype(call.inputs["gamma"].dtype)
+            rows = self.add_dsum(dx, gradients[0]) if gradients else (dx,)
         return (*rows, dgamma, dbeta)[: len(rows) + len(self.operation.parameters)]
 
 
-class By(Relative):
+class ByRecipe(Relative):
     """It rounds by a recipe."""
 
     def __init__(self, recipe: str) -> None:
@@ -132,18 +132,18 @@ class Changed(Relative):
                 for name, result in results.items()
             )
 
-    def passed_forward(self, *given: Any) -> Any:
-        *found, kept = super().passed_forward(*given)
+    def run_forward(self, *arguments: Any) -> Any:
+        *results, call = super().run_forward(*arguments)
         names = self.operation.outputs_of(backward=False)
-        return (*self.changed(kept.inputs, dict(zip(names, found, strict=True))), kept)
+        return (*self.changed(call.inputs, dict(zip(names, results, strict=True))), call)
 
-    def passed_backward(self, *given: Any) -> tuple[Any, ...]:
-        *gradients, kept = given
+    def run_backward(self, *arguments: Any) -> tuple[Any, ...]:
+        *gradients, call = arguments
         arrived = zip(self.operation.inputs_of("gradient"), gradients, strict=True)
-        inputs = {**kept.inputs, **dict(arrived)}
-        found = super().passed_backward(*given)
+        inputs = {**call.inputs, **dict(arrived)}
+        results = super().run_backward(*arguments)
         names = self.operation.outputs_of(backward=True)
-        return self.changed(inputs, dict(zip(names, found, strict=True)))
+        return self.changed(inputs, dict(zip(names, results, strict=True)))
 
 
 def rounded(values: Float64s, kind: Any) -> Float64s:
@@ -175,8 +175,8 @@ def relative(
         "y": dtype_of(operation.result_type or dtype),
     }
     return Subject(
-        kernel.passed_forward,
-        kernel.passed_backward,
+        kernel.run_forward,
+        kernel.run_backward,
         f"{operation.spec}: {name}",
         [dtype],
         list(also),
@@ -194,9 +194,18 @@ def plant(
     also: Collection[str] = (),
     recipe: str = "",
     verdict: str = "",
-    said: str = "",
+    symptom: str = "",
     **grades: str,
 ) -> PlantedBug:
-    """Make a subject of a wrong kernel; `said` is what a finding must say."""
+    """Make a subject of a wrong kernel; `symptom` is what a finding must say."""
     subject = relative(kernel, name, operation, dtype, also, recipe)
-    return PlantedBug(subject, grades, verdict, said)
+    return PlantedBug(subject, grades, verdict, symptom)
+
+
+ADD_RMS_NORM = norm("add_rms_norm")
+ADD_LAYER_NORM = norm("add_layer_norm")
+OF_THE_UNROUNDED = norm("add_rms_norm", sum="unrounded")
+ZERO_CENTRED = norm("rms_norm", gain="zero-centred")
+WIDE_ZERO_CENTRED = norm("rms_norm", gain="zero-centred", parameters="float32")
+LLAMA = norm("rms_norm", parameters="float32", result="float32")
+"""Hugging Face's, for bfloat16 rows and float32 weights."""

@@ -1,4 +1,4 @@
-"""Planted bugs of RMS normalization: those of layer norm that it can have, and its own."""
+"""Planted bugs of RMSNorm: those of layer norm that it can have, and its own."""
 
 from functools import partial
 from typing import Any
@@ -6,12 +6,8 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.types import Array, Float64s, dtype_of
-from verify.planted import backward_bugs as backward
-from verify.planted import forward_bugs as forward
-from verify.planted import parameter_bugs as parameters
-from verify.planted import property_bugs as properties
-from verify.planted.base import Kernel, Results
-from verify.planted.entry import plant
+from verify.planted import backward, conduct, forward
+from verify.planted.kernels import Kernel, Results, plant
 
 
 class MeanSubtracted(Kernel):
@@ -108,23 +104,21 @@ RMS_NORM = [
     plant(backward.GammaToPowers(0), "gamma forgotten in dx", dx="wrong"),
     plant(backward.GammaToPowers(2), "gamma squared in dx", dx="wrong"),
     plant(backward.GammaToPowers(0, 1), "gamma applied after the projection", dx="wrong"),
-    plant(parameters.DgammaFromX(), "dgamma from x instead of xhat", dgamma="wrong"),
-    plant(parameters.FirstOfOneAxis(), "dgamma of the first batch only", also=["ranks"]),
-    plant(parameters.PartialSumsInHalf(), "partial sums in float16", dgamma="wrong"),
+    plant(backward.DgammaFromX(), "dgamma from x instead of xhat", dgamma="wrong"),
+    plant(backward.FirstOfOneAxis(), "dgamma of the first batch only", also=["ranks"]),
+    plant(backward.PartialSumsInHalf(), "partial sums in float16", dgamma="wrong"),
     plant(
-        parameters.RowsDropped(lambda rows: rows - (6 <= rows < 264)),
+        backward.RowsDropped(lambda rows: rows - (6 <= rows < 264)),
         "last of some rows dropped",
         dgamma="wrong",
     ),
-    plant(parameters.SumsByThread(), "dgamma depending on threads", verdict="sums repeatable"),
+    plant(backward.SumsByThread(), "dgamma depending on threads", verdict="sums repeatable"),
     plant(NoDgamma(), "no dgamma", verdict="runs"),
-    plant(properties.StrideIgnored(), "last-axis stride ignored", also=["strides"]),
-    plant(properties.RowsEndAt65535(), "rows beyond 65,535 skipped", y="wrong", dx="wrong"),
-    plant(properties.BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
-    plant(properties.InputsFlushed(), "subnormal inputs flushed", verdict="subnormals kept"),
-    plant(
-        properties.OtherResults(properties.without_nan), "NaN swallowed", verdict="special values"
-    ),
-    plant(properties.OtherResults(np.zeros_like), "zeros returned", **WRONG),
-    plant(properties.DamagesX(), "in-place damage to x", verdict="inputs kept"),
+    plant(conduct.StrideIgnored(), "last-axis stride ignored", also=["strides"]),
+    plant(conduct.RowsEndAt65535(), "rows beyond 65,535 skipped", y="wrong", dx="wrong"),
+    plant(conduct.BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
+    plant(conduct.InputsFlushed(), "subnormal inputs flushed", verdict="subnormals kept"),
+    plant(conduct.OtherResults(conduct.without_nan), "NaN swallowed", verdict="special values"),
+    plant(conduct.OtherResults(np.zeros_like), "zeros returned", **WRONG),
+    plant(conduct.DamagesX(), "in-place damage to x", verdict="inputs kept"),
 ]

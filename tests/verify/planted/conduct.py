@@ -1,0 +1,303 @@
+"""Planted bugs of conduct: layout, batch, repetition, special values, types and memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truenorm.verify.types import Array, Float64s
+from verify.planted.kernels import Kernel, Results, Saved, plant, read_contiguously, to_24_bits
+
+
+class StrideIgnored(Kernel):
+    """The elements of a row are read one after the other, whatever the last stride is."""
+
+    def rows_of(self, array: Array) -> Float64s:
+        strides = (*array.strides[:-1], array.itemsize)
+        return super().rows_of(np.lib.stride_tricks.as_strided(array, array.shape, strides))
+
+
+class RowsEndAt65535(Kernel):
+    """y and dx of the rows beyond 65,535 are left zero."""
+
+    def output(self, saved: Saved) -> Float64s:
+        y = super().output(saved)
+        y[65_535:] = 0
+        return y
+
+    def project(self, dy: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
+        dx = super().project(dy, gamma, xhat, saved)
+        dx[65_535:] = 0
+        return dx
+
+
+class BlockByBatch(Kernel):
+    """Squares are summed in float32 over blocks whose size changes at 256 rows."""
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        block = 8 if len(rows) < 256 else 64
+        starts = range(0, rows.shape[1], block)
+        partial = to_24_bits(np.add.reduceat(centred * centred, starts, axis=1))
+        variance: Float64s = self.total(partial, -1)[:, np.newaxis] / rows.shape[1]
+        return variance
+
+
+def flushed(values: Array) -> Array:
+    """Return values with zero for those below the normal range of float32."""
+    return np.where(np.abs(values) < np.finfo(np.float32).tiny, values.dtype.type(0), values)
+
+
+class InputsFlushed(Kernel):
+    """Subnormal x and dy are taken as zero."""
+
+    def rows_of(self, array: Array) -> Float64s:
+        return super().rows_of(flushed(array))
+
+
+class OtherResults(Kernel):
+    """Every result is something else in the end."""
+
+    def __init__(self, of: Callable[[Array], Array]) -> None:
+        self.of = of
+
+    def cast(self, values: Float64s, like: Array) -> Array:
+        return self.of(super().cast(values, like))
+
+
+def without_nan(result: Array) -> Array:
+    return np.nan_to_num(result, posinf=np.inf, neginf=-np.inf)
+
+
+class NanSpread(Kernel):
+    """A NaN in one row makes every row of y NaN."""
+
+    def output(self, saved: Saved) -> Float64s:
+        y: Float64s = super().output(saved) + 0 * self.rows_of(saved.x).sum()
+        return y
+
+
+class YInFloat64(Kernel):
+    """y is float64 whatever x is."""
+
+    def forward(self, x: Array, *rest: Any) -> tuple[Array, Any]:
+        y, saved = super().forward(x, *rest)
+        return y.astype(np.float64), saved
+
+
+class RefusesOneColumn(Kernel):
+    """A row of one element is an error."""
+
+    def statistics(self, x: Array, *rest: Any) -> Saved:
+        if x.shape[-1] == 1:
+            raise ValueError("a row needs two elements for a variance")
+        return super().statistics(x, *rest)
+
+
+class DamagesX(Kernel):
+    """y is written over x."""
+
+    def forward(self, x: Array, *rest: Any) -> tuple[Array, Any]:
+        y, saved = super().forward(x.copy(), *rest)
+        x[...] = y
+        return y, saved
+
+
+class DamagesByGradient(Kernel):
+    """A gradient is written over the input that it belongs to."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def backward(self, dy: Array, saved: Any) -> Results:
+        results = super().backward(dy, saved)
+        (dy, saved.gamma, saved.beta)[self.place][...] = results[self.place]
+        return results
+
+
+PROPERTIES = [
+    plant(StrideIgnored(), "last-axis stride ignored", also=["strides"], y="wrong"),
+    plant(RowsEndAt65535(), "rows beyond 65,535 skipped", y="wrong", dx="wrong"),
+    plant(BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
+    plant(InputsFlushed(), "subnormal inputs flushed", verdict="subnormals kept"),
+    plant(OtherResults(flushed), "subnormal outputs flushed", verdict="subnormals kept"),
+    plant(OtherResults(without_nan), "NaN swallowed", verdict="special values"),
+    plant(NanSpread(), "NaN spread to other rows", verdict="special values"),
+    plant(
+        OtherResults(np.zeros_like),
+        "zeros returned",
+        **dict.fromkeys(("y", "dx", "dgamma", "dbeta"), "wrong"),
+    ),
+    plant(YInFloat64(), "float64 returned for float32", verdict="runs"),
+    plant(RefusesOneColumn(), "an error at D = 1", verdict="runs"),
+    plant(DamagesX(), "in-place damage to x", verdict="inputs kept"),
+    plant(DamagesByGradient(0), "in-place damage to dy", verdict="inputs kept"),
+    plant(DamagesByGradient(1), "in-place damage to gamma", verdict="inputs kept"),
+    plant(DamagesByGradient(2), "in-place damage to beta", verdict="inputs kept"),
+]
+
+
+def in_blocks(squares: Float64s, block: int) -> Float64s:
+    """Return mean squares whose blocks are summed in float32, as a column."""
+    starts = range(0, squares.shape[1], block)
+    partial = to_24_bits(np.add.reduceat(squares, starts, axis=1))
+    means: Float64s = partial.sum(axis=1, keepdims=True) / squares.shape[1]
+    return means
+
+
+class OtherBlocks(Kernel):
+    """Squares of some rows are summed in float32 over blocks of another size."""
+
+    def others(self, rows: Float64s) -> NDArray[np.bool_]:
+        raise NotImplementedError
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        squares = centred * centred
+        others = self.others(rows)[:, np.newaxis]
+        return np.where(others, in_blocks(squares, 64), in_blocks(squares, 8))
+
+
+class ByPlace(OtherBlocks):
+    """Those are the last of each block of 8 rows."""
+
+    def others(self, rows: Float64s) -> NDArray[np.bool_]:
+        return np.asarray(np.arange(len(rows)) % 8 == 7)
+
+
+class ByPadding(OtherBlocks):
+    """Those are in a block of 8 rows with a row of zeros, which is taken for padding."""
+
+    def others(self, rows: Float64s) -> NDArray[np.bool_]:
+        blocks = np.arange(len(rows)) // 8
+        padding = (rows == 0).all(axis=1)
+        return np.isin(blocks, blocks[padding])
+
+
+class FusedByTurns(Kernel):
+    """gamma*xhat is rounded to float32 before beta is added, in every second run."""
+
+    turned = False
+
+    def output(self, saved: Saved) -> Float64s:
+        self.turned = not self.turned
+        scaled = self.gamma(saved) * self.xhat(saved)
+        return (to_24_bits(scaled) if self.turned else scaled) + self.beta(saved)
+
+
+def in_quarters(terms: Float64s) -> Float64s:
+    """Return the sum over rows, that of each quarter rounded to float32."""
+    parts = [to_24_bits(part.sum(axis=0)) for part in np.array_split(terms, 4)]
+    return np.asarray(np.sum(parts, axis=0))
+
+
+class SumsAtRandom(Kernel):
+    """dgamma adds rows up in float32 as they come, which is another order in each run."""
+
+    random = np.random.default_rng(0)
+
+    def dgamma(self, dy: Float64s, xhat: Float64s, saved: Saved) -> Float64s:  # noqa: ARG002
+        return in_quarters(self.random.permutation(dy * xhat))
+
+
+class SumsByNumber(Kernel):
+    """dgamma adds up the float32 sums of four parts, each of a quarter of the rows."""
+
+    def dgamma(self, dy: Float64s, xhat: Float64s, saved: Saved) -> Float64s:  # noqa: ARG002
+        return in_quarters(dy * xhat)
+
+
+class GradientsAsContiguous(Kernel):
+    """dy is read as if its rows followed each other without a gap."""
+
+    def backward(self, dy: Array, saved: Any) -> Results:
+        return super().backward(read_contiguously(dy), saved)
+
+
+INVARIANCE = [
+    plant(ByPlace(), "a row depending on its place in a block", verdict="batch-invariant"),
+    plant(ByPadding(), "a row depending on zeros beside it", verdict="batch-invariant"),
+    plant(FusedByTurns(), "y by fused products in every second run", verdict="repeatable"),
+    plant(SumsAtRandom(), "dgamma by rows in random order", verdict="sums repeatable"),
+    plant(
+        SumsByNumber(),
+        "dgamma cut by the number of rows",
+        also=["idle-rows"],
+        verdict="idle rows",
+    ),
+    plant(
+        GradientsAsContiguous(),
+        "dy read as contiguous",
+        also=["layouts-of-gradients"],
+        verdict="layouts of gradients",
+    ),
+]
+
+
+PLACES = 2**24
+
+
+class OneBuffer(Kernel):
+    """y and dbeta are in buffers that the next pass with as many elements overwrites."""
+
+    def __init__(self, output: str) -> None:
+        self.output_there = output
+        self.buffers: dict[Any, Array] = {}
+
+    def there(self, output: str, result: Array) -> Array:
+        """Return a result, in the buffer if it is its turn."""
+        if output != self.output_there:
+            return result
+        buffer = self.buffers.setdefault((result.shape, result.dtype), np.empty_like(result))
+        buffer[...] = result
+        return buffer
+
+    def forward(self, x: Array, *rest: Any) -> tuple[Array, Any]:
+        y, saved = super().forward(x, *rest)
+        return self.there("y", y), saved
+
+    def backward(self, dy: Array, saved: Any) -> Results:
+        dx, dgamma, dbeta = super().backward(dy, saved)
+        return dx, dgamma, None if dbeta is None else self.there("dbeta", dbeta)
+
+
+class SavedIsSpent(Kernel):
+    """Backward multiplies what was saved in place, so that it is good for one time."""
+
+    def backward(self, dy: Array, saved: Any) -> Results:
+        results = super().backward(dy, saved)
+        saved.rstd[...] *= saved.rstd
+        return results
+
+
+class LeftOutBeyond(Kernel):
+    """Elements of y and dx beyond 2^24 of a call are left zero."""
+
+    def output(self, saved: Saved) -> Float64s:
+        y = super().output(saved)
+        y.reshape(-1)[PLACES:] = 0
+        return y
+
+    def project(self, dy: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
+        dx = super().project(dy, gamma, xhat, saved)
+        dx.reshape(-1)[PLACES:] = 0
+        return dx
+
+
+class PlacesInFloat32(Kernel):
+    """The place of an element of dx is a float32 number, of which only every second is left."""
+
+    def project(self, dy: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
+        dx = super().project(dy, gamma, xhat, saved)
+        flat = dx.reshape(-1)
+        places = np.arange(PLACES, flat.size)
+        flat[places] = flat[np.minimum(places.astype(np.float32).astype(int), flat.size - 1)]
+        return dx
+
+
+MEMORY = [
+    plant(OneBuffer("y"), "y in a buffer that is used again", verdict="results kept"),
+    plant(OneBuffer("dbeta"), "dbeta in a buffer that is used again", verdict="results kept"),
+    plant(SavedIsSpent(), "backward spends what was saved", verdict="saved kept"),
+    plant(LeftOutBeyond(), "elements beyond 2^24 left out", verdict="large calls"),
+    plant(PlacesInFloat32(), "places in float32", verdict="large calls"),
+]
