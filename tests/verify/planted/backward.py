@@ -1,4 +1,4 @@
-"""Planted bugs of the backward pass: saved statistics, dx, and the sums over rows dgamma and dbeta."""
+"""Planted bugs of the backward pass: saved statistics, dx, dgamma and dbeta."""
 
 from collections.abc import Callable
 from dataclasses import replace

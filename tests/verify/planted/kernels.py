@@ -1,7 +1,7 @@
 """Correct layer norm and RMSNorm kernels in steps: a planted bug replaces one step.
 
-`Kernel` is correct for float16, bfloat16 and float32: it computes in float64 and rounds once at the
-end. `WideKernel` is correct for float64 data, and `ExactKernel` computes float32 results in integers.
+`Kernel` is correct for float16, bfloat16 and float32: it computes in float64 and rounds once.
+`WideKernel` is correct for float64 data, and `ExactKernel` computes float32 results in integers.
 """
 
 from collections import defaultdict
@@ -326,8 +326,8 @@ def _alike(*arrays: Array) -> list[list[int]]:
 class PlantedBug:
     """A wrong subject, and what the judge has to say of it where that is plain beforehand.
 
-    `grades` has by output the grade that it deserves; `verdict` is the line of the judge's
-    verdicts that fails, or nothing where the grades say all; `symptom` is part of that of a finding.
+    `grades` has the expected grade by output; `verdict` is the verdict that must fail, or empty;
+    `symptom` is part of a finding's symptom.
     """
 
     subject: Subject

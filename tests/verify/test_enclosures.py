@@ -1,4 +1,4 @@
-"""Balls hold what they say: against fractions, and against the integers of the judge."""
+"""Enclosures: ball arithmetic contains the exact results, and its radii are small."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""A subject that does not say what it is, taken for an RMS normalization."""
+"""A subject without an operation of its own, judged as RMSNorm by `with_operation`."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_it_is_judged_as_one_and_its_reproducer_says_so(file: Path) -> None:
+def test_the_operation_is_in_the_report_and_in_the_reproducer(file: Path) -> None:
     report = verify_target(f"{file}:subject", operation="rms_norm")
     assert report.operation is tv.RMS_NORM
     assert {(each.output, each.grade) for each in report.grades} == {("y", "wrong")}
@@ -49,12 +49,12 @@ def test_it_is_judged_as_one_and_its_reproducer_says_so(file: Path) -> None:
     assert "AssertionError: got " in done.stderr
 
 
-def test_an_operation_in_words_is_told_how_to_be_one() -> None:
+def test_a_string_for_the_operation_of_a_subject_is_an_error() -> None:
     with pytest.raises(TypeError, match=r"operation is 'rms_norm'; give .*norm\('rms_norm'\)"):
         tv.Subject(lambda x, *_: x, operation="rms_norm")  # type: ignore[arg-type]
 
 
-def test_what_it_cannot_be_taken_for(file: Path) -> None:
+def test_an_operation_that_does_not_fit_is_an_error(file: Path) -> None:
     assert load(f"{file}:subject").operation is tv.LAYER_NORM
     assert load(f"{file}:subject", "rms_norm").operation is tv.RMS_NORM
     with pytest.raises(ValueError, match="operation must be one of layer_norm"):
