@@ -193,7 +193,7 @@ def test_nothing_is_imported_without_a_marker(session: Session) -> None:
         ("right, grade='stable'", "unexpected keyword argument 'grade'"),
         ("right, require='best'", "require is 'best'; it is one of wrong, unstable"),
         ("right, dtypes=['float8']", "dtypes is"),
-        ("right, operation='norm'", "operation is 'norm'"),
+        ("right, operation='norm'", "operation must be one of layer_norm"),
         ("'nowhere.py:subject'", "there is no file"),
     ],
 )

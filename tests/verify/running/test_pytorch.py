@@ -128,7 +128,7 @@ def test_dotted_path() -> None:
     ("options", "message"),
     [
         ({"operation": "rms_norm", "form": "in place"}, "one of functional, out, inplace, module"),
-        ({"operation": "rms"}, "operation is 'rms'; it is one of layer_norm"),
+        ({"operation": "rms"}, "operation must be one of layer_norm"),
     ],
 )
 def test_invalid_options(options: dict[str, str], message: str) -> None:

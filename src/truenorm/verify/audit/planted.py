@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.definition import Definition
 from truenorm.verify.operations.hypotheses import (
     of_gradients,
     of_parameters,
@@ -58,7 +57,7 @@ class PlantedBug:
     by_bits: bool = False
 
 
-def planted_bugs(norm: Definition, recipe: str = "") -> list[PlantedBug]:
+def planted_bugs(norm: Norm, recipe: str = "") -> list[PlantedBug]:
     """Return the bugs that can be planted in a norm, the most obvious first."""
     forward = [*_constant(norm), *_of_row(norm), *_of_parameters(norm), *_of_sum(norm)]
     return [*forward, *(_of_rounding(norm, recipe) if recipe else ()), *_of_gradients(norm)]
@@ -80,7 +79,7 @@ def recipe_changes(recipe: str) -> Changes:
     return {"y": y}
 
 
-def _of_rounding(norm: Definition, recipe: str) -> list[PlantedBug]:
+def _of_rounding(norm: Norm, recipe: str) -> list[PlantedBug]:
     """Return bugs in the rounding of y, which is wrong only if a recipe is required."""
     other = "early" if recipe == "late" else "late"
     steps = {"y": DEFINITION["y"], **recipe_changes(other)}
@@ -99,7 +98,7 @@ def _zeros(step: str) -> Changes:
     return {step: lambda at: np.zeros(at.right(step).shape)}
 
 
-def _constant(norm: Definition) -> list[PlantedBug]:
+def _constant(norm: Norm) -> list[PlantedBug]:
     """Return bugs by which the results do not depend on all of the row."""
     rows = "x" if not norm.adds else "the sum"
     bugs = [PlantedBug("zeros", "y is 0", _zeros("y"))]
@@ -121,7 +120,7 @@ def _hypotheses(table: Mapping[str, Changes], chosen: Mapping[str, str]) -> list
     return [PlantedBug(name, text, table[text]) for name, text in chosen.items()]
 
 
-def _of_row(norm: Definition) -> list[PlantedBug]:
+def _of_row(norm: Norm) -> list[PlantedBug]:
     """Return bugs in the statistics."""
     table = {**of_statistics(norm), **of_results(norm)}
     square = "the variance" if norm.centred else "the mean square"
@@ -160,7 +159,7 @@ def _one_pass(at: Steps) -> Float64s:
     return np.asarray(np.maximum(square, 0).astype(np.float64))
 
 
-def _of_parameters(norm: Definition) -> list[PlantedBug]:
+def _of_parameters(norm: Norm) -> list[PlantedBug]:
     """Return bugs in the gain, or in beta."""
     offset = "the gain is 1 + gamma, and not gamma"
     if norm.gain == "zero-centred":
@@ -171,7 +170,7 @@ def _of_parameters(norm: Definition) -> list[PlantedBug]:
     return _hypotheses(of_results(norm), chosen)
 
 
-def _of_sum(norm: Definition) -> list[PlantedBug]:
+def _of_sum(norm: Norm) -> list[PlantedBug]:
     """Return bugs in the sum of x and the residual."""
     if not norm.adds:
         return []
@@ -183,7 +182,7 @@ def _of_sum(norm: Definition) -> list[PlantedBug]:
     return [zeros, *_hypotheses(of_results(norm), chosen)]
 
 
-def _of_gradients(norm: Definition) -> list[PlantedBug]:
+def _of_gradients(norm: Norm) -> list[PlantedBug]:
     """Return bugs in the gradients alone."""
     table = {**of_gradients(norm), **of_parameters(norm)}
     chosen = {
