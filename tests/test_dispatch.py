@@ -21,7 +21,7 @@ def nothing_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def not_chosen_yet() -> Iterator[None]:
-    kept = (backends._automatic, settings._again, settings._backward_again)
+    kept = (backends._automatic, settings._cached, settings._cached_backward)
     for function in kept:
         function.cache_clear()
     yield

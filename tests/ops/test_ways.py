@@ -53,10 +53,10 @@ def _bits(cases: list[Case], mode: str, threads: int) -> list[Any]:
 def test_both_ways_give_the_same_bits(
     dtype: np.dtype[Any], mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast_path, "ALONE_BELOW", 64)
+    monkeypatch.setattr(fast_path, "SINGLE_THREAD_BELOW", 64)
     cases = list(chain(some_cases(dtype), non_finite_cases(dtype, 40, (1, 7), (5, 67))))
     for threads in (1, 3):
-        monkeypatch.setattr(fast_path, "ALONE_BELOW", 64)
+        monkeypatch.setattr(fast_path, "SINGLE_THREAD_BELOW", 64)
         straight = [
             bytes_of(*both_passes(case, "native", mode, threads=threads)) for case in cases
         ]

@@ -182,7 +182,7 @@ class TestBusyPool:
     def test_not_all_calls_wait(
         self, pool: threads._Pool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(threads, "CROWDED", 10)
+        monkeypatch.setattr(threads, "QUEUE_LIMIT", 10)
         for _ in range(100):
             done(2, 2)
         assert pool.inbox.qsize() == 10

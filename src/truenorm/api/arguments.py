@@ -1,4 +1,4 @@
-"""Arrays that are passed in: NumPy's, and those of other libraries through DLPack."""
+"""Check and convert the arguments of the public functions."""
 
 import inspect
 import math
@@ -42,9 +42,9 @@ def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
 
 
 def array_beside_device(name: str, value: Any) -> Any:
-    """Return an argument that goes with an x on a device: an array there, or one of NumPy.
+    """Return an argument of a call whose x is on a device: an array there, or a NumPy array.
 
-    The latter is of native byte order, since its bytes are copied as they are.
+    The latter is in native byte order, since its bytes are copied unchanged.
     """
     if is_on_device(value):
         return value
@@ -53,39 +53,39 @@ def array_beside_device(name: str, value: Any) -> Any:
 
 
 def is_masked(value: Any) -> bool:
-    """Tell whether an argument is a masked array."""
-    # The module need not be imported to say no; and while another thread imports it, it is empty.
+    """Return True if an argument is a masked array."""
+    # Do not import the module; while another thread imports it, it may be empty.
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     return masked is not None and isinstance(value, masked)
 
 
 def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
-    """Return the memory of an array of another library, if it is the CPU's and NumPy takes it."""
+    """Return a view of an array of another library in the memory of the CPU."""
     try:
         device = value.__dlpack_device__()[0]
-    except (BufferError, RuntimeError, TypeError, ValueError) as refused:
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
         # PyTorch's tensors on the device "meta" have a shape and a type, and no numbers.
         raise TypeError(
-            f"{name} is on a device that DLPack does not know ({refused}): pass an array whose "
+            f"{name} is on a device that DLPack does not know ({error}): pass an array whose "
             "numbers are in the memory of the CPU"
-        ) from refused
+        ) from error
     if device != DLPACK_CPU:
         raise TypeError(f"{name} is on another device (DLPack type {device}): move it to the CPU")
     check_negative_bit(name, value)
     try:
         return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError) as refused:
+    except (BufferError, RuntimeError, TypeError) as error:
         raise TypeError(
             f"{name} is a {type(value).__name__} of type {getattr(value, 'dtype', 'unknown')}, "
-            f"which NumPy cannot take through DLPack ({refused}): {_way_out(name, value)}"
-        ) from refused
+            f"which NumPy cannot take through DLPack ({error}): {_hint(name, value)}"
+        ) from error
 
 
-def _way_out(name: str, value: Any) -> str:
-    """Return what to pass instead of an array that NumPy refused; no framework is imported."""
+def _hint(name: str, value: Any) -> str:
+    """Return a hint for an array that NumPy does not take. No framework is imported."""
     is_torch_bfloat16 = str(getattr(value, "dtype", None)) == "torch.bfloat16"
     if getattr(value, "requires_grad", False):
-        # NumPy refuses bfloat16 even then: both are said at once.
+        # NumPy does not take bfloat16 even then: the hint has both steps.
         name += ".detach()"
         if not is_torch_bfloat16:
             return f"pass {name}, truenorm records no operations for automatic differentiation"
@@ -111,22 +111,22 @@ OTHER_NAMES = {
     "layer_norm": OF_LAYER_NORM,
     "rms_norm": {**OF_LAYER_NORM, "bias": NO_SHIFT, "beta": NO_SHIFT},
 }
-"""By norm: keywords of PyTorch and others, and what to pass instead."""
+"""Hints for keywords of PyTorch and other libraries, by norm."""
 
 
 def axes_of(x: NDArray[Any], axis: int | Sequence[int]) -> tuple[int, ...]:
-    """Return the normalized axes in the order of x; the rows along them have elements."""
+    """Return the normalized axes in the order of x. Raise if rows along them are empty."""
     if isinstance(axis, int) and axis == -1 and x.ndim > 0 and x.shape[-1] > 0:
-        return (x.ndim - 1,)  # what nearly every call asks for
-    given = _indices(axis)
-    if not given:
+        return (x.ndim - 1,)  # nearly every call
+    indices = _indices(axis)
+    if not indices:
         raise ValueError(f"axis is {axis}: name at least one axis to normalize over")
-    if not all(-x.ndim <= index < x.ndim for index in given):
+    if not all(-x.ndim <= index < x.ndim for index in indices):
         raise np.exceptions.AxisError(
             f"axis is {axis} but x has {x.ndim} dimensions: {_choice_of_axes(x.ndim)}"
         )
-    axes = tuple(sorted({index % x.ndim for index in given}))
-    if len(axes) < len(given):
+    axes = tuple(sorted({index % x.ndim for index in indices}))
+    if len(axes) < len(indices):
         raise ValueError(f"axis is {axis}, which names an axis of x twice: name it once")
     lengths = tuple(x.shape[k] for k in axes)
     if math.prod(lengths) == 0:
@@ -135,21 +135,21 @@ def axes_of(x: NDArray[Any], axis: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _indices(axis: Any) -> tuple[int, ...]:
-    """Return what was passed as axis as plain ints."""
-    given = axis.tolist() if isinstance(axis, np.ndarray) else axis
-    # Not sets, which have no order, nor texts, whose bytes would be taken as numbers.
-    if isinstance(given, str | bytes | bytearray) or not isinstance(given, Sequence):
-        given = (given,)
+    """Return the argument axis as a tuple of ints."""
+    values = axis.tolist() if isinstance(axis, np.ndarray) else axis
+    # Not sets, which have no order, nor strings and bytes.
+    if isinstance(values, str | bytes | bytearray) or not isinstance(values, Sequence):
+        values = (values,)
     try:
-        return tuple(map(_integer, given))
+        return tuple(map(_integer, values))
     except TypeError:
         raise TypeError(f"axis is {axis!r}: pass an int or a tuple of ints") from None
 
 
 def _integer(value: Any) -> int:
-    """Return an integer of any type as an int; raise TypeError if it is none, or a bool.
+    """Return an integer of any type as an int. Raise TypeError for a bool.
 
-    An array of another library could be one of bools, and is none either.
+    Arrays of other libraries raise too, since they may hold bools.
     """
     if isinstance(value, bool | np.bool) or (
         hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic)
@@ -173,7 +173,7 @@ def _described(lengths: tuple[int, ...], axis: int | Sequence[int]) -> str:
 def parameter_of(
     name: str, value: Any, lengths: tuple[int, ...], axis: Any, missing: float
 ) -> tuple[Parameter, NDArray[Any] | None]:
-    """Return gamma or beta for the kernels, and the array itself."""
+    """Return gamma or beta as a row of float64, and the array itself."""
     if value is None:
         return Parameter(np.full(math.prod(lengths), missing), None), None
     array, target = as_array(name, value)
@@ -222,7 +222,7 @@ def _is_number(value: Any) -> bool:
 
 
 def rounding_of(rounding: Any) -> Rounding:
-    """Return the mode."""
+    """Return the rounding mode."""
     if isinstance(rounding, str) and rounding in MODES:
         return MODES[rounding]
     raise ValueError(f"rounding is {rounding!r}: choose 'correct' or 'fast'")
@@ -238,34 +238,34 @@ def threads_of(threads: Any, variable: str | None) -> int | None:
         return int(variable)
     if threads is None:
         return None
-    refusal = f"threads must be None or an integer of at least 1, got {threads!r}"
+    message = f"threads must be None or an integer of at least 1, got {threads!r}"
     try:
         count = _integer(threads)
     except TypeError:
-        raise TypeError(refusal) from None
+        raise TypeError(message) from None
     if count < 1:
-        raise ValueError(refusal)
+        raise ValueError(message)
     return count
 
 
 def unexpected(norm: str, function: Callable[..., Any], unknown: Iterable[str]) -> TypeError:
-    """Return the error that Python would raise, with what to pass instead where that is known."""
+    """Return the error that Python would raise, with a hint if there is one."""
     name = next(iter(unknown))
     hint = OTHER_NAMES[norm].get(name)
-    said = f"{function.__name__}() got an unexpected keyword argument {name!r}"
-    return TypeError(f"{said}: {hint}" if hint else said)
+    message = f"{function.__name__}() got an unexpected keyword argument {name!r}"
+    return TypeError(f"{message}: {hint}" if hint else message)
 
 
 def hide_unknown(function: Function) -> Function:
-    """Leave ``**unknown: Never``, which type checkers refuse, out of the shown signature."""
+    """Remove ``**unknown: Never`` from the signature. It makes type checkers reject typos."""
     signature = inspect.signature(function)
-    shown = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
-    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    documented = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=documented)  # type: ignore[attr-defined]
     return function
 
 
 def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any] | None]) -> NDArray[Any]:
-    """Return the array to write to: `out`, if it fits and overlaps none of the others."""
+    """Return the array to write to: `out`, if it fits and does not overlap the others."""
     if out is None:
         return np.empty(x.shape, x.dtype.newbyteorder("="))
     if not isinstance(out, np.ndarray) or is_masked(out):
@@ -277,7 +277,7 @@ def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any] | None]
         )
     if not out.flags.writeable:
         raise ValueError("out is read-only: pass an array that can be written to")
-    if not (out.flags.c_contiguous or _elements_lie_apart(out)):
+    if not (out.flags.c_contiguous or _is_disjoint(out)):
         raise ValueError(
             f"out has shape {out.shape} and strides {out.strides}, so that its elements may "
             "overlap each other: pass an array in which each has a place of its own"
@@ -290,12 +290,12 @@ def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any] | None]
     return out
 
 
-def _elements_lie_apart(array: NDArray[Any]) -> bool:
-    """Tell whether each step along an axis leads beyond all that smaller steps can reach.
+def _is_disjoint(array: NDArray[Any]) -> bool:
+    """Return True if each stride exceeds the extent of all smaller strides.
 
-    Then no two elements share memory. Whatever slicing, transposing and diagonals make of an
-    ordinary array lies like that; a layout that does not, and yet has no overlap, can only be made
-    by hand, and telling it from the others is a hard problem (bounded Diophantine equations).
+    Then no two elements share memory. All slices, transposes and diagonals of contiguous arrays
+    satisfy this. Other layouts without overlap exist, but only `as_strided` makes them, and
+    detecting them is a hard problem (bounded Diophantine equations).
     """
     reach = array.itemsize
     steps = zip(array.strides, array.shape, strict=True)

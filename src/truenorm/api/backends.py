@@ -1,4 +1,4 @@
-"""Which backend computes: the one asked for, or the best that is usable."""
+"""List the backends, and choose one by name or automatically."""
 
 import sys
 from collections.abc import Callable
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class BackendStatus(NamedTuple):
-    """A backend, whether it can be used here, and why or why not."""
+    """A backend, True if it can be used here, and the reason."""
 
     name: str
     usable: bool
@@ -19,9 +19,9 @@ class BackendStatus(NamedTuple):
 
 
 def backends() -> list[BackendStatus]:
-    """Tell which backends there are and whether they can be used here, the preferred one first.
+    """Return the backends and their status, the preferred one first.
 
-    The last, `gpu`, is never chosen for arrays of NumPy unless it is named.
+    The last, `gpu`, is used for NumPy arrays only if it is named.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def backends() -> list[BackendStatus]:
 
 
 def _native() -> BackendStatus:
-    """Tell whether the C core was built."""
+    """Return the status of the C core."""
     from truenorm.kernels.native.availability import is_built, reason_for_absence
 
     if not is_built():
@@ -53,7 +53,7 @@ def _reference() -> BackendStatus:
 
 
 def _gpu() -> BackendStatus:
-    """Tell whether a device can be had, which is looked for once."""
+    """Return the status of devices, which are searched once."""
     cards = "; arrays on cards of NVIDIA by CUDA, which is experimental" if _has_cuda() else ""
     if find_spec("pyopencl") is None:
         return BackendStatus("gpu", False, f"needs pyopencl: pip install truenorm[opencl]{cards}")
@@ -72,7 +72,7 @@ STATUSES: dict[str, Callable[[], BackendStatus]] = {
     "reference": _reference,
     "gpu": _gpu,
 }
-"""By name, the preferred one first; each is asked when needed, since a device is looked for."""
+"""Status functions by name, the preferred backend first. That of `gpu` searches for devices."""
 
 REPLACED = (
     "backend 'fused' was replaced by 'native', the C core: use backend='native' or leave it out"
@@ -90,7 +90,7 @@ def backend_named(name: Any) -> "Backend":
     return _named(name)
 
 
-@cache  # what is refused is not kept: it may be installed later
+@cache  # errors are not cached: a backend may be installed later
 def _named(name: str) -> "Backend":
     status = STATUSES[name]()
     if not status.usable:
@@ -100,9 +100,9 @@ def _named(name: str) -> "Backend":
 
 @cache
 def _automatic() -> "Backend":
-    """Choose the first usable backend, and say so once."""
+    """Return the first usable backend, and log it once."""
     chosen = next(found for status in STATUSES.values() if (found := status()).usable)
-    if "logging" in sys.modules:  # slow to import; a program that listens has done so
+    if "logging" in sys.modules:  # slow to import; a program that logs has imported it
         logger = sys.modules["logging"].getLogger("truenorm")
         logger.info("truenorm uses the backend %r: %s", chosen.name, chosen.reason)
     return _load(chosen.name)

@@ -1,9 +1,8 @@
-"""The front of both passes: ordinary arrays go straight to the C core.
+"""Entry of both passes: fast-path arrays go straight to the C core.
 
-Arrays are ordinary if they are C-contiguous, native and aligned, of matching shapes, and if
-results overlap none of the others. The core checks all of it in one place. What it declines is
-checked and computed by the general path, with the same bits. That is imported when it is needed:
-most programs never do.
+Fast-path arrays are C-contiguous, aligned and in native byte order, with matching shapes, and
+outputs overlap no inputs. The core checks this. The general path (`api.run`) takes all other
+arrays, and returns the same bits; it is imported on demand, since most programs never need it.
 """
 
 from functools import lru_cache
@@ -29,8 +28,8 @@ CENTRED, FAST = 1, 2
 IS_FLOAT32 = (None, FLOAT32)
 ONLY_FLOAT32: tuple[Any, ...] = (0,)
 
-ALONE_BELOW = 2**14
-"""Elements below which a call stays on its own thread."""
+SINGLE_THREAD_BELOW = 2**14
+"""Calls with fewer elements run on the thread of the caller."""
 
 _ndarray, _empty = np.ndarray, np.empty
 
@@ -47,7 +46,7 @@ def forward(
     *,
     needs_saved: bool,
 ) -> tuple[Array, Any]:
-    """Normalize rows; return y and, for backward if `needs_saved`, a `Saved`."""
+    """Normalize rows; return y and, if `needs_saved`, the saved statistics."""
     core = backend.core
     if (
         core is not None
@@ -60,25 +59,29 @@ def forward(
         and x.size > 0
     ):
         dtype, shape = x.dtype, x.shape
-        of_gamma = None if gamma is None else gamma.dtype
-        of_beta = None if beta is None else beta.dtype
-        is_float32 = dtype is FLOAT32 and of_gamma in IS_FLOAT32 and of_beta in IS_FLOAT32
-        types = ONLY_FLOAT32 if is_float32 else types_of_mode(dtype, of_gamma, of_beta)
+        gamma_dtype = None if gamma is None else gamma.dtype
+        beta_dtype = None if beta is None else beta.dtype
+        is_float32 = dtype is FLOAT32 and gamma_dtype in IS_FLOAT32 and beta_dtype in IS_FLOAT32
+        types = ONLY_FLOAT32 if is_float32 else types_of_mode(dtype, gamma_dtype, beta_dtype)
         last = len(shape) - 1
         if types is not None and (axis == -1 or axis == last >= 0):
-            (centred,), eps, rounding, _, asked = settings
+            (centred,), eps, rounding, _, limit = settings
             y = _empty(shape, dtype) if out is None else out
             rows = x.size // shape[last] if last >= 0 else 0
             statistics = _empty((rows, 3 if centred else 1))
-            mode, *held = types
+            mode, *bfloat16 = types
             mode |= (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
-            threads = 1 if x.size < ALONE_BELOW else thread_count(asked)
+            threads = 1 if x.size < SINGLE_THREAD_BELOW else thread_count(limit)
             arrays = (x, gamma, beta, y)
-            rows_of_x, scale, shift, to = as_held(held, *arrays) if held else arrays
-            if core.forward(rows_of_x, scale, shift, to, statistics, eps, mode, threads):
+            stored_x, stored_gamma, stored_beta, stored_y = (
+                as_stored(bfloat16, *arrays) if bfloat16 else arrays
+            )
+            if core.forward(
+                stored_x, stored_gamma, stored_beta, stored_y, statistics, eps, mode, threads
+            ):
                 if not needs_saved:
                     return y, None
-                return y, Saved(x, gamma, of_beta, (last,), settings, statistics)
+                return y, Saved(x, gamma, beta_dtype, (last,), settings, statistics)
     from truenorm.api.run import forward as general
 
     return general(backend, settings, x, gamma, beta, axis, out, stream, needs_saved=needs_saved)
@@ -93,13 +96,13 @@ def backward(
     threads: int | None,
     stream: Any,
 ) -> Gradients:
-    """Carry a gradient back through the call that saved something."""
+    """Compute the gradients of the call that returned `saved`."""
     check_saved(norm, saved, "_backward")
     chosen, settings = settings_of_backward(saved.settings, backend, threads)
     if stream is None and chosen.core is not None and settings.backend == chosen.name:
-        found = _backward(chosen.core, settings, dy, saved, out)
-        if found is not None:
-            return found
+        gradients = _backward(chosen.core, settings, dy, saved, out)
+        if gradients is not None:
+            return gradients
     from truenorm.api.run import backward as general
 
     return general(chosen, settings, dy, saved, out, stream)
@@ -108,8 +111,8 @@ def backward(
 def _backward(
     core: "Core", settings: Settings, dy: Any, saved: Saved, out: Array | None
 ) -> Gradients | None:
-    """Return the gradients, or None if the general path has to compute them."""
-    x, gamma, of_beta = saved.x, saved.gamma, saved.beta_dtype
+    """Return the gradients, or None if the general path must compute them."""
+    x, gamma, beta_dtype = saved.x, saved.gamma, saved.beta_dtype
     if (
         type(dy) is not _ndarray
         or type(x) is not _ndarray
@@ -120,48 +123,44 @@ def _backward(
     ):
         return None
     dtype, shape, size = x.dtype, x.shape, x.size
-    of_gamma = None if gamma is None else gamma.dtype
-    is_float32 = dtype is FLOAT32 and of_gamma in IS_FLOAT32 and of_beta in IS_FLOAT32
-    types = ONLY_FLOAT32 if is_float32 else types_of_mode(dtype, of_gamma, of_beta)
+    gamma_dtype = None if gamma is None else gamma.dtype
+    is_float32 = dtype is FLOAT32 and gamma_dtype in IS_FLOAT32 and beta_dtype in IS_FLOAT32
+    types = ONLY_FLOAT32 if is_float32 else types_of_mode(dtype, gamma_dtype, beta_dtype)
     if types is None:
         return None
-    (centred,), eps, rounding, _, asked = settings
+    (centred,), eps, rounding, _, limit = settings
     dx = _empty(shape, dtype) if out is None else out
-    dgamma = None if gamma is None else _empty(shape[-1], of_gamma)
-    dbeta = None if of_beta is None else _empty(shape[-1], of_beta)
-    mode, *held = types
+    dgamma = None if gamma is None else _empty(shape[-1], gamma_dtype)
+    dbeta = None if beta_dtype is None else _empty(shape[-1], beta_dtype)
+    mode, *bfloat16 = types
     mode |= (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
-    threads = 1 if size < ALONE_BELOW else thread_count(asked)
-    rows_of_dy, rows_of_x, scale, to, of_scale, of_shift = dy, x, gamma, dx, dgamma, dbeta
-    if held:
-        rows_of_dy, rows_of_x, scale, to, of_scale, of_shift = as_held(
-            held, dy, x, gamma, dx, dgamma, dbeta
-        )
-    if not core.backward(
-        rows_of_dy, rows_of_x, scale, saved.statistics, to, of_scale, of_shift, eps, mode, threads
-    ):
-        return None
-    return Gradients(dx, dgamma, dbeta)
+    threads = 1 if size < SINGLE_THREAD_BELOW else thread_count(limit)
+    gradients = Gradients(dx, dgamma, dbeta)
+    if bfloat16:
+        dy, x, gamma, dx, dgamma, dbeta = as_stored(bfloat16, dy, x, gamma, dx, dgamma, dbeta)
+    if core.backward(dy, x, gamma, saved.statistics, dx, dgamma, dbeta, eps, mode, threads):
+        return gradients
+    return None
 
 
 @lru_cache(maxsize=64)
 def types_of_mode(
     rows: np.dtype[Any], gamma: np.dtype[Any] | None, beta: np.dtype[Any] | None
 ) -> tuple[Any, ...] | None:
-    """Return the bits of `mode` that name the types, and bfloat16's dtype if it takes part.
+    """Return the bits of `mode` for the types, and the dtype bfloat16 if one of them is that.
 
-    None if the core does not have these types.
+    Return None if the core does not support these types.
     """
-    given = [rows, rows if gamma is None else gamma, rows if beta is None else beta]
-    codes = [TYPE_CODES.get(dtype.name) for dtype in given if dtype.isnative]
+    dtypes = [rows, rows if gamma is None else gamma, rows if beta is None else beta]
+    codes = [TYPE_CODES.get(dtype.name) for dtype in dtypes if dtype.isnative]
     if len(codes) < 3 or None in codes or (3 in codes and codes != [3, 3, 3]):
         return None
     mode = sum(code << 4 * (k + 1) for k, code in enumerate(codes) if code is not None)
-    return (mode, *(dtype for dtype in given if dtype.name == "bfloat16"))
+    return (mode, *(dtype for dtype in dtypes if dtype.name == "bfloat16"))
 
 
-def as_held(bfloat16: list[Any], *arrays: Any) -> tuple[Any, ...]:
-    """Return arrays of bfloat16 as their bits: they have no buffer with a format."""
+def as_stored(bfloat16: list[Any], *arrays: Any) -> tuple[Any, ...]:
+    """Return arrays of bfloat16 as uint16: they have no buffer format of their own."""
     return tuple(
         array.view(BITS) if array is not None and array.dtype is bfloat16[0] else array
         for array in arrays

@@ -31,34 +31,33 @@ def layer_norm(
 
     .. math:: y = \gamma \, \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \epsilon}} + \beta
 
-    Every element of y is the exact real number, rounded once to the type of x: to nearest, ties to
-    even. So its bits depend neither on the rest of the batch nor on layout, backend or machine.
+    Every element of y is the exact real number, rounded once to the type of x, to nearest, ties to
+    even. Its bits do not depend on the rest of the batch, the layout, the backend or the machine.
 
     Parameters
     ----------
     x : array_like
         float16, bfloat16, float32 or float64, of any rank, strides and byte order. Arrays of other
-        libraries are taken through DLPack if they are on the CPU. One on a device, of at most
+        libraries are read through DLPack if they are on the CPU. An array on a device, of at most
         float32, is normalized there, and the result is an array of the same library.
     gamma, beta : array_like, optional
-        Scale and shift, of the shape of the normalized axes and of any of the four types. Without
-        them 1 and 0.
+        Scale and shift, of the shape of the normalized axes and of any of the four types. The
+        defaults are 1 and 0.
     axis : int or tuple of int
-        The axes a row runs along, as in NumPy.
+        The normalized axes, as in NumPy.
     eps : float
         Added to the variance.
     rounding : {"correct", "fast"}
         "fast" trades the last bit for speed, within the bound of docs/error-analysis.md. The
         environment variable TRUENORM_ROUNDING overrides it.
     out : ndarray, optional
-        Where to put the result; it may be x itself.
+        Output array. It may be x.
     backend : str, optional
         See `truenorm.backends`. TRUENORM_BACKEND overrides it.
     threads : int, optional
-        The most threads to use. TRUENORM_THREADS overrides it. The reference backend starts none.
+        Largest number of threads. TRUENORM_THREADS overrides it. The reference backend uses one.
     stream : optional
-        The stream, or queue, to use for an x on a device instead of its own. For other arrays it
-        must be None.
+        Stream or queue for an x on a device, instead of its own. It must be None for other arrays.
 
     Returns
     -------
@@ -94,21 +93,21 @@ def layer_norm_forward(
     stream: Any = None,
     **unknown: Never,
 ) -> tuple[NDArray[Any], Saved]:
-    """Do the same as `layer_norm`, and keep what the backward pass needs.
+    """Compute `layer_norm`, and save the state for the backward pass.
 
     Parameters
     ----------
     x, gamma, beta, axis, eps, rounding, backend, threads, stream
         As in `layer_norm`.
     out : ndarray, optional
-        Where to put the result; it must overlap neither x nor gamma, which backward needs.
+        Output array. It must overlap neither x nor gamma, which backward reads.
 
     Returns
     -------
     y : ndarray
         Of the shape and type of x.
     saved : Saved
-        For `layer_norm_backward`. It keeps x and gamma alive: do not change them in between.
+        State for `layer_norm_backward`. It references x and gamma: do not change them before.
 
     Examples
     --------
@@ -133,7 +132,7 @@ def layer_norm_backward(
     threads: int | None = None,
     stream: Any = None,
 ) -> Gradients:
-    r"""Carry the gradient of a loss from y back to x, gamma and beta.
+    r"""Compute the gradients of a loss with respect to x, gamma and beta.
 
     .. math:: dx = r \, (g - \mathrm{mean}(g) - \hat{x} \, \mathrm{mean}(g \hat{x})), \quad
               g = \gamma \, dy
@@ -148,22 +147,22 @@ def layer_norm_backward(
     dy : array_like
         The gradient with respect to y, of its shape and type.
     saved : Saved
-        What `layer_norm_forward` returned beside y.
+        State returned by `layer_norm_forward`.
     out : ndarray, optional
-        Where to put dx; it must overlap neither x, gamma nor dy.
+        Output array for dx. It must not overlap x, gamma or dy.
     backend, threads, stream
         As in `layer_norm`.
 
     Returns
     -------
     Gradients
-        dx, dgamma, dbeta; the latter two None where there was no gamma or beta.
+        dx, dgamma and dbeta. dgamma or dbeta is None if gamma or beta was not passed.
 
     Raises
     ------
     RuntimeError
-        If a row of x no longer has the mean it had in forward: x changed in between. Changes that
-        move no mean, such as another order within a row, and those of gamma are not noticed.
+        If the mean of a row of x changed since forward. Changes that preserve the mean, such as
+        another order within a row, and changes of gamma are not detected.
 
     Examples
     --------

@@ -31,15 +31,15 @@ def rms_norm(
     .. math:: y = \gamma \, \frac{x}{\sqrt{\mathrm{mean}(x^2) + \epsilon}}
 
     Every element of y is the exact real number, rounded once to the type of x, as in `layer_norm`.
-    No residual is added: ``s = x + residual`` before the call has the bits of "add, round,
-    normalize". A gamma that is kept as w = gamma - 1 is passed as ``1 + w.astype(np.float64)``.
+    To add a residual, pass ``x + residual``: the sum is rounded before it is normalized. A gamma
+    stored as w = gamma - 1 is passed as ``1 + w.astype(np.float64)``.
 
     Parameters
     ----------
     x, axis, rounding, out, backend, threads, stream
         As in `layer_norm`.
     gamma : array_like, optional
-        Scale, of the shape of the normalized axes and of any of the four types. Without it 1.
+        Scale, of the shape of the normalized axes and of any of the four types. The default is 1.
     eps : float
         Added to the mean square.
 
@@ -76,21 +76,21 @@ def rms_norm_forward(
     stream: Any = None,
     **unknown: Never,
 ) -> tuple[NDArray[Any], Saved]:
-    """Do the same as `rms_norm`, and keep what the backward pass needs.
+    """Compute `rms_norm`, and save the state for the backward pass.
 
     Parameters
     ----------
     x, gamma, axis, eps, rounding, backend, threads, stream
         As in `rms_norm`.
     out : ndarray, optional
-        Where to put the result; it must overlap neither x nor gamma, which backward needs.
+        Output array. It must overlap neither x nor gamma, which backward reads.
 
     Returns
     -------
     y : ndarray
         Of the shape and type of x.
     saved : Saved
-        For `rms_norm_backward`. It keeps x and gamma alive: do not change them in between.
+        State for `rms_norm_backward`. It references x and gamma: do not change them before.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def rms_norm_backward(
     threads: int | None = None,
     stream: Any = None,
 ) -> Gradients:
-    r"""Carry the gradient of a loss from y back to x and gamma.
+    r"""Compute the gradients of a loss with respect to x and gamma.
 
     .. math:: dx = r \, (g - \hat{x} \, \mathrm{mean}(g \hat{x})), \quad g = \gamma \, dy, \qquad
               d\gamma = \sum_\mathrm{rows} dy \, \hat{x}
@@ -130,28 +130,28 @@ def rms_norm_backward(
     dy : array_like
         The gradient with respect to y, of its shape and type.
     saved : Saved
-        What `rms_norm_forward` returned beside y.
+        State returned by `rms_norm_forward`.
     out : ndarray, optional
-        Where to put dx; it must overlap neither x, gamma nor dy.
+        Output array for dx. It must not overlap x, gamma or dy.
     backend, threads, stream
         As in `rms_norm`.
 
     Returns
     -------
     Gradients
-        Three values, as of `layer_norm_backward`: dx, dgamma and dbeta. dbeta is None, since
-        RMSNorm has no beta; dgamma is None if there was no gamma. The textbook's
-        `truenorm.textbook.rms_norm_backward` returns dx and dgamma only.
+        dx, dgamma and dbeta, as of `layer_norm_backward`. dbeta is None, since RMSNorm has no
+        beta; dgamma is None if gamma was not passed. `truenorm.textbook.rms_norm_backward`
+        returns dx and dgamma only.
 
     Raises
     ------
     RuntimeError
-        If a row of x no longer has the mean square it had in forward: x changed in between.
-        Changes of sign or order, which leave that as it is, and those of gamma are not noticed.
+        If the mean square of a row of x changed since forward. Changes that preserve it, such as
+        another sign or order, and changes of gamma are not detected.
 
     Examples
     --------
-    What is proportional to x is taken out, up to a part eps/(mean(x^2) + eps):
+    The part of dy proportional to x is removed, up to the fraction eps/(mean(x^2) + eps):
 
     >>> import numpy as np
     >>> import truenorm as tn

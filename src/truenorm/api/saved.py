@@ -1,4 +1,4 @@
-"""What forward keeps for backward, and what backward returns."""
+"""The saved state of a forward pass, and the results of backward."""
 
 from typing import Any, NamedTuple
 
@@ -25,11 +25,11 @@ class Gradients(NamedTuple):
 
 
 class Saved:
-    """What `truenorm.layer_norm_backward`, or `rms_norm_backward`, needs of the forward pass.
+    """State of a forward pass, for `truenorm.layer_norm_backward` or `rms_norm_backward`.
 
-    It owns three numbers a row, of RMSNorm one, and keeps x and gamma alive, without copying them:
-    they must not change before backward has run. Backward notices if the mean of a row has moved,
-    that of RMSNorm its mean square, no more; in fast mode on a device, nothing.
+    It owns three numbers a row, one for RMSNorm. It references x and gamma without copying them:
+    do not change them before backward. Backward raises RuntimeError if a row mean changed, or the
+    mean square for RMSNorm. Other changes, and changes in fast mode on a device, are not detected.
     """
 
     x: NDArray[Any]
@@ -48,7 +48,7 @@ class Saved:
         settings: Settings,
         statistics: NDArray[np.float64],
     ) -> None:
-        # At once: a frozen dataclass sets its fields one by one, a sixth of a small call.
+        # A frozen dataclass sets its fields one by one, which takes a sixth of a small call.
         fields = {
             "x": x,
             "gamma": gamma,
@@ -60,16 +60,16 @@ class Saved:
         object.__setattr__(self, "__dict__", fields)
 
     def __setattr__(self, name: str, _value: object) -> None:
-        """Refuse: it describes a call that is over."""
+        """Raise AttributeError: the object is read-only."""
         raise AttributeError(f"{name} cannot be set: Saved is read-only")
 
     @property
     def nbytes(self) -> int:
-        """The memory that it owns, in bytes."""
+        """Memory owned by the object, in bytes."""
         return self.statistics.nbytes
 
     def __repr__(self) -> str:
-        """List what it owns and what it keeps alive."""
+        """Return the memory it owns and the arrays it references."""
         alive = [f"x {self.x.shape} {self.x.dtype}, {self.x.nbytes} bytes"]
         if self.gamma is not None:
             alive.append(f"gamma {self.gamma.shape} {self.gamma.dtype}, {self.gamma.nbytes} bytes")
@@ -81,7 +81,10 @@ class Saved:
 
 
 def check_saved(norm: Norm, saved: Any, suffix: str) -> None:
-    """Raise unless a forward pass of this norm saved it; the suffix is of what was called."""
+    """Raise unless `saved` is from a forward pass of this norm.
+
+    `suffix` is the end of the name of the function that was called.
+    """
     if not isinstance(saved, Saved):
         raise TypeError(
             f"saved is a {type(saved).__name__}: pass what {norm.name}_forward returned beside y"

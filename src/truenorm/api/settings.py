@@ -1,4 +1,4 @@
-"""What surrounds a call: variables that override its arguments, and the state of the processor."""
+"""Settings of a call: arguments, environment variables and the state of the processor."""
 
 import os
 from collections.abc import Callable
@@ -9,12 +9,17 @@ from truenorm.api import arguments
 from truenorm.api.backends import backend_named
 from truenorm.kernels.call import Norm, Settings
 
-# Kept in a list, so that the interpreter computes with them now and not when it compiles.
+if TYPE_CHECKING:
+    from truenorm.kernels.protocol import Backend
+
+Value = TypeVar("Value")
+
+# In a list, so that the interpreter does not fold constants when it compiles.
 _ONE, _HALF_ULP, _SMALLEST_NORMAL, _SMALLEST = [1.0, 2.0**-53, 2.0**-1022, 5e-324]
 
 
 class Variables(NamedTuple):
-    """What overrides arguments; None if it is not set, or empty."""
+    """Environment variables that override arguments; None if not set, or empty."""
 
     backend: str | None
     rounding: str | None
@@ -24,14 +29,14 @@ class Variables(NamedTuple):
 def variables() -> Variables:
     """Return the environment variables that override arguments.
 
-    `os.environ` raises and catches an error for each that is not set: three of them take as long
-    as the rest of a small call. So the dictionary behind it, where there is one, is read.
+    `os.environ` raises and catches an error for each variable that is not set. Three of them take
+    as long as the rest of a small call. So this reads the dictionary behind it, if there is one.
     """
     behind = getattr(os.environ, "_data", None)
     if type(behind) is not dict:
         return Variables(*(os.environ.get(name) or None for name in NAMES))
-    given = behind.get(_BACKEND), behind.get(_ROUNDING), behind.get(_THREADS)
-    return NO_VARIABLES if given == _NOT_SET else _decoded(*given)
+    values = behind.get(_BACKEND), behind.get(_ROUNDING), behind.get(_THREADS)
+    return NO_VARIABLES if values == _NOT_SET else _decoded(*values)
 
 
 @lru_cache(maxsize=8)
@@ -41,7 +46,7 @@ def _decoded(*values: Any) -> Variables:
 
 
 def _key(name: str) -> Any:
-    """Return a name as the dictionary behind `os.environ` has it."""
+    """Return the key of a name in the dictionary behind `os.environ`."""
     encode = getattr(os.environ, "encodekey", str)
     return encode(name)
 
@@ -53,7 +58,7 @@ _NOT_SET = (None, None, None)
 
 
 def check_arithmetic() -> None:
-    """Raise if this thread's arithmetic is not IEEE's: no bound holds then."""
+    """Raise if the arithmetic of this thread is not IEEE 754 with rounding to nearest."""
     if _SMALLEST_NORMAL / 2 == 0 or _SMALLEST * _ONE == 0:
         raise RuntimeError(
             "this thread flushes subnormal numbers to zero, so results would be wrong. Usually a "
@@ -68,41 +73,36 @@ def check_arithmetic() -> None:
         )
 
 
-if TYPE_CHECKING:
-    from truenorm.kernels.protocol import Backend
-
-
-Value = TypeVar("Value")
-
-
 def settings_of(
     norm: Norm, eps: Any, rounding: Any, backend: str | None, threads: int | None
 ) -> tuple["Backend", Settings]:
-    """Return the backend of a call, and what the call asks for."""
-    plain = (
+    """Return the backend and the settings of a call."""
+    hashable = (
         type(eps) is float
         and type(rounding) is str
         and (backend is None or type(backend) is str)
         and (threads is None or type(threads) is int)
     )
-    return (_again if plain else _checked)(norm, eps, rounding, backend, threads, variables())
+    return (_cached if hashable else _checked)(norm, eps, rounding, backend, threads, variables())
 
 
 def settings_of_backward(
     settings: Settings, backend: str | None, threads: int | None
 ) -> tuple["Backend", Settings]:
-    """Return the backend of a backward pass, and what that asks for."""
-    given = variables()
-    plain = (backend is None or type(backend) is str) and (threads is None or type(threads) is int)
-    return (_backward_again if plain else _checked_backward)(settings, backend, threads, given)
+    """Return the backend and the settings of a backward pass."""
+    hashable = (backend is None or type(backend) is str) and (
+        threads is None or type(threads) is int
+    )
+    settings_for = _cached_backward if hashable else _checked_backward
+    return settings_for(settings, backend, threads, variables())
 
 
 def _checked_backward(
-    settings: Settings, backend: str | None, threads: int | None, given: Variables
+    settings: Settings, backend: str | None, threads: int | None, overrides: Variables
 ) -> tuple["Backend", Settings]:
-    chosen = _overridden("TRUENORM_BACKEND", given.backend, backend, backend_named)
-    asked = arguments.threads_of(threads, given.threads)
-    return chosen, settings if asked == settings.threads else settings._replace(threads=asked)
+    chosen = _overridden("TRUENORM_BACKEND", overrides.backend, backend, backend_named)
+    count = arguments.threads_of(threads, overrides.threads)
+    return chosen, settings if count == settings.threads else settings._replace(threads=count)
 
 
 def _overridden(
@@ -110,7 +110,7 @@ def _overridden(
 ) -> Value:
     """Return the value of a variable if it is set, else that of the argument.
 
-    An error says that the variable is set: the caller may not know it.
+    An error mentions the variable, since the caller may not know that it is set.
     """
     if variable is None:
         return read(argument)
@@ -126,18 +126,18 @@ def _checked(
     rounding: Any,
     backend: str | None,
     threads: int | None,
-    given: Variables,
+    overrides: Variables,
 ) -> tuple["Backend", Settings]:
-    chosen = _overridden("TRUENORM_BACKEND", given.backend, backend, backend_named)
+    chosen = _overridden("TRUENORM_BACKEND", overrides.backend, backend, backend_named)
     return chosen, Settings(
         norm,
         arguments.eps_of(eps, norm),
-        _overridden("TRUENORM_ROUNDING", given.rounding, rounding, arguments.rounding_of),
+        _overridden("TRUENORM_ROUNDING", overrides.rounding, rounding, arguments.rounding_of),
         chosen.name,
-        arguments.threads_of(threads, given.threads),
+        arguments.threads_of(threads, overrides.threads),
     )
 
 
-_again = lru_cache(maxsize=64)(_checked)
-_backward_again = lru_cache(maxsize=64)(_checked_backward)
-"""Most calls ask for what an earlier one did. What raises is not kept."""
+_cached = lru_cache(maxsize=64)(_checked)
+_cached_backward = lru_cache(maxsize=64)(_checked_backward)
+"""Most calls repeat earlier settings. Errors are not cached."""

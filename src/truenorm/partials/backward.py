@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.api.fast_path import ALONE_BELOW, CENTRED, as_held, types_of_mode
+from truenorm.api.fast_path import CENTRED, SINGLE_THREAD_BELOW, as_stored, types_of_mode
 from truenorm.api.run import by_driver
 from truenorm.api.saved import Saved, check_saved
 from truenorm.api.settings import settings_of_backward
@@ -146,8 +146,8 @@ def _by_core(
     dx = np.empty(x.shape, x.dtype) if out is None else out
     mode, *held = types
     arrays = (dy, x, gamma, dx)
-    dy_rows, x_rows, scale, dx_rows = as_held(held, *arrays) if held else arrays
-    threads = 1 if x.size < ALONE_BELOW else thread_count(settings.threads)
+    dy_rows, x_rows, scale, dx_rows = as_stored(held, *arrays) if held else arrays
+    threads = 1 if x.size < SINGLE_THREAD_BELOW else thread_count(settings.threads)
     sums = core.backward_partial(
         dy_rows,
         x_rows,
