@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from ops.test_environment import (
+from api.test_settings import (
     DENORMALS_ARE_ZERO,
     FLUSH_TO_ZERO,
     GLIBC,

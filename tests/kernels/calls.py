@@ -1,4 +1,4 @@
-"""Calls as drivers and backends are told of them, and rows to call them with."""
+"""Calls and rows for the tests of the driver and of backends."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,13 +10,11 @@ from truenorm.exact import FloatFormat
 from truenorm.kernels.call import LAYER_NORM, Call, Parameter, Settings
 from truenorm.kernels.rows import Rows, format_of
 
-__all__ = ["call_for", "each_family", "format_for", "parameter_for", "rows_for"]
-
 KINDS = ("random", "proportional", "one_hot")
 
 
 def each_family(dtype: Any, rows: int, *widths: int) -> Iterator[Case]:
-    """Yield every family with three kinds of dy; widths and eps go round."""
+    """Yield every family with three kinds of dy, cycling through widths and eps."""
     kind = np.dtype(dtype)
     parameter = ("random", kind)
     for seed, family in enumerate(X_FAMILIES):
@@ -40,7 +38,7 @@ def parameter_for(values: Array) -> Parameter:
 
 
 def call_for(case: Case) -> Call:
-    """Return the call of correct mode, as the reference is told of it."""
+    """Return the call of a case in correct mode on the reference backend."""
     settings = Settings(LAYER_NORM, case.eps, "correct", "reference")
     gamma, beta = (parameter_for(values) for values in case.parameters)
     return Call.of(settings, rows_for(case.x), gamma, beta)

@@ -200,7 +200,7 @@ class TestSanitizers:
 
     def test_contract(self, sanitized: dict[str, str]) -> None:
         _run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/ops"],
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/api"],
             sanitized,
         )
 

@@ -1,4 +1,4 @@
-"""RMSNorm where it differs from layer norm: its signature, its corners, what backward notices."""
+"""RMSNorm where it differs from layer norm: signature, special values, saved state."""
 
 import inspect
 from itertools import product
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from ops.corners.passes import Passes
-from ops.judged import Array, assert_same_bits, normal_inputs
+from api.helpers import Array, Passes, assert_same_bits, normal_inputs
 from promise.checking import BACKENDS
 from promise.families import DTYPES
 
@@ -40,11 +39,11 @@ class Calls(Passes):
         self, x: Any, gamma: Any = 1.0, _beta: Any = 0.0, dy: Any = 1.0, eps: float = 1e-5
     ) -> tuple[Array, ...]:
         x = self.of(x)
-        scale, slopes = np.broadcast_to(self.of(gamma), x.shape[-1:]), self.of(dy)
+        scale = np.broadcast_to(self.of(gamma), x.shape[-1:])
         options: dict[str, Any] = {"rounding": self.rounding, "backend": self.backend}
         y, saved = tn.rms_norm_forward(x, scale, eps=eps, **options)
         dx, dgamma, dbeta = tn.rms_norm_backward(
-            np.broadcast_to(slopes, x.shape), saved, backend=self.backend
+            np.broadcast_to(self.of(dy), x.shape), saved, backend=self.backend
         )
         assert dbeta is None
         assert dgamma is not None
@@ -72,7 +71,7 @@ class TestCorners:
         calls.assert_is(dx, [[NAN, NAN], [0.5, 0.5]])
         calls.assert_is(dgamma, NAN)
 
-    def test_infinities_spare_what_is_beside_them(self, calls: Calls) -> None:
+    def test_elements_beside_infinities(self, calls: Calls) -> None:
         x = [[1, INF, -2], [1, -1, 1], [-INF, 5, 0]]
         y, dx, dgamma = calls(x, gamma=[-1, 1, 2], dy=[[1] * 3, [1, 0, 0], [1] * 3], eps=0.0)
         calls.assert_is(y, [[0, NAN, 0], [-1, -1, 2], [NAN, 0, 0]])
@@ -81,13 +80,13 @@ class TestCorners:
         calls.assert_is(dgamma, [NAN, NAN, 0])
         assert np.isfinite(dgamma[2].astype(np.float64))
 
-    def test_beside_nan_nothing_is_spared(self, calls: Calls) -> None:
+    def test_elements_beside_nan(self, calls: Calls) -> None:
         y, dx, dgamma = calls([[NAN, INF, 1], [1, 1, 1]])
         calls.assert_is(y[0], NAN)
         calls.assert_is(dx[0], NAN)
         calls.assert_is(dgamma, NAN)
 
-    def test_infinite_parameters_and_slopes(self, calls: Calls) -> None:
+    def test_infinite_parameters_and_dy(self, calls: Calls) -> None:
         y, dx, _ = calls([[2, -2, 0], [INF, 1, 1]], gamma=[INF, INF, INF], eps=0.0)
         calls.assert_is(y, [[INF, -INF, NAN], [NAN, NAN, NAN]])
         calls.assert_is(dx, NAN)
@@ -97,7 +96,7 @@ class TestCorners:
         calls.assert_is(dgamma, [NAN, -INF, NAN, NAN])
 
     def test_only_infinite_rows(self, calls: Calls) -> None:
-        """Of another byte order, too: then rows are copied before they are looked at."""
+        """Also in another byte order, for which rows are copied."""
         row = calls.of([INF, 1])
         for x in (row, row.astype(row.dtype.newbyteorder())):
             y, dx, dgamma = calls(x)
@@ -115,16 +114,20 @@ class TestCorners:
         if calls.rounding == "correct":
             calls.assert_is(dx, 0.0)
 
-    def test_constant_slopes_are_nothing_special(self, calls: Calls) -> None:
+    def test_constant_dy(self, calls: Calls) -> None:
         _, dx, _ = calls([[1, 1, 1, -1]], dy=4.0, eps=0.0)
         calls.assert_is(dx, [[2, 2, 2, 6]])
 
 
-def test_zeros_are_settled_at_once(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a ReLU leaves: zeros in x and, at the same places, in dy. Integers are slow."""
-    asked: list[Any] = []
-    monkeypatch.setattr("truenorm.kernels.fallback.exact_dx", lambda *given: asked.append(given))
-    monkeypatch.setattr("truenorm.kernels.fallback.exact_y", lambda *given: asked.append(given))
+def test_zeros_need_no_integers(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros in x and, at the same places, in dy, as after a ReLU. Integers are slow."""
+    calls: list[Any] = []
+    monkeypatch.setattr(
+        "truenorm.kernels.fallback.exact_dx", lambda *arguments: calls.append(arguments)
+    )
+    monkeypatch.setattr(
+        "truenorm.kernels.fallback.exact_y", lambda *arguments: calls.append(arguments)
+    )
     random = np.random.default_rng(0)
     for dtype in (np.float32, np.float64):
         x = np.maximum(random.standard_normal((20, 64)), 0).astype(dtype)
@@ -136,11 +139,11 @@ def test_zeros_are_settled_at_once(backend: str, monkeypatch: pytest.MonkeyPatch
         for result in (y[x == 0], dx[x == 0], dgamma[7:8]):
             assert not result.any()
             assert not np.signbit(result).any()
-    assert not asked
+    assert not calls
 
 
 def test_a_column_without_terms(backend: str) -> None:
-    """Its dgamma is zero, and not for integers to find out: they would take every row."""
+    """Its dgamma is zero without integers, which would need every row."""
     x = np.random.default_rng(0).standard_normal((3, 4))
     x[:, 1] = 0
     _, saved = tn.rms_norm_forward(x, np.ones(4), backend=backend)
@@ -165,7 +168,7 @@ class TestSaved:
     def test_changed_x(
         self, first: str, backend: str, rounding: str, dtype: np.dtype[Any]
     ) -> None:
-        """Whoever did forward; a sign is not noticed, and the docstring says so."""
+        """With any backend in forward; a sign is not detected, as documented."""
         inputs = normal_inputs((5, 67), dtype, offset=2.0)
         x = np.array(inputs.x)
         _, saved = tn.rms_norm_forward(x, rounding=rounding, backend=first)
@@ -179,7 +182,7 @@ class TestSaved:
     def test_one_number_a_row(
         self, first: str, backend: str, rounding: str, dtype: np.dtype[Any]
     ) -> None:
-        """Also of rows whose mean square float64 does not have: largest and smallest numbers."""
+        """Also for rows whose mean square over- or underflows in float64."""
         largest, smallest = largest_and_smallest(dtype)
         random = np.random.default_rng(0)
         for size in (1, 2, 67, 4096):
@@ -202,8 +205,8 @@ class TestSaved:
 def largest_and_smallest(dtype: np.dtype[Any]) -> tuple[float, float]:
     """Return the largest number of a type, and the smallest above zero."""
     limits = {"float16": (65504.0, 2.0**-24), "bfloat16": (3.3e38, 2.0**-133)}
-    found = np.finfo(np.float32 if dtype.name == "bfloat16" else dtype)
-    return limits.get(dtype.name, (float(found.max), float(found.smallest_subnormal)))
+    limits_of = np.finfo(np.float32 if dtype.name == "bfloat16" else dtype)
+    return limits.get(dtype.name, (float(limits_of.max), float(limits_of.smallest_subnormal)))
 
 
 @every_kind
@@ -215,11 +218,11 @@ def test_axes_layouts_and_out(backend: str, rounding: str, dtype: np.dtype[Any])
     right_dx, right_dgamma, _ = tn.rms_norm_backward(inputs.dy, saved, backend=backend)
     assert inputs.gamma is not None
     x, dy, gamma = inputs.x.reshape(6, 5, 7), inputs.dy.reshape(6, 5, 7), inputs.gamma
-    moved, slopes = (np.moveaxis(array, 0, 1) for array in (x, dy))
+    moved, moved_dy = (np.moveaxis(array, 0, 1) for array in (x, dy))
     out, dx_out = np.empty_like(moved), np.empty_like(moved)
     y, saved = tn.rms_norm_forward(moved, gamma.reshape(5, 7), axis=(0, 2), out=out, **options)
     assert y is out
-    dx, dgamma, _ = tn.rms_norm_backward(slopes, saved, out=dx_out, backend=backend)
+    dx, dgamma, _ = tn.rms_norm_backward(moved_dy, saved, out=dx_out, backend=backend)
     assert dx is dx_out
     assert dgamma is not None
     found = [np.moveaxis(each, 1, 0).reshape(6, 35) for each in (y, dx)]
@@ -229,6 +232,6 @@ def test_axes_layouts_and_out(backend: str, rounding: str, dtype: np.dtype[Any])
     assert_same_bits((inside,), (right,))
 
 
-def test_eps_is_said_to_be_added_to_a_mean_square() -> None:
+def test_message_of_negative_eps() -> None:
     with pytest.raises(ValueError, match=r"eps is -1\.0: it is added to a mean square"):
         tn.rms_norm(np.eye(3), eps=-1.0)

@@ -1,4 +1,4 @@
-"""Ordinary arrays go straight to the C core; the general path gives the same bits."""
+"""Fast-path arrays go straight to the C core; the general path gives the same bits."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -9,6 +9,7 @@ import pytest
 
 import truenorm as tn
 import truenorm.kernels.driver
+from programs import run_python
 from promise.checking import BACKENDS, both_passes, bytes_of
 from promise.families import (
     DTYPES,
@@ -44,16 +45,11 @@ def some_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
         yield CaseSpec(family, 9, 67, 1e-5, "random", own, own).build(dtype, 0)
 
 
-def _bits(cases: list[Case], mode: str, threads: int) -> list[Any]:
-    return [bytes_of(*both_passes(case, "native", mode, threads=threads)) for case in cases]
-
-
 @pytest.mark.parametrize("mode", ["correct", "fast"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_both_ways_give_the_same_bits(
+def test_both_paths_give_the_same_bits(
     dtype: np.dtype[Any], mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast_path, "SINGLE_THREAD_BELOW", 64)
     cases = list(chain(some_cases(dtype), non_finite_cases(dtype, 40, (1, 7), (5, 67))))
     for threads in (1, 3):
         monkeypatch.setattr(fast_path, "SINGLE_THREAD_BELOW", 64)
@@ -71,19 +67,19 @@ def test_both_ways_give_the_same_bits(
 
 @pytest.fixture
 def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every call fail that needs the driver."""
+    """Make calls of the driver fail."""
 
-    def refuse(*_: Any) -> None:
+    def fail(*_: Any) -> None:
         raise AssertionError("this call went through the driver")
 
-    for module, name in ((driver, "forward"), (driver, "backward")):
-        monkeypatch.setattr(module, name, refuse)
+    for name in ("forward", "backward"):
+        monkeypatch.setattr(driver, name, fail)
 
 
 @pytest.mark.usefixtures("no_driver")
 @pytest.mark.parametrize("mode", ["correct", "fast"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
-def test_ordinary_calls_need_no_driver(dtype: np.dtype[Any], mode: str) -> None:
+def test_fast_path_arrays_need_no_driver(dtype: np.dtype[Any], mode: str) -> None:
     case = usual_case("normal", 2, 64, dtype)
     both_passes(case, "native", mode)
     out = np.empty_like(case.x)
@@ -99,7 +95,7 @@ def arrays() -> tuple[Array, Array, Array]:
     return case.x, case.gamma, case.beta
 
 
-NOT_ORDINARY = {
+OTHER_ARRAYS = {
     "x a view": lambda x, gamma, beta: (np.repeat(x, 2, axis=1)[:, ::2], gamma, beta),
     "x big-endian": lambda x, gamma, beta: (x.astype(">f4"), gamma, beta),
     "gamma a list": lambda x, gamma, beta: (x, gamma.tolist(), beta),
@@ -109,14 +105,14 @@ NOT_ORDINARY = {
 
 
 @pytest.mark.usefixtures("no_driver")
-@pytest.mark.parametrize("change", NOT_ORDINARY.values(), ids=NOT_ORDINARY)
-def test_what_is_not_ordinary_goes_through_the_driver(change: Any) -> None:
+@pytest.mark.parametrize("change", OTHER_ARRAYS.values(), ids=OTHER_ARRAYS)
+def test_other_arrays_go_through_the_driver(change: Any) -> None:
     with pytest.raises(AssertionError, match="through the driver"):
         tn.layer_norm(*change(*arrays()), backend="native")
 
 
-def test_results_may_lie_on_what_is_read() -> None:
-    """The kernels read parameters after they have begun to write."""
+def test_output_may_overlap_parameters() -> None:
+    """Kernels read parameters after they have begun to write."""
     x, gamma, beta = arrays()
     expected = tn.layer_norm(x, gamma, beta, backend="native")
     place = np.zeros(x.size + 32, np.float32)
@@ -128,3 +124,32 @@ def test_results_may_lie_on_what_is_read() -> None:
             given[k] = place[16:48]
             found = tn.layer_norm(x, *given, out=shifted, backend="native")
             assert found.tobytes() == expected.tobytes(), (start, k)
+
+
+NOT_NEEDED = (
+    "logging",
+    "importlib.resources",
+    "pathlib",
+    "truenorm.kernels.driver",
+    "truenorm.kernels.gpu",
+    "truenorm.kernels.native.blocks",
+    "truenorm.api.run",
+)
+FIRST_CALL = """
+import sys
+import numpy as np
+import truenorm as tn
+
+before = set(sys.modules)
+x = np.ones((3, 5), np.float32)
+y, saved = tn.layer_norm_forward(x, x[0], x[0], backend="native")
+tn.layer_norm_backward(x, saved, backend="native")
+print(*sorted(set(sys.modules) - before), sep="\\n")
+"""
+
+
+@pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
+def test_imports_of_the_first_call() -> None:
+    imported = run_python(FIRST_CALL)
+    assert "truenorm.kernels.native._core" in imported
+    assert [name for name in imported if name.startswith(NOT_NEEDED)] == []

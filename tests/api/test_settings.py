@@ -1,7 +1,8 @@
-"""Variables that override arguments, and arithmetic that is not IEEE's."""
+"""Settings: environment variables, the choice of a backend, logging, and non-IEEE arithmetic."""
 
 import ctypes
 import ctypes.util
+import logging
 import platform
 import struct
 import sys
@@ -13,14 +14,16 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from ops.judged import MODES, assert_same_bits, read_only
+from api.helpers import MODES, assert_same_bits, read_only
+from programs import run_python
+from truenorm.api import backends, settings
 
 X = read_only(np.random.default_rng(0).standard_normal((50, 257)).astype(np.float32) + 1)
 
 
 class TestVariables:
     def test_rounding(self, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Saved says which mode it was."""
+        """The saved state has the mode."""
         for mode in MODES:
             monkeypatch.setenv("TRUENORM_ROUNDING", mode)
             for given in MODES:
@@ -127,7 +130,7 @@ class TestArithmetic:
         ],
     )
     def test_detected(self, backend: str, rounding: str, mask: int, words: str) -> None:
-        """The words say who usually does that and how to undo it."""
+        """The message names the usual cause and the remedy."""
         _, saved = tn.layer_norm_forward(X, rounding=rounding, backend=backend)
         undo = r"torch.set_flush_denormal\(False\)" if "flush" in words else "FE_TONEAREST"
         match = f"this thread {words}, so results would be wrong.*{undo}"
@@ -150,3 +153,106 @@ class TestArithmetic:
         finally:
             assert libm.fesetround(to_nearest) == 0
         tn.layer_norm(X, backend=backend)
+
+
+SMALL = np.arange(6.0).reshape(2, 3)
+
+
+@pytest.fixture
+def no_cached_choice() -> Iterator[None]:
+    caches = (backends._automatic, settings._cached, settings._cached_backward)
+    for function in caches:
+        function.cache_clear()
+    yield
+    for function in caches:
+        function.cache_clear()
+
+
+def test_backends_have_a_status_and_a_reason() -> None:
+    statuses = tn.backends()
+    names = [status.name for status in statuses]
+    assert "reference" in names
+    assert len(set(names)) == len(names)
+    for name, usable, reason in statuses:
+        assert isinstance(name, str)
+        assert isinstance(usable, bool)
+        assert reason
+    assert dict(zip(names, statuses, strict=True))["reference"].usable
+
+
+def test_former_name_of_a_backend() -> None:
+    words = (
+        "^backend 'fused' was replaced by 'native', the C core: use backend='native' "
+        "or leave it out$"
+    )
+    with pytest.raises(ValueError, match=words):
+        tn.layer_norm(SMALL, backend="fused")
+    _, saved = tn.layer_norm_forward(SMALL)
+    with pytest.raises(ValueError, match=words):
+        tn.layer_norm_backward(SMALL, saved, backend="fused")
+
+
+@pytest.mark.usefixtures("no_cached_choice")
+class TestChoosing:
+    def test_the_first_usable_one(self) -> None:
+        first = next(status.name for status in tn.backends() if status.usable)
+        assert backends.backend_named(None).name == first
+
+    def test_is_logged_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.INFO, "truenorm"):
+            for _ in range(3):
+                _, saved = tn.layer_norm_forward(SMALL)
+                tn.layer_norm_backward(SMALL, saved)
+        first = next(status for status in tn.backends() if status.usable)
+        (record,) = caplog.records
+        assert (record.name, record.levelno) == ("truenorm", logging.INFO)
+        assert repr(first.name) in record.getMessage()
+        assert first.reason in record.getMessage()
+
+    def test_asking_for_one_logs_nothing(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with caplog.at_level(logging.DEBUG, "truenorm"):
+            tn.layer_norm(SMALL, backend="reference")
+            monkeypatch.setenv("TRUENORM_BACKEND", "reference")
+            tn.layer_norm(SMALL)
+        assert not caplog.records
+
+
+class TestLogging:
+    """The reference backend logs that large float64 calls are slow."""
+
+    @pytest.mark.parametrize("rounding", ["correct", "fast"])
+    def test_one_line_a_call(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, rounding: str
+    ) -> None:
+        monkeypatch.setattr("truenorm.kernels.reference.backend.LARGE", 5)
+        with caplog.at_level(logging.INFO, "truenorm"):
+            _, saved = tn.layer_norm_forward(SMALL, rounding=rounding, backend="reference")
+            assert len(caplog.records) == 1
+            tn.layer_norm_backward(SMALL, saved, backend="reference")
+            assert len(caplog.records) == 2
+        for record in caplog.records:
+            assert (record.name, record.levelno) == ("truenorm", logging.INFO)
+            assert record.getMessage().startswith("6 float64 elements")
+
+    def test_none_for_little_or_narrow_data(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with caplog.at_level(logging.INFO, "truenorm"):
+            monkeypatch.setattr("truenorm.kernels.reference.backend.LARGE", 6)
+            tn.layer_norm(SMALL, backend="reference")
+            monkeypatch.setattr("truenorm.kernels.reference.backend.LARGE", 0)
+            tn.layer_norm(SMALL.astype(np.float32), backend="reference")
+        assert not caplog.records
+
+
+def test_import_configures_no_logging() -> None:
+    code = """
+        import logging, truenorm as tn, numpy as np
+        tn.layer_norm(np.eye(3))
+        root, ours = logging.getLogger(), logging.getLogger('truenorm')
+        others = [h for h in ours.handlers if not isinstance(h, logging.NullHandler)]
+        print(root.handlers, root.level, ours.level, others, ours.propagate)
+    """
+    assert run_python(code) == ["[] 30 0 [] True"]

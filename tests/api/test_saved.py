@@ -1,4 +1,4 @@
-"""What forward keeps for backward: how much, by reference, and never of an x that has changed."""
+"""The saved state of forward: its size, its references, and the detection of a changed x."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from ops.judged import Array, normal_inputs
+from api.helpers import Array, normal_inputs
 
 CHANGED = "x changed since the forward pass"
 
 
 @pytest.mark.parametrize("size", [1, 2, 67])
-def test_it_owns_little(backend: str, rounding: str, dtype: np.dtype[Any], size: int) -> None:
+def test_size(backend: str, rounding: str, dtype: np.dtype[Any], size: int) -> None:
     """At most 32 bytes a row, 40 for float64."""
     inputs = normal_inputs((10, size), dtype)
     for gamma in (None, inputs.gamma):
@@ -32,21 +32,21 @@ def test_x_and_gamma_are_not_copied(backend: str, rounding: str, dtype: np.dtype
     assert tn.layer_norm_forward(view, rounding=rounding, backend=backend)[1].x is view
 
 
-def test_it_cannot_be_assigned_to() -> None:
+def test_read_only() -> None:
     _, saved = tn.layer_norm_forward(np.eye(3))
-    for name in ("x", "gamma", "kept", "nbytes", "anything"):
+    for name in ("x", "gamma", "statistics", "nbytes", "anything"):
         with pytest.raises(AttributeError):
             setattr(saved, name, None)
 
 
-def test_it_cannot_be_unpacked() -> None:
-    """`dx, dgamma, dbeta = saved` and the like are slips of the pen."""
+def test_not_iterable() -> None:
+    """`dx, dgamma, dbeta = saved` is a mistake."""
     _, saved = tn.layer_norm_forward(np.eye(3))
     with pytest.raises(TypeError, match="not iterable"):
         list(saved)  # type: ignore[call-overload]
 
 
-def test_repr_lists_what_it_owns_and_keeps_alive(backend: str) -> None:
+def test_repr(backend: str) -> None:
     x, gamma = np.zeros((2, 5, 3), np.float32), np.zeros((5, 3), np.float16)
     _, saved = tn.layer_norm_forward(x, gamma, axis=(1, 2), backend=backend)
     text = repr(saved)
@@ -58,7 +58,7 @@ def test_repr_lists_what_it_owns_and_keeps_alive(backend: str) -> None:
     assert "gamma" not in alone
 
 
-def test_gradients_have_names_and_may_be_absent(backend: str) -> None:
+def test_gradients_are_named_or_none(backend: str) -> None:
     x = np.eye(3)
     for gamma, beta in ((None, None), (x[0], None), (None, x[0])):
         _, saved = tn.layer_norm_forward(x, gamma, beta, backend=backend)
@@ -95,7 +95,7 @@ class TestChangedX:
             tn.layer_norm_backward(x, saved, backend=backend)
 
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-    def test_to_what_is_not_finite(
+    def test_to_infinity_or_nan(
         self, x: Array, saved: tn.Saved, backend: str, value: float
     ) -> None:
         dy = np.ones_like(x)
@@ -106,17 +106,17 @@ class TestChangedX:
     def test_all_of_it(self, x: Array, saved: tn.Saved, backend: str) -> None:
         dy = np.ones_like(x)
         for change in (x + x.dtype.type(1), x * x.dtype.type(2), x[::-1].copy(), 0 * x):
-            kept = x.copy()
+            before = x.copy()
             x[...] = change
             with pytest.raises(RuntimeError, match=CHANGED):
                 tn.layer_norm_backward(dy, saved, backend=backend)
-            x[...] = kept
+            x[...] = before
         tn.layer_norm_backward(dy, saved, backend=backend)
 
-    def test_what_leaves_the_means_is_not_noticed(
+    def test_changes_that_preserve_the_mean_are_not_detected(
         self, x: Array, saved: tn.Saved, backend: str
     ) -> None:
-        """As the docstring of `layer_norm_backward` says."""
+        """As documented in `layer_norm_backward`."""
         x[3] = x[3, ::-1].copy()
         tn.layer_norm_backward(np.ones_like(x), saved, backend=backend)
 

@@ -1,5 +1,6 @@
-"""What is refused, and the words in which it is."""
+"""Arguments: accepted types, error messages, keywords of other libraries."""
 
+import inspect
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
@@ -9,14 +10,15 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from ops.judged import BFLOAT16, DTYPES, MODES, assert_same_bits
-from ops.refusals import ROW, Forward, X, says
+from api.helpers import BFLOAT16, DTYPES, MODES, ROW, Forward, X, assert_same_bits, exact_match
 
-Refusal = tuple[type[Exception], dict[str, Any], str]
+ErrorCase = tuple[type[Exception], dict[str, Any], str]
 
 
-def of_each(error: type[Exception], name: str, words: str, values: Iterable[Any]) -> list[Refusal]:
-    """Return a refusal of each of an argument's values, in words that quote it."""
+def of_each(
+    error: type[Exception], name: str, words: str, values: Iterable[Any]
+) -> list[ErrorCase]:
+    """Return an error case for each value of an argument; the message quotes the value."""
     return [(error, {name: value}, words.format(value)) for value in values]
 
 
@@ -36,7 +38,7 @@ NO_AXIS = "axis is -1 but x has 0 dimensions: pass an array with at least one ax
 OTHER_SHAPE = "{} has shape {} but axis=-1 of x has length 3"
 OTHER_ORDER = "gamma has shape (3, 2) but axes (1, 0) of x have lengths (2, 3)"
 NO_ELEMENT = "{} of x {}: a row needs at least one element"
-REFUSALS: list[Refusal] = [
+ERRORS: list[ErrorCase] = [
     *[
         (ValueError, {name: np.ones(shape)}, OTHER_SHAPE.format(name, shape))
         for name in ("gamma", "beta")
@@ -68,16 +70,16 @@ REFUSALS: list[Refusal] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "given", "words"), REFUSALS)
-def test_refused(
+@pytest.mark.parametrize(("error", "given", "words"), ERRORS)
+def test_errors(
     forward: Forward, error: type[Exception], given: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(error, match=says(words)):
+    with pytest.raises(error, match=exact_match(words)):
         forward(**{"x": X, **given})
 
 
 class Flag:
-    """A bool of another library's, which is an index too."""
+    """A bool of another library, which has `__index__`."""
 
     def __index__(self) -> int:
         return 1
@@ -99,9 +101,9 @@ NO_INTEGERS: list[Any] = [
 )
 def test_threads(forward: Forward, error: type[Exception], threads: Any) -> None:
     words = f"threads must be None or an integer of at least 1, got {threads!r}"
-    with pytest.raises(error, match=says(words)):
+    with pytest.raises(error, match=exact_match(words)):
         forward(X, threads=threads)
-    with pytest.raises(error, match=says(words)):
+    with pytest.raises(error, match=exact_match(words)):
         tn.layer_norm_backward(X, tn.layer_norm_forward(X)[1], threads=threads)
 
 
@@ -112,23 +114,23 @@ NO_BACKENDS: list[Any] = [
 
 @pytest.mark.parametrize("name", NO_BACKENDS)
 def test_backend(forward: Forward, name: Any) -> None:
-    """Also of a type that has no hash."""
+    """Also for values that have no hash."""
     words = f"backend must be None or one of ['gpu', 'native', 'reference'], got {name!r}"
-    with pytest.raises(ValueError, match=says(words)):
+    with pytest.raises(ValueError, match=exact_match(words)):
         forward(X, backend=name)
-    with pytest.raises(ValueError, match=says(words)):
+    with pytest.raises(ValueError, match=exact_match(words)):
         tn.layer_norm_backward(X, tn.layer_norm_forward(X)[1], backend=name)
 
 
 @pytest.mark.parametrize("stream", [0, "", False, ..., np.datetime64("2020")], ids=repr)
 def test_stream(forward: Forward, backend: str, stream: Any) -> None:
-    """Nobody would wait for the stream: arrays in the memory of the CPU have none."""
+    """Arrays in the memory of the CPU have no stream."""
     words = f"stream must be None for arrays that are not on a device, got {stream!r}: leave it"
     saved = tn.layer_norm_forward(X, backend=backend)[1]
     for x in (X, X.T, X.tolist()):
-        with pytest.raises(ValueError, match=says(words)):
+        with pytest.raises(ValueError, match=exact_match(words)):
             forward(x, backend=backend, stream=stream)
-    with pytest.raises(ValueError, match=says(words)):
+    with pytest.raises(ValueError, match=exact_match(words)):
         tn.layer_norm_backward(X, saved, backend=backend, stream=stream)
 
 
@@ -140,21 +142,21 @@ def test_no_dimensions(backend: str, x: Any) -> None:
     for function in (tn.layer_norm, tn.layer_norm_forward, tn.rms_norm, tn.rms_norm_forward):
         for axis in (-1, (-1,)):
             words = f"axis is {axis} but x has 0 dimensions: pass an array with at least one axis"
-            with pytest.raises(np.exceptions.AxisError, match=says(words)):
+            with pytest.raises(np.exceptions.AxisError, match=exact_match(words)):
                 function(x, axis=axis, backend=backend)
     rows = np.ones(1, np.asarray(x).dtype)
     for forward, backward in (
         (tn.layer_norm_forward, tn.layer_norm_backward),
         (tn.rms_norm_forward, tn.rms_norm_backward),
     ):
-        with pytest.raises(ValueError, match=says("dy has shape () but y has shape (1,)")):
+        with pytest.raises(ValueError, match=exact_match("dy has shape () but y has shape (1,)")):
             backward(x, forward(rows, backend=backend)[1], backend=backend)
 
 
 @pytest.mark.parametrize("dy", [X.T, ROW])
 def test_dy_of_another_shape(dy: Any) -> None:
     words = f"dy has shape {dy.shape} but y has shape (2, 3)"
-    with pytest.raises(ValueError, match=says(words)):
+    with pytest.raises(ValueError, match=exact_match(words)):
         tn.layer_norm_backward(dy, tn.layer_norm_forward(X)[1])
 
 
@@ -163,14 +165,14 @@ def test_dy_has_the_type_of_x() -> None:
         saved = tn.layer_norm_forward(X.astype(dtype), backend="reference")[1]
         for other in set(DTYPES) - {dtype}:
             words = f"dy is of type {other} but x is of type {dtype}: pass dy.astype(x.dtype)"
-            with pytest.raises(TypeError, match=says(words)):
+            with pytest.raises(TypeError, match=exact_match(words)):
                 tn.layer_norm_backward(X.astype(other), saved)
 
 
 @pytest.mark.parametrize("saved", [None, X, (X, X)], ids=["None", "array", "tuple"])
 def test_saved(saved: Any) -> None:
     words = f"saved is a {type(saved).__name__}: pass what layer_norm_forward returned beside"
-    with pytest.raises(TypeError, match=says(words)):
+    with pytest.raises(TypeError, match=exact_match(words)):
         tn.layer_norm_backward(X, saved)
 
 
@@ -207,7 +209,7 @@ def test_integers_and_numbers_of_any_type(given: dict[str, Any], plain: dict[str
     assert_same_bits((tn.layer_norm(X, **given),), (tn.layer_norm(X, **plain),))
 
 
-def test_the_number_of_threads_changes_nothing(backend: str) -> None:
+def test_number_of_threads_does_not_change_bits(backend: str) -> None:
     for rounding in MODES:
         y, saved = tn.layer_norm_forward(X, ROW, ROW, rounding=rounding, backend=backend)
         right = (y, *tn.layer_norm_backward(X, saved, backend=backend))
@@ -218,3 +220,59 @@ def test_the_number_of_threads_changes_nothing(backend: str) -> None:
             )
             gradients = tn.layer_norm_backward(X, saved, backend=backend, threads=threads)
             assert_same_bits((y, *gradients), right)
+
+
+HINTS = {
+    "weight": "the scale is named gamma",
+    "bias": "the shift is named beta",
+    "normalized_shape": "the axes to normalize are named by axis, not by their lengths",
+    "epsilon": "it is named eps",
+}
+LAYER_NORMS: list[Forward] = [tn.layer_norm, tn.layer_norm_forward]
+RMS_NORMS: list[Forward] = [tn.rms_norm, tn.rms_norm_forward]
+
+
+def name_of(function: Forward) -> str:
+    return function.__name__
+
+
+@pytest.mark.parametrize("function", LAYER_NORMS + RMS_NORMS, ids=name_of)
+@pytest.mark.parametrize("name", HINTS)
+def test_names_of_other_libraries(function: Forward, name: str) -> None:
+    hint = HINTS[name]
+    if name == "bias" and function in RMS_NORMS:
+        hint = "RMSNorm has no shift"
+    words = f"{name_of(function)}() got an unexpected keyword argument {name!r}: {hint}"
+    for value in (ROW, None):
+        with pytest.raises(TypeError, match=f"^{exact_match(words)}$"):
+            function(X, **{name: value})
+
+
+@pytest.mark.parametrize("function", RMS_NORMS, ids=name_of)
+def test_rms_norm_has_no_beta(function: Forward) -> None:
+    words = f"{name_of(function)}() got an unexpected keyword argument 'beta': RMSNorm has no"
+    with pytest.raises(TypeError, match=exact_match(words)):
+        function(X, beta=ROW)
+
+
+@pytest.mark.parametrize("function", LAYER_NORMS + RMS_NORMS, ids=name_of)
+def test_any_other_name(function: Forward) -> None:
+    """The message of Python."""
+    words = f"{name_of(function)}() got an unexpected keyword argument 'roundign'"
+    options: dict[str, Any] = {"roundign": "fast", "weight": ROW}
+    with pytest.raises(TypeError, match=f"^{exact_match(words)}$"):
+        function(X, **options)
+
+
+@pytest.mark.parametrize("function", LAYER_NORMS + RMS_NORMS, ids=name_of)
+def test_signature_has_only_documented_arguments(function: Forward) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    assert {each.kind for each in parameters} == {
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    }
+
+
+def test_type_checkers_reject_them() -> None:
+    with pytest.raises(TypeError, match="the scale is named gamma"):
+        tn.layer_norm(X, weight=ROW)  # type: ignore[arg-type]

@@ -1,6 +1,8 @@
-"""Where results are written to: any array that fits, and none that somebody still needs."""
+"""Output arrays: `out`, overlap with inputs, signatures and memory."""
 
+import inspect
 import itertools
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,16 @@ from hypothesis.extra import numpy as hnp
 from numpy.lib.stride_tricks import as_strided
 
 import truenorm as tn
-from ops.judged import LAYOUTS, Array, assert_same_bits, native, normal_inputs, swapped
-from ops.refusals import Forward, says
+from api.helpers import (
+    LAYOUTS,
+    Array,
+    Forward,
+    assert_same_bits,
+    exact_match,
+    native,
+    normal_inputs,
+    swapped,
+)
 from truenorm.api import arguments
 
 
@@ -69,10 +79,10 @@ class TestOut:
             tn.layer_norm(x, *inputs[1:3], out=x[:], **options)
             assert_same_bits((native(x),), (right,))
 
-    def test_x_itself_where_rows_are_looked_at_twice(
+    def test_x_itself_where_rows_are_recomputed(
         self, backend: str, rounding: str, dtype: np.dtype[Any]
     ) -> None:
-        """Elements at the mean are refused at first, and zeros in float32 done anew in float64."""
+        """Elements at the mean are undecided in tier 1; float64 recomputes zeros of fast mode."""
         x = np.random.default_rng(0).integers(-3, 4, (200, 67)).astype(dtype)
         right = tn.layer_norm(x, rounding=rounding, backend=backend)
         tn.layer_norm(x, out=x, rounding=rounding, backend=backend)
@@ -93,7 +103,7 @@ class TestOut:
         assert_same_bits((out,), (right,))
 
     def test_over_parameters(self, forward: Forward, backend: str, rounding: str) -> None:
-        """They are read before anything is written, and of beta backward needs the type alone."""
+        """Parameters are read before y is written; backward needs only the type of beta."""
         inputs = normal_inputs((3, 5), np.float32)
         options: dict[str, Any] = {"rounding": rounding, "backend": backend}
         right = tn.layer_norm(*inputs[:3], **options)
@@ -104,7 +114,7 @@ class TestOut:
         assert_same_bits((out,), (right,))
 
 
-class TestOutRefused:
+class TestOutErrors:
     x = normal_inputs((2, 3), np.float32).x
 
     def calls(self, backend: str) -> list[Any]:
@@ -121,7 +131,7 @@ class TestOutRefused:
                 words = (
                     f"out has shape {shape} and type {kind} but the result has shape (2, 3) and"
                 )
-                with pytest.raises(ValueError, match=says(f"{words} type float32")):
+                with pytest.raises(ValueError, match=exact_match(f"{words} type float32")):
                     call(np.empty(shape, kind))
 
     def test_read_only(self, backend: str) -> None:
@@ -156,7 +166,7 @@ class TestOutRefused:
         assert (memory == before).all()
 
     def test_overlap_with_gamma(self, backend: str, rounding: str) -> None:
-        """Else the next backward with the same saved would take dx for gamma."""
+        """Otherwise the next backward with the same state would read dx as gamma."""
         words = "out overlaps gamma, which backward still needs: pass another array"
         options: dict[str, Any] = {"rounding": rounding, "backend": backend}
         memory = np.arange(8, dtype=np.float32) ** 2
@@ -176,7 +186,7 @@ class TestOutRefused:
         out = as_strided(memory[4:], (2, 3), strides)
         words = f"out has shape (2, 3) and strides {strides}, so that its elements may overlap"
         for call in self.calls(backend):
-            with pytest.raises(ValueError, match=says(words)):
+            with pytest.raises(ValueError, match=exact_match(words)):
                 call(out)
         assert (memory == before).all()
 
@@ -188,11 +198,11 @@ class TestOutRefused:
         assert_same_bits((out,), (right,))
 
 
-class TestPlacesOfElements:
-    """Which layouts are taken, apart from what is computed."""
+class TestDisjointElements:
+    """The check of layouts, without computation."""
 
     @given(st.lists(st.tuples(st.integers(1, 4), st.integers(-9, 9)), max_size=4))
-    def test_none_that_overlaps(self, axes: list[tuple[int, int]]) -> None:
+    def test_overlapping_layouts_are_rejected(self, axes: list[tuple[int, int]]) -> None:
         """All places are listed and compared; strides in bytes, for elements of two bytes."""
         lengths, steps = zip(*axes, strict=True) if axes else ((), ())
         memory = np.zeros(400, np.uint8)[200:].view(np.float16)
@@ -203,7 +213,7 @@ class TestPlacesOfElements:
             assert len(taken) == 2 * array.size
 
     @given(st.data())
-    def test_all_that_slices_and_transposes_make(self, data: st.DataObject) -> None:
+    def test_slices_and_transposes_are_accepted(self, data: st.DataObject) -> None:
         shape = data.draw(hnp.array_shapes(max_dims=4, max_side=6))
         whole = np.zeros(shape, np.float32)
         view = whole[data.draw(hnp.basic_indices(shape, allow_newaxis=True))]
@@ -215,3 +225,63 @@ class TestPlacesOfElements:
         for first, second in itertools.permutations(range(4), 2):
             assert arguments._is_disjoint(whole.diagonal(0, first, second))
             assert arguments._is_disjoint(np.flip(whole, first).diagonal(1, first, second))
+
+
+MEGABYTE = 10**6
+
+
+def test_identical_signatures() -> None:
+    inference = inspect.signature(tn.layer_norm)
+    training = inspect.signature(tn.layer_norm_forward)
+    assert inference.parameters == training.parameters
+    defaults = {name: parameter.default for name, parameter in inference.parameters.items()}
+    assert defaults == {
+        "x": inspect.Parameter.empty,
+        "gamma": None,
+        "beta": None,
+        "axis": -1,
+        "eps": 1e-5,
+        "rounding": "correct",
+        "out": None,
+        "backend": None,
+        "threads": None,
+        "stream": None,
+    }
+    backward = inspect.signature(tn.layer_norm_backward).parameters
+    assert list(backward) == ["dy", "saved", "out", "backend", "threads", "stream"]
+    for name in ("out", "backend", "threads", "stream"):
+        assert backward[name] == inference.parameters[name]
+
+
+def test_both_forwards_return_the_same(backend: str, rounding: str, dtype: np.dtype[Any]) -> None:
+    x, gamma, beta = normal_inputs((5, 67), dtype)[:3]
+    options: dict[str, Any] = {"rounding": rounding, "backend": backend}
+    y, saved = tn.layer_norm_forward(x, gamma, beta, **options)
+    assert type(saved) is tn.Saved
+    assert_same_bits((tn.layer_norm(x, gamma, beta, **options),), (y,))
+
+
+class TestMemory:
+    """At (8, 1024, 4096) float32: the result plus at most 8 MB; in the gate, of a quarter."""
+
+    @pytest.fixture(scope="class", params=[2, pytest.param(8, marks=pytest.mark.slow)])
+    @classmethod
+    def arrays(cls, request: pytest.FixtureRequest) -> tuple[Array, Array, Array]:
+        random = np.random.default_rng(0)
+        x, dy = random.standard_normal((2, request.param, 1024, 4096), dtype=np.float32)
+        return x, dy, random.standard_normal(4096, dtype=np.float32)
+
+    def test_peak(self, backend: str, rounding: str, arrays: tuple[Array, Array, Array]) -> None:
+        x, dy, row = arrays
+        tn.layer_norm(x[0, :2], backend=backend)  # imports of the first call
+        tracemalloc.start()
+        try:
+            y, saved = tn.layer_norm_forward(x, row, row, rounding=rounding, backend=backend)
+            assert tracemalloc.get_traced_memory()[1] - y.nbytes <= 8 * MEGABYTE
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            gradients = tn.layer_norm_backward(dy, saved, backend=backend)
+            peak = tracemalloc.get_traced_memory()[1] - before
+            assert peak - gradients.dx.nbytes <= 8 * MEGABYTE
+        finally:
+            tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""One contract for every backend: what is tested here runs over all that can be used."""
+"""Fixtures of the tests of the public functions, which run on every usable backend."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from ops.corners.passes import Passes
-from ops.judged import DTYPES, MODES
-from ops.refusals import Forward
+from api.helpers import DTYPES, MODES, Forward, Passes
 from promise.checking import BACKENDS
 
 
@@ -20,7 +18,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
-def nothing_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS"):
         monkeypatch.delenv(variable, raising=False)
 
@@ -50,27 +48,27 @@ def passes(backend: str, rounding: str, dtype: np.dtype[Any]) -> Passes:
 
 @pytest.fixture
 def every_flag() -> Iterator[None]:
-    """Let NumPy raise where it would warn; elsewhere pytest makes its warnings errors."""
+    """Let NumPy raise where it would warn; in other tests pytest turns warnings into errors."""
     with np.errstate(all="raise"):
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Skip what asks a device for float64, which it refuses, and says so."""
+    """Skip tests that need float64 on a device."""
     return (yield from _skipping(item))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Do the same where the test itself asks."""
+    """Do the same for the body of the test."""
     return (yield from _skipping(item))
 
 
 def _skipping(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
-    except ValueError as refused:
-        if "the backend 'gpu' takes" not in str(refused):
+    except ValueError as error:
+        if "the backend 'gpu' takes" not in str(error):
             raise
-        pytest.skip(f"{item.name}: {refused}")
+        pytest.skip(f"{item.name}: {error}")
