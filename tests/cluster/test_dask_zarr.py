@@ -1,4 +1,4 @@
-"""The example with Dask and Zarr: a worker is killed, and every byte is that of one call."""
+"""The example with Dask and Zarr: a worker is killed, and all bytes equal those of one call."""
 
 import re
 import runpy
@@ -18,14 +18,14 @@ TASKS = 16
 
 pytestmark = pytest.mark.skipif(
     find_spec("distributed") is None or find_spec("zarr") is None,
-    reason="Dask and Zarr are in the environment of the session 'cluster' alone",
+    reason="needs Dask and Zarr, as in the session 'cluster'",
 )
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Run the example; return its folder and what it said."""
-    folder = tmp_path_factory.mktemp("ran") / "arrays"
+def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Run the example; return its folder and its output."""
+    folder = tmp_path_factory.mktemp("example") / "arrays"
     command = [sys.executable, "-W", "error", str(EXAMPLE), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -36,38 +36,38 @@ def array(folder: Path, name: str) -> Any:
     return pytest.importorskip("zarr").open_array(folder / name, mode="r")[:]
 
 
-def test_work_was_lost_and_done_again(ran: tuple[Path, str]) -> None:
-    said = re.search(rf"{TASKS} tasks, a worker killed after the first: (\d+) runs", ran[1])
-    assert said is not None
-    assert int(said[1]) > TASKS
+def test_lost_work_is_repeated(example: tuple[Path, str]) -> None:
+    runs = re.search(rf"{TASKS} tasks, a worker killed after the first: (\d+) runs", example[1])
+    assert runs is not None
+    assert int(runs[1]) > TASKS
 
 
-def test_the_bytes_are_those_of_one_call(ran: tuple[Path, str]) -> None:
-    folder, said = ran
-    assert "have the bytes of one call: yes" in said
+def test_bytes_equal_those_of_one_call(example: tuple[Path, str]) -> None:
+    folder, output = example
+    assert "have the bytes of one call: yes" in output
     x, dy = array(folder, "x"), array(folder, "dy")
     gamma, beta = np.ones(x.shape[1], np.float32), np.zeros(x.shape[1], np.float32)
     y, saved = tn.layer_norm_forward(x, gamma, beta)
-    # Plain backward, whose sums are not those of partials.
+    # Backward without partials, whose sums have other code.
     dx, dgamma, dbeta = tn.layer_norm_backward(dy, saved)
     total = tn.PartialGradients.frombuffer((folder / "partial").read_bytes())
-    found = total.rounded()
-    assert not len(found.undecided)
+    rounded = total.rounded()
+    assert not len(rounded.undecided)
     assert total.rows == len(x)
-    for mine, its in (
+    for result, expected in (
         (array(folder, "y"), y),
         (array(folder, "dx"), dx),
-        (found.dgamma, dgamma),
-        (found.dbeta, dbeta),
+        (rounded.dgamma, dgamma),
+        (rounded.dbeta, dbeta),
     ):
-        assert mine is not None
-        assert its is not None
-        assert mine.tobytes() == its.tobytes()
+        assert result is not None
+        assert expected is not None
+        assert result.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("name", ["y", "dx", "dy"])
-def test_a_wrong_bit_would_be_seen(ran: tuple[Path, str], name: str) -> None:
-    folder, _ = ran
+def test_wrong_bit_is_detected(example: tuple[Path, str], name: str) -> None:
+    folder, _ = example
     compare = runpy.run_path(str(EXAMPLE))["is_that_of_one_call"]
     total = tn.PartialGradients.frombuffer((folder / "partial").read_bytes())
     arrays = {each: array(folder, each) for each in ("x", "dy", "y", "dx")}
