@@ -1,4 +1,4 @@
-"""A layer in ten lines: parameters, what forward saved, and gradients that add up."""
+"""A layer in ten lines: parameters, saved statistics, and accumulated gradients."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Array = NDArray[Any]
 
 
 class LayerNorm:
-    """Layer normalization over the last axis, with parameters of its own."""
+    """Layer normalization over the last axis, with its parameters."""
 
     def __init__(self, size: int, dtype: Any = np.float32, eps: float = 1e-5) -> None:
         self.gamma, self.beta, self.eps = np.ones(size, dtype), np.zeros(size, dtype), eps
@@ -29,13 +29,13 @@ class LayerNorm:
 
 
 def main() -> None:
-    """Normalize a batch and send a gradient back."""
+    """Run forward and backward on a batch."""
     random = np.random.default_rng(0)
     layer = LayerNorm(8)
     x, dy = random.standard_normal((2, 4, 3, 8)).astype(np.float32)
     y, dx = layer.forward(x), layer.backward(dy)
     print("mean of a row of y:", y[0, 0].mean().round(6) + 0.0)
-    print("what dx and x have in common:", (dx * x).sum().round(3))
+    print("dot product of dx and x:", (dx * x).sum().round(3))
     print("dgamma:", layer.dgamma.round(2))
 
 

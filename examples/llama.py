@@ -1,8 +1,7 @@
-"""The same transformer in the style of Llama: RMSNorm and a gated MLP, trained in NumPy.
+"""The transformer in the style of Llama: RMSNorm and a gated MLP, trained in NumPy.
 
-``python examples/llama.py`` checks the gradients, trains with one thread, then with two, and says
-whether the bits are the same. Every backward pass is written by hand; what is as in transformer.py
-is taken from there.
+``python examples/llama.py`` checks the gradients, trains with one thread and with two, and
+compares the bits. Every backward pass is written by hand; transformer.py has the other parts.
 """
 
 from typing import ClassVar
@@ -14,7 +13,7 @@ import truenorm as tn
 
 
 class Llama(Model):
-    """Its norms do not centre and have no beta; its MLP has a gate."""
+    """A transformer with RMSNorm and a gated MLP."""
 
     WEIGHTS: ClassVar = {
         "attend": (1, 3),
@@ -26,7 +25,7 @@ class Llama(Model):
     NORM: ClassVar = {"gamma": 1.0}
 
     def norm(self, name: str, x: Array) -> tuple[Array, Backward]:
-        """Normalize; this is the only step that is not written out here."""
+        """Normalize with truenorm."""
         y, saved = tn.rms_norm_forward(x, self.p[f"{name}.gamma"], threads=self.threads)
 
         def backward(dy: Array) -> Array:
@@ -37,17 +36,17 @@ class Llama(Model):
         return y, backward
 
     def feed_forward(self, layer: int, x: Array) -> tuple[Array, Backward]:
-        """Widen, let through what silu of the gate says, narrow."""
+        """Apply the gated MLP with silu."""
         gate, back_from_gate = self.linear(f"{layer}.gate", x)
         wide, back_from_wide = self.linear(f"{layer}.widen", x)
-        share = 1 / (1 + np.exp(-gate))
-        passed = gate * share  # silu
-        y, back_to_product = self.linear(f"{layer}.narrow", passed * wide)
+        sigmoid = 1 / (1 + np.exp(-gate))
+        silu = gate * sigmoid
+        y, back_to_product = self.linear(f"{layer}.narrow", silu * wide)
 
         def backward(dy: Array) -> Array:
             dproduct = back_to_product(dy)
-            dgate = dproduct * wide * (share + passed * (1 - share))
-            return back_from_gate(dgate) + back_from_wide(dproduct * passed)
+            dgate = dproduct * wide * (sigmoid + silu * (1 - sigmoid))
+            return back_from_gate(dgate) + back_from_wide(dproduct * silu)
 
         return y, backward
 

@@ -1,4 +1,4 @@
-"""A softmax and its backward pass, to be checked: ``truenorm gradcheck examples/pair.py``."""
+"""A softmax and its backward pass; check it with ``truenorm gradcheck examples/pair.py``."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Array = NDArray[Any]
 
 
 def softmax(x: Array) -> Array:
-    """Return shares that add up to 1 along the last axis."""
+    """Return the softmax along the last axis."""
     powers = np.exp(x - x.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 

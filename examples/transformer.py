@@ -1,7 +1,7 @@
-"""A character transformer of two layers, trained in NumPy; its layer norms are truenorm's.
+"""A character transformer of two layers, trained in NumPy with layer norms of truenorm.
 
-``python examples/transformer.py`` checks the gradients, trains with one thread, then with two, and
-says whether the bits are the same. Every backward pass is written by hand.
+``python examples/transformer.py`` checks the gradients, trains with one thread and with two, and
+compares the bits. Every backward pass is written by hand.
 """
 
 import argparse
@@ -34,32 +34,32 @@ def parameters(kind: "type[Model]", dtype: Any, width: int = WIDTH) -> Parameter
     def weight(*shape: int) -> Array:
         return np.asarray(random.standard_normal(shape) / np.sqrt(shape[0]), dtype)
 
-    found = {"letters": weight(len(LETTERS), width), "places": weight(LENGTH, width)}
+    drawn = {"letters": weight(len(LETTERS), width), "places": weight(LENGTH, width)}
     for layer in range(LAYERS):
         for name, (height, breadth) in kind.WEIGHTS.items():
-            found[f"{layer}.{name}"] = weight(height * width, breadth * width)
-        for name in ("join", "narrow"):  # what is added to x
-            found[f"{layer}.{name}"] /= LAYERS
+            drawn[f"{layer}.{name}"] = weight(height * width, breadth * width)
+        for name in ("join", "narrow"):  # the residual branches
+            drawn[f"{layer}.{name}"] /= LAYERS
     for norm in [f"{layer}.{part}" for layer in range(LAYERS) for part in "ab"] + ["last"]:
         for name, value in kind.NORM.items():
-            found[f"{norm}.{name}"] = np.full(width, value, dtype)
-    return found | {"guess": weight(width, len(LETTERS))}
+            drawn[f"{norm}.{name}"] = np.full(width, value, dtype)
+    return drawn | {"guess": weight(width, len(LETTERS))}
 
 
 class Model:
-    """The forward pass; each step leaves behind how its gradient goes back."""
+    """The forward pass; each step returns its backward pass, too."""
 
     WEIGHTS: ClassVar = {"attend": (1, 3), "join": (1, 1), "widen": (1, 4), "narrow": (4, 1)}
-    """Of a layer: their shapes, in widths."""
+    """Shapes of the weights of a layer, in multiples of the width."""
     NORM: ClassVar = {"gamma": 1.0, "beta": 0.0}
-    """Of a norm: what its parameters begin with."""
+    """Initial values of the parameters of a norm."""
 
     def __init__(self, p: Parameters, threads: int | None = None) -> None:
         self.p, self.threads = p, threads
         self.gradients: Parameters = {}
 
     def norm(self, name: str, x: Array) -> tuple[Array, Backward]:
-        """Normalize; this is the only step that is not written out here."""
+        """Normalize with truenorm."""
         gamma, beta = self.p[f"{name}.gamma"], self.p[f"{name}.beta"]
         y, saved = tn.layer_norm_forward(x, gamma, beta, threads=self.threads)
 
@@ -83,7 +83,7 @@ class Model:
         return x @ w, backward
 
     def attention(self, layer: int, x: Array) -> tuple[Array, Backward]:
-        """Let each place look at those before it."""
+        """Apply causal self-attention."""
         batch, length, width = x.shape
         depth = width // HEADS
         qkv, back_to_x = self.linear(f"{layer}.attend", x)
@@ -94,70 +94,74 @@ class Model:
         scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
-        seen = (weights @ v).transpose(0, 2, 1, 3).reshape(batch, length, width)
-        y, back_to_seen = self.linear(f"{layer}.join", seen)
+        attended = (weights @ v).transpose(0, 2, 1, 3).reshape(batch, length, width)
+        y, back_to_attended = self.linear(f"{layer}.join", attended)
 
         def backward(dy: Array) -> Array:
             heads = (batch, length, HEADS, depth)
-            dseen = back_to_seen(dy).reshape(heads).transpose(0, 2, 1, 3)
-            dweights = dseen @ v.swapaxes(-1, -2)
+            dattended = back_to_attended(dy).reshape(heads).transpose(0, 2, 1, 3)
+            dweights = dattended @ v.swapaxes(-1, -2)
             dot = (dweights * weights).sum(axis=-1, keepdims=True)
             dscores = scale * weights * (dweights - dot)
-            split = (dscores @ k, dscores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ dseen)
+            split = (
+                dscores @ k,
+                dscores.swapaxes(-1, -2) @ q,
+                weights.swapaxes(-1, -2) @ dattended,
+            )
             dqkv = np.stack(split).transpose(1, 3, 0, 2, 4).reshape(qkv.shape)
             return back_to_x(dqkv)
 
         return y, backward
 
     def feed_forward(self, layer: int, x: Array) -> tuple[Array, Backward]:
-        """Widen, bend by tanh, narrow."""
+        """Apply an MLP with tanh."""
         wide, back_to_x = self.linear(f"{layer}.widen", x)
-        bent = np.tanh(wide)
-        y, back_to_bent = self.linear(f"{layer}.narrow", bent)
-        return y, lambda dy: back_to_x(back_to_bent(dy) * (1 - bent * bent))
+        hidden = np.tanh(wide)
+        y, back_to_hidden = self.linear(f"{layer}.narrow", hidden)
+        return y, lambda dy: back_to_x(back_to_hidden(dy) * (1 - hidden * hidden))
 
-    def embed(self, given: NDArray[np.intp]) -> tuple[Array, Callable[[Array], None]]:
-        """Look up letters and places."""
-        x = self.p["letters"][given] + self.p["places"][: given.shape[1]]
+    def embed(self, text: NDArray[np.intp]) -> tuple[Array, Callable[[Array], None]]:
+        """Return the embeddings of letters and positions."""
+        x = self.p["letters"][text] + self.p["places"][: text.shape[1]]
 
         def backward(dx: Array) -> None:
             gradient = {name: np.zeros_like(self.p[name]) for name in ("letters", "places")}
-            np.add.at(gradient["letters"], given, dx)
-            gradient["places"][: given.shape[1]] = dx.sum(axis=0)
+            np.add.at(gradient["letters"], text, dx)
+            gradient["places"][: text.shape[1]] = dx.sum(axis=0)
             self.gradients |= gradient
 
         return x, backward
 
-    def guess(self, x: Array, wanted: NDArray[np.intp]) -> tuple[float, Callable[[], Array]]:
-        """Return how badly each next letter is guessed."""
+    def guess(self, x: Array, target: NDArray[np.intp]) -> tuple[float, Callable[[], Array]]:
+        """Return the cross entropy of the next letters."""
         scores, back_to_x = self.linear("guess", x)
         scores = scores - scores.max(axis=-1, keepdims=True)
         log_odds = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-        picked = np.take_along_axis(log_odds, wanted[..., None], axis=-1)
+        picked = np.take_along_axis(log_odds, target[..., None], axis=-1)
 
         def backward() -> Array:
             dscores = np.exp(log_odds)
-            dscores[(*np.indices(wanted.shape), wanted)] -= 1
-            return back_to_x(dscores / dscores.dtype.type(wanted.size))
+            dscores[(*np.indices(target.shape), target)] -= 1
+            return back_to_x(dscores / dscores.dtype.type(target.size))
 
         return float(-picked.mean()), backward
 
     def loss(self, text: NDArray[np.intp]) -> tuple[float, Callable[[], Parameters]]:
-        """Return the loss of some sequences, and the way to the gradients."""
+        """Return the loss of some sequences, and the backward pass."""
         x, back_to_letters = self.embed(text[:, :-1])
-        way: list[Backward] = []
+        steps: list[Backward] = []
         for layer in range(LAYERS):
             for norm, step in (("a", self.attention), ("b", self.feed_forward)):
                 normal, back_norm = self.norm(f"{layer}.{norm}", x)
                 y, back_step = step(layer, normal)
                 x = x + y
-                way.append(_around(back_step, back_norm))
+                steps.append(_residual(back_step, back_norm))
         x, back_norm = self.norm("last", x)
         loss, back_guess = self.guess(x, text[:, 1:])
 
         def backward() -> Parameters:
             dx = back_norm(back_guess())
-            for back in reversed(way):
+            for back in reversed(steps):
                 dx = back(dx)
             back_to_letters(dx)
             return self.gradients
@@ -165,13 +169,13 @@ class Model:
         return loss, backward
 
 
-def _around(step: Backward, norm: Backward) -> Backward:
-    """Return the way back through x + step(norm(x))."""
+def _residual(step: Backward, norm: Backward) -> Backward:
+    """Return the backward pass of x + step(norm(x))."""
     return lambda dx: dx + norm(step(dx))
 
 
 def batches(steps: int) -> Iterator[NDArray[np.intp]]:
-    """Yield pieces of the text, the same ones on every run."""
+    """Yield parts of the text, the same on every run."""
     numbers = np.array([LETTERS.index(letter) for letter in TEXT])
     random = np.random.default_rng(1)
     for _ in range(steps):
@@ -180,14 +184,14 @@ def batches(steps: int) -> Iterator[NDArray[np.intp]]:
 
 
 class Adam:
-    """The parameters, and what Adam remembers of their gradients."""
+    """The parameters and their moments."""
 
     def __init__(self, p: Parameters) -> None:
         self.p = p
         self.first, self.second = ({name: np.zeros_like(w) for name, w in p.items()} for _ in "12")
 
     def step(self, number: int, gradients: Parameters) -> None:
-        """Go one step down."""
+        """Update the parameters."""
         for name, g in gradients.items():
             self.first[name] = first = 0.9 * self.first[name] + 0.1 * g
             self.second[name] = second = 0.99 * self.second[name] + 0.01 * g * g
@@ -207,7 +211,7 @@ def train(kind: type[Model], steps: int, threads: int) -> tuple[list[float], Par
 
 
 def check(kind: type[Model]) -> tn.GradientCheck:
-    """Hold gradients in float64, all as one vector, against differences of the loss."""
+    """Compare the float64 gradients, as one vector, with differences of the loss."""
     start = parameters(kind, np.float64, width=8)
     ends = np.cumsum([each.size for each in start.values()])
     text = next(batches(1))[:2, :7]
@@ -229,18 +233,18 @@ def check(kind: type[Model]) -> tn.GradientCheck:
 
 def main(kind: type[Model], description: str) -> int:
     """Check, train twice, compare."""
-    described = argparse.ArgumentParser(description=description.split("\n")[0])
-    described.add_argument("--steps", type=int, default=150, help="of training, each time")
-    steps = described.parse_args().steps
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    parser.add_argument("--steps", type=int, default=150, help="of training, each time")
+    steps = parser.parse_args().steps
     checked = check(kind)
     print(f"gradient check: {checked.verdict}, relative error {checked.error:.1e}")
-    found = {}
+    weights = {}
     for threads in (1, 2):
         start = time.perf_counter()
-        losses, found[threads] = train(kind, steps, threads)
+        losses, weights[threads] = train(kind, steps, threads)
         taken = time.perf_counter() - start
         print(f"threads {threads}: loss {losses[0]:.3f} -> {losses[-1]:.3f} in {taken:.1f} s")
-    same = all(found[1][name].tobytes() == found[2][name].tobytes() for name in found[1])
+    same = all(weights[1][name].tobytes() == weights[2][name].tobytes() for name in weights[1])
     print(f"the same bits: {'yes' if same else 'no'}")
     return 0 if checked and same and losses[-1] < 0.7 * losses[0] else 1
 

@@ -1,4 +1,4 @@
-"""Layer norm of a Zarr array by Dask: real workers, one of which is killed, and the same bytes.
+"""Layer norm of a Zarr array by Dask: one worker is killed, and the bytes do not change.
 
 Run as ``python dask_zarr.py FOLDER``. Each task reads some rows of x and dy, writes y and dx, and
 returns its partial; merging is a tree of tasks. It needs Dask, distributed and Zarr (the
@@ -35,7 +35,7 @@ COLUMNS, ROWS_OF_TASK, TASKS = 256, 32, 16
 
 
 def create(folder: Path) -> None:
-    """Make x and dy of random numbers, and room for y and dx; a chunk is what a task takes."""
+    """Create random x and dy, and empty y and dx, with one chunk per task."""
     random = np.random.default_rng(0)
     shape = (TASKS * ROWS_OF_TASK, COLUMNS)
     for name in ("x", "dy", "y", "dx"):
@@ -48,7 +48,7 @@ def create(folder: Path) -> None:
 
 
 def normalize(folder: Path, rows: slice) -> tn.PartialGradients:
-    """Do forward and backward of some rows; done twice, it writes the same bytes twice."""
+    """Run forward and backward over some rows; a repeated task writes the same bytes."""
     (folder / "runs" / uuid.uuid4().hex).touch()
     x, dy, y, dx = (zarr.open_array(folder / name, mode="r+") for name in ("x", "dy", "y", "dx"))
     gamma, beta = np.ones(COLUMNS, np.float32), np.zeros(COLUMNS, np.float32)
@@ -63,13 +63,13 @@ def parts() -> list[slice]:
 
 
 def kill_holder(client: Client, future: Future) -> None:
-    """End the worker that has a result, as a machine may go."""
+    """Kill the worker that holds a result."""
     (address, *_) = client.who_has([future])[future.key]
     os.kill(client.run(os.getpid, workers=[address])[address], signal.SIGKILL)
 
 
 def tree(client: Client, futures: Sequence[Future]) -> Future:
-    """Merge two by two until one is left; + is exact, so that no order is better than another."""
+    """Merge in pairs; + is exact, so the order does not matter."""
     while len(futures) > 1:
         pairs = [futures[k : k + 2] for k in range(0, len(futures), 2)]
         futures = [client.submit(add, *two) if len(two) == 2 else two[0] for two in pairs]
@@ -77,10 +77,10 @@ def tree(client: Client, futures: Sequence[Future]) -> Future:
 
 
 def by_cluster(folder: Path) -> tuple[tn.PartialGradients, str]:
-    """Return the partial of all rows, and what happened."""
+    """Return the partial of all rows, and a summary of the run."""
     begun = time.perf_counter()
     with (
-        # On a busy machine a worker takes longer to start than Dask would wait, 30 s.
+        # On a busy machine a worker may take longer to start than the default timeout of 30 s.
         dask.config.set({"distributed.comm.timeouts.connect": "300s"}),
         LocalCluster(
             n_workers=2,
@@ -93,7 +93,7 @@ def by_cluster(folder: Path) -> tuple[tn.PartialGradients, str]:
     ):
         started = time.perf_counter() - begun
         leaves = client.map(normalize, [folder] * TASKS, parts(), pure=False)
-        # Nobody has merged that result yet: with its worker it is lost, and must be made again.
+        # That result has not been merged yet: it is lost with its worker, and computed again.
         kill_holder(client, next(iter(as_completed(leaves))))
         total = tree(client, leaves).result()
         empty = [client.submit(int, k, pure=False) for k in range(200)]
@@ -101,15 +101,15 @@ def by_cluster(folder: Path) -> tuple[tn.PartialGradients, str]:
         wait(empty)
         a_task = (time.perf_counter() - begun) / len(empty)
     runs = len(list((folder / "runs").iterdir()))
-    happened = (
+    summary = (
         f"start of 2 workers: {started:.1f} s; a task that does nothing: {a_task * 1e3:.1f} ms\n"
         f"{TASKS} tasks, a worker killed after the first: {runs} runs"
     )
-    return total, happened
+    return total, summary
 
 
 def costs(folder: Path, shape: tuple[int, int] = (1024, 4096)) -> Iterator[tuple[str, float]]:
-    """Yield nanoseconds of processor time an element: Zarr and forward, x of 16 MB in 4 chunks."""
+    """Yield nanoseconds of processor time per element, for x of 16 MB in 4 chunks."""
     values = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     gamma = np.ones(shape[1], np.float32)
     array = zarr.create_array(
@@ -131,8 +131,8 @@ def costs(folder: Path, shape: tuple[int, int] = (1024, 4096)) -> Iterator[tuple
         yield name, min(taken) / values.size * 1e9
 
 
-def where() -> str:
-    """Say what the figures are of."""
+def versions_and_date() -> str:
+    """Return the versions of Python and packages, and the date."""
     packages = ("dask", "distributed", "zarr", "numpy")
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return f"Python {platform.python_version()}, {versions}; {time.strftime('%Y-%m-%d')}"
@@ -140,14 +140,14 @@ def where() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Compare a cluster that loses a worker with one process."""
-    described = argparse.ArgumentParser(description="Layer norm of a Zarr array by Dask.")
-    described.add_argument("folder", type=Path, help="a new folder, for the arrays")
-    folder: Path = described.parse_args(argv).folder.resolve()
+    parser = argparse.ArgumentParser(description="Layer norm of a Zarr array by Dask.")
+    parser.add_argument("folder", type=Path, help="a new folder, for the arrays")
+    folder: Path = parser.parse_args(argv).folder.resolve()
     folder.mkdir(parents=True)
-    print(where())
+    print(versions_and_date())
     create(folder)
-    total, happened = by_cluster(folder)
-    print(happened)
+    total, summary = by_cluster(folder)
+    print(summary)
     (folder / "partial").write_bytes(total.tobytes())
     arrays = {name: zarr.open_array(folder / name, mode="r")[:] for name in ("x", "dy", "y", "dx")}
     same = is_that_of_one_call(total, arrays)
@@ -158,12 +158,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def is_that_of_one_call(total: tn.PartialGradients, arrays: dict[str, Any]) -> bool:
-    """Tell whether one process with all rows at once gets the same bytes."""
+    """Return True if one call with all rows returns the same bytes."""
     gamma, beta = np.ones(COLUMNS, np.float32), np.zeros(COLUMNS, np.float32)
     y, saved = tn.layer_norm_forward(arrays["x"], gamma, beta)
     dx, partial = tn.layer_norm_backward_partial(arrays["dy"], saved)
-    found = (y.tobytes(), dx.tobytes(), partial.tobytes())
-    return found == (arrays["y"].tobytes(), arrays["dx"].tobytes(), total.tobytes())
+    expected = (y.tobytes(), dx.tobytes(), partial.tobytes())
+    return expected == (arrays["y"].tobytes(), arrays["dx"].tobytes(), total.tobytes())
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 ``mpiexec -n 3 python examples/ranks/data_parallel.py --micro-batches 2`` prints a digest of the
 weights, which depends neither on the ranks nor on the micro-batches. With ``--checkpoint FILE``
-the state at half time is kept there, and a run that finds the file goes on from it. It needs
-mpi4py.
+the state after half of the steps is saved there, and a run that finds the file resumes from it. It
+needs mpi4py.
 
 Gradients of matrix products are gathered and added in the order of the sequences: BATCH of them go
-through the network where an all-reduce would send two. Those of the norms are one bucket of
+through the network, where an all-reduce would send two. Those of the norms are one bucket of
 partials.
 """
 
@@ -29,7 +29,7 @@ import truenorm as tn
 
 @dataclass
 class Trainer:
-    """Training steps that all ranks do together."""
+    """Training steps of all ranks."""
 
     comm: Any
     micro_batches: int
@@ -41,7 +41,7 @@ class Trainer:
 
     @property
     def others(self) -> list[str]:
-        """The parameters that are not of norms."""
+        """Names of the parameters that do not belong to norms."""
         return [name for name in self.adam.p if not name.endswith((".gamma", ".beta"))]
 
     def step(self, text: Text, *, dies: bool = False) -> float:
@@ -67,7 +67,7 @@ class Trainer:
         return float(loss[0])
 
     def _of_no_rows(self) -> Partials:
-        """Return where sums begin; a rank that gets no sequence has nothing else."""
+        """Return partials of no rows: the start of sums, and those of ranks without sequences."""
         model, nothing = Parallel(self.adam.p, 0), np.empty((0, WIDTH), np.float32)
         for name in self.adam.p:
             if name.endswith(".gamma"):
@@ -78,7 +78,7 @@ class Trainer:
         return np.cumsum([self.adam.p[name].size for name in self.others])
 
     def _micro_batch(self, text: Text) -> tuple[Partials, Array]:
-        """Do this rank's share; return all sequences' gradients and losses, in their order."""
+        """Process sequences of this rank; return the gradients and losses of all, in order."""
         shares = np.array_split(text, self.comm.size)
         mine = shares[self.comm.rank]
         model = Parallel(self.adam.p, len(mine))
@@ -101,7 +101,7 @@ class Trainer:
         return _named(norms, [np.stack(each[:2]) for each in rounded])  # type: ignore[arg-type]
 
     def _rounded_first(self, norms: Partials, batch: int) -> Parameters:
-        """Do what is usual: round on each rank, then add up in float32."""
+        """Round on each rank, then add in float32, as is usual."""
         rounded = (each.rounded() for each in norms.values())
         bucket = np.array([(each.dgamma, each.dbeta) for each in rounded], np.float32)
         self.comm.Allreduce(MPI.IN_PLACE, bucket, op=MPI.SUM)
@@ -109,7 +109,7 @@ class Trainer:
         return _named(norms, list(bucket / np.float32(batch)))
 
     def save(self, file: Path) -> None:
-        """Write the state; a process killed meanwhile leaves the old file."""
+        """Write the state atomically."""
         if self.comm.rank == 0:
             beside = file.with_suffix(".new.npz")
             adam, state = self.adam, {"steps": np.array(self.steps)}
@@ -120,7 +120,7 @@ class Trainer:
         self.comm.Barrier()
 
     def load(self, file: Path) -> None:
-        """Go on from a state that was kept."""
+        """Resume from a saved state."""
         with np.load(file) as state:
             self.steps = int(state["steps"])
             for key in set(state) - {"steps"}:
@@ -139,34 +139,29 @@ def _named(norms: Partials, pairs: list[Array]) -> Parameters:
 
 
 def main() -> int:
-    """Train, and print what the weights are."""
-    described = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    described.add_argument("--steps", type=int, default=20)
-    described.add_argument("--micro-batches", type=int, default=1, help="of a batch of 16")
-    described.add_argument("--checkpoint", type=Path, help="a file, FILE.npz")
-    described.add_argument(
-        "--kill-at", type=int, default=0, help="a step that kills the last rank"
-    )
-    described.add_argument(
-        "--plain", action="store_true", help="round the norms' sums rank by rank"
-    )
-    said = described.parse_args()
+    """Train, and print a digest of the weights."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--micro-batches", type=int, default=1, help="of a batch of 16")
+    parser.add_argument("--checkpoint", type=Path, help="a file, FILE.npz")
+    parser.add_argument("--kill-at", type=int, default=0, help="a step that kills the last rank")
+    parser.add_argument("--plain", action="store_true", help="round the norms' sums rank by rank")
+    options = parser.parse_args()
     comm = MPI.COMM_WORLD
-    trainer = Trainer(comm, said.micro_batches, said.plain)
-    if said.checkpoint and said.checkpoint.exists():
-        trainer.load(said.checkpoint)
+    trainer = Trainer(comm, options.micro_batches, options.plain)
+    if options.checkpoint and options.checkpoint.exists():
+        trainer.load(options.checkpoint)
     first, losses = trainer.steps + 1, []
-    for step, text in enumerate(batches(said.steps), start=1):
+    for step, text in enumerate(batches(options.steps), start=1):
         if step < first:
             continue
-        dies = step == said.kill_at and comm.rank == comm.size - 1
+        dies = step == options.kill_at and comm.rank == comm.size - 1
         losses.append(trainer.step(text, dies=dies))
-        if said.checkpoint and step == said.steps // 2:
-            trainer.save(said.checkpoint)
+        if options.checkpoint and step == options.steps // 2:
+            trainer.save(options.checkpoint)
     if comm.rank == 0:
-        print(
-            f"ranks {comm.size}, micro-batches {said.micro_batches}: steps {first} to {said.steps}"
-        )
+        print(f"ranks {comm.size}, micro-batches {options.micro_batches}: ", end="")
+        print(f"steps {first} to {options.steps}")
         print("loss", " -> ".join(f"{losses[k]:.3f}" for k in (0, -1) if losses))
         print(
             f"a step: {trainer.gathered} bytes gathered, {trainer.reduced} reduced for the norms"

@@ -1,4 +1,4 @@
-"""Gradients of three norms over a batch that is spread over ranks: the same bytes on any number.
+"""Gradients of three norms over a batch on several ranks: the same bytes for any number.
 
 ``mpiexec -n 3 python examples/ranks/mpi_allreduce.py``; it needs mpi4py. `torch_allreduce.py` does
 the same by torch.distributed, and prints the same digests.
@@ -17,34 +17,34 @@ WIDTHS = {"first": 24, "second": 40, "last": 24}
 
 
 def partials_of(rank: int, ranks: int) -> list[tn.PartialGradients]:
-    """Return what a rank's share of the rows adds to the gradients of each norm."""
+    """Return the partials of the rows of a rank, one for each norm."""
     mine = slice(ROWS * rank // ranks, ROWS * (rank + 1) // ranks)
     random = np.random.default_rng(18)
-    found = []
+    partials = []
     for width in WIDTHS.values():
         x, dy = random.standard_normal((2, ROWS, width)).astype(np.float32)
         gamma, beta = np.ones(width, np.float32), np.zeros(width, np.float32)
         _, saved = tn.layer_norm_forward(x[mine], gamma, beta)
         _, partial = tn.layer_norm_backward_partial(dy[mine], saved)
-        found.append(partial)
-    return found
+        partials.append(partial)
+    return partials
 
 
 def report(ranks: int, merged: list[tn.PartialGradients], plain: NDArray[Any]) -> None:
-    """Print digests: of the partials, of what they round to, and of sums in float32."""
+    """Print digests of the partials, of their rounded gradients, and of sums in float32."""
     rounded = [each.rounded(divide_by=ROWS) for each in merged]
     gradients = b"".join(np.stack(each[:2]).tobytes() for each in rounded)  # type: ignore[arg-type]
-    found = {
+    contents = {
         "partials": b"".join(each.tobytes() for each in merged),
         "rounded": gradients,
         "float32": plain.tobytes(),
     }
-    digests = (f"{name} {sha256(each).hexdigest()[:16]}" for name, each in found.items())
+    digests = (f"{name} {sha256(each).hexdigest()[:16]}" for name, each in contents.items())
     print(f"ranks {ranks}:", ", ".join(digests), flush=True)
 
 
 def rounded_first(partials: list[tn.PartialGradients]) -> NDArray[Any]:
-    """Return what is usually sent: the sums of each rank, rounded to float32."""
+    """Return the usual input of an all-reduce: the sums of each rank, rounded to float32."""
     return np.concatenate([np.stack(each.rounded()[:2]).ravel() for each in partials])  # type: ignore[arg-type]
 
 

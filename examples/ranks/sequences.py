@@ -1,8 +1,8 @@
 """The small transformer over some sequences of a batch, with gradients that can be merged.
 
-Matrix products are outside truenorm's promise: how they round depends on their shapes. So they are
-done one sequence at a time, and their gradients are kept apart. The norms take all rows at once,
-and leave partials behind.
+Matrix products are outside the promise of truenorm: their rounding depends on their shapes. So
+they process one sequence at a time, with separate gradients. The norms take all rows at once, and
+produce partials.
 """
 
 import sys
@@ -26,7 +26,7 @@ Text = NDArray[np.intp]
 
 
 class Parallel(Model):
-    """The transformer over some sequences: norms take them together, all else one by one."""
+    """The transformer over some sequences: norms take all of them, other steps one by one."""
 
     def __init__(self, p: Parameters, sequences: int) -> None:
         super().__init__(p)
@@ -35,7 +35,7 @@ class Parallel(Model):
         self.losses: list[float] = []
 
     def norm(self, name: str, x: Array) -> tuple[Array, Backward]:
-        """Normalize rows, which have nothing to do with each other until gradients are added."""
+        """Normalize all rows with truenorm."""
         y, saved = tn.layer_norm_forward(x, self.p[f"{name}.gamma"], self.p[f"{name}.beta"])
 
         def backward(dy: Array) -> Array:
@@ -45,21 +45,21 @@ class Parallel(Model):
         return y, backward
 
     def attention(self, layer: int, x: Array) -> tuple[Array, Backward]:
-        """Let each place look at those before it."""
+        """Apply causal self-attention."""
         return self._one_by_one(partial(super().attention, layer), x)
 
     def feed_forward(self, layer: int, x: Array) -> tuple[Array, Backward]:
-        """Widen, bend by tanh, narrow."""
+        """Apply an MLP with tanh."""
         return self._one_by_one(partial(super().feed_forward, layer), x)
 
-    def embed(self, given: Text) -> tuple[Array, Callable[[Array], None]]:
-        """Look up letters and places."""
-        return self._one_by_one(super().embed, given)
+    def embed(self, text: Text) -> tuple[Array, Callable[[Array], None]]:
+        """Return the embeddings of letters and positions."""
+        return self._one_by_one(super().embed, text)
 
-    def guess(self, x: Array, wanted: Text) -> tuple[float, Callable[[], Array]]:
-        """Return how badly each next letter is guessed."""
+    def guess(self, x: Array, target: Text) -> tuple[float, Callable[[], Array]]:
+        """Return the cross entropy of the next letters."""
         guess = super().guess
-        done = [guess(*pair) for pair in zip(x[:, None], wanted[:, None], strict=True)]
+        done = [guess(*pair) for pair in zip(x[:, None], target[:, None], strict=True)]
         self.losses = [loss for loss, _ in done]
 
         def backward() -> Array:
@@ -78,7 +78,7 @@ class Parallel(Model):
         return np.concatenate([y for y, _ in done]), backward
 
     def _back(self, sequence: int, back: Callable[..., Any], *dy: Array) -> Any:
-        """Go back through a step of one sequence, and keep its gradients apart."""
+        """Run the backward pass of one sequence, and store its gradients separately."""
         dx = back(*dy)
         self.of_sequences[sequence] |= self.gradients
         self.gradients = {}

@@ -1,12 +1,12 @@
-"""A layer norm whose rows are split over ranks, to the bit: each rank has some of the columns.
+"""A correctly rounded layer norm with columns on different ranks.
 
-``mpiexec -n 3 python examples/ranks/sharded_features.py``; it needs mpi4py. Of the other columns a
-rank needs four sums a row, two for forward and two for backward. As integers they are exact, so
-each rank rounds its own elements correctly, with `truenorm.exact`, an inner room of the package.
+``mpiexec -n 3 python examples/ranks/sharded_features.py``; it needs mpi4py. From the other columns
+a rank needs four sums per row, two for forward and two for backward. As integers they are exact,
+so each rank rounds its elements correctly, with the internal module `truenorm.exact`.
 
-It is no more than an example: two exchanges a layer are in the way of everything that comes after,
-so their latency counts and not their bytes; and what is exact here is Python, element by element.
-Where a row fits one rank, gather it there.
+This is only an example. Two exchanges per layer delay everything after them, so their latency
+matters more than their size; and the exact arithmetic is Python, element by element. If a row fits
+one rank, gather it there.
 """
 
 import time
@@ -29,7 +29,7 @@ ROWS, WIDTH, EPS = 16, 48, 1e-5
 UNIT = 149
 """Every float32 is a multiple of 2**-149."""
 BITS = 32
-"""Of a digit. 2**31 ranks can add theirs in an int64."""
+"""Of a limb. 2**31 ranks can add theirs in an int64."""
 
 
 def integers(values: Array) -> Integers:
@@ -48,32 +48,32 @@ class Shard:
     gamma: Array
     beta: Array
     width: int
-    """Of whole rows."""
+    """Length of whole rows."""
     words: list[int] = field(default_factory=list)
-    """How many a row took in each exchange."""
+    """Words per row of each exchange."""
 
     def __post_init__(self) -> None:
-        """Take everything as integers."""
+        """Convert the inputs to integers."""
         self.xs, self.dys = integers(self.x), integers(self.dy)
         self.gammas, self.betas = integers(np.stack([self.gamma, self.beta]))
 
-    def summed(self, *sums: list[int]) -> list[list[int]]:
-        """Add integers over all ranks, exactly: some sums, each of one integer a row."""
-        ends = [(-_low_place(each), _high_place(each)) for each in sums]
-        agreed = np.array(ends, np.int64)
-        self.comm.Allreduce(MPI.IN_PLACE, agreed, op=MPI.MAX)
-        places = [range(-below, above) for below, above in agreed.tolist()]
-        digits = [_digits(*pair) for pair in zip(sums, places, strict=True)]
-        bucket = np.concatenate(digits)
+    def add_over_ranks(self, *sums: list[int]) -> list[list[int]]:
+        """Add integers over all ranks exactly: several sums, each with one integer per row."""
+        ends = [(-_lowest_limb(each), _limb_count(each)) for each in sums]
+        extents = np.array(ends, np.int64)
+        self.comm.Allreduce(MPI.IN_PLACE, extents, op=MPI.MAX)
+        ranges = [range(-below, above) for below, above in extents.tolist()]
+        limbs = [_limbs(*pair) for pair in zip(sums, ranges, strict=True)]
+        bucket = np.concatenate(limbs)
         self.comm.Allreduce(MPI.IN_PLACE, bucket, op=MPI.SUM)
         self.words.append(len(bucket))
-        parts = np.split(bucket, np.cumsum([len(each) for each in places])[:-1])
-        return [_integers(*pair) for pair in zip(parts, places, strict=True)]
+        parts = np.split(bucket, np.cumsum([len(each) for each in ranges])[:-1])
+        return [_integers(*pair) for pair in zip(parts, ranges, strict=True)]
 
     def forward(self) -> Array:
         """Return y (D1 to D6): one exchange."""
         squares = [sum(v * v for v in row) for row in self.xs]
-        self.total, squares = self.summed([sum(row) for row in self.xs], squares)
+        self.total, squares = self.add_over_ranks([sum(row) for row in self.xs], squares)
         n, over, under = self.width, *EPS.as_integer_ratio()
         self.scale = n << UNIT
         unit = n * self.scale**2
@@ -96,7 +96,7 @@ class Shard:
         """Return dx (D17), dgamma and dbeta: one exchange; the last two need none."""
         gs = [[a * b for a, b in zip(self.gammas, row, strict=True)] for row in self.dys]
         along = [sum(map(int.__mul__, *pair)) for pair in zip(gs, self.xs, strict=True)]
-        totals, along = self.summed([sum(row) for row in gs], along)
+        totals, along = self.add_over_ranks([sum(row) for row in gs], along)
         dx = [
             self._row_of_dx(root, centred, g, total, self.width * a - s * total)
             for root, centred, g, total, a, s in zip(
@@ -132,30 +132,30 @@ class Shard:
         ]
 
 
-def _low_place(values: list[int]) -> int:
-    """Return the lowest place that has a digit other than zero."""
+def _lowest_limb(values: list[int]) -> int:
+    """Return the position of the lowest limb that is not zero."""
     return min((((v & -v).bit_length() - 1) // BITS for v in values if v), default=0)
 
 
-def _high_place(values: list[int]) -> int:
+def _limb_count(values: list[int]) -> int:
     return max(abs(v).bit_length() for v in values) // BITS + 1
 
 
-def _digits(values: list[int], places: range) -> NDArray[np.int64]:
-    """Return digits of shape (places, rows); the last has the sign."""
-    last = places[-1]
+def _limbs(values: list[int], positions: range) -> NDArray[np.int64]:
+    """Return limbs of shape (positions, rows); the last limb has the sign."""
+    last = positions[-1]
     return np.array(
         [
             [v >> BITS * k if k == last else v >> BITS * k & (1 << BITS) - 1 for v in values]
-            for k in places
+            for k in positions
         ],
         np.int64,
     )
 
 
-def _integers(digits: NDArray[np.int64], places: range) -> list[int]:
-    columns = digits.T.tolist()
-    return [sum(d << BITS * k for d, k in zip(each, places, strict=True)) for each in columns]
+def _integers(limbs: NDArray[np.int64], positions: range) -> list[int]:
+    columns = limbs.T.tolist()
+    return [sum(d << BITS * k for d, k in zip(each, positions, strict=True)) for each in columns]
 
 
 def fastest(comm: Any, function: Callable[[], Any], repeats: int = 200) -> float:
@@ -170,7 +170,7 @@ def fastest(comm: Any, function: Callable[[], Any], repeats: int = 200) -> float
 
 
 def main() -> int:
-    """Compare with whole rows on one rank; print the cost of an exchange."""
+    """Compare with whole rows on one rank, and print the cost of an exchange."""
     comm = MPI.COMM_WORLD
     random = np.random.default_rng(3)
     x, dy = random.standard_normal((2, ROWS, WIDTH)).astype(np.float32)
@@ -178,12 +178,12 @@ def main() -> int:
     gamma, beta = random.standard_normal((2, WIDTH)).astype(np.float32)
     mine = slice(WIDTH * comm.rank // comm.size, WIDTH * (comm.rank + 1) // comm.size)
     shard = Shard(comm, x[:, mine], dy[:, mine], gamma[mine], beta[mine], WIDTH)
-    found = (shard.forward(), *shard.backward())
+    results = (shard.forward(), *shard.backward())
     y, saved = tn.layer_norm_forward(x, gamma, beta, eps=EPS)
-    right = (y, *tn.layer_norm_backward(dy, saved))
+    expected = (y, *tn.layer_norm_backward(dy, saved))
     same = all(
         a.tobytes() == np.asarray(b)[..., mine].tobytes()
-        for a, b in zip(found, right, strict=True)
+        for a, b in zip(results, expected, strict=True)
     )
     everywhere = comm.allreduce(int(same), op=MPI.MIN)
     words = np.zeros((max(shard.words), ROWS), np.int64)

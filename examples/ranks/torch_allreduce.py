@@ -1,4 +1,4 @@
-"""The same by torch.distributed: int64, MAX and then SUM.
+"""Merge partials with torch.distributed: int64, MAX and then SUM.
 
 ``python examples/ranks/torch_allreduce.py 3`` starts three processes with gloo; with "nccl" the
 tensors are on the device. It prints the digests of `mpi_allreduce.py`.
@@ -19,7 +19,7 @@ import truenorm as tn
 
 
 def all_reduce(partials: Sequence[tn.PartialGradients]) -> list[tn.PartialGradients]:
-    """Merge the partials of all processes; all have those of the same norms, in one order."""
+    """Merge the partials of all processes, which pass the same norms in the same order."""
     extents = torch.from_numpy(np.stack([each.extent() for each in partials]))
     dist.all_reduce(extents, op=dist.ReduceOp.MAX)
     agreed = list(extents.numpy())
@@ -34,7 +34,7 @@ def all_reduce(partials: Sequence[tn.PartialGradients]) -> list[tn.PartialGradie
 
 
 def work(rank: int, ranks: int, meeting: str) -> None:
-    """Be one process."""
+    """Run one process."""
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
     mine = partials_of(rank, ranks)
     merged = all_reduce(mine)

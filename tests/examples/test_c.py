@@ -1,4 +1,4 @@
-"""The example in C, built and run: the naive kernel is caught, the careful ones pass."""
+"""The example in C, built and run: the naive kernel fails, the stable ones pass."""
 
 import importlib.util
 import shutil
@@ -46,7 +46,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small() -> list[Case]:
-    """Return the cases whose exact answers are cheap, some of each kind among them."""
+    """Return the cases with cheap exact answers, which include every kind."""
     cases = [case for case in suite.cases("float32") if case.x.size <= 600]
     assert {case.kind for case in cases} == {case.kind for case in suite.cases("float32")}
     assert OFFSET in {case.name for case in cases}
@@ -62,7 +62,7 @@ def vectors(small: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def copied(vectors: Path, tmp_path: Path) -> Path:
-    """Return a folder that may be damaged."""
+    """Return a copy of the folder, for damage."""
     return shutil.copytree(vectors, tmp_path / "copied")
 
 
@@ -72,26 +72,26 @@ def run(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_naive_kernel_is_caught(built: Path, vectors: Path, small: list[Case]) -> None:
+def test_naive_kernel_fails(built: Path, vectors: Path, small: list[Case]) -> None:
     done = run(built / "check", vectors)
     assert done.returncode == 1, done.stderr
     *failed, summary = done.stdout.splitlines()
     names = [line.split()[1].rstrip(":") for line in failed]
     assert OFFSET in names
     assert set(names) < {case.name for case in small}
-    right = len(small) - len(names)
-    assert right > len(small) // 4  # it is right on ordinary input, so that it went unnoticed
-    assert summary == f"{right} of {len(small)} cases pass, 0 of other types skipped"
+    passed = len(small) - len(names)
+    assert passed > len(small) // 4  # it is right on ordinary input
+    assert summary == f"{passed} of {len(small)} cases pass, 0 of other types skipped"
 
 
-def test_the_careful_kernel_passes(built: Path, vectors: Path, small: list[Case]) -> None:
+def test_stable_kernel_passes(built: Path, vectors: Path, small: list[Case]) -> None:
     done = run(built / "check_stable", vectors)
     assert done.stdout == f"{len(small)} of {len(small)} cases pass, 0 of other types skipped\n"
     assert done.returncode == 0
 
 
 @pytest.fixture(scope="module")
-def of_rms_norm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rms_norm_vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the small cases of RMSNorm."""
     cases = suite.cases("float32", operation=RMS_NORM)
     folder = tmp_path_factory.mktemp("vectors") / "rms_norm"
@@ -99,58 +99,58 @@ def of_rms_norm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_rms_norm_passes(built: Path, of_rms_norm: Path) -> None:
-    done = run(built / "check_rms_norm", of_rms_norm)
+def test_rms_norm_passes(built: Path, rms_norm_vectors: Path) -> None:
+    done = run(built / "check_rms_norm", rms_norm_vectors)
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith("cases pass, 0 of other types skipped\n")
-    change(of_rms_norm / "float32-normal-4x3.expected", 2 * 12 + 1, 1e30)
-    done = run(built / "check_rms_norm", of_rms_norm)
+    change(rms_norm_vectors / "float32-normal-4x3.expected", 2 * 12 + 1, 1e30)
+    done = run(built / "check_rms_norm", rms_norm_vectors)
     assert "FAIL float32-normal-4x3: dgamma[1] is " in done.stdout
     assert done.stdout.count("FAIL") == 1
 
 
-def test_cases_of_another_operation_are_refused(
-    built: Path, vectors: Path, of_rms_norm: Path
+def test_cases_of_another_operation_fail(
+    built: Path, vectors: Path, rms_norm_vectors: Path
 ) -> None:
     assert run(built / "check_rms_norm", vectors).returncode == 2
-    assert run(built / "check_stable", of_rms_norm).returncode == 2
+    assert run(built / "check_stable", rms_norm_vectors).returncode == 2
 
 
-def test_the_rms_norm_is_judged_as_a_command(built: Path) -> None:
+def test_rms_norm_as_a_command(built: Path) -> None:
     subject = Subject(command=[str(built / "answer_rms_norm")], operation=RMS_NORM)
     check(subject, suite.case("float32-g-along-x", operation=RMS_NORM))
 
 
 @pytest.mark.slow
-def test_the_careful_kernel_passes_every_case(built: Path, tmp_path: Path) -> None:
+def test_stable_kernel_passes_every_case(built: Path, tmp_path: Path) -> None:
     cases = suite.cases("float32")
     write_vectors(tmp_path / "all", cases)
     done = run(built / "check_stable", tmp_path / "all")
     assert done.returncode == 0, done.stdout
 
 
-def test_the_program_that_answers(built: Path) -> None:
-    """What the careful one writes is within the bounds."""
+def test_answer_program(built: Path) -> None:
+    """The results of the stable kernel are within the bounds."""
     runner = CommandRunner(Subject(command=[str(built / "answer_stable")]))
     for case in (suite.case(OFFSET), suite.case("float32-normal-4x3")):
         record = runner.run(case, Call())
         assert record.failure == ""
         answer = expected(case)
         for output in OUTPUTS:
-            found, right = record.results[output], answer.values[output]
-            assert found is not None
-            assert right is not None
-            error = np.abs(found.astype(np.float64) - right.astype(np.float64))
+            result, exact = record.results[output], answer.values[output]
+            assert result is not None
+            assert exact is not None
+            error = np.abs(result.astype(np.float64) - exact.astype(np.float64))
             assert (error <= answer.allowed(output)).all()
 
 
-def test_the_program_that_answers_refuses_other_types(built: Path) -> None:
+def test_answer_program_fails_for_other_types(built: Path) -> None:
     runner = CommandRunner(Subject(command=[str(built / "answer")]))
     record = runner.run(suite.case("float64-normal-4x3"), Call())
     assert record.failure == "exit code 2: float64-normal-4x3: cannot be answered"
 
 
-def test_the_subjects_are_beside_their_file(built: Path) -> None:
+def test_subjects_of_the_check_file(built: Path) -> None:
     spec = importlib.util.spec_from_file_location("c_kernel", built / "c_kernel_check.py")
     assert spec is not None
     assert spec.loader is not None
@@ -168,8 +168,8 @@ def change(path: Path, k: int, number: float) -> None:
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e30])
-def test_what_is_not_finite_is_compared(built: Path, copied: Path, number: float) -> None:
-    """A finite result is wrong where NaN or an infinity is expected, which `>` would not see."""
+def test_non_finite_expected_values_are_compared(built: Path, copied: Path, number: float) -> None:
+    """A finite result is wrong where NaN or an infinity is expected; `>` would not detect it."""
     name = "float32-normal-4x3"
     change(copied / f"{name}.expected", 5, number)
     done = run(built / "check_stable", copied)
@@ -177,8 +177,8 @@ def test_what_is_not_finite_is_compared(built: Path, copied: Path, number: float
     assert f"FAIL {name}: y[1][2] is " in done.stdout
 
 
-def test_results_that_are_not_finite(built: Path, tmp_path: Path) -> None:
-    """NaN in x: NaN all over its row; infinity in beta: the same one in its column, no other."""
+def test_non_finite_results(built: Path, tmp_path: Path) -> None:
+    """NaN in x makes its row NaN; an infinity in beta appears in its column with its sign."""
     case = suite.case("float32-normal-4x3")
     x, beta = case.x.copy(), case.beta.copy()
     x[1, 1], beta[2] = np.nan, -np.inf
@@ -210,19 +210,19 @@ def test_results_that_are_not_finite(built: Path, tmp_path: Path) -> None:
         ("float32-normal-4x3.bound", "short"),
     ],
 )
-def test_damaged_folders_are_refused(built: Path, copied: Path, file: str, text: str) -> None:
+def test_damaged_folders_fail(built: Path, copied: Path, file: str, text: str) -> None:
     (copied / file).write_text(text)
     assert run(built / "check", copied).returncode == 2
 
 
-def test_without_a_folder(built: Path, tmp_path: Path) -> None:
+def test_missing_folder(built: Path, tmp_path: Path) -> None:
     for program in ("check", "answer"):
         assert run(built / program).returncode == 2
         assert run(built / program, tmp_path).returncode == 2
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
-def test_the_makefile(tmp_path: Path) -> None:
+def test_makefile(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     shutil.copytree(EXAMPLE, folder)
     for goal, suffix in (("naive", ""), ("stable", "_stable"), ("rms_norm", "_rms_norm")):

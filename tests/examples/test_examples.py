@@ -1,4 +1,4 @@
-"""The examples run, in seconds, and say what they promise."""
+"""The examples of layers and transformers, run as programs."""
 
 import subprocess
 import sys
@@ -6,25 +6,33 @@ from pathlib import Path
 
 import pytest
 
+from cli.recording import run as run_cli
+
 FOLDER = Path(__file__).parents[2] / "examples"
 
 
-def _said(*command: str) -> str:
+def run(*command: str) -> str:
     program = [sys.executable, "-W", "error", *command]
-    run = subprocess.run(program, cwd=FOLDER, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr + run.stdout
-    return run.stdout
+    completed = subprocess.run(program, cwd=FOLDER, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr + completed.stdout
+    return completed.stdout
 
 
-def test_a_layer_in_ten_lines() -> None:
-    said = _said("layer.py")
-    assert "mean of a row of y: 0.0\n" in said
-    assert "what dx and x have in common: 0.0\n" in said
+def test_layer() -> None:
+    output = run("layer.py")
+    assert "mean of a row of y: 0.0\n" in output
+    assert "dot product of dx and x: 0.0\n" in output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", ["transformer.py", "llama.py"])
-def test_a_transformer_learns_with_checked_gradients_and_the_same_bits(example: str) -> None:
-    said = _said(example, "--steps", "20")
-    assert "gradient check: PASS" in said
-    assert "the same bits: yes" in said
+def test_transformers(example: str) -> None:
+    output = run(example, "--steps", "20")
+    assert "gradient check: PASS" in output
+    assert "the same bits: yes" in output
+
+
+def test_pair_passes_the_gradient_check() -> None:
+    done = run_cli("gradcheck", FOLDER / "pair.py")
+    assert (done.exit_code, done.stdout[:5]) == (0, "PASS:"), done.output
+    assert "  x: PASS" in done.stdout

@@ -1,4 +1,4 @@
-"""The examples of "Verify your kernel": the mistakes are found, the mended kernel passes."""
+"""The examples of docs/verify.md: the bugs are found, the corrected kernel passes."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ def report() -> tv.Report:
     return tv.verify(tv.load(f"{EXAMPLE / 'numpy_check.py'}:subject"))
 
 
-def test_both_mistakes_are_found(report: tv.Report) -> None:
+def test_both_bugs_are_found(report: tv.Report) -> None:
     assert not report.passed
     assert {each.output: each.grade for each in report.grades} == {
         "y": "unstable",  # one pass
@@ -33,28 +33,28 @@ def test_both_mistakes_are_found(report: tv.Report) -> None:
     assert 1.5 < slope < 2.5
 
 
-def test_the_page_shows_this_output(report: tv.Report) -> None:
-    """Grades and findings; how far off a result is may depend on the version of NumPy."""
+def test_page_shows_this_output(report: tv.Report) -> None:
+    """Compare grades and findings; the errors may depend on the version of NumPy."""
     (shown,) = re.findall(r"^```text\n(my kernel: .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     grades = re.findall(r"^(?:float32)? +(y|dx|dgamma|dbeta) +(\w+)", shown, re.MULTILINE)
     assert grades == [(each.output, each.grade) for each in report.grades]
     assert f"quick level, {report.cases} cases" in shown
-    places = re.findall(r"^ +(\d)  .*?^ *case  (\S+)", shown, re.MULTILINE | re.DOTALL)
-    for place, case in places:
-        assert report.findings[int(place) - 1].case == case
-    assert int(places[-1][0]) == len(report.findings)
+    findings = re.findall(r"^ +(\d)  .*?^ *case  (\S+)", shown, re.MULTILINE | re.DOTALL)
+    for number, case in findings:
+        assert report.findings[int(number) - 1].case == case
+    assert int(findings[-1][0]) == len(report.findings)
 
 
-def test_the_page_shows_this_kernel() -> None:
+def test_page_shows_this_kernel() -> None:
     """The listing is the file without type hints, docstrings and comments."""
     listing = PAGE.partition("\n## NumPy\n")[2].partition("```python\n")[2].partition("```")[0]
-    said = {re.sub(r" +# .*", "", line) for line in listing.splitlines()[1:]}
+    shown = {re.sub(r" +# .*", "", line) for line in listing.splitlines()[1:]}
     file = (EXAMPLE / "numpy_check.py").read_text(encoding="utf-8")
     lines = set(re.sub(r": Array|: Any|: float| -> [^:]+", "", file).splitlines())
-    assert said <= lines, said - lines
+    assert shown <= lines, shown - lines
 
 
-def test_the_first_reproducer_reproduces(report: tv.Report, tmp_path: Path) -> None:
+def test_first_reproducer_fails(report: tv.Report, tmp_path: Path) -> None:
     script = tmp_path / "again.py"
     script.write_text(report.findings[0].reproducer, encoding="utf-8")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
@@ -62,13 +62,13 @@ def test_the_first_reproducer_reproduces(report: tv.Report, tmp_path: Path) -> N
     assert "AssertionError: got " in done.stderr
 
 
-def test_the_mended_kernel_passes() -> None:
+def test_corrected_kernel_passes() -> None:
     report = tv.verify(tv.load(f"{EXAMPLE / 'numpy_check.py'}:mended"))
     assert report.passed, report.findings
 
 
-def test_the_judge_in_pytest(tmp_path: Path) -> None:
-    """Away from the settings of this repository, as in anybody's project."""
+def test_judge_in_pytest(tmp_path: Path) -> None:
+    """Run in another folder, without the settings of this repository."""
     folder = tmp_path / "project"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_kernel.py"]
