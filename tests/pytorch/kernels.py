@@ -1,4 +1,4 @@
-"""Kernels on tensors, in every form: computed in float64 and rounded once, so that all pass."""
+"""Right kernels on tensors, in every form: computed in float64 and rounded once."""
 
 from importlib import import_module
 from typing import Any
@@ -41,14 +41,14 @@ def fused_add_rms_norm(
     weight: Tensor,
     epsilon: float,
 ) -> None:
-    """As vLLM's: y is written over the input, the sum over the residual."""
+    """As vLLM's: write y to the input, and the sum to the residual."""
     y, total = add_rms_norm(input, residual, weight, epsilon)
     input.copy_(y)
     residual.copy_(total)
 
 
 class RMSNorm(torch.nn.Module):  # type: ignore[misc]
-    """As Hugging Face's, but for where it rounds."""
+    """As in Hugging Face, except for the rounding."""
 
     def __init__(self, hidden_size: int, eps: float = 1e-6) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class RMSNorm(torch.nn.Module):  # type: ignore[misc]
 
 
 class AddLayerNorm(torch.nn.Module):  # type: ignore[misc]
-    """A module around another, which has the parameters."""
+    """A module whose parameters belong to a submodule."""
 
     def __init__(self, dim: int, eps: float) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class AddLayerNorm(torch.nn.Module):  # type: ignore[misc]
 
 
 def saving_rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, ...]:
-    """Return y, and what backward needs."""
+    """Return y and the saved values for backward."""
     wide, gain = x.double(), weight.double()
     rstd = (wide.square().mean(-1, keepdim=True) + eps).rsqrt()
     return rms_norm(x, weight, eps), wide * rstd, rstd, gain, eps
@@ -81,7 +81,7 @@ def saving_rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, ...]
 def rms_norm_backward(
     dy: Tensor, xhat: Tensor, rstd: Tensor, gain: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
-    """Return dx and dgamma; what cancels down to eps is computed as that."""
+    """Return dx and dgamma."""
     g = gain * dy.double()
     size = g.shape[-1]
     # g - xhat*mean(g*xhat) without a cancellation that float64 feels.

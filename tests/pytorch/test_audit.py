@@ -1,4 +1,4 @@
-"""Kernels on tensors, replaced: functions, modules, results in place, gradients by autograd."""
+"""Replaced kernels on tensors: functions, modules, in-place results, autograd."""
 
 from importlib import import_module
 from typing import Any
@@ -22,27 +22,27 @@ def replacer(name: str = "", operation: str = "rms_norm") -> Replacer:
     return Replacer(Kernel(norm, bugs[name] if name else None), Observations())
 
 
-def drawn(*shapes: tuple[int, ...], dtype: Any = torch.float32) -> list[Any]:
-    made = torch.Generator().manual_seed(0)
-    return [torch.randn(shape, generator=made).to(dtype).requires_grad_() for shape in shapes]
+def random_tensors(*shapes: tuple[int, ...], dtype: Any = torch.float32) -> list[Any]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=generator).to(dtype).requires_grad_() for shape in shapes]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_autograd_of_a_function(dtype: Any) -> None:
-    x, weight, bias, dy = drawn(SHAPE, (40,), (40,), SHAPE, dtype=dtype)
-    found = replacer("", "layer_norm")
+    x, weight, bias, dy = random_tensors(SHAPE, (40,), (40,), SHAPE, dtype=dtype)
+    replaced = replacer("", "layer_norm")
     results = []
-    for function in (layer_norm, found.wrap(layer_norm)):
+    for function in (layer_norm, replaced.wrap(layer_norm)):
         y = function(x, weight, bias, 1e-5)
         results.append((y, *torch.autograd.grad(y, (x, weight, bias), dy)))
     for right, got in zip(*results, strict=True):
         assert (got.dtype, got.shape) == (right.dtype, right.shape)
         torch.testing.assert_close(got, right)
-    assert (found.observations.calls, found.observations.backward_calls) == (1, 1)
+    assert (replaced.observations.calls, replaced.observations.backward_calls) == (1, 1)
 
 
 def test_wrong_gradients() -> None:
-    x, weight, dy = drawn(SHAPE, (40,), SHAPE)
+    x, weight, dy = random_tensors(SHAPE, (40,), SHAPE)
     right = torch.autograd.grad(rms_norm(x, weight, 1e-6), (x, weight), dy)
     y = replacer("dgamma of half the rows").wrap(rms_norm)(x, weight, 1e-6)
     dx, dweight = torch.autograd.grad(y, (x, weight), dy)
@@ -53,16 +53,16 @@ def test_wrong_gradients() -> None:
     assert not torch.autograd.grad(y, (x,), dy)[0].any()
 
 
-def test_gradients_that_nobody_can_ask_for_are_not_noted() -> None:
-    x, weight, dy = drawn(SHAPE, (40,), SHAPE)
-    found = replacer("no eps")
-    found.wrap(rms_norm)(x, weight.detach(), 1e-6).backward(dy)
+def test_unreachable_gradients_are_not_observed() -> None:
+    x, weight, dy = random_tensors(SHAPE, (40,), SHAPE)
+    replaced = replacer("no eps")
+    replaced.wrap(rms_norm)(x, weight.detach(), 1e-6).backward(dy)
     assert x.grad is not None
-    assert found.observations.results == list(found.observations.largest) == ["y", "dx"]
+    assert replaced.observations.results == list(replaced.observations.largest) == ["y", "dx"]
 
 
-def test_what_requires_no_gradient_has_none() -> None:
-    x, weight = drawn(SHAPE, (40,))
+def test_tensors_without_gradients() -> None:
+    x, weight = random_tensors(SHAPE, (40,))
     y = replacer("zeros").wrap(rms_norm)(x.detach(), weight.detach(), 1e-6)
     assert not y.requires_grad
     assert not y.any()
@@ -72,7 +72,7 @@ def test_a_module() -> None:
     class Replaced(RMSNorm):
         forward = replacer().wrap(RMSNorm.forward)
 
-    x, weight = drawn(SHAPE, (40,))
+    x, weight = random_tensors(SHAPE, (40,))
     results = []
     for kind in (RMSNorm, Replaced):
         module = kind(40, eps=1e-3)
@@ -85,10 +85,10 @@ def test_a_module() -> None:
 
 
 def test_results_in_place() -> None:
-    x, residual, weight = (each.detach() for each in drawn(SHAPE, SHAPE, (40,)))
+    x, residual, weight = (each.detach() for each in random_tensors(SHAPE, SHAPE, (40,)))
     total = x + residual
-    given = x.clone(), residual.clone()
-    found = replacer("zeros for the sum", "add_rms_norm")
-    assert found.wrap(fused_add_rms_norm)(*given, weight, 1e-6) is None
-    torch.testing.assert_close(given[0], rms_norm(total, weight, 1e-6))
-    assert not given[1].any()
+    copies = x.clone(), residual.clone()
+    replaced = replacer("zeros for the sum", "add_rms_norm")
+    assert replaced.wrap(fused_add_rms_norm)(*copies, weight, 1e-6) is None
+    torch.testing.assert_close(copies[0], rms_norm(total, weight, 1e-6))
+    assert not copies[1].any()

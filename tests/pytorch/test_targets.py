@@ -1,17 +1,29 @@
-"""``truenorm verify torch:...`` in a process of its own, and what finds the subject again."""
+"""``truenorm verify torch:...``, recipes of published kernels, and the examples with PyTorch."""
 
+import json
+import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
+import truenorm as tn
 import truenorm.verify as tv
+from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import verify_target
+from truenorm.verify.running.records import Call
+from truenorm.verify.running.runners import InProcess
 
+ROOT = Path(__file__).parents[2]
 RMS_NORM = "torch:torch.nn.functional.rms_norm"
+MODELS = "torch:transformers.models"
+WIDE = "rms_norm,parameters=float32,result=float32"
+ZERO_CENTRED = "rms_norm,gain=zero-centred"
 
 
 def verify(*arguments: str, folder: Path) -> tuple[int, str]:
@@ -20,28 +32,28 @@ def verify(*arguments: str, folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_function_on_the_command_line(tmp_path: Path) -> None:
-    code, said = verify(
+def test_function(tmp_path: Path) -> None:
+    code, message = verify(
         RMS_NORM, "--operation", "rms_norm", "--dtype", "bfloat16", folder=tmp_path
     )
     assert code == 1  # squares of 1e30 overflow
-    assert "torch.nn.functional.rms_norm: RMS normalization" in said
-    assert "late: bits of late in 100.00 %" in said
-    assert f"tv.load('{RMS_NORM}', operation='rms_norm')" in said
+    assert "torch.nn.functional.rms_norm: RMS normalization" in message
+    assert "late: bits of late in 100.00 %" in message
+    assert f"tv.load('{RMS_NORM}', operation='rms_norm')" in message
 
 
-def test_a_module_that_is_no_file_of_ours(tmp_path: Path) -> None:
-    """In the folder where the command is given, as for ``python -m``."""
+def test_module_of_the_current_folder(tmp_path: Path) -> None:
+    """It is imported as by ``python -m``."""
     source = Path(__file__).with_name("kernels.py").read_text(encoding="utf-8")
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")
     options = ("--operation", "rms_norm", "--dtype", "bfloat16", "--require", "wrong")
-    code, said = verify("torch:mine.RMSNorm", *options, folder=tmp_path)
-    assert "bits of late in 100.00 %" in said, said
+    code, message = verify("torch:mine.RMSNorm", *options, folder=tmp_path)
+    assert "bits of late in 100.00 %" in message, message
     assert code != 2
 
 
 @pytest.mark.parametrize(
-    ("target", "operation", "said"),
+    ("target", "operation", "message"),
     [
         (RMS_NORM, "", "give --operation rms_norm"),
         ("torch:torch.nn.functional.rms", "rms_norm", "torch.nn.functional has no 'rms'"),
@@ -49,11 +61,11 @@ def test_a_module_that_is_no_file_of_ours(tmp_path: Path) -> None:
         (RMS_NORM, "layer_norm", "beta is none of its arguments"),
     ],
 )
-def test_what_is_not_there(target: str, operation: str, said: str, tmp_path: Path) -> None:
+def test_invalid_targets(target: str, operation: str, message: str, tmp_path: Path) -> None:
     options = ["--operation", operation] if operation else []
     code, printed = verify(target, *options, folder=tmp_path)
     assert code == 2
-    assert said in " ".join(printed.split())
+    assert message in " ".join(printed.split())
     assert "Traceback" not in printed
 
 
@@ -68,8 +80,109 @@ def test_types_and_reproducers() -> None:
     assert "AssertionError" in done.stderr
 
 
-def test_loaded() -> None:
+def test_load() -> None:
     subject = tv.load("torch:torch.nn.RMSNorm", operation="rms_norm")
     assert subject.name == "torch.nn.RMSNorm"
     assert len(subject.dtypes) == 4
     tv.check(subject, tv.case("float16-normal-4x17", operation=tv.RMS_NORM))
+
+
+def recipe_of(subject: tv.Subject, dtype: str) -> Any:
+    """Return the recipe that ordinary rows show."""
+    operation = subject.operation
+    suite = [each for each in tv.cases(dtype, operation=operation) if each.family == "normal"]
+    records = [InProcess(subject).run(each, Call()) for each in suite]
+    assert [each.failure for each in records if each.failure] == []
+    (recipe,) = grade("", suite, records, outputs=["y"], require="wrong").recipes
+    return recipe
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("target", "operation", "name"),
+    [
+        (RMS_NORM, "rms_norm", "late"),
+        ("torch:torch.nn.functional.layer_norm", "layer_norm", "late"),
+        (f"{MODELS}.llama.modeling_llama.LlamaRMSNorm", "rms_norm", "early"),
+        (f"{MODELS}.llama.modeling_llama.LlamaRMSNorm", WIDE, "early"),
+        (f"{MODELS}.t5.modeling_t5.T5LayerNorm", "rms_norm", "early"),
+        (f"{MODELS}.gemma.modeling_gemma.GemmaRMSNorm", ZERO_CENTRED, "late"),
+    ],
+)
+def test_recipes_of_published_kernels(target: str, operation: str, name: str, dtype: str) -> None:
+    if "transformers" in target:
+        pytest.importorskip("transformers")
+    recipe = recipe_of(tv.load(target, operation), dtype)
+    assert recipe.name == name
+    assert recipe.shares[name] > 0.999
+
+
+def test_zero_centred_gain_as_plain_gain() -> None:
+    """Gemma adds 1 to its weights: with a plain gain, the diagnosis names that."""
+    pytest.importorskip("transformers")
+    gemma = import_module("transformers.models.gemma.modeling_gemma").GemmaRMSNorm
+    subject = tv.torch_subject(gemma, operation="rms_norm", form="module", dtypes=["bfloat16"])
+    causes = [finding.cause for finding in tv.verify(subject).findings]
+    assert any("the gain is 1 + gamma" in cause for cause in causes)
+
+
+def report_of(example: str, *options: str) -> dict[str, Any]:
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "truenorm",
+        "verify",
+        str(ROOT / "examples" / "verify" / example),
+    ]
+    done = subprocess.run(
+        [*command, "--json", *options],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_triton_example() -> None:
+    """Its recipe is late, and its rows may be padded."""
+    pytest.importorskip("triton")
+    report = report_of("triton_check.py", "--dtype", "float16")
+    assert report["findings"] == []
+    assert [each["name"] for each in report["recipes"]] == ["late"]
+    assert [each["output"] for each in report["grades"]] == ["y"]
+
+
+def test_triton_interpreter_truncates() -> None:
+    """The example says so of bfloat16; a Triton that rounds fails here."""
+    pytest.importorskip("triton")
+    report = report_of("triton_check.py", "--dtype", "bfloat16")
+    (recipe,) = report["recipes"]
+    assert recipe["name"] == ""
+    assert 0.4 < recipe["shares"]["late"] < 0.6
+    assert report["verdicts"]["subnormals kept"] == "fail"
+
+
+def test_torch_example() -> None:
+    report = report_of("torch_check.py", "--dtype", "float32")
+    assert report["verdicts"]["runs"] == "pass"
+    assert [each["output"] for each in report["grades"]] == ["y", "dx", "dgamma", "dbeta"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_allreduce_example(ranks: int) -> None:
+    """The digests are those of MPI, as the page has them."""
+    ran = subprocess.run(
+        [sys.executable, ROOT / "examples" / "ranks" / "torch_allreduce.py", str(ranks)],
+        env={**os.environ, "PYTHONPATH": str(Path(tn.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    exact, _, _ = ran.stdout.partition(", float32 ")
+    assert f"{exact}," in (ROOT / "docs" / "scale-ranks.md").read_text(encoding="utf-8")

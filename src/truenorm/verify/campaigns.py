@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Unpack
 
 from truenorm.tools.machine import describe
@@ -234,14 +235,6 @@ class Part(NamedTuple):
     stop: int
 
 
-class Task(NamedTuple):
-    """A part of a campaign, for a worker."""
-
-    remote: RemoteSubject
-    criteria: Criteria
-    part: Part
-
-
 Workers = tuple[Executor, RemoteSubject]
 
 
@@ -338,8 +331,7 @@ def _tallies(
     """Yield the tally of each part, in order."""
     if workers is not None:
         executor, remote = workers
-        tasks = (Task(remote, criteria, part) for part in parts)
-        yield from map_in_order(executor, run_task, tasks)
+        yield from map_in_order(executor, partial(run_part, remote, criteria), parts)
         return
     for part in parts:
         if isinstance(runner, SubjectProcess):
@@ -347,9 +339,9 @@ def _tallies(
         yield _tally(runner, criteria, part)
 
 
-def run_task(task: Task) -> "Tally":
+def run_part(remote: RemoteSubject, criteria: Criteria, part: Part) -> "Tally":
     """Judge a part of a campaign; this is called in a worker."""
-    return _tally(process_of(task.remote), task.criteria, task.part)
+    return _tally(process_of(remote), criteria, part)
 
 
 @dataclass

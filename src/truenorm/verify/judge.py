@@ -378,8 +378,8 @@ def collect(
         tell(done, steps, case.name)
         try:
             if is_user_case(case):
-                step = partial(_tell_step, tell, done, steps, case.name)
-                records += run_user_case(runner, case, step)
+                tell_step = partial(_tell_step, tell, done, steps, case.name)
+                records += run_user_case(runner, case, tell_step)
             else:
                 records += records_of(runner, case)
         except GaveUpError:
@@ -498,18 +498,11 @@ def answers_to(case: Case) -> Arrays:
     return exact
 
 
-class Task(NamedTuple):
-    """Some cases of a subject, by name."""
-
-    remote: RemoteSubject
-    names: tuple[str, ...]
-
-
-def run_task(task: Task) -> list[CaseRecords]:
-    """Run the cases of a task; this is called in a worker."""
-    process = process_of(task.remote)
+def run_named(remote: RemoteSubject, names: Sequence[str]) -> list[CaseRecords]:
+    """Run cases by their names; this is called in a worker."""
+    process = process_of(remote)
     results = []
-    for name in task.names:
+    for name in names:
         case = case_named(name, operation=process.subject.operation)
         results.append(run_case(process, case, answers_to(case)))
         forget([case])
@@ -534,7 +527,7 @@ def distribute(
     records: list[Record] = []
     tell = progress or (lambda *_: None)
     tell(0, len(named), "waiting for workers")
-    finished = map_in_order(executor, run_task, _tasks(remote, named.values()))
+    finished = map_in_order(executor, partial(run_named, remote), _batches(named.values()))
     for number, result in enumerate(result for results in finished for result in results):
         tell(number, len(named), result.case)
         remember(named[result.case], result.exact)
@@ -546,18 +539,18 @@ def distribute(
     return records + (collect(process, user_cases, progress) if user_cases else [])
 
 
-def _tasks(remote: RemoteSubject, suite: Iterable[Case]) -> Iterator[Task]:
-    """Yield tasks of at least `TASK_ELEMENTS` elements."""
+def _batches(suite: Iterable[Case]) -> Iterator[list[str]]:
+    """Yield the names of cases in batches of at least `TASK_ELEMENTS` elements."""
     names: list[str] = []
     size = 0
     for case in suite:
         names.append(case.name)
         size += int(np.prod(case.shape)) // case.repeats
         if size >= TASK_ELEMENTS:
-            yield Task(remote, tuple(names))
+            yield names
             names, size = [], 0
     if names:
-        yield Task(remote, tuple(names))
+        yield names
 
 
 def map_in_order(

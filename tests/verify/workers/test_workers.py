@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
@@ -14,7 +15,7 @@ import pytest
 import truenorm.verify as tv
 from truenorm.verify import judge
 from truenorm.verify import oracle as answers
-from truenorm.verify.judge import RemoteSubject, verify_target
+from truenorm.verify.judge import RemoteSubject, map_in_order, run_named, verify_target
 from truenorm.verify.oracle import compute_exact, load_or_compute
 from truenorm.verify.running.records import Call, CannotRunError, Record
 from truenorm.verify.subject import SubjectSpec
@@ -145,9 +146,8 @@ def test_error_of_a_worker(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("raise RuntimeError('no GPU here')\n", encoding="utf-8")
     remote = RemoteSubject(f"{file}:subject")
-    (task,) = judge._tasks(remote, [tv.case("float32-normal-4x17")])
     with pytest.raises(CannotRunError, match="no GPU here"):
-        list(judge.map_in_order(Backwards(), judge.run_task, [task]))
+        list(map_in_order(Backwards(), partial(run_named, remote), [["float32-normal-4x17"]]))
 
 
 def test_subject_without_a_name() -> None:

@@ -1,4 +1,4 @@
-"""Tensors with the negative bit, as ``z.conj().imag``: PyTorch negates them when they are read."""
+"""Tensors as arguments: the negative bit of ``z.conj().imag``, and bounds of tensors."""
 
 import re
 from collections.abc import Callable
@@ -24,8 +24,8 @@ def negative(*shape: int, dtype: Any = torch.float32) -> Tensor:
     return tensor
 
 
-def test_the_imaginary_part_of_a_conjugate_has_it() -> None:
-    """And through DLPack its memory has the other sign, which no error tells."""
+def test_imaginary_part_of_a_conjugate() -> None:
+    """PyTorch negates it on access; by DLPack its memory has the other sign, without an error."""
     imaginary = torch.complex(torch.zeros(3), torch.ones(3)).conj().imag
     assert imaginary.is_neg()
     assert imaginary.tolist() == [-1, -1, -1]
@@ -44,16 +44,16 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("argument", CALLS)
-def test_refused(argument: str) -> None:
+def test_negative_bit(argument: str) -> None:
     name = argument.split()[0]
-    said = (
+    message = (
         f"{name} must be a tensor without the negative bit .+, got a Tensor with it: pass {name}."
     )
-    with pytest.raises(TypeError, match=said + re.escape("resolve_neg()")):
+    with pytest.raises(TypeError, match=message + re.escape("resolve_neg()")):
         CALLS[argument](negative(4, 8), negative(8))
 
 
-def test_what_to_pass_instead() -> None:
+def test_resolved_negative_bit() -> None:
     x = negative(4, 8)
     right = tn.layer_norm(np.array(x.tolist(), np.float32))
     assert tn.layer_norm(x.resolve_neg()).tobytes() == right.tobytes()
@@ -63,7 +63,7 @@ def test_what_to_pass_instead() -> None:
     assert tn.layer_norm(required.detach().resolve_neg()).tobytes() == right.tobytes()
 
 
-def test_out_is_no_tensor() -> None:
+def test_out_must_be_an_array() -> None:
     x = np.ones((4, 8), np.float32)
     for out in (torch.empty(4, 8), negative(4, 8)):
         with pytest.raises(TypeError, match="out is a Tensor: pass a NumPy array"):
@@ -71,17 +71,39 @@ def test_out_is_no_tensor() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_the_judge_reads_the_numbers(dtype: Any) -> None:
+def test_array_of(dtype: Any) -> None:
     tensor = negative(4, 8, dtype=dtype)
     assert array_of(tensor).astype(np.float64).tolist() == tensor.tolist()
     assert array_of(torch.tensor([1 + 2j]).conj()).tolist() == [1 - 2j]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_a_right_kernel_whose_result_has_it_passes(dtype: str) -> None:
+def test_result_with_the_negative_bit(dtype: str) -> None:
     def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return torch._neg_view(-kernels.rms_norm(x, weight, eps))
 
     subject = tv.torch_subject(rms_norm, operation="rms_norm", dtypes=[dtype])
     assert subject.outputs == ("y", "dx", "dgamma")
     tv.check(subject, tv.case(f"{dtype}-normal-4x17", operation=tv.RMS_NORM))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_bound_of_tensors(dtype: Any) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 5, 96, dtype=dtype, requires_grad=True)
+    weight = torch.nn.Parameter(torch.randn(96, dtype=dtype))
+    dy = torch.randn(4, 5, 96, dtype=dtype)
+    y = torch.nn.functional.rms_norm(x, (96,), weight, 1e-6)
+    dx, dweight = torch.autograd.grad(y, (x, weight), dy)
+    bound = tv.bound("rms_norm", x, weight, eps=1e-6, dy=dy)
+    bound.assert_close((y, dx, dweight))
+    with pytest.raises(
+        AssertionError, match=r"dgamma is not stable: [89][0-9] of 96.*\n.*worst: dgamma\["
+    ):
+        bound.assert_close(y, dgamma=1.25 * dweight)
+
+
+def test_bound_of_another_type() -> None:
+    x = torch.randn(4, 8, dtype=torch.bfloat16)
+    with pytest.raises(AssertionError, match="y is float32; it should be bfloat16"):
+        tv.bound("rms_norm", x).assert_close(x.float())
