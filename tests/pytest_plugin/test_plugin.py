@@ -118,7 +118,7 @@ def test_required_grade(session: Session) -> None:
 def test_cases_outside_the_domain_are_skipped(session: Session) -> None:
     done = session.run("claims, cases=CASES", "-rs")
     done.assert_outcomes(passed=1, skipped=1)
-    done.stdout.fnmatch_lines(["SKIPPED*beyond what subject is said to be right for: kappa up*"])
+    done.stdout.fnmatch_lines(["SKIPPED*outside the domain of subject: kappa up*"])
 
 
 def test_subject_by_target_string(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,9 +189,9 @@ def test_nothing_is_imported_without_a_marker(session: Session) -> None:
     ("marker", "message"),
     [
         ("", "missing 1 required positional argument: 'subject'"),
-        ("forward", "give a truenorm.verify.Subject, or file.py:name, not"),
+        ("forward", "subject must be a Subject or file.py:name, got"),
         ("right, grade='stable'", "unexpected keyword argument 'grade'"),
-        ("right, require='best'", "require is 'best'; it is one of wrong, unstable"),
+        ("right, require='best'", "require must be one of wrong, unstable"),
         ("right, dtypes=['float8']", "dtypes is"),
         ("right, operation='norm'", "operation must be one of layer_norm"),
         ("'nowhere.py:subject'", "there is no file"),

@@ -58,7 +58,7 @@ def test_module_of_the_current_folder(tmp_path: Path) -> None:
         (RMS_NORM, "", "give --operation rms_norm"),
         ("torch:torch.nn.functional.rms", "rms_norm", "torch.nn.functional has no 'rms'"),
         ("torch:no_such_package.norm", "rms_norm", "there is no module 'no_such_package'"),
-        (RMS_NORM, "layer_norm", "beta is none of its arguments"),
+        (RMS_NORM, "layer_norm", "no argument for beta"),
     ],
 )
 def test_invalid_targets(target: str, operation: str, message: str, tmp_path: Path) -> None:

@@ -269,15 +269,15 @@ def test_no_warnings() -> None:
 @pytest.mark.parametrize(
     ("function", "options", "message"),
     [
-        (lambda q, weight, eps: q, {}, "nothing is known of q; x is none of its arguments (input"),
-        (kernels.rms_norm, {"operation": "layer_norm"}, "beta is none of its arguments (bias"),
-        (torch.nn.LayerNorm(8), {"form": "module"}, "give its class, or a function of both"),
+        (lambda q, weight, eps: q, {}, "unknown arguments q; no argument for x (input"),
+        (kernels.rms_norm, {"operation": "layer_norm"}, "no argument for beta (bias"),
+        (torch.nn.LayerNorm(8), {"form": "module"}, "expected a class of modules"),
         (kernels.rms_norm_out, {"form": "out", "operation": "add_rms_norm"}, "has two"),
         (lambda x, weight, eps: 1 / 0, {}, "it cannot be called with x=x, weight=gamma, eps=eps"),
-        (torch.nn.Linear, {"form": "module"}, "nothing is known of in_features"),
+        (torch.nn.Linear, {"form": "module"}, "unknown arguments in_features"),
         (lambda D, eps: torch.nn.Linear(D, D), {"form": "module"}, None),  # noqa: N803
         (lambda D, eps: torch.nn.ReLU(), {"form": "module"}, "no parameter for gamma"),  # noqa: N803
-        (kernels.rms_norm, {"signature": "x, weight"}, "eps is none of its arguments"),
+        (kernels.rms_norm, {"signature": "x, weight"}, "no argument for eps"),
         (kernels.rms_norm, {"device": "nowhere"}, None),
     ],
 )

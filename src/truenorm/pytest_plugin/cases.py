@@ -154,7 +154,7 @@ class JudgedCase:
         if split_by_domain([self.case], domain)[1]:
             if self.known is not None:
                 self._set_property()
-            pytest.skip(f"beyond what {self.subject.name} is said to be right for: {domain}")
+            pytest.skip(f"outside the domain of {self.subject.name}: {domain}")
         report = self.report()
         if not report.passed:
             # No traceback: its frames would be those of truenorm.
@@ -208,7 +208,7 @@ def _cases(
 ) -> list[JudgedCase]:
     """Return the cases of a level, or those that are passed."""
     if require not in GRADES:
-        raise ValueError(f"require is {require!r}; it is one of {', '.join(GRADES)}")
+        raise ValueError(f"require must be one of {', '.join(GRADES)}, got {require!r}")
     judged, spec = _load(subject, operation, folder)
     if dtypes:
         judged = replace(judged, dtypes=tuple(dtypes))
@@ -228,7 +228,7 @@ def _load(subject: Subject | str, operation: str, folder: Path) -> tuple[Subject
         spec = spec_of(subject)._replace(operation=operation)
         return subject.with_operation(operation) if operation else subject, spec
     if not isinstance(subject, str):
-        raise TypeError(f"give a truenorm.verify.Subject, or file.py:name, not {subject!r}")
+        raise TypeError(f"subject must be a Subject or file.py:name, got {subject!r}")
     file, name = file_and_name(subject, folder)
     loaded = load(f"{file}:{name}", operation)
     return loaded, SubjectSpec.of(loaded, file, name, operation)

@@ -135,12 +135,12 @@ class CampaignSettings(NamedTuple):
         """Raise ValueError for a setting that is out of range."""
         for value, name in ((self.cases, "cases"), (self.seed, "seed")):
             if value < 1:
-                raise ValueError(f"{name} is {value}; give a number from 1 on")
+                raise ValueError(f"{name} must be 1 or above, got {value}")
         if self.require not in GRADES:
             names = ", ".join(GRADES)
-            raise ValueError(f"require is {self.require!r}; of a campaign it is one of {names}")
+            raise ValueError(f"require must be one of {names}, got {self.require!r}")
         if self.level not in LEVELS:
-            raise ValueError(f"level is {self.level!r}; it is one of {', '.join(LEVELS)}")
+            raise ValueError(f"level must be one of {', '.join(LEVELS)}, got {self.level!r}")
 
 
 def campaign(
@@ -252,9 +252,9 @@ def _run(
     subject = runner.subject
     if subject.recipe:
         raise ValueError(
-            f"{subject.name} claims the recipe {subject.recipe!r}, which cases that are drawn "
-            "do not tell: judge that without --cases, by truenorm.verify.verify in Python, "
-            "and leave recipe out of a subject for this"
+            f"{subject.name} claims the recipe {subject.recipe!r}, which random cases do not "
+            "show: judge it without --cases, or by truenorm.verify.verify in Python, and leave "
+            "recipe out of the subject of a campaign"
         )
     criteria = Criteria(level, require, tuple(subject.also), subject.outputs, subject.domain)
     first = {dtype: cases_of(subject.operation, criteria, dtype, seed) for dtype in subject.dtypes}
@@ -313,7 +313,7 @@ def cases_of(operation: Operation, criteria: Criteria, dtype: str, seed: int) ->
 def _parts(sizes: Mapping[str, int], cases: int, seed: int, step: int) -> Iterator[Part]:
     """Yield parts until there are enough cases; `sizes` has the cases of a seed by type."""
     if not all(sizes.values()):
-        raise ValueError("this operation draws no cases: with every seed it has the same ones")
+        raise ValueError("this operation has no random cases: they are the same with every seed")
     share, more = divmod(cases, len(sizes))
     remaining = {dtype: share + (place < more) for place, dtype in enumerate(sizes)}
     while any(remaining.values()):

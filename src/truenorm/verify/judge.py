@@ -429,8 +429,8 @@ class RemoteSubject(NamedTuple):
         """Return the subject of a new run; raise ValueError if it is defined in no file."""
         if not spec.file:
             raise ValueError(
-                "workers load a subject by its name, and this one has none in any file: put it at "
-                "the top level of one, as subject = truenorm.verify.Subject(...)"
+                "workers load a subject by its name, and no file defines this one: put it at the "
+                "top level of a file, as subject = truenorm.verify.Subject(...)"
             )
         return cls(spec.target, spec.operation, start_seconds, uuid.uuid4().hex)
 
@@ -567,8 +567,8 @@ def map_in_order(
             pending.extend(executor.submit(work, item) for item in islice(remaining, 1))
     except BrokenExecutor as broken:
         raise CannotRunError(
-            f"a worker of {type(executor).__name__} has ended: {broken}. It was not ended by the "
-            "subject, which has a process of its own; lack of memory may have done it"
+            f"a worker of {type(executor).__name__} has ended: {broken}. The subject did not end "
+            "it, since it has its own process; a lack of memory may have"
         ) from broken
     finally:
         for future in pending:

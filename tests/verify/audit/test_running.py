@@ -194,7 +194,7 @@ class Ended:
         (1, "the tests fail as they are (exit code):\nwhat pytest printed"),
         (4, "pytest finds no such tests, or has no such option:\nwhat pytest printed"),
         (5, "pytest has no tests to run: none were found, or selected:\nwhat pytest printed"),
-        (-9, "the tests give no answer within 0 s; --seconds says how long one run may take:\nw"),
+        (-9, "the tests give no answer within 0 s; --seconds sets the limit of one run:\nw"),
     ],
 )
 def test_reasons_why_tests_did_not_run(
@@ -251,12 +251,12 @@ def test_interrupt_stops_running_programs(
 
 def test_invalid_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     for task, said in (
-        (AuditTask("kernels.py", "rms_norm"), "no place such as mypackage.kernels:rms_norm"),
-        (AuditTask(KERNEL, "rms_norm", backward="a b:c"), "no place such as"),
-        (AuditTask(KERNEL, "rms_norm", recipe="apex"), "an audit knows late"),
+        (AuditTask("kernels.py", "rms_norm"), "a path such as mypackage.kernels:rms_norm, got"),
+        (AuditTask(KERNEL, "rms_norm", backward="a b:c"), "expected a path such as"),
+        (AuditTask(KERNEL, "rms_norm", recipe="apex"), "recipe must be one of late"),
         (
             AuditTask(KERNEL, "rms_norm", signature="x, rows"),
-            "signature has 'rows', of which nothing",
+            "signature has the unknown name 'rows'",
         ),
         (AuditTask(KERNEL, "batch_norm"), "operation must be one of"),
     ):

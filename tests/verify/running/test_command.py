@@ -57,7 +57,7 @@ def test_some_rows_and_no_rows() -> None:
         record.results["dx"], np.concatenate([CASE.dy, 0 * CASE.dy]), strict=True
     )
     record = run(sys.executable, "-c", ECHO, call=Call("strided gradients"))
-    assert record.failure.startswith("a command gets rows")
+    assert record.failure.startswith("the files of a command hold rows")
     none = CommandRunner(Subject(command=["sh", "-c", 'head -c 32 /dev/zero > "$0/plain.out"']))
     record = none.run(CASE.part(slice(0, 0)), Call())
     assert record.failure == ""

@@ -69,10 +69,10 @@ def test_no_signature() -> None:
 @pytest.mark.parametrize(
     ("function", "signature", "message"),
     [
-        (lambda x, weight: x, "", "eps is none of its arguments (eps, epsilon, variance_epsilon)"),
-        (lambda x, weight, eps, z: x, "", "nothing is known of z;"),
-        (lambda x, weight, w, eps: x, "", "nothing is known of w;"),
-        (print, "x, weights, magic", "nothing is known of magic; eps is none"),
+        (lambda x, weight: x, "", "no argument for eps (eps, epsilon, variance_epsilon)"),
+        (lambda x, weight, eps, z: x, "", "unknown arguments z;"),
+        (lambda x, weight, w, eps: x, "", "unknown arguments w;"),
+        (print, "x, weights, magic", "unknown arguments magic; no argument for eps"),
         (lambda x, weight: x, "", "write them in order, as signature='input, weight, eps'"),
     ],
 )
@@ -127,7 +127,7 @@ def test_dotted_path() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"operation": "rms_norm", "form": "in place"}, "one of functional, out, inplace, module"),
+        ({"operation": "rms_norm", "form": "in place"}, "out, inplace, module, got 'in place'"),
         ({"operation": "rms"}, "operation must be one of layer_norm"),
     ],
 )

@@ -184,10 +184,10 @@ def test_equal_shares_of_types() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"cases": 0}, "cases is 0"),
-        ({"cases": 1, "seed": 0}, "seed is 0"),
-        ({"cases": 1, "require": "wrong"}, "require is 'wrong'"),
-        ({"cases": 1, "level": "slow"}, "level is 'slow'"),
+        ({"cases": 0}, "cases must be 1 or above, got 0"),
+        ({"cases": 1, "seed": 0}, "seed must be 1 or above, got 0"),
+        ({"cases": 1, "require": "wrong"}, "require must be one of .*, got 'wrong'"),
+        ({"cases": 1, "level": "slow"}, "level must be one of quick, full, got 'slow'"),
     ],
 )
 def test_invalid_settings(asked: dict[str, Any], message: str) -> None:

@@ -152,9 +152,9 @@ def test_error_of_a_worker(tmp_path: Path) -> None:
 
 def test_subject_without_a_name() -> None:
     nameless = tv.Subject(kernels.two_pass)
-    with pytest.raises(ValueError, match="put it at the top level of one"):
+    with pytest.raises(ValueError, match="put it at the top level of a file"):
         tv.verify(nameless, executor=Backwards())
-    with pytest.raises(ValueError, match="put it at the top level of one"):
+    with pytest.raises(ValueError, match="put it at the top level of a file"):
         tv.campaign(nameless, 1, executor=Backwards())
 
 

@@ -34,7 +34,7 @@ from truenorm.verify.types import FORMATS, Array, Float64s
 
 ENVIRONMENT_VARIABLE = "TRUENORM_AUDIT"
 PLUGIN = "truenorm.pytest_plugin.replaced"
-HINT = "--signature 'x, weight, eps' says what they are, in order"
+HINT = "give the names in order, as --signature 'x, weight, eps'"
 SCALARS = ("eps", "shape", "size")
 UNUSED = "_"
 """In a signature: an argument that the norm does not use."""
@@ -58,7 +58,7 @@ def parse_kernel_path(path: str) -> tuple[str, str]:
     module, colon, name = path.partition(":")
     parts = [*module.split("."), *name.split(".")]
     if not colon or not all(part.isidentifier() for part in parts):
-        raise ValueError(f"{path!r} is no place such as mypackage.kernels:rms_norm")
+        raise ValueError(f"expected a path such as mypackage.kernels:rms_norm, got {path!r}")
     return module, name
 
 
@@ -223,8 +223,8 @@ def parse_signature(text: str) -> inspect.Signature:
         if not (unused or role_of(name) or (name == SELF and not position)):
             known = ", ".join(names[0] for names in NAMES.values())
             raise MatchError(
-                f"signature has {name!r}, of which nothing is known; write names such as {known}, "
-                f"or {UNUSED} for an argument that is none of these"
+                f"signature has the unknown name {name!r}; write names such as {known}, "
+                f"or {UNUSED} for any other argument"
             )
         parameters.append(
             inspect.Parameter(
@@ -339,14 +339,14 @@ class Replacer:
         """Return the inputs of a call as a case."""
         x = call.arrays.get("x")
         if x is None:
-            raise MatchError(f"x is none of its arguments: {HINT}")
+            raise MatchError(f"no argument for x: {HINT}")
         if "residual" in call.arrays and not self.norm.adds:
-            raise MatchError(f"a residual is given: --operation add_{self.norm.name} adds it")
+            raise MatchError(f"the call has a residual: give --operation add_{self.norm.name}")
         if x.dtype.name not in FORMATS:
-            raise MatchError(f"x is {x.dtype.name}; an audit knows {', '.join(FORMATS)}")
+            raise MatchError(f"x must be one of {', '.join(FORMATS)}, got {x.dtype.name}")
         eps = self._eps if call.eps is None else call.eps
         if eps is None:
-            raise MatchError("eps is none of its arguments, or None: give --eps NUMBER")
+            raise MatchError("no argument for eps, or it is None: give --eps NUMBER")
         case = case_of_inputs(self.norm, call.arrays, eps, call.size)
         if case.dtype not in self.observations.dtypes:
             self.observations.dtypes.append(case.dtype)
@@ -449,8 +449,8 @@ class Replacer:
                 )
         if "x" not in call.arrays:
             raise MatchError(
-                "a backward pass is given neither x nor anything that the forward pass returned: "
-                "name that with --replace, and this with --backward"
+                "a backward pass has neither x nor a result of the forward pass as argument: "
+                "name the forward pass with --replace, and this one with --backward"
             )
         return call
 

@@ -139,10 +139,10 @@ NOT_RUN = {
 }
 """By exit code."""
 NO_GRADIENT = (
-    "no gradient was asked of what --replace names; --backward names a backward pass that is a "
-    "function"
+    "the tests compute no gradient of --replace; give a backward pass that is a function with "
+    "--backward"
 )
-NO_RECIPE = "any recipe is right, unless --recipe says which it is"
+NO_RECIPE = "any recipe is right unless --recipe requires one"
 WITNESS_ELEMENTS = 2**15
 """Elements of the largest case that is tried as a witness."""
 
@@ -277,7 +277,7 @@ class _Session:
         elapsed = time.perf_counter() - started
         not_run = NOT_RUN.get(program.exit_code, "")
         if failure and elapsed >= self._seconds:
-            not_run = f"the tests give {failure}; --seconds says how long one run may take"
+            not_run = f"the tests give {failure}; --seconds sets the limit of one run"
         return PytestRun(failure, not_run, Observations.read(folder), program.printed, elapsed)
 
     def run_all(

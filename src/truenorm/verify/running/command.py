@@ -291,7 +291,7 @@ class CommandRunner:
         if not fits(case):
             *others, last = ["rows", *case.operation.inputs_of("parameter")]
             arrays = f"{', '.join(others)} and {last}" if others else last
-            reason = f"a command gets {arrays}, all of one type: this case is another"
+            reason = f"the files of a command hold {arrays}, all of one type, and not this case"
             return Record(name, call, failure=reason)
         folder = Path(tempfile.mkdtemp(prefix="truenorm-"))
         try:

@@ -115,8 +115,8 @@ def _check_matched(unknown: Sequence[str], missing: Sequence[str]) -> None:
         return
     reasons = []
     if unknown:
-        reasons.append(f"nothing is known of {', '.join(unknown)}")
-    reasons += [f"{role} is none of its arguments ({', '.join(NAMES[role])})" for role in missing]
+        reasons.append(f"unknown arguments {', '.join(unknown)}")
+    reasons += [f"no argument for {role} ({', '.join(NAMES[role])})" for role in missing]
     raise ValueError(
         f"the arguments cannot be matched: {'; '.join(reasons)}; wrap it in a function that has "
         "these names, or write them in order, as signature='input, weight, eps'. An operation "
@@ -321,7 +321,7 @@ class Out(Form):
         """Match the arguments; by default, the first is `out`."""
         if self.norm.adds:
             raise ValueError(
-                "form is 'out', which has one result; what adds a residual has two: give "
+                "form 'out' has one result, and an operation with a residual has two: give "
                 "'inplace', or wrap it in a function that returns both"
             )
         wanted = ["out", *self.norm.inputs_of("data", "parameter"), "eps"]
@@ -358,7 +358,7 @@ class Module(Form):
         """Match the arguments of the constructor."""
         if isinstance(self.function, self.tensors.torch.nn.Module):
             raise ValueError(
-                "this is one module, of one size and eps; give its class, or a function of both: "
+                "expected a class of modules, or a function of D and eps, got one module: give "
                 "lambda D, eps: MyNorm(D, eps=eps)"
             )
         if signature:

@@ -88,13 +88,13 @@ def torch_subject(
     >>> tv.torch_subject(print, operation="rms_norm", form="in-place")
     Traceback (most recent call last):
         ...
-    ValueError: form is 'in-place'; it is one of functional, out, inplace, module
+    ValueError: form must be one of functional, out, inplace, module, got 'in-place'
     """
     if form not in FORMS:
-        raise ValueError(f"form is {form!r}; it is one of {', '.join(FORMS)}")
+        raise ValueError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
     norm = parse_operation(operation) if isinstance(operation, str) else operation
     if not isinstance(norm, Norm):
-        raise ValueError(f"operation is {norm.name}; give one that truenorm.verify.norm returns")
+        raise ValueError(f"operation must be a result of truenorm.verify.norm, got {norm.name}")
     kernel = FORMS[form](function, norm, Tensors(device), signature)
     options: Claims = {"name": _name_of(function), "dtypes": DTYPES, **claims}
     passes = _Passes(kernel, backward or None)
@@ -215,7 +215,7 @@ def _is_differentiable(form: Form, dtypes: Sequence[str]) -> bool:
     arguments = ", ".join([*by_place, *(f"{name}={role}" for name, role in by_name)])
     raise ValueError(
         f"it cannot be called with {arguments}: "
-        f"{type(rejected).__name__}: {rejected}; signature='...' says otherwise"
+        f"{type(rejected).__name__}: {rejected}; if they are others, give signature='...'"
     ) from rejected
 
 
