@@ -17,7 +17,7 @@ from truenorm.verify.types import Array
 NASTY = "<script>alert('x')</script> [bold]no[/bold] [/] {{ 7*7 }} \"q\" & µ🙂 $x_"
 """Markup of HTML, Rich, Jinja, and Matplotlib, and characters beyond ASCII."""
 ESCAPES = "\x1b[31mred\x07\u202e"
-"""What would command a terminal."""
+"""Control characters of a terminal."""
 
 ROUNDOFFS = {"float16": 2.0**-11, "float32": 2.0**-24}
 POWERS = {
@@ -36,7 +36,7 @@ if case.x.shape[0] > 1 and case.x.shape[1] < 1000:
 
 
 def sweep(dtype: str, output: str) -> list[CaseResult]:
-    """Return errors that grow like a power of kappa until the type has no digits left."""
+    """Return errors that grow like a power of kappa up to the size of the result."""
     power, largest = POWERS.get((dtype, output), 0), 1 / ROUNDOFFS[dtype]
     results = []
     for step in range(17 if dtype == "float32" else 9):
@@ -121,7 +121,7 @@ FEW = ("float32-normal-4x17", "float32-offset-1e4-4x67", "float32-nan-in-x")
 
 
 def one_pass(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
-    """Return y with a variance in one pass, which has no digits left where the mean is large."""
+    """Return y with a one-pass variance, which cancels if the mean is large."""
     mean = x.mean(axis=-1, keepdims=True)
     var = (x * x).mean(axis=-1, keepdims=True) - mean * mean
     y: Array = gamma * (x - mean) / np.sqrt(np.abs(var) + np.float32(eps)) + beta
@@ -129,14 +129,14 @@ def one_pass(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
 
 
 def wide(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
-    """Return y by way of float64."""
+    """Return y, computed in float64."""
     c = x.astype(np.float64) - x.astype(np.float64).mean(axis=-1, keepdims=True)
     y: Array = gamma * c / np.sqrt((c * c).mean(axis=-1, keepdims=True) + eps) + beta
     return y.astype(x.dtype)
 
 
 def forgets_nan(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
-    """Return numbers where NaN is due."""
+    """Return finite numbers instead of NaN."""
     return one_pass(np.nan_to_num(x), gamma, beta, eps)
 
 
@@ -144,7 +144,7 @@ KERNEL = tv.Subject(one_pass, name="kernel")
 
 
 def judged(subject: tv.Subject, names: Sequence[str] = FEW, require: str = "stable") -> Report:
-    """Judge a subject on some cases alone."""
+    """Judge a subject on a few cases."""
     suite = [tv.case(name) for name in names]
     records = collect(InProcess(subject), suite)
     return grade(subject.name, suite, records, outputs=subject.outputs, require=require)

@@ -74,7 +74,7 @@ def known(report: Report) -> list[Known]:
 
 
 def test_example_of_a_finding_does_not_matter() -> None:
-    """Which is the worst, and by how much, depends on the machine."""
+    """The worst case and its error depend on the machine."""
     before = known(made(finding()))
     other = replace(finding(), case="float32-offset-1e7-4x67", symptom="y is NaN", guard="finite")
     assert compare(made(other), before).passed
@@ -94,7 +94,7 @@ def test_lower_grade_is_new_and_higher_grade_is_listed() -> None:
 
 
 def test_fix_that_uncovers_others_passes() -> None:
-    """What is wrong on ordinary input is the one finding of an output until it is mended."""
+    """An output that is wrong on ordinary input has no other finding until it is fixed."""
     before = known(made(finding("ordinary", ["normal"]), of_y="wrong"))
     mended = made(finding(families=["offset", "constant"]), of_y="unstable")
     after = compare(mended, before)
@@ -107,7 +107,7 @@ def test_fix_that_uncovers_others_passes() -> None:
 
 
 def test_low_grade_without_a_finding() -> None:
-    """Where another finding explains an output, nothing is said about its rounding."""
+    """An output with another finding has no finding about its rounding."""
     report = made(finding("repeat"), of_y="faithful", require="correct")
     before = known(report)
     assert {each.check: each.grade for each in before} == {"repeat": "", "accuracy": "faithful"}
@@ -120,7 +120,7 @@ def test_low_grade_without_a_finding() -> None:
 
 
 def test_random_sums_are_known_in_every_case() -> None:
-    """As with atomics: which calls happen to differ is another matter each time."""
+    """With atomics, different calls differ in each run."""
     calls = 0
 
     def flickering(rows: int) -> tv.Subject:
@@ -142,7 +142,7 @@ def test_random_sums_are_known_in_every_case() -> None:
 
 
 def test_random_findings_are_known_in_all_families() -> None:
-    """Sums in a random order happen to agree in some cases, in others next time."""
+    """Sums in a random order agree by chance, in different cases each time."""
     before = known(made(finding("repeat", ["normal"]), of_y="stable"))
     later = compare(made(finding("repeat", ["offset", "constant"]), of_y="stable"), before)
     assert (later.passed, *numbers(later)) == (True, 1, 0, 0)

@@ -34,10 +34,10 @@ def two_passes(x: Any, gamma: Any, beta: Any, ddof: int = 0) -> Any:
     return gamma * c / np.sqrt(var + x.dtype.type(1e-5)) + beta
 
 
-@pytest.fixture(params=["integers", "balls"])
+@pytest.fixture(params=["exact", "enclosed"])
 def answers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to an answer, whatever the size is."""
-    if request.param == "balls":
+    """Compute answers exactly, and by enclosures, for inputs of any size."""
+    if request.param == "enclosed":
         monkeypatch.setattr(bounding, "EXACT_ELEMENTS", 0)
     return str(request.param)
 
@@ -59,7 +59,7 @@ def test_correctly_rounded_results(dtype: str) -> None:
 @pytest.mark.parametrize("grade", ["correct", "faithful", "stable", "conditional"])
 @pytest.mark.parametrize("output", [0, 1, 2, 3])
 def test_one_element_beyond_its_tolerance(output: int, grade: str) -> None:
-    """And none that is within."""
+    """An element within its tolerance passes."""
     arrays = make_arrays()
     bound = tv.bound("layer_norm", **arrays, grade=grade)
     name = bound.results[output]
@@ -114,7 +114,7 @@ def test_likely_cause() -> None:
 
 
 def test_no_cause_if_several_would_match() -> None:
-    """Zeros of squares that overflow fit many a hypothesis."""
+    """Zeros from overflowing squares match many hypotheses."""
     arrays = make_arrays() | {"beta": None}
     arrays["x"] = arrays["x"] * np.float32(1e30)
     with pytest.raises(AssertionError, match="y is not stable") as raised:
@@ -156,7 +156,7 @@ def test_finite_value_in_a_non_finite_row() -> None:
 
 @pytest.mark.parametrize("words", ["rms_norm", "add_rms_norm", "add_layer_norm,beta=false"])
 def test_other_norms_and_mixed_types(words: str) -> None:
-    """By float64 and a cast, which is faithful; gamma is float32 beside float16 rows."""
+    """float64 and a cast are faithful; gamma is float32 and the rows are float16."""
     arrays = make_arrays(dtype="float16")
     x, dy = arrays["x"], arrays["dy"]
     gamma = np.linspace(0.5, 1.5, SHAPE[-1], dtype=np.float32)

@@ -25,7 +25,7 @@ CASE = tv.case("float32-large-2x500")
 ROWS = len(CASE.x) * large_call_copies(CASE)
 
 
-def ours(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+def right(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
     return tn.layer_norm(x, gamma, beta, eps=eps)
 
 
@@ -33,7 +33,7 @@ def with_change(change: Callable[[Array], Array | None]) -> tv.Subject:
     """Return a right subject with a change of y."""
 
     def forward(x: Array, *rest: Any) -> Array:
-        y = ours(x, *rest)
+        y = right(x, *rest)
         changed = change(y)
         return y if changed is None else changed
 

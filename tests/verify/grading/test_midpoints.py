@@ -24,14 +24,14 @@ from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 
 SUMS_AND_ROWS = {"y", "dx", "dgamma"}
-"""What has a bound: dbeta is summed without error."""
+"""The outputs with a rounding test; dbeta is summed without error."""
 of_each_norm = pytest.mark.parametrize(
     "operation", [tv.LAYER_NORM, tv.RMS_NORM], ids=lambda each: each.name
 )
 
 
 def truenorm_subject(operation: Norm, dtype: str, backend: str) -> tv.Subject:
-    """Return truenorm as a subject; a residual is added first where there is one."""
+    """Return truenorm as a subject; add the residual first, if the operation has one."""
     forwards = tn.layer_norm_forward if operation.centred else tn.rms_norm_forward
     backwards = tn.layer_norm_backward if operation.centred else tn.rms_norm_backward
 
@@ -88,7 +88,7 @@ def test_weak_rounding_test_with_a_residual(monkeypatch: pytest.MonkeyPatch, nam
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 @of_each_norm
 def test_midpoints_of_other_gains_and_types(operation: Norm, dtype: str, output: str) -> None:
-    """1 + gamma is what gamma was, and parameters of a wider type are what they were.
+    """1 + gamma equals the gamma of the original case, and wider parameters have its values.
 
     But not in dx of float16, whose tiny gamma has no such sum.
     """
@@ -110,7 +110,7 @@ def test_midpoints_of_other_gains_and_types(operation: Norm, dtype: str, output:
 @of_each_norm
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_all_cases(monkeypatch: pytest.MonkeyPatch, operation: Norm, dtype: str) -> None:
-    """As a user would ask, at the quick level."""
+    """Run the whole quick level, as a user would."""
     for backend in BACKENDS:
         report = tv.verify(truenorm_subject(operation, dtype, backend), require="correct")
         assert report.passed

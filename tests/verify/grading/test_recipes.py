@@ -59,7 +59,7 @@ RMS_NORMS = {
 
 
 def report_of(forward: Function, dtype: str, operation: tv.Norm, recipe: str = "") -> tv.Report:
-    """Judge ordinary rows alone: they tell the recipe."""
+    """Judge ordinary rows, which identify the recipe."""
     subject = tv.Subject(forward, dtypes=[dtype], operation=operation, recipe=recipe)
     suite = [case for case in tv.cases(dtype, operation=operation) if case.family == "normal"]
     records = collect(InProcess(subject), suite)
@@ -84,7 +84,7 @@ def test_recipe_of_rms_norm(name: str, dtype: str) -> None:
 
 
 def test_recipe_with_float32_weights_and_results() -> None:
-    """As Hugging Face's Llama norm returns them: the product of xhat, rounded, and the weight."""
+    """Hugging Face's Llama norm multiplies the rounded xhat by a float32 weight."""
 
     def forward(x: Array, gamma: Array, eps: float) -> Array:
         return np.asarray(gamma * tn.rms_norm(x, eps=eps).astype(np.float32))

@@ -86,7 +86,7 @@ def test_text_of_the_subject_is_escaped(page: Page, text: str) -> None:
 
 
 def test_control_characters_are_escaped(page: Page, text: str) -> None:
-    """A browser shows nothing of them; a terminal in which somebody looks at the file obeys."""
+    """A terminal would interpret them when the file is printed."""
     kinds = {unicodedata.category(each) for each in text if each != "\n"}
     assert kinds.isdisjoint({"Cc", "Cf"})
     for tag in ("h1", "h3"):
@@ -229,7 +229,7 @@ def texts(svg: str) -> list[str]:
 
 
 def markers(svg: str, dtype: str) -> list[tuple[float, float]]:
-    """Return where the markers of a type are, from the left and from the top."""
+    """Return the positions of the markers of a type, from the left and from the top."""
     uses = ET.fromstring(svg).iter(f"{SVG}use")
     return [
         (float(use.attrib["x"]), float(use.attrib["y"]))
@@ -286,15 +286,15 @@ def test_guides_are_named() -> None:
 
 
 def test_plots_share_colours_but_no_ids() -> None:
-    seen: set[str] = set()
+    all_ids: set[str] = set()
     for plot in draw(failing_report().results):
         assert not any(placeholder in plot.svg for placeholder in VARIABLES)
         assert not re.findall(r"(?:fill|stroke): ?#(?!000000|ffffff)", plot.svg)
         names = re.findall(r'\bid="([^"]+)"', plot.svg)
         used = re.findall(r'(?:href="#|url\(#)([^")]+)', plot.svg)
         assert set(used) <= set(names)
-        assert not seen & set(names)
-        seen |= set(names)
+        assert not all_ids & set(names)
+        all_ids |= set(names)
         assert plot.svg.startswith("<svg role=")
         assert not {"width", "height"} & set(ET.fromstring(plot.svg).attrib)
 

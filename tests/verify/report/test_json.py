@@ -59,7 +59,7 @@ SCHEMAS = Path(__file__).parents[3] / "docs" / "_static" / "schema"
 
 
 def closed(schema: Any) -> Any:
-    """Return a schema that also refuses what it does not name: additions must be published."""
+    """Return a schema that refuses unknown keys: additions must be published."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):

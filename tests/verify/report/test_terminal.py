@@ -1,4 +1,4 @@
-"""What a terminal, a pipe and an old encoding get to see."""
+"""The terminal report on terminals, pipes and with old encodings."""
 
 import dataclasses
 import io
@@ -39,7 +39,7 @@ def test_a_row_for_each_type_and_output() -> None:
     [("correct", "0.50"), ("faithful", "0.50"), ("stable", "-"), ("wrong", "-")],
 )
 def test_ulp_only_if_the_grade_depends_on_it(name: str, ulp: str) -> None:
-    """A stable result may be off by 1e29 of them, where terms cancel, and nothing is wrong."""
+    """A stable result may have an error of 1e29 ulp where terms cancel."""
     report = passing_report()
     grades = (dataclasses.replace(report.grades[0], grade=name),)
     row = line_with(shown(dataclasses.replace(report, grades=grades)), "float64").split()
@@ -128,7 +128,7 @@ LONGEST = max((str(case) for case in cases("bfloat16", "full", EXTENSIONS)), key
 
 
 def test_no_row_of_the_grades_is_broken_at_80_columns() -> None:
-    """Where there is room, the worst case stands beside its grade."""
+    """The worst case is in the same table if there is room."""
     report, name = failing_report(), LONGEST
     assert shown(report, width=80).count("worst case") == 1
     assert line_with(shown(report, width=80), "type").endswith("worst case             ")

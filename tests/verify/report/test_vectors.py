@@ -1,4 +1,4 @@
-"""The files that other languages read: their bytes, and what is refused."""
+"""Test vectors: the bytes of the files, and folders and names that are refused."""
 
 from dataclasses import replace
 from pathlib import Path

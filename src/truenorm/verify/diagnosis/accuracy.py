@@ -196,7 +196,7 @@ def _common_start(texts: Sequence[str]) -> str:
 def _candidates(
     hypotheses: Iterable[tuple[str, Hypothesis]], order: Sequence[Evidence]
 ) -> Iterator[Candidate]:
-    """Yield the hypotheses that fit all cases and are told from the exact answer in enough."""
+    """Yield the hypotheses that fit all cases and differ enough from the exact answer."""
     least = 0.0 if unit_roundoff(order[0].case.dtype) <= FLOAT32_ROUNDOFF else MIN_CONTRAST
     for words, hypothesis in hypotheses:
         matches = _matches(order, hypothesis)

@@ -37,7 +37,7 @@ from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits,
 
 
 class CaseRecords(NamedTuple):
-    """A case, the records of its calls, and whether it shows the symptom."""
+    """A case and the records of its calls; `wrong` is true if it shows the symptom."""
 
     case: Case
     records: Sequence[Record]
@@ -214,7 +214,7 @@ def explain_spent(output: str, cases: Sequence[CaseRecords]) -> str:
 
 
 def explain_large(output: str, cases: Sequence[CaseRecords]) -> str:
-    """Return what was found in the wrong elements when the large call was made."""
+    """Return the description of the wrong elements by `describe_wrong_elements`."""
     contents = {
         record.holds.get(output, ())
         for each in cases
@@ -442,7 +442,7 @@ def _input_replaced(name: str, case: Case, output: str, result: Float64s) -> int
 
 
 def explain_subnormal(output: str, cases: Sequence[CaseRecords]) -> str:
-    """Tell whether subnormal inputs or results are flushed to zero; both may be consistent."""
+    """Find whether inputs or results are flushed to zero; both may be consistent."""
     causes: dict[str, CountExplained] = {"inputs": _inputs_flushed, "results": _results_flushed}
     consistent = _consistent_causes(output, cases, "subnormal", causes)
     return f"subnormal {' or '.join(consistent)} are flushed to zero" if consistent else ""

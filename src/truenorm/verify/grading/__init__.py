@@ -1,1 +1,1 @@
-"""Grading: what came back is held against the exact answers, and becomes a report."""
+"""Grading: compare records with exact answers, and write a report."""

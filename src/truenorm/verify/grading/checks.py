@@ -75,7 +75,7 @@ class AnswerBounds(NamedTuple):
 
 
 class ElementErrors(NamedTuple):
-    """Absolute errors, errors in ulp, and whether each element is correctly rounded.
+    """Absolute errors, errors in ulp, and a mask of correctly rounded elements.
 
     Elements whose answer is NaN or infinite have no error: see `misplaced`.
     """

@@ -335,7 +335,7 @@ def _judged_verdicts(
         "own state": in_process and INTERLEAVED in backward,
         "saved kept": in_process and TWICE in backward,
     }
-    return {verdict: "pass" if seen else "not judged" for verdict, seen in covered.items()}
+    return {verdict: "pass" if judged else "not judged" for verdict, judged in covered.items()}
 
 
 def _verdict_beyond_domain(
@@ -511,8 +511,8 @@ def diagnose_accuracy(
 ) -> Diagnoses:
     """Diagnose the inaccurate outputs of each type.
 
-    An output that is wrong on ordinary input is diagnosed there alone, where no large kappa blurs
-    it, and where eps dominates: a diagnosis about eps must hold there, too.
+    If an output is wrong on ordinary input, use only those cases, where no large kappa blurs the
+    result, and cases in which eps dominates, where a diagnosis about eps must hold, too.
     """
     guards: dict[tuple[str, str], set[str]] = {}
     for each in symptoms:

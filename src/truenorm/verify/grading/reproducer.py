@@ -147,11 +147,11 @@ def _assert_close(right: float, allowed: float) -> list[str]:
 
 
 def _compare_calls(symptom: Symptom, spec: SubjectSpec) -> list[str]:
-    body = [line.replace("case.", "given.") for line in _passes(symptom, spec)]
+    body = [line.replace("case.", "variant.") for line in _passes(symptom, spec)]
     setup, test = _equal_bits(symptom)
     return [
         *setup,
-        "def run(given):",
+        "def run(variant):",
         *(f"    {line}" for line in body),
         f"    return {symptom.output}.copy()",
         f"assert {test}, {symptom.text!r}",
