@@ -1,12 +1,10 @@
-"""Write the reproducer of a finding: a script of about ten lines that fails as the judge saw."""
+"""Write the reproducer of a finding: a script of about ten lines that fails in the same way."""
 
 import math
 import textwrap
-from dataclasses import replace
 
 from truenorm.tools.text import one_line
 from truenorm.verify.grading.checks import Symptom, large_call_copies
-from truenorm.verify.operation import Case
 from truenorm.verify.oracle import expected
 from truenorm.verify.running.records import GRADIENT_LAYOUTS, IDLE_ROWS, PADDING_ROWS, PLAIN, RUNS
 from truenorm.verify.subject import Subject, SubjectSpec
@@ -14,219 +12,184 @@ from truenorm.verify.user_cases import is_user_case
 
 WIDTH = 80
 """Columns of the comment. Code is not wrapped, so that it can be copied and run."""
-COMPARE_CALLS = ("repeat", "sums", "position", "batch", "padding", "idle")
-"""Checks that compare the results of two calls."""
+BY_CHECK = ("shape", "type", "inputs", "rounding", "recipe")
+"""Checks that `tv.check` reproduces."""
 OTHER_ROWS = "-2*case.{}[::-1]"
 """An input of the same shape whose results all have different bits."""
 
 
 def reproducer(symptom: Symptom, spec: SubjectSpec) -> str:
     """Return a script that ends with an AssertionError, or as the subject itself ends."""
-    lines = [
-        *_comment(f"{symptom.case}: {symptom.text}"),
-        "import truenorm.verify as tv",
-        _subject(spec),
-        _case(symptom),
-    ]
-    guard = symptom.guard
-    failed_call = guard == "raised" and symptom.record.call.kind != PLAIN
-    by_check = guard in ("shape", "type", "inputs", "rounding", "recipe")
-    if not spec.callable or failed_call or by_check:
-        options = {"rounding": ", require='correct'", "recipe": f", recipe={spec.recipe!r}"}
-        lines.append(f"tv.check(subject, case{options.get(guard, '')})")
-    elif guard in COMPARE_CALLS:
-        lines += _compare_calls(symptom, spec)
-    elif guard == "layout":
-        lines += _compare_layouts(symptom)
-    elif guard == "overwritten":
-        lines += _compare_with_later(symptom, spec)
-    elif guard in ("stale", "spent"):
-        lines += _compare_backwards(symptom)
-    else:
-        lines += _passes(symptom, spec)
-        if symptom.at:
-            lines += _compare_with_answer(symptom)
-    return "\n".join(lines) + "\n"
-
-
-def _subject(spec: SubjectSpec) -> str:
-    """Return the line that loads the subject."""
-    if not spec.file:
-        return "subject = ...  # your truenorm.verify.Subject"
-    operation = f", operation={spec.operation!r}" if spec.operation else ""
-    return f"subject = tv.load({spec.target!r}{operation})"
-
-
-def _comment(text: str) -> list[str]:
-    """Return at most two lines; the name of a case is not broken at its hyphens."""
-    return textwrap.wrap(
-        one_line(text),
+    comment = textwrap.wrap(
+        one_line(f"{symptom.case}: {symptom.text}"),
         WIDTH,
         initial_indent="# ",
         subsequent_indent="# ",
-        break_on_hyphens=False,
+        break_on_hyphens=False,  # in the name of the case
         max_lines=2,
         placeholder=" …",
     )
+    subject = "...  # your truenorm.verify.Subject"
+    if spec.file:
+        operation = f", operation={spec.operation!r}" if spec.operation else ""
+        subject = f"tv.load({spec.target!r}{operation})"
+    script = _Script(symptom, spec)
+    lines = ["import truenorm.verify as tv", f"subject = {subject}", script.case_line()]
+    return "\n".join([*comment, *lines, *script.body()]) + "\n"
 
 
-def _case(symptom: Symptom) -> str:
-    """Return the line that makes the case, repeated for a symptom of the large call."""
-    case = symptom.case
-    is_default = case.operation is Subject.operation
-    operation = "" if is_default else ", operation=subject.operation"
-    if case.made:
-        return f"case = {case.made.replace('{operation}', operation)}"
-    if is_user_case(case):
-        return "case = ...  # yours"
-    copies = f".tiled({large_call_copies(case)})" if symptom.guard == "large" else ""
-    return f"case = tv.case({case.name!r}{operation}){copies}"
+class _Script:
+    """The lines of a script; `rows` is a format for an input of rows, such as "case.{}"."""
 
+    def __init__(self, symptom: Symptom, spec: SubjectSpec) -> None:
+        self.symptom, self.spec, self.case = symptom, spec, symptom.case
+        self.operation = symptom.case.operation
+        self.forward_outputs = self.operation.outputs_of(backward=False)
+        self.backward_outputs = self.operation.outputs_of(backward=True)
 
-def _plain_rows(case: Case) -> str:
-    """Return a format for the rows of a case in the layout that the subject receives."""
-    return "case.{}" if case.layout == "rows" else "case.in_layout(case.{})"
+    def case_line(self) -> str:
+        """Return the line that makes the case, repeated for a symptom of the large call."""
+        case = self.case
+        is_default = self.operation is Subject.operation
+        operation = "" if is_default else ", operation=subject.operation"
+        if case.made:
+            return f"case = {case.made.replace('{operation}', operation)}"
+        if is_user_case(case):
+            return "case = ...  # yours"
+        copies = f".tiled({large_call_copies(case)})" if self.symptom.guard == "large" else ""
+        return f"case = tv.case({case.name!r}{operation}){copies}"
 
+    def body(self) -> list[str]:
+        """Return the calls and the assertion."""
+        guard = self.symptom.guard
+        failed_call = guard == "raised" and self.symptom.record.call.kind != PLAIN
+        if not self.spec.callable or failed_call or guard in BY_CHECK:
+            options = {
+                "rounding": ", require='correct'",
+                "recipe": f", recipe={self.spec.recipe!r}",
+            }
+            return [f"tv.check(subject, case{options.get(guard, '')})"]
+        if guard in ("repeat", "sums", "position", "batch", "padding", "idle"):
+            return self._compare_calls()
+        if guard == "layout":
+            return self._compare_layouts()
+        if guard == "overwritten":
+            return self._compare_with_later()
+        if guard in ("stale", "spent"):
+            return self._compare_backwards()
+        return [*self._passes(), *(self._compare_with_answer() if self.symptom.at else [])]
 
-def _forward(case: Case, rows: str) -> str:
-    """Return a call of forward; `rows` is the format of its rows."""
-    operation = case.operation
-    arguments = [
-        rows.format(name) if operation.is_rows(name) else f"case.{name}"
-        for name in operation.inputs_of("data", "parameter")
-    ]
-    eps = ["case.eps"] if operation.takes_eps else []
-    return f"subject.forward({', '.join([*arguments, *eps])})"
+    def _call_forward(self, rows: str) -> str:
+        arguments = [
+            rows.format(name) if self.operation.is_rows(name) else f"case.{name}"
+            for name in self.operation.inputs_of("data", "parameter")
+        ]
+        eps = ["case.eps"] if self.operation.takes_eps else []
+        return f"subject.forward({', '.join([*arguments, *eps])})"
 
+    def _forward(self, rows: str = "case.{}") -> str:
+        saved = ["saved"] if self.spec.backward else []
+        return f"{', '.join([*self.forward_outputs, *saved])} = {self._call_forward(rows)}"
 
-def _backward(case: Case, rows: str, saved: str = "saved") -> str:
-    gradients = [rows.format(name) for name in case.operation.inputs_of("gradient")]
-    return f"subject.backward({', '.join([*gradients, saved])})"
+    def _call_backward(self, rows: str = "case.{}", saved: str = "saved") -> str:
+        gradients = [rows.format(name) for name in self.operation.inputs_of("gradient")]
+        return f"subject.backward({', '.join([*gradients, saved])})"
 
+    def _backward(self, rows: str = "case.{}") -> str:
+        return f"{', '.join(self.backward_outputs)} = {self._call_backward(rows)}"
 
-def _passes(symptom: Symptom, spec: SubjectSpec) -> list[str]:
-    """Return the calls up to the output of the symptom."""
-    case, operation = symptom.case, symptom.case.operation
-    rows = _plain_rows(case)
-    of_forward = operation.outputs_of(backward=False)
-    results = ", ".join(of_forward)
-    if not spec.backward:
-        return [f"{results} = {_forward(case, rows)}"]
-    forward = f"{results}, saved = {_forward(case, rows)}"
-    gradients = ", ".join(operation.outputs_of(backward=True))
-    backward = f"{gradients} = {_backward(case, rows)}"
-    return [forward] if symptom.output in of_forward else [forward, backward]
+    def _passes(self, *, both: bool = False) -> list[str]:
+        """Return the passes up to the output of the symptom, or `both`."""
+        rows = "case.{}" if self.case.layout == "rows" else "case.in_layout(case.{})"
+        if not self.spec.backward or (self.symptom.output in self.forward_outputs and not both):
+            return [self._forward(rows)]
+        return [self._forward(rows), self._backward(rows)]
 
+    def _compare_with_answer(self) -> list[str]:
+        symptom, reshaped = self.symptom, ""
+        right, allowed = symptom.right, symptom.allowed
+        if right is None:
+            exact = expected(self.case)
+            value = exact.wide[symptom.output]
+            # The large call repeats the rows of the case.
+            at = tuple(place % size for place, size in zip(symptom.at, value.shape, strict=True))
+            right, allowed = float(value[at]), float(exact.allowed(symptom.output)[at])
+            if value.ndim == 2 and self.case.layout != "rows":
+                reshaped = ".reshape(case.shape)"
+        got = f"got = float({symptom.output}{reshaped}{list(symptom.at)})"
+        if not math.isfinite(right):  # for NaN, any non-finite value passes
+            nan = math.isnan(right)
+            test = "not abs(got) < float('inf')" if nan else f"got == float('{right}')"
+            return [got, f"assert {test}, f'got {{got}}, exact {right}'"]
+        return [
+            got,
+            f"exact = {right!r}  # {right.hex()}",
+            f"assert abs(got - exact) <= {allowed:.4g}, f'got {{got}}, exact {{exact}}'",
+        ]
 
-def _compare_with_answer(symptom: Symptom) -> list[str]:
-    if symptom.right is not None:
-        got = f"got = float({symptom.output}{list(symptom.at)})"
-        return [got, *_assert_close(symptom.right, symptom.allowed)]
-    exact = expected(symptom.case)
-    value = exact.values[symptom.output]
-    if value is None:
-        raise ValueError(f"{symptom.case} has no {symptom.output}")
-    # The large call repeats the rows of the case.
-    at = tuple(place % size for place, size in zip(symptom.at, value.shape, strict=True))
-    right = float(value[at])
-    relaid = value.ndim == 2 and symptom.case.layout != "rows"
-    rows = ".reshape(case.shape)" if relaid else ""
-    got = f"got = float({symptom.output}{rows}{list(symptom.at)})"
-    return [got, *_assert_close(right, float(exact.allowed(symptom.output)[at]))]
+    def _compare_calls(self) -> list[str]:
+        setup, test = self._equal_bits()
+        return [
+            *setup,
+            "def run(variant):",
+            *(f"    {line.replace('case.', 'variant.')}" for line in self._passes()),
+            f"    return {self.symptom.output}.copy()",
+            f"assert {test}, {self.symptom.text!r}",
+        ]
 
+    def _equal_bits(self) -> tuple[list[str], str]:
+        """Return the setup and the test that two calls have equal bits."""
+        guard, call, at = self.symptom.guard, self.symptom.record.call, self.symptom.at
+        if guard == "sums":
+            return [], f"len({{run(case).tobytes() for _ in range({RUNS})}}) == 1"
+        if guard == "position" and at:
+            return [f"rows = {list(at)}"], "len({row.tobytes() for row in run(case)[rows]}) == 1"
+        setup, whole, other = [], "run(case)", "run(case)"
+        if guard == "position":
+            other = "run(case.part(slice(None, None, -1)))[::-1]"
+        elif guard == "batch":
+            whole = f"run(case)[{call.start}:{call.stop}]"
+            other = f"run(case.part(slice({call.start}, {call.stop})))"
+        elif guard == "padding":
+            setup = ["from truenorm.verify.operation import padded"]
+            numbers = ", ".join(f"float('{each}')" for each in PADDING_ROWS[call.kind])
+            other = f"run(padded(case, [{numbers}]))[:{self.case.shape[0]}]"
+        elif guard == "idle":
+            setup = ["from truenorm.verify.operation import with_idle_rows"]
+            other = f"run(with_idle_rows(case, among={IDLE_ROWS[call.kind]}))"
+        return setup, f"{other}.tobytes() == {whole}.tobytes()"
 
-def _assert_close(right: float, allowed: float) -> list[str]:
-    """Return an assertion on `got`; for NaN, any non-finite value passes."""
-    if not math.isfinite(right):
-        test = "not abs(got) < float('inf')" if math.isnan(right) else f"got == float('{right}')"
-        return [f"assert {test}, f'got {{got}}, exact {right}'"]
-    return [
-        f"exact = {right!r}  # {right.hex()}",
-        f"assert abs(got - exact) <= {allowed:.4g}, f'got {{got}}, exact {{exact}}'",
-    ]
+    def _compare_layouts(self) -> list[str]:
+        layout = GRADIENT_LAYOUTS[self.symptom.record.call.kind]
+        return [
+            "from truenorm.verify.operation import LAYOUTS",
+            "def run(layout):",
+            f"    {self._forward()}",
+            f"    {self._backward('LAYOUTS[layout](case.{})')}",
+            f"    return {self.symptom.output}.tobytes()",
+            f"assert run({layout!r}) == run('rows'), {self.symptom.text!r}",
+        ]
 
+    def _compare_with_later(self) -> list[str]:
+        output = self.symptom.output
+        passes = self._passes(both=True)
+        # Copy a result of forward before its own backward pass, which may overwrite it.
+        place = 1 if output in self.forward_outputs else 2
+        passes.insert(place, f"before = {output}.tobytes()")
+        later = [self._call_forward(OTHER_ROWS)]
+        if self.spec.backward:
+            later = [f"*_, other = {later[0]}", self._call_backward(OTHER_ROWS, "other")]
+        return [*passes, *later, f"assert {output}.tobytes() == before, {self.symptom.text!r}"]
 
-def _compare_calls(symptom: Symptom, spec: SubjectSpec) -> list[str]:
-    body = [line.replace("case.", "variant.") for line in _passes(symptom, spec)]
-    setup, test = _equal_bits(symptom)
-    return [
-        *setup,
-        "def run(variant):",
-        *(f"    {line}" for line in body),
-        f"    return {symptom.output}.copy()",
-        f"assert {test}, {symptom.text!r}",
-    ]
-
-
-def _equal_bits(symptom: Symptom) -> tuple[list[str], str]:
-    """Return the setup and the test that two calls have equal bits."""
-    call = symptom.record.call
-    if symptom.guard == "sums":
-        return [], f"len({{run(case).tobytes() for _ in range({RUNS})}}) == 1"
-    if symptom.guard == "position" and symptom.at:
-        rows = f"rows = {list(symptom.at)}"
-        return [rows], "len({row.tobytes() for row in run(case)[rows]}) == 1"
-    setup, whole, other = [], "run(case)", "run(case)"
-    if symptom.guard == "position":
-        other = "run(case.part(slice(None, None, -1)))[::-1]"
-    elif symptom.guard == "batch":
-        whole = f"run(case)[{call.start}:{call.stop}]"
-        other = f"run(case.part(slice({call.start}, {call.stop})))"
-    elif symptom.guard == "padding":
-        setup = ["from truenorm.verify.operation import padded"]
-        numbers = ", ".join(f"float('{each}')" for each in PADDING_ROWS[call.kind])
-        other = f"run(padded(case, [{numbers}]))[:{symptom.case.shape[0]}]"
-    elif symptom.guard == "idle":
-        setup = ["from truenorm.verify.operation import with_idle_rows"]
-        other = f"run(with_idle_rows(case, among={IDLE_ROWS[call.kind]}))"
-    return setup, f"{other}.tobytes() == {whole}.tobytes()"
-
-
-def _compare_layouts(symptom: Symptom) -> list[str]:
-    case = symptom.case
-    results = ", ".join(case.operation.outputs_of(backward=False))
-    gradients = ", ".join(case.operation.outputs_of(backward=True))
-    layout = GRADIENT_LAYOUTS[symptom.record.call.kind]
-    return [
-        "from truenorm.verify.operation import LAYOUTS",
-        "def run(layout):",
-        f"    {results}, saved = {_forward(case, 'case.{}')}",
-        f"    {gradients} = {_backward(case, 'LAYOUTS[layout](case.{})')}",
-        f"    return {symptom.output}.tobytes()",
-        f"assert run({layout!r}) == run('rows'), {symptom.text!r}",
-    ]
-
-
-def _compare_with_later(symptom: Symptom, spec: SubjectSpec) -> list[str]:
-    case = symptom.case
-    other = _forward(case, OTHER_ROWS)
-    passes = _passes(replace(symptom, output=""), spec)
-    # Copy a result of forward before its own backward pass, which may overwrite it.
-    of_forward = symptom.output in case.operation.outputs_of(backward=False)
-    passes.insert(1 if of_forward else 2, f"before = {symptom.output}.tobytes()")
-    return [
-        *passes,
-        *(
-            [f"*_, other = {other}", _backward(case, OTHER_ROWS, "other")]
-            if spec.backward
-            else [other]
-        ),
-        f"assert {symptom.output}.tobytes() == before, {symptom.text!r}",
-    ]
-
-
-def _compare_backwards(symptom: Symptom) -> list[str]:
-    case = symptom.case
-    gradients = case.operation.outputs_of(backward=True)
-    results = ", ".join(case.operation.outputs_of(backward=False))
-    forward = f"{results}, saved = {_forward(case, 'case.{}')}"
-    which = f"[{gradients.index(symptom.output)}]" if len(gradients) > 1 else ""
-    backward = _backward(case, "case.{}") + which
-    between = [forward, _forward(case, OTHER_ROWS)] if symptom.guard == "stale" else []
-    return [
-        forward,
-        f"first = {backward}.copy()",
-        *between,
-        f"second = {backward}",
-        f"assert first.tobytes() == second.tobytes(), {symptom.text!r}",
-    ]
+    def _compare_backwards(self) -> list[str]:
+        names = self.backward_outputs
+        index = f"[{names.index(self.symptom.output)}]" if len(names) > 1 else ""
+        backward = f"{self._call_backward()}{index}"
+        stale = self.symptom.guard == "stale"
+        return [
+            self._forward(),
+            f"first = {backward}.copy()",
+            *([self._forward(), self._call_forward(OTHER_ROWS)] if stale else []),
+            f"second = {backward}",
+            f"assert first.tobytes() == second.tobytes(), {self.symptom.text!r}",
+        ]
