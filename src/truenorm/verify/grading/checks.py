@@ -230,6 +230,11 @@ class Symptom:
     right: float | None = None
     allowed: float = 0.0
 
+    @property
+    def type_and_output(self) -> tuple[str, str]:
+        """The type of the case, and the output."""
+        return self.case.dtype, self.output
+
 
 @dataclass(frozen=True)
 class MeasuredResult:
@@ -240,6 +245,11 @@ class MeasuredResult:
     output: str
     result: Array
     error: Error
+
+    @property
+    def type_and_output(self) -> tuple[str, str]:
+        """The type of the case, and the output."""
+        return self.case.dtype, self.output
 
 
 def check_case(

@@ -122,11 +122,9 @@ def grade(
     symptoms = [
         each
         for each in symptoms
-        if GUARDS[each.guard] != ACCURACY or (each.case.dtype, each.output) in below
+        if GUARDS[each.guard] != ACCURACY or each.type_and_output in below
     ]
-    symptoms += _rounding_symptoms(
-        measured, below - {(each.case.dtype, each.output) for each in symptoms}
-    )
+    symptoms += _rounding_symptoms(measured, below - {each.type_and_output for each in symptoms})
     evidence = recipe_evidence(measured)
     recipes = tuple(identify_recipe(dtype, each) for dtype, each in evidence.items())
     if recipe and "recipe" in guards:
@@ -377,12 +375,12 @@ def drop_consequences(symptoms: Sequence[Symptom]) -> list[Symptom]:
     """
     places = defaultdict(set)
     for each in symptoms:
-        places[each.guard].add((each.case.dtype, each.output))
+        places[each.guard].add(each.type_and_output)
 
     def is_consequence(each: Symptom) -> bool:
-        place = (each.case.dtype, each.output)
+        place = each.type_and_output
         if each.guard in CONSEQUENCES:
-            overwritten = each.guard == "spent" and (each.case.dtype, "") in places["inputs"]
+            overwritten = each.guard == "spent" and (place[0], "") in places["inputs"]
             return overwritten or any(place in places[guard] for guard in CONSEQUENCES[each.guard])
         inaccurate = each.natural > 0 and each.guard in ("growth", "special", "subnormal", "large")
         return inaccurate and place in places["ordinary"]
@@ -424,7 +422,7 @@ def _rounding_symptoms(
             severity=one.error.ulp,
         )
         for one in measured
-        if (one.case.dtype, one.output) in places and not one.error.correct
+        if one.type_and_output in places and not one.error.correct
     ]
 
 
@@ -517,7 +515,7 @@ def diagnose_accuracy(
     guards: dict[tuple[str, str], set[str]] = {}
     for each in symptoms:
         if GUARDS.get(each.guard) == ACCURACY:
-            guards.setdefault((each.case.dtype, each.output), set()).add(each.guard)
+            guards.setdefault(each.type_and_output, set()).add(each.guard)
     diagnoses = {}
     for (dtype, output), failed in guards.items():
         ordinary = "ordinary" in failed
@@ -526,7 +524,7 @@ def diagnose_accuracy(
         evidence = [
             Evidence(one.case, output, one.result, one.error.needs < wrong_from)
             for one in measured
-            if (one.case.dtype, one.output) == (dtype, output)
+            if one.type_and_output == (dtype, output)
             and (one.case.kind in kinds or (one.case.kind == "hard" and one.case.eps >= 1))
             and not is_user_case(one.case)  # its results are not kept
         ]
@@ -545,8 +543,7 @@ def diagnose_conduct(
     wrong: dict[tuple[str, str, str], set[str]] = {}
     for each in symptoms:
         if each.guard in EXPLANATIONS:
-            place = (each.guard, each.case.dtype, each.output)
-            wrong.setdefault(place, set()).add(each.case.name)
+            wrong.setdefault((each.guard, *each.type_and_output), set()).add(each.case.name)
     diagnoses = {}
     for (guard, dtype, output), names in wrong.items():
         evidence = [
@@ -594,7 +591,7 @@ def make_findings(
     """
     groups: dict[tuple[str, str, str], list[Symptom]] = defaultdict(list)
     for symptom in symptoms:
-        groups[symptom.guard, symptom.case.dtype, symptom.output].append(symptom)
+        groups[symptom.guard, *symptom.type_and_output].append(symptom)
     slopes = {(each.dtype, each.output): each.slope for each in grades}
     findings = []
     for (guard, dtype, output), group in groups.items():
