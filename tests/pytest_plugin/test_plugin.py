@@ -192,7 +192,7 @@ def test_nothing_is_imported_without_a_marker(session: Session) -> None:
         ("forward", "subject must be a Subject or file.py:name, got"),
         ("right, grade='stable'", "unexpected keyword argument 'grade'"),
         ("right, require='best'", "require must be one of wrong, unstable"),
-        ("right, dtypes=['float8']", "dtypes is"),
+        ("right, dtypes=['float8']", "dtypes must be a list of"),
         ("right, operation='norm'", "operation must be one of layer_norm"),
         ("'nowhere.py:subject'", "there is no file"),
     ],

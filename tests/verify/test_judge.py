@@ -1,4 +1,4 @@
-"""The judge as it is called from Python: subjects, verify and check."""
+"""The judge from Python: `Subject`, `verify` and `check`."""
 
 from dataclasses import replace
 
@@ -19,40 +19,46 @@ from verify.recorded import RIGHT_FORWARD
         (lambda: tv.cases("float32", "thorough"), "level is 'thorough'; it is one of quick, full"),
         (lambda: tv.cases("float32", also=["axes"]), "also has \\['axes'\\]; known are no-gamma"),
         (lambda: tv.case("float32-nothing"), "there is no case 'float32-nothing'"),
-        (lambda: tv.Subject(), "either forward .* or command"),
-        (lambda: tv.Subject(print, command=["x"]), "either forward .* or command"),
-        (lambda: tv.Subject(command="./kernel"), "command is './kernel'; give a list"),
-        (lambda: tv.Subject(print, dtypes="float32"), "dtypes is 'float32'; it is a list of"),
-        (lambda: tv.Subject(print, dtypes=["float8"]), "dtypes is \\['float8'\\]"),
-        (lambda: tv.Subject(print, dtypes=[]), "dtypes is empty"),
-        (lambda: tv.Subject(print, also=["rank"]), "also is \\['rank'\\]; it is a list of"),
-        (lambda: tv.Subject(command=["x"], also=["ranks"]), "files of a command cannot hold"),
-        (lambda: tv.Subject(print, seconds=float("inf")), "seconds is inf"),
+        (lambda: tv.Subject(), "give either forward .* or command"),
+        (lambda: tv.Subject(print, command=["x"]), "give either forward .* or command"),
+        (lambda: tv.Subject(command="./kernel"), "command must be a list .*, got './kernel'"),
+        (
+            lambda: tv.Subject(print, dtypes="float32"),
+            "dtypes must be .*; got 'float32'",
+        ),
+        (lambda: tv.Subject(print, dtypes=["float8"]), "dtypes must be .*; got \\['float8'\\]"),
+        (lambda: tv.Subject(print, dtypes=[]), "dtypes must have at least one type"),
+        (lambda: tv.Subject(print, also=["rank"]), "also must be a list of .*; got \\['rank'\\]"),
+        (
+            lambda: tv.Subject(command=["x"], also=["ranks"]),
+            "also of a command must not have",
+        ),
+        (lambda: tv.Subject(print, seconds=float("inf")), "seconds must be finite .*, got inf"),
         (
             lambda: tv.verify(RIGHT_FORWARD, require="good"),
-            "require is 'good'; it is one of wrong",
+            "require must be one of wrong",
         ),
         (lambda: replace(tv.case("float32-normal-4x5"), kind="odd"), "the kind 'odd'"),
     ],
 )
-def test_a_mistake_in_asking_is_explained(call: object, message: str) -> None:
+def test_invalid_arguments(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]
 
 
-def test_a_subject_without_backward_is_judged_by_y() -> None:
-    told: list[tuple[int, int, str]] = []
-    report = tv.verify(RIGHT_FORWARD, progress=lambda *step: told.append(step))
+def test_subject_without_backward() -> None:
+    steps: list[tuple[int, int, str]] = []
+    report = tv.verify(RIGHT_FORWARD, progress=lambda *step: steps.append(step))
     assert report.passed
     assert [each.output for each in report.grades] == ["y"]
     assert report.verdicts["own state"] == "not judged"
     assert report.verdicts["batch-invariant"] == "pass"
-    assert told[0][0] == 0
-    assert told[0][2].startswith("exact answers: float32-")
-    assert told[-1] == (told[0][1], told[0][1], "grading")
+    assert steps[0][0] == 0
+    assert steps[0][2].startswith("exact answers: float32-")
+    assert steps[-1] == (steps[0][1], steps[0][1], "grading")
 
 
-def test_check_says_what_and_why() -> None:
+def test_check() -> None:
     wrong = tv.Subject(lambda x, *_: 0 * x, name="zeros")
     with pytest.raises(AssertionError, match=r"float32-normal-4x5 \(ordinary input, D = 5\): y\["):
         tv.check(wrong, tv.case("float32-normal-4x5"))
@@ -63,7 +69,7 @@ def test_check_says_what_and_why() -> None:
 
 
 @pytest.mark.slow
-def test_whatever_the_caller_has_set_of_numpy() -> None:
+def test_any_errstate_of_the_caller() -> None:
     def ours(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
         return tn.layer_norm(x, gamma, beta, eps=eps, backend="reference")
 
@@ -75,12 +81,12 @@ def test_whatever_the_caller_has_set_of_numpy() -> None:
 
 
 def test_exact_answers_come_before_the_first_call() -> None:
-    """A subject may leave a processor behind in which subnormal numbers are zero."""
-    seen: list[int] = []
+    """A subject may set the processor to flush subnormal numbers to zero."""
+    counts: list[int] = []
 
     def forward(x: Array, *_: object) -> Array:
-        seen.append(len(EXPECTED_BY_CASE))
+        counts.append(len(EXPECTED_BY_CASE))
         return x
 
     tv.verify(tv.Subject(forward))
-    assert len(set(seen)) == 1
+    assert len(set(counts)) == 1

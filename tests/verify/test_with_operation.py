@@ -50,7 +50,7 @@ def test_the_operation_is_in_the_report_and_in_the_reproducer(file: Path) -> Non
 
 
 def test_a_string_for_the_operation_of_a_subject_is_an_error() -> None:
-    with pytest.raises(TypeError, match=r"operation is 'rms_norm'; give .*norm\('rms_norm'\)"):
+    with pytest.raises(TypeError, match=r"must be .*norm\('rms_norm'\), got 'rms_norm'"):
         tv.Subject(lambda x, *_: x, operation="rms_norm")  # type: ignore[arg-type]
 
 
@@ -59,5 +59,5 @@ def test_an_operation_that_does_not_fit_is_an_error(file: Path) -> None:
     assert load(f"{file}:subject", "rms_norm").operation is tv.RMS_NORM
     with pytest.raises(ValueError, match="operation must be one of layer_norm"):
         load(f"{file}:subject", "batch_norm")
-    with pytest.raises(CannotRunError, match=r"also is .*no-beta"):
+    with pytest.raises(CannotRunError, match=r"also must be .*no-beta"):
         verify_target(f"{file}:with_beta", operation="rms_norm")

@@ -208,7 +208,7 @@ def _cases(
 ) -> list[JudgedCase]:
     """Return the cases of a level, or those that are passed."""
     if require not in GRADES:
-        raise ValueError(f"require must be one of {', '.join(GRADES)}, got {require!r}")
+        raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
     judged, spec = _load(subject, operation, folder)
     if dtypes:
         judged = replace(judged, dtypes=tuple(dtypes))

@@ -138,9 +138,9 @@ class CampaignSettings(NamedTuple):
                 raise ValueError(f"{name} must be 1 or above, got {value}")
         if self.require not in GRADES:
             names = ", ".join(GRADES)
-            raise ValueError(f"require must be one of {names}, got {self.require!r}")
+            raise ValueError(f"require must be one of {names}; got {self.require!r}")
         if self.level not in LEVELS:
-            raise ValueError(f"level must be one of {', '.join(LEVELS)}, got {self.level!r}")
+            raise ValueError(f"level must be one of {', '.join(LEVELS)}; got {self.level!r}")
 
 
 def campaign(

@@ -12,9 +12,9 @@ from truenorm.verify.types import FORMATS
 
 @dataclass(frozen=True)
 class Subject:
-    """A layer normalization, or another operation that the judge knows, to be judged.
+    """A kernel under test: layer normalization, or another operation that the judge knows.
 
-    Give `forward`, with or without `backward`, or `command`.
+    It has either `forward`, with or without `backward`, or `command`.
 
     Parameters
     ----------
@@ -22,27 +22,27 @@ class Subject:
         ``forward(x, gamma, beta, eps) -> (y, saved)`` on NumPy arrays, x of shape (rows, D); y
         alone if there is no backward. RMS normalization has no beta.
     backward : callable, optional
-        ``backward(dy, saved) -> (dx, dgamma, dbeta)``, with what its own forward saved; of RMS
+        ``backward(dy, saved) -> (dx, dgamma, dbeta)``, with the `saved` of its forward; for RMS
         normalization dx and dgamma.
     name : str
-        How the report calls it.
+        Its name in the report.
     dtypes : sequence of str
         The types it claims to support: float16, bfloat16, float32, float64.
     also : sequence of str
-        What else it claims to support: see `EXTENSIONS`, and ``operation.extensions``.
+        The extensions it claims to support: see `EXTENSIONS`, and ``operation.extensions``.
     command : sequence of str, optional
-        A program and its arguments. It is given a folder as one argument more, reads the cases
-        there and writes its results beside them, as "Verify your kernel" describes.
+        A program and its arguments. It gets a folder as its last argument, reads cases from there
+        and writes its results to it, as "Verify your kernel" describes.
     seconds : float
-        How long one call may take before it counts as hanging, where that can be stopped.
+        Time limit of one call, where a call can be stopped.
     operation : Operation
-        What it computes: ``truenorm.verify.LAYER_NORM``, ``truenorm.verify.RMS_NORM``, or one of
-        their relatives, which `truenorm.verify.norm` returns.
+        What it computes: ``truenorm.verify.LAYER_NORM``, ``truenorm.verify.RMS_NORM``, or another
+        result of `truenorm.verify.norm`.
     recipe : str
-        Where it claims to round on the way to a result of 16 bits, such as ``late``: then the
-        bits of another recipe are a finding. The page "Recipes" lists them.
+        Where it claims to round intermediate results to 16 bits, such as ``late``: then the bits
+        of another recipe are a finding. The page "Recipes" lists them.
     domain : Domain
-        The rows that it claims to be right for; by default, all. Others are left out of the grade.
+        The rows that it claims to support; by default, all. Other rows do not count for the grade.
 
     Examples
     --------
@@ -64,50 +64,51 @@ class Subject:
     domain: Domain = EVERYWHERE
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be judged, and say why."""
+        """Raise TypeError or ValueError for arguments that are not valid."""
         if not isinstance(self.operation, Operation):
             raise TypeError(
-                f"operation is {self.operation!r}; give what truenorm.verify.norm returns, "
-                "such as truenorm.verify.norm('rms_norm')"
+                "operation must be a result of truenorm.verify.norm, such as "
+                f"truenorm.verify.norm('rms_norm'), got {self.operation!r}"
             )
         if (self.forward is None) == (self.command is None):
-            raise ValueError("a subject has either forward (with or without backward) or command")
+            raise ValueError("give either forward (with or without backward) or command")
         if self.command is not None and (isinstance(self.command, str) or not self.command):
             raise ValueError(
-                f"command is {self.command!r}; give a list such as ['./my_kernel'], "
-                "since no shell takes it apart"
+                f"command must be a list such as ['./my_kernel'], got {self.command!r}: "
+                "it is run without a shell"
             )
-        for given, known, what in (
-            (self.dtypes, FORMATS, "dtypes"),
-            (self.also, self.operation.extensions, "also"),
+        for name, values, known in (
+            ("dtypes", self.dtypes, FORMATS),
+            ("also", self.also, self.operation.extensions),
         ):
-            if isinstance(given, str) or not set(given) <= set(known):
-                raise ValueError(f"{what} is {given!r}; it is a list of {', '.join(known)}")
+            if isinstance(values, str) or not set(values) <= set(known):
+                raise ValueError(f"{name} must be a list of {', '.join(known)}; got {values!r}")
         not_for_commands = self.operation.not_for_commands
         if self.command is not None and set(self.also) & not_for_commands:
             raise ValueError(
-                f"also is {self.also!r}; the files of a command cannot hold "
-                f"{', '.join(sorted(not_for_commands))}"
+                f"also of a command must not have {', '.join(sorted(not_for_commands))}; "
+                f"got {self.also!r}: its files cannot hold them"
             )
         if self.recipe and self.recipe not in self.operation.recipe_names:
-            names = ", ".join(self.operation.recipe_names) or "none for this operation"
-            raise ValueError(f"recipe is {self.recipe!r}; it is one of {names}")
+            names = ", ".join(self.operation.recipe_names)
+            expected = f"be one of {names}" if names else "be empty for this operation"
+            raise ValueError(f"recipe must {expected}; got {self.recipe!r}")
         if not 0 < self.seconds < math.inf:
-            raise ValueError(f"seconds is {self.seconds}; give a number above zero")
+            raise ValueError(f"seconds must be finite and above zero, got {self.seconds}")
         if not self.dtypes:
-            raise ValueError("dtypes is empty: name at least one type")
+            raise ValueError("dtypes must have at least one type, got none")
 
     def __repr__(self) -> str:
-        """Return its name and its types."""
+        """Return the name and the types."""
         return f"Subject({self.name!r}, {', '.join(self.dtypes)})"
 
     def with_operation(self, operation: str) -> "Subject":
-        """Return the same subject as one of another operation, by its name and options."""
+        """Return the subject with another operation, given by its name and options."""
         return replace(self, operation=parse_operation(operation, self.operation))
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The results it has."""
+        """The names of its results."""
         forward = self.operation.outputs_of(backward=False)
         if self.command is None and self.backward is None:
             return tuple(forward)
@@ -144,7 +145,7 @@ class SubjectSpec(NamedTuple):
 
 
 def to_description(subject: Subject) -> dict[str, Any]:
-    """Return what another process needs to know of a subject, as JSON values."""
+    """Return the claims of a subject as JSON values, for another process."""
     return {
         "name": subject.name,
         "dtypes": list(subject.dtypes),

@@ -85,7 +85,7 @@ def test_names_are_unique() -> None:
 
 
 def test_unknown_recipe() -> None:
-    with pytest.raises(ValueError, match="must be one of late, early, weight-typed, got 'apex'"):
+    with pytest.raises(ValueError, match="must be one of late, early, weight-typed; got 'apex'"):
         recipe_changes("apex")
 
 

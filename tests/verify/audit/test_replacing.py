@@ -186,7 +186,7 @@ def test_signatures() -> None:
         (
             rms_norm,
             (X.astype(np.complex64), WEIGHT),
-            "float32, float64, got complex64",
+            "float32, float64; got complex64",
         ),
     ],
 )

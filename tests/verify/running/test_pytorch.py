@@ -127,7 +127,7 @@ def test_dotted_path() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"operation": "rms_norm", "form": "in place"}, "out, inplace, module, got 'in place'"),
+        ({"operation": "rms_norm", "form": "in place"}, "out, inplace, module; got 'in place'"),
         ({"operation": "rms"}, "operation must be one of layer_norm"),
     ],
 )

@@ -186,8 +186,8 @@ def test_equal_shares_of_types() -> None:
     [
         ({"cases": 0}, "cases must be 1 or above, got 0"),
         ({"cases": 1, "seed": 0}, "seed must be 1 or above, got 0"),
-        ({"cases": 1, "require": "wrong"}, "require must be one of .*, got 'wrong'"),
-        ({"cases": 1, "level": "slow"}, "level must be one of quick, full, got 'slow'"),
+        ({"cases": 1, "require": "wrong"}, "require must be one of .*; got 'wrong'"),
+        ({"cases": 1, "level": "slow"}, "level must be one of quick, full; got 'slow'"),
     ],
 )
 def test_invalid_settings(asked: dict[str, Any], message: str) -> None:

@@ -68,7 +68,7 @@ def recipe_changes(recipe: str) -> Changes:
     if recipe in ("", "late"):
         return {}
     if recipe not in RECIPES:
-        raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, got {recipe!r}")
+        raise ValueError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}")
 
     def y(at: Steps) -> Float64s:
         gamma, kind = at.case.inputs.get("gamma"), at.case.dtype

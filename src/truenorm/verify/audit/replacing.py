@@ -343,7 +343,7 @@ class Replacer:
         if "residual" in call.arrays and not self.norm.adds:
             raise MatchError(f"the call has a residual: give --operation add_{self.norm.name}")
         if x.dtype.name not in FORMATS:
-            raise MatchError(f"x must be one of {', '.join(FORMATS)}, got {x.dtype.name}")
+            raise MatchError(f"x must be one of {', '.join(FORMATS)}; got {x.dtype.name}")
         eps = self._eps if call.eps is None else call.eps
         if eps is None:
             raise MatchError("no argument for eps, or it is None: give --eps NUMBER")

@@ -88,10 +88,10 @@ def torch_subject(
     >>> tv.torch_subject(print, operation="rms_norm", form="in-place")
     Traceback (most recent call last):
         ...
-    ValueError: form must be one of functional, out, inplace, module, got 'in-place'
+    ValueError: form must be one of functional, out, inplace, module; got 'in-place'
     """
     if form not in FORMS:
-        raise ValueError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
+        raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}")
     norm = parse_operation(operation) if isinstance(operation, str) else operation
     if not isinstance(norm, Norm):
         raise ValueError(f"operation must be a result of truenorm.verify.norm, got {norm.name}")
