@@ -35,22 +35,9 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, audit: Audit, co
     calls = record(monkeypatch, AUDIT_TESTS, audit)
     done = run("audit", "tests/test_norm.py", *REQUIRED)
     assert (done.exit_code, done.stderr) == (code, "")
-    run(
-        *("audit", "a.py", "b.py", *REQUIRED, "--backward", "mine:back", "--signature", "x, eps"),
-        *(
-            "--eps",
-            "1e-3",
-            "--recipe",
-            "late",
-            "--seconds",
-            "7",
-            "--jobs",
-            "3",
-            "--",
-            "-k",
-            "norm",
-        ),
-    )
+    names = ("--backward", "mine:back", "--signature", "x, eps", "--recipe", "late")
+    numbers = ("--eps", "1e-3", "--seconds", "7", "--jobs", "3")
+    run("audit", "a.py", "b.py", *REQUIRED, *names, *numbers, "--", "-k", "norm")
     plain = AuditTask("mine.kernels:rms_norm", "rms_norm")
     full = AuditTask(*REQUIRED[1::2], "mine:back", "x, eps", 1e-3, "late")
     assert calls == [

@@ -411,10 +411,12 @@ def test_textbook_layer_norm_with_an_offset(offset: float, seed: int, method: st
 
 @pytest.mark.parametrize("largest", [8.0, 17.0, 19.2, 20.0, 40.0])
 def test_digits_lost_next_to_a_larger_element(largest: float, method: str) -> None:
-    """1 - tanh(x)**2 has no correct digit at 20, where the derivative is 2e-17."""
+    """1 - tanh(x)**2 loses seven digits at 8, and all at 20, where the derivative is 2e-17."""
     x = np.array([0.5, largest])
     forbid(FAIL, np.tanh, tanh_backward, x, method=method)
     demand(PASS, np.tanh, tanh_backward, x)
+    if largest == 8:
+        demand(PASS, np.tanh, tanh_backward, x, method=method)
 
 
 def test_backward_that_is_not_deterministic() -> None:

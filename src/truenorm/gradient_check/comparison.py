@@ -105,12 +105,8 @@ def compare_projections(
         for group, estimate in zip(groups, estimates, strict=True)
     ]
     norm = float(np.linalg.norm(wide))
-    return worst_of(
-        [
-            comparison.check(k, estimate, scales[k], norm)
-            for k, estimate in enumerate(estimates)
-        ]
-    )  # fmt: skip
+    checks = [comparison.check(k, each, scales[k], norm) for k, each in enumerate(estimates)]
+    return worst_of(checks)
 
 
 def compare_missing(task: GradientTask, probes: int, random: np.random.Generator) -> InputCheck:
