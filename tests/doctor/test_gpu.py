@@ -72,10 +72,10 @@ def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_right_bits_and_times(examined: Any) -> None:
-    found, bits, speed = examined(card())
-    assert [line.name for line in found.lines] == ["none", "CUDA"]
-    told = "1,216 numbers, both norms, forward and backward, D = 64"
-    assert [line.value for line in bits.lines] == [f"correct to the bit ({told})"] * 2
+    device, bits, speed = examined(card())
+    assert [line.name for line in device.lines] == ["none", "CUDA"]
+    work = "1,216 numbers, both norms, forward and backward, D = 64"
+    assert [line.value for line in bits.lines] == [f"correct to the bit ({work})"] * 2
     assert speed.lines[0].value == "this is no GPU, and these are no times of one"
     assert [line.name for line in speed.lines[1:]] == ["float32, 1024"]
     assert "GB/s" in speed.lines[1].value
@@ -134,9 +134,9 @@ class TestCuda:
             monkeypatch,
             lambda _: {"name": b"H100", "multiProcessorCount": 132, "totalGlobalMem": 80 * 10**9},
         )
-        found = by_cuda()
-        assert isinstance(found, Card)
-        assert [line.value for line in found.facts] == [
+        device = by_cuda()
+        assert isinstance(device, Card)
+        assert [line.value for line in device.facts] == [
             "H100, experimental",
             "of CUDA 13.1",
             "132, 80.0 GB",
@@ -155,12 +155,12 @@ class TestCuda:
 )
 class TestOnADevice:
     def test_facts(self) -> None:
-        found = by_opencl()
-        assert isinstance(found, Card)
-        assert [line.name for line in found.facts] == ["OpenCL", "driver", "version", "units"]
+        device = by_opencl()
+        assert isinstance(device, Card)
+        assert [line.name for line in device.facts] == ["OpenCL", "driver", "version", "units"]
         x = np.arange(6, dtype=np.float32)
-        assert found.get(found.copy(found.put(x))).tolist() == x.tolist()
-        found.wait()
+        assert device.get(device.copy(device.put(x))).tolist() == x.tolist()
+        device.wait()
 
     @pytest.mark.slow
     def test_right_bits(self) -> None:

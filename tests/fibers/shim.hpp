@@ -1,8 +1,8 @@
-/* What of CUDA the kernels use, on a processor: the threads of a block are fibers of one thread.
+/* The part of CUDA that the kernels use, on a CPU: the threads of a block are fibers of one thread.
  *
  * A fiber runs until it waits: at a barrier for all threads of its block, at a shuffle for all
- * lanes of its warp. Who goes next is drawn from a seed, and so is the order of blocks. What waits
- * for someone who never comes is reported.
+ * lanes of its warp. The next fiber is drawn at random from a seed, and so is the order of blocks.
+ * A deadlock is reported.
  */
 #include <setjmp.h>
 #include <stdint.h>
@@ -151,8 +151,8 @@ const char *run(void (*kernel)(Types...), void **values, std::index_sequence<Pla
 }
 
 template <class... Types>
-const char *launched(void (*kernel)(Types...), int count, uint64_t seed, int given, void **values) {
-    if (given != sizeof...(Types)) return "the kernel takes another number of arguments";
+const char *launched(void (*kernel)(Types...), int count, uint64_t seed, int arity, void **values) {
+    if (arity != sizeof...(Types)) return "the kernel takes another number of arguments";
     blocks = count, random_state = seed * 0x9e3779b97f4a7c15ull + 1;
     return run(kernel, values, std::index_sequence_for<Types...>());
 }
@@ -180,6 +180,6 @@ static inline double __longlong_as_double(long long a) { return same_bits<double
 
 /* Run blocks of a kernel; return what went wrong, or nothing. */
 #define LAUNCH(kernel)                                                                       \
-    extern "C" const char *launch(int blocks, uint64_t seed, int given, void **values) {     \
-        return fibers::launched(kernel, blocks, seed, given, values);                        \
+    extern "C" const char *launch(int blocks, uint64_t seed, int arity, void **values) {     \
+        return fibers::launched(kernel, blocks, seed, arity, values);                        \
     }

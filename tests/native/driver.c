@@ -23,7 +23,7 @@
 enum { HAS_GAMMA = 4, HAS_BETA = 8 }; /* next to CENTRED and FAST */
 enum { CENTRED = 1, FAST = 2 };
 
-/* One case of a file; x, dy, gamma and beta follow, whether they are used or not. */
+/* One case of a file; x, dy, gamma and beta follow, also those that are not used. */
 typedef struct {
     int64_t rows, size, flags, threads;
     double eps;
@@ -51,29 +51,29 @@ static void *allocated(size_t bytes)
     return memory;
 }
 
-static results_t room_for(const header_t *header)
+static results_t empty_results(const header_t *header)
 {
     int64_t count = 2 * header->rows * header->size + 2 * header->size;
     return (results_t){{0, 0}, count, allocated((size_t)count * sizeof(float))};
 }
 
-static void compute(const case_t *given, int threads, results_t *results)
+static void compute(const case_t *input, int threads, results_t *results)
 {
-    header_t h = given->header;
+    header_t h = input->header;
     int64_t elements = h.rows * h.size;
     bool centred = h.flags & CENTRED;
     double *saved = allocated((size_t)h.rows * 3 * sizeof(double));
     uint8_t *status = allocated((size_t)h.rows);
     memset(results->values, 0, (size_t)results->count * sizeof(float));
-    call_t call = {.x = given->x, .eps = h.eps, .bound_scale = 1, .rows = h.rows,
+    call_t call = {.x = input->x, .eps = h.eps, .bound_scale = 1, .rows = h.rows,
                    .size = h.size, .saved = saved, .status = status, .centred = centred,
                    .fast = h.flags & FAST, .threads = threads, .out = results->values};
-    call.gamma = h.flags & HAS_GAMMA ? given->gamma : NULL;
-    call.beta = h.flags & HAS_BETA ? given->beta : NULL;
+    call.gamma = h.flags & HAS_GAMMA ? input->gamma : NULL;
+    call.beta = h.flags & HAS_BETA ? input->beta : NULL;
     results->ends[0] = run_forward(&call);
     call.threads = threads;
-    call.dy = given->dy;
-    call.gamma = given->gamma; /* the module gives ones in fast mode; here it is always given */
+    call.dy = input->dy;
+    call.gamma = input->gamma; /* fast mode needs gamma: the module passes ones */
     call.beta = NULL;
     call.out = results->values + elements;
     call.dgamma = results->values + 2 * elements;
@@ -102,24 +102,24 @@ static float *numbers(int64_t count, FILE *file)
 static int do_vectors(const char *path)
 {
     FILE *file = fopen(path, "rb");
-    case_t given;
+    case_t input;
     if (file == NULL)
         return 2;
-    while (get(&given.header, sizeof given.header, file)) {
-        int64_t size = given.header.size, elements = given.header.rows * size;
-        given.x = numbers(elements, file);
-        given.dy = numbers(elements, file);
-        given.gamma = numbers(size, file);
-        given.beta = numbers(size, file);
-        results_t results = room_for(&given.header);
-        compute(&given, (int)given.header.threads, &results);
+    while (get(&input.header, sizeof input.header, file)) {
+        int64_t size = input.header.size, elements = input.header.rows * size;
+        input.x = numbers(elements, file);
+        input.dy = numbers(elements, file);
+        input.gamma = numbers(size, file);
+        input.beta = numbers(size, file);
+        results_t results = empty_results(&input.header);
+        compute(&input, (int)input.header.threads, &results);
         fwrite(results.ends, sizeof results.ends, 1, stdout);
         fwrite(results.values, sizeof(float), (size_t)results.count, stdout);
         free(results.values);
-        free(given.x);
-        free(given.dy);
-        free(given.gamma);
-        free(given.beta);
+        free(input.x);
+        free(input.dy);
+        free(input.gamma);
+        free(input.beta);
     }
     fclose(file);
     return 0;
@@ -166,7 +166,7 @@ static void make_cases(void)
         int64_t elements = header.rows * header.size;
         cases[k] = (case_t){header, drawn(elements, &state), drawn(elements, &state),
                             drawn(header.size, &state), drawn(header.size, &state)};
-        expected[k] = room_for(&header);
+        expected[k] = empty_results(&header);
         compute(&cases[k], 1, &expected[k]);
     }
 }
@@ -175,7 +175,7 @@ static void make_cases(void)
 static bool is_right(uint64_t *state)
 {
     int k = (int)(next(state) % CASES), threads = 1 + (int)(next(state) % 5);
-    results_t results = room_for(&cases[k].header);
+    results_t results = empty_results(&cases[k].header);
     compute(&cases[k], threads, &results);
     bool same = results.ends[0] == expected[k].ends[0] && results.ends[1] == expected[k].ends[1];
     size_t compared = (size_t)results.count;
@@ -258,7 +258,7 @@ static int do_flush(int threads)
     make_cases();
     for (int k = 0; k < CASES; k++) {
         header_t h = cases[k].header;
-        results_t results = room_for(&h);
+        results_t results = empty_results(&h);
         for (int64_t j = 0; j < h.size; j++) { /* y and dx are subnormal */
             cases[k].gamma[j] *= 1e-39f;
             cases[k].beta[j] *= 1e-40f;
@@ -279,7 +279,7 @@ static int do_flush(int threads)
             return 1;
         }
     }
-    return flushed ? 0 : 1; /* a caller that flushes is seen: the cases are of use */
+    return flushed ? 0 : 1; /* flushing changes the results, so the cases detect it */
 }
 
 int main(int count, char **arguments)

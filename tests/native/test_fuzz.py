@@ -111,10 +111,10 @@ def argument(value: Any, *, moderate: bool = False) -> Argument:
     if value is None:
         return Argument(None, "None")
     if isinstance(value, memoryview | array):
-        seen = np.asarray(value)
         view = memoryview(value)
         kind = view.format if view.c_contiguous and view.format in (*KINDS, "B") else ""
-        return argument(seen)._replace(value=value, kind=kind, writable=not view.readonly)
+        described = argument(np.asarray(value))
+        return described._replace(value=value, kind=kind, writable=not view.readonly)
     if not isinstance(value, np.ndarray):
         return Argument(value, "")
     kinds = {"float32": "f", "float16": "e", "uint16": "H", "float64": "d", "uint8": "B"}

@@ -1,6 +1,6 @@
 """The backend "gpu": blocks of NumPy rows are computed on a device.
 
-The sums over rows stay on the device until backward has seen all rows.
+The sums over rows stay on the device until backward is done with all rows.
 """
 
 from functools import cached_property

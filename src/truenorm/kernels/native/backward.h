@@ -378,7 +378,7 @@ INLINE bool add_segment_products(const call_t *call, int64_t start, int64_t n, i
     return true;
 }
 
-/* Derive the numbers and the status of the rows of a group. Return the extent of the finite ones. */
+/* Derive the numbers and the status of the rows of a group. Return the extent of finite rows. */
 INLINE extent_t finish_sums(const call_t *call, int64_t start, int64_t n, bool centred,
                             double means[ALONG][GROUP], const extent_t *extents, row_t *rows)
 {

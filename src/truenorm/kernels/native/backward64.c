@@ -118,14 +118,14 @@ INLINE void compute_rows(const call_t *call, int64_t start, int64_t n, bool cent
         left_range[k] = has_left_range();
     }
     derive_moments(call, centred, sums, m);
-    bool again = false;
+    bool sum_again = false;
     for (int64_t k = 0; centred && k < n; k++)
         if (is_far_off(m, k) && m->spread[k] < INFINITY) {
             m->near[k] += m->low.high[k];
             sum_both(call, start + k, m->near[k], k, sums, sizes);
-            again = true;
+            sum_again = true;
         }
-    if (again)
+    if (sum_again)
         derive_moments(call, centred, sums, m);
     derive_rows(call, centred, sums, m, sizes, rows);
     for (int64_t k = 0; k < n; k++)

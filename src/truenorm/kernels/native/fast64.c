@@ -133,14 +133,14 @@ INLINE void find_fast_moments(const call_t *call, int64_t start, int64_t n, bool
         sum_fast_row(x, size, m->near[k], centred, k, sums);
     }
     derive_fast_moments(call, centred, sums, m);
-    bool again = false;
+    bool sum_again = false;
     for (int64_t k = 0; centred && k < n; k++)
         if (!(m->low[k] * m->low[k] <= m->v[k] / 16) && fabs(m->low[k]) < INFINITY) { /* (C14) */
             m->near[k] += m->low[k];
             sum_fast_row(row_of(call->x, start + k, size), size, m->near[k], centred, k, sums);
-            again = true;
+            sum_again = true;
         }
-    if (again)
+    if (sum_again)
         derive_fast_moments(call, centred, sums, m);
 }
 

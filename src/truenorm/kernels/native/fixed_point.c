@@ -284,7 +284,8 @@ INLINE void derive_factors(const call_t *call, group_t *group, bool centred, fac
         mean = divide_double(mean, size);
         square = divide_double(square, size);
         pair_t w = add_double(add(square, negative(multiply(mean, mean))), call->eps);
-        double err_w = (err_square + 2 * fabs(mean.high) * err_mean + 16 * W * square.high) / w.high;
+        double err_w =
+            (err_square + 2 * fabs(mean.high) * err_mean + 16 * W * square.high) / w.high;
         double err_r = (err_w + 4 * W) / 2 * SLACK + 32 * W; /* (L8) */
         pair_t r = inverse_root(w);
         r = (pair_t){r.high * scale, r.low * scale};
@@ -617,7 +618,7 @@ void NAME(deposit_dbeta)(limbs_t *limbs, const double *sums, int64_t *restrict b
     int64_t size = limbs->columns;
     const double *restrict high = sums + DBETA_HIGH * size;
     const double *restrict low = sums + DBETA_LOW * size;
-    if (top + bits - bottom <= 61) { /* nearly always: one int64 holds a sum */
+    if (top + bits - bottom <= 61) { /* nearly always: a sum fits in one int64 */
         double scale = power_of_two(-bottom);
         for (int64_t j = 0; j < size; j++)
             buffer[j] = (int64_t)(high[j] * scale) + (int64_t)(low[j] * scale);

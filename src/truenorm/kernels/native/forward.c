@@ -82,7 +82,7 @@ static bool forward_unrounded(const call_t *call, int64_t i, const scale_t *scal
     return true;
 }
 
-/* Parameters that were not given, for a block of columns. */
+/* Defaults of gamma and beta for a block of columns. */
 typedef struct {
     float ones[COLUMNS], zeros[COLUMNS];
 } defaults_t;

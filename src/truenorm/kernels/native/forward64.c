@@ -37,14 +37,14 @@ INLINE void find_moments(const call_t *call, int64_t start, int64_t n, bool cent
         sum_x(call, start + k, m->near[k], k, sums, sizes);
     }
     derive_moments(call, centred, sums, m);
-    bool again = false;
+    bool sum_again = false;
     for (int64_t k = 0; centred && k < n; k++)
         if (is_far_off(m, k) && m->spread[k] < INFINITY) {
             m->near[k] += m->low.high[k];
             sum_x(call, start + k, m->near[k], k, sums, sizes);
-            again = true;
+            sum_again = true;
         }
-    if (again)
+    if (sum_again)
         derive_moments(call, centred, sums, m);
 }
 

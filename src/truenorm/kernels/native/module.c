@@ -189,11 +189,11 @@ static PyObject *run_with_status(end_t (*runner)(call_t *), call_t *call)
     return end == NO_MEMORY ? PyErr_NoMemory() : PyBool_FromLong(end == DONE);
 }
 
-static bool has_arguments(Py_ssize_t given, Py_ssize_t expected)
+static bool has_arguments(Py_ssize_t count, Py_ssize_t expected)
 {
-    if (given != expected)
-        PyErr_Format(PyExc_TypeError, "expected %zd arguments, got %zd", expected, given);
-    return given == expected;
+    if (count != expected)
+        PyErr_Format(PyExc_TypeError, "expected %zd arguments, got %zd", expected, count);
+    return count == expected;
 }
 
 /* Read a number. Return False with an error set. */
@@ -380,7 +380,8 @@ static PyObject *sum_of_numbers(Py_buffer *const *views, const long *firsts, int
         return NULL;
     int64_t *sum = (int64_t *)PyByteArray_AsString(limbs);
     bool is_carried =
-        kernels_selected(FLOAT32)->add_numbers(&numbers[0], &numbers[1], first, places, columns, sum);
+        kernels_selected(FLOAT32)->add_numbers(&numbers[0], &numbers[1], first, places, columns,
+                                               sum);
     if (!is_carried) { /* seldom: a carry needs one place more */
         Py_DECREF(limbs);
         return sum_of_numbers(views, firsts, first, places + 1, columns);
@@ -585,7 +586,7 @@ static PyObject *add_terms(PyObject *module, PyObject *const *arguments, Py_ssiz
     }
     rows.terms = empty_terms(rows.call.size, room);
     rows.terms.limbs.limbs = limbs->buf;
-    memset(rows.terms.limbs.is_used, true, PLACES); /* they may hold the sums over other rows */
+    memset(rows.terms.limbs.is_used, true, PLACES); /* they may have sums over other rows */
     Py_BEGIN_ALLOW_THREADS
     do_terms(&rows);
     Py_END_ALLOW_THREADS

@@ -13,7 +13,7 @@ INLINE float float_of(uint32_t pattern)
 
 INLINE float float_of_bfloat16(uint16_t x) { return float_of((uint32_t)x << 16); }
 
-/* Exponents 1 to 30 are shifted to those of float32; 0 and 31 are subnormal, and infinite or NaN. */
+/* Exponents 1 to 30 are shifted to those of float32; 0 is subnormal, 31 infinite or NaN. */
 INLINE float float_of_float16(uint16_t x)
 {
     uint32_t sign = (uint32_t)(x & 0x8000) << 16, rest = x & 0x7FFF;

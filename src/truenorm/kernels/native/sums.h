@@ -274,7 +274,8 @@ INLINE void add_products(const element_t *x, const element_t *dy, const double *
 }
 
 INLINE void add_last_products(const element_t *x, const element_t *dy, const double *gamma,
-                              int64_t n, double near, double low, bool centred, doubles s[ALONG][VECTORS])
+                              int64_t n, double near, double low, bool centred,
+                              doubles s[ALONG][VECTORS])
 {
     double terms[ALONG][LANES] = {{0}};
     for (int64_t j = 0; j < n; j++) {

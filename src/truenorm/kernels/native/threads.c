@@ -192,18 +192,18 @@ static bool offer(helper_t *helper, job_t *job, bool wake)
 void for_each_chunk(work_t work, void *argument, int64_t chunks, int threads, bool wake)
 {
     job_t job = {.work = work, .argument = argument, .chunks = chunks, .workers = 1};
-    helper_t *asked[MOST_THREADS - 1];
+    helper_t *claimed[MOST_THREADS - 1];
     int count = 0, wanted = threads < MOST_THREADS ? threads : MOST_THREADS;
     wanted = (chunks < wanted ? (int)chunks : wanted) - 1;
     if (wanted > 0 && wake && atomic_load(&started) < wanted)
         start_helpers(wanted);
     for (int k = 0; k < atomic_load(&started) && count < wanted; k++)
         if (offer(&helpers[k], &job, wake))
-            asked[count++] = &helpers[k];
+            claimed[count++] = &helpers[k];
     do_chunks(&job, 0);
     for (int k = 0; k < count; k++) {
         uintptr_t offered = (uintptr_t)&job;
-        if (atomic_compare_exchange_strong(&asked[k]->state, &offered, IDLE))
+        if (atomic_compare_exchange_strong(&claimed[k]->state, &offered, IDLE))
             atomic_fetch_sub_explicit(&job.pending, 1, memory_order_relaxed);
     }
     for (int64_t k = 0; atomic_load_explicit(&job.pending, memory_order_acquire) > 0; k++)

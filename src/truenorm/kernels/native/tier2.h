@@ -87,7 +87,8 @@ static inline void derive_row2(const call_t *call, moments2_t moments, double ne
         v = add(square, negative(multiply(low, low)));
         row->centring = SLACK * (h + 10) * W * s; /* (F2), (C3) */
     }
-    double err_v = SLACK * (h + 21) * W * square.high + 2 * fabs(low.high) * row->centring; /* (F3) */
+    double err_v =
+        SLACK * (h + 21) * W * square.high + 2 * fabs(low.high) * row->centring; /* (F3) */
     row->near = near;
     row->low = low;
     row->spread = s;
