@@ -50,18 +50,15 @@ class TestTypes:
         value, dtype = WRONG_TYPES[kind]
         if dtype == "float64":
             pytest.skip("longdouble is float64 here")
-        words = f"is of type {dtype}: pass {FOUR}, for instance {{name}}.astype"
+        words = f"must be of type {FOUR}, got {dtype}: pass for instance {{name}}.astype"
         assert_type_error(forward, value, value[0], words)
 
     def test_none(self, forward: Forward) -> None:
-        assert_type_error(forward, None, None, f"is None: pass an array of {FOUR}")
+        assert_type_error(forward, None, None, f"must be an array of {FOUR}, got None")
 
     def test_masked_arrays(self, forward: Forward) -> None:
         masked = np.ma.masked_invalid(X)
-        words = (
-            "is a masked array, and what a masked element means to a mean is not defined: pass "
-            "{name}.filled(...) or {name}.data"
-        )
+        words = "must not be a masked array: pass {name}.filled(...) or {name}.data"
         assert_type_error(forward, masked, masked[0], words)
 
     def test_masked_arrays_while_another_thread_imports_them(
@@ -196,7 +193,7 @@ class TestTensors:
     def test_out(self) -> None:
         for negative in (False, True):
             tensor: Any = TorchTensor("float32", negative=negative)
-            with pytest.raises(TypeError, match="out is a TorchTensor: pass a NumPy array"):
+            with pytest.raises(TypeError, match="out must be a NumPy array, got a TorchTensor"):
                 tn.layer_norm(X, out=tensor)
 
     @pytest.mark.parametrize(

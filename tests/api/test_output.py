@@ -128,28 +128,26 @@ class TestOutErrors:
     def test_shape_and_type(self, backend: str) -> None:
         for call in self.calls(backend):
             for shape, kind in (((3, 2), "float32"), ((1, 2, 3), "float32"), ((2, 3), "float64")):
-                words = (
-                    f"out has shape {shape} and type {kind} but the result has shape (2, 3) and"
-                )
-                with pytest.raises(ValueError, match=exact_match(f"{words} type float32")):
+                words = f"(2, 3) and type float32, got shape {shape} and type {kind}"
+                with pytest.raises(ValueError, match=exact_match(f"out must have shape {words}")):
                     call(np.empty(shape, kind))
 
     def test_read_only(self, backend: str) -> None:
         out = np.empty((2, 3), np.float32)
         out.flags.writeable = False
         for call in self.calls(backend):
-            with pytest.raises(ValueError, match="out is read-only: pass an array that can be"):
+            with pytest.raises(ValueError, match="out must be writable, got a read-only array"):
                 call(out)
 
     @pytest.mark.parametrize("out", [[1.0], "abc", 5, (None,)], ids=str)
     def test_not_an_array(self, backend: str, out: Any) -> None:
         for call in self.calls(backend):
-            words = f"out is a {type(out).__name__}: pass a NumPy array"
+            words = f"out must be a NumPy array, got a {type(out).__name__}"
             with pytest.raises(TypeError, match=words):
                 call(out)
 
     def test_overlap(self, backend: str, rounding: str) -> None:
-        words = "out overlaps {}, which backward still needs: pass another array"
+        words = "out must not overlap {}, which backward needs: pass another array"
         memory = np.arange(12, dtype=np.float32) ** 2
         x = memory[:6].reshape(2, 3)
         before = memory.copy()
@@ -167,7 +165,7 @@ class TestOutErrors:
 
     def test_overlap_with_gamma(self, backend: str, rounding: str) -> None:
         """Otherwise the next backward with the same state would read dx as gamma."""
-        words = "out overlaps gamma, which backward still needs: pass another array"
+        words = "out must not overlap gamma, which backward needs: pass another array"
         options: dict[str, Any] = {"rounding": rounding, "backend": backend}
         memory = np.arange(8, dtype=np.float32) ** 2
         before = memory.copy()
@@ -184,7 +182,7 @@ class TestOutErrors:
         memory = np.arange(12, dtype=np.float32)
         before = memory.copy()
         out = as_strided(memory[4:], (2, 3), strides)
-        words = f"out has shape (2, 3) and strides {strides}, so that its elements may overlap"
+        words = f"elements of out must not overlap, got shape (2, 3) and strides {strides}"
         for call in self.calls(backend):
             with pytest.raises(ValueError, match=exact_match(words)):
                 call(out)

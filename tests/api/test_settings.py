@@ -53,7 +53,7 @@ class TestVariables:
             (
                 "TRUENORM_ROUNDING",
                 "up",
-                "^TRUENORM_ROUNDING is set to 'up': rounding is 'up': choose 'correct' or 'fast'",
+                "^TRUENORM_ROUNDING is set to 'up': rounding must be 'correct' or 'fast'",
             ),
             (
                 "TRUENORM_BACKEND",

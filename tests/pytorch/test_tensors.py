@@ -66,7 +66,7 @@ def test_resolved_negative_bit() -> None:
 def test_out_must_be_an_array() -> None:
     x = np.ones((4, 8), np.float32)
     for out in (torch.empty(4, 8), negative(4, 8)):
-        with pytest.raises(TypeError, match="out is a Tensor: pass a NumPy array"):
+        with pytest.raises(TypeError, match="out must be a NumPy array, got a Tensor"):
             tn.layer_norm(x, out=out)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from truenorm.devices.arrays import check_negative_bit, is_on_device
 from truenorm.exact import FloatFormat
-from truenorm.kernels.call import Norm, Parameter, Rounding
+from truenorm.kernels.call import Parameter, Rounding
 from truenorm.kernels.rounding import round_to
 from truenorm.kernels.rows import format_of, stored_view, widen
 
@@ -24,8 +24,7 @@ def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
     """Return an argument as an array of one of the four types, without a copy if it is one."""
     if is_masked(value):
         raise TypeError(
-            f"{name} is a masked array, and what a masked element means to a mean is not defined: "
-            f"pass {name}.filled(...) or {name}.data"
+            f"{name} must not be a masked array: pass {name}.filled(...) or {name}.data"
         )
     if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
         value = _from_dlpack(name, value)
@@ -33,10 +32,10 @@ def as_array(name: str, value: Any) -> tuple[NDArray[Any], FloatFormat]:
     target = format_of(array.dtype)
     if target is None:
         if value is None:
-            raise TypeError(f"{name} is None: pass an array of {FOUR_TYPES}")
+            raise TypeError(f"{name} must be an array of {FOUR_TYPES}, got None")
         raise TypeError(
-            f"{name} is of type {array.dtype}: pass {FOUR_TYPES}, "
-            f"for instance {name}.astype(np.float64)"
+            f"{name} must be of type {FOUR_TYPES}, got {array.dtype}: "
+            f"pass for instance {name}.astype(np.float64)"
         )
     return array, target
 
@@ -120,17 +119,22 @@ def axes_of(x: NDArray[Any], axis: int | Sequence[int]) -> tuple[int, ...]:
         return (x.ndim - 1,)  # nearly every call
     indices = _indices(axis)
     if not indices:
-        raise ValueError(f"axis is {axis}: name at least one axis to normalize over")
+        raise ValueError(f"axis must name at least one axis, got {axis}")
     if not all(-x.ndim <= index < x.ndim for index in indices):
+        if x.ndim == 0:
+            raise np.exceptions.AxisError("x must have at least one axis, got 0 dimensions")
         raise np.exceptions.AxisError(
-            f"axis is {axis} but x has {x.ndim} dimensions: {_choice_of_axes(x.ndim)}"
+            f"axis must be from {-x.ndim} to {x.ndim - 1} for an x with {x.ndim} dimensions, "
+            f"got {axis}"
         )
     axes = tuple(sorted({index % x.ndim for index in indices}))
     if len(axes) < len(indices):
-        raise ValueError(f"axis is {axis}, which names an axis of x twice: name it once")
+        raise ValueError(f"axis must name an axis of x once, got {axis}")
     lengths = tuple(x.shape[k] for k in axes)
     if math.prod(lengths) == 0:
-        raise ValueError(f"{_described(lengths, axis)}: a row needs at least one element")
+        raise ValueError(
+            f"rows must have at least one element, got lengths {lengths} along axis={axis} of x"
+        )
     return axes
 
 
@@ -143,7 +147,7 @@ def _indices(axis: Any) -> tuple[int, ...]:
     try:
         return tuple(map(_integer, values))
     except TypeError:
-        raise TypeError(f"axis is {axis!r}: pass an int or a tuple of ints") from None
+        raise TypeError(f"axis must be an int or a tuple of ints, got {axis!r}") from None
 
 
 def _integer(value: Any) -> int:
@@ -158,27 +162,15 @@ def _integer(value: Any) -> int:
     return operator.index(value)
 
 
-def _choice_of_axes(dimensions: int) -> str:
-    if dimensions == 0:
-        return "pass an array with at least one axis"
-    return f"choose from {-dimensions} to {dimensions - 1}"
-
-
-def _described(lengths: tuple[int, ...], axis: int | Sequence[int]) -> str:
-    if len(lengths) == 1:
-        return f"axis={axis} of x has length {lengths[0]}"
-    return f"axes {axis} of x have lengths {lengths}"
-
-
 def parameter_of(
-    name: str, value: Any, lengths: tuple[int, ...], axis: Any, missing: float
+    name: str, value: Any, lengths: tuple[int, ...], default: float
 ) -> tuple[Parameter, NDArray[Any] | None]:
     """Return gamma or beta as a row of float64, and the array itself."""
     if value is None:
-        return Parameter(np.full(math.prod(lengths), missing), None), None
+        return Parameter(np.full(math.prod(lengths), default), None), None
     array, target = as_array(name, value)
     if array.shape != lengths:
-        raise ValueError(f"{name} has shape {array.shape} but {_described(lengths, axis)}")
+        raise ValueError(f"{name} must have shape {lengths}, got {array.shape}")
     return Parameter(widen(stored_view(array, target), target).reshape(-1), target), array
 
 
@@ -186,15 +178,15 @@ def dy_of(dy: Any, x: NDArray[Any]) -> tuple[NDArray[Any], FloatFormat]:
     """Return the gradient with respect to y, which has the shape and type of x."""
     array, target = as_array("dy", dy)
     if array.shape != x.shape:
-        raise ValueError(f"dy has shape {array.shape} but y has shape {x.shape}")
+        raise ValueError(f"dy must have shape {x.shape}, got {array.shape}")
     if target != format_of(x.dtype):
         raise TypeError(
-            f"dy is of type {array.dtype} but x is of type {x.dtype}: pass dy.astype(x.dtype)"
+            f"dy must be of type {x.dtype} as x, got {array.dtype}: pass dy.astype(x.dtype)"
         )
     return array, target
 
 
-def eps_of(eps: Any, norm: Norm) -> float:
+def eps_of(eps: Any) -> float:
     """Return eps as a float64 number, finite and not negative."""
     try:
         if not (isinstance(eps, float) or _is_number(eps)):
@@ -205,8 +197,7 @@ def eps_of(eps: Any, norm: Norm) -> float:
     except (TypeError, ValueError):
         raise TypeError(f"eps must be a real number >= 0, got {eps!r}") from None
     if not (value >= 0 and math.isfinite(value)):
-        square = "variance" if norm.centred else "mean square"
-        raise ValueError(f"eps is {value}: it is added to a {square}, pass a finite number >= 0")
+        raise ValueError(f"eps must be a finite number >= 0, got {value}")
     return value
 
 
@@ -225,7 +216,7 @@ def rounding_of(rounding: Any) -> Rounding:
     """Return the rounding mode."""
     if isinstance(rounding, str) and rounding in MODES:
         return MODES[rounding]
-    raise ValueError(f"rounding is {rounding!r}: choose 'correct' or 'fast'")
+    raise ValueError(f"rounding must be 'correct' or 'fast', got {rounding!r}")
 
 
 def threads_of(threads: Any, variable: str | None) -> int | None:
@@ -269,23 +260,22 @@ def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any] | None]
     if out is None:
         return np.empty(x.shape, x.dtype.newbyteorder("="))
     if not isinstance(out, np.ndarray) or is_masked(out):
-        raise TypeError(f"out is a {type(out).__name__}: pass a NumPy array")
+        raise TypeError(f"out must be a NumPy array, got a {type(out).__name__}")
     if out.shape != x.shape or format_of(out.dtype) != format_of(x.dtype):
         raise ValueError(
-            f"out has shape {out.shape} and type {out.dtype} but the result has shape {x.shape} "
-            f"and type {x.dtype}"
+            f"out must have shape {x.shape} and type {x.dtype}, got shape {out.shape} and type "
+            f"{out.dtype}"
         )
     if not out.flags.writeable:
-        raise ValueError("out is read-only: pass an array that can be written to")
+        raise ValueError("out must be writable, got a read-only array")
     if not (out.flags.c_contiguous or _is_disjoint(out)):
         raise ValueError(
-            f"out has shape {out.shape} and strides {out.strides}, so that its elements may "
-            "overlap each other: pass an array in which each has a place of its own"
+            f"elements of out must not overlap, got shape {out.shape} and strides {out.strides}"
         )
     for name, other in others.items():
         if other is not None and np.may_share_memory(out, other) and np.shares_memory(out, other):
             raise ValueError(
-                f"out overlaps {name}, which backward still needs: pass another array"
+                f"out must not overlap {name}, which backward needs: pass another array"
             )
     return out
 

@@ -87,10 +87,11 @@ def check_saved(norm: Norm, saved: Any, suffix: str) -> None:
     """
     if not isinstance(saved, Saved):
         raise TypeError(
-            f"saved is a {type(saved).__name__}: pass what {norm.name}_forward returned beside y"
+            f"saved must be the second result of {norm.name}_forward, got {type(saved).__name__}"
         )
     made_by = saved.settings.norm
     if made_by != norm:
         raise ValueError(
-            f"saved is what {made_by.name}_forward returned beside y: call {made_by.name}{suffix}"
+            f"saved must be a result of {norm.name}_forward, got one of {made_by.name}_forward: "
+            f"call {made_by.name}{suffix}"
         )
