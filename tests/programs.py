@@ -1,4 +1,4 @@
-"""Programs that run in a process of their own, and what they print."""
+"""Run a Python program in another process."""
 
 import os
 import subprocess
@@ -13,19 +13,19 @@ TESTS = Path(__file__).parent
 
 
 def run_python(code: str, *arguments: str, seconds: float = 300, **variables: str) -> list[str]:
-    """Return the lines that a program prints which ends well, in time and without complaints.
+    """Return the lines that a program prints; it must succeed in time and without warnings.
 
-    It sees this package and the tests, and of our variables only those given, and where exact
-    answers are cached.
+    It can import this package and the tests. Of the variables TRUENORM_* and OMP_* it has only
+    `variables`, and the folder of cached answers.
     """
-    ours = ("TRUENORM_", "OMP_")
+    prefixes = ("TRUENORM_", "OMP_")
     environment = {
         key: value
         for key, value in os.environ.items()
-        if key == "TRUENORM_CACHE_DIR" or not key.startswith(ours)
+        if key == "TRUENORM_CACHE_DIR" or not key.startswith(prefixes)
     }
     environment["PYTHONPATH"] = os.pathsep.join([str(SOURCES), str(TESTS)])
-    ran = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *arguments],
         env=environment | variables,
         capture_output=True,
@@ -33,6 +33,7 @@ def run_python(code: str, *arguments: str, seconds: float = 300, **variables: st
         timeout=seconds,
         check=False,
     )
-    if ran.returncode or ran.stderr:
-        raise AssertionError(f"it ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}")
-    return ran.stdout.splitlines()
+    if completed.returncode or completed.stderr:
+        output = f"{completed.stdout}\n{completed.stderr}"
+        raise AssertionError(f"exit code {completed.returncode}:\n{output}")
+    return completed.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""A right kernel, whose test is in test_norm.py."""
+"""A correct kernel; test_norm.py has its test."""
 
 from typing import Any
 

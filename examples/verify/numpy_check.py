@@ -1,4 +1,4 @@
-"""A layer norm with two mistakes, and the same mended: ``truenorm verify numpy_check.py``."""
+"""A layer norm with two bugs, and a corrected one: ``truenorm verify numpy_check.py``."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ subject = tv.Subject(forward, backward, name="my kernel", dtypes=["float32"])
 
 
 def mended_forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Any]:
-    """Normalize rows in float64, the deviations first, and round once."""
+    """Normalize rows in float64 with a two-pass variance, and round once."""
     wide = x.astype(np.float64)
     centred = wide - wide.mean(axis=-1, keepdims=True)
     rstd = 1 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)

@@ -1,4 +1,4 @@
-"""The judge in a test suite: ``pytest test_my_kernel.py``. Each case is a test of its own."""
+"""The judge in a test suite, one test per case: ``pytest test_my_kernel.py``."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 import truenorm.verify as tv
 
-# In your own tests, import your own subject instead.
+# In your tests, import your subject instead.
 subject = tv.load(f"{Path(__file__).with_name('numpy_check.py')}:mended")
 
 

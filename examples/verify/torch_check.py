@@ -1,6 +1,6 @@
-"""PyTorch's layer norm, judged: ``truenorm verify torch_check.py``, where PyTorch is installed.
+"""Layer norm of PyTorch: ``truenorm verify torch_check.py``; it needs PyTorch.
 
-A kernel of your own is given in its place; `triton_check.py` has one that writes to `out`.
+Replace it by your kernel; `triton_check.py` has one that writes to `out`.
 """
 
 import torch  # type: ignore[import-not-found]

@@ -1,13 +1,13 @@
-"""An RMSNorm in Triton, judged: ``truenorm verify triton_check.py --dtype float16``.
+"""An RMSNorm in Triton: ``truenorm verify triton_check.py --dtype float16``.
 
 On a GPU it is compiled. Without one, Triton's interpreter runs it on a CPU:
 
     pip install torch triton "truenorm[verify]"
     TRITON_INTERPRET=1 truenorm verify triton_check.py --dtype float16
 
-That passes. The kernel computes in float32 and rounds once, and the report says so: *late*. With
-``--dtype bfloat16`` the interpreter of Triton 3.9.0 is found to cut digits off where the kernel
-rounds: bits of no recipe, and subnormal numbers are wrong. Squares of 1e30 overflow there, too.
+That passes. The kernel computes in float32 and rounds once, which the report calls *late*. With
+``--dtype bfloat16`` it fails: the interpreter of Triton 3.9.0 truncates where the kernel rounds,
+so its bits match no recipe and subnormal numbers are wrong. Squares of 1e30 overflow there, too.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ import truenorm.verify as tv
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-ELEMENTS = 2**15  # of a program's block: the interpreter takes its time for each program
+ELEMENTS = 2**15  # of a program's block: the interpreter is slow for each program
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -36,7 +36,7 @@ def kernel(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,  # noqa: N803
     BLOCK: tl.constexpr,  # noqa: N803
 ):
-    """Normalize some rows; what is beyond their end counts as zero, and is not stored."""
+    """Normalize some rows; elements beyond their end are zero, and not stored."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = (row < rows) & (column < size)
@@ -48,7 +48,7 @@ def kernel(  # type: ignore[no-untyped-def]
 
 
 def rms_norm(out: Any, input: Any, weight: Any, eps: float) -> None:  # noqa: A002
-    """Launch the kernel; rows may lie apart, as slices of a wider tensor do."""
+    """Launch the kernel; rows may be slices of a wider tensor."""
     rows, size = input.shape
     block = triton.next_power_of_2(size)
     at_once = max(1, ELEMENTS // block)

@@ -1,4 +1,4 @@
-"""The judge: each of its cases is a test. What was known on the first day is in known.json."""
+"""The judge: each of its cases is a test. known.json has the findings of the first run."""
 
 import pytest
 from plainnorm.kernels import layer_norm, layer_norm_backward
@@ -10,11 +10,11 @@ subject = tv.Subject(
     layer_norm_backward,
     name="plainnorm",
     dtypes=["float32"],
-    domain=tv.Domain(largest=1e4),  # what this kernel is for; beyond, it is not judged
+    domain=tv.Domain(largest=1e4),  # the range this kernel supports
 )
 
 
 @pytest.mark.truenorm(subject, baseline="known.json")
 def test_layer_norm(truenorm_case):
-    """Fail with the symptom, the cause and lines that show it again."""
+    """Fail with the symptom, the cause and a reproducer."""
     truenorm_case.check()

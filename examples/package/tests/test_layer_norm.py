@@ -1,4 +1,4 @@
-"""The project's own test: its own shapes, and a tolerance that is derived from the input."""
+"""A test with shapes of this project, and a tolerance derived from the input."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import truenorm.verify as tv
 
 @pytest.mark.parametrize(("rows", "size"), [(4, 60), (6, 768)])
 def test_against_exact_answers(rows, size):
-    """Rows off zero, and a size that no block divides, show what rows of 64 hide."""
+    """Rows with an offset, of a size that blocks do not divide, show bugs that rows of 64 hide."""
     random = np.random.default_rng(0)
     x, dy = random.normal(8.0, 1.0, (2, rows, size)).astype(np.float32)
     gamma, beta = random.normal(size=(2, size)).astype(np.float32)

@@ -144,9 +144,9 @@ def _by_core(
         return None
     size = x.shape[-1]
     dx = np.empty(x.shape, x.dtype) if out is None else out
-    mode, *held = types
+    mode, *stored = types
     arrays = (dy, x, gamma, dx)
-    dy_rows, x_rows, scale, dx_rows = as_stored(held, *arrays) if held else arrays
+    dy_rows, x_rows, scale, dx_rows = as_stored(stored, *arrays) if stored else arrays
     threads = 1 if x.size < SINGLE_THREAD_BELOW else thread_count(settings.threads)
     sums = core.backward_partial(
         dy_rows,

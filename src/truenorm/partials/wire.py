@@ -71,7 +71,13 @@ class Signature:
         gamma = None if saved.gamma is None else saved.gamma.dtype
         x, beta = saved.x.dtype, saved.beta_dtype
         if not (x is gamma is NUMPY_FLOAT32 and (beta is None or beta is NUMPY_FLOAT32)):
-            _check_types({"x": x, "gamma": gamma, "beta": beta})
+            for name, dtype in {"x": x, "gamma": gamma, "beta": beta}.items():
+                if dtype is not None and format_of(dtype) is FLOAT64:
+                    raise TypeError(
+                        f"{name} is float64, of which there are no partials: their terms would "
+                        "need 128 bits and more (docs/scale.md). Pass float32 or smaller, or call "
+                        "backward with all rows at once"
+                    )
             x = x.newbyteorder("=")
             gamma, beta = (
                 None if dtype is None else dtype.newbyteorder("=") for dtype in (gamma, beta)
@@ -110,17 +116,6 @@ class Signature:
             f"{self.norm.name} over {self.shape}, x {self.x}, gamma {self.gamma}, "
             f"beta {self.beta}, eps {float(self.eps)!r}"
         )
-
-
-def _check_types(types: dict[str, np.dtype[Any] | None]) -> None:
-    """Raise TypeError for float64."""
-    for name, dtype in types.items():
-        if dtype is not None and format_of(dtype) is FLOAT64:
-            raise TypeError(
-                f"{name} is float64, of which there are no partials: their terms would need "
-                "128 bits and more (docs/scale.md). Pass float32 or smaller, or call backward "
-                "with all rows at once"
-            )
 
 
 LOWEST_LIMB = LOWEST_UNIT // BITS

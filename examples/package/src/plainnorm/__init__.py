@@ -1,4 +1,4 @@
-"""Layer normalization in float32, as many projects have it."""
+"""Layer normalization in float32."""
 
 from plainnorm.kernels import layer_norm, layer_norm_backward
 

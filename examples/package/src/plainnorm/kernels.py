@@ -8,7 +8,7 @@ Array = Any
 
 
 def layer_norm(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -> tuple[Array, Any]:
-    """Return y, and what backward needs."""
+    """Return y, and the arrays that backward needs."""
     mean = x.mean(axis=-1, keepdims=True, dtype=np.float32)
     centred = x - mean
     var = (centred * centred).mean(axis=-1, keepdims=True)
