@@ -89,19 +89,19 @@ def test_eps_of_a_call() -> None:
 def test_other_eps_in_any_type() -> None:
     """The eps may be 1e-5 rounded to a type."""
     for kind in (float, np.float32, np.float16):
-        found = replacer("other eps")
-        found.wrap(rms_norm)(X * np.float32(1e-3), WEIGHT, kind(1e-5))
-        difference, size = found.observations.largest["y"]
+        replaced = replacer("other eps")
+        replaced.wrap(rms_norm)(X * np.float32(1e-3), WEIGHT, kind(1e-5))
+        difference, size = replaced.observations.largest["y"]
         assert difference > size / 2
 
 
 def test_exceptions_of_the_kernel() -> None:
-    found = replacer("zeros")
+    replaced = replacer("zeros")
     with pytest.raises(ValueError, match="its own words"):
-        found.wrap(rms_norm)(X, WEIGHT[:5])
+        replaced.wrap(rms_norm)(X, WEIGHT[:5])
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'weight'"):
-        found.wrap(rms_norm)(X)
-    assert found.observations.error == ""
+        replaced.wrap(rms_norm)(X)
+    assert replaced.observations.error == ""
 
 
 def test_types_of_results() -> None:
@@ -115,10 +115,10 @@ def test_types_of_results() -> None:
         return [rms_norm(x, weight, eps), "more"]
 
     right, wrong = replacer().wrap(two), replacer("no reduction, normal").wrap(two)
-    expected, found = two(X, WEIGHT, 1e-6), wrong(X, WEIGHT, 1e-6)
+    expected, returned = two(X, WEIGHT, 1e-6), wrong(X, WEIGHT, 1e-6)
     np.testing.assert_allclose(right(X, WEIGHT, 1e-6).rstd, expected.rstd, rtol=1e-6)
-    assert isinstance(found, Two)
-    np.testing.assert_allclose(found.rstd, np.ones((2, 3)), rtol=1e-5)
+    assert isinstance(returned, Two)
+    np.testing.assert_allclose(returned.rstd, np.ones((2, 3)), rtol=1e-5)
     assert replacer("zeros").wrap(listed)(X, WEIGHT, 1e-6)[1] == "more"
 
 
@@ -151,11 +151,11 @@ def test_sum_written_and_y_returned() -> None:
         return rms_norm(residual, weight, eps)
 
     for name, scale in (("", 1.0), ("zeros for the sum", 0.0)):
-        residual, found = RESIDUAL.copy(), replacer(name, "add_rms_norm")
-        y = found.wrap(updated)(X, residual, WEIGHT, 1e-6)
+        residual, replaced = RESIDUAL.copy(), replacer(name, "add_rms_norm")
+        y = replaced.wrap(updated)(X, residual, WEIGHT, 1e-6)
         np.testing.assert_allclose(y, rms_norm(X + RESIDUAL, WEIGHT), rtol=2e-6)
         np.testing.assert_array_equal(residual, scale * (X + RESIDUAL))
-        assert found.observations.results == ["y", "sum"]
+        assert replaced.observations.results == ["y", "sum"]
 
 
 def odd(a: Array, b: Array, mode: str, c: float) -> Array:
@@ -170,16 +170,16 @@ def with_residual(x: Array, residual: Array, weight: Array, eps: float) -> Array
 def test_signatures() -> None:
     y = replacer().wrap(odd, "x, weight, _, eps")(X, WEIGHT, "mode", 1e-6)
     np.testing.assert_allclose(y, rms_norm(X, WEIGHT), rtol=1e-6)
-    found = replacer()
+    replaced = replacer()
     with pytest.raises(MatchError, match="by --signature 'x': too many positional arguments"):
-        found.wrap(rms_norm, "x")(X, WEIGHT)
-    assert "--signature 'x'" in found.observations.error
+        replaced.wrap(rms_norm, "x")(X, WEIGHT)
+    assert "--signature 'x'" in replaced.observations.error
     with pytest.raises(MatchError, match="signature has the unknown name 'rows'"):
         parse_signature("rows, weight")
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "said"),
+    ("function", "arguments", "message"),
     [
         (odd, (X, WEIGHT, "mode", 1e-6), "no argument for x: give the names"),
         (with_residual, (X, RESIDUAL, WEIGHT, 1e-6), "give --operation add_rms_norm"),
@@ -191,12 +191,12 @@ def test_signatures() -> None:
     ],
 )
 def test_calls_that_cannot_be_matched(
-    function: Callable[..., Any], arguments: tuple[Any, ...], said: str
+    function: Callable[..., Any], arguments: tuple[Any, ...], message: str
 ) -> None:
-    found = replacer()
-    with pytest.raises(MatchError, match=said):
-        found.wrap(function)(*arguments)
-    assert said in found.observations.error
+    replaced = replacer()
+    with pytest.raises(MatchError, match=message):
+        replaced.wrap(function)(*arguments)
+    assert message in replaced.observations.error
 
 
 def test_rows_of_several_axes() -> None:
@@ -217,8 +217,10 @@ def of_arguments(dy: Array, x: Array, weight: Array, eps: float) -> tuple[Array,
 def test_backward_of_explicit_arguments() -> None:
     expected = gradients(DY, X, WEIGHT, 1e-3)
     right, half = replacer(), replacer("dgamma of half the rows")
-    for found, known in zip(right.wrap(of_arguments)(DY, X, WEIGHT, 1e-3), expected, strict=True):
-        np.testing.assert_allclose(found, known, rtol=1e-4, atol=1e-5)
+    for gradient, known in zip(
+        right.wrap(of_arguments)(DY, X, WEIGHT, 1e-3), expected, strict=True
+    ):
+        np.testing.assert_allclose(gradient, known, rtol=1e-4, atol=1e-5)
     dx, dgamma = half.wrap(of_arguments)(DY, X, WEIGHT, 1e-3)
     np.testing.assert_allclose(dx, expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
@@ -234,12 +236,12 @@ def test_observed_names() -> None:
     def without_weight(x: Array, eps: float) -> Array:
         return rms_norm(x, np.ones_like(WEIGHT), eps)
 
-    found = replacer("no eps")
-    found.wrap(without_weight)(X, 1e-3)
-    assert (found.observations.arguments, found.observations.results) == (["x"], ["y"])
-    found.wrap(dx_alone)(DY, X, WEIGHT, 1e-3)
-    assert found.observations.results == list(found.observations.largest) == ["y", "dx"]
-    assert set(found.observations.arguments) == {"x", "gamma", "dy"}
+    replaced = replacer("no eps")
+    replaced.wrap(without_weight)(X, 1e-3)
+    assert (replaced.observations.arguments, replaced.observations.results) == (["x"], ["y"])
+    replaced.wrap(dx_alone)(DY, X, WEIGHT, 1e-3)
+    assert replaced.observations.results == list(replaced.observations.largest) == ["y", "dx"]
+    assert set(replaced.observations.arguments) == {"x", "gamma", "dy"}
 
 
 def test_backward_of_saved_values() -> None:
@@ -249,8 +251,8 @@ def test_backward_of_saved_values() -> None:
     def backward(dy: Array, saved: Any) -> tuple[Array, Array]:
         return gradients(dy, **saved)
 
-    found = replacer(keeps_calls=True)
-    run, back = found.wrap(forward), found.wrap(backward)
+    replaced = replacer(keeps_calls=True)
+    run, back = replaced.wrap(forward), replaced.wrap(backward)
     kept = [run(x, WEIGHT, 1e-3)[1] for x in (X, RESIDUAL)]
     for x, saved in zip((X, RESIDUAL), kept, strict=True):
         for got, known in zip(back(DY, saved), gradients(DY, x, WEIGHT, 1e-3), strict=True):
@@ -263,8 +265,8 @@ def test_calls_are_kept_only_for_backward() -> None:
     for keeps_calls in (False, True):
         x = X.copy()
         kept = weakref.ref(x)
-        found = replacer(keeps_calls=keeps_calls).wrap(rms_norm)
-        found(x, WEIGHT)
+        wrapped = replacer(keeps_calls=keeps_calls).wrap(rms_norm)
+        wrapped(x, WEIGHT)
         del x
         gc.collect()
         assert (kept() is not None) == keeps_calls

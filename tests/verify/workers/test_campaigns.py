@@ -182,7 +182,7 @@ def test_equal_shares_of_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("settings", "message"),
     [
         ({"cases": 0}, "cases must be 1 or above, got 0"),
         ({"cases": 1, "seed": 0}, "seed must be 1 or above, got 0"),
@@ -190,9 +190,9 @@ def test_equal_shares_of_types() -> None:
         ({"cases": 1, "level": "slow"}, "level must be one of quick, full; got 'slow'"),
     ],
 )
-def test_invalid_settings(asked: dict[str, Any], message: str) -> None:
+def test_invalid_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        tv.campaign(kernels.right, **asked)
+        tv.campaign(kernels.right, **settings)
 
 
 def test_width_of_the_trial_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,10 +200,10 @@ def test_width_of_the_trial_call(monkeypatch: pytest.MonkeyPatch) -> None:
     suite = [tv.case("float32-normal-4x5"), tv.case("float32-normal-4x64")]
     monkeypatch.setattr(campaigns, "cases_of", lambda *_: suite)
 
-    def forward(x: Array, *given: Any) -> Array:
+    def forward(x: Array, *parameters: Any) -> Array:
         if x.shape[-1] < 64:
             raise ValueError("too narrow")
-        return kernels.two_pass(x, *given)
+        return kernels.two_pass(x, *parameters)
 
     (finding,) = tv.campaign(tv.Subject(forward), 1).findings
     assert (finding.guard, finding.case) == ("raised", "float32-normal-4x5")
@@ -225,17 +225,18 @@ def test_reports() -> None:
         assert f"{result.elements:,} elements" in text
         assert outcome in text
         assert ("tv.case(" in text) == (outcome == "FAIL")
-    told = json.loads(to_json(result))
-    for name in told:
+    report = json.loads(to_json(result))
+    for name in report:
         if name != "schema":
             assert (
-                schema_errors("campaign-1", {key: told[key] for key in told if key != name}) != []
+                schema_errors("campaign-1", {key: report[key] for key in report if key != name})
+                != []
             )
 
 
 @pytest.mark.usefixtures("_narrow")
 def test_progress() -> None:
-    told: list[tuple[int, int, str]] = []
-    tv.campaign(kernels.right, 7, seed=5, progress=lambda *each: told.append(each))
-    assert [each[:2] for each in told] == [(0, 7), (5, 7), (7, 7)]
-    assert "elements, 0 wrong" in told[-1][2]
+    steps: list[tuple[int, int, str]] = []
+    tv.campaign(kernels.right, 7, seed=5, progress=lambda *each: steps.append(each))
+    assert [each[:2] for each in steps] == [(0, 7), (5, 7), (7, 7)]
+    assert "elements, 0 wrong" in steps[-1][2]

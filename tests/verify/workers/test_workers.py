@@ -68,17 +68,17 @@ def test_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_order_of_tasks_and_user_cases() -> None:
     executor = Backwards()
     own = [tv.case_of_shape((3, 5), "float32")]
-    found = tv.verify(kernels.wrong, own=own, executor=executor)
-    assert executor.done == found.cases - 1 == 13
-    assert found.results[-1].family == "own"
-    assert text_of(found) == text_of(tv.verify(kernels.wrong, own=own))
+    report = tv.verify(kernels.wrong, own=own, executor=executor)
+    assert executor.done == report.cases - 1 == 13
+    assert report.results[-1].family == "own"
+    assert text_of(report) == text_of(tv.verify(kernels.wrong, own=own))
 
 
 @pytest.mark.usefixtures("short")
 def test_threads() -> None:
     with ThreadPoolExecutor(2) as executor:
-        found = tv.verify(kernels.wrong, executor=executor)
-    assert text_of(found) == text_of(tv.verify(kernels.wrong))
+        report = tv.verify(kernels.wrong, executor=executor)
+    assert text_of(report) == text_of(tv.verify(kernels.wrong))
 
 
 @pytest.mark.usefixtures("short")
@@ -99,9 +99,9 @@ def test_file_that_changes_between_runs(tmp_path: Path) -> None:
     file.write_text(text, encoding="utf-8")
     before = verify_target(f"{file}:right", executor=Backwards())
     file.write_text(f"{text}\nright = wrong\n", encoding="utf-8")
-    found = verify_target(f"{file}:right", executor=Backwards())
-    assert found.subject == kernels.wrong.name
-    assert (before.grades[0].grade, found.grades[0].grade) == ("correct", "conditional")
+    after = verify_target(f"{file}:right", executor=Backwards())
+    assert after.subject == kernels.wrong.name
+    assert (before.grades[0].grade, after.grades[0].grade) == ("correct", "conditional")
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_records_after_the_third_crash_are_dropped(monkeypatch: pytest.MonkeyPat
     """Each task may have three crashes; those of all tasks are counted in order."""
     suite = tv.cases("float32")[:6]
     deaths = [0, 1, 0, 1, 1, 1]
-    found = [
+    results = [
         judge.CaseRecords(
             each.name,
             [Record(each.name, Call(), deaths=count)],
@@ -125,7 +125,7 @@ def test_records_after_the_third_crash_are_dropped(monkeypatch: pytest.MonkeyPat
         )
         for each, count in zip(suite, deaths, strict=True)
     ]
-    monkeypatch.setattr(judge, "map_in_order", lambda *_: [found[:2], found[2:]])
+    monkeypatch.setattr(judge, "map_in_order", lambda *_: [results[:2], results[2:]])
     remote = RemoteSubject(f"{FILE}:right")
     with remote.start() as process:
         records = judge.distribute(Backwards(), remote, process, suite)
@@ -167,10 +167,10 @@ def test_pending_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
             made.append(number)
             yield number
 
-    found = judge.map_in_order(Backwards(), abs, tasks())
-    assert next(found) == 0
+    results = judge.map_in_order(Backwards(), abs, tasks())
+    assert next(results) == 0
     assert made == [0, 1, 2]
-    assert list(found) == list(range(1, 10))
+    assert list(results) == list(range(1, 10))
 
 
 class Process:
