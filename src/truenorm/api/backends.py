@@ -101,7 +101,7 @@ def _named(name: str) -> "Backend":
 @cache
 def _automatic() -> "Backend":
     """Return the first usable backend, and log it once."""
-    chosen = next(found for status in STATUSES.values() if (found := status()).usable)
+    chosen = next(status for check in STATUSES.values() if (status := check()).usable)
     if "logging" in sys.modules:  # slow to import; a program that logs has imported it
         logger = sys.modules["logging"].getLogger("truenorm")
         logger.info("truenorm uses the backend %r: %s", chosen.name, chosen.reason)

@@ -1,4 +1,4 @@
-"""Pairs of float64 that stand for their unevaluated sum: twice the digits.
+"""Double-double arithmetic: pairs of float64 that represent their unevaluated sum.
 
 A pair (h, l) is normalized if h is the float64 nearest to h + l; all functions return such pairs.
 The bounds are relative to the exact result, in units of W = u**2 = 2**-106, and are those of
@@ -11,22 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    "ABSENT",
-    "Pair",
-    "add",
-    "add_float",
-    "divide",
-    "divide_float",
-    "exponent_of",
-    "inverse_root",
-    "multiply",
-    "multiply_float",
-    "tree_sum",
-    "two_product",
-    "two_sum",
-]
 
 Float = Any
 """float64, or an array of them."""
@@ -110,8 +94,8 @@ def inverse_root(a: Pair) -> Pair:
     """Return 1/sqrt of a positive pair: 32 W.
 
     Newton's step from r = 1/sqrt(h), which is good to 3 u: with e = 1 - a*r**2, |e| < 7 u, the
-    exact result is r*(1 + e/2 + 3/8*e**2 + ...). e is found to 7 W by the product, 7 W by the
-    subtraction; the correction is a float64 of size 3.5 u, computed to 4 u.
+    exact result is r*(1 + e/2 + 3/8*e**2 + ...). e has an error of 7 W from the product and 7 W
+    from the subtraction; the correction is a float64 of size 3.5 u, computed to 4 u.
     """
     r = 1 / np.sqrt(a[0])
     product = multiply(two_product(r, r), a)
@@ -120,7 +104,7 @@ def inverse_root(a: Pair) -> Pair:
 
 
 def tree_sum(a: Pair, axis: int) -> Pair:
-    """Return the sum along an axis, which is saved with length 1: 3 W * ceil(log2(n)) * sum|a|."""
+    """Return the sum along an axis, which stays with length 1: 3 W * ceil(log2(n)) * sum|a|."""
     high, low = (np.moveaxis(part, axis, 0) for part in a)
     while (count := len(high)) > 1:
         half = (count + 1) // 2

@@ -1,10 +1,8 @@
-"""Load the C core, or tell why it is absent."""
+"""Load the C core, or return the reason for its absence."""
 
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-
-__all__ = ["core_or_none", "is_built", "reason_for_absence"]
 
 CORE = f"{__package__}._core"
 NOTE = "not_built.txt"
