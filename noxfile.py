@@ -54,8 +54,9 @@ NOT_WITH_THE_OLDEST = (
     "tests/promise/test_hard_cases.py",
     "tests/promise/test_oracle.py",
     "tests/verify",
-    "tests/demo",
-    "tests/bench",
+    "tests/test_bench.py",
+    "tests/test_demo.py",
+    "tests/test_demo_report.py",
     "tests/benchmarks",
     "tests/cli",
     "tests/examples",
@@ -79,12 +80,12 @@ LEFT_TO_SLOW = (
     "tests/promise/test_promise.py::test_dx_cancels_down_to_eps",
     "tests/promise/test_invariance.py::test_threads",
     "tests/partials",
-    "tests/doctor",
+    "tests/test_doctor.py",
     "tests/test_cost.py",
     "tests/api/test_arrays.py::test_any_inputs",
     "docs/judging.md",
 )
-GPU_TESTS = ("tests/gpu", "tests/doctor/test_gpu.py")
+GPU_TESTS = ("tests/gpu", "tests/test_doctor.py")
 # Not copied to the folder of an installation without the core.
 BUILT = ("*.egg-info", "*.pyd", "*.so", "__pycache__", "_build", "build", "dist", "environments")
 EXAMPLES = Path("examples").resolve()

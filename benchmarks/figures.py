@@ -95,8 +95,7 @@ def cost() -> None:
 
 def stability() -> None:
     """Draw all outputs of each type, and y in float32 for README.md."""
-    from truenorm.demo.demonstration import from_json
-    from truenorm.demo.page import draw
+    from truenorm.demo import draw, from_json
 
     report = from_json((RESULTS / "demo.json").read_text(encoding="utf-8"))
     for sweep in report.sweeps:

@@ -164,7 +164,7 @@ def seeds(rounds: int) -> Record:
 def reference(rounds: int) -> dict[str, Any]:
     """Return times of the reference backend, in milliseconds and beside the textbook form."""
     os.environ.update(thread_variables(1))
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     for shape, name, calls in (
         ((1, 1, 1024), "float32", 20),  # one row costs what a call costs: several in a row
         ((4, 512, 1024), "float32", 1),
@@ -181,7 +181,7 @@ def reference(rounds: int) -> dict[str, Any]:
                 if who not in FLOORS.values()
             }
             watch.go_round(contestants, calls)
-        found[f"{name} {label(shape)}"] = [
+        tables[f"{name} {label(shape)}"] = [
             {
                 "": who,
                 "p50 ms": watch.p50(who) * 1e3,
@@ -193,7 +193,7 @@ def reference(rounds: int) -> dict[str, Any]:
             }
             for who in watch.seconds
         ]
-    return found | {"import": import_times()}
+    return tables | {"import": import_times()}
 
 
 def import_times(processes: int = 10) -> list[Record]:

@@ -36,7 +36,7 @@ def by_formula(_: str, x: Any, gamma: Any, eps: Any) -> Any:
 def with_pullback(norm: Any, algorithm: str, x: Any, *arguments: Any) -> Any:
     """Return y and the function that computes gradients from dy."""
     *parameters, eps = arguments
-    return jax.vjp(lambda x, *given: norm(algorithm, x, *given, eps), x, *parameters)
+    return jax.vjp(lambda x, *rest: norm(algorithm, x, *rest, eps), x, *parameters)
 
 
 pull_back = jax.jit(lambda pullback, dy: pullback(dy))

@@ -1,7 +1,7 @@
-"""Who is timed, forward and backward.
+"""Time truenorm on this machine, beside the textbook forms, a copy and a triad.
 
-truenorm and the bare machine write to an array that exists. The textbook forms make new ones, as
-their code is written.
+truenorm, the copy and the triad write to an existing array; the textbook forms allocate.
+Contestants take turns on the same normal data. ``truenorm bench`` prints and draws the report.
 """
 
 import math
@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -30,14 +27,17 @@ from truenorm.api.saved import Saved
 from truenorm.api.settings import variables
 from truenorm.threads import thread_count
 from truenorm.tools.machine import Contestants, Stopwatch, describe, seconds_of
-from truenorm.tools.picture import save
 from truenorm.tools.progress import Progress, with_callback
 from truenorm.tools.rich_tables import rich_table
 from truenorm.tools.text import counted, duration, three_digits
 from truenorm.verify.types import dtype_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
 FLOORS = {"forward": "copy", "backward": "triad"}
-"""What moves the same bytes and does nothing else: NumPy on one thread."""
+"""The least work that moves the same bytes: NumPy on one thread."""
 DIRECTIONS = tuple(FLOORS)
 MODES = ("correct", "fast")
 TEXTBOOK, WIDENED = "textbook", "textbook in float64"
@@ -47,7 +47,7 @@ Calls = dict[str, Callable[[], Any]]
 
 
 class Norm(NamedTuple):
-    """An operation, as truenorm and as a textbook does it."""
+    """An operation of truenorm, and its textbook form."""
 
     parameters: int
     forward: Callable[..., tuple[Array, Saved]]
@@ -68,11 +68,10 @@ NORMS = {
         textbook.rms_norm_backward,
     ),
 }
-"""By the names of the operations."""
 
 
 class Contest:
-    """The contestants on one set of normal data, the same for each shape and type."""
+    """The contestants of one shape and type, on normal data of a seed."""
 
     def __init__(
         self,
@@ -88,50 +87,52 @@ class Contest:
         self.norm = norm
         self.x, self.dy = (random.standard_normal(shape).astype(dtype) for _ in range(2))
         drawn = random.standard_normal((norm.parameters, shape[-1])).astype(dtype)
-        self.given = (self.x, *drawn)
+        self.arguments = (self.x, *drawn)
         self.out = np.empty_like(self.x)
-        self.how: dict[str, Any] = {"out": self.out, "threads": threads, "backend": backend}
+        self.options: dict[str, Any] = {"out": self.out, "threads": threads, "backend": backend}
         self.saved: dict[str, Saved] = {}
 
     def of(self, direction: str) -> Calls:
-        """Return them by name, the floor first."""
-        found = self._forward() if direction == "forward" else self._backward()
+        """Return the calls of a direction by name, the floor first."""
+        calls = self._forward() if direction == "forward" else self._backward()
         if self.x.dtype == np.float64:
-            del found[WIDENED]  # it is the textbook itself
-        return found
+            del calls[WIDENED]  # equal to the textbook form
+        return calls
 
     def _forward(self) -> Calls:
         return {
             FLOORS["forward"]: partial(np.copyto, self.out, self.x),
             **{f"truenorm {mode}": partial(self._truenorm, mode) for mode in MODES},
-            TEXTBOOK: partial(self.norm.textbook_forward, *self.given),
+            TEXTBOOK: partial(self.norm.textbook_forward, *self.arguments),
             WIDENED: lambda: self._widened_forward()[0],
         }
 
     def _backward(self) -> Calls:
-        """Each has what its own forward kept, untimed."""
+        """Return backward calls; each has what its own forward saved, untimed."""
         self.saved = {mode: self._truenorm(mode)[1] for mode in MODES}
-        _, kept = self.norm.textbook_forward(*self.given)
+        _, narrow = self.norm.textbook_forward(*self.arguments)
         _, wide = self._widened_forward()
-        # Of bits: sums of float16 would wait for conversions.
+        # On bits: sums of float16 would be limited by conversions.
         bits = np.dtype(f"u{self.x.itemsize}")
         x, dy, out = (array.view(bits) for array in (self.x, self.dy, self.out))
         return {
             FLOORS["backward"]: partial(np.bitwise_or, x, dy, out=out),
             **{
-                f"truenorm {mode}": partial(self.norm.backward, self.dy, saved, **self.how)
+                f"truenorm {mode}": partial(self.norm.backward, self.dy, saved, **self.options)
                 for mode, saved in self.saved.items()
             },
-            TEXTBOOK: partial(self.norm.textbook_backward, self.dy, kept),
+            TEXTBOOK: partial(self.norm.textbook_backward, self.dy, narrow),
             WIDENED: lambda: self._widened_backward(wide),
         }
 
     def _truenorm(self, mode: str) -> tuple[Array, Saved]:
-        return self.norm.forward(*self.given, rounding=mode, **self.how)
+        return self.norm.forward(*self.arguments, rounding=mode, **self.options)
 
     def _widened_forward(self) -> tuple[Array, textbook.Saved]:
-        """Widen, compute and cast; all three are what this form costs."""
-        y, saved = self.norm.textbook_forward(*(each.astype(np.float64) for each in self.given))
+        """Run forward in float64; the casts are part of the cost."""
+        y, saved = self.norm.textbook_forward(
+            *(each.astype(np.float64) for each in self.arguments)
+        )
         return y.astype(self.x.dtype), saved
 
     def _widened_backward(self, saved: textbook.Saved) -> list[Array]:
@@ -140,16 +141,16 @@ class Contest:
 
 
 ARRAYS = {"forward": 2, "backward": 3}
-"""Arrays of the size of x that must move: x and y; x, dy and dx."""
+"""Arrays of the size of x that are moved at least: x and y; x, dy and dx."""
 FLOPS = {
     "layer_norm": {"forward": 7, "backward": 11},
     "rms_norm": {"forward": 4, "backward": 8},
 }
-"""Operations for each element in the textbook formula: docs/time-and-memory.md counts them."""
+"""Operations per element of the textbook formula, counted in docs/time-and-memory.md."""
 
 
 class Timing(NamedTuple):
-    """What a call took, in seconds: the first one, and the median of the turns."""
+    """Seconds of the first call, and the median of the turns."""
 
     first: float
     median: float
@@ -164,11 +165,11 @@ class Figure:
     direction: str  # forward or backward
     contestant: str
     seconds: float  # of a call: the median over the rounds
-    first_call: float  # its seconds: modules are imported in it
-    calls: int  # made in a turn, whose time is their mean
-    bytes_per_second: float  # of ARRAYS, and no others
-    flops_per_second: float  # of FLOPS, whoever computes in whatever way; 0 for the bare machine
-    times_floor: float  # seconds, divided by those of the copy (forward) or the triad (backward)
+    first_call: float  # seconds, with imports
+    calls: int  # in a turn, whose time is their mean
+    bytes_per_second: float  # of ARRAYS only
+    flops_per_second: float  # of FLOPS; 0 for copy and triad
+    times_floor: float  # seconds over those of the copy (forward) or the triad (backward)
 
 
 @dataclass(frozen=True)
@@ -178,11 +179,11 @@ class Report:
     operation: str  # layer_norm or rms_norm
     machine: dict[str, str]  # date, processor, cores, load and versions
     backend: str  # of truenorm
-    threads: int  # that truenorm could use
+    threads: int  # of truenorm
     dtype: str
     rounds: int
     figures: tuple[Figure, ...]
-    notes: tuple[str, ...] = ()  # what else has to be said beside the figures
+    notes: tuple[str, ...] = ()  # remarks about the figures
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -191,21 +192,21 @@ class Report:
 
     def of(self, shape: tuple[int, ...]) -> dict[str, dict[str, Figure]]:
         """Return the figures of a shape by direction and contestant."""
-        found: dict[str, dict[str, Figure]] = {direction: {} for direction in DIRECTIONS}
+        by_place: dict[str, dict[str, Figure]] = {direction: {} for direction in DIRECTIONS}
         for figure in self.figures:
             if figure.shape == shape:
-                found[figure.direction][figure.contestant] = figure
-        return found
+                by_place[figure.direction][figure.contestant] = figure
+        return by_place
 
     def first_calls(self) -> dict[str, float]:
-        """Return how many seconds truenorm's first calls took beyond the later ones."""
-        lost: dict[str, float] = {}
+        """Return the seconds that truenorm's first calls took longer than later ones."""
+        extra: dict[str, float] = {}
         for figure in self.figures:
             if figure.contestant.startswith("truenorm"):
                 name = f"{figure.contestant.removeprefix('truenorm ')} {figure.direction}"
-                extra = max(0.0, figure.first_call - figure.seconds)
-                lost[name] = lost.get(name, 0.0) + extra
-        return lost
+                seconds = max(0.0, figure.first_call - figure.seconds)
+                extra[name] = extra.get(name, 0.0) + seconds
+        return extra
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
@@ -225,8 +226,8 @@ def figures_of(
     direction: str,
     timings: dict[str, Timing],
 ) -> list[Figure]:
-    """Return what follows from the times of one shape and direction."""
-    moved, flops = (prod(shape) * each[direction] for each in (ARRAYS, FLOPS[operation]))
+    """Return the figures of one shape and direction."""
+    moved, flops = (math.prod(shape) * each[direction] for each in (ARRAYS, FLOPS[operation]))
     floor = FLOORS[direction]
     return [
         Figure(
@@ -251,15 +252,15 @@ DEFAULT_SHAPES = (
 )
 DEFAULT_ROUNDS = 15
 LARGEST = 2**27
-"""Elements of x. The textbook in float64 holds some ten times as many bytes as float32 data."""
+"""Elements of x. The textbook form in float64 needs about ten times the bytes of float32 data."""
 TURN = 0.005
-"""Seconds that a turn lasts at least: the clock and the scheduler are coarser than short calls."""
+"""The least seconds of a turn, since clock and scheduler are coarser than short calls."""
 MOST_CALLS = 1000
 MACHINE = ("date", "cpu", "cores", "load", "system", "python", "numpy", "truenorm")
 
 
 def shape_of(text: str) -> tuple[int, ...]:
-    """Read a shape: lengths with an x between them, of which the last one is D.
+    """Parse a shape: lengths with an x between them; the last one is D.
 
     Examples
     --------
@@ -268,7 +269,7 @@ def shape_of(text: str) -> tuple[int, ...]:
     """
     lengths = text.lower().split("x")
     if not all(length.isdecimal() and int(length) > 0 for length in lengths):
-        raise ValueError(f"{text!r} is no shape: give whole numbers above 0, such as 2x128x1024")
+        raise ValueError(f"expected a shape such as 2x128x1024, got {text!r}")
     return tuple(map(int, lengths))
 
 
@@ -286,17 +287,17 @@ def measure(
     Parameters
     ----------
     shapes : sequence of tuple of int
-        Of x, at least one; the last axis is normalized.
+        Shapes of x, at least one; the last axis is normalized.
     operation : str
         layer_norm or rms_norm.
     dtype : str
         float16, bfloat16, float32 or float64.
     threads : int, optional
-        The most threads truenorm may use. The other contestants are NumPy on one.
+        The most threads of truenorm. The other contestants are NumPy on one thread.
     rounds : int
         Turns of each contestant, at least one.
     progress : callable, optional
-        Called with the number of rounds done, the number of all, and the shape.
+        Called with the number of finished rounds, the number of all, and the shape.
 
     Returns
     -------
@@ -327,7 +328,7 @@ def measure(
 
 
 def take_turns(contestants: Contestants, turns: Iterable[object]) -> dict[str, Timing]:
-    """Time every contestant once a turn; of short calls, as many in a row as fill `TURN`."""
+    """Time every contestant once a turn, with as many calls as fill `TURN`."""
     watch = Stopwatch()
     first: dict[str, float] = {}
     calls: dict[str, int] = {}
@@ -344,23 +345,21 @@ def _in_a_turn(seconds: float) -> int:
 
 
 def _check(shapes: Sequence[tuple[int, ...]], threads: int | None) -> None:
-    """Refuse what cannot be measured, or would not be what it is called."""
+    """Raise ValueError for shapes that are too large and for variables that override arguments."""
     for shape in shapes:
         if math.prod(shape) > LARGEST:
             raise ValueError(
-                f"{label(shape)} has {math.prod(shape):,} elements, which may need more memory "
-                f"than there is: give shapes of at most {LARGEST:,}"
+                f"{label(shape)} has {math.prod(shape):,} elements, which may exceed the memory: "
+                f"the limit is {LARGEST:,}"
             )
     if os.environ.get("TRUENORM_ROUNDING"):
-        raise ValueError(
-            "TRUENORM_ROUNDING is set, so that both modes would be the same: unset it"
-        )
+        raise ValueError("TRUENORM_ROUNDING is set, so both modes would be the same: unset it")
     if threads is not None and threads_of(threads, variables().threads) != threads:
         raise ValueError("TRUENORM_THREADS is set and overrides the number of threads: unset it")
 
 
 def _notes(kind: np.dtype[Any]) -> tuple[str, ...]:
-    """Return what a reader would otherwise take for something else."""
+    """Return remarks about a type."""
     if kind == np.float64:
         return (f"The {TEXTBOOK} in float64, then cast, is the {TEXTBOOK} itself for this type.",)
     if kind.name == "bfloat16":
@@ -369,7 +368,6 @@ def _notes(kind: np.dtype[Any]) -> tuple[str, ...]:
 
 
 FLOOR = " | ".join(FLOORS.values())
-"""The floors of both directions share a line."""
 TITLES = {"layer_norm": "layer norm", "rms_norm": "RMSNorm"}
 HOW_TO_READ = (
     "Contestants take turns. Timings on a busy machine wander: trust ratios, of one run.",
@@ -382,7 +380,7 @@ HOW_TO_READ = (
 
 
 def rate(value: float) -> str:
-    """Return a rate with few digits; one that is too small to matter as such.
+    """Return a rate with few digits.
 
     Examples
     --------
@@ -403,7 +401,9 @@ def show_timings(report: Report, console: Console) -> None:
         f"NumPy on one; medians of {counted(report.rounds, 'round')}\n",
         (machine, "dim"),
     )
-    calls = ", ".join(f"{name} {duration(lost)}" for name, lost in report.first_calls().items())
+    calls = ", ".join(
+        f"{name} {duration(seconds)}" for name, seconds in report.first_calls().items()
+    )
     first = Text.assemble(
         ("first calls", "bold"),
         f" took longer than the times above, by: {calls}.",
@@ -446,7 +446,7 @@ def _block(report: Report, shape: tuple[int, ...]) -> Table:
 
 
 FLOOR_COLOUR: dict[str, Any] = {"color": "#555555", "marker": "_", "ms": 26, "mew": 2}
-# Colours that people with any kind of colour vision tell apart (Okabe and Ito), and markers.
+# Colours of Okabe and Ito, which remain distinct for the colour-blind, and markers.
 STYLES: dict[str, dict[str, Any]] = {
     "truenorm correct": {"color": "#0072b2", "marker": "o"},
     "truenorm fast": {"color": "#56b4e9", "marker": "D"},
@@ -455,8 +455,10 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(report: Report) -> Canvas:
-    """Draw both directions beside each other."""
+def draw(report: Report) -> "Canvas":
+    """Draw both directions side by side."""
+    from matplotlib.figure import Figure as Canvas
+
     width = max(11.0, 1.15 * len(report.shapes) + 3.0)
     canvas = Canvas(figsize=(width, 5.2), facecolor="white", layout="constrained")
     look = {"facecolor": "white"}
@@ -480,14 +482,16 @@ def draw(report: Report) -> Canvas:
 
 def write(report: Report, file: Path) -> None:
     """Write the picture of a report."""
+    from truenorm.tools.picture import save
+
     save(draw(report), file)
 
 
-def _panel(report: Report, direction: str, axes: Axes) -> None:
+def _panel(report: Report, direction: str, axes: "Axes") -> None:
     """Draw one direction: a mark for each contestant and shape, side by side."""
     by_shape = [report.of(shape)[direction] for shape in report.shapes]
     for number, name in enumerate(by_shape[0]):
-        # The floor is below all of them, in the middle.
+        # The floor is in the middle, below all others.
         shift = (number - len(by_shape[0]) / 2) * 0.18 if number else 0
         places = [place + shift for place in range(len(by_shape))]
         times = [figures[name].seconds * 1e3 for figures in by_shape]

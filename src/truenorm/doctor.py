@@ -1,10 +1,14 @@
-"""What an examination found."""
+"""Examine an installation: versions, backends, processor, self-tests, and devices.
+
+``truenorm doctor`` prints the diagnosis, ready to be pasted into an issue.
+"""
 
 import os
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from itertools import product
 from typing import Any, NamedTuple
@@ -36,7 +40,7 @@ from truenorm.verify.types import FORMATS, dtype_of
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that was looked at; `remedy` says what to do, if something is wrong."""
+    """One examined fact; `remedy` is set if it is a problem."""
 
     name: str
     value: str
@@ -45,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """Lines that belong together. `seconds` is how long it took, where that is of interest."""
+    """Lines of one subject, and the seconds of a test."""
 
     title: str
     lines: tuple[Line, ...]
@@ -53,13 +57,13 @@ class Section:
 
     @property
     def problems(self) -> list[Line]:
-        """What is wrong."""
+        """The lines with a remedy."""
         return [line for line in self.lines if line.remedy]
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that was looked at, on a date; `full` and `gpu` tell which further checks were made."""
+    """All sections, the date, and the options of the examination."""
 
     date: str
     full: bool
@@ -68,12 +72,12 @@ class Diagnosis:
 
     @property
     def problems(self) -> list[Line]:
-        """What is wrong, in all sections."""
+        """The problems of all sections."""
         return [line for section in self.sections for line in section.problems]
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if there is no problem."""
         return not self.problems
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,9 +85,13 @@ class Diagnosis:
         sections = {
             each.title: {"seconds": each.seconds, "lines": each.lines} for each in self.sections
         }
-        asked = {"full": self.full, "gpu": self.gpu}
-        found = {"healthy": self.healthy, "date": self.date, **asked}
-        return {**found, "problems": self.problems, "sections": sections}
+        options = {"date": self.date, "full": self.full, "gpu": self.gpu}
+        return {
+            "healthy": self.healthy,
+            **options,
+            "problems": self.problems,
+            "sections": sections,
+        }
 
 
 PACKAGES = {
@@ -97,20 +105,20 @@ PACKAGES = {
     "matplotlib": ("matplotlib", "--png and --html", "verify"),
     "jinja2": ("jinja2", "--html", "verify"),
 }
-"""What a package is imported as, what it is for, and the extra of truenorm that installs it."""
+"""Import name, purpose, and the extra of truenorm that installs the package."""
 
 
 def error_text(error: Exception) -> str:
-    """Return what an error says, and nothing about whose machine it is."""
+    """Return the message of an error without the home folder."""
     return without_home(f"{type(error).__name__}: {error}")
 
 
 def versions() -> Section:
-    """Return the versions of everything that truenorm uses or can use."""
+    """Return the versions of truenorm, Python and all optional packages."""
     here = describe("truenorm", "python", "system")
     here["python"] = f"{platform.python_implementation()} {here['python']}"
-    found = here | {name: _version(name, *how) for name, how in PACKAGES.items()}
-    return Section("Versions", tuple(Line(*each) for each in found.items()))
+    here |= {name: _version(name, *how) for name, how in PACKAGES.items()}
+    return Section("Versions", tuple(Line(*each) for each in here.items()))
 
 
 def _version(name: str, module: str, purpose: str, extra: str) -> str:
@@ -121,22 +129,22 @@ def _version(name: str, module: str, purpose: str, extra: str) -> str:
 
 
 def usable_backends() -> list[str]:
-    """Return the names of the backends that can be used here."""
+    """Return the names of usable backends."""
     return [status.name for status in backends.backends() if status.usable]
 
 
 def backend_lines() -> Section:
-    """Return all backends, and what a call without arguments gets."""
-    found = [
+    """Return all backends, and the defaults of a call."""
+    lines = [
         Line(status.name, ("usable: " if status.usable else "not usable: ") + status.reason)
         for status in backends.backends()
     ]
     threads = _setting("threads", _threads, "a whole number of at least 1")
     rounding = _setting("rounding", _rounding, "correct or fast")
-    return Section("Backends", (*found, _taken(), threads, rounding))
+    return Section("Backends", (*lines, _chosen(), threads, rounding))
 
 
-def _taken() -> Line:
+def _chosen() -> Line:
     wanted, usable = os.environ.get("TRUENORM_BACKEND"), usable_backends()
     if not wanted:
         return Line("taken", f"{usable[0]}, the first that is usable")
@@ -145,7 +153,7 @@ def _taken() -> Line:
 
 
 def _setting(name: str, value: Callable[[], str], accepted: str) -> Line:
-    """Return what is in force; a variable that means nothing is a problem."""
+    """Return a setting; an invalid environment variable is a problem."""
     variable = f"TRUENORM_{name.upper()}"
     try:
         return Line(name, value())
@@ -173,7 +181,7 @@ def _rounding() -> str:
 
 
 def processor() -> Section:
-    """Return the vector instructions that NumPy found, and whether arithmetic is IEEE's."""
+    """Return NumPy's vector instructions, and whether arithmetic follows IEEE 754."""
     simd = np.show_config(mode="dicts").get("SIMD Extensions", {})
     features = ", ".join([*simd.get("baseline", []), *simd.get("found", [])])
     missing = ", ".join(simd.get("not found", []))
@@ -181,8 +189,8 @@ def processor() -> Section:
     try:
         check_arithmetic()
         lines.append(Line("arithmetic", "rounded to nearest, with subnormal numbers"))
-    except RuntimeError as refused:  # the operation itself says what is wrong
-        lines.append(Line("arithmetic", "not IEEE's", str(refused)))
+    except RuntimeError as error:
+        lines.append(Line("arithmetic", "not IEEE's", str(error)))
     return Section("Processor", tuple(lines))
 
 
@@ -194,7 +202,7 @@ CUDA_NEEDS = "not looked at: arrays on a card of NVIDIA need CuPy and truenorm[c
 
 
 class Card(NamedTuple):
-    """A device, and what is done with arrays there."""
+    """A device and its array functions."""
 
     interface: str
     is_gpu: bool
@@ -207,7 +215,7 @@ class Card(NamedTuple):
 
 
 def by_opencl() -> Card | Line:
-    """Return the device of the backend gpu, or why there is none."""
+    """Return the device of the gpu backend, or a line that says why there is none."""
     status = next(each for each in backends.backends() if each.name == "gpu")
     if not status.usable:
         return Line("OpenCL", f"no device: {status.reason}", INSTALL)
@@ -238,20 +246,23 @@ def by_opencl() -> Card | Line:
 
 
 def by_cuda() -> Card | Line:
-    """Return a card of NVIDIA by arrays of CuPy, which have no bfloat16, or why there is none."""
+    """Return an NVIDIA card by CuPy, which has no bfloat16, or a line that says why not."""
     if find_spec("cupy") is None or find_spec("cuda") is None:
         return Line("CUDA", CUDA_NEEDS)
     try:
         import cupy
 
-        found = cupy.cuda.runtime.getDeviceProperties(0)
+        properties = cupy.cuda.runtime.getDeviceProperties(0)
         driver = cupy.cuda.runtime.driverGetVersion()
-    except Exception as broken:  # without a card or a driver, whatever CuPy says
-        return Line("CUDA", f"no card: {error_text(broken)}")
+    except Exception as error:  # CuPy raises many types without a card or a driver
+        return Line("CUDA", f"no card: {error_text(error)}")
     facts = (
-        Line("CUDA", f"{found['name'].decode()}, experimental"),
+        Line("CUDA", f"{properties['name'].decode()}, experimental"),
         Line("driver", f"of CUDA {driver // 1000}.{driver % 1000 // 10}"),
-        Line("units", f"{found['multiProcessorCount']}, {found['totalGlobalMem'] / 1e9:.1f} GB"),
+        Line(
+            "units",
+            f"{properties['multiProcessorCount']}, {properties['totalGlobalMem'] / 1e9:.1f} GB",
+        ),
     )
     return Card(
         interface="CUDA",
@@ -266,11 +277,11 @@ def by_cuda() -> Card | Line:
 
 
 SIZES, TIMED_SIZES, ELEMENTS = (64, 1000, 4096), (1024, 4096, 16384), 2**25
-"""Lengths of rows that are compared, and that are timed; elements that are timed."""
+"""Row lengths of the comparison and of the timing; elements of the timing."""
 FEWER_SIZES, FEWER_TIMED, FEWER_ELEMENTS = (1000,), (1024,), 2**18
-"""The same of a processor, for which a kernel takes a second to compile."""
+"""The same for a CPU device, where a kernel compiles for a second."""
 COMPARED, ROUNDS = 2**13, 9
-"""Elements of x that are compared for each length; how often contestants take turns."""
+"""Elements of x in a comparison; rounds of the timing."""
 DIFFERENT = "please report this with all lines above; until then use another backend"
 
 Array = NDArray[Any]
@@ -278,12 +289,15 @@ Results = list[Any]
 
 
 def devices(progress: Progress | None = None) -> list[Section]:
-    """Look for devices, compare their bits and time them."""
-    found = by_opencl(), by_cuda()
-    cards = [each for each in found if isinstance(each, Card)]
-    lines = [
-        line for each in found for line in (each.facts if isinstance(each, Card) else (each,))
-    ]
+    """Find devices, compare their bits with the reference backend, and time them."""
+    cards: list[Card] = []
+    lines: list[Line] = []
+    for each in (by_opencl(), by_cuda()):
+        if isinstance(each, Card):
+            cards.append(each)
+            lines += each.facts
+        else:
+            lines.append(each)
     sections = [Section("Devices", tuple(lines))]
     for card in cards:
         sections.append(_timed(f"Bits, {card.interface}", _bits(card, progress)))
@@ -293,8 +307,8 @@ def devices(progress: Progress | None = None) -> list[Section]:
 
 def _timed(title: str, lines: Iterator[Line]) -> Section:
     started = time.perf_counter()
-    made = tuple(lines)
-    return Section(title, made, time.perf_counter() - started)
+    evaluated = tuple(lines)
+    return Section(title, evaluated, time.perf_counter() - started)
 
 
 def _bits(card: Card, progress: Progress | None) -> Iterator[Line]:
@@ -307,34 +321,34 @@ def _bits(card: Card, progress: Progress | None) -> Iterator[Line]:
                 _same_bits(card, _rows(size, COMPARED // size, dtype), centred=centred)
                 for size, centred in product(sizes, (True, False))
             ]
-        except Exception as broken:  # a driver can fail in any way
-            yield Line(dtype, f"FAILED: {error_text(broken)}", DIFFERENT)
+        except Exception as error:  # a driver can fail in any way
+            yield Line(dtype, f"FAILED: {error_text(error)}", DIFFERENT)
             continue
         count, wrong = (sum(each) for each in zip(*compared, strict=True))
         widths = ", ".join(map(str, sizes))
         if wrong:
             yield Line(dtype, f"WRONG: {wrong:,} of {count:,} numbers (D = {widths})", DIFFERENT)
         else:
-            told = f"{count:,} numbers, both norms, forward and backward, D = {widths}"
-            yield Line(dtype, f"correct to the bit ({told})")
+            scope = f"{count:,} numbers, both norms, forward and backward, D = {widths}"
+            yield Line(dtype, f"correct to the bit ({scope})")
 
 
 def _rows(size: int, count: int, dtype: str) -> list[Array]:
-    """Return x, every other row of which is far from zero, dy, gamma and beta."""
+    """Return x with every other row far from zero, dy, gamma and beta."""
     random = np.random.default_rng(size)
     x, dy = random.standard_normal((2, count, size), np.float32)
     x[::2] += 100
-    given = x, dy, *random.standard_normal((2, size), np.float32)
-    return [each.astype(dtype_of(dtype)) for each in given]
+    arrays = x, dy, *random.standard_normal((2, size), np.float32)
+    return [each.astype(dtype_of(dtype)) for each in arrays]
 
 
-def _same_bits(card: Card, given: list[Array], *, centred: bool) -> tuple[int, int]:
-    """Return how many results there are, and how many have other bits than NumPy's."""
-    right = _passes(given, centred=centred, backend="reference")
-    found = _passes([card.put(each) for each in given], centred=centred)
+def _same_bits(card: Card, arrays: list[Array], *, centred: bool) -> tuple[int, int]:
+    """Return the number of results, and how many differ from the reference backend."""
+    answers = _passes(arrays, centred=centred, backend="reference")
+    results = _passes([card.put(each) for each in arrays], centred=centred)
     pairs = [
-        (_bits_of(np.asarray(card.get(mine))), _bits_of(theirs))
-        for mine, theirs in zip(found, right, strict=True)
+        (_bits_of(np.asarray(card.get(result))), _bits_of(answer))
+        for result, answer in zip(results, answers, strict=True)
     ]
     return sum(each.size for _, each in pairs), sum(int((a != b).sum()) for a, b in pairs)
 
@@ -343,9 +357,9 @@ def _bits_of(array: Array) -> Array:
     return array.view(f"u{array.dtype.itemsize}")
 
 
-def _passes(given: Results, *, centred: bool, **options: Any) -> Results:
-    """Return y, dx, dgamma and, of layer norm, dbeta."""
-    x, dy, gamma, beta = given
+def _passes(arrays: Results, *, centred: bool, **options: Any) -> Results:
+    """Return y, dx, dgamma and, for layer norm, dbeta."""
+    x, dy, gamma, beta = arrays
     if centred:
         y, saved = layer_norm_forward(x, gamma, beta, **options)
         return [y, *layer_norm_backward(dy, saved, **options)]
@@ -361,9 +375,11 @@ def _speed(card: Card, progress: Progress | None) -> Iterator[Line]:
     for dtype, size in with_callback(jobs, progress, lambda job: f"{job[0]}, rows of {job[1]}"):
         elements = ELEMENTS if card.is_gpu else FEWER_ELEMENTS
         try:
-            watch = _raced(card, [card.put(each) for each in _rows(size, elements // size, dtype)])
-        except Exception as broken:
-            yield Line(f"{dtype}, {size}", f"FAILED: {error_text(broken)}", DIFFERENT)
+            watch = _time_passes(
+                card, [card.put(each) for each in _rows(size, elements // size, dtype)]
+            )
+        except Exception as error:
+            yield Line(f"{dtype}, {size}", f"FAILED: {error_text(error)}", DIFFERENT)
             continue
         copied = watch.p50("copy")
         rate = 2 * elements * dtype_of(dtype).itemsize / copied / 1e9
@@ -375,37 +391,31 @@ def _speed(card: Card, progress: Progress | None) -> Iterator[Line]:
         yield Line(f"{dtype}, {size}", f"{times}; a copy {copied * 1e3:.3g} ms, {rate:.0f} GB/s")
 
 
-def _raced(card: Card, given: Results) -> Stopwatch:
+def _time_passes(card: Card, arrays: Results) -> Stopwatch:
     """Time a copy of x and both passes of layer norm in both modes, in turns."""
-    x, dy, gamma, beta = given
-    contestants: dict[str, Callable[[], object]] = {"copy": lambda: card.copy(x)}
+    x, dy, gamma, beta = arrays
+    calls: dict[str, Callable[[], object]] = {"copy": lambda: card.copy(x)}
     for mode in ("correct", "fast"):
-        _, saved = layer_norm_forward(x, gamma, beta, rounding=mode)
-        contestants[f"{mode} forward"] = lambda mode=mode: layer_norm_forward(  # type: ignore[misc]
-            x, gamma, beta, rounding=mode
-        )
-        contestants[f"{mode} backward"] = lambda saved=saved: layer_norm_backward(dy, saved)  # type: ignore[misc]
-    waiting = {name: _waiting(card, work) for name, work in contestants.items()}
-    for work in waiting.values():
-        work()
+        forward = partial(layer_norm_forward, x, gamma, beta, rounding=mode)
+        calls[f"{mode} forward"] = forward
+        calls[f"{mode} backward"] = partial(layer_norm_backward, dy, forward()[1])
+    # With the wait, or the next contestant would pay for this one.
+    waiting = {name: partial(_run_and_wait, card, call) for name, call in calls.items()}
+    for call in waiting.values():
+        call()
     watch = Stopwatch()
     for _ in range(ROUNDS):
         watch.go_round(waiting)
     return watch
 
 
-def _waiting(card: Card, work: Callable[[], object]) -> Callable[[], object]:
-    """Return the work with the wait for the device, which else would be somebody else's time."""
-
-    def done() -> None:
-        work()
-        card.wait()
-
-    return done
+def _run_and_wait(card: Card, call: Callable[[], object]) -> None:
+    call()
+    card.wait()
 
 
 CASES = ("normal-4x67", "offset-100-4x67", "exact-tie", "one-ulp-off", "two-elements", "nan-in-x")
-"""Of the judge: ordinary rows, cancellation, a tie, and numbers that are none."""
+"""Cases of the judge: ordinary rows, cancellation, a tie, and NaN."""
 OVERRIDES = ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS")
 REPORT = "please report this with all lines above"
 UNTESTED = Section("Self-test", (Line("not run", "the arithmetic of this process is not IEEE's"),))
@@ -416,16 +426,16 @@ Floats = np.ndarray[Any, Any]
 def examine(
     *, full: bool = False, gpu: bool = False, progress: Progress | None = None
 ) -> Diagnosis:
-    """Look at the installation of truenorm, and test it.
+    """Examine the installation of truenorm, and test it.
 
     Parameters
     ----------
     full : bool
-        Also check the gradients, and put every case of the judge's quick level to truenorm.
+        Also check the gradients, and judge truenorm on the quick level.
     gpu : bool
-        Examine graphics processors instead, or with `full` as well: their bits and their speed.
+        Examine graphics processors instead, or with `full` in addition: bits and speed.
     progress : callable, optional
-        Called with the number of steps done, the number of all, and what comes next.
+        Called with the number of finished steps, the number of all, and the next one.
 
     Returns
     -------
@@ -438,106 +448,106 @@ def examine(
     >>> [section.title for section in examine().sections][:2]
     ['Versions', 'Backends']
     """
-    found = [versions(), backend_lines(), processor()]
-    if found[-1].problems:
-        # Then the operation refuses to compute, and more complaints would only hide why.
-        return Diagnosis(today(), full, (*found, UNTESTED), gpu)
+    sections = [versions(), backend_lines(), processor()]
+    if sections[-1].problems:
+        # The operations refuse to compute; further problems would only hide the cause.
+        return Diagnosis(today(), full, (*sections, UNTESTED), gpu)
     if full or not gpu:
-        found.append(self_test(progress))
+        sections.append(self_test(progress))
     if full:
-        found += [gradients(), judgement(progress)]
+        sections += [gradients(), judgement(progress)]
     if gpu:
-        found += devices(progress)
-    return Diagnosis(today(), full, tuple(found), gpu)
+        sections += devices(progress)
+    return Diagnosis(today(), full, tuple(sections), gpu)
 
 
 def _tested(title: str, lines: Iterable[Line]) -> Section:
-    """Make the lines of a test, whatever variables are set, and note how long that takes."""
+    """Evaluate the lines of a test without environment variables, and time it."""
     started = time.perf_counter()
     overrides = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
     try:
-        made = tuple(lines)
+        evaluated = tuple(lines)
     finally:
         os.environ.update(overrides)
-    return Section(title, made, time.perf_counter() - started)
+    return Section(title, evaluated, time.perf_counter() - started)
 
 
 def _missing(dtype: str) -> str:
-    """Return why there is no such type here, or nothing."""
+    """Return why a type is not available, or an empty text."""
     try:
         dtype_of(dtype)
-    except ValueError as missing:
-        return str(missing)
+    except ValueError as error:
+        return str(error)
     return ""
 
 
 def self_test(progress: Progress | None = None) -> Section:
-    """Compare a few results of each backend and type with the exact answer, to the bit.
+    """Compare a few results of each backend and type with the exact answers, bit by bit.
 
-    Devices are left to `devices`: each of these cases would be compiled for.
+    The gpu backend is left to `devices`: each case would need a compilation.
     """
     names = [name for name in usable_backends() if name != "gpu"]
     jobs = with_callback(list(product(names, FORMATS)), progress, ", ".join)
-    return _tested("Self-test", (_self_test_of(*job) for job in jobs))
+    return _tested("Self-test", (_self_test_line(*job) for job in jobs))
 
 
-def _self_test_of(backend: str, dtype: str) -> Line:
+def _self_test_line(backend: str, dtype: str) -> Line:
     name = f"{backend}, {dtype}"
     if missing := _missing(dtype):
         return Line(name, f"not tested: {missing}")
     try:
         chosen = [case(f"{dtype}-{each}") for each in CASES]
-        wrong = [found for each in chosen for found in _wrong(each, backend)]
-    except Exception as broken:  # an installation can fail in any way
-        return Line(name, f"FAILED: {error_text(broken)}", REPORT)
+        wrong = [name for each in chosen for name in _wrong_outputs(each, backend)]
+    except Exception as error:  # an installation can fail in any way
+        return Line(name, f"FAILED: {error_text(error)}", REPORT)
     if wrong:
         return Line(name, f"WRONG: {'; '.join(wrong)}", REPORT)
     return Line(name, f"correct to the bit ({len(chosen)} cases, forward and backward)")
 
 
-def _wrong(given: Case, backend: str) -> list[str]:
-    """Return the results whose bits are not those of the exact answer."""
-    y, saved = layer_norm_forward(given.x, given.gamma, given.beta, eps=given.eps, backend=backend)
-    results = (y, *layer_norm_backward(given.dy, saved, backend=backend))
-    answers = [expected(given).values[name] for name in OUTPUTS]
+def _wrong_outputs(case: Case, backend: str) -> list[str]:
+    """Return the outputs whose bits differ from the exact answer."""
+    y, saved = layer_norm_forward(case.x, case.gamma, case.beta, eps=case.eps, backend=backend)
+    results = (y, *layer_norm_backward(case.dy, saved, backend=backend))
+    answers = [expected(case).values[name] for name in OUTPUTS]
     return [
-        f"{name} of {given.name}"
+        f"{name} of {case.name}"
         for name, result, answer in zip(OUTPUTS, results, answers, strict=True)
         if result is None or answer is None or result.tobytes() != answer.tobytes()
     ]
 
 
 def gradients() -> Section:
-    """Check both backward passes against derivatives of the formula they belong to."""
+    """Compare the backward passes of truenorm and the textbook with derivatives of forward."""
     passes: dict[str, Callable[..., Any]] = {
-        "textbook": lambda dy, *given: textbook.backward(dy, textbook.forward(*given)[1]),
-        "truenorm": lambda dy, *given: layer_norm_backward(dy, layer_norm_forward(*given)[1]),
+        "textbook": lambda dy, *inputs: textbook.backward(dy, textbook.forward(*inputs)[1]),
+        "truenorm": lambda dy, *inputs: layer_norm_backward(dy, layer_norm_forward(*inputs)[1]),
     }
-    return _tested("Gradient check", (_checked(*each) for each in passes.items()))
+    return _tested("Gradient check", (_gradient_line(*each) for each in passes.items()))
 
 
 def _formula(x: Floats, gamma: Floats, beta: Floats) -> Floats:
-    """Return y by the textbook: the operation itself takes no numbers that carry derivatives."""
+    """Return y by the textbook; the operation does not take numbers with derivatives."""
     return textbook.forward(x, gamma, beta)[0]
 
 
-def _checked(name: str, backward: Callable[..., Any]) -> Line:
+def _gradient_line(name: str, backward: Callable[..., Any]) -> Line:
     random = np.random.default_rng(0)
     inputs = [random.standard_normal((4, 17)), *random.standard_normal((2, 17))]
     try:
-        found: GradientCheck = gradcheck(_formula, backward, inputs)
-    except Exception as broken:
-        return Line(name, f"FAILED: {error_text(broken)}", REPORT)
-    value = f"{found.verdict}, by {found.method}: error {found.error:.1e} of {found.tol:.0e}"
-    return Line(name, value, "" if found else REPORT)
+        check: GradientCheck = gradcheck(_formula, backward, inputs)
+    except Exception as error:
+        return Line(name, f"FAILED: {error_text(error)}", REPORT)
+    value = f"{check.verdict}, by {check.method}: error {check.error:.1e} of {check.tol:.0e}"
+    return Line(name, value, "" if check else REPORT)
 
 
 def judgement(progress: Progress | None = None) -> Section:
-    """Let the judge look at truenorm, as at anyone else's: every grade must be ``correct``."""
-    return _tested("Judge, quick level", (_judged(dtype, progress) for dtype in FORMATS))
+    """Judge truenorm on the quick level: every grade must be ``correct``."""
+    return _tested("Judge, quick level", (_judge_line(dtype, progress) for dtype in FORMATS))
 
 
-def _judged(dtype: str, progress: Progress | None) -> Line:
+def _judge_line(dtype: str, progress: Progress | None) -> Line:
     if missing := _missing(dtype):
         return Line(dtype, f"not judged: {missing}")
     subject = Subject(_forward, layer_norm_backward, name=f"truenorm, {dtype}", dtypes=[dtype])
@@ -553,20 +563,20 @@ def _forward(x: Floats, gamma: Floats, beta: Floats, eps: float) -> tuple[Any, A
 
 
 WIDTH = 20
-"""Of the column of names."""
+"""Width of the column of names."""
 TESTED = ("correct to the bit", "correct:", "PASS")
-"""How the value of a line begins that has passed a test."""
+"""Prefixes of the values of passed tests."""
 
 
 def to_text(diagnosis: Diagnosis) -> str:
-    """Return everything, ready to be pasted."""
+    """Return the diagnosis as a Markdown block."""
     title = f"{_command(diagnosis)}, {diagnosis.date}"
     return "\n".join(["```text", title, *(text for text, _ in _lines(diagnosis)), "```"])
 
 
 def _command(diagnosis: Diagnosis) -> str:
     options = {" --full": diagnosis.full, " --gpu": diagnosis.gpu}
-    return "truenorm doctor" + "".join(name for name, given in options.items() if given)
+    return "truenorm doctor" + "".join(name for name, chosen in options.items() if chosen)
 
 
 def show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
@@ -579,10 +589,10 @@ def show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
 
 
 def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
-    """Yield each line and the style that it has on a terminal."""
+    """Yield each line and its style on a terminal."""
     for section in diagnosis.sections:
-        took = "" if section.seconds is None else f" ({duration(section.seconds)})"
-        yield f"\n{section.title}{took}", "bold"
+        seconds = "" if section.seconds is None else f" ({duration(section.seconds)})"
+        yield f"\n{section.title}{seconds}", "bold"
         for line in section.lines:
             value = one_line(line.value)
             good = "green" if value.startswith(TESTED) else ""
@@ -593,7 +603,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
 
 
 def doctor_conclusion(diagnosis: Diagnosis) -> str:
-    """Return the last line: whether something is wrong, and where the remedy is."""
+    """Return the last line: healthy, or the names of the problems."""
     count = len(diagnosis.problems)
     if not count:
         return "HEALTHY: nothing is wrong."

@@ -1,4 +1,4 @@
-"""The report sees a contestant that is wrong, and none that is right."""
+"""The contest counts wrong elements of a wrong contestant, and none of a right one."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def tally_of(tallies: dict[str, Tally | None], name: str) -> Tally:
     return tally
 
 
-def test_the_textbook_is_wrong_far_from_zero() -> None:
+def test_textbook_is_wrong_far_from_zero() -> None:
     """Near 1e7 an ulp of float32, hence the error of a mean, is as large as the spread."""
     tallies = contest(FLOAT32, [(offset_case(FLOAT32), OUTPUTS)])
     textbook = tally_of(tallies, "textbook")
@@ -32,11 +32,11 @@ def test_the_textbook_is_wrong_far_from_zero() -> None:
     assert sum(correct.outputs.wrong.values()) == 0
     assert sum(correct.families.wrong.values()) == 0
     assert correct.other_zeros == 0
-    # What the promise is honest about: float64, then cast, is right nearly everywhere.
+    # Float64, then cast, is correct nearly everywhere.
     assert tally_of(tallies, CAST).outputs.wrong["y"] * 20 < textbook.outputs.wrong["y"]
 
 
-def test_beside_a_boundary_float64_is_not_enough() -> None:
+def test_float64_fails_beside_a_boundary() -> None:
     suite = [(case, ["y"]) for case in hard_cases("y", FLOAT32, 500)]
     tallies = contest(FLOAT32, suite)
     cast = tally_of(tallies, CAST).outputs
@@ -44,11 +44,11 @@ def test_beside_a_boundary_float64_is_not_enough() -> None:
     assert tally_of(tallies, "truenorm correct").outputs.wrong["y"] == 0
 
 
-def test_the_sign_of_a_zero_and_of_a_nan_is_nobodys_error() -> None:
+def test_signs_of_zero_and_nan_are_not_errors() -> None:
     """Where x = 0 and gamma = -1 the textbook has y = -0; where eps = 0 too, y is some NaN."""
     zero, minus = np.zeros((1, 3), np.float32), -np.ones(3, np.float32)
-    given = Case("float32 zero", zero, minus, -zero[0], zero + 1, 1.0)
-    tallies = contest(FLOAT32, [(given, ["y"])])
+    case = Case("float32 zero", zero, minus, -zero[0], zero + 1, 1.0)
+    tallies = contest(FLOAT32, [(case, ["y"])])
     for name in ("textbook", CAST):
         tally = tally_of(tallies, name)
         assert (tally.outputs["y"], tally.other_zeros) == ("0 of 3", 3)
@@ -56,7 +56,7 @@ def test_the_sign_of_a_zero_and_of_a_nan_is_nobodys_error() -> None:
     assert tally_of(undefined, "textbook").outputs["y"] == "0 of 3"
 
 
-def test_in_float64_there_is_nothing_to_cast() -> None:
+def test_no_cast_in_float64() -> None:
     tallies = contest(FLOAT64, [(offset_case(FLOAT64), OUTPUTS)])
     assert tallies[CAST] is None
     text = by_output("Offset", tallies)

@@ -19,7 +19,7 @@ OWN = {
     name: [each for each in file["case"] if "as_in" not in each] for name, file in FILES.items()
 }
 """The cases of each operation that no other has."""
-NOBODY: dict[str, Any] = {
+BOARD: dict[str, Any] = {
     "machine": {"date": "2001-02-03", "cpu": "an abacus"},
     "level": "quick",
     "subjects": {
@@ -45,14 +45,14 @@ def test_the_committed_page_is_what_the_command_writes() -> None:
     assert PAGE.read_text(encoding="utf-8") == museum.page(museum.scoreboards()), again
 
 
-def test_nothing_is_left_out() -> None:
+def test_all_entries_are_on_the_page() -> None:
     page = museum.page({})
     # What Markdown would take for its own has a backslash before it.
-    said = re.sub(r"\\([^\w\s])", r"\1", page)
+    text = re.sub(r"\\([^\w\s])", r"\1", page)
     missing = [each for file in FILES.values() for each in file["not_a_case"]]
     for entry in [*OWN["layer_norm"], *OWN["rms_norm"], *missing]:
-        for text in ("title", "failed", "reason"):
-            assert entry.get(text, "") in said, entry["title"]
+        for key in ("title", "failed", "reason"):
+            assert entry.get(key, "") in text, entry["title"]
         for source in entry.get("sources", []):
             number = source.partition("#")[2]
             assert re.search(rf"\[{re.escape(source)}\]\(https://github.com/\S+/{number}\)", page)
@@ -61,52 +61,52 @@ def test_nothing_is_left_out() -> None:
         assert "as_in" not in entry or f"`{entry['name']}`" in page
 
 
-def test_signs_of_markdown_are_text() -> None:
-    """Two stars in a line would set what is between them in italics."""
+def test_markdown_is_escaped() -> None:
+    """Two stars in a line would start italics."""
     (part,) = (text for name, text in exhibits(museum.page({})).items() if "two-equal" in name)
     assert r"x\*scale" in part
 
 
-def test_without_a_scoreboard_nobody_is_said_to_fail() -> None:
+def test_page_without_a_scoreboard() -> None:
     assert "today" not in museum.page({})
 
 
-def test_who_fails_is_what_the_scoreboard_says() -> None:
-    board = copy.deepcopy(NOBODY)
+def test_failing_subjects() -> None:
+    board = copy.deepcopy(BOARD)
     board["subjects"]["second"]["failing"] = {
         "y": ["float32-mean-2000"],
         "dx": ["float32-mean-2000", "float16-half-sum-of-squares", "float64-zeros"],
     }
-    found = exhibits(museum.page({"layer_norm": board}))
-    assert "- **Fail in float32 today:** second \\[1\\] (y, dx)" in found["float32-mean-2000"]
-    only_half = found["float16-half-sum-of-squares"]
+    by_case = exhibits(museum.page({"layer_norm": board}))
+    assert "- **Fail in float32 today:** second \\[1\\] (y, dx)" in by_case["float32-mean-2000"]
+    only_half = by_case["float16-half-sum-of-squares"]
     assert "- **Fail in float16 today:** second \\[1\\] (dx)" in only_half
-    assert "- **Fail in float32 today:** none" in found["float32-zeros"]
-    assert sum("second" in part for part in found.values()) == 2
+    assert "- **Fail in float32 today:** none" in by_case["float32-zeros"]
+    assert sum("second" in part for part in by_case.values()) == 2
 
 
-def test_what_is_no_matter_of_accuracy_has_its_verdict() -> None:
+def test_cases_of_a_verdict() -> None:
     """That y of a row is accurate does not say that its bits do not depend on the batch."""
-    board = copy.deepcopy(NOBODY)
+    board = copy.deepcopy(BOARD)
     board["subjects"]["first"]["verdicts"]["batch-invariant"] = "fail"
     board["subjects"]["second"]["verdicts"]["special values"] = "fail"
-    found = exhibits(museum.page({"layer_norm": board}))
+    by_case = exhibits(museum.page({"layer_norm": board}))
     place = "today, in at least one type:**"
-    batch = found["float32-block-size-by-batch"]
+    batch = by_case["float32-block-size-by-batch"]
     assert f"- **Fail “batch-invariant” {place} first \\[1\\]" in batch
-    assert f"- **Fail “special values” {place} second \\[1\\]" in found["float32-nan-in-x"]
+    assert f"- **Fail “special values” {place} second \\[1\\]" in by_case["float32-nan-in-x"]
 
 
-def test_nobody_is_said_to_pass_what_he_was_not_asked() -> None:
+def test_cases_that_were_not_run() -> None:
     extended = {f"float32-{case['name']}" for case in OWN["layer_norm"] if case.get("also")}
-    of_layer_norm = museum.page({"layer_norm": NOBODY}).partition("## RMSNorm")[0]
-    found = exhibits(of_layer_norm)
+    of_layer_norm = museum.page({"layer_norm": BOARD}).partition("## RMSNorm")[0]
+    by_case = exhibits(of_layer_norm)
     assert extended
-    assert {name for name, part in found.items() if "today" not in part} == extended
+    assert {name for name, part in by_case.items() if "today" not in part} == extended
 
 
 def test_each_operation_has_its_own_scoreboard() -> None:
-    board = copy.deepcopy(NOBODY)
+    board = copy.deepcopy(BOARD)
     board["subjects"]["first"]["failing"] = {"y": ["float32-odd-width"]}
     before, _, after = museum.page({"rms_norm": board}).partition("## RMSNorm")
     assert "today" not in before
@@ -114,7 +114,7 @@ def test_each_operation_has_its_own_scoreboard() -> None:
 
 
 def test_date_and_versions_are_at_the_top() -> None:
-    top = museum.page({"layer_norm": NOBODY}).partition("## ")[0]
+    top = museum.page({"layer_norm": BOARD}).partition("## ")[0]
     assert "found on 2001-02-03" in top
     assert "an abacus, python 3.11." in top
     assert "| second \\[1\\] | second 1.0 |" in top

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 import truenorm
-from bench.made_up import report as bench_report
 from cli.recording import Calls, record, run
+from sample_reports import bench_report
 from truenorm import cli
 from truenorm.cli import app as application
 from truenorm.cli.app import COMMANDS
@@ -173,7 +173,7 @@ WRITING = [
         "a.png", b"\x89PNG",
     ),
     Writing(
-        ("demo",), "--png", "truenorm.demo.demonstration.demonstrate",
+        ("demo",), "--png", "truenorm.demo.demonstrate",
         demonstrate(["float32"], size=3), 0, "correct digits", "a.png", b"\x89PNG",
     ),
     Writing(
@@ -253,9 +253,9 @@ def test_report_is_printed_if_its_file_cannot_be_written(
 def test_wrong_suffix_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    file_writer("--png", tmp_path / "a.PNG", "truenorm.demo.page", suffix=".png")
+    file_writer("--png", tmp_path / "a.PNG", "truenorm.demo", suffix=".png")
     with pytest.raises(SystemExit):
-        file_writer("--png", tmp_path / name, "truenorm.demo.page", suffix=".png")
+        file_writer("--png", tmp_path / name, "truenorm.demo", suffix=".png")
     assert "give --png a file that ends in .png" in capsys.readouterr().err
 
 

@@ -12,15 +12,13 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from bench.made_up import report as bench_report
 from cli.recording import record, run
-from demo.reports import committed
 from promise.checking import BACKENDS
+from sample_reports import bench_report, committed_demo
 from truenorm.bench import DEFAULT_ROUNDS, DEFAULT_SHAPES
 from truenorm.cli import commands
 from truenorm.cost import layer_norm_cost, rms_norm_cost
-from truenorm.demo.algorithms import OUTPUTS
-from truenorm.demo.demonstration import DTYPES
+from truenorm.demo import DTYPES, OUTPUTS
 from truenorm.doctor import Diagnosis, Line, Section
 from truenorm.verify import suite
 from truenorm.verify.operations import layer_norm_case
@@ -164,7 +162,7 @@ def test_bench_options(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words", "count"),
     [
-        (["2x"], "no shape: give whole numbers", 0),
+        (["2x"], "expected a shape such as 2x128x1024", 0),
         (["--threads", "0"], "--threads", 0),
         (["--rounds", "0"], "--rounds", 0),
         (["--dtype", "float8"], "--dtype", 0),
@@ -308,7 +306,7 @@ def test_cost_refusals(arguments: list[str], message: str) -> None:
 
 
 def test_demo_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = record(monkeypatch, "truenorm.demo.demonstration.demonstrate", committed())
+    calls = record(monkeypatch, "truenorm.demo.demonstrate", committed_demo())
     assert "float32, y: correct digits" in run("demo").stdout
     options = ("--dtype", "float64", "--size", 7, "--seed", 3, "--output", "dgamma")
     done = run("demo", *options)
@@ -336,7 +334,7 @@ def test_demo_choices() -> None:
     ],
 )
 def test_demo_refusals(monkeypatch: pytest.MonkeyPatch, wrong: list[str]) -> None:
-    calls = record(monkeypatch, "truenorm.demo.demonstration.demonstrate", committed())
+    calls = record(monkeypatch, "truenorm.demo.demonstrate", committed_demo())
     assert run("demo", *wrong).exit_code == 2
     assert calls == []
 

@@ -28,13 +28,13 @@ from truenorm.cli.common import (
     progress_bar,
     stop_on,
 )
-from truenorm.cost.model import Form, Keep
+from truenorm.cost import Form, Keep
 from truenorm.gradient_check.checker import MethodName
 from truenorm.tools import strict_json
 from truenorm.tools.text import printable
 
 if TYPE_CHECKING:
-    from truenorm.cost.page import Machine
+    from truenorm.cost import Machine
 
 Pair = tuple[Any, Any, Any]
 """A forward pass, its backward pass, and the inputs to check them at."""
@@ -320,8 +320,7 @@ def cost_command(
         0  counted
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    from truenorm.cost import layer_norm_cost, rms_norm_cost
-    from truenorm.cost.page import as_data, show_cost
+    from truenorm.cost import as_data, layer_norm_cost, rms_norm_cost, show_cost
 
     default_keep: dict[Form, Keep] = {"textbook": "xhat", "blocked": "x", "fused": "x"}
     is_layer_norm = operation is Norm.layer_norm
@@ -341,8 +340,7 @@ def cost_command(
 
 def _machine(bandwidth: float | None, flops: float | None, measure: bool, dtype: str) -> "Machine":
     """Return the rates that were given, or measure them."""
-    from truenorm.cost import measure_bandwidth, measure_flops_rate
-    from truenorm.cost.page import Machine
+    from truenorm.cost import Machine, measure_bandwidth, measure_flops_rate
     from truenorm.threads import thread_count
 
     for name, value in (("--bandwidth", bandwidth), ("--flops", flops)):
@@ -395,10 +393,9 @@ def demo_command(
         0  shown
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    from truenorm.demo.demonstration import DTYPES, demonstrate
-    from truenorm.demo.page import show_demonstration
+    from truenorm.demo import DTYPES, demonstrate, show_demonstration
 
-    write_png = file_writer("--png", png, "truenorm.demo.page", suffix=".png")
+    write_png = file_writer("--png", png, "truenorm.demo", suffix=".png")
     with progress_bar("measuring") as progress:
         dtypes = DTYPES if dtype is None else (dtype,)
         report = demonstrate(dtypes, size=size, seed=seed, progress=progress)

@@ -1,23 +1,50 @@
-"""Both norms as lists of operations on named arrays: what is counted, apart from how.
+"""The cost of layer norm and RMSNorm: FLOPs, bytes, memory, and the time that follows from them.
 
-A name in parentheses is a temporary that Python frees after its last use; the other names are
-local variables and stay until the pass returns. Equations are those of docs/derivation.md.
+Three forms are counted step by step: the textbook's, whose every operation goes through memory;
+the same in blocks that stay in a cache; and one fused kernel a pass. docs/time-and-memory.md
+explains the numbers, and ``truenorm cost`` prints them.
+
+Both norms are lists of operations on named arrays. A name in parentheses is a temporary that
+Python frees after its last use; other names are local variables until the pass returns. Equations
+are those of docs/derivation.md.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+import numpy as np
+
+from truenorm.tools.machine import seconds_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = [
+    "ITEMSIZES",
+    "Cost",
+    "Form",
+    "Keep",
+    "PassCost",
+    "Step",
+    "layer_norm_cost",
+    "measure_bandwidth",
+    "measure_flops_rate",
+    "rms_norm_cost",
+]
+
+Form = Literal["textbook", "blocked", "fused"]
 Keep = Literal["x", "xhat"]
 
 
 class Operation(NamedTuple):
     """One NumPy operation, or one line of a kernel.
 
-    A "map" computes each element of its result once. A "sum" adds up its operand along some axes,
-    and a "mean" divides the sum in place as well. `times` is how many maps of that size follow
-    each other in the line.
+    A "map" computes each element of its result once. A "sum" reduces its operand along some axes,
+    and a "mean" also divides the sum in place. `times` is the number of maps in the line.
     """
 
     equation: str
@@ -62,7 +89,7 @@ REBUILD: Operations = (
     Operation("D5", "xhat = centred * rstd", ("centred", "rstd"), "xhat"),
 )
 
-# With the mean as a pair, hi + lo: docs/stability.md, "Centring", says what it is for.
+# The mean is a pair, hi + lo: see docs/stability.md, "Centring".
 CENTRE_BY_PAIR: Operations = (
     Operation("D2", "shifted = x - hi", ("x", "hi"), "shifted"),
     Operation("D2", "centred = shifted - lo", ("shifted", "lo"), "centred"),
@@ -86,7 +113,7 @@ FUSED_BACKWARD: Operations = (
     Operation("D7", "dbeta = dbeta_shares.sum()", ("dbeta_shares",), "dbeta", "sum"),
 )
 """Each block of rows has a share of dgamma and dbeta. The shares are added in a fixed order at the
-end, so that bits do not depend on who was first."""
+end, so that the bits do not depend on the scheduling."""
 
 
 RMS_FORWARD: Operations = (
@@ -96,8 +123,7 @@ RMS_FORWARD: Operations = (
     Operation("D26", "xhat = x * rstd", ("x", "rstd"), "xhat"),
     Operation("D27", "y = gamma * xhat", ("gamma", "xhat"), "y"),
 )
-"""`truenorm.textbook.rms_norm_forward`. There is no mean that would have to be a pair, so that a
-kernel does the same."""
+"""`truenorm.textbook.rms_norm_forward`; without a mean, the fused kernel does the same."""
 
 ALONG: Operations = (
     BACKWARD[3],
@@ -114,7 +140,7 @@ RMS_FUSED_BACKWARD: Operations = (*FUSED_BACKWARD[1:3], *ALONG, FUSED_BACKWARD[-
 
 
 class Program(NamedTuple):
-    """Both passes, and what they have if x is kept: statistics of rows, and xhat from them."""
+    """Both passes; and, if x is saved, the row statistics and how to rebuild xhat from them."""
 
     forward: Operations
     backward: Operations
@@ -123,7 +149,7 @@ class Program(NamedTuple):
 
 
 class Forms(NamedTuple):
-    """A norm in both forms, and what its backward pass returns."""
+    """A norm in both forms, and the gradients it returns."""
 
     textbook: Program
     fused: Program
@@ -176,10 +202,7 @@ class Step(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How large each named array is.
-
-    `wide` is how many bytes the numbers have of which there is one a row, and the shares.
-    """
+    """The sizes of named arrays; row statistics and shares have `wide` bytes a number."""
 
     rows: int
     width: int
@@ -188,7 +211,7 @@ class Sizes(NamedTuple):
     shares: int = 0
 
     def elements(self, name: str) -> int:
-        """Return how many numbers an array has."""
+        """Return the number of elements of an array."""
         if name in ROWS:
             return self.rows
         if name in COLUMNS:
@@ -196,50 +219,50 @@ class Sizes(NamedTuple):
         return (self.shares if name in SHARES else self.rows) * self.width
 
     def bytes(self, name: str) -> int:
-        """Return how many bytes an array has."""
+        """Return the bytes of an array."""
         return self.elements(name) * (self.wide if name in ROWS + SHARES else self.itemsize)
 
     def total(self, names: Collection[str]) -> int:
-        """Return how many bytes some arrays have together."""
+        """Return the bytes of several arrays."""
         return sum(map(self.bytes, names))
 
     def flops(self, operation: Operation) -> int:
-        """Return one for each element of the largest operand, and a mean's division."""
+        """Return one FLOP per element of the largest operand, plus the divisions of a mean."""
         largest = max(map(self.elements, (*operation.reads, operation.writes)))
         division = self.elements(operation.writes) if operation.kind == "mean" else 0
         return operation.times * largest + division
 
 
 def through_memory(operations: Sequence[Operation], sizes: Sizes) -> tuple[Step, ...]:
-    """Count what NumPy does: every operation reads its operands and writes its result."""
-    found = []
+    """Count operations that each read their operands and write their result, as in NumPy."""
+    steps = []
     for operation, alive in zip(operations, _alive(operations, sizes), strict=True):
         # A mean reads and writes its sums once more, to divide them.
         again = sizes.bytes(operation.writes) if operation.kind == "mean" else 0
         read = operation.times * sizes.total(operation.reads) + again
         written = operation.times * sizes.bytes(operation.writes) + again
-        found.append(_step(operation, sizes, read, written, alive))
-    return tuple(found)
+        steps.append(_step(operation, sizes, read, written, alive))
+    return tuple(steps)
 
 
 def on_chip(
     operations: Sequence[Operation], sizes: Sizes, results: Collection[str], scratch: int
 ) -> tuple[Step, ...]:
-    """Count a sweep that has its temporaries in registers or in a cache, `scratch` bytes of it.
+    """Count one sweep with its temporaries in registers or in `scratch` bytes of cache.
 
-    Arguments are read from memory when they are first needed, results are written once. Shares
-    are written by one block of rows and read when all are done: they are both.
+    Arguments are read once and results written once. Shares are written by their block of rows and
+    read when all blocks are done.
     """
-    found = []
-    here: set[str] = set()
+    steps = []
+    loaded: set[str] = set()
     stored = {each.writes for each in operations} & {*results, *SHARES}
     alive = sizes.total(stored) + scratch
     for operation in operations:
-        read = sizes.total([name for name in operation.reads if name not in here])
+        read = sizes.total([name for name in operation.reads if name not in loaded])
         written = sizes.bytes(operation.writes) if operation.writes in stored else 0
-        found.append(_step(operation, sizes, read, written, alive))
-        here.update({*operation.reads, operation.writes}.difference(SHARES))
-    return tuple(found)
+        steps.append(_step(operation, sizes, read, written, alive))
+        loaded.update({*operation.reads, operation.writes}.difference(SHARES))
+    return tuple(steps)
 
 
 def _step(operation: Operation, sizes: Sizes, read: int, written: int, alive: int) -> Step:
@@ -247,7 +270,7 @@ def _step(operation: Operation, sizes: Sizes, read: int, written: int, alive: in
 
 
 def _alive(operations: Sequence[Operation], sizes: Sizes) -> Iterator[int]:
-    """Yield how many bytes exist while each operation runs, beyond the arguments."""
+    """Yield the bytes allocated while each operation runs, beyond the arguments."""
     last_use = {name: place for place, each in enumerate(operations) for name in each.reads}
     existing: dict[str, int] = {}
     for place, operation in enumerate(operations):
@@ -258,11 +281,8 @@ def _alive(operations: Sequence[Operation], sizes: Sizes) -> Iterator[int]:
                 del existing[name]
 
 
-Form = Literal["textbook", "blocked", "fused"]
-
-
 class _Counted:
-    """What follows from steps, of one pass or of both."""
+    """Totals over the steps of one pass, or of both."""
 
     steps: tuple[Step, ...]
 
@@ -288,21 +308,21 @@ class _Counted:
 
     @property
     def intensity(self) -> float:
-        """FLOPs for each byte that is moved."""
+        """FLOPs per byte moved."""
         return self.flops / self.bytes_moved
 
 
 @dataclass(frozen=True)
 class PassCost(_Counted):
-    """What one pass costs.
+    """The cost of one pass.
 
     Attributes
     ----------
     steps : tuple of Step
-        In the order in which they are done.
+        In order.
     one_sweep : bool
-        Whether all steps are done while the data are on the chip, so that only the slower of
-        memory and arithmetic takes time. If not, that holds for each step by itself.
+        True if all steps run while the data are on the chip, so that the slower of memory and
+        arithmetic decides the time. Otherwise that holds for each step separately.
     """
 
     steps: tuple[Step, ...]
@@ -323,20 +343,20 @@ class PassCost(_Counted):
 
 @dataclass(frozen=True)
 class Cost(_Counted):
-    """What forward and backward cost together.
+    """The cost of forward and backward together.
 
     Attributes
     ----------
     shape : tuple of int
         Of x; the last axis is the one that is normalized.
     dtype, form, keep : str
-        As `layer_norm_cost`, or `rms_norm_cost`, was asked.
+        The arguments of `layer_norm_cost` or `rms_norm_cost`.
     forward, backward : PassCost
-        Each pass by itself.
+        Each pass.
     kept : int
         Bytes that forward allocates for backward.
     referenced : int
-        Bytes of the caller's own arrays, gamma and perhaps x, that are kept alive for backward.
+        Bytes of the caller's arrays, gamma and perhaps x, that stay alive for backward.
     """
 
     shape: tuple[int, ...]
@@ -369,14 +389,14 @@ class Cost(_Counted):
         Parameters
         ----------
         bandwidth : float
-            Bytes that the machine moves in a second; `measure_bandwidth` finds out.
+            Bytes that the machine moves in a second; see `measure_bandwidth`.
         flops_rate : float
-            Floating-point operations in a second. Without it, memory alone is counted.
+            Floating-point operations in a second. By default only memory takes time.
 
         Returns
         -------
         float
-            The time, for arrays that no cache holds.
+            The time, for arrays larger than any cache.
 
         Examples
         --------
@@ -393,8 +413,8 @@ BLOCK = 2**16
 """Elements of each temporary of the blocked form, as in the reference backend."""
 
 FEWEST_ROWS, MOST_SHARES = 16, 1024
-"""Of the fused backward: rows that have a share of dgamma and dbeta together, and how many shares
-there are as long as rows are few. It depends on the number of rows alone, and so do the bits."""
+"""Of the fused backward: the fewest rows that have a share of dgamma and dbeta in common, and the
+most shares. Both depend only on the number of rows, and so do the bits."""
 
 
 def layer_norm_cost(
@@ -407,14 +427,14 @@ def layer_norm_cost(
     shape : sequence of int
         The shape of x.
     dtype : str
-        "float16", "bfloat16", "float32" or "float64": the type of all arrays. The fused form has
-        its statistics and sums in float32 or wider.
+        "float16", "bfloat16", "float32" or "float64": the type of all arrays. The fused form keeps
+        statistics and sums in float32 or wider.
     form : str
         "textbook" is `truenorm.textbook`, where every NumPy operation goes through memory.
-        "blocked" does the same operations on blocks of rows that stay in a cache. "fused" is one
-        kernel a pass that has a row in registers.
+        "blocked" runs the same operations on blocks of rows that stay in a cache. "fused" is one
+        kernel a pass with a row in registers.
     keep : str
-        What backward starts from, "x" or "xhat". `truenorm.textbook` keeps xhat; with "x" it is
+        The array saved for backward, "x" or "xhat". `truenorm.textbook` saves xhat; with "x" it is
         computed again.
 
     Returns
@@ -452,7 +472,7 @@ def rms_norm_cost(
 
     Examples
     --------
-    One kernel a pass moves what layer norm moves, and computes little more than half as much:
+    A fused RMSNorm moves as much as layer norm, with little more than half the FLOPs:
 
     >>> from truenorm.cost import layer_norm_cost, rms_norm_cost
     >>> layer, rms = (count((8, 1024, 4096)) for count in (layer_norm_cost, rms_norm_cost))
@@ -502,7 +522,7 @@ def _pass(
 
 
 def _check(shape: Sequence[int], dtype: str, form: str, keep: str) -> None:
-    """Refuse what has no cost, and say what is known."""
+    """Raise ValueError for an empty shape or an unknown option."""
     if not shape or min(shape) < 1:
         raise ValueError(
             f"the shape {tuple(shape)} has no elements: every axis needs a length of at least 1"
@@ -513,4 +533,210 @@ def _check(shape: Sequence[int], dtype: str, form: str, keep: str) -> None:
         ("keep", keep, get_args(Keep)),
     ):
         if value not in known:
-            raise ValueError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+            raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}")
+
+
+ROUNDS = 8
+MEGABYTES = 64
+ORDER = 1024
+"""Of the matrices: large enough that arithmetic limits their product."""
+
+
+def measure_bandwidth(threads: int = 1) -> float:
+    """Measure how many bytes a second a copy reads and writes, on arrays of 64 MB.
+
+    Parameters
+    ----------
+    threads : int
+        Number of threads, each of which copies a part of the array.
+
+    Returns
+    -------
+    float
+        Bytes read plus bytes written, per second, in the best of eight rounds, because other
+        programs can only slow a copy down.
+
+    Examples
+    --------
+    >>> from truenorm.cost import layer_norm_cost, measure_bandwidth
+    >>> cost = layer_norm_cost((8, 1024, 4096))
+    >>> milliseconds = cost.seconds(measure_bandwidth()) * 1e3
+    """
+    source = np.ones(MEGABYTES * 10**6 // 4, np.float32)
+    target = np.zeros_like(source)  # written once, so that no page is new to the copy
+    parts = list(
+        zip(np.array_split(target, threads), np.array_split(source, threads), strict=True)
+    )
+    with ThreadPoolExecutor(threads) as pool:
+        seconds = _best(lambda: list(pool.map(lambda part: np.copyto(*part), parts)))
+    return 2 * source.nbytes / seconds
+
+
+def measure_flops_rate(dtype: str = "float32") -> float:
+    """Measure how many floating-point operations a second a matrix product reaches.
+
+    Parameters
+    ----------
+    dtype : str
+        "float64", or any other name for float32, in which narrower types are computed.
+
+    Returns
+    -------
+    float
+        FLOPs per second in the best of eight rounds, with the threads of NumPy's BLAS.
+
+    Examples
+    --------
+    >>> from truenorm.cost import measure_flops_rate
+    >>> measure_flops_rate("float32") > 0
+    True
+    """
+    factor = np.ones((ORDER, ORDER), np.float64 if dtype == "float64" else np.float32)
+    product = np.empty_like(factor)
+    return 2 * ORDER**3 / _best(lambda: np.matmul(factor, factor, out=product))
+
+
+def _best(work: Callable[[], object]) -> float:
+    """Return the shortest of several times, in seconds."""
+    return min(seconds_of(work) for _ in range(ROUNDS))
+
+
+IN_A_CACHE = 32e6
+"""Bytes of x below which it may fit in a cache."""
+
+
+class Machine(NamedTuple):
+    """Bytes and FLOPs per second, and their source."""
+
+    bandwidth: float | None
+    flops_rate: float
+    source: str
+
+    def seconds(self, counted: PassCost | Cost) -> float:
+        """Return the predicted time; the bandwidth must be known."""
+        assert self.bandwidth is not None
+        return counted.seconds(self.bandwidth, self.flops_rate)
+
+
+def as_data(costs: Sequence[Cost], machine: Machine) -> dict[str, Any]:
+    """Return everything, in bytes, FLOPs and seconds."""
+
+    def numbers(counted: PassCost | Cost, *more: str) -> dict[str, Any]:
+        names = ("flops", "bytes_moved", "intensity", "peak", *more)
+        values = {name: getattr(counted, name) for name in names}
+        return values | ({"seconds": machine.seconds(counted)} if machine.bandwidth else {})
+
+    forms = []
+    for cost in costs:
+        passes = {
+            name: numbers(counted, "bytes_read", "bytes_written")
+            | {"steps": [step._asdict() for step in counted.steps]}
+            for name, counted in cost.passes.items()
+        }
+        forms.append(vars(cost) | numbers(cost) | passes)
+    return {"machine": machine._asdict(), "forms": forms}
+
+
+class Unit(NamedTuple):
+    """A power of 1000, and its letter."""
+
+    size: float
+    letter: str
+
+    def text(self, value: float) -> str:
+        """Return a number in this unit, and an empty text for 0."""
+        return f"{value / self.size:,.1f}" if value else ""
+
+
+def show_cost(
+    title: str, costs: Sequence[Cost], form: Form, machine: Machine, console: "Console"
+) -> None:
+    """Print the cost of each form, and one of them step by step."""
+    (cost,) = (each for each in costs if each.form == form)
+    elements = math.prod(cost.shape)
+    power = min((len(str(elements)) - 1) // 3, 4)
+    unit = Unit(1000.0**power, ("", "k", "M", "G", "T")[power])
+    shape = ", ".join(map(str, cost.shape))
+    console.print(f"\n[bold]{title} of ({shape}), {cost.dtype}[/]: {elements:,} elements")
+    console.print(f"\nThe {form} form step by step, {cost.keep} kept\n")
+    console.print(_steps(cost, unit))
+    console.print("\nThe three forms\n")
+    console.print(_totals(costs, machine, unit))
+    console.print()
+    for line in _conclusion(costs, machine):
+        console.print(line)
+
+
+def _steps(cost: Cost, unit: Unit) -> "Table":
+    from truenorm.tools.rich_tables import rich_table
+
+    byte = f"{unit.letter}B"
+    head = ["", "", f"{unit.letter}FLOP", f"{byte} read", f"{byte} written", f"{byte} alive"]
+    table = rich_table("llrrrr", head)
+    for name, counted in cost.passes.items():
+        for step in counted.steps:
+            table.add_row(f"({step.equation})", step.name, *map(unit.text, step[2:]))
+        sums = (counted.flops, counted.bytes_read, counted.bytes_written, counted.peak)
+        table.add_row("", f"{name}: sums, and the peak", *map(unit.text, sums), style="bold")
+        if name == "forward":
+            table.add_row()
+    return table
+
+
+def _totals(costs: Sequence[Cost], machine: Machine, unit: Unit) -> "Table":
+    from truenorm.tools.rich_tables import rich_table
+
+    table = rich_table("ll" + "r" * len(costs), ["", "", *(cost.form for cost in costs)])
+    table.add_row("", "what is kept", *(cost.keep for cost in costs))
+    for name in ("forward", "backward"):
+        passes = [cost.passes[name] for cost in costs]
+        moved = [unit.text(each.bytes_moved) for each in passes]
+        table.add_row(name, f"{unit.letter}B moved", *moved)
+        table.add_row("", f"{unit.letter}FLOP", *(unit.text(each.flops) for each in passes))
+        table.add_row("", "FLOPs per byte", *(f"{each.intensity:.2f}" for each in passes))
+        if machine.bandwidth is not None:
+            times = [f"{machine.seconds(each) * 1e3:.4g}" for each in passes]
+            table.add_row("", "ms, predicted", *times)
+    for group, label, name in (
+        ("memory", "kept for backward", "kept"),
+        ("", "of the caller's kept alive", "referenced"),
+        ("", "at the peak of both", "peak"),
+    ):
+        cells = [unit.text(getattr(cost, name)) for cost in costs]
+        table.add_row(group, f"{unit.letter}B {label}", *cells)
+    return table
+
+
+def _conclusion(costs: Sequence[Cost], machine: Machine) -> list[str]:
+    """Return what limits the forms, and the rates behind the prediction."""
+    intensities = {
+        f"{name} {cost.form}": counted.intensity
+        for cost in costs
+        for name, counted in cost.passes.items()
+    }
+    most = max(intensities.values())
+    if machine.bandwidth is None:
+        return [
+            f"Memory limits every form on a machine that does more than {most:.2f} FLOPs in the "
+            "time it moves a byte.",
+            "For a prediction of times add --bandwidth GB/s or --measure.",
+        ]
+    rates = f"Bandwidth {machine.bandwidth / 1e9:,.1f} GB/s"
+    balance = machine.flops_rate / machine.bandwidth
+    limit = (
+        f"Memory limits every form: none does more than {most:.2f} FLOPs a byte, and this machine "
+        f"does {balance:.1f} in the time it moves one."
+    )
+    if math.isinf(balance):
+        limit = "Memory limits every form: arithmetic is taken to cost nothing without --flops."
+    else:
+        rates += f", {machine.flops_rate / 1e9:,.0f} GFLOP/s"
+    if limited := ", ".join(name for name, each in intensities.items() if each > balance):
+        limit = (
+            f"Arithmetic limits {limited}: this machine does only {balance:.2f} FLOPs in the time "
+            "it moves a byte."
+        )
+    lines = [f"{rates}, {machine.source}.", limit]
+    if math.prod(costs[0].shape) * ITEMSIZES[costs[0].dtype] < IN_A_CACHE:
+        lines.append("x may fit in a cache, which is faster: read the times as upper limits.")
+    return lines
