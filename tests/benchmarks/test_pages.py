@@ -53,6 +53,9 @@ class TestCampaign:
     def test_subjects(self) -> None:
         """The file may name the backend "fused", which "native" replaced."""
         names = [each.name for each in truenorm_subjects.BY_BACKEND.values()]
+        for name, subject in truenorm_subjects.BY_BACKEND.items():
+            # Workers load a subject by its name in the module.
+            assert getattr(truenorm_subjects, name.replace(", ", "_")) is subject
         campaigns = self.report["campaigns"]
         assert [each["subject"].replace("fused", "native") for each in campaigns] == names
         for each in campaigns:
