@@ -130,9 +130,9 @@ def test_a_list_gives_one_number_to_each_row() -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ({"pattern": "values", "values": [1]}, "rows of 1 numbers, not 2"),
+        ({"pattern": "values", "values": [1]}, "rows of 2; got 1"),
         ("proportional", "needs x"),
-        ("guess", "'guess' is unknown; known are normal, "),
+        ("guess", "pattern must be one of normal, .*; got 'guess'"),
     ],
 )
 def test_an_invalid_pattern_is_an_error(pattern: Pattern, message: str) -> None:
@@ -312,7 +312,7 @@ def test_a_misspelt_setting_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(named, "_read", lambda _: read)
     named._file.cache_clear()
     try:
-        with pytest.raises(ValueError, match=r"a has raws, sizes"):
+        with pytest.raises(ValueError, match=r"a has unknown raws, sizes"):
             named.entries(LAYER_NORM)
     finally:
         named._file.cache_clear()
@@ -435,5 +435,5 @@ def test_every_name_leads_back_to_its_case(dtype: str) -> None:
 
 
 def test_a_seed_is_not_negative() -> None:
-    with pytest.raises(ValueError, match="seed is -1"):
+    with pytest.raises(ValueError, match="seed must be 0 or above; got -1"):
         tv.cases("float32", seed=-1)

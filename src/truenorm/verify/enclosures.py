@@ -1,25 +1,21 @@
-r"""Numbers with a bound: pairs of float64, and how far the true number can be from them.
+r"""Enclosures of the results of a user case: double-double ball arithmetic.
 
-A ball is high + low and a radius; the number that is meant is no further away than that. Each
-operation adds to the radius what it rounds itself, so that whatever is computed of balls has a
-bound with a proof, and nobody has to analyse a formula as a whole. With u = 2^-53 and numbers
-whose low is at most u\|high\|:
+A ball is high + low and a radius that bounds the distance of the true number. Each operation adds
+its own rounding errors to the radius, so every result has a proven bound. With u = 2^-53 and
+\|low\| <= u\|high\|:
 
-- A sum adds the highs and the lows without an error (Knuth's steps), which leaves four numbers.
-  Three roundings at most put them together, each of a number of at most 2u(\|a\| + \|b\|) and the
-  third only where the sum of the lows is the larger one: together 6u^2(\|a\| + \|b\|), and 8u^2 is
-  taken. It is measured by the summands and not by the sum, so that cancelling needs no word of
-  its own.
-- A product has that of the highs without an error (Dekker's steps), and leaves out low*low, at
-  most u^2\|ab\|. Two products and two sums are rounded, of at most u, u, 2u and 3u times \|ab\|:
-  together 8u^2\|ab\|, and 16u^2 is taken. Where a product is so small that digits of it are below
-  the smallest number, that is at most some 2^-1070: 2^-1060 is added to every one.
-- An inverse root is guessed, and its own equation tells how good it is: if w*r^2 = 1 - e with
-  \|e\| <= 1/2, then 1/sqrt(w) is r/sqrt(1 - e), which is off from r by at most r*\|e\|.
+- A sum adds the highs and the lows without error (TwoSum), which leaves four numbers. At most
+  three roundings combine them, each of a number of at most 2u(\|a\| + \|b\|): together
+  6u^2(\|a\| + \|b\|), and 8u^2 is used. The bound is relative to the summands, so it covers
+  cancellation.
+- A product takes that of the highs without error (Dekker), and omits low*low, at most u^2\|ab\|.
+  Two products and two sums are rounded, of at most u, u, 2u and 3u times \|ab\|: together
+  8u^2\|ab\|, and 16u^2 is used. Underflow loses at most about 2^-1070: 2^-1060 is added.
+- An inverse root is approximated, and its residual bounds its error: if w*r^2 = 1 - e with
+  \|e\| <= 1/2, then 1/sqrt(w) = r/sqrt(1 - e), which differs from r by at most r*\|e\|.
 
-A radius is itself computed in float64: it is taken larger by 2^-20 of itself each time, for more
-roundings than a column has rows. Nothing here is for numbers beyond `LIMIT`, whose products would
-overflow: who makes balls of data looks at that first.
+Radii are computed in float64 and enlarged by 2^-20 each time, for more roundings than a column has
+rows. Products of numbers beyond `LIMIT` would overflow: `unsupported_reason` excludes them.
 """
 
 from collections.abc import Iterator
@@ -32,35 +28,35 @@ from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array, Float64s
 
 LIMIT = 2.0**240
-"""The largest number: the product of four is below the largest of float64."""
-SQUARE = 2.0**-106  # u^2
-TINY = 2.0**-1060
-MORE = 1 + 2.0**-20
+"""The largest input: a product of four is below the largest float64 number."""
+U_SQUARED = 2.0**-106
+UNDERFLOW = 2.0**-1060
+ENLARGED = 1 + 2.0**-20
 SPLITTER = 2.0**27 + 1
 
 
 def two_sum(a: Float64s, b: Float64s) -> tuple[Float64s, Float64s]:
-    """Return the sum of two arrays, rounded, and what that left over: exact, whatever they are."""
+    """Return the rounded sum of two arrays and its error, exactly (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
-def _quick_sum(a: Float64s, b: Float64s) -> tuple[Float64s, Float64s]:
-    """Return the same where b is the smaller one."""
+def _fast_two_sum(a: Float64s, b: Float64s) -> tuple[Float64s, Float64s]:
+    """Return the same for |b| <= |a| (Dekker)."""
     total = a + b
     return total, b - (total - a)
 
 
 def _halves(a: Float64s) -> tuple[Float64s, Float64s]:
-    """Return two numbers of 26 digits whose sum it is: their products are exact."""
+    """Split into two numbers of 26 bits, whose products are exact (Veltkamp)."""
     large = SPLITTER * a
     high = large - (large - a)
     return high, a - high
 
 
 def _two_product(a: Float64s, b: Float64s) -> tuple[Float64s, Float64s]:
-    """Return the product, rounded, and what that left over."""
+    """Return the rounded product and its error (Dekker)."""
     product = a * b
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
     return product, a2 * b2 - (((product - a1 * b1) - a2 * b1) - a1 * b2)
@@ -83,26 +79,26 @@ class Ball:
 
     @classmethod
     def of(cls, values: Float64s) -> "Ball":
-        """Return numbers that are what they are."""
+        """Return exact numbers."""
         zeros = np.zeros_like(values)
         return cls(values, zeros, zeros)
 
     def rows(self, which: slice) -> "Ball":
-        """Return some of them."""
+        """Return some rows."""
         return Ball(self.high[which], self.low[which], self.radius[which])
 
     def __neg__(self) -> "Ball":
-        """Return them with the other sign."""
+        """Negate."""
         return Ball(-self.high, -self.low, self.radius)
 
     def __add__(self, other: "Ball") -> "Ball":
         """Add."""
-        sums, left = two_sum(self.high, other.high)
-        lows, rest = two_sum(self.low, other.low)
-        sums, left = _quick_sum(sums, left + lows)
-        high, low = _quick_sum(sums, left + rest)
-        own = 8 * SQUARE * (np.abs(self.high) + np.abs(other.high))
-        return Ball(high, low, (self.radius + other.radius + own) * MORE)
+        sums, error = two_sum(self.high, other.high)
+        lows, low_error = two_sum(self.low, other.low)
+        sums, error = _fast_two_sum(sums, error + lows)
+        high, low = _fast_two_sum(sums, error + low_error)
+        rounding = 8 * U_SQUARED * (np.abs(self.high) + np.abs(other.high))
+        return Ball(high, low, (self.radius + other.radius + rounding) * ENLARGED)
 
     def __sub__(self, other: "Ball") -> "Ball":
         """Subtract."""
@@ -110,98 +106,98 @@ class Ball:
 
     def __mul__(self, other: "Ball") -> "Ball":
         """Multiply."""
-        product, left = _two_product(self.high, other.high)
-        left = left + (self.high * other.low + self.low * other.high)
-        high, low = _quick_sum(product, left)
+        product, error = _two_product(self.high, other.high)
+        error = error + (self.high * other.low + self.low * other.high)
+        high, low = _fast_two_sum(product, error)
         sizes, others = np.abs(self.high), np.abs(other.high)
         radius = self.radius * (others + other.radius) + sizes * (
-            other.radius + 16 * SQUARE * others
+            other.radius + 16 * U_SQUARED * others
         )
-        return Ball(high, low, (radius + TINY) * MORE)
+        return Ball(high, low, (radius + UNDERFLOW) * ENLARGED)
 
     def sum(self, axis: int) -> "Ball":
-        """Add up along an axis, which stays with one element: halves of it, again and again."""
+        """Sum along an axis by halves; the axis stays, with one element."""
         if axis:
             swapped = Ball(self.high.T, self.low.T, self.radius.T).sum(0)
             return Ball(swapped.high.T, swapped.low.T, swapped.radius.T)
-        found, odd = self, []
-        while (count := len(found.high)) > 1:
+        total, odd = self, []
+        while (count := len(total.high)) > 1:
             if count % 2:
-                odd.append(found.rows(slice(-1, None)))
+                odd.append(total.rows(slice(-1, None)))
             half = count // 2
-            found = found.rows(slice(half)) + found.rows(slice(half, 2 * half))
+            total = total.rows(slice(half)) + total.rows(slice(half, 2 * half))
         for each in odd:
-            found = found + each
-        return found
+            total = total + each
+        return total
 
     def over(self, count: int) -> "Ball":
-        """Divide by a number that is counted."""
+        """Divide by an integer."""
         guess = np.ones_like(self.high[:1, :1]) if self.high.ndim == 2 else np.ones(1)
         guess = guess / count
-        product, left = _two_product(guess, np.full_like(guess, float(count)))
-        missing = (1.0 - product) - left
-        # Of 1/count this leaves the square of what was missing, and a rounding of it.
-        high, low = _quick_sum(guess, guess * missing)
-        return self * Ball(high, low, 4 * SQUARE * guess)
+        product, error = _two_product(guess, np.full_like(guess, float(count)))
+        residual = (1.0 - product) - error
+        # The error of 1/count is then residual^2/count, and a rounding of it.
+        high, low = _fast_two_sum(guess, guess * residual)
+        return self * Ball(high, low, 4 * U_SQUARED * guess)
 
     def inverse_root(self) -> "Ball":
-        """Return 1/sqrt of numbers above zero; where that cannot be told, the radius is NaN."""
+        """Return 1/sqrt of positive numbers; the radius is NaN where there is no bound."""
         start = Ball.of(1.0 / np.sqrt(self.high))
         one, half = Ball.of(np.ones_like(self.high)), Ball.of(np.full_like(self.high, 0.5))
         guess = start + half * start * (one - self * start * start)
         guess = Ball(guess.high, guess.low, np.zeros_like(guess.high))
-        wrong = one - self * guess * guess
-        off = np.abs(wrong.high) + np.abs(wrong.low) + wrong.radius
-        radius = np.where(off <= 0.5, np.abs(guess.high) * off * MORE, np.nan)
+        residual = one - self * guess * guess
+        error = np.abs(residual.high) + np.abs(residual.low) + residual.radius
+        radius = np.where(error <= 0.5, np.abs(guess.high) * error * ENLARGED, np.nan)
         return Ball(guess.high, guess.low, radius)
 
 
-AT_ONCE = 2**15
-"""Elements, or one row: a few arrays of them are in a processor's own memory."""
+BLOCK_ELEMENTS = 2**15
+"""A few arrays of this size fit in a CPU's cache; a block has at least one row."""
 Enclosures = dict[str, Ball]
 
 
 def row_blocks(case: Case) -> Iterator[slice]:
-    """Yield the rows of a case, a few at a time."""
+    """Yield the rows of a case in blocks."""
     rows, size = case.shape
-    step = max(1, AT_ONCE // max(size, 1))
+    step = max(1, BLOCK_ELEMENTS // max(size, 1))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
 
 def unsupported_reason(case: Case) -> str:
-    """Return why there is no bound for a case; nothing if there is one."""
+    """Return why a case has no enclosure, or an empty string if it has one."""
     if not isinstance(case.operation, Norm):
-        return f"own shapes and data are for norms, and not for {case.operation.title}"
+        return f"user cases need a norm; got {case.operation.title}"
     for name, array in case.inputs.items():
         if array is None:
             continue
         for start in range(0, len(array), 64):
-            sizes = np.abs(array[start : start + 64].astype(np.float64))
-            if not (sizes <= LIMIT).all():
-                wrong = np.argwhere(~(sizes <= LIMIT))[0]
-                at = [start + int(wrong[0]), *map(int, wrong[1:])]
+            supported = np.abs(array[start : start + 64].astype(np.float64)) <= LIMIT
+            if not supported.all():
+                first = np.argwhere(~supported)[0]
+                at = [start + int(first[0]), *map(int, first[1:])]
                 return (
-                    f"{name}{at} is {array[tuple(at)]}: there are bounds for finite numbers up to "
-                    f"{LIMIT:.1g}; others are among the judge's own cases"
+                    f"{name} must have finite numbers up to {LIMIT:.1g}, since others have no "
+                    f"bounds; got {name}{at} = {array[tuple(at)]}"
                 )
     if case.eps < 2.0**-240:
         centred = case.operation.centred
-        for some in row_blocks(case):
-            rows = case.operation.normalized(case.part(some))
+        for block in row_blocks(case):
+            rows = case.operation.normalized(case.part(block))
             spread = np.ptp(rows, axis=1) if centred else np.abs(rows).max(axis=1)
             if (spread < 2.0**-240).any():
-                at = some.start + int(np.argmin(spread))
-                what = "constant" if centred else "zero"
-                return f"row {at} of x is {what}, and eps is {case.eps:g}: it has no norm"
+                at = block.start + int(np.argmin(spread))
+                kind = "constant" if centred else "zero"
+                return f"row {at} of x is {kind}, and eps is {case.eps:g}: its norm is undefined"
     return ""
 
 
-@np.errstate(all="ignore")  # what is not finite is found in the radius
+@np.errstate(all="ignore")  # an overflow makes the radius infinite or NaN
 def enclose(case: Case) -> Enclosures:
-    """Return the results of a case, and r and xhat of each row.
+    """Return balls of the results of a case, and of r and xhat of each row.
 
-    Of sums over rows, what these rows have of them, as one row.
+    Sums over rows are one row.
     """
     norm = case.operation
     if not isinstance(norm, Norm):
@@ -215,29 +211,30 @@ def enclose(case: Case) -> Enclosures:
     gain, beta = _gain(case, norm), _parameter(case.inputs.get("beta"))
     dy = Ball.of(case.dy.astype(np.float64))
     y = xhat if gain is None else gain * xhat
-    found = {"r": r, "xhat": xhat, "y": y if beta is None else y + beta}
+    balls = {"r": r, "xhat": xhat, "y": y if beta is None else y + beta}
     g = dy if gain is None else gain * dy
-    along = xhat * (g * xhat).sum(1).over(size)
-    slope = g - along - g.sum(1).over(size) if norm.centred else g - along
-    found["dx"] = r * slope
-    found["dgamma"] = (dy * xhat).sum(0)
-    found["dbeta"] = dy.sum(0)
+    projected = g - xhat * (g * xhat).sum(1).over(size)
+    if norm.centred:
+        projected = projected - g.sum(1).over(size)
+    balls["dx"] = r * projected
+    balls["dgamma"] = (dy * xhat).sum(0)
+    balls["dbeta"] = dy.sum(0)
     if norm.adds:
         summands = case.x.astype(np.float64), case.residual.astype(np.float64)
-        total, left = two_sum(*summands)
-        found["sum"] = Ball(total, left, np.zeros_like(total))
-        found["dx"] = found["dx"] + Ball.of(case.dsum.astype(np.float64))
-        found["dresidual"] = found["dx"]
-    return found
+        total, error = two_sum(*summands)
+        balls["sum"] = Ball(total, error, np.zeros_like(total))
+        balls["dx"] = balls["dx"] + Ball.of(case.dsum.astype(np.float64))
+        balls["dresidual"] = balls["dx"]
+    return balls
 
 
-def _parameter(given: Array | None) -> Ball | None:
-    """Return a parameter as one row, exactly."""
-    return None if given is None else Ball.of(given.astype(np.float64)[np.newaxis])
+def _parameter(array: Array | None) -> Ball | None:
+    """Return a parameter as one row."""
+    return None if array is None else Ball.of(array.astype(np.float64)[np.newaxis])
 
 
 def _gain(case: Case, norm: Norm) -> Ball | None:
-    """Return what a column is multiplied by; nothing if by 1."""
+    """Return the factor of each column, or None without gamma."""
     gain = _parameter(case.gamma)
     if gain is None or norm.gain == "plain":
         return gain
@@ -245,13 +242,13 @@ def _gain(case: Case, norm: Norm) -> Ball | None:
 
 
 def largest_kappa(case: Case) -> float:
-    """Return the largest kappa of a row, to some digits."""
+    """Return the largest kappa of a row, approximately."""
     norm = case.operation
     if not isinstance(norm, Norm) or not norm.centred:
         return 1.0
     largest = 0.0
-    for some in row_blocks(case):
-        rows = norm.normalized(case.part(some))
+    for block in row_blocks(case):
+        rows = norm.normalized(case.part(block))
         squares = (rows * rows).mean(axis=1)
         variance = np.square(rows - rows.mean(axis=1, keepdims=True)).mean(axis=1)
         largest = max(largest, float(np.sqrt(squares / (variance + case.eps)).max(initial=0.0)))

@@ -1,4 +1,4 @@
-"""How rows, as which a case holds them, lie in memory when a subject gets them."""
+"""What an operation is to the judge: inputs, outputs, cases, and the layouts of their rows."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from truenorm.verify.types import Array, Float64s
 
 
 def _with_gaps(rows: Array) -> Array:
-    """Return the same values, each followed by a number that is none of them."""
+    """Return the same values, each followed by another number in memory."""
     wide = np.full((*rows.shape, 2), 77.0, rows.dtype)
     wide[..., 0] = rows
     return wide[..., 0]
@@ -29,12 +29,12 @@ def _with_padding(rows: Array) -> Array:
 
 
 def _column_by_column(rows: Array) -> Array:
-    """Return the same values, those of a column next to each other."""
+    """Return the same values in column-major order."""
     return np.ascontiguousarray(rows.T).T
 
 
 def _read_only(rows: Array) -> Array:
-    """Return the same memory, which nobody may write to by this array."""
+    """Return a read-only view."""
     view = rows.view()
     view.flags.writeable = False
     return view
@@ -49,13 +49,13 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "transposed": _column_by_column,
     "read-only": _read_only,
 }
-"""How rows, as which a case holds them, are given to the subject."""
+"""By name: functions that lay out rows as a subject gets them."""
 
 
 Predictor = Callable[[Mapping[str, Float64s]], Float64s]
-"""Returns an array near an exact one, from the inputs in float64 and from what was found before.
+"""Predicts an exact array from the inputs in float64 and from arrays before it.
 
-It computes with single operations of IEEE 754, whose bits are the same everywhere.
+It uses single operations of IEEE 754, whose bits are the same everywhere.
 """
 
 
@@ -70,10 +70,9 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A result: it has the shape and the type of the input `like`.
+    """A result with the shape and the type of the input `like`.
 
-    So it has a number for each element of a row, or, like a parameter, one for each column: then
-    it is a sum over rows. Results of backward say so.
+    One like a parameter is a sum over rows. `backward` is True for results of backward.
     """
 
     name: str
@@ -82,14 +81,14 @@ class Output(NamedTuple):
 
 
 class RecipeResult(NamedTuple):
-    """What a recipe gives: numbers of a type, as float64, and which of them are known."""
+    """y by a recipe, as float64 numbers, and which of them float64 decides."""
 
     values: Float64s
     decided: NDArray[np.bool_]
 
 
 class Scales(Protocol):
-    """How large the errors of a case may be: u times a few roundings times its natural scales."""
+    """The natural scales of a case: errors may be a few roundings times u times the scale."""
 
     @property
     def kappa(self) -> Float64s:
@@ -98,19 +97,19 @@ class Scales(Protocol):
     def of(self, output: str, power: int) -> Float64s:
         """Return the scale of each element, for errors that grow like this power of kappa.
 
-        Rows that a case repeats are taken once.
+        Repeated rows are included once.
         """
 
     def terms(self, output: str) -> int:
-        """Return how many numbers are added up for one of the result."""
+        """Return how many numbers are summed for one element of the output."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    r"""Rows without large numbers, or without a large mean.
+    r"""Limits of the rows that a subject claims to be right for.
 
-    A float32 kernel is not expected to survive 1e30, whose square float32 does not have. What is
-    beyond is run all the same, and its outcome is a verdict of its own, not a grade.
+    The square of 1e30 overflows in float32, and not every kernel scales. Cases beyond the domain
+    are run all the same; their outcome is a verdict of its own, not a grade.
 
     Attributes
     ----------
@@ -124,63 +123,63 @@ class Domain:
     kappa: float = math.inf
 
     def __post_init__(self) -> None:
-        """Refuse what holds no row."""
+        """Raise ValueError for a domain without rows."""
         for name in ("largest", "kappa"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; give a number above zero")
+                raise ValueError(f"{name} must be above zero; got {getattr(self, name)}")
 
     @property
     def is_all(self) -> bool:
-        """Whether it leaves nothing out."""
+        """True if no row is excluded."""
         return self == EVERYWHERE
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return the limits as text."""
         limits = {"|x|": self.largest, "kappa": self.kappa}
-        said = [f"{name} up to {limit:g}" for name, limit in limits.items() if limit < math.inf]
-        return " and ".join(said) or "all rows"
+        texts = [f"{name} up to {limit:g}" for name, limit in limits.items() if limit < math.inf]
+        return " and ".join(texts) or "all rows"
 
 
 EVERYWHERE = Domain()
 
 
 KINDS = ("ordinary", "sweep", "hard", "special", "subnormal")
-"""Ordinary input must simply be right. A sweep raises the condition number step by step; hard
-cases are rows that broke somebody. Special ones hold values that are not finite; subnormal ones
-are about numbers that a processor may be told to flush."""
+"""Ordinary input is easy. A sweep raises the condition number step by step. Hard cases are rows on
+which kernels failed. Special ones have non-finite values. Subnormal ones have numbers that a CPU
+may flush to zero."""
 
 
 class Operation(ABC):
-    """An operation that can be judged: what goes in and out, cases, exact answers, and scales.
+    """An operation that can be judged: inputs, outputs, cases, exact answers and scales.
 
     Attributes
     ----------
     name, title : str
         For programs, and for people.
     inputs : tuple of Input
-        In the order in which they are given; the first has the shape of the case.
+        In the order of the arguments; the first has the shape of the case.
     outputs : tuple of Output
         In the order in which they are returned.
     takes_eps : bool
-        Whether forward is given eps after its arrays.
+        Whether forward takes eps after its arrays.
     condition, condition_description : str
-        What kappa is as a formula, and in a sentence for the HTML report.
+        The formula of kappa, and a sentence about it for the HTML report.
     extensions : mapping of str to str
-        What is judged only where a subject asks for it, and what it means.
+        What is judged only if a subject claims it, and what it means.
     not_for_commands : frozenset of str
-        Those that a command cannot be asked for: its files hold plain rows and parameters.
+        Extensions that a command cannot claim: its files hold plain rows and parameters.
     case_file : str
-        The file of named cases, if it has one: a path below ``verify/operations``.
+        The file of named cases, if any: a path below ``verify/operations``.
     folder : Path, optional
-        Where the sources that compute its exact answers are: only then answers are kept.
+        The folder of its cached answers and sources; without it, answers are not cached.
     shared_sources : tuple of Path
-        Folders of such sources that it shares with others.
+        Other source files that decide its exact answers.
     predictors : mapping of str to callable
-        For names of `exact`, in the order in which they are found: an answer is kept by these.
+        For arrays of `exact`, in order: cached answers are stored as distances from these.
     variant : str
-        What answers depend on beside these sources and the inputs.
+        What answers depend on beside the sources and the inputs.
     recipe_names : mapping of str to str
-        Those that a subject may claim, and what they are: see `recipes`.
+        Recipes that a subject may claim, with their formulas: see `recipes`.
     """
 
     name: str
@@ -201,38 +200,38 @@ class Operation(ABC):
 
     @abstractmethod
     def cases(self, dtype: str, level: str, seed: int = 0) -> "Iterable[Case]":
-        """Return all cases of a type, also those that a subject must ask for.
+        """Return all cases of a type, also those of extensions.
 
-        Another seed is other noise in cases of the same kinds; cases without noise stay.
+        Another seed changes the noise; cases without noise stay.
         """
 
     @abstractmethod
     def exact(self, case: "Case") -> dict[str, Float64s]:
-        """Return numbers that are computed in integers, as arrays that can be kept in a file.
+        """Compute the exact numbers of a case in integers, and return them as float64 arrays.
 
-        By output: (..., 2), each correctly rounded value and what the rounding left over, in ulp
-        of the value (`truenorm.verify.oracle`). An output like an absent parameter has
-        none. By other names: whatever the scales need. Rows that are repeated are taken once.
+        By output: (..., 2), the correctly rounded values and their remainders in ulp
+        (`truenorm.verify.oracle.round_exactly`). Omit outputs like an absent parameter. By other
+        names: what the scales need. Repeated rows are included once.
         """
 
     @abstractmethod
     def scales(self, case: "Case", exact: Mapping[str, Float64s]) -> Scales:
-        """Return the natural scales of a case, from what `exact` returned."""
+        """Return the natural scales of a case, from its exact numbers."""
 
     @property
     def spec(self) -> str:
-        """What `truenorm.verify.operations.parse_operation` makes it of, in another process."""
+        """The text that `truenorm.verify.operations.parse_operation` parses, such as its name."""
         return self.name
 
-    def type_of(self, output: str, like: str) -> str:  # noqa: ARG002 (others look at its name)
+    def type_of(self, output: str, like: str) -> str:  # noqa: ARG002 (subclasses use it)
         """Return the type of a result, given that of the input it is like."""
         return like
 
-    def recipes(self, case: "Case") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (others look at it)
-        """Return the first result by each way of rounding on the way to it, where bits tell."""
+    def recipes(self, case: "Case") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
+        """Return the first output by each recipe, for cases whose bits show the recipe."""
         return {}
 
-    def hypotheses(self, output: str) -> "Mapping[str, Hypothesis]":  # noqa: ARG002 (the same)
+    def hypotheses(self, output: str) -> "Mapping[str, Hypothesis]":  # noqa: ARG002 (subclasses use it)
         """Return what a result would be if a step were done otherwise, by words for that step.
 
         The words are a clause such as "beta is left out".
@@ -244,18 +243,18 @@ class Operation(ABC):
         return [each.name for each in self.inputs if each.role in roles]
 
     def outputs_of(self, *, backward: bool) -> list[str]:
-        """Return the names of what backward returns, or of what forward does."""
+        """Return the names of the outputs of backward, or of forward."""
         return [each.name for each in self.outputs if each.backward == backward]
 
     def is_rows(self, name: str) -> bool:
-        """Tell whether an input or an output consists of rows, and not of one number a column."""
+        """Return True if an input or an output consists of rows, not of one number a column."""
         like = {each.name: each.like for each in self.outputs}.get(name, name)
         return like not in self.inputs_of("parameter")
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """The arguments of a forward and a backward pass, those of D columns as rows.
+    """The arguments of a forward and a backward pass; data are rows of D columns.
 
     Each input is an attribute as well: ``case.x`` is ``case.inputs["x"]``.
 
@@ -263,7 +262,7 @@ class Case:
     ----------
     operation : Operation
     name : str
-        Says all: the same name is the same case, on every machine.
+        Identifies the case: the same name is the same bits on every machine.
     dtype : str
         The type of the rows.
     inputs : mapping of str to ndarray or None
@@ -272,24 +271,24 @@ class Case:
     kind : str
         One of `KINDS`.
     family : str
-        What it has in common with other cases, without type and size.
+        The name of similar cases, without type and size.
     why : str
-        What it is there to show.
+        What it tests.
     sources : tuple of str
-        Where such a failure was reported.
+        Where such failures were reported.
     repeats : int
-        The rows are a few, so many times over: so the exact answer stays cheap.
+        How often the first rows are repeated: so exact answers stay cheap.
     layout : str
         One of `truenorm.verify.operation.LAYOUTS`.
     gradient_layout : str
-        That of the gradients that backward is given, if it is another one.
+        The layout of the gradients, if it is another one.
     needs : frozenset of str
-        The extensions of the operation that a subject must have asked for.
+        The extensions that a subject must claim.
     made : str
-        The Python that makes it again, with ``{operation}`` where one is said; by default, its
-        name is enough.
+        The Python expression that makes it, with ``{operation}`` for an operation argument; by
+        default, it is made by name.
     seeded : bool
-        Whether it is of a seed that somebody chose: answers to it are not kept.
+        Whether its seed was chosen by a user: then its answers are not cached.
     """
 
     operation: Operation = field(repr=False)
@@ -309,17 +308,17 @@ class Case:
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a kind or a layout that nobody knows."""
+        """Raise ValueError for an unknown kind or layout."""
         if self.kind not in KINDS or self.layout not in LAYOUTS:
             raise ValueError(f"{self.name} has the kind {self.kind!r}, the layout {self.layout!r}")
 
     def __str__(self) -> str:
-        """Return its name, which pytest shows."""
+        """Return the name."""
         return self.name
 
     def __getattr__(self, name: str) -> Any:
         """Return an input."""
-        inputs = self.__dict__.get("inputs", {})  # there is none yet in a copy that is being made
+        inputs = self.__dict__.get("inputs", {})  # absent while a copy is made
         if name in inputs:
             return inputs[name]
         raise AttributeError(f"a case has no attribute or input {name!r}")
@@ -337,31 +336,31 @@ class Case:
         return {name: rows for name in by_rows if (rows := self.inputs[name]) is not None}
 
     def in_layout(self, rows: Array, name: str = "") -> Array:
-        """Return rows in the layout in which the subject gets them, as the input of a name."""
-        own = self.gradient_layout if name in self.operation.inputs_of("gradient") else ""
-        return LAYOUTS[own or self.layout](rows)
+        """Return rows in the layout of the case; `name` is the input."""
+        of_gradient = self.gradient_layout if name in self.operation.inputs_of("gradient") else ""
+        return LAYOUTS[of_gradient or self.layout](rows)
 
     def with_inputs(self, **inputs: Array | None) -> "Case":
-        """Return the same case with other inputs in place of some."""
+        """Return the case with some inputs replaced."""
         return replace(self, inputs={**self.inputs, **inputs})
 
     def part(self, rows: slice) -> "Case":
-        """Return the same case with some of its rows alone."""
+        """Return the case with some of its rows."""
         some = {name: array[rows] for name, array in self.rows.items()}
         return replace(self.with_inputs(**some), repeats=1)
 
     def tiled(self, times: int) -> "Case":
-        """Return the same case with its rows so many times over."""
+        """Return the case with its rows repeated."""
         many = {name: np.tile(array, (times, 1)) for name, array in self.rows.items()}
         return replace(self.with_inputs(**many), repeats=times * self.repeats)
 
 
 Hypothesis = Callable[[Case], Float64s]
-"""Returns a result of a case in float64, as it would be if something were wrong."""
+"""Returns an output of a case in float64, as it would be if a step were wrong."""
 
 
 def padded(case: Case, numbers: Sequence[float]) -> Case:
-    """Return a case with rows of padding below its own: each is one number, over and over.
+    """Return a case with constant rows of padding below its own.
 
     Examples
     --------
@@ -379,9 +378,9 @@ def padded(case: Case, numbers: Sequence[float]) -> Case:
 
 
 def with_idle_rows(case: Case, *, among: bool) -> Case:
-    """Return a case with each row once more, below all or after each, its gradients zero.
+    """Return a case with a copy of each row whose gradients are zero, at the end or interleaved.
 
-    So sums over rows have the same terms, and zeros.
+    Sums over rows then have the same terms, and zeros.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""All the cases of a type, of one operation."""
+"""The cases of an operation, by type, level and seed, or by name."""
 
 import re
 import zlib
@@ -37,8 +37,8 @@ def cases(
     operation : Operation
         Layer normalization, unless another is given.
     seed : int
-        With another one than 0, cases of the same kinds from other random numbers, some of them of
-        other widths; their names end with it. Named cases, and those next to midpoints, stay.
+        Another one than 0 gives cases of the same kinds from other random numbers, some of other
+        widths; their names end with it. Named cases, and those next to midpoints, stay.
 
     Examples
     --------
@@ -49,14 +49,14 @@ def cases(
     ['float32-normal-4x2-7', 'float32-normal-4x3-7']
     """
     if dtype not in FORMATS:
-        raise ValueError(f"dtype is {dtype!r}; it is one of {', '.join(FORMATS)}")
+        raise ValueError(f"dtype must be one of {', '.join(FORMATS)}; got {dtype!r}")
     if level not in LEVELS:
-        raise ValueError(f"level is {level!r}; it is one of {', '.join(LEVELS)}")
+        raise ValueError(f"level must be one of {', '.join(LEVELS)}; got {level!r}")
     if seed < 0:
-        raise ValueError(f"seed is {seed}; it is 0 or above")
-    known = operation.extensions
-    if unknown := set(also) - set(known):
-        raise ValueError(f"also has {sorted(unknown)}; known are {', '.join(known)}")
+        raise ValueError(f"seed must be 0 or above; got {seed}")
+    extensions = operation.extensions
+    if unknown := set(also) - set(extensions):
+        raise ValueError(f"also must be of {', '.join(extensions)}; got {sorted(unknown)}")
     return [each for each in _all(operation, dtype, level, seed) if each.needs <= set(also)]
 
 
@@ -80,39 +80,39 @@ def case(name: str, *, operation: Operation = LAYER_NORM) -> Case:
 
 
 def _seeds(name: str) -> list[int]:
-    """Return the seeds whose cases may have such a one, the likely one first.
+    """Return the seeds whose cases may have this name, the likely one first.
 
-    The level `full` has several beginning with 0, and what no seed changes is found with 0, too.
+    The level `full` has several seeds from 0 on, and seed 0 has the cases without noise.
     """
-    ends = re.search(r"-(\d+)$", name)
-    if not ends:
+    ending = re.search(r"-(\d+)$", name)
+    if not ending:
         return [0]
-    seed = int(ends[1])
+    seed = int(ending[1])
     return [0, seed] if seed < SEEDS["full"] else [seed, 0]
 
 
-@lru_cache(maxsize=4)  # of one seed some are asked for, then others; there are many seeds
+@lru_cache(maxsize=4)  # a campaign uses one seed after the other
 def seeded_cases(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
-    """Return the cases that no other seed has, in an order that the seed draws, too.
+    """Return the cases that depend on the seed, in a random order of that seed.
 
-    Without the family `large`, for the sake of whose one call others would wait.
+    The family `large` is left out: one call of it would delay all others.
     """
-    same = {each.name for each in _all(operation, dtype, level, 0)}
-    found = [
+    fixed = {each.name for each in _all(operation, dtype, level, 0)}
+    suite = [
         each
-        for each in _made(operation, dtype, level, seed)
-        if each.name not in same and each.family != "large"
+        for each in _make(operation, dtype, level, seed)
+        if each.name not in fixed and each.family != "large"
     ]
     random = np.random.default_rng([zlib.crc32(dtype.encode()), seed])
-    return tuple(found[place] for place in random.permutation(len(found)))
+    return tuple(suite[place] for place in random.permutation(len(suite)))
 
 
 @cache
 def _all(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
-    return _made(operation, dtype, level, seed)
+    return _make(operation, dtype, level, seed)
 
 
-def _made(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
-    with np.errstate(all="ignore"):  # whatever the caller has set
-        found = tuple(operation.cases(dtype, level, seed))
-    return tuple(replace(each, seeded=True) for each in found) if seed else found
+def _make(operation: Operation, dtype: str, level: str, seed: int) -> tuple[Case, ...]:
+    with np.errstate(all="ignore"):  # the caller's settings must not matter
+        suite = tuple(operation.cases(dtype, level, seed))
+    return tuple(replace(each, seeded=True) for each in suite) if seed else suite

@@ -1,4 +1,4 @@
-"""The floating-point types by name, with what rounding and measuring need to know of them."""
+"""The floating-point types by name: dtypes, unit roundoff and ulp."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     dtype('float16')
     """
     if name not in FORMATS:
-        raise ValueError(f"type {name!r} is unknown; known are {', '.join(FORMATS)}")
+        raise ValueError(f"type must be one of {', '.join(FORMATS)}; got {name!r}")
     if name != "bfloat16":
         return np.dtype(name)
     try:
@@ -38,12 +38,12 @@ def dtype_of(name: str) -> np.dtype[Any]:
         raise ValueError(
             "bfloat16 needs the package ml_dtypes: pip install 'truenorm[verify]'"
         ) from missing
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 def same_bits(one: Array, other: Array) -> bool:
-    """Tell whether two arrays of one shape and type have the same bits, without a copy of them."""
+    """Return True if two arrays of one shape and type have the same bits."""
     bits = f"u{one.dtype.itemsize}"
     return np.array_equal(one.view(bits), other.view(bits))
 
@@ -54,8 +54,8 @@ def unit_roundoff(name: str) -> float:
 
 
 def ulps_of(values: Float64s, name: str) -> Float64s:
-    """Return the distance between neighbouring numbers of the type at each finite value."""
+    """Return the ulp of a type at each finite value."""
     kind = FORMATS[name]
     _, exponents = np.frexp(values)
-    places = np.where(values == 0, kind.quantum, exponents - kind.precision)
-    return np.ldexp(1.0, np.maximum(places, kind.quantum))
+    ulp_exponents = np.where(values == 0, kind.quantum, exponents - kind.precision)
+    return np.ldexp(1.0, np.maximum(ulp_exponents, kind.quantum))

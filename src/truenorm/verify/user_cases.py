@@ -1,4 +1,4 @@
-"""A case of one's own: of a shape, or of arrays that are given; what is missing is filled in."""
+"""User cases: cases of a shape, of arrays or of saved tensors; missing inputs are filled in."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
 USER_FAMILY = "own"
-"""The family of such cases: they are measured by bounds, and integers are asked for some rows."""
+"""The family of user cases: they have proven bounds, and exact answers for some rows only."""
 NAMES = {
     "x": ("x", "input", "hidden_states"),
     "residual": ("residual",),
@@ -28,8 +28,8 @@ NAMES = {
     "dy": ("dy", "grad", "grad_output"),
     "dsum": ("dsum",),
 }
-"""By input, the names under which it is looked for."""
-FILLING: Mapping[str, Pattern] = {
+"""By input: the names that are accepted for it."""
+DEFAULTS: Mapping[str, Pattern] = {
     **PLAIN,
     "x": PLAIN_X[1],
     "residual": "normal",
@@ -38,33 +38,33 @@ FILLING: Mapping[str, Pattern] = {
 
 
 def is_user_case(case: Case) -> bool:
-    """Tell whether a case is measured this way."""
+    """Return True if a case is a user case."""
     return case.family == USER_FAMILY
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """Return the shape that is written like 4096x5120.
+    """Return the shape of a text such as 4096x5120.
 
     Examples
     --------
     >>> parse_shape("8x1024x4096")
     (8, 1024, 4096)
     """
-    parts = text.lower().split("x")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError(f"shape is {text!r}; write it like 4096x5120, or 8x1024x4096")
-    return tuple(map(int, parts))
+    sizes = text.lower().split("x")
+    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise ValueError(f"shape must be like 4096x5120 or 8x1024x4096; got {text!r}")
+    return tuple(map(int, sizes))
 
 
 def case_of_shape(
     shape: Sequence[int], dtype: str = "float32", *, operation: Operation = LAYER_NORM
 ) -> Case:
-    """Return ordinary rows of a shape, the same ones each time.
+    """Return a case of ordinary rows of a shape, always the same.
 
     Parameters
     ----------
     shape : sequence of int
-        The last is D; the product of the others is the number of rows.
+        The last one is D; the product of the others is the number of rows.
     dtype : str
         float16, bfloat16, float32 or float64.
     operation : Operation
@@ -83,16 +83,16 @@ def case_of_shape(
     ('float16-own-4x16x64', (64, 64))
     """
     if dtype not in FORMATS:
-        raise ValueError(f"dtype is {dtype!r}; it is one of {', '.join(FORMATS)}")
+        raise ValueError(f"dtype must be one of {', '.join(FORMATS)}; got {dtype!r}")
     if not shape or min(shape) < 1:
-        raise ValueError(f"shape is {tuple(shape)}; give numbers above zero")
+        raise ValueError(f"shape must have numbers above zero; got {tuple(shape)}")
     *rows, size = shape
-    words = "x".join(map(str, shape))
-    name = f"{dtype}-{USER_FAMILY}-{words}"
+    text = "x".join(map(str, shape))
+    name = f"{dtype}-{USER_FAMILY}-{text}"
     made = f"tv.case_of_shape({tuple(shape)}, {dtype!r}{{operation}})"
-    x = filled(FILLING["x"], dtype, (prod(rows), size), f"{name} x")
+    x = filled(DEFAULTS["x"], dtype, (prod(rows), size), f"{name} x")
     return case_from(
-        {"x": x}, name=name, why=f"your shape, {words}", made=made, operation=operation
+        {"x": x}, name=name, why=f"your shape, {text}", made=made, operation=operation
     )
 
 
@@ -105,25 +105,25 @@ def case_from(
     why: str = "your data",
     made: str = "",
 ) -> Case:
-    """Return a case of arrays that are given; what is missing is filled in, the same each time.
+    """Return a case of arrays; missing inputs are filled in, always with the same numbers.
 
     Parameters
     ----------
     arrays : mapping of str to ndarray
         x, and any of gamma, beta, dy, residual and dsum; or by the names of PyTorch, such as
-        ``hidden_states``, ``weight``, ``bias`` and ``grad``. Other names are passed over.
+        ``hidden_states``, ``weight``, ``bias`` and ``grad``. Other names are ignored.
     eps : float
     operation : Operation
         Layer normalization, unless another is given.
     name, why : str
-        How reports call it, and what it is.
+        Its name in reports, and what it is.
     made : str
-        The Python that makes it again, for reproducers.
+        The Python expression that makes it, for reproducers.
 
     Returns
     -------
     Case
-        One for `truenorm.verify.check`, or for ``own`` of `truenorm.verify.verify`.
+        For `truenorm.verify.check`, or for ``own`` of `truenorm.verify.verify`.
 
     Examples
     --------
@@ -133,84 +133,84 @@ def case_from(
     >>> tv.case_from({"hidden_states": rows}).shape
     (6, 64)
     """
-    given = _by_input(arrays, operation)
-    x = given["x"]
+    by_input = _by_input(arrays, operation)
+    x = by_input["x"]
     dtype = x.dtype.name
     if dtype not in FORMATS:
-        raise ValueError(f"x is {dtype}; it is one of {', '.join(FORMATS)}")
+        raise ValueError(f"x must be one of {', '.join(FORMATS)}; got {dtype}")
     if x.ndim == 0 or x.size == 0:
-        raise ValueError(f"x has the shape {x.shape}; it needs rows of at least one element")
+        raise ValueError(f"x must have rows of at least one element; got shape {x.shape}")
     name = name or f"{dtype}-{USER_FAMILY}-data-{'x'.join(map(str, x.shape))}"
     inputs: dict[str, Array | None] = {}
     for each in operation.inputs:
         kind = _type_of(each, operation, dtype)
         shape = x.shape[-1:] if each.role == "parameter" else x.shape
-        if each.name in given:
-            array = _checked(each.name, given[each.name], kind, shape)
+        if each.name in by_input:
+            array = _checked(each.name, by_input[each.name], kind, shape)
         else:
             array = _filled(each.name, kind, shape, f"{name} {each.name}", operation)
         inputs[each.name] = array if each.role == "parameter" else array.reshape(-1, shape[-1])
     case = Case(operation, name, dtype, inputs, eps, family=USER_FAMILY, why=why, made=made)
-    if refused := unsupported_reason(case):
-        raise ValueError(refused)
+    if reason := unsupported_reason(case):
+        raise ValueError(reason)
     return case
 
 
 def _by_input(arrays: Mapping[str, Array], operation: Operation) -> dict[str, Array]:
-    """Return what is given by the names of inputs."""
-    found = {}
+    """Return the arrays by the names of the inputs."""
+    by_input = {}
     for each in operation.inputs:
         names = [name for name in NAMES.get(each.name, (each.name,)) if name in arrays]
         if len(names) > 1:
-            raise ValueError(f"{' and '.join(names)} are both there: which is {each.name}?")
+            raise ValueError(f"expected one array for {each.name}; got {' and '.join(names)}")
         if names:
-            found[each.name] = np.asarray(arrays[names[0]])
-    if "x" not in found:
-        there = ", ".join(arrays) or "nothing"
-        raise ValueError(f"there is no x, nor {' nor '.join(NAMES['x'][1:])}; there is {there}")
-    return found
+            by_input[each.name] = np.asarray(arrays[names[0]])
+    if "x" not in by_input:
+        accepted, available = " or ".join(NAMES["x"]), ", ".join(arrays) or "nothing"
+        raise ValueError(f"expected an array {accepted}; got {available}")
+    return by_input
 
 
 def _type_of(each: Input, operation: Operation, dtype: str) -> str:
-    """Return the type that an input should have."""
-    of_parameters = operation.parameter_type if isinstance(operation, Norm) else ""
-    return (each.role == "parameter" and of_parameters) or dtype
+    """Return the type that an input must have."""
+    parameter_type = operation.parameter_type if isinstance(operation, Norm) else ""
+    return (each.role == "parameter" and parameter_type) or dtype
 
 
 def _checked(name: str, array: Array, kind: str, shape: tuple[int, ...]) -> Array:
-    """Return an array of the type and shape that is wanted."""
+    """Return a contiguous array; raise ValueError for another type or shape."""
     if array.shape != shape:
-        raise ValueError(f"{name} has the shape {array.shape}; x asks for {shape}")
+        raise ValueError(f"{name} must have shape {shape}, like x; got {array.shape}")
     if array.dtype.name != kind:
-        hint = f"; the operation's parameters={array.dtype.name} says that it is so"
+        hint = f": use an operation with parameters={array.dtype.name}"
         hint = hint if name in ("gamma", "beta") else ""
-        raise ValueError(f"{name} is {array.dtype.name}, and should be {kind}{hint}")
+        raise ValueError(f"{name} must be {kind}; got {array.dtype.name}{hint}")
     return np.ascontiguousarray(array)
 
 
 def _filled(
     name: str, kind: str, shape: tuple[int, ...], seed: str, operation: Operation
 ) -> Array:
-    """Return what the families of cases have there."""
-    values = filled(FILLING[name], kind, shape, seed)
+    """Return an input as the families of cases have it."""
+    values = filled(DEFAULTS[name], kind, shape, seed)
     if name == "gamma" and isinstance(operation, Norm) and operation.gain == "zero-centred":
         return (values.astype(np.float64) - 1).astype(dtype_of(kind))
     return values
 
 
 TYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
-LONGEST_HEADER = 100_000_000  # as others have it: real headers are far shorter
+LONGEST_HEADER = 100_000_000  # the limit of the reference implementation
 
 
 def read_safetensors(
     path: Path, wanted: frozenset[str]
 ) -> tuple[dict[str, Array], dict[str, str]]:
-    """Return the tensors that are wanted, an empty array for each other, and the metadata."""
+    """Return the wanted tensors, an empty array for each other one, and the metadata."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(LONGEST_HEADER, size - 8):
-            raise ValueError(f"{path} is no safetensors file: its header would be {length} bytes")
+            raise ValueError(f"{path} is no safetensors file: header of {length} bytes")
         try:
             header = json.loads(file.read(length))
             metadata = dict(header.pop("__metadata__", {}))
@@ -218,37 +218,37 @@ def read_safetensors(
             raise ValueError(
                 f"{path} is no safetensors file: its header is no JSON"
             ) from unreadable
-        found = {}
-        for name, described in header.items():
-            found[name] = np.empty(0)
+        tensors = {}
+        for name, description in header.items():
+            tensors[name] = np.empty(0)
             if name in wanted:
-                kind, shape, start, stop = _described(path, name, described, size - 8 - length)
+                kind, shape, start, stop = _parse_entry(path, name, description, size - 8 - length)
                 file.seek(8 + length + start)
                 data = np.fromfile(file, np.uint8, stop - start)
                 if len(data) < stop - start:
                     raise ValueError(f"{path}: {name} ends too early")
-                found[name] = _numbers(data, kind).reshape(shape)
-    return found, metadata
+                tensors[name] = _numbers(data, kind).reshape(shape)
+    return tensors, metadata
 
 
-def _described(path: Path, name: str, said: Any, room: int) -> tuple[str, list[int], int, int]:
-    """Return type, shape and place of a tensor, all of which fit together."""
+def _parse_entry(path: Path, name: str, entry: Any, size: int) -> tuple[str, list[int], int, int]:
+    """Return type, shape, start and stop of a tensor; raise ValueError if they do not agree."""
     try:
-        code, shape, (start, stop) = said["dtype"], said["shape"], said["data_offsets"]
+        code, shape, (start, stop) = entry["dtype"], entry["shape"], entry["data_offsets"]
         numbers = [*shape, start, stop]
     except (KeyError, TypeError, ValueError) as unreadable:
-        raise ValueError(f"{path}: {name} is not described as a tensor is") from unreadable
+        raise ValueError(f"{path}: the entry of {name} describes no tensor") from unreadable
     if code not in TYPES:
-        raise ValueError(f"{path}: {name} is {code}; known are {', '.join(TYPES)}")
-    if not all(type(each) is int and each >= 0 for each in numbers) or not start <= stop <= room:
-        raise ValueError(f"{path}: {name} is not where its header says")
+        raise ValueError(f"{path}: {name} must be one of {', '.join(TYPES)}; got {code}")
+    if not all(type(each) is int and each >= 0 for each in numbers) or not start <= stop <= size:
+        raise ValueError(f"{path}: the offsets of {name} are outside the file")
     if prod(shape) * dtype_of(TYPES[code]).itemsize != stop - start:
         raise ValueError(f"{path}: {name} of shape {shape} in {code} has {stop - start} bytes")
     return TYPES[code], shape, start, stop
 
 
 def _numbers(data: Array, kind: str) -> Array:
-    """Return bytes, the lowest of each number first, as numbers of a type."""
+    """Return little-endian bytes as numbers of a type."""
     dtype = dtype_of(kind)
     return data.view(f"<u{dtype.itemsize}").astype(f"u{dtype.itemsize}", copy=False).view(dtype)
 
@@ -259,15 +259,15 @@ WANTED = frozenset(name for names in NAMES.values() for name in names)
 def load_data(
     path: str | Path, *, operation: Operation = LAYER_NORM, eps: float | None = None
 ) -> Case:
-    """Return a case of saved tensors.
+    """Return a case of tensors in a file.
 
     Parameters
     ----------
     path : str or Path
         A ``.npz`` or ``.safetensors`` file with x, or ``input`` or ``hidden_states``, of any shape
         whose last axis is normalized. It may have gamma or ``weight``, beta or ``bias``, dy,
-        ``grad`` or ``grad_output``, residual, dsum and eps; what is missing is filled in. bfloat16
-        is stored in .npz as its bits, in uint16, beside an array ``dtype`` that says "bfloat16".
+        ``grad`` or ``grad_output``, residual, dsum and eps; missing inputs are filled in. In .npz
+        files, bfloat16 is stored as uint16 bits beside an array ``dtype`` of "bfloat16".
     operation : Operation
         Layer normalization, unless another is given.
     eps : float, optional
@@ -292,45 +292,45 @@ def load_data(
     path = Path(path)
     readers = {".npz": _read_npz, ".safetensors": _read_safetensors}
     if path.suffix.lower() not in readers:
-        raise ValueError(f"data is {path}; it ends in {' or '.join(readers)}")
+        raise ValueError(f"data must end in {' or '.join(readers)}; got {path}")
     try:
-        arrays, said = readers[path.suffix.lower()](path)
+        arrays, stored_eps = readers[path.suffix.lower()](path)
     except OSError as unreadable:
         raise ValueError(f"cannot read {path}: {unreadable.strerror}") from unreadable
     try:
         x = next(arrays[name] for name in NAMES["x"] if name in arrays)
     except StopIteration:
         x = np.empty(0)
-    words = re.sub(r"[^A-Za-z0-9.+-]+", "-", path.stem)[:40]
+    stem = re.sub(r"[^A-Za-z0-9.+-]+", "-", path.stem)[:40]
     shape = "x".join(map(str, x.shape))
     try:
         return case_from(
             arrays,
-            eps=_eps(said) if eps is None else eps,
+            eps=_eps(stored_eps) if eps is None else eps,
             operation=operation,
-            name=f"{x.dtype.name}-{USER_FAMILY}-{words}-{shape}",
+            name=f"{x.dtype.name}-{USER_FAMILY}-{stem}-{shape}",
             why=f"your data, {path.name}",
             made=f"tv.load_data({str(path.resolve())!r}{{operation}})",
         )
-    except ValueError as refused:
-        raise ValueError(f"{path}: {refused}") from refused
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
-def _eps(said: object) -> float:
-    """Return the eps that a file says, if it says one."""
-    if said is None:
+def _eps(stored: object) -> float:
+    """Return the eps of a file, or the default."""
+    if stored is None:
         return EPS
     try:
-        eps = float(said)  # type: ignore[arg-type]
+        eps = float(stored)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         eps = np.nan
     if not 0 <= eps < np.inf:
-        raise ValueError(f"eps is {said!r}; it is a number from 0 on")
+        raise ValueError(f"eps must be finite and at least 0; got {stored!r}")
     return eps
 
 
 def _read_npz(path: Path) -> tuple[dict[str, Array], Any]:
-    """Return the arrays that are wanted, and eps."""
+    """Return the wanted arrays, and eps."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {n: file[n] if n in WANTED else np.empty(0) for n in file.files}
@@ -344,7 +344,7 @@ def _read_npz(path: Path) -> tuple[dict[str, Array], Any]:
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Array], Any]:
-    """Return the tensors that are wanted, and eps: a tensor, or said in the metadata."""
+    """Return the wanted tensors, and eps: a tensor, or an entry of the metadata."""
     arrays, metadata = read_safetensors(path, WANTED | {"eps"})
     eps = arrays.get("eps")
     if eps is None:

@@ -1,7 +1,6 @@
-"""Cases that differ in type, shape and seed, and what the plain ones are made of.
+"""Families of cases, which differ in type, shape and seed.
 
-gamma, beta and dy are never ones: with those, half of the mistakes that are made in a backward
-pass cancel.
+gamma, beta and dy are never ones: with ones, half of the bugs in backward passes cancel.
 """
 
 import zlib
@@ -16,7 +15,7 @@ from truenorm.verify.types import FORMATS
 
 
 def to_float32(value: float) -> float:
-    """Return the float32 next to a number: an eps that every kernel can be given exactly."""
+    """Round to float32: so every kernel can get the exact eps."""
     return float(np.float32(value))
 
 
@@ -32,12 +31,12 @@ PLAIN: Mapping[str, Pattern] = {
     "beta": "normal",
     "dy": {"pattern": "normal", "offset": 0.5},
 }
-"""The inputs beside x, unless a family says otherwise; an operation takes those that it has."""
+"""The default patterns of inputs beside x; an operation uses those that it has."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Cases with the same patterns: that of x, and those of other inputs where they matter."""
+    """Cases with the same patterns of x and of other inputs."""
 
     slug: str
     x: Pattern
@@ -48,7 +47,7 @@ class Family:
     repeats: int = 1
 
     def case(self, operation: Operation, dtype: str, rows: int, size: int, seed: int = 0) -> Case:
-        """Return the case of a shape; rows counts those that are not repeated."""
+        """Return the case of a shape; `rows` is the number before repetition."""
         name = f"{dtype}-{self.slug}-{rows * self.repeats}x{size}" + (f"-{seed}" if seed else "")
         x = filled(self.x, dtype, (rows, size), f"{name} x")
         patterns = {**PLAIN, **self.others}
@@ -82,11 +81,11 @@ WIDTHS = {
         *(3000, 6144, 7168, 8192, 12288, 16385, 65536),
     ),
 }
-"""Where kernels change their ways: at tiles and warps, and at the widths of models."""
+"""Widths where kernels change their algorithm: tiles, warps, and hidden sizes of models."""
 RANDOM_WIDTHS = ((9, 64), (64, 512), (512, 2048))
-"""From each of these ranges one width more, by the seed: nobody wrote a kernel for it."""
+"""From each of these ranges one more width, by the seed."""
 WIDE = 2048
-"""From here on one row stands twice: the exact answers of another would cost too much."""
+"""From this width on, one row is repeated: exact answers of two would be too expensive."""
 ROWS = (7, 32, 100, 128, 256)
 SEEDS = {"quick": 1, "full": 3}
 
@@ -104,7 +103,7 @@ ROW_LIMIT = Family(
 BATCH = Family(
     "batch", PLAIN_X[1], "ordinary", "the same rows in batches of several sizes", repeats=10
 )
-# An odd number of rows, over and over: each of them stands at every place of a block.
+# An odd number of rows, repeated: each of them is at every position of a block.
 BATCH_SIZES = Family(
     "batch-sizes", PLAIN_X[1], "ordinary", "the same rows in larger batches", repeats=376
 )
@@ -125,29 +124,29 @@ LARGE_BETA = Family(
         "beta": {"pattern": "alternating", "high": 300.0, "ripple": 40.0},
     },
 )
-# D is no power of two, and no row begins 2^24 elements after another: where a place wraps around
-# there, other numbers are read.
+# D is no power of two, and no row begins 2^24 elements after another: an index that wraps around
+# there reads other numbers.
 LARGE = Family(
     "large", PLAIN_X[1], "ordinary", "these rows over and over, to beyond element 2^24 of a call"
 )
 
 
 def random_widths(dtype: str, seed: int) -> Iterator[int]:
-    """Yield a few widths that no list has, other ones for each type and seed."""
+    """Yield a few widths that `WIDTHS` does not have, by type and seed."""
     random = np.random.default_rng([zlib.crc32(dtype.encode()), seed])
-    known = {width for each in WIDTHS.values() for width in each}
+    listed = {width for each in WIDTHS.values() for width in each}
     for low, high in RANDOM_WIDTHS:
-        yield int(random.choice([width for width in range(low, high) if width not in known]))
+        yield int(random.choice([width for width in range(low, high) if width not in listed]))
 
 
-def _of_width(operation: Operation, dtype: str, size: int, seed: int, turn: int) -> Case:
-    """Return ordinary input of one width; the turn says which mean, spread and eps it has."""
+def _of_width(operation: Operation, dtype: str, size: int, seed: int, index: int) -> Case:
+    """Return ordinary input of one width; the index selects mean, spread and eps."""
     family = Family(
         "normal",
-        PLAIN_X[turn % 3],
+        PLAIN_X[index % 3],
         "ordinary",
         f"ordinary input, D = {size}",
-        eps=EPSILONS[turn % 4],
+        eps=EPSILONS[index % 4],
         repeats=2 if size >= WIDE else 1,
     )
     rows = 1 if size >= WIDE else 2 if size >= 500 else 4
@@ -155,12 +154,12 @@ def _of_width(operation: Operation, dtype: str, size: int, seed: int, turn: int)
 
 
 def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
-    """Yield input on which every implementation is meant to be right; `first` is its seed."""
+    """Yield easy input; `first` is the first seed."""
     widths = WIDTHS["quick"] + (WIDTHS["full"] if level == "full" else ())
     for seed in range(first, first + SEEDS[level]):
-        # A case has one name at both levels: its turn is the same at both, too.
-        drawn = enumerate(random_widths(dtype, seed), len(WIDTHS["quick"]))
-        for k, size in (*enumerate(widths), *drawn):
+        # A case has the same name, and so the same index, at both levels.
+        random = enumerate(random_widths(dtype, seed), len(WIDTHS["quick"]))
+        for k, size in (*enumerate(widths), *random):
             yield _of_width(operation, dtype, size, seed, k + seed)
     for rows in ROWS:
         why = f"sums over {rows} rows"
@@ -183,7 +182,7 @@ HARD_WIDTHS = {"quick": (67,), "full": (3, 16, 67, 513, 4096)}
 
 
 def sweeps(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
-    """Yield rows of standard deviation 1 whose mean grows until a spacing of the type is 1."""
+    """Yield rows of standard deviation 1 whose mean grows until an ulp is 1."""
     last = FORMATS[dtype].precision * np.log10(2.0)
     halves = range(int(2 * last) + 1)
     for seed in range(first, first + SEEDS[level]):
@@ -234,7 +233,7 @@ def _families(dtype: str) -> Iterator[Family]:
 
 
 def hard(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
-    """Yield rows that are hard for a reason, at several widths."""
+    """Yield hard rows, at several widths."""
     for seed in range(first, first + SEEDS[level]):
         for size in HARD_WIDTHS[level]:
             for family in _families(dtype):
@@ -242,13 +241,13 @@ def hard(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterat
 
 
 def extensions(operation: Operation, dtype: str, seed: int = 0) -> Iterator[Case]:
-    """Yield a case or two for each extension that an operation has."""
-    for case in _all(operation, dtype, seed):
+    """Yield one or two cases for each extension of an operation."""
+    for case in _of_extensions(operation, dtype, seed):
         if case.needs <= operation.extensions.keys():
             yield case
 
 
-def _all(operation: Operation, dtype: str, seed: int) -> Iterator[Case]:
+def _of_extensions(operation: Operation, dtype: str, seed: int) -> Iterator[Case]:
     def plain(slug: str, why: str, needs: str, repeats: int = 1) -> Case:
         family = Family(slug, PLAIN_X[1], "ordinary", why, repeats=repeats)
         case = family.case(operation, dtype, 6, 67, seed)

@@ -1,10 +1,9 @@
-"""Rows whose results lie next to the middle of two numbers of a type: *correct* is decided there.
+"""Rows with results next to midpoints of a type: these decide the grade *correct*.
 
-Ordinary rows never come so near: without a proof of how they are rounded, results in float64 are
-right all the same once they are rounded to float32. Here some inputs are chosen, one after the
-other, each so that it takes away most of what is left between a result and a midpoint: for y,
-small elements that add to the mean square; for dx and dgamma, elements of dy. dbeta is a tie, or
-one subnormal beside it.
+Results of ordinary rows are not so close: float64 results without a rounding test, rounded to
+float32, would be correct too. Here some inputs are chosen one after the other. Each removes most
+of the distance between a result and a midpoint. For y these are small elements that add to the
+mean square; for dx and dgamma, elements of dy. dbeta is a tie, or one subnormal beside it.
 """
 
 import zlib
@@ -25,30 +24,30 @@ from truenorm.verify.types import FORMATS, Float64s, dtype_of
 NEXT_TO_MIDPOINTS = "next-to-midpoints"
 """The family of these cases."""
 WIDTHS = {"y": (22, 64, 130), "dx": (21, 64, 131), "dgamma": (257, 67), "dbeta": (67,)}
-"""By output; of the quick level is the first."""
+"""By output; the quick level has the first."""
 ROWS = 48
-"""For y and dx, where each row has one such element; for dgamma and dbeta each column is one."""
+"""For y and dx, with one such element a row; for dgamma and dbeta each column is one."""
 SHORT, SHORT_ROWS = 10, 192
-"""The first width for y and dx in float64: an algorithm in pairs has errors far below its bounds,
-and least so in short rows; and even there in few."""
+"""The first width for y and dx in float64: errors of double-double are far below their bounds, and
+come closest to them in a few short rows."""
 LARGER = 4.0
-"""That element is so many times larger than others, whose errors then count for less."""
-BITS = 256  # of a root: many more than are looked at
+"""The factor of that element, so that errors of others matter less."""
+BITS = 256  # of a root: many more than needed
 STEPS = {"float16": 5, "bfloat16": 8, "float32": 2, "float64": 2}
-"""Inputs that are chosen for a result: each leaves 2^-precision or so of what was there."""
+"""Inputs chosen for a result: each reduces the distance by about 2^-precision."""
 
 
 class _Maker:
-    """Numbers of a type at random, the same ones each time, and fractions rounded to the type."""
+    """Random numbers of a type, by a fixed seed, and fractions rounded to the type."""
 
     def __init__(self, name: str, dtype: str, eps: float, *, centred: bool) -> None:
         self.random = np.random.default_rng(zlib.crc32(name.encode()))
         self.kind = FORMATS[dtype]
-        self.narrow = dtype == "float16"  # has so few exponents that inputs must share them
+        self.narrow = dtype == "float16"  # its few exponents must be shared among the inputs
         self.steps, self.eps, self.centred = STEPS[dtype], eps, centred
 
     def numbers(self, *shape: int, exponent: int = 0) -> Float64s:
-        """Return numbers of the type, between 1/2 and 2 times a power of two, of either sign."""
+        """Return numbers of the type with magnitudes from 1/2 to 2 times a power of two."""
         sizes = self.random.uniform(0.5, 2, shape) * self.random.choice([-1, 1], shape)
         narrow = np.ldexp(sizes, exponent).astype(dtype_of(self.kind.name))
         rounded: Float64s = narrow.astype(np.float64)
@@ -58,13 +57,13 @@ class _Maker:
         return round_ratio(value.numerator, value.denominator, self.kind)
 
     def ulp(self, size: Fraction) -> Fraction:
-        """Return the distance between neighbours at a number that is not subnormal."""
+        """Return the ulp at a number."""
         exponent = size.numerator.bit_length() - size.denominator.bit_length()
         exponent -= size < Fraction(2) ** exponent
         return Fraction(2) ** max(exponent + 1 - self.kind.precision, self.kind.quantum)
 
     def midpoint_below(self, value: Fraction) -> Fraction:
-        """Return the midpoint next to a number, towards zero."""
+        """Return the next midpoint towards zero."""
         ulp = self.ulp(abs(value))
         size = ((abs(value) / ulp - Fraction(1, 2)) // 1 + Fraction(1, 2)) * ulp
         power = ulp * 2 ** (self.kind.precision - 1)
@@ -84,17 +83,18 @@ class _Maker:
         r, one = row.root.scaled(BITS), 1 << BITS
         return [Fraction(c * r // row.scale, one) for c in row.centred], Fraction(r, one)
 
-    def bridged(self, value: Fraction, factors: Sequence[Fraction]) -> list[float]:
-        """Return numbers that, times these factors, lead from a value to a midpoint.
+    def reach_midpoint(self, value: Fraction, factors: Sequence[Fraction]) -> list[float]:
+        """Return numbers whose products with the factors sum from a value to a midpoint.
 
         Where a factor is so small that the type has no such number, it is 0.
         """
-        left, found = self.midpoint_below(value) - value, []
+        distance, numbers = self.midpoint_below(value) - value, []
         largest = Fraction(2) ** (self.kind.limit - 1)
         for factor in factors:
-            found.append(self.nearest(left / factor) if abs(left) < abs(factor) * largest else 0.0)
-            left -= factor * Fraction(found[-1])
-        return found
+            in_range = abs(distance) < abs(factor) * largest
+            numbers.append(self.nearest(distance / factor) if in_range else 0.0)
+            distance -= factor * Fraction(numbers[-1])
+        return numbers
 
 
 Inputs = dict[str, Float64s]
@@ -109,9 +109,9 @@ def _sum(terms: Iterable[Fraction]) -> Fraction:
 
 
 def _of_y(make: _Maker, size: int) -> Inputs:
-    """Lower one y of each row by small elements; of numbers and their opposites the mean is 0.
+    """Lower one y of each row by small elements; numbers and their negatives have the mean 0.
 
-    There is no zero among them, beside which a row may be computed with more care.
+    None of them is zero: kernels may handle rows with zeros differently.
     """
     half = make.numbers(_rows(size), size // 2, exponent=9 if make.narrow else 0)
     half[:, 0] *= LARGER
@@ -121,15 +121,15 @@ def _of_y(make: _Maker, size: int) -> Inputs:
         xhat, r = make.normalized([*row, *-row])
         # With r -> middle/(gamma*x), y is the midpoint; w = 1/r^2 is linear in squares of x.
         y = xhat[0] * Fraction(gamma[0])
-        left = ((y / make.midpoint_below(y)) ** 2 - 1) / r**2 * size / 2
+        distance = ((y / make.midpoint_below(y)) ** 2 - 1) / r**2 * size / 2
         for place in range(1, 1 + make.steps):
-            row[place] = make.root_below(left)
-            left -= Fraction(row[place]) ** 2
+            row[place] = make.root_below(distance)
+            distance -= Fraction(row[place]) ** 2
     return {"x": np.concatenate([half, -half], axis=1), "gamma": gamma, "beta": np.zeros(size)}
 
 
 def _of_dx(make: _Maker, size: int) -> Inputs:
-    """Bridge what is left of the last dx of each row by the first elements of dy."""
+    """Move the last dx of each row to a midpoint by the first elements of dy."""
     places = range(make.steps)
     x = make.numbers(_rows(size), size, exponent=8 if make.narrow else 0)
     dy = make.numbers(_rows(size), size, exponent=6 if make.narrow else 0)
@@ -142,14 +142,16 @@ def _of_dx(make: _Maker, size: int) -> Inputs:
     for row, of_row in zip(x.tolist(), dy, strict=True):
         xhat, r = make.normalized(row)
         g = [gain * Fraction(each) for gain, each in zip(gains, of_row.tolist(), strict=True)]
-        mean, slope = _sum(g) / size * make.centred, _sum(map(mul, g, xhat)) / size
+        mean, projection = _sum(g) / size * make.centred, _sum(map(mul, g, xhat)) / size
         factors = [-r * gains[k] * (make.centred + xhat[-1] * xhat[k]) / size for k in places]
-        of_row[: make.steps] = make.bridged(r * (g[-1] - mean - xhat[-1] * slope), factors)
+        of_row[: make.steps] = make.reach_midpoint(
+            r * (g[-1] - mean - xhat[-1] * projection), factors
+        )
     return {"x": x, "gamma": gamma, "dy": dy}
 
 
 def _of_dgamma(make: _Maker, size: int) -> Inputs:
-    """Bridge what is left of sums over three rows by further ones."""
+    """Move sums over three rows to midpoints by further rows."""
     exponents, of_dy = [0] * (3 + make.steps), 0
     if make.narrow:  # rows far below sqrt(eps) have a small xhat
         exponents, of_dy = [5, 5, 5, 5, 1, -4, -13, -18], 12
@@ -158,12 +160,12 @@ def _of_dgamma(make: _Maker, size: int) -> Inputs:
     columns = list(zip(*(make.normalized(row)[0] for row in x.tolist()), strict=True))
     for xhat, of_column in zip(columns, dy.T, strict=True):
         total = _sum(map(mul, map(Fraction, of_column[:3].tolist()), xhat))
-        of_column[3:] = make.bridged(total, xhat[3:])
+        of_column[3:] = make.reach_midpoint(total, xhat[3:])
     return {"x": x, "dy": dy}
 
 
 def _of_dbeta(make: _Maker, size: int) -> Inputs:
-    """Put ties, or what one subnormal keeps from being one, between numbers that cancel."""
+    """Make sums that are ties, or one subnormal away from ties, among numbers that cancel."""
     top = 2 ** (make.kind.precision - 3)
     signs = make.random.choice([-1, 1], size)
     integers = make.random.integers(top + 1, 2 * top, size)
@@ -183,7 +185,7 @@ MAKERS: dict[str, Callable[[_Maker, int], Inputs]] = {
 """By output: functions that return the inputs on which it depends."""
 
 
-@cache  # they are the same with every seed, and take longer than all that a seed draws
+@cache  # they are the same for every seed, and take longer than all others
 def next_to_midpoints(
     operation: Operation, dtype: str, level: str, *, centred: bool
 ) -> tuple[Case, ...]:
@@ -219,10 +221,10 @@ def _widths(output: str, dtype: str) -> tuple[int, ...]:
 
 
 def _eps(output: str, dtype: str, seed: int) -> float:
-    """Return the usual ones, or one so large that xhat is small.
+    """Return a usual eps, or one so large that xhat is small.
 
-    float16 needs that for dgamma. In float64 it leaves an algorithm in pairs few errors but those
-    of its last steps, of which bounds are a small multiple.
+    float16 needs a large one for dgamma. In float64 it leaves double-double algorithms few errors
+    but those of the last steps, for which bounds are tight.
     """
     large = (output, dtype) == ("dgamma", "float16") or (dtype == "float64" and seed == 0)
     return 1024.0 if large else EPSILONS[seed % len(EPSILONS)]

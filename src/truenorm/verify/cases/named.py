@@ -1,4 +1,4 @@
-"""Named cases: rows that broke somebody, read from the file of an operation with their sources."""
+"""Named cases: rows on which kernels failed, read from the case file of an operation."""
 
 import tomllib
 from collections.abc import Collection, Mapping
@@ -10,34 +10,32 @@ from truenorm.verify.cases.patterns import filled
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.types import FORMATS, Array
 
-__all__ = ["Entry", "entries", "named_cases", "not_cases"]
-
 TEXTS = {"name", "title", "failed", "shows", "sources", "dtypes", "as_in"}
 SETTINGS = {"eps", "rows", "size", "repeats", "kind", "family", "layout", "also"}
-"""What an entry may say: for a reader, and, beside the inputs, for building its cases. The latter
-may be said again for one type, in a table that is called after it. With `as_in` they are those of
-another file's entry of the same name, or its defaults, unless they are said again."""
+"""The keys of an entry: texts for readers and, beside the inputs, settings of its cases. A table
+with the name of a type overrides settings for that type. With `as_in`, an entry inherits from the
+entry of the same name in another file, or from its defaults."""
 
 
 Entry = Mapping[str, Any]
-"""What the file says of a case, or of a failure that is none; its head says what each key is."""
+"""An entry of the file: a case, or a failure without one; the file describes its keys."""
 
 
 @cache
 def _file(operation: Operation) -> dict[str, Any]:
-    read = _read(operation.case_file)
+    content = _read(operation.case_file)
     settings = SETTINGS | {each.name for each in operation.inputs}
-    defaults = dict(_complete(read["defaults"], settings))
-    defaults.pop("as_in", None)  # it is said of each entry
-    found = [defaults | dict(_complete(each, settings)) for each in read["case"]]
-    for each in found:
+    defaults = dict(_complete(content["defaults"], settings))
+    defaults.pop("as_in", None)  # each entry has its own
+    cases = [defaults | dict(_complete(each, settings)) for each in content["case"]]
+    for each in cases:
         unknown = each.keys() - TEXTS - settings - FORMATS.keys()
         unknown |= {key for kind in FORMATS for key in each.get(kind, {}).keys() - settings}
         if unknown:
             raise ValueError(
-                f"{operation.case_file}: {each['name']} has {', '.join(sorted(unknown))}"
+                f"{operation.case_file}: {each['name']} has unknown {', '.join(sorted(unknown))}"
             )
-    return {**read, "case": found}
+    return {**content, "case": cases}
 
 
 @cache
@@ -47,28 +45,30 @@ def _read(case_file: str) -> dict[str, Any]:
 
 
 def _complete(entry: Entry, settings: Collection[str]) -> Entry:
-    """Return an entry with what another file says of it, but for inputs that are not there."""
+    """Return an entry with inherited settings, without inputs that the operation lacks."""
     if "as_in" not in entry:
         return entry
-    there = _read(entry["as_in"])
-    others = [there["defaults"], *there["case"]]  # defaults have no name
-    (other,) = (each for each in others if each.get("name") == entry.get("name"))
-    absent = there["defaults"].keys() - TEXTS - settings
+    parent_file = _read(entry["as_in"])
+    parents = [parent_file["defaults"], *parent_file["case"]]  # defaults have no name
+    (parent,) = (each for each in parents if each.get("name") == entry.get("name"))
+    absent = parent_file["defaults"].keys() - TEXTS - settings
 
-    def kept(said: Entry) -> dict[str, Any]:
-        return {key: value for key, value in said.items() if key not in absent}
+    def present(table: Entry) -> dict[str, Any]:
+        return {key: value for key, value in table.items() if key not in absent}
 
-    said = {key: kept(value) if key in FORMATS else value for key, value in kept(other).items()}
-    return said | dict(entry)
+    inherited = {
+        key: present(value) if key in FORMATS else value for key, value in present(parent).items()
+    }
+    return inherited | dict(entry)
 
 
 def entries(operation: Operation) -> list[Entry]:
-    """Return what there is to read about each named case, in the order of the file."""
+    """Return the entries of the named cases, in the order of the file."""
     return list(_file(operation)["case"])
 
 
 def not_cases(operation: Operation) -> list[Entry]:
-    """Return the failures that no two passes on a small machine can show, each with the reason."""
+    """Return the entries of failures that no case can show, each with the reason."""
     return list(_file(operation)["not_a_case"])
 
 
@@ -81,30 +81,30 @@ def named_cases(operation: Operation, dtype: str) -> list[Case]:
     ]
 
 
-def _case(operation: Operation, dtype: str, said: Mapping[str, Any]) -> Case:
-    name = f"{dtype}-{said['name']}"
-    shape = (said["rows"], said["size"])
-    of_parameters = "float32" if "float32-parameters" in said["also"] else dtype
+def _case(operation: Operation, dtype: str, entry: Entry) -> Case:
+    name = f"{dtype}-{entry['name']}"
+    shape = (entry["rows"], entry["size"])
+    parameter_type = "float32" if "float32-parameters" in entry["also"] else dtype
     inputs: dict[str, Array | None] = {}
     for each in operation.inputs:
-        pattern, seed = said[each.name], f"{name} {each.name}"
+        pattern, seed = entry[each.name], f"{name} {each.name}"
         if each.role != "parameter":
             inputs[each.name] = filled(pattern, dtype, shape, seed, x=inputs.get("x"))
         elif pattern == "none":
             inputs[each.name] = None
         else:
-            inputs[each.name] = filled(pattern, of_parameters, shape[1:], seed)
+            inputs[each.name] = filled(pattern, parameter_type, shape[1:], seed)
     case = Case(
         operation,
         name,
         dtype,
         inputs,
-        float.fromhex(said["eps"]),
-        kind=said["kind"],
-        family=said.get("family", said["name"]),
-        why=said["shows"],
-        sources=tuple(said["sources"]),
-        layout=said["layout"],
-        needs=frozenset(said["also"]),
+        float.fromhex(entry["eps"]),
+        kind=entry["kind"],
+        family=entry.get("family", entry["name"]),
+        why=entry["shows"],
+        sources=tuple(entry["sources"]),
+        layout=entry["layout"],
+        needs=frozenset(entry["also"]),
     )
-    return case.tiled(said["repeats"])
+    return case.tiled(entry["repeats"])

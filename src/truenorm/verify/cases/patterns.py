@@ -1,8 +1,4 @@
-"""Rows with an element whose xhat is next to the middle of two numbers of a type.
-
-A sum in float32 that is taken in another order moves xhat by a few 2^-25, which a type of 16 bits
-shows in one element of thousands; here, in every row.
-"""
+"""Patterns: how the arrays of a case are filled."""
 
 import math
 import zlib
@@ -15,13 +11,18 @@ import numpy as np
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
 
 FINE = 2
-"""Elements of half a row that are chosen for the sum of squares: each gives it some more bits."""
+"""Elements of half a row that are chosen for the sum of squares: each adds some bits to it."""
 
 
 def next_to_ties(
     random: "np.random.Generator", shape: tuple[int, ...], dtype: str, eps: float
 ) -> Float64s:
-    """Return rows of noise and its opposite, whose mean is 0; in an odd width, with a zero."""
+    """Return rows in which one xhat is next to a midpoint of the type.
+
+    A float32 sum in another order changes xhat by a few 2^-25. A type of 16 bits shows that in one
+    element of thousands; here, in every row. Rows are noise and its negative, so the mean is 0; of
+    odd width, also a zero.
+    """
     size = shape[-1]
     x = _rounded(random.standard_normal((*shape[:-1], size // 2)), dtype)
     x[..., -FINE:] = 0.0
@@ -29,9 +30,9 @@ def next_to_ties(
     with np.errstate(divide="ignore", invalid="ignore"):
         xhat = np.abs(x) / np.sqrt(2 * total / size + eps)
         ulps = ulps_of(xhat, dtype)
-        middle = (np.floor(xhat / ulps - 0.5) + 0.5) * ulps
-        # With so much more as the sum of squares, this xhat is the next middle below.
-        more = ((x / middle) ** 2 - eps) * size / 2 - total
+        midpoint = (np.floor(xhat / ulps - 0.5) + 0.5) * ulps
+        # With this increment of the sum of squares, xhat is the next midpoint below.
+        more = ((x / midpoint) ** 2 - eps) * size / 2 - total
     more = np.where(more > 0, more, np.inf).min(axis=-1, keepdims=True, initial=np.inf)
     more = np.where(np.isfinite(more), more, 0.0)
     for place in range(-FINE, 0):
@@ -47,7 +48,7 @@ def _rounded(values: Float64s, dtype: str) -> Float64s:
     return narrow
 
 
-Number = float | str | Sequence[float | str]  # of a list, each row takes the next in turn
+Number = float | str | Sequence[float | str]  # rows take the numbers of a list in turn
 Pattern = Mapping[str, Any] | str
 """The name of one of `PATTERNS`; or a mapping with that name as ``pattern``, and its options.
 
@@ -57,9 +58,9 @@ All have ``put``, a list such as ``[[2, 5, "nan"]]``: values put there in the en
 
 @dataclass(frozen=True)
 class _Place:
-    """What is to be filled, and the noise to fill it with."""
+    """The array to fill, and the random generator."""
 
-    random: "np.random.Generator"  # in quotes: who runs subjects draws nothing, and loads less
+    random: "np.random.Generator"  # in quotes: importing numpy.random takes time
     shape: tuple[int, ...]
     dtype: str
     x: Array | None
@@ -75,13 +76,13 @@ class _Place:
         return column[..., np.newaxis]
 
     def one_per_row(self) -> Float64s:
-        """Zeros, but a single one in each row."""
+        """Return zeros with a single 1 in each row."""
         spots = self.random.integers(self.shape[-1], size=self.shape[:-1])
         return np.asarray(np.arange(self.shape[-1]) == spots[..., np.newaxis], np.float64)
 
 
 def number(value: float | str, dtype: str) -> float:
-    """Return a number that was written as such, as a hex float, or by its name.
+    """Return a number given as such, as a hex float, or by name.
 
     Examples
     --------
@@ -121,7 +122,7 @@ def _values(place: _Place, values: Sequence[Any]) -> Float64s:
     rows = values if isinstance(values[0], list | tuple) else [values]
     table = np.array([[number(each, place.dtype) for each in row] for row in rows])
     if table.shape[1] != place.shape[-1]:
-        raise ValueError(f"values has rows of {table.shape[1]} numbers, not {place.shape[-1]}")
+        raise ValueError(f"values must have rows of {place.shape[-1]}; got {table.shape[1]}")
     return np.resize(table, place.shape)
 
 
@@ -157,7 +158,7 @@ def _one_ulp_off(place: _Place, value: Number) -> Float64s:
 
 def _decades(place: _Place, reach: Number, centre: Number = 1.0) -> Float64s:
     """Magnitudes evenly over so many decades around the centre, shuffled, with random signs."""
-    # Powers of two stand for those of ten, which are not the same bits on every machine.
+    # Powers of two, since the bits of powers of ten depend on the machine.
     powers = place.number(reach) * np.linspace(-0.5, 0.5, place.shape[-1]) / math.log10(2)
     sizes = np.ldexp(1 + place.random.random(place.shape), np.rint(powers).astype(int))
     return place.random.permuted(sizes, axis=-1) * _signs(place, centre)
@@ -191,7 +192,7 @@ def _positive(place: _Place) -> Float64s:
 def _proportional(place: _Place) -> Float64s:
     """Each row of x times a power of two, which is exact, so that its largest is about 1."""
     if place.x is None:
-        raise ValueError("proportional needs x")
+        raise ValueError("the pattern proportional needs x")
     x: Float64s = place.x.astype(np.float64)
     _, exponents = np.frexp(np.abs(x).max(axis=-1, keepdims=True))
     return np.asarray(np.ldexp(x, -exponents))
@@ -244,7 +245,7 @@ PATTERNS: dict[str, Callable[..., Float64s]] = {
     "alternating-signs": lambda place: _alternating(place, 1.0),
     "large": lambda place: _normal(place, scale=1024.0),
 }
-"""By name: functions of the place to fill and of the options."""
+"""By name: functions of the place to fill and of options."""
 
 
 def filled(
@@ -255,10 +256,10 @@ def filled(
     *,
     x: Array | None = None,
 ) -> Array:
-    """Return an array after a pattern, rounded to a type; no noise is beyond its largest number.
+    """Return an array of a pattern, clipped and rounded to a type.
 
-    The last axis of the shape is a row. The same seed gives the same noise; a string counts by its
-    checksum. `x` is the input, for a dy that depends on it.
+    The last axis of the shape is a row. A seed that is a string is replaced by its checksum. `x`
+    is the input, for a dy that depends on it.
 
     Examples
     --------
@@ -268,11 +269,11 @@ def filled(
     options: dict[str, Any] = {"pattern": pattern} if isinstance(pattern, str) else dict(pattern)
     name, put = options.pop("pattern"), options.pop("put", ())
     if name not in PATTERNS:
-        raise ValueError(f"pattern {name!r} is unknown; known are {', '.join(PATTERNS)}")
+        raise ValueError(f"pattern must be one of {', '.join(PATTERNS)}; got {name!r}")
     entropy = zlib.crc32(seed.encode()) if isinstance(seed, str) else seed
     place = _Place(np.random.default_rng(entropy), shape, dtype, x)
     largest = number("max", dtype)
-    with np.errstate(all="ignore"):  # whatever the caller has set
+    with np.errstate(all="ignore"):  # the caller's settings must not matter
         values = np.clip(PATTERNS[name](place, **options), -largest, largest)
         result = values.astype(dtype_of(dtype))
     for *spot, value in put:
