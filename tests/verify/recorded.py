@@ -1,4 +1,4 @@
-"""What each subject of the tests returned, at the quick level: asked once, graded often."""
+"""Records of each test subject: run once, graded often."""
 
 from functools import lru_cache
 
@@ -34,8 +34,8 @@ recipes, which are one kernel.
 MANY_ROWS = 2**16
 
 
-def asked(name: str, level: str, dtype: str = "") -> list[Case]:
-    """Return the cases that are put to a subject, or those of one type.
+def cases_for(name: str, level: str, dtype: str = "") -> list[Case]:
+    """Return the cases of a subject, or those of one type.
 
     A planted bug gets the large one only if that is what it is about: a call takes seconds. And
     at the quick level, those of relatives at any, the three of more than 2^16 rows likewise; nor
@@ -61,7 +61,7 @@ def subject_named(name: str) -> Subject:
 @lru_cache(maxsize=16)  # of all of them, results would be gigabytes
 def records_of(name: str, level: str = "quick", dtype: str = "") -> tuple[Record, ...]:
     subject = subject_named(name)
-    return tuple(collect(InProcess(subject), asked(name, level, dtype)))
+    return tuple(collect(InProcess(subject), cases_for(name, level, dtype)))
 
 
 def graded(
@@ -72,11 +72,11 @@ def graded(
     spec: SubjectSpec = NOWHERE,
     dtype: str = "",
 ) -> Report:
-    """Grade what a subject returned, with all guards but one, for all its types or one."""
+    """Grade the records of a subject, without one guard, for all its types or one."""
     subject = subject_named(name)
     return grade(
         name,
-        asked(name, level, dtype),
+        cases_for(name, level, dtype),
         records_of(name, level, dtype),
         outputs=subject.outputs,
         guards=[guard for guard in GUARDS if guard != without],

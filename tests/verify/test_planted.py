@@ -1,4 +1,4 @@
-"""Every planted bug is caught, nothing right is blamed, and no guard of the judge is dead."""
+"""Every planted bug is reported, correct subjects have no findings, and each guard is needed."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ from verify.planted.registry import (
 from verify.recorded import GETS_LARGE_CALLS, graded, subject_named
 
 
-def gated(name: str) -> Any:
+def in_gate(name: str) -> Any:
     """Leave to the slow session what is exact, and bugs like others.
 
     Integers take half a minute, for results that have the bits of truenorm's. Of truenorm, layer
@@ -39,7 +39,7 @@ def gated(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.slow if left else ())
 
 
-@pytest.mark.parametrize("name", [gated(name) for name in PLANTED])
+@pytest.mark.parametrize("name", [in_gate(name) for name in PLANTED])
 def test_a_planted_bug_is_caught_and_its_case_named(name: str) -> None:
     bug, report = PLANTED[name], graded(name)
     assert not report.passed
@@ -62,8 +62,8 @@ def test_a_planted_bug_is_caught_and_its_case_named(name: str) -> None:
 def test_the_gate_has_some_of_each_kind() -> None:
     """By what the judge is to say of them; each guard has one below."""
     assert PLANTED.keys() >= LEFT_TO_SLOW | OF_MANY_ROWS
-    kept = (PLANTED.keys() - LEFT_TO_SLOW) | {*only_by.ONLY_BY.values()}
-    assert {PLANTED[name].kind for name in kept} == {bug.kind for bug in PLANTED.values()}
+    gate = (PLANTED.keys() - LEFT_TO_SLOW) | {*only_by.ONLY_BY.values()}
+    assert {PLANTED[name].kind for name in gate} == {bug.kind for bug in PLANTED.values()}
 
 
 def test_four_of_five_bugs_have_a_cause() -> None:
@@ -79,17 +79,17 @@ def test_the_page_counts_them() -> None:
     assert f"{said}, {len(PLANTED) - named} none" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [gated(name) for name in RIGHT])
-def test_nothing_is_found_in_what_is_right(name: str) -> None:
+@pytest.mark.parametrize("name", [in_gate(name) for name in RIGHT])
+def test_a_correct_subject_has_no_findings(name: str) -> None:
     report = graded(name)
     assert report.passed, report.findings
     assert not report.findings
-    asked_for = {
+    claims = {
         "large calls": name in GETS_LARGE_CALLS,
         "layouts of gradients": "layouts-of-gradients" in subject_named(name).also,
         "idle rows": "idle-rows" in subject_named(name).also or not report.notes,
     }
-    left_out = {verdict: "not judged" for verdict, asked in asked_for.items() if not asked}
+    left_out = {verdict: "not judged" for verdict, claimed in claims.items() if not claimed}
     assert report.verdicts == dict.fromkeys(VERDICTS, "pass") | left_out
     grades = {each.grade for each in report.grades}
     _, _, of_norm = name.rpartition("RMSNorm: ")
@@ -98,19 +98,19 @@ def test_nothing_is_found_in_what_is_right(name: str) -> None:
     if of_norm.startswith("truenorm, fast"):
         assert grades <= {"stable", "faithful", "correct"}
     if recipe := subject_named(name).recipe:
-        (told,) = report.recipes
-        assert recipe in told.names
+        (measured,) = report.recipes
+        assert recipe in measured.names
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MORE_RIGHT)
-def test_nothing_is_found_in_more_that_is_right(name: str) -> None:
-    test_nothing_is_found_in_what_is_right(name)
+def test_more_correct_subjects_have_no_findings(name: str) -> None:
+    test_a_correct_subject_has_no_findings(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
-def test_nothing_is_found_in_what_is_right_at_the_full_level(name: str) -> None:
+def test_a_correct_subject_has_no_findings_at_the_full_level(name: str) -> None:
     report = graded(name, "full")
     assert not report.findings
 
@@ -149,7 +149,7 @@ def test_the_slope_tells_the_algorithm(name: str, low: float, high: float) -> No
     assert low < slope < high
 
 
-def test_what_is_stable_is_not_enough_where_more_is_required() -> None:
+def test_stable_fails_if_correct_is_required() -> None:
     """Of one type: what is required is the same for all."""
     report = graded("truenorm, fast", require="correct", dtype="float32")
     assert not report.passed
