@@ -1,6 +1,7 @@
 """Inputs, both passes and expected results for the tests of the public functions."""
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -102,6 +103,12 @@ def swapped(array: Array) -> Array:
     return np.array(array).byteswap().view(array.dtype.newbyteorder("S"))
 
 
+def explicit_order(array: Array) -> Array:
+    """Return a copy whose dtype names the byte order of this machine, as files of Zarr have it."""
+    order = "<" if sys.byteorder == "little" else ">"
+    return np.array(array).view(array.dtype.newbyteorder(order))
+
+
 def read_only(array: Array) -> Array:
     copy = np.array(array)
     copy.flags.writeable = False
@@ -132,6 +139,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "Fortran": np.asfortranarray,
     "negative strides": _reversed_in_memory,
     "every other element": _every_other,
+    "explicit native byte order": explicit_order,
     "swapped byte order": swapped,
     "swapped and Fortran": lambda array: np.asfortranarray(swapped(array)),
     "read-only": read_only,

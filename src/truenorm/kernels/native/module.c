@@ -34,6 +34,8 @@ static void release(buffers_t *buffers)
         PyBuffer_Release(&buffers->views[--buffers->count]);
 }
 
+#define NATIVE_ORDER (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '<' : '>')
+
 /* Return the C-contiguous buffer of an object, or NULL (and note the failure) if it has none of
    this format, or is not aligned. None has no buffer, which is not a failure. */
 static Py_buffer *view_of(buffers_t *buffers, PyObject *object, char format, bool writable)
@@ -48,7 +50,11 @@ static Py_buffer *view_of(buffers_t *buffers, PyObject *object, char format, boo
         return NULL;
     }
     buffers->count++;
-    if (view->format == NULL || view->format[0] != format || view->format[1] != 0 ||
+    /* A dtype with an explicit byte order has it before the type code. */
+    const char *code = view->format;
+    if (code != NULL && (*code == '=' || *code == '@' || *code == NATIVE_ORDER))
+        code++;
+    if (code == NULL || code[0] != format || code[1] != 0 ||
         (uintptr_t)view->buf % (uintptr_t)view->itemsize != 0) {
         buffers->failed = true;
         return NULL;
