@@ -270,7 +270,8 @@ def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any] | None]
         raise ValueError("out must be writable, got a read-only array")
     if not (out.flags.c_contiguous or _is_disjoint(out)):
         raise ValueError(
-            f"elements of out must not overlap, got shape {out.shape} and strides {out.strides}"
+            f"elements of out must not overlap, got shape {out.shape} and strides {out.strides}: "
+            "pass another array"
         )
     for name, other in others.items():
         if other is not None and np.may_share_memory(out, other) and np.shares_memory(out, other):
