@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -105,7 +105,7 @@ def swapped(array: Array) -> Array:
 
 def explicit_order(array: Array) -> Array:
     """Return a copy whose dtype names the byte order of this machine, as files of Zarr have it."""
-    order = "<" if sys.byteorder == "little" else ">"
+    order: Literal["<", ">"] = "<" if sys.byteorder == "little" else ">"
     return np.array(array).view(array.dtype.newbyteorder(order))
 
 
