@@ -157,7 +157,7 @@ class Turns:
     _by_others: float = field(default=0.0, init=False)
 
     def disturbance(self) -> dict[str, float]:
-        """Return the cores taken, on average, from the peer whose turn it was."""
+        """Return the cores taken, on average, from the peer that was timed."""
         elapsed = self._elapsed or 1.0
         return {
             "by_other_peers": self._by_peers / elapsed,

@@ -1,7 +1,7 @@
 """``python -m benchmarks.peers_worker PEER THREADS``: time one package's norm in its environment.
 
 The process reads requests from its input and answers each with a line, both JSON. Between requests
-it sleeps, so that it takes nothing from the peer whose turn it is. It imports nothing of the
+it sleeps, so that it takes nothing from the peer that is timed. It imports nothing of the
 project but truenorm, where that is the peer.
 """
 

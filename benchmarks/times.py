@@ -175,23 +175,23 @@ def reference(rounds: int) -> dict[str, Any]:
             status_line(f"{name} {shape}: {seed + 1} of {rounds}")
             one = contest(shape, dtype=np.dtype(name), threads=1, seed=seed, backend="reference")
             contestants = {
-                f"{direction} {who}": call
+                f"{direction} {name}": call
                 for direction in DIRECTIONS
-                for who, call in one.of(direction).items()
-                if who not in FLOORS.values()
+                for name, call in one.of(direction).items()
+                if name not in FLOORS.values()
             }
             watch.go_round(contestants, calls)
         tables[f"{name} {label(shape)}"] = [
             {
-                "": who,
-                "p50 ms": watch.p50(who) * 1e3,
-                "mean ms": watch.mean(who) * 1e3,
-                "p99 ms": watch.p99(who) * 1e3,
-                "ns/element": watch.p50(who) / math.prod(shape) * 1e9,
-                "x textbook": watch.ratio(who, f"{who.split()[0]} {TEXTBOOK}"),
-                "of means": watch.mean(who) / watch.mean(f"{who.split()[0]} {TEXTBOOK}"),
+                "": name,
+                "p50 ms": watch.p50(name) * 1e3,
+                "mean ms": watch.mean(name) * 1e3,
+                "p99 ms": watch.p99(name) * 1e3,
+                "ns/element": watch.p50(name) / math.prod(shape) * 1e9,
+                "x textbook": watch.ratio(name, f"{name.split()[0]} {TEXTBOOK}"),
+                "of means": watch.mean(name) / watch.mean(f"{name.split()[0]} {TEXTBOOK}"),
             }
-            for who in watch.seconds
+            for name in watch.seconds
         ]
     return tables | {"import": import_times()}
 
@@ -271,8 +271,8 @@ def predicted(shape: tuple[int, ...]) -> tuple[Contest, list[Predicted]]:
     core, numpy = (contest(shape, backend=name) for name in ("native", "reference"))
     by_core, by_numpy = ({d: each.of(d) for d in DIRECTIONS} for each in (core, numpy))
 
-    def of(calls: dict[str, dict[str, Call]], who: str) -> dict[str, Call]:
-        return {direction: calls[direction][who] for direction in DIRECTIONS}
+    def of(calls: dict[str, dict[str, Call]], name: str) -> dict[str, Call]:
+        return {direction: calls[direction][name] for direction in DIRECTIONS}
 
     return core, [
         Predicted("native, fast", "fused", ALL, of(by_core, "truenorm fast")),

@@ -28,7 +28,7 @@ SHARES = 2 * 512 * COLUMN  # of dgamma and dbeta; 8192 rows in blocks of 16
 @pytest.mark.parametrize(
     ("form", "keep", "forward", "backward"),
     [
-        # x, gamma, beta; y and what is kept / x or xhat, dy, statistics, gamma; dx, dgamma, dbeta
+        # x, gamma, beta; y, saved array / x or xhat, dy, statistics, gamma; dx, dgamma, dbeta
         ("blocked", "x", (1, 0, 2, 1, 2, 0), (2, 2, 1, 1, 0, 2)),
         ("blocked", "xhat", (1, 0, 2, 2, 1, 0), (2, 1, 1, 1, 0, 2)),
         ("fused", "x", (1, 0, 2, 1, 3, 0), (2, 3, 1, 1, 0, 2)),
@@ -237,7 +237,7 @@ def data(shape: tuple[int, ...], dtype: str) -> tuple[Array, Array, Array, Array
 
 
 def of_textbook(shape: tuple[int, ...], dtype: str, keep: str) -> tuple[Counter, Counter]:
-    """Run the textbook form, xhat computed again where x is what is kept."""
+    """Run the textbook form, xhat computed again where x is saved."""
     x, dy, gamma, beta = data(shape, dtype)
     forward, backward = Counter(), Counter()
     _, kept = textbook.forward(forward.watch(x), gamma, beta)

@@ -201,7 +201,7 @@ class TestErrors:
     @pytest.mark.parametrize("kind", [BlockError, SystemExit])
     @pytest.mark.parametrize("failing", ["helper", "caller"])
     def test_of_one_thread(self, failing: str, kind: type[BaseException]) -> None:
-        """Nobody begins another block, those begun are waited for, and the pool goes on."""
+        """No thread begins another block, those begun are waited for, and the pool goes on."""
         both = threading.Barrier(2, timeout=SECONDS)
         began, ended = [], []
 

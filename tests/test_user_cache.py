@@ -134,7 +134,7 @@ def owned_by_another(
 
 @POSIX
 class TestOtherUsers:
-    """A user who can write cache files could run code as this user."""
+    """Another user with write access to cache files could run code as this user."""
 
     def test_modes_of_new_files(self, place: Path) -> None:
         before = os.umask(0)

@@ -415,7 +415,7 @@ def show_timings(report: Report, console: Console) -> None:
     flops = FLOPS[report.operation]
     counts = (
         f"GFLOP/s: operations of the textbook formula, {flops['forward']} forward and "
-        f"{flops['backward']} backward for each element, whoever computes."
+        f"{flops['backward']} backward for each element, for every contestant."
     )
     for line in (*HOW_TO_READ, counts, *report.notes):
         console.print(Text(line, style="dim"))

@@ -687,7 +687,7 @@ def _totals(costs: Sequence[Cost], machine: Machine, unit: Unit) -> "Table":
     from truenorm.tools.rich_tables import rich_table
 
     table = rich_table("ll" + "r" * len(costs), ["", "", *(cost.form for cost in costs)])
-    table.add_row("", "what is kept", *(cost.keep for cost in costs))
+    table.add_row("", "saved", *(cost.keep for cost in costs))
     for name in ("forward", "backward"):
         passes = [cost.passes[name] for cost in costs]
         moved = [unit.text(each.bytes_moved) for each in passes]

@@ -260,7 +260,7 @@ def identity_backward(dy: Array, _: Array) -> tuple[Array]:
     return (dy,)
 
 
-REFUSED: dict[str, tuple[Any, Any, Any, str]] = {
+NOT_APPLICABLE: dict[str, tuple[Any, Any, Any, str]] = {
     "integers": (
         identity,
         identity_backward,
@@ -344,9 +344,9 @@ REFUSED: dict[str, tuple[Any, Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", NOT_APPLICABLE)
 def test_refusals(name: str, check: Any) -> None:
-    forward, backward, inputs, message = REFUSED[name]
+    forward, backward, inputs, message = NOT_APPLICABLE[name]
     with pytest.raises((TypeError, ValueError), match=message):
         check(forward, backward, inputs)
 

@@ -307,7 +307,7 @@ class TestScreening:
             forbid_central(PASS, np.abs, lambda dy, _: 0 * dy, np.array([at, 1.0, -1.0]))
 
 
-REFUSED: dict[str, tuple[Callable[[Array], Any], str]] = {
+NOT_APPLICABLE: dict[str, tuple[Callable[[Array], Any], str]] = {
     "abs": (np.abs, "not analytic"),
     "abs beside what is analytic": (lambda x: x + np.abs(x), "not analytic"),
     "conj": (lambda x: x * np.conj(x), "not analytic"),
@@ -325,10 +325,10 @@ REFUSED: dict[str, tuple[Callable[[Array], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", NOT_APPLICABLE)
 def test_complex_step_is_refused(name: str) -> None:
     """A complex step would give a wrong derivative: wrong gradients would pass."""
-    forward, message = REFUSED[name]
+    forward, message = NOT_APPLICABLE[name]
     with pytest.raises(ValueError, match=message):
         tn.gradcheck(forward, lambda _, x: np.zeros(x.shape), data((7,)), method="complex")
 

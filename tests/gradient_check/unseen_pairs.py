@@ -1,6 +1,6 @@
 """One hundred hand-written forward/backward pairs in NumPy: 50 right, 50 wrong.
 
-Written by somebody who had not seen the checker, and verified by differences of eighth order in
+Written without knowledge of the checker, and verified by differences of eighth order in
 extended precision. Do not change a pair so that it gets another verdict.
 """
 # mypy: disable-error-code="no-any-return"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 
 class Clock:
-    """A time that contestants spend; `played` lists who did, in order."""
+    """A time that contestants spend; `played` lists them in order."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -92,7 +92,7 @@ def test_packed_answers_are_small() -> None:
 
 
 def test_arbitrary_bits_are_packed_losslessly() -> None:
-    """Also those that no rounding gives, and those that nobody predictors."""
+    """Also those that no rounding gives, and those without a predictor."""
     key = AnswerKey.of(case(PLAIN))
     random = np.random.default_rng(0)
     exact = {

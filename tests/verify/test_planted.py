@@ -67,7 +67,7 @@ def test_the_gate_has_some_of_each_kind() -> None:
 
 
 def test_four_of_five_bugs_have_a_cause() -> None:
-    """By the table, which each of them is held against above."""
+    """By the table, with which each of them is compared above."""
     assert CAUSES.keys() == PLANTED.keys()
     assert sum(map(bool, CAUSES.values())) >= 0.8 * len(PLANTED)
 

@@ -38,7 +38,7 @@ class XhatFromY(Kernel):
 
 
 class StaleForward(Kernel):
-    """Backward uses what the latest forward saved, whoever called that."""
+    """Backward uses what the latest forward saved, of any caller."""
 
     def to_save(self, saved: Saved) -> Saved:
         self.latest = saved
@@ -154,7 +154,7 @@ class RowsDropped(Kernel):
 class SumsByThread(Kernel):
     """Four threads take rows as they come, and add their float32 sums as they finish.
 
-    Here they come in two orders by turns, so that whoever calls twice sees it each time.
+    Here they come in two orders by turns, so that two calls always show it.
     """
 
     turned = False

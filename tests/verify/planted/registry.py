@@ -67,4 +67,4 @@ FATAL: dict[str, str] = {
     for name, subject in vars(fatal).items()
     if isinstance(subject, Subject)
 }
-"""As the judge is given them on its command line: nobody calls these here."""
+"""As on the judge's command line: these are not called here."""

@@ -35,10 +35,10 @@ class EveryStep(ByRecipe):
         return to_bits(values, FORMATS[self.kinds["x"].name].precision)
 
 
-def by(recipe: str, operation: Norm, dtype: str, who: str = "") -> Subject:
-    """Return a right kernel that claims its recipe; `who` rounds like this."""
+def by(recipe: str, operation: Norm, dtype: str, project: str = "") -> Subject:
+    """Return a right kernel that claims its recipe; `project` rounds like this."""
     kernel = EveryStep(recipe) if recipe == "none" else ByRecipe(recipe)
-    name = f"{recipe}, as {who}" if who else recipe
+    name = f"{recipe}, as {project}" if project else recipe
     return relative(kernel, name, operation, dtype, recipe=recipe)
 
 

@@ -38,7 +38,7 @@ def next_power_of_two(x: Array, gamma: Array, eps: float) -> Array:
 
 
 def norm_not_rms(x: Array, gamma: Array, eps: float) -> Array:
-    """Divide by the length of the row: nobody divided by D."""
+    """Divide by the length of the row: D is missing."""
     rows = widen(x)
     return narrow(rows / np.sqrt((rows * rows).sum(axis=1, keepdims=True) + eps) * widen(gamma), x)
 
