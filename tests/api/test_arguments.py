@@ -31,7 +31,7 @@ NO_NUMBERS: list[Any] = [
     np.array(True), None, [1.0, 2.0], np.array([1.0]), 1j, np.complex64(1), float,
     Decimal("sNaN"), np.datetime64("2020"), np.timedelta64(1, "s"),
 ]  # fmt: skip
-TOO_SMALL = "eps must be a finite number >= 0, got {}"
+TOO_SMALL = "eps is added to a variance and must be finite and >= 0, got {}"
 BEYOND = "axis must be from -2 to 1 for an x with 2 dimensions, got {}"
 TWICE = "axis must name an axis of x once, got {}"
 NO_AXIS = "x must have at least one axis, got 0 dimensions"
@@ -58,12 +58,8 @@ ERRORS: list[ErrorCase] = [
     *of_each(ValueError, "axis", "axis must name at least one axis, got {}", [()]),
     *of_each(TypeError, "axis", "axis must be an int or a tuple of ints, got {!r}", NO_AXES),
     *of_each(ValueError, "eps", TOO_SMALL, [-1e-5, -5e-324, np.nan, np.inf, -np.inf]),
-    (
-        ValueError,
-        {"x": X[:0], "eps": -1.0},
-        "eps must be a finite number >= 0, got -1.0",
-    ),  # even where there are no rows
-    (ValueError, {"eps": 10**400}, "eps must be a finite number >= 0, got inf"),
+    (ValueError, {"x": X[:0], "eps": -1.0}, TOO_SMALL.format(-1.0)),  # even without rows
+    (ValueError, {"eps": 10**400}, TOO_SMALL.format("inf")),
     *of_each(TypeError, "eps", "eps must be a real number >= 0, got {!r}", NO_NUMBERS),
     *of_each(
         ValueError,

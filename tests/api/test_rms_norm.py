@@ -235,5 +235,6 @@ def test_axes_layouts_and_out(backend: str, rounding: str, dtype: np.dtype[Any])
 
 
 def test_negative_eps() -> None:
-    with pytest.raises(ValueError, match=r"eps must be a finite number >= 0, got -1\.0"):
+    words = r"eps is added to a mean square and must be finite and >= 0, got -1\.0"
+    with pytest.raises(ValueError, match=words):
         tn.rms_norm(np.eye(3), eps=-1.0)

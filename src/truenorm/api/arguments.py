@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from truenorm.devices.arrays import check_negative_bit, is_on_device
 from truenorm.exact import FloatFormat
-from truenorm.kernels.call import Parameter, Rounding
+from truenorm.kernels.call import Norm, Parameter, Rounding
 from truenorm.kernels.rounding import round_to
 from truenorm.kernels.rows import format_of, stored_view, widen
 
@@ -186,7 +186,7 @@ def dy_of(dy: Any, x: NDArray[Any]) -> tuple[NDArray[Any], FloatFormat]:
     return array, target
 
 
-def eps_of(eps: Any) -> float:
+def eps_of(eps: Any, norm: Norm) -> float:
     """Return eps as a float64 number, finite and not negative."""
     try:
         if not (isinstance(eps, float) or _is_number(eps)):
@@ -197,7 +197,8 @@ def eps_of(eps: Any) -> float:
     except (TypeError, ValueError):
         raise TypeError(f"eps must be a real number >= 0, got {eps!r}") from None
     if not (value >= 0 and math.isfinite(value)):
-        raise ValueError(f"eps must be a finite number >= 0, got {value}")
+        square = "variance" if norm.centred else "mean square"
+        raise ValueError(f"eps is added to a {square} and must be finite and >= 0, got {value}")
     return value
 
 

@@ -131,7 +131,7 @@ def _checked(
     chosen = _overridden("TRUENORM_BACKEND", overrides.backend, backend, backend_named)
     return chosen, Settings(
         norm,
-        arguments.eps_of(eps),
+        arguments.eps_of(eps, norm),
         _overridden("TRUENORM_ROUNDING", overrides.rounding, rounding, arguments.rounding_of),
         chosen.name,
         arguments.threads_of(threads, overrides.threads),
