@@ -1,7 +1,6 @@
 """The ``truenorm`` command: help, exit codes, lazy imports, printed and written reports."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 import truenorm
-from cli.recording import Calls, record, run
+from cli.recording import Calls, record, run, run_main, run_python
 from sample_reports import bench_report
 from truenorm import cli
 from truenorm.cli import app as application
@@ -19,26 +18,6 @@ from truenorm.cli.app import COMMANDS
 from truenorm.cli.common import file_writer, progress_bar
 from truenorm.demo import demonstrate
 from verify.fake_report import failing_report
-
-TESTS = Path(__file__).parents[1]
-
-
-def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in a new process that can import the helpers of the tests."""
-    folders = [str(TESTS), os.environ.get("PYTHONPATH", "")]
-    return subprocess.run(
-        [sys.executable, "-W", "error", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders)), **environment},
-    )
-
-
-def run_main(before: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a new process, after some lines of Python."""
-    script = f"{before}\nfrom truenorm.cli import main\nmain()"
-    return run_python("-c", script, *arguments, **environment)
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
@@ -185,8 +164,7 @@ WRITING = [
 
 @pytest.fixture(params=WRITING, ids=lambda each: each.words[0])
 def command(request: pytest.FixtureRequest) -> Writing:
-    chosen: Writing = request.param
-    return chosen
+    return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """The commands vectors, gradcheck, bench, cost, demo and doctor: options, output and refusals."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import get_args
@@ -12,7 +10,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from cli.recording import record, run
+from cli.recording import record, run, run_main
 from promise.checking import BACKENDS
 from sample_reports import bench_report, committed_demo
 from truenorm.bench import DEFAULT_ROUNDS, DEFAULT_SHAPES
@@ -138,10 +136,8 @@ def test_gradcheck_refusals(pairs_file: Path, name: str, words: str) -> None:
 def test_gradcheck_without_a_file_or_a_pair(tmp_path: Path) -> None:
     assert "there is no file" in run("gradcheck", tmp_path / "none.py").stderr
     (tmp_path / "empty.py").write_text("", encoding="utf-8")
-    assert (
-        "write pair = forward, backward, [input, ...]"
-        in run("gradcheck", tmp_path / "empty.py").stderr
-    )
+    done = run("gradcheck", tmp_path / "empty.py")
+    assert "write pair = forward, backward, [input, ...]" in done.stderr
     (tmp_path / "bad.py").write_text("1 / 0", encoding="utf-8")
     done = run("gradcheck", tmp_path / "bad.py")
     assert (done.exit_code, "ZeroDivisionError" in done.stderr) == (2, True)
@@ -181,16 +177,10 @@ def test_bench_refusals(
     assert len(calls) == count
 
 
-def test_bench_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRUENORM_BACKEND", "reference")
-    code = "from truenorm.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, "bench", "2x16", "--rounds", "2", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+def test_bench_in_a_pipe() -> None:
+    options = ("2x16", "--rounds", "2", "--json")
+    done = run_main("", "bench", *options, TRUENORM_BACKEND="reference")
+    assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
     assert (report["backend"], report["threads"], len(report["figures"])) == ("reference", 1, 10)
 
@@ -216,7 +206,7 @@ def test_cost_pages_show_what_the_command_prints(page: str) -> None:
 
 
 def test_cost_of_rms_norm() -> None:
-    done = run("cost", "8", "1024", "4096", "--operation", "rms_norm")
+    done = run(*SHAPE, "--operation", "rms_norm")
     assert "RMSNorm of (8, 1024, 4096), float32" in done.stdout
     assert "(D29)" in done.stdout
     report = json.loads(run(*SHAPE, "--operation", "rms_norm", "--json").stdout)
@@ -360,18 +350,8 @@ def test_doctor_exit_code(
 
 def run_without(missing: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process that cannot import these packages."""
-    script = (
-        f"import sys; sys.modules.update(dict.fromkeys({missing}))\n"
-        "from truenorm.cli import main; main()"
-    )
-    environment = {name: value for name, value in os.environ.items() if "TRUENORM" not in name}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, "doctor", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    before = f"import sys; sys.modules.update(dict.fromkeys({missing}))"
+    return run_main(before, "doctor", *arguments)
 
 
 OPTIONAL = ["ml_dtypes", "flint", "matplotlib", "jinja2"]

@@ -28,20 +28,12 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     calls = record(monkeypatch, VERIFY_TARGET, report)
     done = run("verify", "x.py")
     assert (done.exit_code, done.stderr) == (code, "")
-    options = ("--level", "full", "--require", "faithful", "--dtype", "float16")
-    more = ("--dtype", "float64", "--start-seconds", "7")
-    operation = (
-        "--operation",
-        "rms_norm",
-        "--recipe",
-        "early",
-        "--largest",
-        "1e4",
-        "--kappa",
-        "10",
+    options = (
+        "--level full --require faithful --dtype float16 --dtype float64 --start-seconds 7 "
+        "--operation rms_norm --recipe early --largest 1e4 --kappa 10 "
+        "--shape 4x5 --shape 6x7 --data a.npz --baseline known.json"
     )
-    inputs = ("--shape", "4x5", "--shape", "6x7", "--data", "a.npz", "--baseline", "known.json")
-    run("verify", "x.py:mine", *options, *more, *operation, *inputs)
+    run("verify", "x.py:mine", *options.split())
     default = {
         "operation": "",
         "recipe": "",
@@ -55,8 +47,9 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "start_seconds": 120.0,
         "baseline": None,
         "executor": None,
+        "progress": None,
     }
-    other = {
+    other = default | {
         "operation": "rms_norm",
         "recipe": "early",
         "largest": 1e4,
@@ -68,12 +61,8 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "dtypes": ["float16", "float64"],
         "start_seconds": 7.0,
         "baseline": Path("known.json"),
-        "executor": None,
     }
-    assert calls == [
-        (("x.py",), {**default, "progress": None}),
-        (("x.py:mine",), {**other, "progress": None}),
-    ]
+    assert calls == [(("x.py",), default), (("x.py:mine",), other)]
 
 
 def test_choices_are_those_of_the_judge() -> None:
@@ -84,14 +73,15 @@ def test_choices_are_those_of_the_judge() -> None:
 
 
 def test_cannot_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Run the real judge, and one that raises."""
+    """Run the real judge, then judges that raise."""
     done = run("verify", tmp_path / "nothing.py")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "nothing.py" in done.stderr
     assert "Traceback" not in done.stderr
-    record(monkeypatch, VERIFY_TARGET, CannotRunError("no"))
-    done = run("verify", "x.py")
-    assert (done.exit_code, done.stdout, done.stderr) == (2, "", "truenorm: no\n")
+    for function, options in (("verify_target", ()), ("campaign_target", ("--cases", 2))):
+        record(monkeypatch, f"truenorm.cli.verify.{function}", CannotRunError("no"))
+        done = run("verify", "x.py", *options)
+        assert (done.exit_code, done.stdout, done.stderr) == (2, "", "truenorm: no\n")
 
 
 def test_updated_baseline_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -208,9 +198,3 @@ def test_options_that_exclude_each_other(options: tuple[object, ...], message: s
     done = run("verify", "x.py", *options)
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
-
-
-def test_campaign_that_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    record(monkeypatch, "truenorm.cli.verify.campaign_target", CannotRunError("no"))
-    done = run("verify", "x.py", "--cases", 2)
-    assert (done.exit_code, done.stderr) == (2, "truenorm: no\n")

@@ -1,17 +1,55 @@
-"""The plugin: one test a case, messages of failures, options, workers, and invalid markers."""
+"""The plugin: one test a case, messages, options, workers, invalid markers, and baselines."""
 
+import json
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import truenorm.pytest_plugin
 import truenorm.verify as tv
-from pytest_plugin.sessions import TESTS, Session
 
 pytest_plugins = ["pytester"]
 
+KERNELS = """
+import numpy as np
+import truenorm.verify as tv
+
+def forward(x, gamma, beta, eps, ddof=0):
+    c = x - x.mean(axis=-1, keepdims=True)
+    var = x.var(axis=-1, ddof=ddof, keepdims=True)
+    return gamma * c / np.sqrt(var + x.dtype.type(eps)) + beta
+
+def without_mean(x, gamma, eps):
+    return gamma * x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + x.dtype.type(eps))
+
+def divides_by_less(*arguments):
+    return forward(*arguments, ddof=1)
+
+def raises(*_):
+    raise ValueError("the kernel's own words")
+
+right = tv.Subject(forward, name="a right kernel", dtypes=["float32"])
+wrong = tv.Subject(divides_by_less, name="a wrong kernel", dtypes=["float32"])
+broken = tv.Subject(raises, name="a broken kernel", dtypes=["float32"])
+rms_norm = tv.Subject(without_mean, dtypes=["float32"], operation=tv.RMS_NORM)
+claims = tv.Subject(forward, dtypes=["float32"], domain=tv.Domain(kappa=10))
+CASES = [tv.case(f"float32-{name}") for name in ("normal-4x17", "offset-1e4-4x67")]
+LARGE = tv.case("float32-inputs-near-1e30", operation=tv.RMS_NORM)
+"""
+TESTS = """
+import pytest
+from judged_kernels import *
+
+@pytest.mark.truenorm({marker})
+def test_kernel(truenorm_case):
+    truenorm_case.check()
+"""
 CHECKS = """
 import pytest
 import truenorm.verify as tv
@@ -30,6 +68,35 @@ def test_kernel(name):
 """
 SOURCES = Path(tv.__file__).parents[1]
 OFFSET = "float32-offset-1e4-4x67"
+
+
+class Session:
+    """Runs pytest with the plugin, which an installed truenorm registers."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        registered = [each.value for each in entry_points(group="pytest11")]
+        name = truenorm.pytest_plugin.__name__
+        # The plugin of Hypothesis is slow to import when a session fails.
+        without = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+        self.options = without if name in registered else [*without, "-p", name]
+
+    def run(self, marker: str, *options: str) -> pytest.RunResult:
+        """Run a test with a marker in this process."""
+        self.pytester.makepyfile(test_it=TESTS.format(marker=marker))
+        return self.pytester.runpytest_inprocess(*self.options, *options)
+
+    def run_apart(self, marker: str, *options: str) -> pytest.RunResult:
+        """Run it in a new process."""
+        self.pytester.makepyfile(test_it=TESTS.format(marker=marker))
+        return self.pytester.runpytest_subprocess(*self.options, *options)
+
+
+@pytest.fixture
+def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Session:
+    monkeypatch.delenv("CI", raising=False)
+    pytester.makepyfile(judged_kernels=KERNELS)
+    return Session(pytester)
 
 
 def assert_shows_no_source(text: str) -> None:
@@ -60,9 +127,9 @@ def test_message_of_a_failure(session: Session, style: str) -> None:
     done.stdout.fnmatch_lines(
         [
             "y[[]*] is *, the exact answer *: off by * ulp",
-            "   in  a wrong kernel",
-            " case  float32-normal-4x17: ordinary input, D = 17",
-            "cause  the variance is divided by D - 1 (matches y within * ulp)",
+            "          in  a wrong kernel",
+            "        case  float32-normal-4x17: ordinary input, D = 17",
+            "likely cause  the variance is divided by D - 1 (matches y within * ulp)",
             "# float32-normal-4x17: y[[]*",
             "subject = tv.load('*kernels.py:wrong')",
             "case = tv.case('float32-normal-4x17')",
@@ -105,7 +172,7 @@ def test_cause_must_explain_control_cases(session: Session) -> None:
     """In this case alone, an inverse root in float16 would give the same zeros."""
     done = session.run("rms_norm, cases=[LARGE]")
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["y[[]*] is *, the exact answer *", "cause  *"])
+    done.stdout.fnmatch_lines(["y[[]*] is *, the exact answer *", "likely cause  *"])
     assert "float16" not in done.stdout.str()
 
 
@@ -152,7 +219,7 @@ def test_fresh_seed(session: Session) -> None:
     (seed,) = re.findall(r"^truenorm: seed (\d+) ", done.stdout.str(), re.MULTILINE)
     name = f"float32-normal-4x17-{seed}"
     done.stdout.fnmatch_lines(
-        [f"again  pytest --truenorm-seed {seed}", f"case = tv.case('{name}')"]
+        [f"*again  pytest --truenorm-seed {seed}", f"case = tv.case('{name}')"]
     )
     again = session.run("wrong", "--truenorm-seed", seed, "-k", "normal-4x17")
     again.assert_outcomes(failed=1, deselected=len(tv.cases("float32")) - 1)
@@ -224,4 +291,138 @@ def test_marker_without_argument(session: Session, test: str, message: str) -> N
 def test_invalid_seeds(session: Session, seed: str) -> None:
     done = session.run("right, cases=CASES[:1]", f"--truenorm-seed={seed}")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([f"*--truenorm-seed is '{seed}'; give a number, or fresh"])
+    done.stderr.fnmatch_lines([f"*--truenorm-seed must be a number or fresh; got '{seed}'"])
+
+
+KNOWN = {
+    "subject": "a right kernel",
+    "operation": "layer_norm",
+    "dtype": "float32",
+    "output": "y",
+    "check": "accuracy",
+    "families": ["offset"],
+    "grade": "conditional",
+    "reason": "issue 12",
+}
+MARKER = "right, cases=CASES, baseline='known.json'"
+LISTED = "known     a right kernel: y, float32, accuracy (issue 12), in 1 test"
+
+
+@pytest.fixture
+def judged(session: Session) -> Session:
+    """Return a session with a baseline: the kernel fails in the second of two cases."""
+    write(session)
+    return session
+
+
+def write(session: Session, **changed: Any) -> None:
+    text = json.dumps({"schema": "truenorm/baseline-1", "findings": [KNOWN | changed]})
+    (session.pytester.path / "known.json").write_text(text, encoding="utf-8")
+
+
+def test_known_findings(judged: Session) -> None:
+    done = judged.run(MARKER)
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["*truenorm, against the baseline*", LISTED])
+    assert "vanished  " not in done.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"families": ["constant"]}, "  new  the baseline does not have it in offset"),
+        ({"output": "dx"}, "  new  it is not in the baseline"),
+        ({"subject": "another"}, "  new  it is not in the baseline"),
+    ],
+)
+def test_new_findings(judged: Session, changed: dict[str, Any], message: str) -> None:
+    write(judged, **changed)
+    done = judged.run(MARKER)
+    done.assert_outcomes(passed=1, failed=1)
+    assert message in done.stdout.str()
+    assert LISTED not in done.stdout.str()
+
+
+def test_known_exception(judged: Session) -> None:
+    """A call that raises has no result, and so no grade."""
+    known = {"output": "", "check": "raised", "families": ["normal"], "grade": ""}
+    write(judged, subject="a broken kernel", **known)
+    done = judged.run("broken, cases=CASES, baseline='known.json'")
+    done.assert_outcomes(passed=1, failed=1)
+    assert "  new  the baseline does not have it in offset" in done.stdout.str()
+
+
+def test_low_grade_with_known_findings(judged: Session) -> None:
+    write(judged, check="special", families=["nan-in-x"], grade="")
+    subject = (
+        "tv.Subject(lambda x, *rest: forward(np.nan_to_num(x), *rest), name='a right kernel')"
+    )
+    case = "cases=[tv.case('float32-nan-in-x')]"
+    done = judged.run(f"{subject}, {case}, baseline='known.json', require='correct'")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["below correct: y in float32."])
+
+
+def test_vanished_findings(judged: Session) -> None:
+    """A finding vanishes only in families that were run, and if all tests were run."""
+    write(judged, families=["normal", "offset", "constant"])
+    done = judged.run(MARKER)
+    done.assert_outcomes(passed=2)
+    vanished = "vanished  a right kernel: y, float32, accuracy, in normal (issue 12)"
+    done.stdout.fnmatch_lines([LISTED, vanished])
+    done = judged.run(MARKER, "-k", "normal")
+    done.assert_outcomes(passed=1, deselected=1)
+    assert "baseline =" not in done.stdout.str()
+    assert "vanished  " not in done.stdout.str()
+
+
+def test_skipped_cases_count_as_run(judged: Session) -> None:
+    write(judged, subject="subject", families=["normal"])
+    done = judged.run("claims, cases=CASES, baseline='known.json'")
+    done.assert_outcomes(passed=1, skipped=1)
+    done.stdout.fnmatch_lines(["vanished  subject: y, float32, accuracy, in normal (issue 12)"])
+
+
+def test_baseline_with_xdist_workers(judged: Session) -> None:
+    """The parent merges the properties of its workers; the JUnit file has them, too."""
+    write(judged, families=["normal", "offset"])
+    done = judged.run_apart(MARKER, "-n", "2", "--junitxml=report.xml")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(
+        [LISTED, "vanished  a right kernel: y, float32, accuracy, in normal*"]
+    )
+    written = ET.parse(judged.pytester.path / "report.xml").iter("property")
+    assert [each.get("name") for each in written] == ["truenorm-baseline"] * 2
+
+
+def test_report_method(judged: Session) -> None:
+    judged.pytester.makepyfile(
+        test_it=f"""
+        import pytest
+        from judged_kernels import *
+
+        @pytest.mark.truenorm({MARKER})
+        def test_kernel(truenorm_case):
+            report = truenorm_case.report()
+            assert report.baseline.new == 0
+            assert report.baseline.known == (truenorm_case.case.family == "offset")
+        """
+    )
+    done = judged.pytester.runpytest_inprocess(*judged.options)
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines([LISTED])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "there is no baseline *known.json"),
+        ("[]", "*is not a baseline that this version can read*"),
+    ],
+)
+def test_invalid_baselines(judged: Session, text: str | None, message: str) -> None:
+    file = judged.pytester.path / "known.json"
+    file.unlink() if text is None else file.write_text(text)
+    done = judged.run(MARKER)
+    assert done.ret == pytest.ExitCode.INTERRUPTED
+    done.stdout.fnmatch_lines([f"@pytest.mark.truenorm: {message}*"])

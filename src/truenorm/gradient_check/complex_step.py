@@ -5,12 +5,7 @@ import math
 import numpy as np
 
 from truenorm.gradient_check.central_differences import Central
-from truenorm.gradient_check.method import (
-    CERTAINTY,
-    Estimate,
-    NotApplicableError,
-    sum_and_scale,
-)
+from truenorm.gradient_check.method import CERTAINTY, Estimate, NotApplicableError, sum_and_scale
 from truenorm.gradient_check.noise import (
     SUSPICIOUS,
     NoiseEstimator,

@@ -30,26 +30,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--truenorm-level",
         choices=("quick", "full"),
-        help="how many cases @pytest.mark.truenorm makes, whatever the markers say",
+        help="number of cases of @pytest.mark.truenorm; overrides the level of the markers",
     )
     group.addoption(
         "--truenorm-seed",
         type=_seed,
         metavar="N|fresh",
-        help="make them of other random numbers: those of a seed, or of one that is drawn, and "
-        "printed in the header",
+        help="draw the cases with this seed; 'fresh' chooses one and prints it in the header",
     )
 
 
 def _seed(text: str) -> int | str:
     """Return a seed, or `FRESH` for a random one."""
     if text != FRESH and not text.isdecimal():
-        raise pytest.UsageError(f"--truenorm-seed is {text!r}; give a number, or {FRESH}")
+        raise pytest.UsageError(f"--truenorm-seed must be a number or {FRESH}; got {text!r}")
     return text if text == FRESH else int(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and draw a seed; a worker of pytest-xdist gets that of its parent."""
+    """Register the marker and choose a seed; a worker of pytest-xdist gets its parent's."""
     config.addinivalue_line(
         "markers",
         "truenorm(subject, *, operation, require, recipe, level, dtypes, cases, baseline): judge "
@@ -66,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Pass the seed to a worker: all workers must have the same tests."""
+    """Pass the seed to a worker of pytest-xdist: all workers must collect the same tests."""
     node.workerinput[OPTION] = node.config.option.truenorm_seed
 
 
@@ -111,7 +110,7 @@ def pytest_runtest_makereport(item: Any, call: pytest.CallInfo[None]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """List the findings that baselines know, and those that have vanished."""
+    """List the known findings, and those that have vanished."""
     properties = [
         (report.nodeid.partition("[")[0], text)
         for reports in terminalreporter.stats.values()

@@ -13,7 +13,7 @@ from truenorm.pytest_plugin import PROPERTY
 from truenorm.tools.text import counted, one_line
 from truenorm.verify.baseline import compare_with_baseline, entries_of, key, read_baseline
 from truenorm.verify.grading.grades import split_by_domain
-from truenorm.verify.grading.report import GRADES, Finding, Known, Report
+from truenorm.verify.grading.report import GRADES, Known, Report
 from truenorm.verify.judge import collect, grade_records, scope, spec_of
 from truenorm.verify.operation import Case
 from truenorm.verify.report.wording import conclusion, describe_entry, likely_cause, link
@@ -25,23 +25,19 @@ from truenorm.verify.suite import cases
 from truenorm.verify.user_cases import is_user_case
 
 CONTROL_ELEMENTS = 4 * 67
-"""Of a control case: small cases run quickly, and most hypotheses are refuted there."""
+"""The largest size of a control case: small cases run quickly, and refute most hypotheses."""
 CONTROL_FAMILIES = (
-    "normal",
-    "padding",
-    "large-scale",
-    "small-scale",
-    "spread-of-eps",
-    "large-eps",
+    *("normal", "padding", "large-scale", "small-scale"),
+    *("spread-of-eps", "large-eps"),
 )
-"""Ordinary rows, and rows of another size or with another eps."""
+"""Ordinary rows, and rows of another magnitude or with another eps."""
 RULE = "-" * 80
 
 
 class ControlCases:
-    """Other small cases of a subject, which a diagnosis of one failed case must explain, too.
+    """Small cases of a subject that the diagnosis of another, failed case must explain as well.
 
-    In one case alone, zeros can have many causes, and most hypotheses fit.
+    In a single case most hypotheses fit: a result of zeros can have many causes.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -49,7 +45,7 @@ class ControlCases:
         self._by_dtype: dict[str, tuple[list[Case], list[Record]]] = {}
 
     def without(self, case: Case) -> tuple[list[Case], list[Record]]:
-        """Return the control cases of the same type except this one, and their records."""
+        """Return the other control cases of the same type, and their records."""
         if case.dtype not in self._by_dtype:
             self._by_dtype[case.dtype] = self._run(case.dtype)
         suite, records = self._by_dtype[case.dtype]
@@ -77,25 +73,9 @@ class ControlCases:
 class JudgedCase:
     """One case of a subject: ``truenorm_case`` in a test.
 
-    Attributes
-    ----------
-    subject : Subject
-    case : Case
-    require : str
-        The least grade that passes.
-    recipe : str
-        The rounding recipe to compare with, if any.
-    seed : int
-        The seed of the case.
-    spec : SubjectSpec
-        Where the subject is defined, for reproducers.
-    controls : ControlCases
-    known : tuple of Known, optional
-        The entries of the baseline, if there is one.
-    tests : int
-        Number of cases of the same marker.
-    properties : list of tuple
-        User properties of the test report: the comparison with the baseline, as JSON.
+    `known` has the entries of the baseline, if there is one, and `tests` is the number of cases of
+    the marker. `properties` are user properties of the test report: the comparison with the
+    baseline, as JSON.
     """
 
     subject: Subject
@@ -133,14 +113,15 @@ class JudgedCase:
         controls, more = self.controls.without(self.case)
         fuller = self._grade([self.case, *controls], [*records, *more])
         causes = {
-            (each.verdict, each.dtype, each.output): (each.cause, each.tried)
+            (each.verdict, each.dtype, each.output): {"cause": each.cause, "tried": each.tried}
             for each in fuller.findings
         }
-        findings = []
-        for each in report.findings:
-            text, tried = causes.get((each.verdict, each.dtype, each.output), ("", 0))
-            findings.append(replace(each, cause=text, tried=tried))
-        return replace(report, findings=tuple(findings))
+        unknown = {"cause": "", "tried": 0}
+        findings = tuple(
+            replace(each, **causes.get((each.verdict, each.dtype, each.output), unknown))
+            for each in report.findings
+        )
+        return replace(report, findings=findings)
 
     def _grade(self, suite: Sequence[Case], records: Sequence[Record]) -> Report:
         return grade_records(
@@ -148,7 +129,7 @@ class JudgedCase:
         )
 
     def check(self) -> None:
-        """Fail the test with symptom, cause and reproducer; skip a case outside the domain."""
+        """Fail with symptom, likely cause and reproducer; skip a case outside the domain."""
         __tracebackhide__ = True
         domain = self.subject.domain
         if split_by_domain([self.case], domain)[1]:
@@ -161,28 +142,24 @@ class JudgedCase:
             pytest.fail(self._message(report), pytrace=False)
 
     def _message(self, report: Report) -> str:
-        """Return the message of a failure, which starts with the most obvious symptom."""
+        """Return the message of a failure: the first symptom, then labelled lines."""
         new = [each for each in report.findings if not each.known]
-        lines = [
-            new[0].symptom if new else conclusion(report),
-            "",
-            f"   in  {self.subject.name}",
-            f" case  {self.case.name}: {self.case.why}",
-        ]
-        for place, finding in enumerate(new):
-            lines += ["", f"  and  {finding.symptom}"] if place else []
-            lines += _details(finding)
+        lines = [new[0].symptom if new else conclusion(report), ""]
+        lines += [_line("in", self.subject.name)]
+        lines += [_line("case", f"{self.case.name}: {self.case.why}")]
+        for position, finding in enumerate(new):
+            lines += ["", _line("and", finding.symptom)] if position else []
+            texts = {"new": finding.new, "likely cause": likely_cause(finding)}
+            lines += [_line(label, text) for label, text in texts.items() if text]
+            lines += [_line("seen", f"{each} {link(each)}") for each in finding.sources]
         if self.seed:
-            lines += ["", f"again  pytest --truenorm-seed {self.seed}"]
+            lines += ["", _line("again", f"pytest --truenorm-seed {self.seed}")]
         lines += [RULE, new[0].reproducer.rstrip(), RULE] if new else []
         return "\n".join(lines)
 
 
-def _details(finding: Finding) -> list[str]:
-    """Return what is new about a finding, its cause, and issues with such a failure."""
-    texts = {"  new": finding.new, "cause": likely_cause(finding)}
-    issues = [f" seen  {each} {link(each)}".rstrip() for each in finding.sources]
-    return [*(f"{label}  {text}" for label, text in texts.items() if text), *issues]
+def _line(label: str, text: str) -> str:
+    return f"{label:>12}  {text}".rstrip()
 
 
 def judged_cases(
@@ -206,7 +183,7 @@ def _cases(
     folder: Path,
     seed: int,
 ) -> list[JudgedCase]:
-    """Return the cases of a level, or those that are passed."""
+    """Return the cases of a level, or those of the marker's argument `cases`."""
     if require not in GRADES:
         raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
     judged, spec = _load(subject, operation, folder)
@@ -235,8 +212,8 @@ def _load(subject: Subject | str, operation: str, folder: Path) -> tuple[Subject
 
 
 def to_property(report: Report | None, tests: int) -> str:
-    """Return the comparison of one of `tests` cases with the baseline; None for a skipped one."""
-    entries: dict[str, Sequence[Known]] = {"found": (), "known": (), "gone": ()}
+    """Return the comparison with the baseline as JSON; `report` is None for a skipped case."""
+    entries: dict[str, Sequence[Known]] = {"findings": (), "known": (), "vanished": ()}
     if report is not None and report.baseline is not None:
         passing = {(each.dtype, each.output, each.check) for each in report.findings if each.known}
         known = [
@@ -244,25 +221,26 @@ def to_property(report: Report | None, tests: int) -> str:
             for each in report.baseline.entries
             if (each.dtype, each.output, each.check) in passing
         ]
-        gone = report.baseline.vanished
-        entries = {"found": entries_of(report), "known": known, "gone": gone}
+        vanished = report.baseline.vanished
+        entries = {"findings": entries_of(report), "known": known, "vanished": vanished}
     lists = {name: [asdict(each) for each in some] for name, some in entries.items()}
     return json.dumps({"tests": tests, **lists})
 
 
 def summary_lines(properties: Iterable[tuple[str, str]]) -> list[str]:
-    """Return known and vanished findings, from the test function and property of each case.
+    """Return known and vanished findings, from pairs of a test function and a property.
 
-    A finding can have vanished only if all cases of a function were run.
+    A finding can have vanished only if all cases of its test function were run.
     """
     functions: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for function, text in properties:
         functions[function].append(json.loads(text))
-    every = [test for tests in functions.values() for test in tests]
-    whole = [test for tests in functions.values() for test in tests if len(tests) == test["tests"]]
-    times = Counter(replace(entry, families=()) for entry in _entries(every, "known"))
-    known = [f"known     {_text(each)}, in {counted(times[each], 'test')}" for each in times]
-    return sorted(known) + [f"vanished  {_text(each)}" for each in _vanished(every, whole)]
+    groups = functions.values()
+    tests = [test for group in groups for test in group]
+    complete = [test for group in groups for test in group if len(group) == test["tests"]]
+    counts = Counter(replace(entry, families=()) for entry in _entries(tests, "known"))
+    known = [f"known     {_text(each)}, in {counted(counts[each], 'test')}" for each in counts]
+    return sorted(known) + [f"vanished  {_text(each)}" for each in _vanished(tests, complete)]
 
 
 def _entries(tests: Iterable[Mapping[str, Any]], name: str) -> Iterator[Known]:
@@ -276,18 +254,17 @@ def _text(entry: Known) -> str:
 
 
 def _vanished(
-    every: Sequence[Mapping[str, Any]], whole: Sequence[Mapping[str, Any]]
+    tests: Sequence[Mapping[str, Any]], complete: Sequence[Mapping[str, Any]]
 ) -> list[Known]:
-    """Return the entries that no test found, with the families in which that is so."""
-    found: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for entry in _entries(every, "found"):
-        found[key(entry)].update(entry.families or ("",))
+    """Return the entries without a finding, each with the families in which it has vanished."""
+    failing: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for entry in _entries(tests, "findings"):
+        failing[key(entry)].update(entry.families or ("",))
     vanished: dict[tuple[str, ...], Known] = {}
-    for entry in _entries(whole, "gone"):
-        families = found.get(key(entry), set())
+    for entry in _entries(complete, "vanished"):
+        families = failing[key(entry)]
         missing = set(entry.families) - families
         if "" not in families and (missing if entry.families else not families):
             before = vanished[key(entry)].families if key(entry) in vanished else ()
-            all_families = tuple(sorted(missing.union(before)))
-            vanished[key(entry)] = replace(entry, families=all_families)
+            vanished[key(entry)] = replace(entry, families=tuple(sorted(missing.union(before))))
     return [vanished[entry_key] for entry_key in sorted(vanished)]

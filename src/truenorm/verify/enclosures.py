@@ -64,14 +64,7 @@ def _two_product(a: Float64s, b: Float64s) -> tuple[Float64s, Float64s]:
 
 @dataclass(frozen=True, slots=True)
 class Ball:
-    """An array of numbers with a bound for each.
-
-    Examples
-    --------
-    >>> third = Ball.of(np.ones(1)).over(3)
-    >>> bool(third.radius[0] < 2.0**-100), float(third.high[0])
-    (True, 0.3333333333333333)
-    """
+    """An array of numbers with a bound for each."""
 
     high: Float64s
     low: Float64s

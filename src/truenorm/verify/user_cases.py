@@ -43,13 +43,7 @@ def is_user_case(case: Case) -> bool:
 
 
 def parse_shape(text: str) -> tuple[int, ...]:
-    """Return the shape of a text such as 4096x5120.
-
-    Examples
-    --------
-    >>> parse_shape("8x1024x4096")
-    (8, 1024, 4096)
-    """
+    """Return the shape of a text such as 4096x5120."""
     sizes = text.lower().split("x")
     if not all(size.isdecimal() and int(size) > 0 for size in sizes):
         raise ValueError(f"shape must be like 4096x5120 or 8x1024x4096; got {text!r}")

@@ -208,10 +208,7 @@ def _families(dtype: str) -> Iterator[Family]:
             {"pattern": "normal", "scale": top**0.5},
             "the sum of squares overflows",
         ),
-        "small-scale": (
-            {"pattern": "normal", "scale": least**0.5},
-            "squares are far below eps",
-        ),
+        "small-scale": ({"pattern": "normal", "scale": least**0.5}, "squares are far below eps"),
         "spread-of-eps": ({"pattern": "normal", "scale": EPS**0.5}, "squares are about eps"),
         "constant": ({"pattern": "constant", "value": 0.1}, "constant rows"),
         "decades": ({"pattern": "decades", "reach": spread}, "magnitudes over many decades"),

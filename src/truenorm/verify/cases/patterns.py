@@ -260,11 +260,6 @@ def filled(
 
     The last axis of the shape is a row. A seed that is a string is replaced by its checksum. `x`
     is the input, for a dy that depends on it.
-
-    Examples
-    --------
-    >>> filled({"pattern": "ramp", "start": 40000}, "float32", (4,), "example")
-    array([40000., 40001., 40002., 40003.], dtype=float32)
     """
     options: dict[str, Any] = {"pattern": pattern} if isinstance(pattern, str) else dict(pattern)
     name, put = options.pop("pattern"), options.pop("put", ())

@@ -20,10 +20,7 @@ OPTIONS = {"gain", "beta", "parameters", "result", "sum"}
 
 
 def layer_norm_case(
-    name: str,
-    arrays: tuple[Array, Array | None, Array | None, Array],
-    eps: float,
-    **fields: Any,
+    name: str, arrays: tuple[Array, Array | None, Array | None, Array], eps: float, **fields: Any
 ) -> Case:
     """Return a case of x, gamma, beta and dy."""
     inputs = dict(zip(("x", "gamma", "beta", "dy"), arrays, strict=True))
@@ -94,11 +91,6 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
     """Return the operation of a specification such as ``add_rms_norm,gain=zero-centred``.
 
     Without a name, change options of the default.
-
-    Examples
-    --------
-    >>> parse_operation("rms_norm,parameters=float32").spec
-    'rms_norm,parameters=float32'
     """
     name, *settings = spec.split(",")
     options: dict[str, Any] = {

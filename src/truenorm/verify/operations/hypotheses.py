@@ -36,6 +36,7 @@ INPUTS = {"x and dy": ("rows", "dy"), "all inputs": ("rows", "gain", "beta", "dy
 MOST_BLOCKS = 65_535
 """The largest size of a grid's second dimension in CUDA."""
 R = "1/sqrt(... + eps)"
+SUMMANDS = {"dgamma": "terms", "dbeta": "dy"}
 
 
 def _changed(change: Callable[[Steps, Float64s], Any], *steps: str) -> Changes:
@@ -501,16 +502,12 @@ def of_parameters(norm: "Norm") -> Table:
     return table
 
 
-def _summands_of(name: str, at: Steps) -> Float64s:
-    return at["terms" if name == "dgamma" else "dy"]
-
-
 def _accumulated(kind: str, name: str, at: Steps) -> Float64s:
-    return accumulate_rows(_summands_of(name, at), _type(kind, at))
+    return accumulate_rows(at[SUMMANDS[name]], _type(kind, at))
 
 
 def _narrow_sum(kind: str, name: str, at: Steps) -> Float64s:
-    return sum_in_sequence(_summands_of(name, at), _type(kind, at), 0)
+    return sum_in_sequence(at[SUMMANDS[name]], _type(kind, at), 0)
 
 
 Weights = Callable[[Any, int], Any]

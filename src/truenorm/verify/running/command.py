@@ -159,10 +159,7 @@ class Program:
     """A process in a new process group, with limits on its time and on its output."""
 
     def __init__(
-        self,
-        arguments: Sequence[str],
-        folder: Path,
-        environment: Mapping[str, str] | None = None,
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         self._process = subprocess.Popen(
             arguments,
@@ -265,14 +262,6 @@ class CommandRunner:
     ----------
     subject : Subject
         A subject with a command.
-
-    Examples
-    --------
-    >>> import truenorm.verify as tv
-    >>> from truenorm.verify.running.command import CommandRunner
-    >>> runner = CommandRunner(Subject(command=["./no-such-program"]))
-    >>> print(runner.run(tv.case("float32-normal-4x2"), Call()).failure)
-    cannot start './no-such-program': No such file or directory
     """
 
     def __init__(self, subject: Subject) -> None:

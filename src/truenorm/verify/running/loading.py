@@ -53,13 +53,7 @@ def load(target: str, operation: str = "") -> Subject:
 
 
 def split_target(target: str, default: str = "subject") -> tuple[Path, str]:
-    """Return the file and the name of ``file.py:name``; without a name, the default.
-
-    Examples
-    --------
-    >>> split_target("kernels/mine.py:fast")[1], split_target("mine.py")[1]
-    ('fast', 'subject')
-    """
+    """Return the file and the name of ``file.py:name``; without a name, the default."""
     file, colon, name = target.rpartition(":")
     if not colon or not name.isidentifier():  # no colon, or that of C:\\folder\\file.py
         file, name = target, default
@@ -67,13 +61,7 @@ def split_target(target: str, default: str = "subject") -> tuple[Path, str]:
 
 
 def dotted_path(target: str) -> str:
-    """Return the path of ``torch:package.module.function``, or nothing for a file.
-
-    Examples
-    --------
-    >>> dotted_path("torch:torch.nn.functional.rms_norm"), dotted_path("torch_check.py:mine")
-    ('torch.nn.functional.rms_norm', '')
-    """
+    """Return the path of ``torch:package.module.function``, or nothing for a file."""
     return target.removeprefix(PREFIX) if target.startswith(PREFIX) else ""
 
 

@@ -47,28 +47,14 @@ class Arguments(NamedTuple):
 
 
 def role_of(name: str) -> str:
-    """Return the role of an argument, or nothing.
-
-    Examples
-    --------
-    >>> role_of("X"), role_of("variance_epsilon"), role_of("cache")
-    ('x', 'eps', '')
-    """
+    """Return the role of an argument, or nothing."""
     return next((role for role, names in NAMES.items() if name.lower() in names), "")
 
 
 def arguments_of(
     function: Callable[..., Any], wanted: Sequence[str], signature: str = ""
 ) -> Arguments:
-    """Match the arguments of a function; one without a signature has them in this order.
-
-    Examples
-    --------
-    >>> arguments_of(lambda x, weight, eps=1e-6: x, ["x", "gamma", "eps"]).by_name
-    (('x', 'x'), ('weight', 'gamma'), ('eps', 'eps'))
-    >>> arguments_of(print, ["x", "gamma", "eps"], "input, normalized_shape, weight, eps").by_place
-    ('x', 'shape', 'gamma', 'eps')
-    """
+    """Match the arguments of a function; one without a signature has them in this order."""
     if signature:
         roles = {name.strip(): role_of(name.strip()) for name in signature.split(",")}
         _check_matched(

@@ -153,14 +153,7 @@ def case_of_call(case: Case, call: Call) -> Case:
 
 
 def matching_rows(case: Case, call: Call) -> tuple[slice, slice]:
-    """Return the rows of a case that one of `SAME_ROWS` has, and their rows in its results.
-
-    Examples
-    --------
-    >>> import truenorm.verify as tv
-    >>> matching_rows(tv.case("float32-batch-300x67"), Call("rows", 128, 256))
-    (slice(128, 256, None), slice(None, None, None))
-    """
+    """Return the rows of a case that one of `SAME_ROWS` has, and their rows in its results."""
     if call.kind == ROWS:
         return slice(call.start, call.stop), slice(None)
     if call.kind == REVERSED:

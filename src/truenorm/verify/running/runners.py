@@ -173,11 +173,7 @@ class _Functions:
 
 
 def _passes(
-    functions: _Functions,
-    case: Case,
-    arrays: Arrays,
-    call: Call,
-    results: dict[str, Array | None],
+    functions: _Functions, case: Case, arrays: Arrays, call: Call, results: dict[str, Array | None]
 ) -> dict[str, tuple[str, ...]]:
     """Run one forward and one backward pass, and fill in the results as they are returned.
 
