@@ -95,5 +95,5 @@ def test_its_cases_are_written_as_files(tmp_path: Path) -> None:
 
 
 def test_in_another_process_only_known_operations_are_judged() -> None:
-    with pytest.raises(CannotRunError, match="'centring' is known in its file alone"):
+    with pytest.raises(CannotRunError, match="'centring' is defined only in the subject's file"):
         verify_target(f"{toy.__file__}:right")

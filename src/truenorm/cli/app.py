@@ -11,12 +11,7 @@ import truenorm
 COMMANDS = {
     "verify": "verify",
     "audit": "audit",
-    "vectors": "commands",
-    "gradcheck": "commands",
-    "bench": "commands",
-    "cost": "commands",
-    "demo": "commands",
-    "doctor": "commands",
+    **dict.fromkeys(("vectors", "gradcheck", "bench", "cost", "demo", "doctor"), "commands"),
 }
 """The module in this folder that has the function ``NAME_command``, by name of the command."""
 

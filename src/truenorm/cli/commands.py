@@ -180,21 +180,16 @@ def _load_pair(target: str) -> Pair:
         module = run_file(path)
     except Exception as error:
         stop(_message_of(error))
-    pairs: dict[str, Pair] = {key: value for key, value in vars(module).items() if _is_pair(value)}
+    pairs: dict[str, Pair] = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, tuple) and len(value) == 3 and all(map(callable, value[:2]))
+    }
     if name not in pairs:
-        hint = (
-            f"it has {', '.join(pairs)}"
-            if pairs
-            else f"write {name} = forward, backward, [input, ...]"
-        )
+        example = f"write {name} = forward, backward, [input, ...]"
+        hint = f"it has {', '.join(pairs)}" if pairs else example
         stop(f"{path.name} has no pair named {name!r}; {hint}")
     return pairs[name]
-
-
-def _is_pair(value: Any) -> bool:
-    return (
-        isinstance(value, tuple) and len(value) == 3 and callable(value[0]) and callable(value[1])
-    )
 
 
 def _message_of(error: Exception) -> str:
@@ -339,7 +334,7 @@ def cost_command(
 
 
 def _machine(bandwidth: float | None, flops: float | None, measure: bool, dtype: str) -> "Machine":
-    """Return the rates that were given, or measure them."""
+    """Return the rates of the options, or measure them."""
     from truenorm.cost import Machine, measure_bandwidth, measure_flops_rate
     from truenorm.threads import thread_count
 

@@ -83,22 +83,10 @@ def file_writer(
     packages: Sequence[str] = ("matplotlib",),
     suffix: str = "",
 ) -> Callable[[object], None]:
-    """Return a function that writes a report to a file with the function `write` of a module.
+    """Return a function that writes a report to a file; without a file it does nothing.
 
-    Stop now, before a long run, if a package is missing or the file cannot be created.
-
-    Parameters
-    ----------
-    option : str
-        The option that names the file, for messages.
-    file : Path or None
-        Nothing is written if it is None.
-    module : str
-        The module with ``write(report, file)``. It is imported when the report is written.
-    packages : sequence of str
-        The optional packages that the module needs.
-    suffix : str, optional
-        The required suffix of the file.
+    It imports `module` and calls ``write(report, file)`` there. Stop now, before a long run, if
+    one of the `packages` is missing, or if the file has another suffix or cannot be created.
     """
     if file is None:
         return lambda _: None

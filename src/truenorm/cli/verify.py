@@ -285,17 +285,15 @@ def process_pool(jobs: int | None) -> Iterator[Executor | None]:
 
 def _with_new_baseline(report: Report, baseline: Path) -> Report:
     """Write the findings to the baseline, and return the report compared with it."""
-    findings = (
-        f"{baseline_counts(report)} before"
-        if report.baseline
-        else counted(len(report.findings), "finding")
-    )
+    counts = counted(len(report.findings), "finding")
+    if report.baseline:
+        counts = f"{baseline_counts(report)} before"
     with stop_on(ValueError):
         try:
             report = write_baseline(report, baseline)
         except OSError as error:
             stop(f"cannot write {baseline}: {error.strerror}; give --baseline another file")
-    sys.stderr.write(f"wrote {baseline}: {findings}\n")
+    sys.stderr.write(f"wrote {baseline}: {counts}\n")
     return report
 
 

@@ -130,19 +130,10 @@ def compare_missing(task: GradientTask, probes: int, random: np.random.Generator
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Numbers of one gradient, and how to differentiate forward to compare with them.
+    """Elements or projections of one gradient, and the directions of their derivatives.
 
-    Attributes
-    ----------
-    numbers : list of float
-        Elements or projections of the gradient.
-    directions : list of Direction
-        The direction of the derivative for each number.
-    read : callable
-        Return these numbers of another gradient.
-    are_small : list of bool
-        True for sums of elements that are small compared with others: rounding errors of some of
-        them may not vary nearby.
+    `read` returns the same numbers of another gradient. `are_small` marks sums of elements that
+    are small compared with others: rounding errors of some of them may not vary nearby.
     """
 
     task: GradientTask

@@ -203,21 +203,12 @@ class NoiseEstimator:
         negligible: Values,
         suspicious: Values,
     ) -> Noise:
-        """Bound the rounding errors of a function.
+        """Bound the rounding errors of a function at `inputs`, which may be complex.
 
         Curvature looks like noise among distant points, but shrinks with their distance; noise
         does not. At least two distances must show that: at a single one, all rounding errors may
-        happen to be the same.
-
-        Parameters
-        ----------
-        function : callable
-            Return a number or an array for inputs that were moved.
-        inputs : sequence of ndarray
-            The inputs themselves, or complex numbers that move with them.
-        negligible, suspicious : float or ndarray
-            Noise up to `negligible` is not measured more closely. Noise above `suspicious` is
-            measured most closely, since rounding errors are rarely so large.
+        happen to be the same. Noise up to `negligible` is not measured more closely. Noise above
+        `suspicious` is measured most closely, since rounding errors are rarely so large.
         """
 
         def noise_at(distance: float, must_move: bool = False) -> NDArray[np.float64]:

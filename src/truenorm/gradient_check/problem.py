@@ -72,18 +72,9 @@ def move_inputs(inputs: Sequence[Array], direction: Direction, distance: complex
 class Problem:
     """The loss sum(dy*forward(*inputs)) and its gradients with respect to the inputs.
 
-    Attributes
-    ----------
-    names : list of str
-        The names of the inputs.
-    inputs, gradients : list
-        Arrays; a gradient is None if backward returned None.
-    dys : list of ndarray
-        One for each output, in float64.
-    gradients_at : callable
-        Run forward and backward at other inputs and return the gradients.
-    obstacle : str
-        Why forward has no derivative to compare with; empty if it has one.
+    `dys` has one array for each output, in float64. A gradient is None if backward returned None.
+    `gradients_at` runs forward and backward at other inputs. `obstacle` says why forward has no
+    derivative to compare with, and is empty if it has one.
     """
 
     forward: Forward

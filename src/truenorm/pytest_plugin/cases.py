@@ -113,15 +113,14 @@ class JudgedCase:
         controls, more = self.controls.without(self.case)
         fuller = self._grade([self.case, *controls], [*records, *more])
         causes = {
-            (each.verdict, each.dtype, each.output): {"cause": each.cause, "tried": each.tried}
+            (each.verdict, each.dtype, each.output): (each.cause, each.tried)
             for each in fuller.findings
         }
-        unknown = {"cause": "", "tried": 0}
-        findings = tuple(
-            replace(each, **causes.get((each.verdict, each.dtype, each.output), unknown))
-            for each in report.findings
-        )
-        return replace(report, findings=findings)
+        findings = []
+        for each in report.findings:
+            cause, tried = causes.get((each.verdict, each.dtype, each.output), ("", 0))
+            findings.append(replace(each, cause=cause, tried=tried))
+        return replace(report, findings=tuple(findings))
 
     def _grade(self, suite: Sequence[Case], records: Sequence[Record]) -> Report:
         return grade_records(

@@ -28,11 +28,6 @@ def _with_padding(rows: Array) -> Array:
     return wide[..., size : 2 * size]
 
 
-def _column_by_column(rows: Array) -> Array:
-    """Return the same values in column-major order."""
-    return np.ascontiguousarray(rows.T).T
-
-
 def _read_only(rows: Array) -> Array:
     """Return a read-only view."""
     view = rows.view()
@@ -46,7 +41,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "three-axes": lambda rows: rows.reshape(2, -1, rows.shape[1]),
     "strided": _with_gaps,
     "padded": _with_padding,
-    "transposed": _column_by_column,
+    "transposed": lambda rows: np.ascontiguousarray(rows.T).T,
     "read-only": _read_only,
 }
 """By name: functions that lay out rows as a subject gets them."""

@@ -162,16 +162,13 @@ def to_description(subject: Subject) -> dict[str, Any]:
 def from_description(description: dict[str, Any]) -> Subject:
     """Return the subject of a description; it runs only in the process that sent it.
 
-    Raises
-    ------
-    ValueError
-        If the operation is defined in the file of the subject alone.
+    Raise ValueError if the operation is defined only in the file of the subject.
     """
     try:
         operation = parse_operation(description["operation"])
     except ValueError as unknown:
         raise ValueError(
-            f"the operation {description['operation']!r} is known in its file alone"
+            f"the operation {description['operation']!r} is defined only in the subject's file"
         ) from unknown
     functions: dict[str, Any] = {"command": ["(in another process)"]}
     if description["callable"]:

@@ -13,7 +13,7 @@ import numpy as np
 from truenorm.verify.cases.families import EPS, PLAIN, PLAIN_X
 from truenorm.verify.cases.patterns import Pattern, filled
 from truenorm.verify.enclosures import unsupported_reason
-from truenorm.verify.operation import Case, Input, Operation
+from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import FORMATS, Array, dtype_of
@@ -137,8 +137,10 @@ def case_from(
     name = name or f"{dtype}-{USER_FAMILY}-data-{'x'.join(map(str, x.shape))}"
     inputs: dict[str, Array | None] = {}
     for each in operation.inputs:
-        kind = _type_of(each, operation, dtype)
-        shape = x.shape[-1:] if each.role == "parameter" else x.shape
+        kind, shape = dtype, x.shape
+        if each.role == "parameter":
+            parameter_type = operation.parameter_type if isinstance(operation, Norm) else ""
+            kind, shape = parameter_type or dtype, x.shape[-1:]
         if each.name in by_input:
             array = _checked(each.name, by_input[each.name], kind, shape)
         else:
@@ -165,20 +167,13 @@ def _by_input(arrays: Mapping[str, Array], operation: Operation) -> dict[str, Ar
     return by_input
 
 
-def _type_of(each: Input, operation: Operation, dtype: str) -> str:
-    """Return the type that an input must have."""
-    parameter_type = operation.parameter_type if isinstance(operation, Norm) else ""
-    return (each.role == "parameter" and parameter_type) or dtype
-
-
 def _checked(name: str, array: Array, kind: str, shape: tuple[int, ...]) -> Array:
     """Return a contiguous array; raise ValueError for another type or shape."""
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, like x; got {array.shape}")
-    if array.dtype.name != kind:
-        hint = f": use an operation with parameters={array.dtype.name}"
-        hint = hint if name in ("gamma", "beta") else ""
-        raise ValueError(f"{name} must be {kind}; got {array.dtype.name}{hint}")
+    if (actual := array.dtype.name) != kind:
+        hint = f": use an operation with parameters={actual}" if name in ("gamma", "beta") else ""
+        raise ValueError(f"{name} must be {kind}; got {actual}{hint}")
     return np.ascontiguousarray(array)
 
 
@@ -291,10 +286,7 @@ def load_data(
         arrays, stored_eps = readers[path.suffix.lower()](path)
     except OSError as unreadable:
         raise ValueError(f"cannot read {path}: {unreadable.strerror}") from unreadable
-    try:
-        x = next(arrays[name] for name in NAMES["x"] if name in arrays)
-    except StopIteration:
-        x = np.empty(0)
+    x = next((arrays[name] for name in NAMES["x"] if name in arrays), np.empty(0))
     stem = re.sub(r"[^A-Za-z0-9.+-]+", "-", path.stem)[:40]
     shape = "x".join(map(str, x.shape))
     try:

@@ -14,35 +14,6 @@ FINE = 2
 """Elements of half a row that are chosen for the sum of squares: each adds some bits to it."""
 
 
-def next_to_ties(
-    random: "np.random.Generator", shape: tuple[int, ...], dtype: str, eps: float
-) -> Float64s:
-    """Return rows in which one xhat is next to a midpoint of the type.
-
-    A float32 sum in another order changes xhat by a few 2^-25. A type of 16 bits shows that in one
-    element of thousands; here, in every row. Rows are noise and its negative, so the mean is 0; of
-    odd width, also a zero.
-    """
-    size = shape[-1]
-    x = _rounded(random.standard_normal((*shape[:-1], size // 2)), dtype)
-    x[..., -FINE:] = 0.0
-    total = (x * x).sum(axis=-1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        xhat = np.abs(x) / np.sqrt(2 * total / size + eps)
-        ulps = ulps_of(xhat, dtype)
-        midpoint = (np.floor(xhat / ulps - 0.5) + 0.5) * ulps
-        # With this increment of the sum of squares, xhat is the next midpoint below.
-        more = ((x / midpoint) ** 2 - eps) * size / 2 - total
-    more = np.where(more > 0, more, np.inf).min(axis=-1, keepdims=True, initial=np.inf)
-    more = np.where(np.isfinite(more), more, 0.0)
-    for place in range(-FINE, 0):
-        largest = _rounded(np.sqrt(more), dtype)
-        largest -= np.where(largest * largest > more, ulps_of(largest, dtype), 0.0)
-        x[..., place] = largest[..., 0]
-        more = more - largest * largest
-    return np.concatenate([x, -x, np.zeros((*shape[:-1], size % 2))], axis=-1)
-
-
 def _rounded(values: Float64s, dtype: str) -> Float64s:
     narrow: Float64s = values.astype(dtype_of(dtype)).astype(np.float64)
     return narrow
@@ -184,6 +155,34 @@ def _signs(place: _Place, value: Number) -> Float64s:
     return place.number(value) * np.sign(place.random.random(place.shape) - 0.5)
 
 
+def _next_to_ties(place: _Place, eps: Number) -> Float64s:
+    """Rows in which one xhat is next to a midpoint of the type.
+
+    A float32 sum in another order changes xhat by a few 2^-25. A type of 16 bits shows that in one
+    element of thousands; here, in every row. Rows are noise and its negative, so the mean is 0; of
+    odd width, also a zero.
+    """
+    shape, dtype, eps = place.shape, place.dtype, float(place.number(eps))
+    size = shape[-1]
+    x = _rounded(place.random.standard_normal((*shape[:-1], size // 2)), dtype)
+    x[..., -FINE:] = 0.0
+    total = (x * x).sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        xhat = np.abs(x) / np.sqrt(2 * total / size + eps)
+        ulps = ulps_of(xhat, dtype)
+        midpoint = (np.floor(xhat / ulps - 0.5) + 0.5) * ulps
+        # With this increment of the sum of squares, xhat is the next midpoint below.
+        more = ((x / midpoint) ** 2 - eps) * size / 2 - total
+    more = np.where(more > 0, more, np.inf).min(axis=-1, keepdims=True, initial=np.inf)
+    more = np.where(np.isfinite(more), more, 0.0)
+    for position in range(-FINE, 0):
+        largest = _rounded(np.sqrt(more), dtype)
+        largest -= np.where(largest * largest > more, ulps_of(largest, dtype), 0.0)
+        x[..., position] = largest[..., 0]
+        more = more - largest * largest
+    return np.concatenate([x, -x, np.zeros((*shape[:-1], size % 2))], axis=-1)
+
+
 def _positive(place: _Place) -> Float64s:
     """Uniform between 0.5 and 1: nothing cancels in a sum."""
     return place.random.uniform(0.5, 1.0, place.shape)
@@ -234,9 +233,7 @@ PATTERNS: dict[str, Callable[..., Float64s]] = {
     "integers": _integers,
     "signs": _signs,
     "one-hot": _Place.one_per_row,
-    "next-to-ties": lambda at, eps: next_to_ties(
-        at.random, at.shape, at.dtype, float(at.number(eps))
-    ),
+    "next-to-ties": _next_to_ties,
     "positive": _positive,
     "proportional": _proportional,
     "random": _random,

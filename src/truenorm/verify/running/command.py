@@ -42,13 +42,7 @@ def fits(case: Case) -> bool:
 
 
 def manifest(cases: Iterable[Case]) -> str:
-    """Return the text of a manifest.
-
-    Raises
-    ------
-    ValueError
-        If a name cannot be a field of the manifest and the name of a file.
-    """
+    """Return a manifest; raise ValueError for a name that cannot be a field and a file name."""
     lines, seen = [HEADER], set()
     for case in cases:
         if not _NAME.fullmatch(case.name):
@@ -257,11 +251,6 @@ class CommandRunner:
     The program runs in that folder, without a shell. A program name with a path is resolved from
     the current directory when the runner is created. The other arguments are passed unchanged: a
     path among them should be absolute.
-
-    Parameters
-    ----------
-    subject : Subject
-        A subject with a command.
     """
 
     def __init__(self, subject: Subject) -> None:

@@ -40,15 +40,9 @@ def load(target: str, operation: str = "") -> Subject:
     subject = getattr(module, name, None)
     if not isinstance(subject, Subject):
         subjects = [key for key, value in vars(module).items() if isinstance(value, Subject)]
-        raise NotThereError(
-            f"{path.name} has no subject named {name!r}; "
-            + (
-                f"it has {', '.join(subjects)}"
-                if subjects
-                else "it defines none: "
-                "write subject = truenorm.verify.Subject(forward=..., backward=...)"
-            )
-        )
+        hint = "write subject = truenorm.verify.Subject(forward=..., backward=...)"
+        available = f"it has {', '.join(subjects)}" if subjects else f"it defines none: {hint}"
+        raise NotThereError(f"{path.name} has no subject named {name!r}; {available}")
     return subject.with_operation(operation) if operation else subject
 
 

@@ -95,12 +95,8 @@ def _read_array(pipe: IO[bytes], description: list[Any], limit: int) -> Array:
 class SubjectProcess:
     """Runs a subject by sending cases to a worker process, which it restarts after a crash.
 
-    Attributes
-    ----------
-    subject : Subject
-        The subject as it describes itself. Its functions run in the worker only.
-    deaths : int
-        Number of crashes and hangs; `MAX_DEATHS` if the worker could not be restarted.
+    The functions of `subject` run in the worker only. `deaths` is the number of crashes and hangs,
+    or `MAX_DEATHS` if the worker could not be restarted.
     """
 
     def __init__(
