@@ -20,12 +20,7 @@ ESCAPES = "\x1b[31mred\x07\u202e"
 """Control characters of a terminal."""
 
 ROUNDOFFS = {"float16": 2.0**-11, "float32": 2.0**-24}
-POWERS = {
-    ("float16", "y"): 1,
-    ("float32", "y"): 2,
-    ("float32", "dx"): 2,
-    ("float32", "dgamma"): 1,
-}
+POWERS = {("float16", "y"): 1, ("float32", "y"): 2, ("float32", "dx"): 2, ("float32", "dgamma"): 1}
 REPRODUCER = f"""\
 # {NASTY}
 import truenorm.verify as tv

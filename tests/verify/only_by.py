@@ -7,8 +7,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from verify.planted.registry import PLANTED
 
-__all__ = ["ONLY_BY"]
-
 ONLY_BY = {
     "raised": "an error at D = 1",
     "shape": "dgamma without the sum over one batch axis",

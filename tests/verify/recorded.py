@@ -14,7 +14,8 @@ from truenorm.verify.running.records import Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.types import Array
-from verify.planted.registry import FEW_ROWS, MORE_RIGHT, OF_MANY_ROWS, PLANTED, RIGHT
+from verify.planted.registry import FEW_ROWS, MORE_RIGHT, OF_MANY_ROWS, PLANTED
+from verify.planted.right import RIGHT
 
 
 def in_float64(x: Array, gamma: Array, beta: Array, eps: float) -> Array:

@@ -19,16 +19,7 @@ from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
 from truenorm.verify.report.wording import baseline_changes, baseline_counts, conclusion
 from truenorm.verify.types import Array
-from verify.fake_report import (
-    FEW,
-    KERNEL,
-    finding,
-    forgets_nan,
-    judged,
-    made,
-    wide,
-    with_verdict,
-)
+from verify.fake_report import FEW, KERNEL, finding, forgets_nan, judged, made, wide, with_verdict
 
 
 def numbers(report: Report) -> tuple[int, int, int]:
@@ -111,10 +102,7 @@ def test_low_grade_without_a_finding() -> None:
     report = made(finding("repeat"), of_y="faithful", require="correct")
     before = known(report)
     assert {each.check: each.grade for each in before} == {"repeat": "", "accuracy": "faithful"}
-    assert (
-        compare(report, before).passed,
-        *numbers(compare(report, before)),
-    ) == (True, 1, 0, 0)
+    assert (compare(report, before).passed, *numbers(compare(report, before))) == (True, 1, 0, 0)
     assert not compare(report, [each for each in before if not each.grade]).passed
     assert not compare(made(finding("repeat"), of_y="stable", require="correct"), before).passed
 
@@ -176,11 +164,7 @@ def test_unchecked_findings_have_not_vanished(report: Report) -> None:
 def test_recipe_that_is_not_required_has_not_vanished() -> None:
     before = known(replace(made(finding("recipe"), of_y="stable"), recipe="late"))
     assert numbers(compare(made(of_y="stable"), before)) == (0, 0, 0)
-    assert numbers(compare(replace(made(of_y="stable"), recipe="late"), before)) == (
-        0,
-        0,
-        1,
-    )
+    assert numbers(compare(replace(made(of_y="stable"), recipe="late"), before)) == (0, 0, 1)
 
 
 def test_families_vanish_one_by_one() -> None:

@@ -126,9 +126,7 @@ def test_gradient_of_an_absent_parameter() -> None:
     assert "which is wrong" in difference.words
 
 
-def test_large_case_is_compared_in_some_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_large_case_is_compared_in_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equality, "EXACT_ELEMENTS", 2 * 16)
     case = tv.case_of_shape((8, 16))
     exact = {name: value for name, value in expected(case).values.items() if value is not None}

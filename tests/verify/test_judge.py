@@ -25,22 +25,13 @@ from verify.recorded import RIGHT_FORWARD
         (lambda: tv.Subject(), "give either forward .* or command"),
         (lambda: tv.Subject(print, command=["x"]), "give either forward .* or command"),
         (lambda: tv.Subject(command="./kernel"), "command must be a list .*, got './kernel'"),
-        (
-            lambda: tv.Subject(print, dtypes="float32"),
-            "dtypes must be .*; got 'float32'",
-        ),
+        (lambda: tv.Subject(print, dtypes="float32"), "dtypes must be .*; got 'float32'"),
         (lambda: tv.Subject(print, dtypes=["float8"]), "dtypes must be .*; got \\['float8'\\]"),
         (lambda: tv.Subject(print, dtypes=[]), "dtypes must have at least one type"),
         (lambda: tv.Subject(print, also=["rank"]), "also must be a list of .*; got \\['rank'\\]"),
-        (
-            lambda: tv.Subject(command=["x"], also=["ranks"]),
-            "also of a command must not have",
-        ),
+        (lambda: tv.Subject(command=["x"], also=["ranks"]), "also of a command must not have"),
         (lambda: tv.Subject(print, seconds=float("inf")), "seconds must be finite .*, got inf"),
-        (
-            lambda: tv.verify(RIGHT_FORWARD, require="good"),
-            "require must be one of wrong",
-        ),
+        (lambda: tv.verify(RIGHT_FORWARD, require="good"), "require must be one of wrong"),
         (lambda: replace(tv.case("float32-normal-4x5"), kind="odd"), "the kind 'odd'"),
     ],
 )

@@ -19,8 +19,8 @@ from verify.planted.registry import (
     MORE_RIGHT,
     OF_MANY_ROWS,
     PLANTED,
-    RIGHT,
 )
+from verify.planted.right import RIGHT
 from verify.recorded import GETS_LARGE_CALLS, graded, subject_named
 
 
@@ -79,7 +79,10 @@ def test_the_page_counts_them() -> None:
     assert f"{said}, {len(PLANTED) - named} none" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [in_gate(name) for name in RIGHT])
+@pytest.mark.parametrize(
+    "name",
+    [*map(in_gate, RIGHT), *(pytest.param(name, marks=pytest.mark.slow) for name in MORE_RIGHT)],
+)
 def test_a_correct_subject_has_no_findings(name: str) -> None:
     report = graded(name)
     assert report.passed, report.findings
@@ -100,12 +103,6 @@ def test_a_correct_subject_has_no_findings(name: str) -> None:
     if recipe := subject_named(name).recipe:
         (measured,) = report.recipes
         assert recipe in measured.names
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MORE_RIGHT)
-def test_more_correct_subjects_have_no_findings(name: str) -> None:
-    test_a_correct_subject_has_no_findings(name)
 
 
 @pytest.mark.slow

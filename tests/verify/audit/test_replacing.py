@@ -183,11 +183,7 @@ def test_signatures() -> None:
     [
         (odd, (X, WEIGHT, "mode", 1e-6), "no argument for x: give the names"),
         (with_residual, (X, RESIDUAL, WEIGHT, 1e-6), "give --operation add_rms_norm"),
-        (
-            rms_norm,
-            (X.astype(np.complex64), WEIGHT),
-            "float32, float64; got complex64",
-        ),
+        (rms_norm, (X.astype(np.complex64), WEIGHT), "float32, float64; got complex64"),
     ],
 )
 def test_calls_that_cannot_be_matched(

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.diagnosis.accuracy import (
-    Diagnosis,
-    Evidence,
-    diagnose,
-    distinguishing_size,
-)
+from truenorm.verify.diagnosis.accuracy import Diagnosis, Evidence, diagnose, distinguishing_size
 from truenorm.verify.grading.checks import UNEXPLAINED, measure
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.oracle import expected

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import truenorm.verify as tv
 from truenorm.verify.grading.checks import UNEXPLAINED, measure, misplaced
@@ -16,9 +15,9 @@ from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import case
-from truenorm.verify.types import Array, Float64s
-from verify.planted.conduct import OtherBlocks, in_blocks
-from verify.planted.kernels import Kernel, layer_norm
+from truenorm.verify.types import Array
+from verify.planted.conduct import BlockByBatch, OtherBlocks
+from verify.planted.kernels import layer_norm
 from verify.planted.registry import PLANTED
 from verify.recorded import in_float64
 
@@ -101,23 +100,13 @@ def judged(subject: Subject, *names: str) -> Report:
     return grade_records(subject, suite, records, SubjectSpec.of(subject))
 
 
-class ChangesAt(Kernel):
-    """Squares are summed over larger blocks from a number of rows on."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-
-    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
-        return in_blocks(centred * centred, 8 if len(rows) < self.rows else 64)
-
-
 @pytest.mark.parametrize(
     ("rows", "below", "above"),
     [(301, 300, 511), (512, 511, 512), (1025, 1024, 1025), (2048, 2047, 2048), (4100, 4097, 4136)],
 )
 def test_kernel_that_depends_on_the_number_of_rows(rows: int, below: int, above: int) -> None:
     """The change is located to the row next to a power of two."""
-    report = judged(layer_norm(ChangesAt(rows), "it", ["float32"]), BATCH, SIZES)
+    report = judged(layer_norm(BlockByBatch(rows), "it", ["float32"]), BATCH, SIZES)
     assert {(each.guard, each.output) for each in report.findings} == {
         ("batch", "y"),
         ("batch", "dx"),
@@ -126,15 +115,10 @@ def test_kernel_that_depends_on_the_number_of_rows(rows: int, below: int, above:
     assert {each.cause for each in report.findings} == {cause}
 
 
-class LastRowAlone(OtherBlocks):
-    """The last row of a batch is computed differently, as in a partial block."""
-
-    def others(self, rows: Float64s) -> NDArray[np.bool_]:
-        return np.asarray(np.arange(len(rows)) == len(rows) - 1)
-
-
 def test_last_row_is_compared_with_an_equal_row() -> None:
-    report = judged(layer_norm(LastRowAlone(), "it", ["float32"]), SIZES)
+    """It is computed differently, as in a partial block."""
+    last_alone = OtherBlocks(lambda rows: np.arange(len(rows)) == len(rows) - 1)
+    report = judged(layer_norm(last_alone, "it", ["float32"]), SIZES)
     findings = {each.output: (each.guard, each.symptom, each.cause) for each in report.findings}
     text = "{0} of row 4135 has different bits than {0} of the equal row 10"
     assert findings == {output: ("position", text.format(output), "") for output in ("y", "dx")}

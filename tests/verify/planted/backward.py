@@ -6,28 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.types import Array, Float64s, dtype_of
-from verify.planted.kernels import Kernel, Results, Saved, plant, to_24_bits
+from truenorm.verify.types import Array, Float64s
+from verify.planted.kernels import (
+    BFLOAT16,
+    Altered,
+    Kernel,
+    Results,
+    Saved,
+    plant,
+    round_to,
+    to_24_bits,
+)
 
 
-def rounded(values: Float64s, dtype: Any) -> Float64s:
-    return values.astype(dtype).astype(np.float64)
+def with_mean_in(saved: Saved, dtype: Any) -> Saved:
+    mean = round_to(saved.mean, dtype)
+    return replace(saved, mean=mean, rest=np.zeros_like(mean))
 
 
-class MeanKeptInStorage(Kernel):
-    """Backward gets the mean in the type of x."""
-
-    def to_save(self, saved: Saved) -> Saved:
-        mean = rounded(saved.mean, saved.x.dtype)
-        return replace(saved, mean=mean, rest=np.zeros_like(mean))
-
-
-class StatisticsKeptInBfloat16(Kernel):
-    """Backward gets mean and rstd in bfloat16."""
-
-    def to_save(self, saved: Saved) -> Saved:
-        mean, rstd = (rounded(each, dtype_of("bfloat16")) for each in (saved.mean, saved.rstd))
-        return replace(saved, mean=mean, rest=np.zeros_like(mean), rstd=rstd)
+def statistics_in_bfloat16(saved: Saved, _: Saved) -> Saved:
+    return replace(with_mean_in(saved, BFLOAT16), rstd=round_to(saved.rstd, BFLOAT16))
 
 
 class XhatFromY(Kernel):
@@ -81,13 +79,18 @@ class ScaledByItsLargest(Kernel):
 
 BACKWARD = [
     plant(
-        MeanKeptInStorage(),
+        Altered(to_save=lambda saved, _: with_mean_in(saved, saved.x.dtype)),
         "mean saved in the storage type",
         dtypes=["float16", "bfloat16"],
         dx="conditional",
         dgamma="conditional",
     ),
-    plant(StatisticsKeptInBfloat16(), "statistics saved in bfloat16", dx="wrong", dgamma="wrong"),
+    plant(
+        Altered(to_save=statistics_in_bfloat16),
+        "statistics saved in bfloat16",
+        dx="wrong",
+        dgamma="wrong",
+    ),
     plant(XhatFromY(), "xhat recovered from y", dx="unstable", dgamma="unstable"),
     plant(StaleForward(), "gradients of a stale forward pass", verdict="own state"),
     plant(ScaledByItsLargest(), "dx is NaN in a row of padding", dx="wrong"),
@@ -98,13 +101,6 @@ BACKWARD = [
     plant(GammaToPowers(2), "gamma squared in dx", dx="wrong"),
     plant(GammaToPowers(0, 1), "gamma applied after the projection", dx="wrong"),
 ]
-
-
-class DgammaFromX(Kernel):
-    """dgamma sums dy*x."""
-
-    def dgamma(self, dy: Float64s, xhat: Float64s, saved: Saved) -> Float64s:  # noqa: ARG002
-        return self.over_rows(dy * self.rows_of(saved.x))
 
 
 class OneAxisNotSummed(Kernel):
@@ -122,13 +118,6 @@ class FirstOfOneAxis(Kernel):
     def dgamma(self, dy: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
         rows = saved.x.shape[1] if saved.x.ndim == 3 else len(dy)
         return self.over_rows((dy * xhat)[:rows])
-
-
-class DbetaAveraged(Kernel):
-    """dbeta is the mean over the rows, not the sum."""
-
-    def dbeta(self, dy: Float64s) -> Float64s:
-        return super().dbeta(dy) / max(len(dy), 1)
 
 
 class PartialSumsInHalf(Kernel):
@@ -168,24 +157,12 @@ class SumsByThread(Kernel):
         return total
 
 
-class DgammaAsARow(Kernel):
-    """dgamma has the shape (1, D)."""
-
-    def backward(self, dy: Array, saved: Any) -> Results:
-        dx, dgamma, dbeta = super().backward(dy, saved)
-        return dx, None if dgamma is None else dgamma[np.newaxis], dbeta
-
-
-class NoDbeta(Kernel):
-    """dbeta is None although there is a beta."""
-
-    def backward(self, dy: Array, saved: Any) -> Results:
-        dx, dgamma, _ = super().backward(dy, saved)
-        return dx, dgamma, None
-
-
 PARAMETERS = [
-    plant(DgammaFromX(), "dgamma from x instead of xhat", dgamma="wrong"),
+    plant(
+        Altered(dgamma=lambda _, dy, __, saved: (dy * saved.x).sum(axis=0)),
+        "dgamma from x instead of xhat",
+        dgamma="wrong",
+    ),
     plant(
         OneAxisNotSummed(),
         "dgamma without the sum over one batch axis",
@@ -193,7 +170,11 @@ PARAMETERS = [
         verdict="runs",
     ),
     plant(FirstOfOneAxis(), "dgamma of the first batch only", also=["ranks"], dgamma="wrong"),
-    plant(DbetaAveraged(), "dbeta scaled by 1/B", dbeta="wrong"),
+    plant(
+        Altered(dbeta=lambda dbeta, dy: dbeta / max(len(dy), 1)),
+        "dbeta scaled by 1/B",
+        dbeta="wrong",
+    ),
     plant(PartialSumsInHalf(), "partial sums in float16, of float16", dtypes=["float16"]),
     plant(
         PartialSumsInHalf(), "partial sums in float16, of float32", dgamma="wrong", dbeta="wrong"
@@ -211,6 +192,10 @@ PARAMETERS = [
     ),
     plant(RowsDropped(lambda _: 65_535), "sums without rows beyond 65,535"),
     plant(SumsByThread(), "dgamma depending on threads", verdict="sums repeatable"),
-    plant(DgammaAsARow(), "dgamma of shape (1, D)", verdict="runs"),
-    plant(NoDbeta(), "no dbeta", verdict="runs"),
+    plant(
+        Altered(backward=lambda results, *_: (results[0], results[1][np.newaxis], results[2])),
+        "dgamma of shape (1, D)",
+        verdict="runs",
+    ),
+    plant(Altered(backward=lambda results, *_: (*results[:2], None)), "no dbeta", verdict="runs"),
 ]

@@ -7,7 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.types import Array, Float64s
-from verify.planted.kernels import Kernel, Results, Saved, plant, read_contiguously, to_24_bits
+from verify.planted.kernels import (
+    Altered,
+    Kernel,
+    Results,
+    Saved,
+    plant,
+    read_contiguously,
+    to_24_bits,
+)
 
 
 class StrideIgnored(Kernel):
@@ -18,29 +26,27 @@ class StrideIgnored(Kernel):
         return super().rows_of(np.lib.stride_tricks.as_strided(array, array.shape, strides))
 
 
-class RowsEndAt65535(Kernel):
-    """y and dx of the rows beyond 65,535 are left zero."""
+def zero_rows_beyond_65535(result: Float64s, *_: Any) -> Float64s:
+    result[65_535:] = 0
+    return result
 
-    def output(self, saved: Saved) -> Float64s:
-        y = super().output(saved)
-        y[65_535:] = 0
-        return y
 
-    def project(self, dy: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
-        dx = super().project(dy, gamma, xhat, saved)
-        dx[65_535:] = 0
-        return dx
+def in_blocks(squares: Float64s, block: int) -> Float64s:
+    """Return mean squares whose blocks are summed in float32, as a column."""
+    starts = range(0, squares.shape[1], block)
+    partial = to_24_bits(np.add.reduceat(squares, starts, axis=1))
+    means: Float64s = partial.sum(axis=1, keepdims=True) / squares.shape[1]
+    return means
 
 
 class BlockByBatch(Kernel):
-    """Squares are summed in float32 over blocks whose size changes at 256 rows."""
+    """Squares are summed over larger blocks from a number of rows on."""
+
+    def __init__(self, rows: int = 256) -> None:
+        self.rows = rows
 
     def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
-        block = 8 if len(rows) < 256 else 64
-        starts = range(0, rows.shape[1], block)
-        partial = to_24_bits(np.add.reduceat(centred * centred, starts, axis=1))
-        variance: Float64s = self.total(partial, -1)[:, np.newaxis] / rows.shape[1]
-        return variance
+        return in_blocks(centred * centred, 8 if len(rows) < self.rows else 64)
 
 
 def flushed(values: Array) -> Array:
@@ -48,41 +54,12 @@ def flushed(values: Array) -> Array:
     return np.where(np.abs(values) < np.finfo(np.float32).tiny, values.dtype.type(0), values)
 
 
-class InputsFlushed(Kernel):
-    """Subnormal x and dy are taken as zero."""
-
-    def rows_of(self, array: Array) -> Float64s:
-        return super().rows_of(flushed(array))
-
-
-class OtherResults(Kernel):
-    """Every result is something else in the end."""
-
-    def __init__(self, of: Callable[[Array], Array]) -> None:
-        self.of = of
-
-    def cast(self, values: Float64s, like: Array) -> Array:
-        return self.of(super().cast(values, like))
+def other_results(of: Callable[[Array], Array]) -> Altered:
+    return Altered(cast=lambda result, *_: of(result))
 
 
 def without_nan(result: Array) -> Array:
     return np.nan_to_num(result, posinf=np.inf, neginf=-np.inf)
-
-
-class NanSpread(Kernel):
-    """A NaN in one row makes every row of y NaN."""
-
-    def output(self, saved: Saved) -> Float64s:
-        y: Float64s = super().output(saved) + 0 * self.rows_of(saved.x).sum()
-        return y
-
-
-class YInFloat64(Kernel):
-    """y is float64 whatever x is."""
-
-    def forward(self, x: Array, *rest: Any) -> tuple[Array, Any]:
-        y, saved = super().forward(x, *rest)
-        return y.astype(np.float64), saved
 
 
 class RefusesOneColumn(Kernel):
@@ -117,18 +94,35 @@ class DamagesByGradient(Kernel):
 
 PROPERTIES = [
     plant(StrideIgnored(), "last-axis stride ignored", also=["strides"], y="wrong"),
-    plant(RowsEndAt65535(), "rows beyond 65,535 skipped", y="wrong", dx="wrong"),
-    plant(BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
-    plant(InputsFlushed(), "subnormal inputs flushed", verdict="subnormals kept"),
-    plant(OtherResults(flushed), "subnormal outputs flushed", verdict="subnormals kept"),
-    plant(OtherResults(without_nan), "NaN swallowed", verdict="special values"),
-    plant(NanSpread(), "NaN spread to other rows", verdict="special values"),
     plant(
-        OtherResults(np.zeros_like),
+        Altered(output=zero_rows_beyond_65535, project=zero_rows_beyond_65535),
+        "rows beyond 65,535 skipped",
+        y="wrong",
+        dx="wrong",
+    ),
+    plant(BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
+    plant(
+        Altered(rows_of=lambda rows, _: flushed(rows)),
+        "subnormal inputs flushed",
+        verdict="subnormals kept",
+    ),
+    plant(other_results(flushed), "subnormal outputs flushed", verdict="subnormals kept"),
+    plant(other_results(without_nan), "NaN swallowed", verdict="special values"),
+    plant(
+        Altered(output=lambda y, saved: y + 0 * saved.x.astype(np.float64).sum()),
+        "NaN spread to other rows",
+        verdict="special values",
+    ),
+    plant(
+        other_results(np.zeros_like),
         "zeros returned",
         **dict.fromkeys(("y", "dx", "dgamma", "dbeta"), "wrong"),
     ),
-    plant(YInFloat64(), "float64 returned for float32", verdict="runs"),
+    plant(
+        Altered(forward=lambda results, *_: (results[0].astype(np.float64), results[1])),
+        "float64 returned for float32",
+        verdict="runs",
+    ),
     plant(RefusesOneColumn(), "an error at D = 1", verdict="runs"),
     plant(DamagesX(), "in-place damage to x", verdict="inputs kept"),
     plant(DamagesByGradient(0), "in-place damage to dy", verdict="inputs kept"),
@@ -137,40 +131,21 @@ PROPERTIES = [
 ]
 
 
-def in_blocks(squares: Float64s, block: int) -> Float64s:
-    """Return mean squares whose blocks are summed in float32, as a column."""
-    starts = range(0, squares.shape[1], block)
-    partial = to_24_bits(np.add.reduceat(squares, starts, axis=1))
-    means: Float64s = partial.sum(axis=1, keepdims=True) / squares.shape[1]
-    return means
-
-
 class OtherBlocks(Kernel):
     """Squares of some rows are summed in float32 over blocks of another size."""
 
-    def others(self, rows: Float64s) -> NDArray[np.bool_]:
-        raise NotImplementedError
+    def __init__(self, select: Callable[[Float64s], NDArray[np.bool_]]) -> None:
+        self.select = select
 
     def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
-        squares = centred * centred
-        others = self.others(rows)[:, np.newaxis]
-        return np.where(others, in_blocks(squares, 64), in_blocks(squares, 8))
+        squares, selected = centred * centred, self.select(rows)[:, np.newaxis]
+        return np.where(selected, in_blocks(squares, 64), in_blocks(squares, 8))
 
 
-class ByPlace(OtherBlocks):
-    """Those are the last of each block of 8 rows."""
-
-    def others(self, rows: Float64s) -> NDArray[np.bool_]:
-        return np.asarray(np.arange(len(rows)) % 8 == 7)
-
-
-class ByPadding(OtherBlocks):
-    """Those are in a block of 8 rows with a row of zeros, which is taken for padding."""
-
-    def others(self, rows: Float64s) -> NDArray[np.bool_]:
-        blocks = np.arange(len(rows)) // 8
-        padding = (rows == 0).all(axis=1)
-        return np.isin(blocks, blocks[padding])
+def beside_padding(rows: Float64s) -> NDArray[np.bool_]:
+    """Select blocks of 8 rows with a row of zeros, which is taken for padding."""
+    blocks = np.arange(len(rows)) // 8
+    return np.isin(blocks, blocks[(rows == 0).all(axis=1)])
 
 
 class FusedByTurns(Kernel):
@@ -190,20 +165,7 @@ def in_quarters(terms: Float64s) -> Float64s:
     return np.asarray(np.sum(parts, axis=0))
 
 
-class SumsAtRandom(Kernel):
-    """dgamma adds rows up in float32 as they come, which is another order in each run."""
-
-    random = np.random.default_rng(0)
-
-    def dgamma(self, dy: Float64s, xhat: Float64s, saved: Saved) -> Float64s:  # noqa: ARG002
-        return in_quarters(self.random.permutation(dy * xhat))
-
-
-class SumsByNumber(Kernel):
-    """dgamma adds up the float32 sums of four parts, each of a quarter of the rows."""
-
-    def dgamma(self, dy: Float64s, xhat: Float64s, saved: Saved) -> Float64s:  # noqa: ARG002
-        return in_quarters(dy * xhat)
+RANDOM = np.random.default_rng(0)
 
 
 class GradientsAsContiguous(Kernel):
@@ -214,12 +176,24 @@ class GradientsAsContiguous(Kernel):
 
 
 INVARIANCE = [
-    plant(ByPlace(), "a row depending on its place in a block", verdict="batch-invariant"),
-    plant(ByPadding(), "a row depending on zeros beside it", verdict="batch-invariant"),
-    plant(FusedByTurns(), "y by fused products in every second run", verdict="repeatable"),
-    plant(SumsAtRandom(), "dgamma by rows in random order", verdict="sums repeatable"),
     plant(
-        SumsByNumber(),
+        OtherBlocks(lambda rows: np.arange(len(rows)) % 8 == 7),
+        "a row depending on its place in a block",
+        verdict="batch-invariant",
+    ),
+    plant(
+        OtherBlocks(beside_padding),
+        "a row depending on zeros beside it",
+        verdict="batch-invariant",
+    ),
+    plant(FusedByTurns(), "y by fused products in every second run", verdict="repeatable"),
+    plant(
+        Altered(dgamma=lambda _, dy, xhat, __: in_quarters(RANDOM.permutation(dy * xhat))),
+        "dgamma by rows in random order",
+        verdict="sums repeatable",
+    ),
+    plant(
+        Altered(dgamma=lambda _, dy, xhat, __: in_quarters(dy * xhat)),
         "dgamma cut by the number of rows",
         also=["idle-rows"],
         verdict="idle rows",
@@ -269,18 +243,9 @@ class SavedIsSpent(Kernel):
         return results
 
 
-class LeftOutBeyond(Kernel):
-    """Elements of y and dx beyond 2^24 of a call are left zero."""
-
-    def output(self, saved: Saved) -> Float64s:
-        y = super().output(saved)
-        y.reshape(-1)[PLACES:] = 0
-        return y
-
-    def project(self, dy: Float64s, gamma: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
-        dx = super().project(dy, gamma, xhat, saved)
-        dx.reshape(-1)[PLACES:] = 0
-        return dx
+def zero_elements_beyond(result: Float64s, *_: Any) -> Float64s:
+    result.reshape(-1)[PLACES:] = 0
+    return result
 
 
 class PlacesInFloat32(Kernel):
@@ -298,6 +263,10 @@ MEMORY = [
     plant(OneBuffer("y"), "y in a buffer that is used again", verdict="results kept"),
     plant(OneBuffer("dbeta"), "dbeta in a buffer that is used again", verdict="results kept"),
     plant(SavedIsSpent(), "backward spends what was saved", verdict="saved kept"),
-    plant(LeftOutBeyond(), "elements beyond 2^24 left out", verdict="large calls"),
+    plant(
+        Altered(output=zero_elements_beyond, project=zero_elements_beyond),
+        "elements beyond 2^24 left out",
+        verdict="large calls",
+    ),
     plant(PlacesInFloat32(), "places in float32", verdict="large calls"),
 ]

@@ -6,26 +6,19 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.types import Array, Float64s
-from verify.planted.kernels import Kernel, Saved, WideKernel, plant
+from verify.planted.kernels import Altered, Kernel, Saved, WideKernel, plant, round_to
 
 
-class OnePassVariance(Kernel):
-    """E[x^2] - E[x]^2 in float32 cancels where the mean is large."""
-
-    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:  # noqa: ARG002
-        x = rows.astype(np.float32)
-        squares, mean = (x * x).mean(-1, keepdims=True), x.mean(-1, keepdims=True)
-        variance: Float64s = np.maximum(squares - mean * mean, 0).astype(np.float64)
-        return variance
+def one_pass_variance(_: Float64s, rows: Float64s, __: Float64s) -> Any:
+    """E[x^2] - E[x]^2 in float32 cancels if the mean is large."""
+    x = rows.astype(np.float32)
+    squares, mean = (x * x).mean(-1, keepdims=True), x.mean(-1, keepdims=True)
+    return np.maximum(squares - mean * mean, 0).astype(np.float64)
 
 
-class SampleVariance(Kernel):
-    """The variance is divided by D-1."""
-
-    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
-        size = rows.shape[1]
-        variance: Float64s = super().variance(rows, centred) * (size / max(size - 1, 1))
-        return variance
+def sample_variance(variance: Float64s, rows: Float64s, _: Float64s) -> Any:
+    size = rows.shape[1]
+    return variance * (size / max(size - 1, 1))
 
 
 class EpsOutsideTheRoot(Kernel):
@@ -45,30 +38,19 @@ class OtherEps(Kernel):
         return super().rstd(variance, self.taken(eps))
 
 
-class BiasedMean(Kernel):
-    """The last element of a row is missing in its sum."""
-
-    def mean(self, rows: Float64s) -> tuple[Float64s, Float64s]:
-        mean = self.total(rows[:, :-1], -1)[:, np.newaxis] / rows.shape[1]
-        return mean, np.zeros_like(mean)
+def biased_mean(_: Any, rows: Float64s) -> tuple[Any, Any]:
+    mean = rows[:, :-1].sum(axis=-1, keepdims=True) / rows.shape[1]
+    return mean, np.zeros_like(mean)
 
 
-class MeanInFloat32(Kernel):
-    """The mean is one float32 number, not a pair."""
-
-    def mean(self, rows: Float64s) -> tuple[Float64s, Float64s]:
-        mean = self.mean_of(rows).astype(np.float32).astype(np.float64)
-        return mean, np.zeros_like(mean)
+def mean_in_float32(pair: tuple[Float64s, Float64s], _: Float64s) -> tuple[Any, Any]:
+    return round_to(pair[0], np.float32), np.zeros_like(pair[1])
 
 
-class PaddingCounted(Kernel):
+def with_padding(variance: Float64s, rows: Float64s, _: Float64s) -> Any:
     """Rows are padded with zeros to lanes of 16, and the padding is centred and squared too."""
-
-    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
-        padding = -rows.shape[1] % 16
-        extra = padding * self.mean_of(rows) ** 2 / rows.shape[1]
-        variance: Float64s = super().variance(rows, centred) + extra
-        return variance
+    padding = -rows.shape[1] % 16
+    return variance + padding * rows.mean(axis=1, keepdims=True) ** 2 / rows.shape[1]
 
 
 class LastBlockDropped(Kernel):
@@ -84,22 +66,16 @@ class LastBlockDropped(Kernel):
         return variance
 
 
-class SquaresOverflow(Kernel):
-    """The squares of the centred values are summed in float32, without scaling."""
-
-    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:  # noqa: ARG002
-        c = centred.astype(np.float32)
-        variance: Float64s = (c * c).mean(-1, keepdims=True).astype(np.float64)
-        return variance
+def squares_in_float32(_: Float64s, __: Float64s, centred: Float64s) -> Any:
+    c = centred.astype(np.float32)
+    return (c * c).mean(-1, keepdims=True).astype(np.float64)
 
 
-class NegativeVariance(Kernel):
-    """Rounding leaves the variance of a constant row just below zero, so its root is NaN."""
-
-    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
-        mean = self.mean_of(rows)
-        constant = (np.ptp(rows, axis=1, keepdims=True) == 0) & (np.abs(mean) > 100)
-        return np.where(constant, -(2.0**-24) * mean**2, super().variance(rows, centred))
+def negative_if_constant(variance: Float64s, rows: Float64s, _: Float64s) -> Any:
+    """Return a variance just below zero for a constant row, so that its root is NaN."""
+    mean = rows.mean(axis=1, keepdims=True)
+    constant = (np.ptp(rows, axis=1, keepdims=True) == 0) & (np.abs(mean) > 100)
+    return np.where(constant, -(2.0**-24) * mean**2, variance)
 
 
 class FoldedAffine(Kernel):
@@ -154,18 +130,20 @@ def no_beta_between(above: int, below: float = float("inf")) -> OtherOutput:
 
 
 FORWARD = [
-    plant(OnePassVariance(), "one-pass variance", y="unstable"),
-    plant(SampleVariance(), "variance divided by D-1", y="wrong"),
+    plant(Altered(variance=one_pass_variance), "one-pass variance", y="unstable"),
+    plant(Altered(variance=sample_variance), "variance divided by D-1", y="wrong"),
     plant(EpsOutsideTheRoot(), "eps added outside the root", y="wrong"),
     plant(OtherEps(lambda eps: float(np.float16(eps))), "eps cast to half"),
     plant(OtherEps(lambda _: 1e-5), "a constant eps"),
-    plant(BiasedMean(), "biased mean by one element", y="wrong"),
-    plant(MeanInFloat32(), "float32 mean only", y="conditional"),
-    plant(PaddingCounted(), "padding lanes counted in the variance", y="wrong"),
+    plant(Altered(mean=biased_mean), "biased mean by one element", y="wrong"),
+    plant(Altered(mean=mean_in_float32), "float32 mean only", y="conditional"),
+    plant(Altered(variance=with_padding), "padding lanes counted in the variance", y="wrong"),
     plant(LastBlockDropped(64), "last partial block of 64 dropped", y="wrong"),
     plant(LastBlockDropped(1024), "last partial block of 1024 dropped", y="wrong"),
-    plant(SquaresOverflow(), "overflow of squares", y="unstable"),
-    plant(NegativeVariance(), "negative variance of a constant row", y="unstable"),
+    plant(Altered(variance=squares_in_float32), "overflow of squares", y="unstable"),
+    plant(
+        Altered(variance=negative_if_constant), "negative variance of a constant row", y="unstable"
+    ),
     plant(FoldedAffine(), "folded scale and bias", y="conditional"),
     plant(WrongDefaults(), "wrong without gamma", also=["no-gamma"], y="wrong"),
     plant(WrongDefaults(), "wrong without beta", also=["no-beta"], y="wrong"),

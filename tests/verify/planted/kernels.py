@@ -5,9 +5,10 @@
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from truenorm.exact import (
 )
 from truenorm.verify.operations import RMS_NORM
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import Array, Float64s
+from truenorm.verify.types import Array, Float64s, dtype_of
 
 Results = tuple[Array, Array | None, Array | None]
 
@@ -145,6 +146,25 @@ class Kernel:
 
     def dbeta(self, dy: Float64s) -> Float64s:
         return self.over_rows(dy)
+
+
+class Altered(Kernel):
+    """A kernel with wrong steps: each is computed from the correct result and its arguments."""
+
+    def __init__(self, **alterations: Callable[..., Any]) -> None:
+        for step, alter in alterations.items():
+            setattr(self, step, partial(self._alter, getattr(self, step), alter))
+
+    @staticmethod
+    def _alter(step: Callable[..., Any], alter: Callable[..., Any], *arguments: Any) -> Any:
+        return alter(step(*arguments), *arguments)
+
+
+BFLOAT16 = dtype_of("bfloat16")
+
+
+def round_to(values: Float64s, dtype: Any) -> Float64s:
+    return values.astype(dtype).astype(np.float64)
 
 
 def to_24_bits(values: Float64s) -> Float64s:
@@ -380,5 +400,5 @@ def plant(
     verdict: str = "",
     **grades: str,
 ) -> PlantedBug:
-    """Make a subject of a wrong kernel, whose docstring says what is wrong."""
+    """Make a subject of a wrong kernel."""
     return PlantedBug(SUBJECTS[of](kernel, name, dtypes, also), grades, verdict)

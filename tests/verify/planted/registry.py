@@ -11,19 +11,8 @@ from verify.planted.conduct import INVARIANCE, MEMORY, PROPERTIES
 from verify.planted.forward import FORWARD
 from verify.planted.kernels import PlantedBug
 from verify.planted.relative_bugs import RELATIVES
-from verify.planted.right import RECIPES_OF_MORE, RIGHT
+from verify.planted.right import RECIPES_OF_MORE
 from verify.planted.rms_norm import RMS_NORM
-
-__all__ = [
-    "CAUSES",
-    "FATAL",
-    "FEW_ROWS",
-    "LEFT_TO_SLOW",
-    "MORE_RIGHT",
-    "OF_MANY_ROWS",
-    "PLANTED",
-    "RIGHT",
-]
 
 PLANTED: dict[str, PlantedBug] = {
     bug.subject.name: bug

@@ -8,10 +8,11 @@ import numpy as np
 
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.types import Array, Float64s, dtype_of
+from truenorm.verify.types import Array, Float64s
 from verify.planted import forward
+from verify.planted.backward import StaleForward
 from verify.planted.conduct import BlockByBatch, StrideIgnored
-from verify.planted.kernels import PlantedBug, Results, Saved, read_contiguously, to_24_bits
+from verify.planted.kernels import BFLOAT16, PlantedBug, Saved, read_contiguously, to_24_bits
 from verify.planted.relatives import (
     ADD_LAYER_NORM,
     ADD_RMS_NORM,
@@ -19,6 +20,7 @@ from verify.planted.relatives import (
     OF_THE_UNROUNDED,
     WIDE_ZERO_CENTRED,
     ZERO_CENTRED,
+    AlteredRelative,
     ByRecipe,
     Changed,
     Relative,
@@ -190,13 +192,11 @@ class SumInItsPlace(Relative):
         return y, total, SavedCall(call.saved, {**call.inputs, **inputs})
 
 
-class DxInItsPlace(Relative):
-    """dx is written over dsum."""
-
-    def run_backward(self, dy: Array, *others: Any) -> tuple[Any, ...]:
-        results = super().run_backward(dy, *others)
-        others[0][...] = results[0]
-        return results
+def dx_over_dsum(
+    results: tuple[Any, ...], _: Array, dsum: Array, __: SavedCall
+) -> tuple[Any, ...]:
+    dsum[...] = results[0]
+    return results
 
 
 class OneBuffer(Relative):
@@ -212,17 +212,6 @@ class OneBuffer(Relative):
         return y, buffer, call
 
 
-class LatestSum(Relative):
-    """Backward reads the row from where the latest forward wrote it."""
-
-    def to_save(self, saved: Any) -> Any:
-        self.latest = saved
-        return saved
-
-    def backward(self, dy: Array, saved: Any) -> Results:  # noqa: ARG002
-        return super().backward(dy, self.latest)
-
-
 def both(of: Callable[[Mapping[str, Any]], Any]) -> Changed:
     return Changed(dx=of, dresidual=of)
 
@@ -234,13 +223,7 @@ RESIDUAL_BUGS = [
     plant(DsumIgnored("x", "residual"), "dsum ignored", ADD_RMS_NORM, **BOTH_WRONG),
     plant(both(lambda at: at["dx"] + at["dsum"]), "dsum twice", ADD_RMS_NORM, **BOTH_WRONG),
     plant(DsumIgnored("x"), "dsum at the residual only", ADD_RMS_NORM, dx="wrong"),
-    plant(
-        DsumIgnored("residual"),
-        "dsum at x only",
-        ADD_LAYER_NORM,
-        "float16",
-        dresidual="wrong",
-    ),
+    plant(DsumIgnored("residual"), "dsum at x only", ADD_LAYER_NORM, "float16", dresidual="wrong"),
     plant(
         Changed(dresidual=lambda at: at["dsum"]),
         "dresidual is dsum",
@@ -303,9 +286,19 @@ RESIDUAL_BUGS = [
     plant(
         SumInItsPlace("residual"), "the sum over the residual", ADD_RMS_NORM, verdict="inputs kept"
     ),
-    plant(DxInItsPlace(), "dx over dsum", ADD_RMS_NORM, verdict="inputs kept"),
+    plant(
+        AlteredRelative(run_backward=dx_over_dsum),
+        "dx over dsum",
+        ADD_RMS_NORM,
+        verdict="inputs kept",
+    ),
     plant(OneBuffer(), "sums in one buffer", OF_THE_UNROUNDED, verdict="results kept"),
-    plant(LatestSum(), "gradients at the latest sum", OF_THE_UNROUNDED, verdict="own state"),
+    plant(
+        as_relative(StaleForward),
+        "gradients at the latest sum",
+        OF_THE_UNROUNDED,
+        verdict="own state",
+    ),
 ]
 
 
@@ -366,14 +359,6 @@ class HalfOfTheRows(Relative):
         return super().over_rows(terms[np.arange(len(terms)) % 8 < 4])
 
 
-class NoGradientWithoutGamma(Relative):
-    """Where there is no gamma, dbeta is not computed either."""
-
-    def run_backward(self, dy: Array, *others: Any) -> tuple[Any, ...]:
-        dx, dgamma, dbeta = super().run_backward(dy, *others)
-        return dx, dgamma, None if others[-1].inputs["gamma"] is None else dbeta
-
-
 PARAMETER_BUGS = [
     plant(OtherOffset(0), "gamma as it is", WIDE_ZERO_CENTRED, y="wrong"),
     plant(OtherOffset(1), "1 + gamma", RMS_NORM, y="wrong", dx="wrong"),
@@ -415,16 +400,18 @@ PARAMETER_BUGS = [
         dbeta="wrong",
     ),
     plant(
-        NoGradientWithoutGamma(),
+        # dbeta is not computed either.
+        AlteredRelative(
+            run_backward=lambda results, *arguments: (
+                (*results[:2], None) if arguments[-1].inputs["gamma"] is None else results
+            )
+        ),
         "no dbeta without gamma",
         LAYER_NORM,
         also=["no-gamma"],
         verdict="runs",
     ),
 ]
-
-
-BFLOAT16 = dtype_of("bfloat16")
 
 
 class WeightsReadAsBfloat16(Relative):
@@ -443,32 +430,15 @@ class WeightsCastFirst(ByRecipe):
         return super().gain(None if gamma is None else gamma.astype(BFLOAT16))
 
 
-class VarianceInFloat16(Relative):
-    """The mean square is stored in float16, which ends at 65504."""
-
-    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
-        return rounded(super().variance(rows, centred), np.float16)
-
-
-class RootSavedInBfloat16(Relative):
-    """Backward gets 1/sqrt(mean square + eps) in bfloat16."""
-
-    def to_save(self, saved: Saved) -> Saved:
-        return replace(saved, rstd=rounded(saved.rstd, BFLOAT16))
+def root_in_bfloat16(saved: Saved, _: Saved) -> Saved:
+    return replace(saved, rstd=rounded(saved.rstd, BFLOAT16))
 
 
 class InverseRootInBfloat16(Relative):
     """1/sqrt(mean square + eps) is a bfloat16 number in the forward pass."""
 
     def output(self, saved: Saved) -> Float64s:
-        return super().output(replace(saved, rstd=rounded(saved.rstd, BFLOAT16)))
-
-
-class SumOfShards(Relative):
-    """The mean squares of four shards are added up, and not averaged."""
-
-    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
-        return 4 * super().variance(rows, centred)
+        return super().output(root_in_bfloat16(saved, saved))
 
 
 class EpsDividedToo(Relative):
@@ -503,16 +473,27 @@ TYPE_BUGS = [
     ),
     plant(narrow("y"), "y in bfloat16", LLAMA, verdict="runs"),
     plant(narrow("dgamma"), "dgamma in bfloat16", LLAMA, verdict="runs"),
-    plant(RootSavedInBfloat16(), "rstd saved in bfloat16", ADD_LAYER_NORM, "float16"),
     plant(
-        RootSavedInBfloat16(),
+        AlteredRelative(to_save=root_in_bfloat16),
+        "rstd saved in bfloat16",
+        ADD_LAYER_NORM,
+        "float16",
+    ),
+    plant(
+        AlteredRelative(to_save=root_in_bfloat16),
         "rstd saved in bfloat16",
         ADD_RMS_NORM,
         "float32",
         dx="wrong",
         dgamma="wrong",
     ),
-    plant(VarianceInFloat16(), "mean squares in float16", ADD_LAYER_NORM, "float16", y="unstable"),
+    plant(
+        AlteredRelative(variance=lambda right, *_: rounded(right, np.float16)),
+        "mean squares in float16",
+        ADD_LAYER_NORM,
+        "float16",
+        y="unstable",
+    ),
     plant(
         InverseRootInBfloat16(),
         "inverse root in bfloat16",
@@ -521,7 +502,12 @@ TYPE_BUGS = [
         symptom="y is not rounded as late requires",
     ),
     plant(InverseRootInBfloat16(), "bfloat16 root of float16", RMS_NORM, "float16", y="wrong"),
-    plant(SumOfShards(), "mean squares of shards added up", ADD_RMS_NORM, y="wrong"),
+    plant(
+        AlteredRelative(variance=lambda right, *_: 4 * right),
+        "mean squares of shards added up",
+        ADD_RMS_NORM,
+        y="wrong",
+    ),
     plant(as_relative(OTHER_EPS, lambda _: 1e-6), "eps is 1e-6", ADD_RMS_NORM, y="wrong"),
     plant(as_relative(OTHER_EPS, lambda _: 2.0**-23), "eps is float32's", LAYER_NORM, y="wrong"),
     plant(as_relative(OUTSIDE), "eps outside the root", ADD_LAYER_NORM, "float16", y="wrong"),
@@ -565,14 +551,11 @@ def one_by_one(terms: Array) -> Array:
     return sums
 
 
-class TwoAtATime(Relative):
+def over_the_next_row(y: Float64s, _: Saved) -> Float64s:
     """Two elements are written at a time, from the last row to the first, also of an odd width."""
-
-    def output(self, saved: Saved) -> Float64s:
-        y = super().output(saved)
-        if y.shape[-1] % 2:
-            y[1:, 0] = y[:-1, -1]
-        return y
+    if y.shape[-1] % 2:
+        y[1:, 0] = y[:-1, -1]
+    return y
 
 
 class NotInitialized(Relative):
@@ -585,14 +568,6 @@ class NotInitialized(Relative):
         self.calls += 1
         y[-1:, -1] = self.calls % 7
         return y
-
-
-class PartialSumsNotWritten(Relative):
-    """dgamma adds up two partial sums, of which one row writes one."""
-
-    def dgamma(self, dy: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
-        not_written = 1e20 if len(dy) == 1 else 0.0
-        return super().dgamma(dy, xhat, saved) + not_written
 
 
 LAYOUT_BUGS = [
@@ -627,7 +602,12 @@ LAYOUT_BUGS = [
         also=["strides"],
         dx="wrong",
     ),
-    plant(TwoAtATime(), "the start of rows of odd width", ADD_RMS_NORM, y="wrong"),
+    plant(
+        AlteredRelative(output=over_the_next_row),
+        "the start of rows of odd width",
+        ADD_RMS_NORM,
+        y="wrong",
+    ),
     plant(
         as_relative(BlockByBatch),
         "blocks that switch at 256 rows",
@@ -644,7 +624,13 @@ LAYOUT_BUGS = [
         verdict="batch-invariant",
     ),
     plant(NotInitialized(), "garbage of each run", ADD_RMS_NORM, y="wrong", verdict="repeatable"),
-    plant(PartialSumsNotWritten(), "dgamma of one row", ADD_RMS_NORM, dgamma="unstable"),
+    plant(
+        # One row writes one of two partial sums.
+        AlteredRelative(dgamma=lambda right, dy, *_: right + 1e20 * (len(dy) == 1)),
+        "dgamma of one row",
+        ADD_RMS_NORM,
+        dgamma="unstable",
+    ),
 ]
 
 

@@ -12,7 +12,7 @@ from truenorm.verify.operations import norm
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, Float64s, dtype_of
-from verify.planted.kernels import Kernel, PlantedBug, Saved, to_24_bits
+from verify.planted.kernels import Altered, Kernel, PlantedBug, Saved, to_24_bits
 
 ROUNDED: dict[str, dict[str, str]] = {
     "late": {},
@@ -108,6 +108,10 @@ class Relative(Kernel):
                 dgamma = dgamma.astype(call.inputs["gamma"].dtype)
             rows = self.add_dsum(dx, gradients[0]) if gradients else (dx,)
         return (*rows, dgamma, dbeta)[: len(rows) + len(self.operation.parameters)]
+
+
+class AlteredRelative(Altered, Relative):
+    """A relative with wrong steps."""
 
 
 class ByRecipe(Relative):

@@ -1,19 +1,17 @@
 """Correct subjects: the judge must report nothing."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 import truenorm as tn
 from truenorm import textbook
-from truenorm.verify import EXTENSIONS
 from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS, Array, Float64s
-from verify.planted.kernels import ExactKernel, Kernel, WideKernel, layer_norm, rms_norm, to_bits
+from verify.planted.kernels import SUBJECTS, ExactKernel, Kernel, WideKernel, to_bits
 from verify.planted.relatives import (
     ADD_LAYER_NORM,
     ADD_RMS_NORM,
@@ -85,13 +83,71 @@ RECIPES_OF_MORE = [
 
 HALVES, WIDE = ["float16", "bfloat16"], ["float32", "float64"]
 NARROW = [*HALVES, "float32"]
-RMS_EVERYTHING = list(RMS_NORM.extensions)
-FAST = [each for each in RMS_EVERYTHING if each != "idle-rows"]
-"""Sums that are not exact are cut where the rows are."""
-WITH_GAMMA = [each for each in RMS_EVERYTHING if each != "no-gamma"]
-
 
 Function = Callable[..., Any]
+
+
+def _truenorm(operation: Norm, rounding: str, backend: str | None) -> tuple[Function, Function]:
+    forwards, backwards = (
+        getattr(tn, f"{operation.name}_{each}") for each in ("forward", "backward")
+    )
+
+    def forward(x: Array, *others: Any) -> Any:
+        *parameters, eps = others
+        return forwards(x, *parameters, eps=eps, rounding=rounding, backend=backend)
+
+    def backward(dy: Array, saved: Any) -> Any:
+        return backwards(dy, saved, backend=backend)[: 1 + len(operation.parameters)]
+
+    return forward, backward
+
+
+def _textbook(operation: Norm) -> tuple[Function, Function]:
+    """Return the textbook formulas in float64, whose results are cast."""
+    prefix = "" if operation.centred else "rms_norm_"
+    forwards, backwards = (
+        getattr(textbook, f"{prefix}{each}") for each in ("forward", "backward")
+    )
+
+    def forward(x: Array, *others: Any) -> tuple[Array, Any]:
+        *parameters, eps = others
+        with np.errstate(all="ignore"):
+            y, saved = forwards(*(each.astype(np.float64) for each in (x, *parameters)), eps)
+            return y.astype(x.dtype), (saved, [each.dtype for each in parameters])
+
+    def backward(dy: Array, state: Any) -> tuple[Array, ...]:
+        saved, kinds = state
+        with np.errstate(all="ignore"):
+            gradients = backwards(dy.astype(np.float64), saved)
+            pairs = zip(gradients, (dy.dtype, *kinds), strict=True)
+            return tuple(each.astype(kind) for each, kind in pairs)
+
+    return forward, backward
+
+
+def _of_both_norms() -> Iterator[Subject]:
+    for operation, prefix, numpy_types in (
+        (LAYER_NORM, "", ["float16"]),
+        (RMS_NORM, "RMSNorm: ", HALVES),
+    ):
+        of_kernel, everything = SUBJECTS[operation.name], list(operation.extensions)
+        yield of_kernel(Kernel(), "the base", NARROW, everything)
+        yield of_kernel(WideKernel(), "the base for float64", ["float64"], everything)
+        yield of_kernel(ExactKernel(), "exact", ["float32"])
+        for rounding in ("correct", "fast"):
+            # Sums that are not exact are cut where the rows are.
+            also = [each for each in everything if rounding == "correct" or each != "idle-rows"]
+            for backend, suffix, dtypes in (
+                (None, "", WIDE),
+                (None, ", 16 bits", HALVES),
+                ("reference", ", NumPy", numpy_types),
+            ):
+                name = f"{prefix}truenorm, {rounding}{suffix}"
+                functions = _truenorm(operation, rounding, backend)
+                yield Subject(*functions, name, dtypes, also, operation=operation)
+        name = f"{prefix}textbook in float64, then cast"
+        with_parameters = [each for each in everything if each not in ("no-gamma", "no-beta")]
+        yield Subject(*_textbook(operation), name, NARROW, with_parameters, operation=operation)
 
 
 def _dx(g: Array, xhat: Array, r: Array) -> Array:
@@ -102,31 +158,6 @@ def _over_rows(terms: Array) -> Array:
     """Add up all rows in pairs, as a kernel on a GPU does."""
     columns = np.ascontiguousarray(terms.reshape(-1, terms.shape[-1]).T)
     return np.asarray(columns.sum(axis=-1))
-
-
-def _truenorm_rms_norm(rounding: str, backend: str | None = None) -> tuple[Function, Function]:
-    def forward(x: Array, gamma: Array | None, eps: float) -> tuple[Array, Any]:
-        return tn.rms_norm_forward(x, gamma, eps=eps, rounding=rounding, backend=backend)
-
-    def backward(dy: Array, saved: Any) -> tuple[Array, Array | None]:
-        dx, dgamma, _ = tn.rms_norm_backward(dy, saved, backend=backend)
-        return dx, dgamma
-
-    return forward, backward
-
-
-def _textbook_rms_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
-    with np.errstate(all="ignore"):
-        wide = x.astype(np.float64), gamma.astype(np.float64)
-        y, saved = textbook.rms_norm_forward(*wide, eps)
-        return y.astype(x.dtype), (saved, gamma.dtype)
-
-
-def _textbook_rms_backward(dy: Array, state: Any) -> tuple[Array, Array]:
-    saved, gamma_type = state
-    with np.errstate(all="ignore"):
-        dx, dgamma = textbook.rms_norm_backward(dy.astype(np.float64), saved)
-        return dx.astype(dy.dtype), dgamma.astype(gamma_type)
 
 
 def _early_forward(x: Array, gamma: Array, eps: float) -> tuple[Array, Any]:
@@ -162,89 +193,18 @@ def _scaled_backward(dy: Array, saved: Any) -> tuple[Array, Array]:
     return dx, _over_rows((dy * xhat).astype(np.float64)).astype(gamma.dtype)
 
 
-RIGHT_RMS_NORMS = [
-    rms_norm(Kernel(), "the base", NARROW, RMS_EVERYTHING),
-    rms_norm(WideKernel(), "the base for float64", ["float64"], RMS_EVERYTHING),
-    rms_norm(ExactKernel(), "exact", ["float32"]),
-    *(
-        Subject(forward, backward, f"RMSNorm: {name}", dtypes, also, operation=RMS_NORM)
-        for (forward, backward), name, dtypes, also in (
-            (_truenorm_rms_norm("correct"), "truenorm, correct", WIDE, RMS_EVERYTHING),
-            (_truenorm_rms_norm("correct"), "truenorm, correct, 16 bits", HALVES, RMS_EVERYTHING),
-            (
-                _truenorm_rms_norm("correct", "reference"),
-                "truenorm, correct, NumPy",
-                HALVES,
-                RMS_EVERYTHING,
-            ),
-            (_truenorm_rms_norm("fast"), "truenorm, fast", WIDE, FAST),
-            (_truenorm_rms_norm("fast"), "truenorm, fast, 16 bits", HALVES, FAST),
-            (_truenorm_rms_norm("fast", "reference"), "truenorm, fast, NumPy", HALVES, FAST),
-            (
-                (_textbook_rms_forward, _textbook_rms_backward),
-                "textbook in float64, then cast",
-                NARROW,
-                WITH_GAMMA,
-            ),
-            # Beyond float16, squares overflow in float32: that is a finding, and a right one.
-            ((_early_forward, _early_backward), "Hugging Face's, in float32", ["float16"], []),
-            ((_scaled_forward, _scaled_backward), "two passes in float32", ["float32"], []),
-        )
-    ),
-]
-
-
-EVERYTHING = list(EXTENSIONS)
-CLAIMS = {"correct": EVERYTHING, "fast": [each for each in EVERYTHING if each != "idle-rows"]}
-"""By rounding: sums that are not exact are cut where the rows are."""
-PARAMETERS_GIVEN = [each for each in EXTENSIONS if each not in ("no-gamma", "no-beta")]
-
-
-def _of_truenorm(rounding: str, backend: str | None) -> tuple[Function, Function]:
-    def forward(
-        x: Array, gamma: Array | None, beta: Array | None, eps: float
-    ) -> tuple[Array, Any]:
-        return tn.layer_norm_forward(x, gamma, beta, eps=eps, rounding=rounding, backend=backend)
-
-    return forward, partial(tn.layer_norm_backward, backend=backend)
-
-
-def _textbook_forward(x: Array, gamma: Array, beta: Array, eps: float) -> tuple[Array, Any]:
-    with np.errstate(all="ignore"):
-        x64, gamma64, beta64 = (each.astype(np.float64) for each in (x, gamma, beta))
-        y, saved = textbook.forward(x64, gamma64, beta64, eps)
-        return y.astype(x.dtype), (saved, gamma.dtype, beta.dtype)
-
-
-def _textbook_backward(dy: Array, state: Any) -> tuple[Array, Array, Array]:
-    saved, gamma_type, beta_type = state
-    with np.errstate(all="ignore"):
-        dx, dgamma, dbeta = textbook.backward(dy.astype(np.float64), saved)
-        return dx.astype(dy.dtype), dgamma.astype(gamma_type), dbeta.astype(beta_type)
-
-
-_SUBJECTS = [
-    layer_norm(Kernel(), "the base", NARROW, EVERYTHING),
-    layer_norm(WideKernel(), "the base for float64", ["float64"], EVERYTHING),
-    *(
-        Subject(*_of_truenorm(rounding, backend), f"truenorm, {name}", dtypes, CLAIMS[rounding])
-        for rounding in ("correct", "fast")
-        for backend, name, dtypes in (
-            (None, rounding, WIDE),
-            (None, f"{rounding}, 16 bits", HALVES),
-            ("reference", f"{rounding}, NumPy", ["float16"]),
-        )
-    ),
-    Subject(
-        _textbook_forward,
-        _textbook_backward,
-        name="textbook in float64, then cast",
-        dtypes=NARROW,
-        also=PARAMETERS_GIVEN,
-    ),
-    layer_norm(ExactKernel(), "exact", ["float32"]),
-    *RIGHT_RMS_NORMS,
-    *RECIPES,
-]
-
-RIGHT: dict[str, Subject] = {subject.name: subject for subject in _SUBJECTS}
+RIGHT: dict[str, Subject] = {
+    subject.name: subject
+    for subject in (
+        *_of_both_norms(),
+        *(
+            Subject(*functions, f"RMSNorm: {name}", [dtype], operation=RMS_NORM)
+            for functions, name, dtype in (
+                # Beyond float16, squares overflow in float32: that is a finding, and a right one.
+                ((_early_forward, _early_backward), "Hugging Face's, in float32", "float16"),
+                ((_scaled_forward, _scaled_backward), "two passes in float32", "float32"),
+            )
+        ),
+        *RECIPES,
+    )
+}

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from truenorm.verify.types import Array, Float64s, dtype_of
+from truenorm.verify.types import Float64s, dtype_of
 from verify.planted import backward, conduct, forward
-from verify.planted.kernels import Kernel, Results, plant
+from verify.planted.kernels import BFLOAT16, Altered, Kernel, plant, round_to
 
 
 class MeanSubtracted(Kernel):
@@ -18,13 +18,10 @@ class MeanSubtracted(Kernel):
         return mean, np.zeros_like(mean)
 
 
-class DividedByTheTile(Kernel):
-    """The sum of squares is divided by the width of the padded row."""
-
-    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
-        size = rows.shape[1]
-        variance: Float64s = super().variance(rows, centred) * (size / (size + -size % 32))
-        return variance
+def divided_by_the_tile(variance: Float64s, rows: Float64s, _: Float64s) -> Any:
+    """Divide the sum of squares by the width of the padded row."""
+    size = rows.shape[1]
+    return variance * (size / (size + -size % 32))
 
 
 class SquaresAddedIn(Kernel):
@@ -38,21 +35,6 @@ class SquaresAddedIn(Kernel):
         sums = np.add.accumulate(squares, axis=1, dtype=self.dtype)[:, -1:]
         variance: Float64s = sums.astype(np.float64) / rows.shape[1]
         return variance
-
-
-class InverseRootInBfloat16(Kernel):
-    """1/sqrt(mean(x^2) + eps) is a bfloat16 number in both passes."""
-
-    def rstd(self, variance: Float64s, eps: Any) -> Float64s:
-        return backward.rounded(super().rstd(variance, eps), dtype_of("bfloat16"))
-
-
-class NoDgamma(Kernel):
-    """dgamma is None although there is a gamma."""
-
-    def backward(self, dy: Array, saved: Any) -> Results:
-        dx, _, dbeta = super().backward(dy, saved)
-        return dx, None, dbeta
 
 
 def over_the_next_row(y: Float64s, _: Float64s) -> Float64s:
@@ -72,17 +54,23 @@ WRONG = dict.fromkeys(("y", "dx", "dgamma"), "wrong")
 
 RMS_NORM = [
     plant(MeanSubtracted(), "layer norm handed in", **WRONG),
-    plant(forward.SampleVariance(), "squares divided by D-1", y="wrong"),
-    plant(DividedByTheTile(), "squares divided by the width of a tile", y="wrong"),
+    plant(Altered(variance=forward.sample_variance), "squares divided by D-1", y="wrong"),
+    plant(
+        Altered(variance=divided_by_the_tile), "squares divided by the width of a tile", y="wrong"
+    ),
     plant(forward.EpsOutsideTheRoot(), "eps added outside the root", y="wrong"),
     plant(forward.OtherEps(lambda eps: float(np.float16(eps))), "eps cast to half"),
     plant(forward.OtherEps(lambda _: 1e-6), "a constant eps"),
     plant(forward.LastBlockDropped(64), "last partial block of 64 dropped", y="wrong"),
     plant(forward.LastBlockDropped(1024), "last partial block of 1024 dropped", y="wrong"),
-    plant(forward.SquaresOverflow(), "overflow of squares", y="unstable"),
+    plant(Altered(variance=forward.squares_in_float32), "overflow of squares", y="unstable"),
     plant(SquaresAddedIn("float16"), "squares added in float16", dtypes=["float16"]),
     plant(SquaresAddedIn("bfloat16"), "squares added in bfloat16", dtypes=["bfloat16"]),
-    plant(InverseRootInBfloat16(), "inverse root in bfloat16", **WRONG),
+    plant(
+        Altered(rstd=lambda rstd, *_: round_to(rstd, BFLOAT16)),
+        "inverse root in bfloat16",
+        **WRONG,
+    ),
     plant(forward.WrongDefaults(), "wrong without gamma", also=["no-gamma"], y="wrong"),
     plant(
         forward.OtherOutput(lambda y, _: 1.02 * y), "two percent too large", dtypes=["bfloat16"]
@@ -94,7 +82,7 @@ RMS_NORM = [
     plant(
         forward.ComputedInFloat32(), "float64 computed in float32", dtypes=["float64"], y="wrong"
     ),
-    plant(backward.StatisticsKeptInBfloat16(), "rstd saved in bfloat16", dx="wrong"),
+    plant(Altered(to_save=backward.statistics_in_bfloat16), "rstd saved in bfloat16", dx="wrong"),
     plant(backward.XhatFromY(), "xhat recovered from y", dx="unstable", dgamma="unstable"),
     plant(backward.StaleForward(), "gradients of a stale forward pass", verdict="own state"),
     plant(backward.ScaledByItsLargest(), "dx is NaN in a row of padding", dx="wrong"),
@@ -104,7 +92,11 @@ RMS_NORM = [
     plant(backward.GammaToPowers(0), "gamma forgotten in dx", dx="wrong"),
     plant(backward.GammaToPowers(2), "gamma squared in dx", dx="wrong"),
     plant(backward.GammaToPowers(0, 1), "gamma applied after the projection", dx="wrong"),
-    plant(backward.DgammaFromX(), "dgamma from x instead of xhat", dgamma="wrong"),
+    plant(
+        Altered(dgamma=lambda _, dy, __, saved: (dy * saved.x).sum(axis=0)),
+        "dgamma from x instead of xhat",
+        dgamma="wrong",
+    ),
     plant(backward.FirstOfOneAxis(), "dgamma of the first batch only", also=["ranks"]),
     plant(backward.PartialSumsInHalf(), "partial sums in float16", dgamma="wrong"),
     plant(
@@ -113,12 +105,23 @@ RMS_NORM = [
         dgamma="wrong",
     ),
     plant(backward.SumsByThread(), "dgamma depending on threads", verdict="sums repeatable"),
-    plant(NoDgamma(), "no dgamma", verdict="runs"),
+    plant(
+        Altered(backward=lambda results, *_: (results[0], None, None)), "no dgamma", verdict="runs"
+    ),
     plant(conduct.StrideIgnored(), "last-axis stride ignored", also=["strides"]),
-    plant(conduct.RowsEndAt65535(), "rows beyond 65,535 skipped", y="wrong", dx="wrong"),
+    plant(
+        Altered(**dict.fromkeys(("output", "project"), conduct.zero_rows_beyond_65535)),
+        "rows beyond 65,535 skipped",
+        y="wrong",
+        dx="wrong",
+    ),
     plant(conduct.BlockByBatch(), "a row depending on its batch", verdict="batch-invariant"),
-    plant(conduct.InputsFlushed(), "subnormal inputs flushed", verdict="subnormals kept"),
-    plant(conduct.OtherResults(conduct.without_nan), "NaN swallowed", verdict="special values"),
-    plant(conduct.OtherResults(np.zeros_like), "zeros returned", **WRONG),
+    plant(
+        Altered(rows_of=lambda rows, _: conduct.flushed(rows)),
+        "subnormal inputs flushed",
+        verdict="subnormals kept",
+    ),
+    plant(conduct.other_results(conduct.without_nan), "NaN swallowed", verdict="special values"),
+    plant(conduct.other_results(np.zeros_like), "zeros returned", **WRONG),
     plant(conduct.DamagesX(), "in-place damage to x", verdict="inputs kept"),
 ]

@@ -35,8 +35,7 @@ def test_a_row_for_each_type_and_output() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ulp"),
-    [("correct", "0.50"), ("faithful", "0.50"), ("stable", "-"), ("wrong", "-")],
+    ("name", "ulp"), [("correct", "0.50"), ("faithful", "0.50"), ("stable", "-"), ("wrong", "-")]
 )
 def test_ulp_only_if_the_grade_depends_on_it(name: str, ulp: str) -> None:
     """A stable result may have an error of 1e29 ulp where terms cancel."""
