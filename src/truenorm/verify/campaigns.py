@@ -22,7 +22,7 @@ from truenorm.verify.grading.grades import (
 )
 from truenorm.verify.grading.report import ACCURACY, CaseResult, Finding
 from truenorm.verify.judge import (
-    CaseRecords,
+    CaseRun,
     RemoteSubject,
     SubjectOptions,
     answers_to,
@@ -328,7 +328,6 @@ def _parts(sizes: Mapping[str, int], cases: int, seed: int, step: int) -> Iterat
 def _tallies(
     runner: Runner, criteria: Criteria, parts: Iterator[Part], workers: Workers | None
 ) -> Iterator["Tally"]:
-    """Yield the tally of each part, in order."""
     if workers is not None:
         executor, remote = workers
         yield from map_in_order(executor, partial(run_part, remote, criteria), parts)
@@ -366,7 +365,7 @@ class Count:
 
 def _worse(one: CaseResult, other: CaseResult) -> CaseResult:
     """Return the larger errors of two results, with the name of the worse case."""
-    worst = max(one, other, key=lambda each: (each.needs, each.natural, each.ulp))
+    worst = max(one, other, key=lambda each: each.badness)
     return replace(
         worst,
         ulp=max(one.ulp, other.ulp),
@@ -377,33 +376,18 @@ def _worse(one: CaseResult, other: CaseResult) -> CaseResult:
 
 @dataclass
 class Tally:
-    """The counts of some cases.
+    """The counts of some cases."""
 
-    Attributes
-    ----------
-    cases, failed, left_out : int
-        Cases judged, those of them with a failure, and those outside the domain.
-    deaths : int
-        How often the process of the subject died.
-    worked, called : float
-        Processor time, and time in calls of the subject.
-    counts : dict
-        By type and output.
-    failures : Counter
-        Number of cases by kind of failure.
-    kept : list
-        The first few failed cases: their part, records and kinds of failure.
-    """
-
-    cases: int = 0
-    failed: int = 0
-    left_out: int = 0
-    deaths: int = 0
-    worked: float = 0.0
-    called: float = 0.0
-    counts: dict[tuple[str, str], Count] = field(default_factory=dict)
-    failures: Counter[FailureKind] = field(default_factory=Counter)
-    kept: list[tuple[Part, CaseRecords, frozenset[FailureKind]]] = field(default_factory=list)
+    cases: int = 0  # judged
+    failed: int = 0  # cases with a failure
+    left_out: int = 0  # cases outside the domain
+    deaths: int = 0  # of the process of the subject
+    worked: float = 0.0  # processor time
+    called: float = 0.0  # time in calls of the subject
+    counts: dict[tuple[str, str], Count] = field(default_factory=dict)  # by type and output
+    failures: Counter[FailureKind] = field(default_factory=Counter)  # cases by kind of failure
+    # The first few failed cases: their part, records and kinds of failure.
+    kept: list[tuple[Part, CaseRun, frozenset[FailureKind]]] = field(default_factory=list)
 
     def whole(self) -> Count:
         """Return the sum over all types and outputs."""
@@ -448,9 +432,7 @@ def _tally(runner: Runner, criteria: Criteria, part: Part) -> Tally:
     return tally
 
 
-def _add_case(
-    tally: Tally, case: Case, result: CaseRecords, criteria: Criteria, part: Part
-) -> None:
+def _add_case(tally: Tally, case: Case, result: CaseRun, criteria: Criteria, part: Part) -> None:
     symptoms, judged = check_case(case, result.records, criteria.outputs)
     symptoms, _ = drop_unclaimed(symptoms, criteria.also)
     wrong = {one.output: _add_output(tally, one, criteria.require) for one in judged}
@@ -486,7 +468,7 @@ def _add_output(tally: Tally, one: MeasuredResult, require: str) -> int:
 
 def _judgement(dtype: str, output: str, count: Count) -> Judgement:
     results = list(count.worst.values())
-    worst = max(results, key=lambda each: (each.needs, each.natural, each.ulp))
+    worst = max(results, key=lambda each: each.badness)
     return Judgement(
         dtype,
         output,

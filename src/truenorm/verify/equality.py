@@ -354,7 +354,6 @@ def _compare_case(
 def _summaries(
     sizes: Sequence[tuple[str, str, int]], differences: Sequence[Difference]
 ) -> tuple[Summary, ...]:
-    """Summarize the cases of each type and output."""
     summaries = []
     for dtype, output in dict.fromkeys((dtype, output) for dtype, output, _ in sizes):
         totals = [size for *place, size in sizes if place == [dtype, output]]

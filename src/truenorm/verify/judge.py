@@ -345,7 +345,6 @@ def with_options(subject: Subject, options: SubjectOptions) -> Subject:
 
 
 def _user_cases(subject: Subject, options: SubjectOptions) -> list[Case]:
-    """Return the cases of the shapes and of the data files."""
     operation = subject.operation
     files = [load_data(path, operation=operation) for path in options.get("data", ())]
     for case in files:
@@ -389,7 +388,6 @@ def collect(
 
 
 def _tell_step(tell: Progress, done: int, steps: int, name: str, step: str) -> None:
-    """Report the progress within one long case."""
     tell(done, steps, f"{name}: {step}")
 
 
@@ -407,22 +405,12 @@ def records_of(runner: Runner, case: Case) -> Iterator[Record]:
 
 
 class RemoteSubject(NamedTuple):
-    """A subject that workers load from its file, on any machine that has it.
+    """A subject that workers load from its file, on any machine that has it."""
 
-    Attributes
-    ----------
-    target, operation : str
-        As in `SubjectSpec`.
-    start_seconds : float
-        How long loading may take.
-    run : str
-        The id of the run: workers outlive a run, and files change.
-    """
-
-    target: str
+    target: str  # as in `SubjectSpec`
     operation: str = ""
-    start_seconds: float = START_SECONDS
-    run: str = ""
+    start_seconds: float = START_SECONDS  # time limit of loading
+    run: str = ""  # id of the run: workers outlive a run, and files change
 
     @classmethod
     def of(cls, spec: SubjectSpec, start_seconds: float = START_SECONDS) -> "RemoteSubject":
@@ -475,7 +463,7 @@ def _end_all() -> None:
         _end(process)
 
 
-class CaseRecords(NamedTuple):
+class CaseRun(NamedTuple):
     """The records of one case and its exact answers."""
 
     case: str
@@ -483,12 +471,12 @@ class CaseRecords(NamedTuple):
     exact: Arrays
 
 
-def run_case(runner: Runner, case: Case, exact: Arrays) -> CaseRecords:
+def run_case(runner: Runner, case: Case, exact: Arrays) -> CaseRun:
     """Run all calls of a case, up to where the subject is given up."""
     records: list[Record] = []
     with suppress(GaveUpError):
         records += records_of(runner, case)
-    return CaseRecords(case.name, records, exact)
+    return CaseRun(case.name, records, exact)
 
 
 def answers_to(case: Case) -> Arrays:
@@ -498,7 +486,7 @@ def answers_to(case: Case) -> Arrays:
     return exact
 
 
-def run_named(remote: RemoteSubject, names: Sequence[str]) -> list[CaseRecords]:
+def run_named(remote: RemoteSubject, names: Sequence[str]) -> list[CaseRun]:
     """Run cases by their names; this is called in a worker."""
     process = process_of(remote)
     results = []

@@ -118,7 +118,7 @@ def test_records_after_the_third_crash_are_dropped(monkeypatch: pytest.MonkeyPat
     suite = tv.cases("float32")[:6]
     deaths = [0, 1, 0, 1, 1, 1]
     results = [
-        judge.CaseRecords(
+        judge.CaseRun(
             each.name,
             [Record(each.name, Call(), deaths=count)],
             load_or_compute(each, compute_exact),

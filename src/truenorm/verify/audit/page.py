@@ -5,8 +5,9 @@ from rich.table import Table
 from rich.text import Text
 
 from truenorm.tools.rich_tables import plain_text, rich_table
-from truenorm.tools.text import counted, duration, number, one_line
+from truenorm.tools.text import counted, duration, number
 from truenorm.verify.audit.running import Audit, Outcome
+from truenorm.verify.report.terminal import print_head, print_outcome
 
 USE = """\
 In a test, tv.check(subject, case) judges a kernel on such an input, and
@@ -15,21 +16,19 @@ tv.bound(...).assert_close(y) compares it within a tolerance on your own inputs.
 
 def show(audit: Audit, console: Console) -> None:
     """Print which wrong kernels the tests let pass."""
-    machine = ", ".join(f"{key} {value}" for key, value in audit.machine.items())
-    blocks: list[Table | Text] = [_table(audit)]
-    blocks += [_details(place, each) for place, each in enumerate(audit.let_pass, 1)]
+    print_head(console, _headline(audit), audit.machine)
+    console.print(_table(audit))
+    details: list[Table | Text] = [
+        _details(place, each) for place, each in enumerate(audit.let_pass, 1)
+    ]
     if audit.let_pass:
-        blocks.append(Text(USE, style="dim"))
+        details.append(Text(USE, style="dim"))
     if audit.left_out:
-        blocks.append(_left_out(audit))
-    outcome = ("PASS", "bold green") if audit.passed else ("FAIL", "bold red")
-    blocks.append(Text.assemble(outcome, f"  {one_line(conclusion(audit))}"))
-    console.print()
-    console.print(plain_text(_headline(audit)))
-    console.print(plain_text(machine, "dim"))
-    for block in blocks:
+        details.append(_left_out(audit))
+    for each in details:
         console.print()
-        console.print(block)
+        console.print(each)
+    print_outcome(console, conclusion(audit), passed=audit.passed)
 
 
 def _headline(audit: Audit) -> str:
@@ -61,28 +60,24 @@ def _table(audit: Audit) -> Table:
 
 
 def _details(place: int, outcome: Outcome) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(overflow="fold")
+    table = rich_table("rw")
     description = plain_text(f"{outcome.name}: {outcome.words}")
-    grid.add_row(Text(str(place), style="bold red"), description)
-    witness = outcome.witness
-    if witness is not None:
+    table.add_row(Text(str(place), style="bold red"), description)
+    if witness := outcome.witness:
         rows = (("shown by", witness.made), ("input", witness.why), ("there", witness.symptom))
         for label, text in rows:
-            grid.add_row(Text(label, style="dim"), plain_text(text))
-    return grid
+            table.add_row(Text(label, style="dim"), plain_text(text))
+    return table
 
 
 def _left_out(audit: Audit) -> Table:
-    """Return the kernels that were not tried, by reason."""
     reasons: dict[str, list[str]] = {}
     for name, reason in audit.left_out.items():
         reasons.setdefault(reason, []).append(name)
-    grid = rich_table("lw")
+    table = rich_table("lw")
     for reason, names in reasons.items():
-        grid.add_row(Text("left out", style="dim"), plain_text(f"{', '.join(names)}: {reason}"))
-    return grid
+        table.add_row(Text("left out", style="dim"), plain_text(f"{', '.join(names)}: {reason}"))
+    return table
 
 
 def conclusion(audit: Audit) -> str:

@@ -31,30 +31,14 @@ SAMPLE_EPS = 1e-5
 
 @dataclass(frozen=True)
 class PlantedBug:
-    """The bug of a wrong kernel.
+    """The bug of a wrong kernel."""
 
-    Attributes
-    ----------
-    name : str
-        A short name for tables and programs.
-    description : str
-        What is wrong: it completes "a kernel in which".
-    changes : mapping
-        The changed steps.
-    backward : bool
-        True if only gradients are wrong.
-    narrow : bool
-        True if only 16-bit results are wrong.
-    by_bits : bool
-        True if the rounding is wrong, and every number is accurate.
-    """
-
-    name: str
-    description: str
+    name: str  # short, for tables
+    description: str  # completes "a kernel in which"
     changes: Changes = field(repr=False)
-    backward: bool = False
-    narrow: bool = False
-    by_bits: bool = False
+    backward: bool = False  # only gradients are wrong
+    narrow: bool = False  # only 16-bit results are wrong
+    by_bits: bool = False  # only the rounding is wrong
 
 
 def planted_bugs(norm: Norm, recipe: str = "") -> list[PlantedBug]:
@@ -121,7 +105,6 @@ def _hypotheses(table: Mapping[str, Changes], chosen: Mapping[str, str]) -> list
 
 
 def _of_row(norm: Norm) -> list[PlantedBug]:
-    """Return bugs in the statistics."""
     table = {**of_statistics(norm), **of_results(norm)}
     square = "the variance" if norm.centred else "the mean square"
     chosen = {
@@ -160,7 +143,6 @@ def _one_pass(at: Steps) -> Float64s:
 
 
 def _of_parameters(norm: Norm) -> list[PlantedBug]:
-    """Return bugs in the gain, or in beta."""
     offset = "the gain is 1 + gamma, and not gamma"
     if norm.gain == "zero-centred":
         offset = "the gain is gamma, and not 1 + gamma"
@@ -171,7 +153,6 @@ def _of_parameters(norm: Norm) -> list[PlantedBug]:
 
 
 def _of_sum(norm: Norm) -> list[PlantedBug]:
-    """Return bugs in the sum of x and the residual."""
     if not norm.adds:
         return []
     chosen = {
@@ -183,7 +164,6 @@ def _of_sum(norm: Norm) -> list[PlantedBug]:
 
 
 def _of_gradients(norm: Norm) -> list[PlantedBug]:
-    """Return bugs in the gradients alone."""
     table = {**of_gradients(norm), **of_parameters(norm)}
     chosen = {
         "dx without projection": "xhat*mean(g*xhat) is left out",

@@ -64,34 +64,16 @@ def parse_kernel_path(path: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class AuditTask:
-    """The kernel to replace, and the kernel that replaces it in one run of the tests.
+    """The kernel to replace, and the kernel that replaces it in one run of the tests."""
 
-    Attributes
-    ----------
-    replace, backward : str
-        ``package.module:name`` of the kernel, and of its backward pass if that is a function.
-    operation : str
-        The operation that it computes, as text.
-    signature : str
-        The names of its arguments in order, if its own names do not tell.
-    eps : float, optional
-        For a kernel without such an argument.
-    recipe : str
-        The rounding recipe that is required.
-    kernel : str
-        The name of the planted bug.
-    folder : str
-        Where each process writes its observations.
-    """
-
-    replace: str
-    operation: str
-    backward: str = ""
-    signature: str = ""
-    eps: float | None = None
-    recipe: str = ""
-    kernel: str = CONTROL
-    folder: str = ""
+    replace: str  # package.module:name of the kernel
+    operation: str  # that it computes, as text
+    backward: str = ""  # package.module:name of its backward pass, if that is a function
+    signature: str = ""  # the names of its arguments in order, if its own names do not tell
+    eps: float | None = None  # for a kernel without such an argument
+    recipe: str = ""  # the required rounding recipe
+    kernel: str = CONTROL  # the name of the planted bug
+    folder: str = ""  # where each process writes its observations
 
     @property
     def norm(self) -> Norm:
@@ -128,30 +110,18 @@ class AuditTask:
 class Observations:
     """What the replaced kernel observed in a run of tests.
 
-    Attributes
-    ----------
-    imported : bool
-        True if the module of the kernel was imported.
-    calls, backward_calls : int
-    dtypes : list of str
-        The types of x, in the order of the calls.
-    largest : dict of str to list of float
-        By result, the largest difference from the right one, and the largest number of that.
-    failed : str
-        The first test that failed.
-    error : str
-        Why a call could not be replaced: an error of the audit, not of the kernel.
-    arguments, results : list of str
-        The arguments of the calls and the results that were replaced, as the judge names them.
+    `largest` has, by result, the largest difference from the right one, and the largest number of
+    the right one. `arguments` and `results` are those of the replaced calls, as the judge names
+    them.
     """
 
-    imported: bool = False
+    imported: bool = False  # the module of the kernel was imported
     calls: int = 0
     backward_calls: int = 0
-    dtypes: list[str] = field(default_factory=list)
+    dtypes: list[str] = field(default_factory=list)  # types of x, in the order of the calls
     largest: dict[str, list[float]] = field(default_factory=dict)
-    failed: str = ""
-    error: str = ""
+    failed: str = ""  # the first test that failed
+    error: str = ""  # why the audit could not replace a call
     arguments: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
 
@@ -265,7 +235,6 @@ def match_arguments(
 
 
 def _module_arguments(module: Any) -> dict[str, Any]:
-    """Return the parameters of a module, its eps and its shape."""
     values: dict[str, Any] = {}
     for path, parameter in module.named_parameters():
         values.setdefault(role_of(path.rpartition(".")[2]), parameter)
@@ -336,7 +305,6 @@ class Replacer:
         return self._forward(call, returned)
 
     def _case(self, call: CallArguments) -> Case:
-        """Return the inputs of a call as a case."""
         x = call.arrays.get("x")
         if x is None:
             raise MatchError(f"no argument for x: {HINT}")
@@ -481,7 +449,6 @@ def _new_like(model: Any, values: Float64s) -> Any:
 
 
 def _write_to(destination: Any, values: Float64s) -> Any:
-    """Write values to an array or a tensor, and return it."""
     new = _new_like(destination, values)
     if isinstance(destination, np.ndarray):
         destination[...] = new

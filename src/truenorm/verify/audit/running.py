@@ -50,64 +50,34 @@ class Witness:
 class Outcome:
     """The outcome of the tests with a wrong kernel.
 
-    Attributes
-    ----------
-    name, words : str
-        The name and the description of the bug.
-    caught : bool
-        True if a test failed.
-    by : str
-        The first test that failed, or how else the run ended.
-    output : str
-        The result with the largest relative difference from the right one, or empty if no call
-        of the tests had a difference.
-    difference, size : float
-        That difference, and the largest number of the right result in that call.
-    witness : Witness, optional
-        A case that would have caught it.
+    `output` is the result with the largest relative difference from the right one, or empty if no
+    call of the tests had a difference. `difference` is that difference, and `size` the largest
+    number of the right result in that call.
     """
 
     name: str
-    words: str
-    caught: bool
-    by: str = ""
+    words: str  # the description of the bug
+    caught: bool  # a test failed
+    by: str = ""  # the first test that failed, or how else the run ended
     output: str = ""
     difference: float = 0.0
     size: float = 0.0
-    witness: Witness | None = None
+    witness: Witness | None = None  # a case that would have caught it
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The report of an audit.
-
-    Attributes
-    ----------
-    replaced : str
-    operation : Norm
-    tests : tuple of str
-        The arguments of pytest.
-    calls, gradients : int
-        Number of forward and backward calls in the tests.
-    dtypes : tuple of str
-        The types of x in these calls.
-    outcomes : tuple of Outcome
-    left_out : mapping of str to str
-        Wrong kernels that the tests could not catch, and why.
-    seconds : float
-        Duration of one run of the tests.
-    machine : mapping of str to str
-    """
+    """The report of an audit."""
 
     replaced: str
     operation: Norm
-    tests: tuple[str, ...]
-    calls: int
-    gradients: int
-    dtypes: tuple[str, ...]
+    tests: tuple[str, ...]  # the arguments of pytest
+    calls: int  # forward calls in the tests
+    gradients: int  # backward calls in the tests
+    dtypes: tuple[str, ...]  # the types of x in these calls
     outcomes: tuple[Outcome, ...]
-    left_out: Mapping[str, str]
-    seconds: float
+    left_out: Mapping[str, str]  # wrong kernels that the tests could not catch, and why
+    seconds: float  # duration of one run of the tests
     machine: Mapping[str, str]
 
     @property
@@ -157,23 +127,9 @@ def audit_tests(
 ) -> Audit:
     """Return which wrong kernels some tests do not catch.
 
-    Parameters
-    ----------
-    tests : sequence of str
-        Arguments of pytest: files and options.
-    task : AuditTask
-        The kernel to replace.
-    seconds : float
-        Time limit of one run of the tests.
-    jobs : int
-        Number of runs in parallel.
-    progress : callable, optional
-        Called with the number of runs done.
-
-    Raises
-    ------
-    CannotRunError
-        If the tests fail unchanged, or with a kernel without a bug.
+    `tests` are arguments of pytest, `seconds` is the time limit of one run, and `jobs` the number
+    of runs in parallel. Raise CannotRunError if the tests fail unchanged, or with a kernel without
+    a bug.
     """
     _check(task)
     tell = progress or (lambda *_: None)
@@ -252,8 +208,6 @@ class PytestRun:
 
 
 class _Session:
-    """Runs pytest on the same tests."""
-
     def __init__(self, tests: Sequence[str], folder: Path, seconds: float) -> None:
         self._folder, self._seconds = folder, seconds
         self._running: set[Program] = set()
@@ -403,7 +357,6 @@ def _suite(norm: Norm, dtypes: Sequence[str]) -> Iterator[Case]:
 
 
 def _expression(case: Case, norm: Norm) -> str:
-    """Return the Python expression of a case."""
     plain = {"layer_norm": "", "rms_norm": ", operation=tv.RMS_NORM"}
     if OPERATIONS.get(norm.name) is norm:
         return f"tv.case({case.name!r}{plain[norm.name]})"

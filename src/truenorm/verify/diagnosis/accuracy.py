@@ -62,35 +62,21 @@ UNKNOWN = Diagnosis("", 0)
 class Match(NamedTuple):
     """A hypothesis compared with the result of one case.
 
-    Attributes
-    ----------
-    values, tolerance : ndarray
-        The result by the hypothesis, and how far a subject's result may be from it.
-    defined : bool
-        False if `values` is NaN everywhere.
-    differs : bool
-        True if `values` differs from the exact answer by more than is allowed.
-    fits : bool
-        True if the subject's result is within the tolerance.
-    telling : int
-        Elements in which the hypothesis differs from the exact answer, if it fits and the
-        difference is far larger than its distance from the result.
-    distance, contrast : float
-        Root mean square distance of `values` from the result and from the exact answer, relative
-        to the tolerance.
-    ulp : float
-        Largest distance from the result, in ulp.
+    `telling` is the number of elements in which the hypothesis differs from the exact answer. It
+    is 0 unless the hypothesis fits and that difference is far larger than its distance from the
+    result. `distance` and `contrast` are the root mean square distances of `values` from the
+    result and from the exact answer, relative to the tolerance.
     """
 
-    values: Float64s
-    tolerance: Float64s
-    defined: bool
-    differs: bool
-    fits: bool
+    values: Float64s  # the result by the hypothesis
+    tolerance: Float64s  # how far the result may be from `values`
+    defined: bool  # `values` is not NaN everywhere
+    differs: bool  # from the exact answer, by more than is allowed
+    fits: bool  # the result is within the tolerance
     telling: int
     distance: float
     contrast: float
-    ulp: float
+    ulp: float  # largest distance from the result
 
 
 class Candidate(NamedTuple):
@@ -340,7 +326,6 @@ def distinguishing_size(wrong: Collection[Case], controls: Collection[Case]) -> 
 
 
 def _describe_sizes(sizes: Collection[int], others: Collection[int]) -> str:
-    """Describe sizes as a list, a range or a multiple."""
     least, largest = min(sizes), max(sizes)
     if len(sizes) <= MAX_LISTED:
         return " or ".join(map(str, sorted(sizes)))
@@ -420,6 +405,5 @@ def _with_bits(results: Sequence[tuple[Case, Array]], bits: Bits) -> list[Float6
 
 
 def _equal_bits(one: Sequence[Float64s], other: Sequence[Float64s]) -> bool:
-    """Return True if two hypotheses have the same bits in nearly all elements."""
     same = sum(int((mine == theirs).sum()) for mine, theirs in zip(one, other, strict=True))
     return same >= SAME_BITS * sum(each.size for each in one)

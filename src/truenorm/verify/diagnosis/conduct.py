@@ -393,7 +393,6 @@ def explain_special(output: str, cases: Sequence[CaseRecords]) -> str:
 
 
 def _finite_are_accurate(case: Case, output: str, result: Float64s) -> bool:
-    """Return True if all elements with a finite answer are right."""
     exact = expected(case)
     finite = np.isfinite(exact.wide[output])
     return bool(is_accurate(exact, output, result)[finite].all())
@@ -449,7 +448,6 @@ def explain_subnormal(output: str, cases: Sequence[CaseRecords]) -> str:
 
 
 def _flushed(values: Float64s, kind: str) -> Float64s:
-    """Replace subnormal numbers of a type by 0."""
     smallest_normal = np.ldexp(1.0, FORMATS[kind].quantum + FORMATS[kind].precision - 1)
     return np.where(np.abs(values) < smallest_normal, 0.0, values)
 

@@ -87,32 +87,16 @@ class ElementErrors(NamedTuple):
 
 @dataclass(frozen=True)
 class Error:
-    """The error of one output of one case.
+    """The error of one output of one case; `at` is the element with the largest excess."""
 
-    Attributes
-    ----------
-    ulp, natural : float
-        The largest error in ulp, and the largest beyond one ulp in natural units.
-    needs : int
-        The smallest power of kappa that explains every element, or `UNEXPLAINED`.
-    correct : bool
-        True if each element is the exact answer rounded once, ties to even.
-    at : tuple of int
-        The element with the largest ratio of error to tolerance.
-    ulp_at, excess : float
-        Its error in ulp, and that ratio.
-    not_finite : bool
-        True if that element is not finite and should be.
-    """
-
-    ulp: float
-    natural: float
-    needs: int
-    correct: bool
+    ulp: float  # largest error
+    natural: float  # largest error beyond one ulp, in natural units
+    needs: int  # smallest power of kappa that explains every element, or UNEXPLAINED
+    correct: bool  # each element is the exact answer rounded once, ties to even
     at: tuple[int, ...]
-    ulp_at: float
-    not_finite: bool
-    excess: float = 0.0
+    ulp_at: float  # error of that element
+    not_finite: bool  # that element is not finite and should be
+    excess: float = 0.0  # its error divided by its tolerance
 
 
 def measure(
@@ -125,18 +109,8 @@ def measure(
 ) -> Error:
     """Measure the error of a result, over the elements whose exact answer is finite.
 
-    Parameters
-    ----------
-    expected : Expected
-        The answers.
-    output : str
-        The name of the result.
-    result : ndarray
-        The result, in the shape of the answer.
-    finite : bool
-        If False, ignore non-finite elements, as a check ``abs(error) > tolerance`` would.
-    bounds : AnswerBounds, optional
-        The enclosures of answers that are not exact.
+    The result must have the shape of the answer. If `finite` is False, ignore non-finite elements,
+    as a check ``abs(error) > tolerance`` would. `bounds` encloses answers that are not exact.
     """
     error, in_ulp, correct = element_errors(expected, output, result, finite=finite, bounds=bounds)
     if error.size == 0:
@@ -416,7 +390,6 @@ def _row_invariance(case: Case, call: Call) -> tuple[str, str]:
 
 
 def _check_repeated_rows(case: Case, plain: Record, rows: Collection[str]) -> Iterator[Symptom]:
-    """Check that equal rows of one call have equal results."""
     distinct = case.shape[0] // case.repeats
     for output in rows:
         result = plain.results.get(output)

@@ -80,27 +80,9 @@ def grade(
 ) -> Report:
     """Grade the results of a subject.
 
-    Parameters
-    ----------
-    subject : str
-        The name of the subject.
-    cases : sequence of Case
-    records : sequence of Record
-        The records of its calls, in any order.
-    outputs : sequence of str
-        The outputs it has; by default, all of the operation.
-    require : str
-        The lowest grade that passes.
-    guards : collection of str
-        The checks to make. Tests of the judge leave some out.
-    level : str
-        The level, for the report.
-    spec : SubjectSpec
-        Where the subject is defined, for the reproducers.
-    recipe : str
-        The required recipe, if any.
-    domain : Domain
-        The rows that are graded; cases outside it have a verdict of their own.
+    The `records` of its calls may have any order. `outputs` are by default all of the operation.
+    `guards` are the checks to make; tests of the judge leave some out. `spec` says where the
+    subject is defined, for the reproducers. Cases outside `domain` have a verdict of their own.
     """
     if require not in GRADES:
         raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
@@ -172,7 +154,6 @@ def _check_all(
     *,
     finite: bool = True,
 ) -> tuple[list[Symptom], list[MeasuredResult]]:
-    """Run the checks on all cases."""
     symptoms: list[Symptom] = []
     measured: list[MeasuredResult] = []
     for case in cases:
@@ -243,7 +224,7 @@ def grade_outputs(
     grades = []
     for dtype, output in places:
         here = [each for each in results if (each.dtype, each.output) == (dtype, output)]
-        worst = max(here, key=lambda each: (each.needs, each.natural, each.ulp), default=None)
+        worst = max(here, key=lambda each: each.badness, default=None)
         grades.append(
             Grade(
                 dtype,
@@ -342,7 +323,6 @@ def _verdict_beyond_domain(
     outputs: Collection[str],
     require: str,
 ) -> str:
-    """Return the verdict on the cases outside the domain."""
     run = [case for case in cases if by_case[case.name]]
     if not run:
         return "not judged"

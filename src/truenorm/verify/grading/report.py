@@ -54,6 +54,11 @@ class CaseResult:
     correct: bool
     kappa: float
 
+    @property
+    def badness(self) -> tuple[int, float, float]:
+        """Sort key of errors."""
+        return self.needs, self.natural, self.ulp
+
 
 @dataclass(frozen=True)
 class Grade:

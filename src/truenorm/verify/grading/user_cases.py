@@ -50,13 +50,7 @@ class ColumnScales:
 
 
 class EnclosedAnswers(Expected):
-    """Answers that are known by an enclosure; only the outputs of `balls` are available.
-
-    Attributes
-    ----------
-    bounds : dict of str to AnswerBounds
-        The enclosure of each output.
-    """
+    """Answers that are known by an enclosure: `bounds`, for the outputs of `balls` alone."""
 
     def __init__(self, case: Case, balls: Mapping[str, Ball], scales: Scales) -> None:
         self._case = case
@@ -91,7 +85,7 @@ class EnclosedAnswers(Expected):
 
 
 def _round_to_type(values: Float64s, kind: str) -> Float64s:
-    """Round float64 numbers to a type, ties to even; the result is float64."""
+    """Round to a type, ties to even; the result is float64."""
     ulps = ulps_of(values, kind)
     rounded = np.rint(values / ulps) * ulps
     in_range = np.abs(rounded) < 2.0 ** (FORMATS[kind].limit - 1) * 2

@@ -55,7 +55,8 @@ def _grade(grade: str) -> Text:
     return plain_text(grade, GRADE_STYLES.get(grade, ""))
 
 
-def _print_head(console: Console, headline: str | Text, machine: Mapping[str, str]) -> None:
+def print_head(console: Console, headline: str | Text, machine: Mapping[str, str]) -> None:
+    """Print the first lines of a page: the headline, and the machine."""
     console.print()
     console.print(headline if isinstance(headline, Text) else plain_text(headline))
     if machine:
@@ -64,7 +65,8 @@ def _print_head(console: Console, headline: str | Text, machine: Mapping[str, st
     console.print()
 
 
-def _print_outcome(console: Console, text: str, *, passed: bool) -> None:
+def print_outcome(console: Console, text: str, *, passed: bool) -> None:
+    """Print the last line of a page."""
     console.print()
     outcome = ("PASS", "bold green") if passed else ("FAIL", "bold red")
     console.print(Text.assemble(outcome, f"  {one_line(text)}"))
@@ -76,7 +78,7 @@ def show(report: Report, console: Console) -> None:
     seconds = f"{duration(report.seconds)} in its calls"
     facts = f": {report.operation.title}, {cases}, {seconds}"
     headline = Text.assemble(plain_text(report.subject, "bold"), facts, overflow="fold")
-    _print_head(console, headline, report.machine)
+    print_head(console, headline, report.machine)
     console.print(_grades(report, console))
     console.print(plain_text(LEGEND, "dim"))
     for line in grade_notes(report):
@@ -103,7 +105,7 @@ def show(report: Report, console: Console) -> None:
         if not report.findings:
             first = "Look at the worst cases above, or require less with --require"
         text += f" {first}; --html FILE draws all of it, --json is for programs."
-    _print_outcome(console, text, passed=report.passed)
+    print_outcome(console, text, passed=report.passed)
 
 
 def _grades(report: Report, console: Console) -> RenderableType:
@@ -195,7 +197,7 @@ def show_campaign(campaign: Campaign, console: Console) -> None:
     """Print the result of a campaign."""
     level = f"{campaign.level} level, seeds from {campaign.seed} on"
     headline = f"{campaign.subject}: {campaign.operation.title}, {level}"
-    _print_head(console, headline, campaign.machine)
+    print_head(console, headline, campaign.machine)
     table = _table(
         "lllrrrr", ["type", "output", "grade", "cases", "elements", "wrong", "max\nulp"]
     )
@@ -215,11 +217,10 @@ def show_campaign(campaign: Campaign, console: Console) -> None:
     for index, finding in enumerate(campaign.findings, 1):
         console.print()
         _print_finding(console, index, finding)
-    _print_outcome(console, campaign_conclusion(campaign), passed=campaign.passed)
+    print_outcome(console, campaign_conclusion(campaign), passed=campaign.passed)
 
 
 def _campaign_numbers(campaign: Campaign) -> str:
-    """Return how much was judged, and the time it took."""
     text = f"{counted(campaign.cases, 'case')}: {campaign.elements:,} elements, "
     text += f"{campaign.wrong:,} of them wrong, by {campaign.answers:,} exact answers"
     if not campaign.elements:
@@ -249,7 +250,7 @@ def show_equality(equality: Equality, console: Console) -> None:
     cases = f"{equality.level} level, {counted(equality.cases, 'case')}"
     subjects = f"{equality.first} (first) and {equality.second} (second)"
     headline = f"{subjects}: {equality.operation.title}, {cases}"
-    _print_head(console, headline, equality.machine)
+    print_head(console, headline, equality.machine)
     table = _table(
         "llrrrrrr",
         [
@@ -277,7 +278,7 @@ def show_equality(equality: Equality, console: Console) -> None:
     if more := len(equality.differences) - len(worst):
         console.print()
         console.print(plain_text(f"and {counted(more, 'difference')} more: --json has all", "dim"))
-    _print_outcome(console, equality_conclusion(equality), passed=equality.passed)
+    print_outcome(console, equality_conclusion(equality), passed=equality.passed)
 
 
 def worst_differences(equality: Equality) -> list[Difference]:

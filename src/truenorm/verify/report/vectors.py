@@ -46,7 +46,6 @@ any non-finite result is.
 
 
 def _readme(operation: Operation) -> str:
-    """Return the description of the files."""
 
     def sized(names: Iterable[str]) -> str:
         return ", ".join(
@@ -72,26 +71,11 @@ def _readme(operation: Operation) -> str:
 def write_vectors(
     folder: Path, cases: Sequence[Case], progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Write cases, correctly rounded results and bounds to a folder.
+    """Write cases, correctly rounded results and bounds to a new or empty folder.
 
-    Parameters
-    ----------
-    folder : Path
-        A new folder, or an empty one.
-    cases : sequence of Case
-        Cases that the files cannot hold (`fits`) are skipped.
-    progress : callable, optional
-        Called as ``progress(done, total, name)`` before each case.
-
-    Returns
-    -------
-    dict
-        ``cases`` and ``skipped``, their numbers; ``bytes``, the size of all files; ``folder``.
-
-    Raises
-    ------
-    FileExistsError
-        If the folder is not empty: existing files are not overwritten.
+    Cases that the files cannot hold (`fits`) are skipped. Return the numbers of ``cases`` and of
+    ``skipped`` ones, the size of all files in ``bytes``, and ``folder``. Raise FileExistsError if
+    the folder is not empty.
     """
     _require_empty(folder)
     chosen = [case for case in cases if fits(case)]
@@ -119,7 +103,6 @@ def _require_empty(folder: Path) -> None:
 
 
 def _write_case(folder: Path, case: Case) -> int:
-    """Write the four files of a case; return their size in bytes."""
     answer = expected(case)
     results = {name: value for name, value in answer.values.items() if value is not None}
     bounds = {output: answer.allowed(output) for output in results}
