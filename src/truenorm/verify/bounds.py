@@ -370,6 +370,6 @@ def bound(
         raise ValueError(f"grade must be one of {', '.join(GRADES)}; got {grade!r}")
     rows = {"x": x, "residual": residual, "dy": dy, "dsum": dsum}
     case = make_case(norm, {**rows, "gamma": gamma, "beta": beta}, eps)
-    if case.x.size > EXACT_ELEMENTS and (refused := unsupported_reason(case)):
-        raise ValueError(refused)
+    if case.x.size > EXACT_ELEMENTS and (reason := unsupported_reason(case)):
+        raise ValueError(reason)
     return Bound(case, tuple(np.shape(x)), grade, backward=dy is not None)

@@ -555,8 +555,8 @@ def map_in_order(
             pending.extend(executor.submit(work, item) for item in islice(remaining, 1))
     except BrokenExecutor as broken:
         raise CannotRunError(
-            f"a worker of {type(executor).__name__} has ended: {broken}. The subject did not end "
-            "it, since it has its own process; a lack of memory may have"
+            f"a worker of {type(executor).__name__} has ended: {broken}. It may have run out of "
+            "memory; the subject cannot end it, since it runs in a process of its own"
         ) from broken
     finally:
         for future in pending:

@@ -83,7 +83,7 @@ def _zeros(step: str) -> Changes:
 
 
 def _constant(norm: Norm) -> list[PlantedBug]:
-    """Return bugs by which the results do not depend on all of the row."""
+    """Return bugs that ignore the row, or its statistics."""
     rows = "x" if not norm.adds else "the sum"
     bugs = [PlantedBug("zeros", "y is 0", _zeros("y"))]
     for name, description, centre, square in (
@@ -100,7 +100,7 @@ def _constant(norm: Norm) -> list[PlantedBug]:
 
 
 def _hypotheses(table: Mapping[str, Changes], chosen: Mapping[str, str]) -> list[PlantedBug]:
-    """Return the bugs of some hypotheses of the judge, whose descriptions are given by name."""
+    """Return hypotheses of the judge as bugs; `chosen` has their descriptions by name."""
     return [PlantedBug(name, text, table[text]) for name, text in chosen.items()]
 
 

@@ -265,15 +265,14 @@ def _check_control(task: AuditTask, control: PytestRun) -> None:
     if control.failure:
         raise CannotRunError(
             f"a right {task.norm.title} in the place of {task.replace} fails the tests "
-            f"({control.failure}); is --operation what it computes, and --signature how it is "
-            f"called?\n{control.tail}"
+            f"({control.failure}); check --operation and --signature{control.tail}"
         )
     if not observed.calls + observed.backward_calls:
         module = parse_kernel_path(task.replace)[0]
-        state = "imported" if observed.imported else "not even imported"
+        state = "imported" if observed.imported else "not imported"
         raise CannotRunError(
             f"the tests never call {task.replace}: {module} was {state}; give --replace the "
-            "module and the name by which they find it"
+            "module and the name that the tests import"
         )
 
 
@@ -307,7 +306,7 @@ def select_bugs(
         elif bug.backward and not observed.backward_calls:
             left_out[bug.name] = NO_GRADIENT
         elif not bug.backward and not observed.calls:
-            left_out[bug.name] = "the tests call its backward pass alone"
+            left_out[bug.name] = "the tests call only its backward pass"
         elif reason := _why_right(Kernel(task.norm, bug, task.recipe), bug, observed):
             left_out[bug.name] = reason
         else:

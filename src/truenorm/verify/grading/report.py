@@ -212,10 +212,10 @@ class Report:
         known = [
             each.grade for each in entries if each.grade and (each.dtype, each.output) == place
         ]
-        return any(map(grade.reaches, [self.require, *known])) or self._is_known_to_lack(grade)
+        return any(map(grade.reaches, [self.require, *known])) or self._has_known_failure(grade)
 
-    def _is_known_to_lack(self, grade: Grade) -> bool:
-        """Return True if there is no result to grade, for a reason that the baseline knows."""
+    def _has_known_failure(self, grade: Grade) -> bool:
+        """Return True if there is no result to grade because of a known finding."""
         place = (grade.dtype, grade.output)
         if any((each.dtype, each.output) == place for each in self.results):
             return False

@@ -272,7 +272,7 @@ def to_html(report: Report) -> str:
     pages = Environment(
         loader=PackageLoader("truenorm.verify.report"),
         autoescape=True,  # names and symptoms come from the subject
-        finalize=_shown,
+        finalize=_escaped,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -299,7 +299,7 @@ def write(report: Report, file: Path) -> None:
     file.write_text(to_html(report), encoding="utf-8", errors="xmlcharrefreplace")
 
 
-def _shown(value: Any) -> Any:
+def _escaped(value: Any) -> Any:
     """Escape the control characters of a text except line breaks; leave markup as it is."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value

@@ -126,7 +126,7 @@ ADVICE = {
         "add partial sums in a fixed order, in stages if necessary: no atomics",
     ),
     "position": Advice(
-        "the result of an input depends on its position: it cannot be looked up again",
+        "the result of an input depends on its position: it cannot be cached",
         "sum every row in the same order, also in a partial block at the end",
     ),
     "batch": Advice(
