@@ -383,13 +383,14 @@ def _cached(operation: Path, sources_hash: str, folder: str, name: str) -> Itera
 
 
 def sources_of(operation: Operation) -> str:
-    """Return a hash of the source files that decide the answers of an operation.
+    """Return the name of an operation and a hash of the source files that decide its answers.
 
     It is empty where sources cannot be read, as in an archive, or are not declared.
     """
     if operation.folder is None:
         return ""
-    return sources(*operation.shared_sources, operation.folder)
+    digest = sources(*operation.shared_sources, operation.folder)
+    return digest and f"{operation.folder.name}-{digest}"
 
 
 @cache
