@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from truenorm import cost as cost_module
 from truenorm import textbook
 from truenorm.cost import (
+    Cost,
     PassCost,
     Step,
     layer_norm_cost,
@@ -236,41 +237,41 @@ def data(shape: tuple[int, ...], dtype: str) -> tuple[Array, Array, Array, Array
     return x, dy, gamma, beta
 
 
-def of_textbook(shape: tuple[int, ...], dtype: str, keep: str) -> tuple[Counter, Counter]:
+NORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Cost], int]] = {
+    "layer_norm": (textbook.forward, textbook.backward, layer_norm_cost, 2),
+    "rms_norm": (textbook.rms_norm_forward, textbook.rms_norm_backward, rms_norm_cost, 1),
+}
+"""Both passes of the textbook, the count, and the number of parameters."""
+
+
+def of_textbook(
+    norm: str, shape: tuple[int, ...], dtype: str, keep: str
+) -> tuple[Counter, Counter]:
     """Run the textbook form, xhat computed again where x is saved."""
-    x, dy, gamma, beta = data(shape, dtype)
+    x, dy, *parameters = data(shape, dtype)
+    gamma = parameters[0]
     forward, backward = Counter(), Counter()
-    _, kept = textbook.forward(forward.watch(x), gamma, beta)
+    run_forward, run_backward, _, count = NORMS[norm]
+    _, kept = run_forward(forward.watch(x), *parameters[:count])
     rstd = backward.watch(np.asarray(kept.rstd))
     xhat: Any = backward.watch(np.asarray(kept.xhat))
     if keep == "x":
-        xhat = (backward.watch(x) - x.mean(axis=-1, keepdims=True)) * rstd
-    textbook.backward(backward.watch(dy), textbook.Saved(xhat, rstd, gamma))
+        watched: Any = backward.watch(x)
+        centred = watched - x.mean(axis=-1, keepdims=True) if norm == "layer_norm" else watched
+        xhat = centred * rstd
+    run_backward(backward.watch(dy), textbook.Saved(xhat, rstd, gamma))
     return forward, backward
 
 
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("keep", ["x", "xhat"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(2, 3, 5), (4, 6), (7,), (1, 1), (2, 3, 1, 4)])
-def test_textbook_against_the_counter(shape: tuple[int, ...], dtype: str, keep: Any) -> None:
-    forward, backward = of_textbook(shape, dtype, keep)
-    cost = layer_norm_cost(shape, dtype, "textbook", keep)
-    assert forward.matches(cost.forward)
-    assert backward.matches(cost.backward)
-
-
-@pytest.mark.parametrize("keep", ["x", "xhat"])
-@pytest.mark.parametrize("shape", [(2, 3, 5), (7,), (1, 1)])
-def test_rms_norm_against_the_counter(shape: tuple[int, ...], keep: Any) -> None:
-    x, dy, gamma, _ = data(shape, "float32")
-    forward, backward = Counter(), Counter()
-    _, kept = textbook.rms_norm_forward(forward.watch(x), gamma)
-    rstd = backward.watch(np.asarray(kept.rstd))
-    xhat: Any = backward.watch(np.asarray(kept.xhat))
-    if keep == "x":
-        xhat = backward.watch(x) * rstd
-    textbook.rms_norm_backward(backward.watch(dy), textbook.Saved(xhat, rstd, gamma))
-    cost = rms_norm_cost(shape, "float32", "textbook", keep)
+def test_textbook_against_the_counter(
+    norm: str, shape: tuple[int, ...], dtype: str, keep: str
+) -> None:
+    forward, backward = of_textbook(norm, shape, dtype, keep)
+    cost = NORMS[norm][2](shape, dtype, "textbook", keep)
     assert forward.matches(cost.forward)
     assert backward.matches(cost.backward)
 
@@ -286,7 +287,7 @@ def test_rms_norm_in_one_sweep() -> None:
 
 def test_float16_differs_by_what_numpy_widens() -> None:
     """NumPy adds float16 along rows in float32: two bytes more for each number of a row."""
-    forward, _ = of_textbook((6, 8), "float16", "xhat")
+    forward, _ = of_textbook("layer_norm", (6, 8), "float16", "xhat")
     cost = layer_norm_cost((6, 8), "float16", "textbook", "xhat")
     means, rows, more = 2, 6, 2
     # A sum is written once and read and written once more, to be divided.
@@ -329,27 +330,25 @@ def peak_during(call: Callable[..., Any], *arguments: Any) -> tuple[int, Any]:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("shape", "reused"), [((15, 2, 1024), 0), ((16, 64, 1024), 1)])
-def test_peak_against_tracemalloc(shape: tuple[int, ...], reused: int) -> None:
+@pytest.mark.parametrize(
+    ("norm", "shape", "reused"),
+    [
+        ("layer_norm", (15, 2, 1024), 0),
+        ("layer_norm", (16, 64, 1024), 1),
+        ("rms_norm", (15, 2, 1024), 0),
+    ],
+)
+def test_peak_against_tracemalloc(norm: str, shape: tuple[int, ...], reused: int) -> None:
     """Above 256 KB NumPy may compute g - mean_g - ... in place, and need one array less."""
-    x, dy, gamma, beta = data(shape, "float64")
-    textbook.forward(x, gamma, beta)  # whatever is allocated but once
-    forward, (_, saved) = peak_during(textbook.forward, x, gamma, beta)
-    backward, _ = peak_during(textbook.backward, dy, saved)
-    cost = layer_norm_cost(shape, "float64", "textbook", "xhat")
+    run_forward, run_backward, cost_of, count = NORMS[norm]
+    x, dy, *parameters = data(shape, "float64")
+    run_forward(x, *parameters[:count])  # whatever is allocated but once
+    forward, (_, saved) = peak_during(run_forward, x, *parameters[:count])
+    backward, _ = peak_during(run_backward, dy, saved)
+    cost = cost_of(shape, "float64", "textbook", "xhat")
     assert 0 <= forward - cost.forward.peak <= BUFFER
     assert -reused * x.nbytes <= backward - cost.backward.peak <= BUFFER
     assert 0.3 * x.nbytes > BUFFER  # one array more or less would be seen
-
-
-def test_peak_of_rms_norm_against_tracemalloc() -> None:
-    x, dy, gamma, _ = data((15, 2, 1024), "float64")
-    textbook.rms_norm_forward(x, gamma)  # whatever is allocated but once
-    forward, (_, saved) = peak_during(textbook.rms_norm_forward, x, gamma)
-    backward, _ = peak_during(textbook.rms_norm_backward, dy, saved)
-    cost = rms_norm_cost(x.shape, "float64", "textbook", "xhat")
-    assert 0 <= forward - cost.forward.peak <= BUFFER
-    assert 0 <= backward - cost.backward.peak <= BUFFER
 
 
 def test_kept_and_referenced() -> None:

@@ -225,23 +225,27 @@ def test_cost_predicts_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "forward", "backward", "message"),
     [
-        ([], "Memory limits every form on a machine that does more than 1.12 FLOPs in the time"),
-        (["--bandwidth", "20"], "Memory limits every form: arithmetic is taken to cost nothing"),
-        (["--bandwidth", "20", "--flops", "40"], "none does more than 1.12 FLOPs a byte"),
-        (["--bandwidth", "20", "--flops", "22"], "Arithmetic limits forward fused:"),
-        (
-            ["--bandwidth", "20", "--flops", "20"],
-            "limits backward blocked, forward fused, backward",
-        ),
+        ("", "", "", "Memory limits every form on a machine that does more than 1.12 FLOPs in"),
+        ("--bandwidth 20", "mmm", "mmm", "20.0 GB/s, arithmetic takes no time without --flops"),
+        ("--bandwidth 20 --flops 40", "mmm", "mmm", "20.0 GB/s, 40 GFLOP/s, as given."),
+        ("--bandwidth 20 --flops 22", "mma", "mmm", "20.0 GB/s, 22 GFLOP/s, as given."),
+        ("--bandwidth 20 --flops 20", "mma", "maa", "20.0 GB/s, 20 GFLOP/s, as given."),
     ],
 )
-def test_cost_names_the_limit(arguments: list[str], message: str) -> None:
-    assert message in " ".join(run(*SHAPE, *arguments).stdout.split())
-    small = run("cost", "64", "64", "--keep", "xhat", *arguments).stdout
+def test_cost_names_the_limit(arguments: str, forward: str, backward: str, message: str) -> None:
+    """Of the textbook, blocked and fused form: m is memory, a arithmetic."""
+    text = run(*SHAPE, *arguments.split()).stdout
+    assert message in " ".join(text.split())
+    limits = [line.split()[2:] for line in text.splitlines() if "limited by" in line]
+    assert ["".join(name[0] for name in names) for names in limits] == (
+        [forward, backward] if forward else []
+    )
+    assert {name for names in limits for name in names} <= {"memory", "arithmetic"}
+    small = run("cost", "64", "64", "--keep", "xhat", *arguments.split()).stdout
     assert ("may fit in a cache" in small) == bool(arguments)
-    assert "may fit in a cache" not in run(*SHAPE, *arguments).stdout
+    assert "may fit in a cache" not in text
     assert "step by step, xhat kept" in small
 
 
