@@ -129,6 +129,16 @@ def no_beta_between(above: int, below: float = float("inf")) -> OtherOutput:
     return OtherOutput(lambda y, beta: y - beta if above < y.shape[-1] < below else y)
 
 
+def clipped(values: Float64s, *_: Any) -> Any:
+    """Clip to the range of float16, as a kernel does that was written for it."""
+    return np.clip(values, -65504, 65504)
+
+
+def all_like_first(neutral: float) -> Callable[[Float64s, Saved], Any]:
+    """Return a step that takes a parameter for neutral if its first element is."""
+    return lambda values, _: np.where(values[0] == neutral, neutral, values)
+
+
 FORWARD = [
     plant(Altered(variance=one_pass_variance), "one-pass variance", y="unstable"),
     plant(Altered(variance=sample_variance), "variance divided by D-1", y="wrong"),
@@ -161,5 +171,9 @@ FORWARD = [
     plant(no_beta_between(2048, 4096), "wrong between 2048 and 4096", y="wrong"),
     plant(no_beta_between(5000, 8192), "wrong between 5000 and 8192", y="wrong"),
     plant(no_beta_between(8192), "wrong above 8192", y="wrong"),
+    plant(Altered(output=clipped), "y clipped at 65504", y="unstable"),
+    plant(Altered(gamma=clipped), "gamma clipped at 65504", y="unstable", dx="unstable"),
+    plant(Altered(gamma=all_like_first(1)), "gamma taken for ones by its first", y="wrong"),
+    plant(Altered(beta=all_like_first(0)), "beta taken for zeros by its first", y="wrong"),
     plant(ComputedInFloat32(), "float64 computed in float32", dtypes=["float64"], y="wrong"),
 ]

@@ -6,6 +6,7 @@ gamma, beta and dy are never ones: with ones, half of the bugs in backward passe
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +22,13 @@ def to_float32(value: float) -> float:
 
 EPSILONS = tuple(map(to_float32, (1e-5, 1e-6, 0.125, 1e-3)))
 EPS = EPSILONS[0]
-PLAIN_X: tuple[Pattern, ...] = (
+PLAIN_X: tuple[Mapping[str, Any], ...] = (
     {"pattern": "normal"},
     {"pattern": "normal", "offset": 3.0, "scale": 2.0},
     {"pattern": "normal", "offset": -0.5, "scale": 0.25},
 )
-PLAIN: Mapping[str, Pattern] = {
-    "gamma": "random",
-    "beta": "normal",
-    "dy": {"pattern": "normal", "offset": 0.5},
-}
+PLAIN_DY: Mapping[str, Any] = {"pattern": "normal", "offset": 0.5}
+PLAIN: Mapping[str, Pattern] = {"gamma": "random", "beta": "normal", "dy": PLAIN_DY}
 """The default patterns of inputs beside x; an operation uses those that it has."""
 
 
@@ -124,6 +122,18 @@ LARGE_BETA = Family(
         "beta": {"pattern": "alternating", "high": 300.0, "ripple": 40.0},
     },
 )
+ENDS = (*range(8), *range(59, 67))
+STARTS_PLAIN = Family(
+    "starts-plain",
+    {**PLAIN_X[1], "put": [[row, place, 3.0] for row in range(4) for place in ENDS]},
+    "ordinary",
+    "gamma begins and ends with ones, beta with zeros, dy with ones and x with equal numbers",
+    {
+        "gamma": {"pattern": "random", "put": [[place, 1.0] for place in ENDS]},
+        "beta": {"pattern": "normal", "put": [[place, 0.0] for place in ENDS]},
+        "dy": {**PLAIN_DY, "put": [[row, place, 1.0] for row in range(4) for place in ENDS]},
+    },
+)
 # D is no power of two, and no row begins 2^24 elements after another: an index that wraps around
 # there reads other numbers.
 LARGE = Family(
@@ -170,6 +180,7 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     yield BATCH_SIZES.case(operation, dtype, 11, 33, first)
     yield LARGE.case(operation, dtype, 2, 500, first)
     yield PADDING.case(operation, dtype, 4, 67, first)
+    yield STARTS_PLAIN.case(operation, dtype, 4, 67, first)
     if "beta" in operation.inputs_of("parameter"):
         yield LARGE_BETA.case(operation, dtype, 4, 67, first)
     if level == "full":
@@ -177,6 +188,7 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
         yield BATCH.case(operation, dtype, 33, 1000, first)
 
 
+HALF_MAX = number("max", "float16")
 SWEEP_WIDTHS = {"quick": (67,), "full": (5, 67, 512, 2049)}
 HARD_WIDTHS = {"quick": (67,), "full": (3, 16, 67, 513, 4096)}
 
@@ -227,6 +239,11 @@ def _families(dtype: str) -> Iterator[Family]:
         "gradient-along-x", PLAIN_X[0], "hard", "dy in proportion to x: dx cancels", along
     )
     yield Family("one-hot-dy", PLAIN_X[1], "hard", "a single element of dy", {"dy": "one-hot"})
+    if top > HALF_MAX:
+        why = "parameters, dy and all results beyond 65504, the largest number of float16"
+        beyond = {"pattern": "alternating", "high": 4.0 * HALF_MAX, "ripple": HALF_MAX}
+        others = dict.fromkeys(("gamma", "beta", "dy"), beyond)
+        yield Family("beyond-65504", PLAIN_X[1], "hard", why, others)
 
 
 def hard(operation: Operation, dtype: str, level: str, first: int = 0) -> Iterator[Case]:
