@@ -95,6 +95,25 @@ def test_recipe_with_float32_weights_and_results() -> None:
     assert report.passed
 
 
+@pytest.mark.parametrize("required", ["late", "weight-typed", "early"])
+def test_required_recipe_of_a_float32_result(required: str) -> None:
+    """Only the bits of early show in float32: those of another recipe are not required."""
+
+    def in_float64(x: Array, gamma: Array, eps: float) -> Array:
+        wide = x.astype(np.float64)
+        rstd = 1 / np.sqrt((wide * wide).mean(axis=-1, keepdims=True) + eps)
+        return np.asarray(wide * rstd * gamma).astype(np.float32)
+
+    def rounded(x: Array, gamma: Array, eps: float) -> Array:
+        return np.asarray(gamma * tn.rms_norm(x, eps=eps).astype(np.float32))
+
+    operation = tv.norm("rms_norm", parameters="float32", result="float32")
+    for forward, passes in ((in_float64, required != "early"), (rounded, required == "early")):
+        report = report_of(forward, "bfloat16", operation, required)
+        assert report.passed == passes
+        assert [each.guard for each in report.findings] == ["recipe"] * (not passes)
+
+
 def test_recipe_of_the_unrounded_sum() -> None:
     def rounded(x: Array, residual: Array, gamma: Array, eps: float) -> tuple[Array, Array]:
         total = x + residual

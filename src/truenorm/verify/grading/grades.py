@@ -454,10 +454,14 @@ def identify_recipe(dtype: str, evidence: RecipeEvidence) -> Recipe:
 def _recipe_symptoms(
     recipes: Collection[Recipe], evidence: Mapping[str, RecipeEvidence], required: str
 ) -> list[Symptom]:
-    """Return a symptom for each type in which the bits are not those of the required recipe."""
+    """Return a symptom for each type in which the bits are not those of the required recipe.
+
+    A recipe whose bits no case shows is refuted only by the bits of another one.
+    """
     symptoms = []
     for each in recipes:
-        if required not in each.names:
+        compared = {name for first, others in each.same.items() for name in (first, *others)}
+        if required not in each.names and (each.name or required in compared):
             one = max((one for one, _ in evidence[each.dtype]), key=lambda one: one.result.size)
             text = f"{one.output} is not rounded as {required} requires: {each}"
             symptoms.append(Symptom("recipe", one.case, one.record, one.output, text))
