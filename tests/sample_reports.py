@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from truenorm import demo
-from truenorm.bench import Report, Timing, figures_of
+from truenorm.bench import NORMS, Report, Timing, figures_of
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("truenorm correct", "truenorm fast", "textbook", "textbook in float64")
@@ -21,7 +21,7 @@ def bench_report(
             timings = {floor: Timing(0.001, 0.001, 5)}
             for milliseconds, name in enumerate(names, 2):
                 timings[name] = Timing(1.5, milliseconds * 1e-3, 3)
-            figures += figures_of("layer_norm", shape, 4, direction, timings)
+            figures += figures_of(NORMS["layer_norm"], shape, 4, direction, timings)
     machine = {"date": "2026-01-02", "cpu": "abacus", "cores": "4", "numpy": "2.0"}
     return Report("layer_norm", machine, "native", 2, dtype, 7, tuple(figures), ("A note.",))
 

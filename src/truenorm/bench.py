@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from truenorm import textbook
@@ -33,39 +32,45 @@ from truenorm.tools.text import counted, duration, three_digits
 from truenorm.verify.types import dtype_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 FLOORS = {"forward": "copy", "backward": "triad"}
 """The least work that moves the same bytes: NumPy on one thread."""
 DIRECTIONS = tuple(FLOORS)
+ARRAYS = {"forward": 2, "backward": 3}
+"""Arrays of the size of x that are moved at least: x and y; x, dy and dx."""
 MODES = ("correct", "fast")
 TEXTBOOK, WIDENED = "textbook", "textbook in float64"
 
 Array = NDArray[Any]
 Calls = dict[str, Callable[[], Any]]
+Shape = tuple[int, ...]
 
 
 class Norm(NamedTuple):
-    """An operation of truenorm, and its textbook form."""
+    """An operation of truenorm and its textbook form, with the FLOPs per element of the latter.
 
+    docs/time-and-memory.md counts them.
+    """
+
+    title: str
     parameters: int
-    forward: Callable[..., tuple[Array, Saved]]
+    flops: dict[str, int]
+    forward: Callable[..., Any]
     backward: Callable[..., Any]
-    textbook_forward: Callable[..., tuple[Array, textbook.Saved]]
-    textbook_backward: Callable[..., tuple[Array, ...]]
+    textbook_forward: Callable[..., Any]
+    textbook_backward: Callable[..., Any]
 
 
 NORMS = {
     "layer_norm": Norm(
-        2, layer_norm_forward, layer_norm_backward, textbook.forward, textbook.backward
+        *("layer norm", 2, {"forward": 7, "backward": 11}),
+        *(layer_norm_forward, layer_norm_backward, textbook.forward, textbook.backward),
     ),
     "rms_norm": Norm(
-        1,
-        rms_norm_forward,
-        rms_norm_backward,
-        textbook.rms_norm_forward,
-        textbook.rms_norm_backward,
+        *("RMSNorm", 1, {"forward": 4, "backward": 8}),
+        *(rms_norm_forward, rms_norm_backward),
+        *(textbook.rms_norm_forward, textbook.rms_norm_backward),
     ),
 }
 
@@ -76,7 +81,7 @@ class Contest:
     def __init__(
         self,
         norm: Norm,
-        shape: tuple[int, ...],
+        shape: Shape,
         dtype: np.dtype[Any],
         threads: int | None,
         *,
@@ -94,59 +99,40 @@ class Contest:
 
     def of(self, direction: str) -> Calls:
         """Return the calls of a direction by name, the floor first."""
-        calls = self._forward() if direction == "forward" else self._backward()
-        if self.x.dtype == np.float64:
-            del calls[WIDENED]  # equal to the textbook form
-        return calls
-
-    def _forward(self) -> Calls:
-        return {
-            FLOORS["forward"]: partial(np.copyto, self.out, self.x),
-            **{f"truenorm {mode}": partial(self._truenorm, mode) for mode in MODES},
-            TEXTBOOK: partial(self.norm.textbook_forward, *self.arguments),
-            WIDENED: lambda: self._widened_forward()[0],
+        ours: Calls = {
+            mode: partial(self.norm.forward, *self.arguments, rounding=mode, **self.options)
+            for mode in MODES
         }
-
-    def _backward(self) -> Calls:
-        """Return backward calls; each has what its own forward saved, untimed."""
-        self.saved = {mode: self._truenorm(mode)[1] for mode in MODES}
-        _, narrow = self.norm.textbook_forward(*self.arguments)
-        _, wide = self._widened_forward()
-        # On bits: sums of float16 would be limited by conversions.
-        bits = np.dtype(f"u{self.x.itemsize}")
-        x, dy, out = (array.view(bits) for array in (self.x, self.dy, self.out))
-        return {
-            FLOORS["backward"]: partial(np.bitwise_or, x, dy, out=out),
-            **{
-                f"truenorm {mode}": partial(self.norm.backward, self.dy, saved, **self.options)
+        floor: Callable[[], Any] = partial(np.copyto, self.out, self.x)
+        narrow: Callable[[], Any] = partial(self.norm.textbook_forward, *self.arguments)
+        wide: Callable[[], Any] = self._widened_forward
+        if direction == "backward":  # each has what its own forward saved, untimed
+            self.saved = {mode: call()[1] for mode, call in ours.items()}
+            ours = {
+                mode: partial(self.norm.backward, self.dy, saved, **self.options)
                 for mode, saved in self.saved.items()
-            },
-            TEXTBOOK: partial(self.norm.textbook_backward, self.dy, narrow),
-            WIDENED: lambda: self._widened_backward(wide),
-        }
-
-    def _truenorm(self, mode: str) -> tuple[Array, Saved]:
-        return self.norm.forward(*self.arguments, rounding=mode, **self.options)
+            }
+            # On bits: sums of float16 would be limited by conversions.
+            bits = np.dtype(f"u{self.x.itemsize}")
+            x, dy, out = (array.view(bits) for array in (self.x, self.dy, self.out))
+            floor = partial(np.bitwise_or, x, dy, out=out)
+            narrow = partial(self.norm.textbook_backward, self.dy, narrow()[1])
+            wide = partial(self._widened_backward, wide()[1])
+        calls = {FLOORS[direction]: floor}
+        calls |= {f"truenorm {mode}": call for mode, call in ours.items()}
+        calls[TEXTBOOK] = narrow
+        # For float64 the two textbook forms are one.
+        return calls if self.x.dtype == np.float64 else calls | {WIDENED: wide}
 
     def _widened_forward(self) -> tuple[Array, textbook.Saved]:
         """Run forward in float64; the casts are part of the cost."""
-        y, saved = self.norm.textbook_forward(
-            *(each.astype(np.float64) for each in self.arguments)
-        )
+        arguments = (each.astype(np.float64) for each in self.arguments)
+        y, saved = self.norm.textbook_forward(*arguments)
         return y.astype(self.x.dtype), saved
 
     def _widened_backward(self, saved: textbook.Saved) -> list[Array]:
         gradients = self.norm.textbook_backward(self.dy.astype(np.float64), saved)
         return [each.astype(self.x.dtype) for each in gradients]
-
-
-ARRAYS = {"forward": 2, "backward": 3}
-"""Arrays of the size of x that are moved at least: x and y; x, dy and dx."""
-FLOPS = {
-    "layer_norm": {"forward": 7, "backward": 11},
-    "rms_norm": {"forward": 4, "backward": 8},
-}
-"""Operations per element of the textbook formula, counted in docs/time-and-memory.md."""
 
 
 class Timing(NamedTuple):
@@ -161,14 +147,14 @@ class Timing(NamedTuple):
 class Figure:
     """One contestant at one shape, in one direction."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     direction: str  # forward or backward
     contestant: str
     seconds: float  # of a call: the median over the rounds
     first_call: float  # seconds, with imports
     calls: int  # in a turn, whose time is their mean
     bytes_per_second: float  # of ARRAYS only
-    flops_per_second: float  # of FLOPS; 0 for copy and triad
+    flops_per_second: float  # of the textbook formula; 0 for copy and triad
     times_floor: float  # seconds over those of the copy (forward) or the triad (backward)
 
 
@@ -186,63 +172,43 @@ class Report:
     notes: tuple[str, ...] = ()  # remarks about the figures
 
     @property
-    def shapes(self) -> list[tuple[int, ...]]:
+    def shapes(self) -> list[Shape]:
         """The shapes, in order."""
         return list(dict.fromkeys(figure.shape for figure in self.figures))
 
-    def of(self, shape: tuple[int, ...]) -> dict[str, dict[str, Figure]]:
-        """Return the figures of a shape by direction and contestant."""
-        by_place: dict[str, dict[str, Figure]] = {direction: {} for direction in DIRECTIONS}
-        for figure in self.figures:
-            if figure.shape == shape:
-                by_place[figure.direction][figure.contestant] = figure
-        return by_place
-
-    def first_calls(self) -> dict[str, float]:
-        """Return the seconds that truenorm's first calls took longer than later ones."""
-        extra: dict[str, float] = {}
-        for figure in self.figures:
-            if figure.contestant.startswith("truenorm"):
-                name = f"{figure.contestant.removeprefix('truenorm ')} {figure.direction}"
-                seconds = max(0.0, figure.first_call - figure.seconds)
-                extra[name] = extra.get(name, 0.0) + seconds
-        return extra
+    def of(self, shape: Shape, direction: str) -> dict[str, Figure]:
+        """Return the figures of a shape and direction by contestant."""
+        figures = [each for each in self.figures if each.shape == shape]
+        return {each.contestant: each for each in figures if each.direction == direction}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
-        counted = {"arrays_moved": ARRAYS, "flops_per_element": FLOPS[self.operation]}
-        return {**vars(self), **counted, "first_calls": self.first_calls()}
+        """Return everything, for JSON; with the time that first calls of truenorm took longer."""
+        extra: dict[str, float] = {}
+        for each in self.figures:
+            if each.contestant.startswith("truenorm"):
+                name = f"{each.contestant.removeprefix('truenorm ')} {each.direction}"
+                extra[name] = extra.get(name, 0.0) + max(0.0, each.first_call - each.seconds)
+        counted = {"arrays_moved": ARRAYS, "flops_per_element": NORMS[self.operation].flops}
+        return {**vars(self), **counted, "first_calls": extra}
 
 
-def label(shape: tuple[int, ...]) -> str:
+def label(shape: Shape) -> str:
     """Return a shape as the command takes it: 2x128x1024."""
     return "x".join(map(str, shape))
 
 
 def figures_of(
-    operation: str,
-    shape: tuple[int, ...],
-    itemsize: int,
-    direction: str,
-    timings: dict[str, Timing],
+    norm: Norm, shape: Shape, itemsize: int, direction: str, timings: dict[str, Timing]
 ) -> list[Figure]:
     """Return the figures of one shape and direction."""
-    moved, flops = (math.prod(shape) * each[direction] for each in (ARRAYS, FLOPS[operation]))
-    floor = FLOORS[direction]
-    return [
-        Figure(
-            shape,
-            direction,
-            name,
-            timing.median,
-            timing.first,
-            timing.calls,
-            moved * itemsize / timing.median,
-            0.0 if name == floor else flops / timing.median,
-            timing.median / timings[floor].median,
-        )
-        for name, timing in timings.items()
-    ]
+    size, floor = math.prod(shape), FLOORS[direction]
+    moved, flops = size * ARRAYS[direction] * itemsize, size * norm.flops[direction]
+    figures = []
+    for name, (first, median, calls) in timings.items():
+        rates = moved / median, 0.0 if name == floor else flops / median
+        times_floor = median / timings[floor].median
+        figures.append(Figure(shape, direction, name, median, first, calls, *rates, times_floor))
+    return figures
 
 
 DEFAULT_SHAPES = (
@@ -257,9 +223,13 @@ TURN = 0.005
 """The least seconds of a turn, since clock and scheduler are coarser than short calls."""
 MOST_CALLS = 1000
 MACHINE = ("date", "cpu", "cores", "load", "system", "python", "numpy", "truenorm")
+NOTES = {
+    "float64": (f"The {WIDENED}, then cast, is the {TEXTBOOK} itself for this type.",),
+    "bfloat16": (f"The {TEXTBOOK} computes in float32: NumPy widens bfloat16 when it adds eps.",),
+}
 
 
-def shape_of(text: str) -> tuple[int, ...]:
+def shape_of(text: str) -> Shape:
     """Parse a shape: lengths with an x between them; the last one is D.
 
     Examples
@@ -274,7 +244,7 @@ def shape_of(text: str) -> tuple[int, ...]:
 
 
 def measure(
-    shapes: Sequence[tuple[int, ...]] = DEFAULT_SHAPES,
+    shapes: Sequence[Shape] = DEFAULT_SHAPES,
     *,
     operation: str = "layer_norm",
     dtype: str = "float32",
@@ -284,25 +254,8 @@ def measure(
 ) -> Report:
     """Time truenorm, the textbook forms and a copy on normal data.
 
-    Parameters
-    ----------
-    shapes : sequence of tuple of int
-        Shapes of x, at least one; the last axis is normalized.
-    operation : str
-        layer_norm or rms_norm.
-    dtype : str
-        float16, bfloat16, float32 or float64.
-    threads : int, optional
-        The most threads of truenorm. The other contestants are NumPy on one thread.
-    rounds : int
-        Turns of each contestant, at least one.
-    progress : callable, optional
-        Called with the number of finished rounds, the number of all, and the shape.
-
-    Returns
-    -------
-    Report
-        ``report.figures``, one for each shape, direction and contestant.
+    `threads` limits truenorm; the other contestants are NumPy on one thread. `progress` is called
+    with the number of finished rounds, the number of all, and the shape.
 
     Examples
     --------
@@ -311,20 +264,30 @@ def measure(
     >>> [figure.contestant for figure in report.figures][:3]
     ['copy', 'truenorm correct', 'truenorm fast']
     """
-    kind = dtype_of(dtype)
-    _check(shapes, threads)
+    kind, norm = dtype_of(dtype), NORMS[operation]
+    for shape in shapes:
+        if (size := math.prod(shape)) > LARGEST:
+            raise ValueError(
+                f"{label(shape)} has {size:,} elements, which may exceed the memory: "
+                f"the limit is {LARGEST:,}"
+            )
+    if os.environ.get("TRUENORM_ROUNDING"):
+        raise ValueError("TRUENORM_ROUNDING is set, so both modes would be the same: unset it")
+    if threads is not None and threads_of(threads, variables().threads) != threads:
+        raise ValueError("TRUENORM_THREADS is set and overrides the number of threads: unset it")
     machine = describe(*MACHINE)
     names = [f"{label(shape)} {direction}" for shape in shapes for direction in DIRECTIONS]
     turns = with_callback([name for name in names for _ in range(rounds)], progress, str)
     figures: list[Figure] = []
     for shape in shapes:
-        contest = Contest(NORMS[operation], shape, kind, threads)
+        contest = Contest(norm, shape, kind, threads)
         for direction in DIRECTIONS:
             timings = take_turns(contest.of(direction), islice(turns, rounds))
-            figures += figures_of(operation, shape, kind.itemsize, direction, timings)
+            figures += figures_of(norm, shape, kind.itemsize, direction, timings)
     backend = contest.saved["correct"].settings.backend
     used = thread_count(threads_of(threads, variables().threads)) if backend == "native" else 1
-    return Report(operation, machine, backend, used, dtype, rounds, tuple(figures), _notes(kind))
+    notes = NOTES.get(dtype, ())
+    return Report(operation, machine, backend, used, dtype, rounds, tuple(figures), notes)
 
 
 def take_turns(contestants: Contestants, turns: Iterable[object]) -> dict[str, Timing]:
@@ -335,40 +298,15 @@ def take_turns(contestants: Contestants, turns: Iterable[object]) -> dict[str, T
     for _ in turns:
         if not first:
             first = {name: seconds_of(call) for name, call in contestants.items()}
-            calls = {name: _in_a_turn(seconds_of(call)) for name, call in contestants.items()}
+            second = {name: seconds_of(call) for name, call in contestants.items()}
+            calls = {
+                name: min(MOST_CALLS, math.ceil(TURN / max(seconds, TURN / MOST_CALLS)))
+                for name, seconds in second.items()
+            }
         watch.go_round(contestants, calls)
     return {name: Timing(first[name], watch.p50(name), calls[name]) for name in contestants}
 
 
-def _in_a_turn(seconds: float) -> int:
-    return MOST_CALLS if seconds <= 0 else min(MOST_CALLS, math.ceil(TURN / seconds))
-
-
-def _check(shapes: Sequence[tuple[int, ...]], threads: int | None) -> None:
-    """Raise ValueError for shapes that are too large and for variables that override arguments."""
-    for shape in shapes:
-        if math.prod(shape) > LARGEST:
-            raise ValueError(
-                f"{label(shape)} has {math.prod(shape):,} elements, which may exceed the memory: "
-                f"the limit is {LARGEST:,}"
-            )
-    if os.environ.get("TRUENORM_ROUNDING"):
-        raise ValueError("TRUENORM_ROUNDING is set, so both modes would be the same: unset it")
-    if threads is not None and threads_of(threads, variables().threads) != threads:
-        raise ValueError("TRUENORM_THREADS is set and overrides the number of threads: unset it")
-
-
-def _notes(kind: np.dtype[Any]) -> tuple[str, ...]:
-    """Return remarks about a type."""
-    if kind == np.float64:
-        return (f"The {TEXTBOOK} in float64, then cast, is the {TEXTBOOK} itself for this type.",)
-    if kind.name == "bfloat16":
-        return (f"The {TEXTBOOK} computes in float32: NumPy widens bfloat16 when it adds eps.",)
-    return ()
-
-
-FLOOR = " | ".join(FLOORS.values())
-TITLES = {"layer_norm": "layer norm", "rms_norm": "RMSNorm"}
 HOW_TO_READ = (
     "Contestants take turns. Timings on a busy machine wander: trust ratios, of one run.",
     "copy: np.copyto, what forward must move at least; triad: two reads and one write, as "
@@ -380,72 +318,52 @@ HOW_TO_READ = (
 
 
 def rate(value: float) -> str:
-    """Return a rate with few digits.
-
-    Examples
-    --------
-    >>> [rate(value) for value in (0.0012, 0.913, 19.24, 285.8)]
-    ['<0.01', '0.91', '19.2', '286']
-    """
+    """Return a rate with few digits, or a dash for 0."""
     if value < 0.01:
-        return "<0.01"
+        return "<0.01" if value else "-"
     return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def show_timings(report: Report, console: Console) -> None:
     """Print a report."""
-    machine = ", ".join(f"{key} {value}" for key, value in report.machine.items())
-    heading = Text.assemble(
-        (f"{TITLES[report.operation]} in {report.dtype}", "bold"),
-        f": truenorm with the backend {report.backend!r} on {counted(report.threads, 'thread')}, "
-        f"NumPy on one; medians of {counted(report.rounds, 'round')}\n",
-        (machine, "dim"),
-    )
-    calls = ", ".join(
-        f"{name} {duration(seconds)}" for name, seconds in report.first_calls().items()
-    )
-    first = Text.assemble(
-        ("first calls", "bold"),
-        f" took longer than the times above, by: {calls}.",
-    )
-    for part in (heading, *(_block(report, shape) for shape in report.shapes), first):
-        console.print()
-        console.print(part)
+    norm, first_calls = NORMS[report.operation], report.as_dict()["first_calls"]
     console.print()
-    flops = FLOPS[report.operation]
+    console.print(
+        Text.assemble(
+            (f"{norm.title} in {report.dtype}", "bold"),
+            f": truenorm with the backend {report.backend!r} on "
+            f"{counted(report.threads, 'thread')}, NumPy on one; "
+            f"medians of {counted(report.rounds, 'round')}\n",
+            (", ".join(f"{key} {value}" for key, value in report.machine.items()), "dim"),
+        )
+    )
+    for shape in report.shapes:
+        head: list[str | Text] = [Text(label(shape), style="bold not dim")]
+        for direction, floor in FLOORS.items():
+            head += [f"{direction}\nms", "\nGB/s", "GFLOP\n/s", f"times\n{floor}"]
+        widths = [20, *(9, 5, 5, 5) * len(DIRECTIONS)]
+        table = rich_table("l" + "rrrr" * len(DIRECTIONS), head, gap=1, widths=widths)
+        both = [report.of(shape, direction).values() for direction in DIRECTIONS]
+        for figures in zip(*both, strict=True):
+            name = " | ".join(dict.fromkeys(each.contestant for each in figures))
+            cells = []
+            for each in figures:
+                rates = each.bytes_per_second / 1e9, each.flops_per_second / 1e9, each.times_floor
+                cells += [three_digits(each.seconds * 1e3), *map(rate, rates)]
+            table.add_row(Text(name, "bold" if name.startswith("truenorm") else ""), *cells)
+        console.print()
+        console.print(table)
+    extra = ", ".join(f"{name} {duration(seconds)}" for name, seconds in first_calls.items())
+    console.print(f"\n[bold]first calls[/] took longer than the times above, by: {extra}.\n")
     counts = (
-        f"GFLOP/s: operations of the textbook formula, {flops['forward']} forward and "
-        f"{flops['backward']} backward for each element, for every contestant."
+        f"GFLOP/s: operations of the textbook formula, {norm.flops['forward']} forward and "
+        f"{norm.flops['backward']} backward for each element, for every contestant."
     )
     for line in (*HOW_TO_READ, counts, *report.notes):
         console.print(Text(line, style="dim"))
 
 
-def _block(report: Report, shape: tuple[int, ...]) -> Table:
-    head: list[str | Text] = [Text(label(shape), style="bold not dim")]
-    for direction, floor in FLOORS.items():
-        head += [f"{direction}\nms", "\nGB/s", "GFLOP\n/s", f"times\n{floor}"]
-    columns, widths = "l" + "rrrr" * len(DIRECTIONS), [20, *(9, 5, 5, 5) * len(DIRECTIONS)]
-    table = rich_table(columns, head, gap=1, widths=widths)
-    by_line = zip(*(report.of(shape)[direction].values() for direction in DIRECTIONS), strict=True)
-    for figures in by_line:
-        name = figures[0].contestant
-        title = FLOOR if name in FLOORS.values() else name
-        cells = []
-        for each in figures:
-            flops = each.flops_per_second
-            cells += [
-                three_digits(each.seconds * 1e3),
-                rate(each.bytes_per_second / 1e9),
-                rate(flops / 1e9) if flops else "-",
-                rate(each.times_floor),
-            ]
-        style = "bold" if name.startswith("truenorm") else ""
-        table.add_row(Text(title, style=style), *cells)
-    return table
-
-
-FLOOR_COLOUR: dict[str, Any] = {"color": "#555555", "marker": "_", "ms": 26, "mew": 2}
+FLOOR_STYLE: dict[str, Any] = {"color": "#555555", "marker": "_", "ms": 26, "mew": 2}
 # Colours of Okabe and Ito, which remain distinct for the colour-blind, and markers.
 STYLES: dict[str, dict[str, Any]] = {
     "truenorm correct": {"color": "#0072b2", "marker": "o"},
@@ -456,23 +374,38 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def draw(report: Report) -> "Canvas":
-    """Draw both directions side by side."""
+    """Draw both directions side by side: a mark for each contestant and shape."""
     from matplotlib.figure import Figure as Canvas
 
-    width = max(11.0, 1.15 * len(report.shapes) + 3.0)
+    shapes = report.shapes
+    width = max(11.0, 1.15 * len(shapes) + 3.0)
     canvas = Canvas(figsize=(width, 5.2), facecolor="white", layout="constrained")
-    look = {"facecolor": "white"}
-    panels = canvas.subplots(1, len(DIRECTIONS), sharey=True, subplot_kw=look)
+    panels = canvas.subplots(1, 2, sharey=True, subplot_kw={"facecolor": "white"})
     for direction, axes in zip(DIRECTIONS, panels, strict=True):
-        _panel(report, direction, axes)
+        by_shape = [report.of(shape, direction) for shape in shapes]
+        for number, name in enumerate(by_shape[0]):
+            # The floor is in the middle, below all others.
+            shift = (number - len(by_shape[0]) / 2) * 0.18 if number else 0
+            places = [place + shift for place in range(len(shapes))]
+            times = [figures[name].seconds * 1e3 for figures in by_shape]
+            axes.plot(places, times, ls="", label=name, **STYLES.get(name, FLOOR_STYLE))
+        for place in range(0, len(shapes), 2):
+            axes.axvspan(place - 0.5, place + 0.5, color="#f3f3f3", zorder=0)
+        axes.set(
+            title=direction, xlabel="shape of x", yscale="log", xlim=(-0.5, len(shapes) - 0.5)
+        )
+        axes.set_xticks(range(len(shapes)), map(label, shapes), rotation=40, ha="right")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.grid(axis="y", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("time of a call, ms")
     marks, names = panels[0].get_legend_handles_labels()
     names[0] = f"{' | '.join(FLOORS.values())} (the same bytes moved)"
     canvas.legend(marks, names, loc="outside lower center", ncols=len(names), frameon=False)
     machine = report.machine
     canvas.suptitle(
-        f"Layer norm in {report.dtype}, medians of {report.rounds} rounds: backend "
-        f"{report.backend}, {counted(report.threads, 'thread')}\n"
+        f"{NORMS[report.operation].title} in {report.dtype}, medians of {report.rounds} rounds: "
+        f"backend {report.backend}, {counted(report.threads, 'thread')}\n"
         f"{machine['cpu']}, {machine['cores']} cores, NumPy {machine['numpy']}, "
         f"{machine['date']}",
         fontsize=10,
@@ -485,21 +418,3 @@ def write(report: Report, file: Path) -> None:
     from truenorm.tools.picture import save
 
     save(draw(report), file)
-
-
-def _panel(report: Report, direction: str, axes: "Axes") -> None:
-    """Draw one direction: a mark for each contestant and shape, side by side."""
-    by_shape = [report.of(shape)[direction] for shape in report.shapes]
-    for number, name in enumerate(by_shape[0]):
-        # The floor is in the middle, below all others.
-        shift = (number - len(by_shape[0]) / 2) * 0.18 if number else 0
-        places = [place + shift for place in range(len(by_shape))]
-        times = [figures[name].seconds * 1e3 for figures in by_shape]
-        axes.plot(places, times, ls="", label=name, **STYLES.get(name, FLOOR_COLOUR))
-    for place in range(0, len(by_shape), 2):
-        axes.axvspan(place - 0.5, place + 0.5, color="#f3f3f3", zorder=0)
-    axes.set(title=direction, xlabel="shape of x", yscale="log", xlim=(-0.5, len(by_shape) - 0.5))
-    axes.set_xticks(range(len(by_shape)), map(label, report.shapes), rotation=40, ha="right")
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.grid(axis="y", alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
