@@ -250,12 +250,8 @@ def test_numbers_in_the_text() -> None:
 
 
 def test_machine_of_the_page() -> None:
-    machine = committed_demo().machine
-    text = (
-        f"truenorm {machine['truenorm']}, NumPy {machine['numpy']}, Python {machine['python']}, "
-        f"{machine['machine']}, {machine['date']}"
-    )
-    assert text in PAGE
+    versions = "truenorm {truenorm}, NumPy {numpy}, Python {python}, {machine}, {date}"
+    assert versions.format(**committed_demo().machine) in PAGE
 
 
 def test_figures_of_the_page() -> None:

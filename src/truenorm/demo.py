@@ -6,16 +6,15 @@ on named rows that trigger one instability each. ``truenorm demo`` prints and dr
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from truenorm import textbook, variance_forms
@@ -35,82 +34,20 @@ from truenorm.verify.types import FORMATS, Float64s, ulps_of, unit_roundoff
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from rich.console import Console
+
 OUTPUTS = ("variance", "y", "dx", "dgamma")
+NAMES = (*OUTPUTS, "dbeta")
 
 
-class Results(NamedTuple):
-    """The results of an algorithm; truenorm returns no variance."""
-
-    variance: FloatArray | None
-    y: FloatArray
-    dx: FloatArray
-    dgamma: FloatArray
-    dbeta: FloatArray
-
-
-class Error(NamedTuple):
-    """The largest error of an output, relative to its natural scale and in ulp; it may be NaN."""
-
-    relative: float
-    ulp: float
-
-
-def rounded_means(x: FloatArray) -> FloatArray:
-    """Return the mean of each row (D1), correctly rounded to the type of x."""
-    rows = [scaled_integers(row) for row in x.astype(np.float64).tolist()]
-    return _rounded((Fraction(sum(each), len(each) << k) for each, k in rows), x)
-
-
-def rounded_variances(x: FloatArray) -> FloatArray:
-    """Return the variance of each row (D3), correctly rounded to the type of x.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.float32([[1e7, 1e7 + 1, 1e7 + 1]])
-    >>> rounded_means(x).tolist(), rounded_variances(x).tolist() == [np.float32(2 / 9)]
-    ([10000001.0], True)
-    """
-    return _rounded(_variances(x), x)
+Results = dict[str, FloatArray]
+"""The results of an algorithm by output, with dbeta; truenorm returns no variance."""
 
 
 def _rounded(exact: Iterable[Fraction], x: FloatArray) -> FloatArray:
+    """Round exact numbers correctly to the type of x."""
     target = FORMATS[x.dtype.name]
-    return np.array([round_ratio(*each.as_integer_ratio(), target) for each in exact]).astype(
-        x.dtype
-    )
-
-
-def rounded_answer(case: Case, output: str) -> Float64s:
-    """Return the exact answer, rounded once to the type of the case."""
-    if output != "variance":
-        return expected(case).wide[output]
-    variances: Float64s = rounded_variances(case.x).astype(np.float64)
-    return variances
-
-
-def errors_of(case: Case, results: Results) -> dict[str, Error]:
-    """Return the error of each output that the algorithm returns.
-
-    The natural scale of y is |gamma|(|xhat| + rho) + |beta|, with those of dx and dgamma in
-    `truenorm.verify.operations.scales`. That of a variance is the variance.
-    """
-    errors = {}
-    if results.variance is not None:
-        errors["variance"] = _variance_error(case, results.variance)
-    answers = expected(case)
-    for output in OUTPUTS[1:]:
-        result: Float64s = getattr(results, output).astype(np.float64)
-        exact, ulps, remainders = (
-            each[output] for each in (answers.wide, answers.ulps, answers.remainders)
-        )
-        with np.errstate(all="ignore"):
-            in_ulp = np.abs((result - exact) / ulps - remainders)
-            relative = in_ulp * ulps / answers.scale(output)
-        # max() propagates NaN.
-        errors[output] = Error(float(relative.max()), float(in_ulp.max()))
-    return errors
+    numbers = [round_ratio(*each.as_integer_ratio(), target) for each in exact]
+    return np.array(numbers).astype(x.dtype)
 
 
 def _variances(x: FloatArray) -> list[Fraction]:
@@ -119,28 +56,42 @@ def _variances(x: FloatArray) -> list[Fraction]:
     return [Fraction(root.numerator, root.denominator) for root in roots]
 
 
-def _variance_error(case: Case, variance: FloatArray) -> Error:
-    if not np.isfinite(variance).all():
-        worst = float(np.abs(variance).max())
-        return Error(worst, worst)
-    relative, in_ulp = [], []
-    for value, exact, ulp in zip(variance.tolist(), *_variances_and_ulps(case), strict=True):
-        error = abs(Fraction(value) - exact)
-        relative.append(float(error / exact) if exact else math.inf if error else 0.0)
-        in_ulp.append(float(error / ulp))
-    return Error(max(relative), max(in_ulp))
-
-
 @cache
-def _variances_and_ulps(case: Case) -> tuple[list[Fraction], list[Fraction]]:
-    ulps = ulps_of(rounded_answer(case, "variance"), case.dtype)
-    return _variances(case.x), [Fraction(each) for each in ulps.tolist()]
+def exact_answer(case: Case, output: str) -> tuple[Float64s, Float64s, Float64s, Float64s]:
+    """Return the exact answer rounded once, its ulp, the remainder in ulp, and its natural scale.
+
+    The natural scale of y is |gamma|(|xhat| + rho) + |beta|, with those of dx and dgamma in
+    `truenorm.verify.operations.scales`. That of a variance is the variance.
+    """
+    if output != "variance":
+        known = expected(case)
+        ulps, remainders = known.ulps[output], known.remainders[output]
+        return known.wide[output], ulps, remainders, known.scale(output)
+    exact = _variances(case.x)
+    wide: Float64s = _rounded(exact, case.x).astype(np.float64)
+    ulps = ulps_of(wide, case.dtype)
+    terms = zip(exact, wide.tolist(), ulps.tolist(), strict=True)
+    remainders = np.array(
+        [float((each - Fraction(near)) / Fraction(ulp)) for each, near, ulp in terms]
+    )
+    return wide, ulps, remainders, np.array([float(each) for each in exact])
+
+
+def errors_of(case: Case, results: Results) -> dict[str, tuple[float, float]]:
+    """Return the largest error of each output, relative to its natural scale and in ulp."""
+    errors = {}
+    for output in (each for each in OUTPUTS if each in results):
+        wide, ulps, remainders, scale = exact_answer(case, output)
+        with np.errstate(all="ignore"):
+            in_ulp = np.abs((results[output].astype(np.float64) - wide) / ulps - remainders)
+            relative = np.where(in_ulp == 0, 0.0, in_ulp * ulps / scale)
+        errors[output] = float(relative.max()), float(in_ulp.max())  # max() propagates NaN
+    return errors
 
 
 TEXTBOOK = "two-pass (textbook)"
 IN_FLOAT64 = "textbook in float64 then cast"
 OURS = "truenorm"
-
 
 Moments = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """Takes rows; returns them centred (D2), and their variances (D3)."""
@@ -148,11 +99,7 @@ Moments = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 def _with_variance(variance: Callable[[FloatArray], FloatArray]) -> Moments:
     """Return moments with a mean in the type of x, and a formula for the variance."""
-
-    def moments(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return x - x.mean(axis=-1, keepdims=True), variance(x)
-
-    return moments
+    return lambda x: (x - x.mean(axis=-1, keepdims=True), variance(x))
 
 
 def _welford(x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -165,7 +112,9 @@ def _welford(x: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _exact_then_rounded(x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Round the exact mean and variance once: the best mean that is one number of the type."""
-    return x - rounded_means(x)[..., np.newaxis], rounded_variances(x)
+    rows = [scaled_integers(row) for row in x.astype(np.float64).tolist()]
+    means = _rounded((Fraction(sum(each), len(each) << k) for each, k in rows), x)
+    return x - means[..., np.newaxis], _rounded(_variances(x), x)
 
 
 def _pair_mean(x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -196,52 +145,24 @@ def contestants(dtype: str) -> tuple[str, ...]:
 
 
 def run(name: str, case: Case) -> Results:
-    """Run one of `ALGORITHMS`, forward and backward.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from truenorm.verify.operations import layer_norm_case
-    >>> x, dy = np.float32([[1e7, 1e7 + 1, 1e7 + 1]]), np.float32([[1, 0, 0]])
-    >>> case = layer_norm_case("offset", (x, np.ones(3, "f4"), np.zeros(3, "f4"), dy), 1e-5)
-    >>> print(run("two-pass (textbook)", case).y, run("pair mean", case).y)
-    [[0.        1.2247356 1.2247356]] [[-1.4141817  0.7070908  0.7070908]]
-    """
-    gamma, beta = case.gamma, case.beta
-    assert gamma is not None
-    assert beta is not None
-    inputs = case.x, gamma, beta, case.dy
+    """Run one of `ALGORITHMS`, forward and backward."""
+    inputs: list[Any] = [case.x, case.gamma, case.beta, case.dy]
     if name == OURS:
         # The reference backend needs no C core and has the same bits.
         by: dict[str, Any] = {"backend": "reference"}
         y, saved = layer_norm_forward(*inputs[:3], eps=case.eps, rounding="correct", **by)
-        dx, dgamma, dbeta = layer_norm_backward(case.dy, saved, **by)
-        assert dgamma is not None
-        assert dbeta is not None
-        return Results(None, y, dx, dgamma, dbeta)
-    # Overflow is part of the demonstration.
-    with np.errstate(all="ignore"):
-        if name != IN_FLOAT64:
-            return _textbook(MOMENTS[name], *inputs, case.eps)
-        x, gamma, beta, dy = (each.astype(np.float64) for each in inputs)
-        wide = _textbook(MOMENTS[TEXTBOOK], x, gamma, beta, dy, case.eps)
-        return Results._make(None if each is None else each.astype(case.x.dtype) for each in wide)
-
-
-def _textbook(
-    moments: Moments,
-    x: FloatArray,
-    gamma: FloatArray,
-    beta: FloatArray,
-    dy: FloatArray,
-    eps: float,
-) -> Results:
-    """Run the textbook form with the given moments."""
-    centred, variance = moments(x)
-    rstd = (1 / np.sqrt(variance + eps))[..., np.newaxis]  # (D4)
-    xhat = centred * rstd  # (D5)
-    y = gamma * xhat + beta  # (D6)
-    return Results(variance, y, *textbook.backward(dy, textbook.Saved(xhat, rstd, gamma)))
+        gradients: Any = layer_norm_backward(case.dy, saved, **by)
+        return dict(zip(NAMES[1:], (y, *gradients), strict=True))
+    wide = name == IN_FLOAT64
+    x, gamma, beta, dy = (each.astype(np.float64) for each in inputs) if wide else inputs
+    with np.errstate(all="ignore"):  # overflow is part of the demonstration
+        centred, variance = MOMENTS[TEXTBOOK if wide else name](x)
+        rstd = (1 / np.sqrt(variance + case.eps))[..., np.newaxis]  # (D4)
+        xhat = centred * rstd  # (D5)
+        y = gamma * xhat + beta  # (D6)
+        gradients = textbook.backward(dy, textbook.Saved(xhat, rstd, gamma))
+        arrays = (each.astype(case.x.dtype) for each in (variance, y, *gradients))
+        return dict(zip(NAMES, arrays, strict=True))
 
 
 @dataclass(frozen=True)
@@ -269,25 +190,49 @@ class Sweep:
         return {curve.algorithm: curve for curve in self.curves if curve.output == output}
 
 
+SHOWN = 4
+"""Elements of a result in the report: longer rows are constant."""
+
+
 @dataclass(frozen=True)
-class Instability:
-    """An instability: the row that shows it, its cause and the remedy."""
+class NamedRow:
+    """An instability: a row that shows it, cause and remedy, and the results of each algorithm.
+
+    gamma is 1, beta 0, and dy 0 by default.
+    """
 
     name: str
     dtype: str
     row: str  # as text
     why: str
     remedy: str
+    x: list[float]
+    dy: list[float] = field(default_factory=list)
+    eps: float = 1e-5
+    times: int = 1  # the row is repeated
     output: str = "y"  # the output that shows it
     digits: int = 4  # to print
+    exact: list[float] = field(default_factory=list)  # rounded once; the first few elements
+    returned: dict[str, list[float]] = field(default_factory=dict)  # the same, by algorithm
 
+    def case(self) -> Case:
+        """Return its case."""
+        size = len(self.x)
+        rows = (self.x, self.dy or [0.0] * size)
+        x, dy = (np.tile(np.array(row, self.dtype), (self.times, 1)) for row in rows)
+        gamma, beta = np.ones(size, self.dtype), np.zeros(size, self.dtype)
+        return layer_norm_case(self.name, (x, gamma, beta, dy), self.eps, repeats=self.times)
 
-@dataclass(frozen=True, kw_only=True)
-class NamedRow(Instability):
-    """An instability, and the results of each algorithm for its row."""
-
-    exact: list[float]  # the exact answer, rounded once; the first few elements of it
-    returned: dict[str, list[float]]  # by algorithm
+    def run(self) -> "NamedRow":
+        """Return it with the results of each algorithm."""
+        case = self.case()
+        results = {name: run(name, case).get(self.output) for name in contestants(self.dtype)}
+        first = {
+            name: each.astype(np.float64).ravel()[:SHOWN].tolist()
+            for name, each in [*results.items(), ("", exact_answer(case, self.output)[0])]
+            if each is not None
+        }
+        return replace(self, exact=first.pop(""), returned=first)
 
 
 @dataclass(frozen=True)
@@ -313,51 +258,6 @@ def from_json(text: str) -> Report:
     return Report(**report)
 
 
-SHOWN = 4
-"""Elements of a result in the report: longer rows are constant."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trigger(Instability):
-    """An instability with its row x, repeated `times`; gamma is 1, beta 0, and dy 0 by default."""
-
-    x: Sequence[float]
-    dy: Sequence[float] = ()
-    eps: float = 1e-5
-    times: int = 1
-
-    def case(self) -> Case:
-        """Return its case."""
-        size = len(self.x)
-        x, dy = (
-            np.tile(np.array(row, self.dtype), (self.times, 1))
-            for row in (self.x, self.dy or [0.0] * size)
-        )
-        gamma, beta = np.ones(size, self.dtype), np.zeros(size, self.dtype)
-        return layer_norm_case(self.name, (x, gamma, beta, dy), self.eps, repeats=self.times)
-
-
-def run_trigger(trigger: Trigger) -> NamedRow:
-    """Run each algorithm on the row of an instability."""
-    case = trigger.case()
-    results = {name: run(name, case) for name in contestants(trigger.dtype)}
-    outputs = {name: getattr(each, trigger.output) for name, each in results.items()}
-    return NamedRow(
-        **{each.name: getattr(trigger, each.name) for each in fields(Instability)},
-        exact=_first(rounded_answer(case, trigger.output)),
-        returned={
-            name: _first(output.astype(np.float64))
-            for name, output in outputs.items()
-            if output is not None
-        },
-    )
-
-
-def _first(values: Float64s) -> list[float]:
-    numbers: list[float] = values.ravel()[:SHOWN].tolist()
-    return numbers
-
-
 WIDER = "squares in a wider type, or the row scaled by a power of two, and eps with it"
 PAIR = "the mean as a pair of numbers"
 CLOSED = "dx = r (eps/w) (g1 - g2)/2 for D = 2; for others, twice the precision"
@@ -365,89 +265,85 @@ TWO_PASSES = "two passes, or Welford's update"
 CARRIED = "a sum that carries its rounding errors along"
 
 # fmt: off
-TRIGGERS: tuple[Trigger, ...] = (
-    Trigger("one-pass cancellation", "float32", "[40000, 40001, 40002, 40003]",
+TRIGGERS: tuple[NamedRow, ...] = (
+    NamedRow("one-pass cancellation", "float32", "[40000, 40001, 40002, 40003]",
         "mean(x²) and mean² agree in the 7 digits that float32 has; rounding is left",
         TWO_PASSES, x=[40000, 40001, 40002, 40003]),
-    Trigger("negative variance", "float32", "[40000, 40001, 40002, 40003]",
+    NamedRow("negative variance", "float32", "[40000, 40001, 40002, 40003]",
         "its root is NaN; clamping it at 0 hides that, and the variance stays wrong",
         TWO_PASSES, x=[40000, 40001, 40002, 40003], output="variance"),
-    Trigger("rounded mean", "float32", "1e7 + [0, 1, 1]",
+    NamedRow("rounded mean", "float32", "1e7 + [0, 1, 1]",
         "the mean is 10000000.67, and float32 numbers near it lie 1 apart",
         PAIR, x=[1e7, 1e7 + 1, 1e7 + 1]),
-    Trigger("variance of a rounded mean", "float32", "1e7 + [0, 1, 1]",
+    NamedRow("variance of a rounded mean", "float32", "1e7 + [0, 1, 1]",
         "an error d of the mean adds d²; without that it is right, and y still wrong",
         PAIR, x=[1e7, 1e7 + 1, 1e7 + 1], output="variance"),
-    Trigger("saved mean", "float32", "1e7 + [0, 1, 1], dy = [1, 1, 1]",
+    NamedRow("saved mean", "float32", "1e7 + [0, 1, 1], dy = [1, 1, 1]",
         "a mean that is exact and then saved in one float32 spoils xhat in backward",
         PAIR + ", in what forward saves as well",
         x=[1e7, 1e7 + 1, 1e7 + 1], dy=[1, 1, 1], output="dgamma"),
-    Trigger("one ulp off", "float32", "[0.1, 0.1, 0.1 + ulp], eps = 0",
+    NamedRow("one ulp off", "float32", "[0.1, 0.1, 0.1 + ulp], eps = 0",
         "the mean lies between two neighbouring numbers: rounded, it is one of them",
         PAIR, x=[0.1, 0.1, float(np.nextafter(np.float32(0.1), np.float32(1)))], eps=0.0),
-    Trigger("constant 1234", "float32", "[1234] * 100",
+    NamedRow("constant 1234", "float32", "[1234] * 100",
         "the squares add up to more than 24 bits hold: the variance is negative",
         TWO_PASSES, x=[1234] * 100),
-    Trigger("constant 12345.67", "float32", "[12345.67] * 3",
+    NamedRow("constant 12345.67", "float32", "[12345.67] * 3",
         "the sum is rounded, the mean is not the number itself, and eps does not hide it",
         PAIR + ", or recognise a constant row", x=[12345.67] * 3),
-    Trigger("squares overflow", "float32", "[-1e20, 0, 1e20]",
+    NamedRow("squares overflow", "float32", "[-1e20, 0, 1e20]",
         "1e40 is beyond float32: the variance is infinite, and 1/sqrt(inf) makes zeros",
         WIDER, x=[-1e20, 0, 1e20]),
-    Trigger("squares vanish", "float32", "[-1e-30, 0, 1e-30], eps = 0",
+    NamedRow("squares vanish", "float32", "[-1e-30, 0, 1e-30], eps = 0",
         "1e-60 is below the smallest float32: the variance is 0",
         WIDER, x=[-1e-30, 0, 1e-30], eps=0.0),
-    Trigger("subnormal", "float32", "[1, 2, 4] * 2^-149",
+    NamedRow("subnormal", "float32", "[1, 2, 4] * 2^-149",
         "the mean is 2.33 of the smallest number; the 0.33 that rounding leaves is none",
         WIDER, x=[2.0**-149, 2.0**-148, 2.0**-147]),
-    Trigger("alternating", "float32", "[1e8, 1, -1e8, 1]",
+    NamedRow("alternating", "float32", "[1e8, 1, -1e8, 1]",
         "1e8 + 1 is 1e8: the first 1 is lost, the mean is 0.25 instead of 0.5",
         CARRIED, x=[1e8, 1, -1e8, 1]),
-    Trigger("two elements", "float32", "[-1, 1], dy = [1, 0], eps = 1e-10",
+    NamedRow("two elements", "float32", "[-1, 1], dy = [1, 0], eps = 1e-10",
         "g - mean(g) and xhat mean(g xhat) agree but for eps/w",
         CLOSED, x=[-1, 1], dy=[1, 0], output="dx", eps=1e-10),
-    Trigger("gradient of y.sum()", "float32", "[0.1, 0.2, 0.4], dy = [0.1, 0.1, 0.1]",
+    NamedRow("gradient of y.sum()", "float32", "[0.1, 0.2, 0.4], dy = [0.1, 0.1, 0.1]",
         "g is constant, dx exactly 0; a mean of equal numbers need not be that number",
         "recognise a constant g: no rounded sum is certain to be 0",
         x=[0.1, 0.2, 0.4], dy=[0.1, 0.1, 0.1], output="dx"),
-    Trigger("eps vanishes", "float16", "[0, 0, 0], eps = 1e-12",
+    NamedRow("eps vanishes", "float16", "[0, 0, 0], eps = 1e-12",
         "the smallest float16 is 6e-8, so eps becomes 0, and y is 0/0",
         "eps, w and r in a wider type than the data", x=[0, 0, 0], eps=1e-12),
-    Trigger("squares overflow", "float16", "[-300, 0, 300]",
+    NamedRow("squares overflow", "float16", "[-300, 0, 300]",
         "90000 is beyond float16, which ends at 65504",
         WIDER, x=[-300, 0, 300]),
-    Trigger("long sum", "float16", "4096 rows [0, 0], dy = [1, 1]",
+    NamedRow("long sum", "float16", "4096 rows [0, 0], dy = [1, 1]",
         "2048 + 1 is 2048 in float16: the sum over rows stops growing",
         "partial sums in a wider type, combined in a fixed tree",
         x=[0, 0], dy=[1, 1], output="dbeta", times=4096),
-    Trigger("one-pass cancellation", "float64", "1e9 + [0, 1, 2, 3, 4]",
+    NamedRow("one-pass cancellation", "float64", "1e9 + [0, 1, 2, 3, 4]",
         "mean(x²) and mean² agree in all 16 digits",
         TWO_PASSES, x=[1e9, 1e9 + 1, 1e9 + 2, 1e9 + 3, 1e9 + 4], output="variance"),
-    Trigger("rounded mean", "float64", "1e12 + [0, 0.001, 0.001]",
+    NamedRow("rounded mean", "float64", "1e12 + [0, 0.001, 0.001]",
         "the mean is off by its last bit, 6e-5, where the spread is 5e-4",
         PAIR, x=[1e12, 1e12 + 0.001, 1e12 + 0.001]),
-    Trigger("squares overflow", "float64", "[-1e200, 0, 1e200]",
+    NamedRow("squares overflow", "float64", "[-1e200, 0, 1e200]",
         "1e400 is beyond float64",
         "the row scaled by a power of two, and eps with it: there is no wider type",
         x=[-1e200, 0, 1e200]),
-    Trigger("alternating", "float64", "[1e16, 1, -1e16, 1]",
+    NamedRow("alternating", "float64", "[1e16, 1, -1e16, 1]",
         "1e16 + 1 is 1e16: the first 1 is lost, the mean is 0.25 instead of 0.5",
         CARRIED, x=[1e16, 1, -1e16, 1]),
-    Trigger("two elements", "float64", "[-1, 1], dy = [1, 0], eps = 1e-10",
+    NamedRow("two elements", "float64", "[-1, 1], dy = [1, 0], eps = 1e-10",
         "the same; of 16 digits, 10 cancel",
         CLOSED, x=[-1, 1], dy=[1, 0], output="dx", eps=1e-10, digits=12),
 )
 # fmt: on
 
 
-SweptType = Literal["float32", "float64"]
-DTYPES: tuple[SweptType, ...] = get_args(SweptType)
+DTYPES = ("float32", "float64")
 """The types of sweeps. Named rows exist for float16, too."""
 ROWS = 6
 EPS = 1e-5
-
-Errors = dict[tuple[str, str], list[Error]]
-"""Errors at each offset, by algorithm and output."""
 
 
 def demonstrate(
@@ -457,22 +353,10 @@ def demonstrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Report:
-    """Measure every algorithm against exact integers.
+    """Measure every algorithm against exact integers, on rows of `size` elements.
 
-    Parameters
-    ----------
-    dtypes : sequence of str
-        Of `DTYPES`. With all of them, the report has the named rows of every type.
-    size : int
-        D, the number of elements of a row; at least 2.
-    seed : int
-        Seed of the rows.
-    progress : callable, optional
-        Called with the number of finished offsets, the number of all, and the next one.
-
-    Returns
-    -------
-    Report
+    With all types of `DTYPES`, the report has the named rows of every type. `progress` is called
+    with the number of finished offsets, the number of all, and the next one.
 
     Examples
     --------
@@ -481,31 +365,31 @@ def demonstrate(
     10000000.0
     """
     jobs = [(dtype, *each) for dtype in dtypes for each in enumerate(offsets(dtype))]
-    errors: dict[str, Errors] = {dtype: {} for dtype in dtypes}
+    errors: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for dtype, place, offset in with_callback(
         jobs, progress, lambda job: f"{job[0]}, offset {job[2]:g}"
     ):
         case = _case(dtype, offset, size, [seed, place])
         for name in contestants(dtype):
             for output, error in errors_of(case, run(name, case)).items():
-                errors[dtype].setdefault((name, output), []).append(error)
+                errors.setdefault((dtype, name, output), []).append(error)
     if progress is not None:
         progress(len(jobs), len(jobs), "named rows")
     every = set(dtypes) == set(DTYPES)
-    named = [run_trigger(each) for each in TRIGGERS if every or each.dtype in dtypes]
-    sweeps = [_sweep(dtype, each) for dtype, each in errors.items()]
+    named = [each.run() for each in TRIGGERS if every or each.dtype in dtypes]
+    sweeps = {each: Sweep(each, unit_roundoff(each), offsets(each), []) for each in dtypes}
+    for (dtype, name, output), pairs in errors.items():
+        parts = zip(*pairs, strict=True)
+        relative, ulp = ([float(f"{value:.4g}") for value in part] for part in parts)
+        sweep = sweeps[dtype]
+        power = slope(sweep.offsets, relative, sweep.u)
+        sweep.curves.append(Curve(name, output, relative, ulp, power))
     machine = describe("truenorm", "numpy", "python", "machine", "date")
-    return Report(machine, size, ROWS, EPS, seed, sweeps, named)
+    return Report(machine, size, ROWS, EPS, seed, [*sweeps.values()], named)
 
 
 def offsets(dtype: str) -> list[float]:
-    """Return half-decades from 1 to where neighbouring numbers of the type are 1 apart.
-
-    Examples
-    --------
-    >>> offsets("float32")[-3:]
-    [1000000.0, 3160000.0, 10000000.0]
-    """
+    """Return half-decades from 1 to where neighbouring numbers of the type are 1 apart."""
     last = int(2 * FORMATS[dtype].precision * math.log10(2))
     return [float(f"{10 ** (half / 2):.3g}") for half in range(last + 1)]
 
@@ -521,18 +405,6 @@ def _case(dtype: str, offset: float, size: int, seed: Sequence[int]) -> Case:
     return layer_norm_case(f"{dtype}-offset-{offset:g}", (x, gamma, beta, dy), EPS)
 
 
-def _sweep(dtype: str, by_place: Errors) -> Sweep:
-    """Arrange the errors as curves, of four digits."""
-    kappas, u = offsets(dtype), unit_roundoff(dtype)
-    curves = []
-    for (name, output), errors in by_place.items():
-        relative, ulp = (
-            [float(f"{value:.4g}") for value in values] for values in zip(*errors, strict=True)
-        )
-        curves.append(Curve(name, output, relative, ulp, slope(kappas, relative, u)))
-    return Sweep(dtype, u, kappas, curves)
-
-
 def slope(kappas: Sequence[float], relative: Sequence[float], u: float) -> float:
     """Fit the power of kappa to the errors between 16 u and 1/8; return 0 for fewer than three.
 
@@ -541,14 +413,11 @@ def slope(kappas: Sequence[float], relative: Sequence[float], u: float) -> float
     >>> slope([1, 10, 100, 1000], [1e-7, 1e-5, 1e-3, 1e-1], 6e-8)
     2.0
     """
-    within = [
-        (math.log10(kappa), math.log10(error))
-        for kappa, error in zip(kappas, relative, strict=True)
-        if 16 * u < error < 0.125
-    ]
+    pairs = zip(kappas, relative, strict=True)
+    within = [(kappa, error) for kappa, error in pairs if 16 * u < error < 0.125]
     if len(within) < 3:
         return 0.0
-    x, y = np.array(within).T
+    x, y = np.log10(within).T
     return round(float(np.polyfit(x, y, 1)[0]), 2)
 
 
@@ -579,8 +448,6 @@ def show_demonstration(report: Report, console: Console, output: str = "y") -> N
 def show_digits(sweep: Sweep, output: str, console: Console) -> None:
     """Print the correct decimal digits of an output as the offset grows."""
     full = -math.log10(sweep.u)
-    title = f"\n{sweep.dtype}, {output}: correct digits, of {full:.1f}, as mean/std grows"
-    console.print(Text(title, style="bold"))
     decades = [k for k, each in enumerate(sweep.offsets) if math.log10(each).is_integer()]
     places = decades[:: math.ceil(len(decades) / COLUMNS)]
     powers = [_power(sweep.offsets[k]) for k in places]
@@ -588,6 +455,8 @@ def show_digits(sweep: Sweep, output: str, console: Console) -> None:
     for name, curve in sweep.of(output).items():
         cells = [_digits(curve.relative[k], full) for k in places]
         table.add_row(name, *cells, f"{curve.slope:.1f}")
+    title = f"\n{sweep.dtype}, {output}: correct digits, of {full:.1f}, as mean/std grows"
+    console.print(Text(title, style="bold"))
     console.print(table)
     console.print(Text("slope: the power of mean/std with which the error grows", style="dim"))
 
@@ -609,15 +478,13 @@ def _digits(relative: float, full: float) -> Text:
 def show_at(sweep: Sweep, offset: float, console: Console) -> None:
     """Print the errors of all outputs at one offset."""
     place = sweep.offsets.index(offset)
-    title = f"\n{sweep.dtype}, mean/std = {_power(offset)}: errors, in units of u = {sweep.u:.1e}"
-    console.print(Text(title, style="bold"))
     table = rich_table("l" + "r" * (len(OUTPUTS) + 1), ["error in u", *OUTPUTS, "y in ulp"])
     for name, y in sweep.of("y").items():
         curves = [sweep.of(output).get(name) for output in OUTPUTS]
-        errors = [
-            "-" if each is None else number(each.relative[place] / sweep.u) for each in curves
-        ]
+        errors = [number(each.relative[place] / sweep.u) if each else "-" for each in curves]
         table.add_row(name, *errors, number(y.ulp[place]))
+    title = f"\n{sweep.dtype}, mean/std = {_power(offset)}: errors, in units of u = {sweep.u:.1e}"
+    console.print(Text(title, style="bold"))
     console.print(table)
     note = "relative to the natural scale of each output; truenorm returns no variance"
     console.print(Text(note, style="dim"))
@@ -625,32 +492,22 @@ def show_at(sweep: Sweep, offset: float, console: Console) -> None:
 
 def show_row(row: NamedRow, console: Console) -> None:
     """Print the results for a named row, with algorithms that agree on one line."""
-
-    def written(values: Sequence[float]) -> tuple[str, ...]:
-        return tuple(f"{value + 0.0:.{row.digits}g}" for value in values)
-
-    right = written(row.exact)
-    groups: dict[tuple[str, ...], list[str]] = {right: []}
-    for name, values in row.returned.items():
-        groups.setdefault(written(values), []).append(name)
-    table = Table.grid(padding=(0, 2))
-    for justify in ("left", *("right" for _ in right), "left"):
-        table.add_column(justify=justify, no_wrap=justify == "right")  # type: ignore[arg-type]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, values in {"": row.exact, **row.returned}.items():
+        texts = tuple(f"{value + 0.0:.{row.digits}g}" for value in values)
+        groups.setdefault(texts, []).append(name)
+    table = rich_table("l" + "r" * len(row.exact) + "w")
     for texts, names in groups.items():
-        mark, style = ("exact", "green") if texts == right else ("", "red")
-        table.add_row(mark, *(Text(text, style=style) for text in texts), _listed(names))
+        mark, style = ("exact", "green") if "" in names else ("", "red")
+        listed = ", ".join(filter(None, names))
+        if len(names) - ("" in names) > len(ALGORITHMS) // 2:
+            listed = "truenorm and all others" if OURS in names else "all others"
+        table.add_row(mark, *(Text(text, style=style) for text in texts), listed)
     console.print(
         Text.assemble(f"\n{row.dtype}  ", (row.name, "bold"), f": {row.output} of {row.row}")
     )
     for part in (table, Text(row.why, "dim"), Text(f"remedy: {row.remedy}", "dim")):
         console.print(Padding.indent(part, 2))
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return the names of a group, or "all others" for more than half of the algorithms."""
-    if len(names) <= len(ALGORITHMS) // 2:
-        return ", ".join(names)
-    return "truenorm and all others" if OURS in names else "all others"
 
 
 # Colours of Okabe and Ito, which remain distinct for the colour-blind; markers do so in grey.
@@ -698,32 +555,24 @@ def _panel(axes: "Axes", sweep: Sweep, output: str) -> None:
     """Draw the errors of an output, and u times powers of the offset."""
     from matplotlib.ticker import NullLocator
 
+    def note(text: str, x: float, y: float, shift: tuple[int, int], va: str = "center") -> None:
+        axes.annotate(text, (x, y), xytext=shift, textcoords="offset points", fontsize=8, va=va)
+
     last = sweep.offsets[-1]
-    axes.set(
-        title=f"{output}, {sweep.dtype}",
-        xlabel="κ = mean / standard deviation",
-        xscale="log",
-        yscale="log",
-        xlim=(0.7, last * 2),
-        ylim=(sweep.u / 10, TOP * 2),
-    )
+    axes.set(title=f"{output}, {sweep.dtype}", xlabel="κ = mean / standard deviation")
+    axes.set(xscale="log", yscale="log", xlim=(0.7, last * 2), ylim=(sweep.u / 10, TOP * 2))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_minor_locator(NullLocator())
     axes.grid(color=FAINT, linewidth=0.5, alpha=0.4)
     axes.spines[["top", "right"]].set_visible(False)
     axes.axhspan(1.0, TOP * 2, color="#f2f2f2", linewidth=0)
-    _note(axes, "no digit left", 1.0, 1.0, (0, 4), va="bottom")
+    note("no digit left", 1.0, 1.0, (0, 4), "bottom")
     for power, name in enumerate(("u", "u·κ", "u·κ²")):
         end = min(last, (0.7 / sweep.u) ** (1 / power)) if power else last
         axes.plot([1, end], [sweep.u, sweep.u * end**power], ":", color=FAINT, lw=1.2, zorder=1)
-        _note(axes, name, end, sweep.u * end**power, (6, -1), va="top" if power else "center")
+        note(name, end, sweep.u * end**power, (6, -1), "top" if power else "center")
     for algorithm, curve in sweep.of(output).items():
-        style = {"lw": 1.4, "zorder": 3, **LINES[algorithm]}
         errors = [error if error < TOP else TOP for error in curve.relative]
-        axes.plot(sweep.offsets, errors, label=algorithm, **style)
+        axes.plot(sweep.offsets, errors, label=algorithm, lw=1.4, zorder=3, **LINES[algorithm])
         if errors[-1] == TOP:
-            _note(axes, number(curve.relative[-1]), last, TOP, (8, 0), va="center")
-
-
-def _note(axes: "Axes", text: str, x: float, y: float, shift: tuple[int, int], va: str) -> None:
-    axes.annotate(text, (x, y), xytext=shift, textcoords="offset points", fontsize=8, va=va)
+            note(number(curve.relative[-1]), last, TOP, (8, 0))
