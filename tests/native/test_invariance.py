@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.checking import BACKENDS
+from promise.checking import BACKENDS, SETS
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)
@@ -23,7 +23,7 @@ of_each_norm = pytest.mark.parametrize("centred", [True, False], ids=["layer_nor
 of_each_mode = pytest.mark.parametrize("rounding", ["correct", "fast"])
 
 
-@pytest.fixture(params=["baseline", "avx2", "avx512"])
+@pytest.fixture(params=SETS)
 def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
     """Select an instruction set for a test."""
     if _core.select(request.param) != request.param:
@@ -165,3 +165,14 @@ def test_saved_statistics_of_another_backend(
         _, saved = forward(x, gamma, beta, centred=centred, backend=backend, rounding=rounding)
         gradients.append(backward(dy, saved, centred=centred, backend=backends[1]))
     assert gradients[0] == gradients[1]
+
+
+def test_a_better_instruction_set_cannot_be_selected() -> None:
+    best = _core.select(None)
+    try:
+        for name in SETS:
+            assert SETS.index(_core.select(name)) <= SETS.index(best)
+    finally:
+        _core.select(None)
+    with pytest.raises(ValueError, match="instruction set must be 'baseline'"):
+        _core.select("sse9")

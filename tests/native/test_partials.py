@@ -16,7 +16,7 @@ import truenorm as tn
 from native.building import FLAGS, SETS, SOURCES, compiler_named, run
 from partials.cases import merge_at_random, mixed_cases, near_midpoints, partial_of, scaled_term
 from partials.definition import Expected, Terms
-from promise.checking import BACKENDS, both_passes, bytes_of, forward_pass
+from promise.checking import BACKENDS, both_passes, bytes_of, forward_pass, on_each_set
 from promise.families import EPSILONS, X_FAMILIES, Array, Case, CaseSpec, usual_case
 
 if "native" not in BACKENDS:
@@ -29,17 +29,6 @@ from truenorm.partials.gradients import add
 
 FLOAT32 = np.dtype(np.float32)
 SHAPES = ((1, 1), (3, 2), (9, 7), (12, 67), (5, 130), (17, 16))
-of_instructions = pytest.mark.parametrize("instructions", list(SETS), indirect=True)
-with_instructions = pytest.mark.usefixtures("instructions")
-
-
-@pytest.fixture
-def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Select an instruction set for a test."""
-    if _core.select(request.param) != request.param:
-        pytest.skip("not an instruction set of this processor")
-    yield request.param
-    _core.select(None)
 
 
 @pytest.fixture
@@ -49,8 +38,22 @@ def scaled_bounds() -> Iterator[Any]:
     _core.scale_bounds(1.0)
 
 
-def _of_random_parts(case: Case, random: np.random.Generator) -> tn.PartialGradients:
+def _bytes_of_each_set(case: Case, **options: Any) -> dict[str, bytes]:
+    partials = on_each_set("native", partial_of, case, "native", **options)
+    return {name: partial.tobytes() for name, partial in partials.items()}
+
+
+def _assert_right(case: Case, **options: Any) -> bytes:
+    """Compare each instruction set with the definition, which is slow; return its bytes."""
+    expected = Expected(case).to_bytes()
+    for name, partial in _bytes_of_each_set(case, **options).items():
+        assert partial == expected, (name, str(case))
+    return expected
+
+
+def _of_random_parts(case: Case, seed: int) -> tn.PartialGradients:
     """Permute and split the rows, and merge the parts of both backends in a random tree."""
+    random = np.random.default_rng(seed)
     order = random.permutation(len(case.x))
     cuts = np.unique(random.integers(0, len(order) + 1, random.integers(0, 5)))
     parts = []
@@ -61,40 +64,30 @@ def _of_random_parts(case: Case, random: np.random.Generator) -> tn.PartialGradi
     return merge_at_random(parts, random)
 
 
-def _check_trees(count: int, trees: int) -> int:
+@pytest.mark.parametrize(
+    ("count", "trees", "least"), [(14, 3, 250), pytest.param(70, 5, 2000, marks=pytest.mark.slow)]
+)
+def test_any_tree_has_the_bytes_of_the_definition(count: int, trees: int, least: int) -> None:
     random = np.random.default_rng(5)
-    done = 0
+    checked = 0
     for rows, size in SHAPES:
         for case in mixed_cases(FLOAT32, rows, size, count):
-            expected = Expected(case).to_bytes()
-            assert partial_of(case, "native").tobytes() == expected, str(case)
+            expected = _assert_right(case)
             for _ in range(trees):
-                assert _of_random_parts(case, random).tobytes() == expected, str(case)
-                done += 1
-    return done
-
-
-@with_instructions
-@of_instructions
-def test_any_tree_has_the_bytes_of_the_definition() -> None:
-    assert _check_trees(14, 3) >= 250
-
-
-@pytest.mark.slow
-@with_instructions
-@of_instructions
-def test_2000_trees() -> None:
-    assert _check_trees(70, 5) >= 2000
+                seed = int(random.integers(2**32))
+                merged = on_each_set("native", _of_random_parts, case, seed)
+                for name, partial in merged.items():
+                    assert partial.tobytes() == expected, (name, str(case))
+                checked += 1
+    assert checked >= least
 
 
 def _with(x: Array, dy: Array, eps: float = 1e-5) -> Iterator[Case]:
     gamma, beta = np.ones((2, x.shape[1]), np.float32)
-    case = Case("special", x, gamma, beta, dy, eps)
+    case = Case(f"special {x} {dy} eps={eps}", x, gamma, beta, dy, eps)
     yield from (case, case.as_rms_norm())
 
 
-@with_instructions
-@of_instructions
 @pytest.mark.parametrize("size", [1, 2, 17])
 def test_special_values(size: int) -> None:
     """NaN, infinities, zeros of both signs, subnormals and constant rows, one kind at a time."""
@@ -106,19 +99,15 @@ def test_special_values(size: int) -> None:
         for changed in (one, whole):
             for eps in (1e-5, 0.0):
                 for case in (*_with(changed, plain, eps), *_with(plain, changed, eps)):
-                    partial = partial_of(case, "native")
-                    assert partial.tobytes() == Expected(case).to_bytes(), (special, str(case))
+                    _assert_right(case)
 
 
-@with_instructions
-@of_instructions
 @pytest.mark.parametrize("size", [1024, 1543])
 def test_rows_of_several_blocks(size: int) -> None:
     case = usual_case("normal", 9, size, FLOAT32)
     shifted = replace(case, x=case.x + np.float32(1e4))
     for each in (case, shifted, case.as_rms_norm()):
-        partial = partial_of(each, "native", threads=2)
-        assert partial.tobytes() == Expected(each).to_bytes(), str(each)
+        _assert_right(each, threads=2)
 
 
 def test_dx_equals_that_of_backward() -> None:
@@ -135,7 +124,7 @@ def test_undecided_terms(factor: float, scaled_bounds: Any) -> None:
     scaled_bounds(factor)
     for rows, size in SHAPES:
         for case in mixed_cases(FLOAT32, rows, size, 6):
-            assert partial_of(case, "native").tobytes() == Expected(case).to_bytes(), str(case)
+            _assert_right(case)
 
 
 def test_ties_are_decided_by_integers() -> None:
@@ -146,7 +135,7 @@ def test_ties_are_decided_by_integers() -> None:
     assert unit is not None
     dy[0, 2:] = 2.0 ** (unit - 1) * np.array([1, 1, 3, 3, 5, 7])
     for case in _with(x, dy, 0.0):
-        assert partial_of(case, "native").tobytes() == Expected(case).to_bytes()
+        _assert_right(case)
         undecided, sums = np.zeros(1, np.uint8), np.zeros((_core.PLACES, 9), np.int64)
         status = np.zeros(1, np.uint8)
         count = _core.add_terms(dy, x, status, undecided, sums, 0.0, int(case.centred))
@@ -162,20 +151,16 @@ def _midpoint_cases(rows: int) -> Iterator[Case]:
             yield Case("midpoint", x[None], gamma, None, dy[None], 1e-5, centred=centred)
 
 
-def _count_wrong(rows: int) -> int:
-    return sum(
-        partial_of(case, "native").tobytes() != Expected(case).to_bytes()
-        for case in _midpoint_cases(rows)
-    )
-
-
-@with_instructions
-@of_instructions
 def test_terms_near_midpoints(scaled_bounds: Any) -> None:
     """All are right; with bounds divided by 64 some are wrong."""
-    assert _count_wrong(20) == 0
-    scaled_bounds(1 / 64)
-    assert _count_wrong(20) > 0
+    wrong: set[str] = set()
+    for case in _midpoint_cases(20):
+        scaled_bounds(1)
+        expected = _assert_right(case)
+        scaled_bounds(1 / 64)
+        partials = _bytes_of_each_set(case)
+        wrong |= {name for name, partial in partials.items() if partial != expected}
+    assert wrong == set(partials)
 
 
 def _bound_cases(size: int) -> Iterator[Case]:
@@ -189,7 +174,7 @@ def _bound_cases(size: int) -> Iterator[Case]:
 
 def _library(folder: Path, instructions: str) -> Any:
     compiler = compiler_named("gcc", "clang")
-    path = folder / "terms.so"
+    path = folder / f"{instructions}.so"
     source = str(Path(__file__).with_name("terms.c"))
     options = [*FLAGS, "-O2", "-fPIC", "-shared", f"-I{SOURCES}", "-DINSTRUCTIONS=tested"]
     run(compiler, *options, *SETS[instructions], source, "-o", str(path), "-lm")
@@ -197,60 +182,66 @@ def _library(folder: Path, instructions: str) -> Any:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="loads a shared library as Unix does")
-@of_instructions
 @pytest.mark.parametrize(
     "sizes",
     [(3, 67), pytest.param((1, 2, 5, 64, 129, 1000, 8009), marks=pytest.mark.slow)],
     ids=str,
 )
-def test_exact_terms_lie_within_the_bound(
-    sizes: tuple[int, ...], instructions: str, tmp_path: Path
-) -> None:
+def test_exact_terms_lie_within_the_bound(sizes: tuple[int, ...], tmp_path: Path) -> None:
     """The bounds are tight: divided by 64 they would not hold."""
-    library = _library(tmp_path, instructions)
-    worst, rows = 0.0, 0
+    sets = [name.split()[1] for name in on_each_set("native", bool)]
+    libraries = [_library(tmp_path, name) for name in sets]
+    worst, rows = [0.0] * len(sets), 0
     for size in sizes:
         for case in _bound_cases(size):
             for x, dy in zip(case.x, case.dy, strict=True):
                 if np.isfinite(np.concatenate([x, dy])).all():
-                    worst = max(worst, _error_in_bounds(library, x, dy, case))
+                    errors = _errors_in_bounds(libraries, x, dy, case)
+                    worst = [max(pair) for pair in zip(worst, errors, strict=True)]
                     rows += 1
     assert rows > 40
-    assert 1 / 64 < worst < 0.9
+    assert all(1 / 64 < error < 0.9 for error in worst)
 
 
-def _error_in_bounds(library: Any, x: Array, dy: Array, case: Case) -> float:
-    """Return the largest error of the terms of a row, in units of the bound."""
+def _errors_in_bounds(libraries: list[Any], x: Array, dy: Array, case: Case) -> list[float]:
+    """Return the largest error of the terms of a row, in units of the bound, by library."""
     row = Terms(x.astype(float).tolist(), dy.astype(float).tolist(), case.eps, case.centred)
+    worst = [0.0] * len(libraries)
     moderate = case.eps == 0 or 2.0**-200 <= case.eps <= 2.0**200
     if not moderate:
-        return 0.0
+        return worst
     size = len(x)
-    high, low, remainder = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size)
-    unit, bound = ctypes.c_int64(), ctypes.c_double()
-    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (high, low, remainder)]
-    has_terms = library.terms_of_row(
-        ctypes.c_void_p(x.ctypes.data),
-        ctypes.c_void_p(dy.ctypes.data),
-        ctypes.c_int64(size),
-        ctypes.c_double(case.eps),
-        ctypes.c_bool(case.centred),
-        *pointers,
-        ctypes.byref(unit),
-        ctypes.byref(bound),
-    )
-    assert bool(has_terms & 1) == (row.unit is not None)
-    if row.unit is None:
-        return 0.0
-    assert unit.value == row.unit
-    worst = 0.0
-    mean, _ = row.mean_and_w
-    for j in range(0, size, -(-size // 40)):
-        sign = 1 if Fraction(row.dy[j]) * (Fraction(row.x[j]) - mean) > 0 else -1
-        exact = sign * Fraction(scaled_term(row, j, Fraction(row.dy[j]), 70), 2**70)
-        computed = int(high[j]) * 2**24 + int(low[j]) + Fraction(float(remainder[j]))
-        worst = max(worst, float(abs(exact - computed) / Fraction(bound.value)))
+    exact = dict(_exact_terms(row, range(0, size, -(-size // 40))))
+    for k, library in enumerate(libraries):
+        high, low, remainder = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size)
+        unit, bound = ctypes.c_int64(), ctypes.c_double()
+        pointers = [ctypes.c_void_p(each.ctypes.data) for each in (high, low, remainder)]
+        has_terms = library.terms_of_row(
+            ctypes.c_void_p(x.ctypes.data),
+            ctypes.c_void_p(dy.ctypes.data),
+            ctypes.c_int64(size),
+            ctypes.c_double(case.eps),
+            ctypes.c_bool(case.centred),
+            *pointers,
+            ctypes.byref(unit),
+            ctypes.byref(bound),
+        )
+        assert bool(has_terms & 1) == (row.unit is not None)
+        assert row.unit is None or unit.value == row.unit
+        for j, term in exact.items():
+            computed = int(high[j]) * 2**24 + int(low[j]) + Fraction(float(remainder[j]))
+            worst[k] = max(worst[k], float(abs(term - computed) / Fraction(bound.value)))
     return worst
+
+
+def _exact_terms(row: Terms, columns: range) -> Iterator[tuple[int, Fraction]]:
+    """Yield some terms of a row by column; none if the row has no unit."""
+    if row.unit is None:
+        return
+    mean, _ = row.mean_and_w
+    for j in columns:
+        sign = 1 if Fraction(row.dy[j]) * (Fraction(row.x[j]) - mean) > 0 else -1
+        yield j, sign * Fraction(scaled_term(row, j, Fraction(row.dy[j]), 70), 2**70)
 
 
 def _random_number(random: np.random.Generator, columns: int) -> FixedPoint:
@@ -261,8 +252,6 @@ def _random_number(random: np.random.Generator, columns: int) -> FixedPoint:
     return fixed_point.canonical(int(random.integers(-6, 4)), np.vstack([values, values[:1] * 0]))
 
 
-@with_instructions
-@of_instructions
 def test_sums_of_fixed_point_numbers() -> None:
     random = np.random.default_rng(1)
     for columns in (1, 2, 3, 7, 255, 256, 257, 1025):
@@ -270,10 +259,11 @@ def test_sums_of_fixed_point_numbers() -> None:
             a, b = (_random_number(random, columns) for _ in range(2))
             if random.random() < 0.5:  # the sum is zero
                 b = FixedPoint(a.first, -a.limbs)
-            total, expected = add(a, b), a.plus(b)
-            assert total.first == expected.first
-            assert total.limbs.shape == expected.limbs.shape
-            assert total.limbs.tobytes() == expected.limbs.tobytes()
+            expected = a.plus(b)
+            for total in on_each_set("native", add, a, b).values():
+                assert total.first == expected.first
+                assert total.limbs.shape == expected.limbs.shape
+                assert total.limbs.tobytes() == expected.limbs.tobytes()
 
 
 def test_adding_mismatched_limbs_raises() -> None:

@@ -1,9 +1,9 @@
-"""Run a case on every backend, and compare the bits of its results with the oracle."""
+"""Run a case on every backend and instruction set; compare the bits with the oracle."""
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from flint import arb
@@ -24,6 +24,10 @@ BACKENDS = tuple(
     )
 )
 """The usable backends that support every type, or those of TRUENORM_TEST_BACKENDS."""
+SETS = ("baseline", "avx2", "avx512")
+"""The instruction sets of the C core."""
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 Results = Sequence[Array | None]
 Implementation = Callable[[Case], Results]
 """A function from a case to y, dx, dgamma and dbeta."""
@@ -64,6 +68,28 @@ def both_passes(
     return (y, *run_backward(case.dy, saved, backend=backward or backend, threads=threads))
 
 
+def on_each_set(
+    backend: str,
+    compute: Callable[Arguments, Result],
+    /,
+    *arguments: Arguments.args,
+    **options: Arguments.kwargs,
+) -> dict[str, Result]:
+    """Compute once; on the C core once with each instruction set of this processor."""
+    if backend != "native":
+        return {backend: compute(*arguments, **options)}
+    from truenorm.kernels.native import _core
+
+    results = {}
+    try:
+        for name in SETS:
+            if _core.select(name) == name:
+                results[f"native {name}"] = compute(*arguments, **options)
+    finally:
+        _core.select(None)
+    return results
+
+
 def bytes_of(*results: Array | None) -> list[bytes]:
     """Return the bytes of each result, which differ for -0 and +0 and are equal for equal NaN."""
     return [b"" if result is None else result.tobytes() for result in results]
@@ -94,15 +120,17 @@ def check(
     expected = expected_results(case, outputs)
     counts, wrong = [], []
     for backend in backends:
-        results: Results
-        if set(outputs) == {"y"}:
-            results = forward_pass(case, backend)[0], None, None, None
-        else:
-            results = both_passes(case, backend)
-        count, mismatches = compare(case, results, expected, outputs, backend)
-        counts.append(count)
-        wrong += mismatches
+        for name, results in on_each_set(backend, _run, case, backend, outputs).items():
+            count, mismatches = compare(case, results, expected, outputs, name)
+            counts.append(count)
+            wrong += mismatches
     return min(counts), wrong
+
+
+def _run(case: Case, backend: str, outputs: Sequence[str]) -> Results:
+    if set(outputs) == {"y"}:
+        return forward_pass(case, backend)[0], None, None, None
+    return both_passes(case, backend)
 
 
 def compare(

@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.checking import BACKENDS, OUTPUTS, both_passes, check, compare, expected_results
+from promise.checking import (
+    BACKENDS,
+    OUTPUTS,
+    SETS,
+    both_passes,
+    check,
+    compare,
+    expected_results,
+    on_each_set,
+)
 from promise.families import (
     DTYPES,
     EPSILONS,
@@ -67,6 +76,7 @@ def test_families_are_complete_finite_and_reproducible(dtype: np.dtype[Any]) -> 
     [
         ("layer_norm", 31_000, 75_000),
         ("rms_norm", 13_785, 27_570),
+        pytest.param("layer_norm", 50_000, 120_000, marks=pytest.mark.slow),
         pytest.param("rms_norm", 31_000, 62_000, marks=pytest.mark.slow),
     ],
 )
@@ -172,5 +182,23 @@ def test_every_backend_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("promise.checking.both_passes", record)
     check(case)
-    assert called == list(BACKENDS)
+    sets = {name: len(on_each_set(name, bool)) for name in BACKENDS}
+    assert called == [name for name in BACKENDS for _ in range(sets[name])]
     assert "reference" in BACKENDS
+
+
+@pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
+def test_every_instruction_set_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from truenorm.kernels.native import _core
+
+    best, select, calls = _core.select(None), _core.select, list[Any]()
+
+    def record(name: str | None) -> str:
+        calls.append(name)
+        return select(name)
+
+    monkeypatch.setattr(_core, "select", record)
+    sets = SETS[: SETS.index(best) + 1]
+    assert list(on_each_set("native", calls.append, ...)) == [f"native {n}" for n in sets]
+    pairs = [call for name in sets for call in (name, ...)]
+    assert calls == [*pairs, *SETS[len(sets) :], None]
