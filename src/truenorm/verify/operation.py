@@ -76,7 +76,7 @@ class Output(NamedTuple):
 
 
 class RecipeResult(NamedTuple):
-    """y by a recipe, as float64 numbers, and which of them float64 decides."""
+    """A result by a recipe, as float64 numbers; `decided` where float32 noise cannot change it."""
 
     values: Float64s
     decided: NDArray[np.bool_]
@@ -226,6 +226,14 @@ class Operation(ABC):
         """Return the first output by each recipe, for cases whose bits show the recipe."""
         return {}
 
+    def inner_roundings(self, dtype: str) -> "Mapping[str, RoundedResult]":  # noqa: ARG002 (subclasses use it)
+        """Return the first output with roundings that no recipe has, by a clause for them."""
+        return {}
+
+    def backward_recipes(self, case: "Case", output: str) -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
+        """Return a result of backward by the steps that are rounded on the way to it."""
+        return {}
+
     def hypotheses(self, output: str) -> "Mapping[str, Hypothesis]":  # noqa: ARG002 (subclasses use it)
         """Return what a result would be if a step were done otherwise, by words for that step.
 
@@ -350,6 +358,8 @@ class Case:
         return replace(self.with_inputs(**many), repeats=times * self.repeats)
 
 
+RoundedResult = Callable[[Case], RecipeResult]
+"""Returns an output of a case with some steps rounded."""
 Hypothesis = Callable[[Case], Float64s]
 """Returns an output of a case in float64, as it would be if a step were wrong."""
 

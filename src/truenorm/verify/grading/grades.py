@@ -16,9 +16,7 @@ from truenorm.verify.diagnosis.accuracy import (
     UNKNOWN,
     Diagnosis,
     Evidence,
-    describe_recipe,
     diagnose,
-    diagnose_bits,
 )
 from truenorm.verify.diagnosis.conduct import CaseRecords, Explain
 from truenorm.verify.enclosures import largest_kappa
@@ -29,6 +27,14 @@ from truenorm.verify.grading.checks import (
     Symptom,
     check_case,
 )
+from truenorm.verify.grading.recipes import (
+    backward_evidence,
+    diagnose_recipes,
+    identify_backward,
+    identify_forward,
+    recipe_evidence,
+    recipe_symptoms,
+)
 from truenorm.verify.grading.report import (
     ACCURACY,
     GRADES,
@@ -37,12 +43,11 @@ from truenorm.verify.grading.report import (
     CaseResult,
     Finding,
     Grade,
-    Recipe,
     Report,
 )
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.grading.user_cases import MeasuredRecord, check_user_case
-from truenorm.verify.operation import EVERYWHERE, Case, Domain, RecipeResult
+from truenorm.verify.operation import EVERYWHERE, Case, Domain
 from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.running.records import (
     AGAIN,
@@ -108,15 +113,19 @@ def grade(
     ]
     symptoms += _rounding_symptoms(measured, below - {each.type_and_output for each in symptoms})
     evidence = recipe_evidence(measured)
-    recipes = tuple(identify_recipe(dtype, each) for dtype, each in evidence.items())
+    wrong = {each.dtype for each in grades if (each.output, each.grade) == (outputs[0], "wrong")}
+    recipes = tuple(
+        identify_forward(each, explain=dtype not in wrong) for dtype, each in evidence.items()
+    )
+    backward_recipes = tuple(map(identify_backward, backward_evidence(measured).values()))
     if recipe and "recipe" in guards:
-        symptoms += _recipe_symptoms(recipes, evidence, recipe)
+        symptoms += recipe_symptoms(recipes, evidence, recipe)
     not_run = len(cases) - len(run)
     spec = spec._replace(recipe=recipe)
     diagnoses = {
         **diagnose_accuracy(symptoms, measured),
         **diagnose_conduct(symptoms, run, by_case),
-        **diagnose_recipes(symptoms, recipes, evidence, recipe),
+        **diagnose_recipes(symptoms, recipes),
     }
     findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
     run_records = [each for case in run for each in by_case[case.name]]
@@ -138,6 +147,7 @@ def grade(
         len(run),
         sum(record.seconds for record in records),
         recipes=recipes,
+        backward_recipes=backward_recipes,
         notes=notes,
         domain=domain,
         left_out=len(beyond),
@@ -406,68 +416,6 @@ def _rounding_symptoms(
     ]
 
 
-SAME_RECIPE = 0.99
-"""The share of equal bits from which a recipe is identified: float32 arithmetic moves one rounding
-in thousands, and two recipes that differ do so in a fifth of the elements."""
-RecipeEvidence = Sequence[tuple[MeasuredResult, Mapping[str, RecipeResult]]]
-"""Results of one type, each with the bits by every recipe."""
-
-
-def recipe_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
-    """Return, by type, the results whose bits distinguish recipes."""
-    evidence: dict[str, list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
-    for one in measured:
-        operation = one.case.operation
-        if one.output == operation.outputs[0].name and (bits := operation.recipes(one.case)):
-            evidence.setdefault(one.case.dtype, []).append((one, bits))
-    return dict(evidence)
-
-
-def identify_recipe(dtype: str, evidence: RecipeEvidence) -> Recipe:
-    """Count the elements that have the bits of each recipe; group recipes that hardly differ."""
-    names = list(evidence[0][1])
-    known = np.concatenate(
-        [
-            np.logical_and.reduce([bits[name].decided.ravel() for name in names])
-            for _, bits in evidence
-        ]
-    )
-    values = {
-        name: np.concatenate([bits[name].values.ravel() for _, bits in evidence])[known]
-        for name in names
-    }
-    result = np.concatenate([one.result.astype(np.float64).ravel() for one, _ in evidence])[known]
-    groups: list[list[str]] = []
-    for name in names:
-        for group in groups:
-            if np.mean(values[name] == values[group[0]]) >= SAME_RECIPE:
-                group.append(name)
-                break
-        else:
-            groups.append([name])
-    shares = {group[0]: float(np.mean(result == values[group[0]])) for group in groups}
-    matching = [name for name, share in shares.items() if share >= SAME_RECIPE]
-    same = {first: tuple(others) for first, *others in groups}
-    return Recipe(dtype, matching[0] if len(matching) == 1 else "", shares, same)
-
-
-def _recipe_symptoms(
-    recipes: Collection[Recipe], evidence: Mapping[str, RecipeEvidence], required: str
-) -> list[Symptom]:
-    """Return a symptom for each type in which the bits are not those of the required recipe.
-
-    A recipe whose bits no case shows is refuted only by the bits of another one.
-    """
-    symptoms = []
-    for each in recipes:
-        compared = {name for first, others in each.same.items() for name in (first, *others)}
-        if required not in each.names and (each.name or required in compared):
-            one = max((one for one, _ in evidence[each.dtype]), key=lambda one: one.result.size)
-            text = f"{one.output} is not rounded as {required} requires: {each}"
-            symptoms.append(Symptom("recipe", one.case, one.record, one.output, text))
-    return symptoms
-
-
 Diagnoses = dict[tuple[str, str, str], Diagnosis]
 """By check, type and output; ``accuracy`` stands for all checks of accuracy."""
 EXPLANATIONS: dict[str, Explain] = {
@@ -537,28 +485,6 @@ def diagnose_conduct(
         ]
         if any(each.wrong for each in evidence):
             diagnoses[guard, dtype, output] = Diagnosis(EXPLANATIONS[guard](output, evidence), 0)
-    return diagnoses
-
-
-def diagnose_recipes(
-    symptoms: Collection[Symptom],
-    recipes: Collection[Recipe],
-    evidence: Mapping[str, RecipeEvidence],
-    required: str,
-) -> Diagnoses:
-    """Name the recipe, or the hypothesis, that has the bits of a result."""
-    diagnoses = {}
-    names = {each.dtype: each.name for each in recipes}
-    for each in symptoms:
-        if each.guard == "recipe":
-            dtype = each.case.dtype
-            if names[dtype]:
-                descriptions = each.case.operation.recipe_names
-                cause = describe_recipe(descriptions, each.output, names[dtype])
-            else:
-                results = [(one.case, one.result) for one, _ in evidence[dtype]]
-                cause = diagnose_bits(results, each.output, required)
-            diagnoses["recipe", dtype, each.output] = Diagnosis(cause, 0)
     return diagnoses
 
 

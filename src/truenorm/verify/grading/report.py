@@ -1,5 +1,6 @@
 """The result of a judgement as plain data: grades, verdicts and findings."""
 
+import math
 from dataclasses import dataclass, field
 
 from truenorm.verify.operation import EVERYWHERE, Domain, Operation
@@ -112,7 +113,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The intermediate roundings of the first output, identified by its bits.
+    """The intermediate roundings of an output, identified by its bits.
 
     Attributes
     ----------
@@ -120,15 +121,23 @@ class Recipe:
     name : str
         The recipe; empty if none matches.
     shares : dict of str to float
-        By recipe, the share of elements that have its bits.
+        By recipe, the share of the elements that it decides which have its bits.
     same : dict of str to tuple of str
         By recipe, other recipes with the same bits for this operation and these types.
+    output : str
+    explanation : str
+        The roundings that explain the bits if no recipe does, or those of backward.
+    tried : int
+        The number of roundings and hypotheses that were compared if no recipe matches.
     """
 
     dtype: str
     name: str
     shares: dict[str, float]
     same: dict[str, tuple[str, ...]]
+    output: str = "y"
+    explanation: str = ""
+    tried: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,10 +145,11 @@ class Recipe:
         return (self.name, *self.same[self.name]) if self.name else ()
 
     def __str__(self) -> str:
-        """Return the three largest shares in words."""
+        """Return the three largest shares in words, rounded down: 100 % is all."""
         order = sorted(self.shares, key=lambda name: -self.shares[name])[:3]
-        parts = [f"of {name} in {100 * self.shares[name]:.2f} %" for name in order]
-        return f"bits {', '.join(parts)} of elements"
+        percent = {name: math.floor(1e4 * self.shares[name]) / 100 for name in order}
+        parts = [f"of {name} in {percent[name]:.2f} %" for name in order]
+        return f"bits {', '.join(parts)} of decided elements"
 
 
 @dataclass(frozen=True)
@@ -191,7 +201,8 @@ class Report:
     seconds: float = 0.0
     machine: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # reasons of verdicts not judged
-    recipes: tuple[Recipe, ...] = ()  # by type of 16 bits
+    recipes: tuple[Recipe, ...] = ()  # of the first output, by type of 16 bits
+    backward_recipes: tuple[Recipe, ...] = ()  # by type of 16 bits and output
     domain: Domain = EVERYWHERE
     left_out: int = 0  # cases outside the domain
     not_run: int = 0  # cases skipped after too many crashes

@@ -11,10 +11,24 @@ import numpy as np
 from truenorm.verify.cases.families import extensions, hard, ordinary, sweeps
 from truenorm.verify.cases.midpoints import next_to_midpoints
 from truenorm.verify.cases.named import named_cases
-from truenorm.verify.operation import Case, Hypothesis, Input, Operation, Output, RecipeResult
+from truenorm.verify.operation import (
+    Case,
+    Hypothesis,
+    Input,
+    Operation,
+    Output,
+    RecipeResult,
+    RoundedResult,
+)
 from truenorm.verify.operations.exact import exact_answers, predictors_of
 from truenorm.verify.operations.hypotheses import hypotheses_of
-from truenorm.verify.operations.recipes import recipe_names, recipe_results, shows_recipe
+from truenorm.verify.operations.recipes import (
+    backward_results,
+    inner_roundings,
+    recipe_names,
+    recipe_results,
+    shows_recipe,
+)
 from truenorm.verify.operations.scales import NormScales
 from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.oracle import load_or_compute
@@ -225,6 +239,16 @@ class Norm(Operation):
         if not shows_recipe(case.dtype) or case.family != "normal":
             return {}
         return recipe_results(self, case)
+
+    def inner_roundings(self, dtype: str) -> dict[str, RoundedResult]:
+        """Return y with roundings that no recipe has, by a clause for them."""
+        return inner_roundings(self, dtype)
+
+    def backward_recipes(self, case: Case, output: str) -> dict[str, RecipeResult]:
+        """Return dx or dgamma by every recipe of backward, for the cases of `recipes`."""
+        if not shows_recipe(case.dtype) or case.family != "normal":
+            return {}
+        return backward_results(self, case, output)
 
     def hypotheses(self, output: str) -> dict[str, Hypothesis]:
         """Return an output as it would be if one step were wrong, by the text of that step."""

@@ -28,6 +28,7 @@ from truenorm.verify.report.wording import (
     location,
     max_ulp,
     recipe_lines,
+    recipe_notes,
     slope,
 )
 
@@ -89,6 +90,8 @@ def show(report: Report, console: Console) -> None:
         for dtype, (name, shares) in recipes.items():
             recipe = plain_text(f"{name}: {shares}")
             table.add_row(plain_text("recipe", "dim"), plain_text(dtype), recipe)
+            for note in recipe_notes(report, dtype):
+                table.add_row("", "", plain_text(f"note: {note}", "yellow"))
         console.print(table)
         console.print()
     console.print(_verdicts(report, ticks=not console.options.ascii_only))

@@ -269,6 +269,18 @@ def recipe_lines(report: Report) -> dict[str, tuple[str, str]]:
     return {each.dtype: lines.get(each.dtype, unknown) for each in report.grades}
 
 
+def recipe_notes(report: Report, dtype: str) -> list[str]:
+    """Return what explains bits of no recipe, and the roundings of backward, in one type."""
+    notes = []
+    for each in (*report.recipes, *report.backward_recipes):
+        if each.dtype == dtype and (each.explanation or each.tried):
+            unknown = (
+                f"none of {each.tried} roundings and hypotheses has the bits of {each.output}"
+            )
+            notes.append(each.explanation or unknown)
+    return notes
+
+
 def _recipe_name(recipe: Recipe) -> str:
     name, *others = recipe.names or ("none matches",)
     return f"{name} (as {' and '.join(others)} here)" if others else name

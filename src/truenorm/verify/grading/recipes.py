@@ -1,0 +1,175 @@
+"""Identify the recipes of a subject: the roundings on the way that explain the bits of results.
+
+An element is decided by a recipe if float32 noise cannot change any of its roundings. A recipe
+must have the bits of nearly all elements that it decides.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from truenorm.verify.diagnosis.accuracy import Diagnosis, describe_recipe, diagnose_bits
+from truenorm.verify.grading.checks import MeasuredResult, Symptom
+from truenorm.verify.grading.report import Recipe
+from truenorm.verify.operation import RecipeResult, RoundedResult
+from truenorm.verify.types import Float64s
+
+SAME_RECIPE = 0.9999
+"""The share of decided elements that must have the bits of a recipe. Honest kernels have all of
+them; recipes that differ do so in a twentieth or more."""
+RecipeEvidence = Sequence[tuple[MeasuredResult, Mapping[str, RecipeResult]]]
+"""Results of one output in one type, each with the bits by every recipe."""
+
+
+def recipe_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
+    """Return, by type, the results of the first output whose bits distinguish recipes."""
+    evidence: dict[str, list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
+    for one in measured:
+        operation = one.case.operation
+        if one.output == operation.outputs[0].name and (bits := operation.recipes(one.case)):
+            evidence.setdefault(one.case.dtype, []).append((one, bits))
+    return dict(evidence)
+
+
+def backward_evidence(
+    measured: Collection[MeasuredResult],
+) -> dict[tuple[str, str], RecipeEvidence]:
+    """Return, by type and output, the results of backward whose bits distinguish recipes."""
+    evidence: dict[tuple[str, str], list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
+    for one in measured:
+        if bits := one.case.operation.backward_recipes(one.case, one.output):
+            evidence.setdefault(one.type_and_output, []).append((one, bits))
+    return dict(evidence)
+
+
+class _Bits(NamedTuple):
+    """The bits by one recipe in all cases, and where they are decided."""
+
+    values: Float64s
+    decided: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+    def agrees(self, other: "_Bits") -> bool:
+        """Return True if two recipes hardly differ where both are decided."""
+        both = self.decided & other.decided
+        return _share(self.values[both], other.values[both]) >= SAME_RECIPE
+
+    def share(self, result: Float64s) -> float:
+        """Return the share of decided elements in which the result has these bits."""
+        return _share(result[self.decided], self.values[self.decided])
+
+
+def _share(one: Float64s, other: Float64s) -> float:
+    return float(np.mean(one == other)) if one.size else 0.0
+
+
+def _joined(results: Sequence[RecipeResult]) -> _Bits:
+    return _Bits(
+        np.concatenate([each.values.ravel() for each in results]),
+        np.concatenate([each.decided.ravel() for each in results]),
+    )
+
+
+def identify_recipe(evidence: RecipeEvidence) -> Recipe:
+    """Count the elements that have the bits of each recipe; group recipes that hardly differ."""
+    every = {name: _joined([bits[name] for _, bits in evidence]) for name in evidence[0][1]}
+    result = np.concatenate([one.result.astype(np.float64).ravel() for one, _ in evidence])
+    groups: list[list[str]] = []
+    for name, bits in every.items():
+        for group in groups:
+            if bits.agrees(every[group[0]]):
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    shares = {group[0]: every[group[0]].share(result) for group in groups}
+    matching = [name for name, share in shares.items() if share >= SAME_RECIPE]
+    same = {first: tuple(others) for first, *others in groups}
+    dtype, output = evidence[0][0].type_and_output
+    return Recipe(dtype, matching[0] if len(matching) == 1 else "", shares, same, output)
+
+
+def identify_forward(evidence: RecipeEvidence, *, explain: bool) -> Recipe:
+    """Identify the recipe of the first output; if none matches, find what explains the bits."""
+    recipe = identify_recipe(evidence)
+    if recipe.name or not explain:
+        return recipe
+    cause, tried = explain_bits(evidence)
+    return replace(recipe, explanation=cause, tried=tried)
+
+
+def identify_backward(evidence: RecipeEvidence) -> Recipe:
+    """Identify the recipe of a result of backward."""
+    recipe = identify_recipe(evidence)
+    if recipe.name in ("", next(iter(evidence[0][1]))):  # the first is without roundings
+        return recipe
+    words = f"backward computes {recipe.output} from {recipe.name} rounded to {recipe.dtype}"
+    return replace(recipe, explanation=words)
+
+
+def explain_bits(evidence: RecipeEvidence) -> Diagnosis:
+    """Return the rounding or the hypothesis that has the bits of results without a recipe."""
+    order = sorted((one for one, _ in evidence), key=lambda one: -one.result.size)
+    first, output = order[0].case, order[0].output
+    results: dict[str, list[RecipeResult]] = {}
+    candidates = first.operation.inner_roundings(first.dtype)
+    for words, rounded in candidates.items():
+        if bits := _with_bits(order, rounded):
+            results[words] = bits
+    hypotheses = len(first.operation.hypotheses(output))
+    tried = len(evidence[0][1]) + len(candidates) + hypotheses
+    if not results:
+        return Diagnosis(diagnose_bits([(one.case, one.result) for one in order], output), tried)
+    (words, bits), *others = results.items()
+    # Of several that have the bits, one is named if the others are the same here.
+    if not all(_joined(bits).agrees(_joined(each)) for _, each in others):
+        return Diagnosis("", tried)
+    return Diagnosis(f"{words} (matches the bits of {output})", tried)
+
+
+def _with_bits(order: Sequence[MeasuredResult], rounded: RoundedResult) -> list[RecipeResult]:
+    """Return a rounded result in each case; [] as soon as too many bits differ in one."""
+    every, equal, total = [], 0, 0
+    for one in order:
+        bits = rounded(one.case)
+        same = (bits.values == one.result.astype(np.float64))[bits.decided]
+        equal, total = equal + int(same.sum()), total + same.size
+        if equal < SAME_RECIPE * total:
+            return []
+        every.append(bits)
+    return every if total else []
+
+
+def recipe_symptoms(
+    recipes: Collection[Recipe], evidence: Mapping[str, RecipeEvidence], required: str
+) -> list[Symptom]:
+    """Return a symptom for each type in which the bits are not those of the required recipe.
+
+    A recipe whose bits no case shows is refuted only by the bits of another one.
+    """
+    symptoms = []
+    for each in recipes:
+        compared = {name for first, others in each.same.items() for name in (first, *others)}
+        if required not in each.names and (each.name or required in compared):
+            one = max((one for one, _ in evidence[each.dtype]), key=lambda one: one.result.size)
+            text = f"{one.output} is not rounded as {required} requires: {each}"
+            symptoms.append(Symptom("recipe", one.case, one.record, one.output, text))
+    return symptoms
+
+
+def diagnose_recipes(
+    symptoms: Collection[Symptom], recipes: Collection[Recipe]
+) -> dict[tuple[str, str, str], Diagnosis]:
+    """Name the recipe, or the explanation, that has the bits of a result."""
+    diagnoses = {}
+    by_type = {each.dtype: each for each in recipes}
+    for each in symptoms:
+        if each.guard == "recipe":
+            recipe = by_type[each.case.dtype]
+            cause = recipe.explanation
+            if recipe.name:
+                descriptions = each.case.operation.recipe_names
+                cause = describe_recipe(descriptions, each.output, recipe.name)
+            diagnoses["recipe", recipe.dtype, each.output] = Diagnosis(cause, recipe.tried)
+    return diagnoses
