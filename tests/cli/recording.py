@@ -49,7 +49,7 @@ def record(monkeypatch: pytest.MonkeyPatch, function: str, *answers: object) -> 
     def answer(*arguments: Any, **options: Any) -> object:
         calls.append((arguments, options))
         result = answers[min(len(calls), len(answers)) - 1]
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
         return result
 
