@@ -317,7 +317,9 @@ def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert diagnosis.as_dict()["gpu"] is True
 
 
-def test_correct_bits_and_times(examined: Any) -> None:
+def test_correct_bits_and_times(monkeypatch: pytest.MonkeyPatch, examined: Any) -> None:
+    """An invalid variable is ignored."""
+    monkeypatch.setenv("TRUENORM_ROUNDING", "up")
     facts, bits, speed = examined(card())
     assert [line.name for line in facts.lines] == ["none", "CUDA"]
     scope = "1,216 numbers, both norms, forward and backward, D = 64"
@@ -325,6 +327,14 @@ def test_correct_bits_and_times(examined: Any) -> None:
     assert speed.lines[0].value == "this is no GPU, and these are no times of one"
     assert [line.name for line in speed.lines[1:]] == ["float32, 1024"]
     assert "GB/s" in speed.lines[1].value
+    assert not [*bits.problems, *speed.problems]
+
+
+def test_missing_type_of_a_device(monkeypatch: pytest.MonkeyPatch, examined: Any) -> None:
+    record(monkeypatch, "truenorm.doctor.dtype_of", ValueError("needs a package"))
+    _, bits, speed = examined(card())
+    for line in (*bits.lines, *speed.lines[1:]):
+        assert line.value == "not tested: needs a package"
     assert not [*bits.problems, *speed.problems]
 
 

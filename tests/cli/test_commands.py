@@ -146,13 +146,15 @@ def test_gradcheck_without_a_file_or_a_pair(tmp_path: Path) -> None:
 def test_bench_options(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = record(monkeypatch, "truenorm.bench.measure", bench_report())
     run("bench")
-    options = ["--operation", "rms_norm", "--dtype", "float16", "--threads", 3, "--rounds", 9]
-    run("bench", "2x3", "4x5x6", *options)
-    default: dict[str, object] = {"operation": "layer_norm", "dtype": "float32", "threads": None}
-    default |= {"rounds": DEFAULT_ROUNDS, "progress": None}
-    other: dict[str, object] = {"operation": "rms_norm", "dtype": "float16", "threads": 3}
-    other |= {"rounds": 9, "progress": None}
-    assert calls == [((DEFAULT_SHAPES,), default), (([(2, 3), (4, 5, 6)],), other)]
+    options = "--operation rms_norm --dtype float16 --threads 3 --rounds 9"
+    run("bench", "2x3", "4x5x6", *options.split())
+    names = ("operation", "dtype", "threads", "rounds", "progress")
+    default = ("layer_norm", "float32", None, DEFAULT_ROUNDS, None)
+    other = ("rms_norm", "float16", 3, 9, None)
+    assert calls == [
+        ((shapes,), dict(zip(names, values, strict=True)))
+        for shapes, values in ((DEFAULT_SHAPES, default), ([(2, 3), (4, 5, 6)], other))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -279,14 +281,8 @@ def test_cost_json() -> None:
         (["8", "0", "4"], "the shape (8, 0, 4) has no elements: every axis needs a length"),
         (["4", "4", "--bandwidth", "0"], "--bandwidth must be a positive number, got 0"),
         (["4", "4", "--bandwidth", "nan"], "--bandwidth must be a positive number, got nan"),
-        (
-            ["4", "4", "--bandwidth", "2", "--flops", "-1"],
-            "--flops must be a positive number, got -1",
-        ),
-        (
-            ["4", "4", "--bandwidth", "2", "--measure"],
-            "--bandwidth and --measure exclude each other",
-        ),
+        (["4", "--bandwidth", "2", "--flops", "-1"], "--flops must be a positive number, got -1"),
+        (["4", "--bandwidth", "2", "--measure"], "--bandwidth and --measure exclude each other"),
         (["4", "4", "--flops", "2"], "--flops alone predicts no time: give --bandwidth as well"),
         (["4", "4", "--dtype", "int8"], "'int8' is not one of 'float16', 'bfloat16', 'float32'"),
         (["4", "x"], "Invalid value"),
@@ -318,18 +314,11 @@ def test_demo_choices() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        ["--size", "1"],
-        ["--dtype", "float16"],
-        ["--output", "dbeta"],
-        ["--seed", "-1"],
-        ["--png", "errors.jpg"],
-    ],
+    "wrong", ["--size 1", "--dtype float16", "--output dbeta", "--seed -1", "--png errors.jpg"]
 )
-def test_demo_refusals(monkeypatch: pytest.MonkeyPatch, wrong: list[str]) -> None:
+def test_demo_refusals(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     calls = record(monkeypatch, "truenorm.demo.demonstrate", committed_demo())
-    assert run("demo", *wrong).exit_code == 2
+    assert run("demo", *wrong.split()).exit_code == 2
     assert calls == []
 
 
