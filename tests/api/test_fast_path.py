@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-import truenorm.kernels.driver
 from programs import run_python
 from promise.checking import BACKENDS, both_passes, bytes_of
 from promise.families import (
@@ -38,8 +37,9 @@ def some_cases(dtype: np.dtype[Any]) -> Iterator[Case]:
         case = usual_case("normal", rows, size, dtype)
         yield Case("no beta", case.x, case.gamma, None, case.dy, 1e-5)
         yield Case("no gamma", case.x, None, case.beta, case.dy, 1e-5)
-        swapped = None if case.beta is None else case.beta.astype(">f8")
-        yield Case("beta of another byte order", case.x, case.gamma, swapped, case.dy, 1e-5)
+        if rows * size < 1000 and case.beta is not None:  # float64 parameters are slow
+            swapped = case.beta.astype(">f8")
+            yield Case("beta of another byte order", case.x, case.gamma, swapped, case.dy, 1e-5)
         yield Case("neither", case.x, None, None, case.dy, 0.0)
     for family in X_FAMILIES:
         yield CaseSpec(family, 9, 67, 1e-5, "random", own, own).build(dtype, 0)
@@ -120,10 +120,10 @@ def test_output_may_overlap_parameters() -> None:
         shifted = place[start : start + x.size].reshape(x.shape)
         for k, parameter in enumerate((gamma, beta)):
             place[16:48] = parameter
-            given = [gamma, beta]
-            given[k] = place[16:48]
-            found = tn.layer_norm(x, *given, out=shifted, backend="native")
-            assert found.tobytes() == expected.tobytes(), (start, k)
+            parameters = [gamma, beta]
+            parameters[k] = place[16:48]
+            y = tn.layer_norm(x, *parameters, out=shifted, backend="native")
+            assert y.tobytes() == expected.tobytes(), (start, k)
 
 
 NOT_NEEDED = (
@@ -148,7 +148,6 @@ print(*sorted(set(sys.modules) - before), sep="\\n")
 """
 
 
-@pytest.mark.skipif("native" not in BACKENDS, reason="needs the C core")
 def test_imports_of_the_first_call() -> None:
     imported = run_python(FIRST_CALL)
     assert "truenorm.kernels.native._core" in imported
