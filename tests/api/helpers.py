@@ -43,18 +43,22 @@ class Inputs(NamedTuple):
 
 
 def both_passes(
-    inputs: Inputs, backend: str | None = None, rounding: str = "correct"
+    inputs: Inputs,
+    backend: str | None = None,
+    rounding: str = "correct",
+    *,
+    centred: bool = True,
 ) -> tuple[Array, Array, Array | None, Array | None]:
-    y, saved = tn.layer_norm_forward(
-        inputs.x,
-        inputs.gamma,
-        inputs.beta,
-        axis=inputs.axis,
-        eps=inputs.eps,
-        rounding=rounding,
-        backend=backend,
-    )
-    return (y, *tn.layer_norm_backward(inputs.dy, saved, backend=backend))
+    """Return y, dx, dgamma and dbeta of layer norm, or of RMSNorm, which ignores beta."""
+    x, gamma, beta, dy, axis, eps = inputs
+    options: dict[str, Any] = {
+        "axis": axis, "eps": eps, "rounding": rounding, "backend": backend
+    }  # fmt: skip
+    if centred:
+        y, saved = tn.layer_norm_forward(x, gamma, beta, **options)
+        return (y, *tn.layer_norm_backward(dy, saved, backend=backend))
+    y, saved = tn.rms_norm_forward(x, gamma, **options)
+    return (y, *tn.rms_norm_backward(dy, saved, backend=backend))
 
 
 def expected(inputs: Inputs) -> Results:
@@ -199,8 +203,11 @@ NAN_BITS = {
 class Passes:
     """Both passes over values that are exact in the type, with gamma 1, beta 0 and dy 1."""
 
-    def __init__(self, backend: str, rounding: str, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, backend: str, rounding: str, dtype: np.dtype[Any], *, centred: bool = True
+    ) -> None:
         self.backend, self.rounding, self.dtype = backend, rounding, dtype
+        self.centred = centred
         form = FORMATS[dtype]
         self.smallest, self.largest = (
             float(np.array([pattern], form.storage).view(dtype).astype(np.float64)[0])
@@ -220,7 +227,7 @@ class Passes:
         x = self.of(x)
         scale, shift = (np.broadcast_to(self.of(p), x.shape[-1:]) for p in (gamma, beta))
         inputs = Inputs(x, scale, shift, np.broadcast_to(self.of(dy), x.shape), -1, eps)
-        results = both_passes(inputs, self.backend, self.rounding)
+        results = both_passes(inputs, self.backend, self.rounding, centred=self.centred)
         return tuple(result for result in results if result is not None)
 
     def assert_is(self, result: Array, values: Any) -> None:

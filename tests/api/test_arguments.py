@@ -36,7 +36,6 @@ BEYOND = "axis must be from -2 to 1 for an x with 2 dimensions, got {}"
 TWICE = "axis must name an axis of x once, got {}"
 NO_AXIS = "x must have at least one axis, got 0 dimensions"
 OTHER_SHAPE = "{} must have shape (3,), got {}"
-OTHER_ORDER = "gamma must have shape (2, 3), got (3, 2)"
 NO_ELEMENT = "rows must have at least one element, got lengths {} along axis={} of x"
 ERRORS: list[ErrorCase] = [
     *[
@@ -44,7 +43,17 @@ ERRORS: list[ErrorCase] = [
         for name in ("gamma", "beta")
         for shape in [(), (1,), (4,), (1, 3), (2, 3)]
     ],
-    (ValueError, {"gamma": np.ones((3, 2)), "axis": (1, 0)}, OTHER_ORDER),
+    # The message names the axes where they are not the last one.
+    (
+        ValueError,
+        {"gamma": np.ones((3, 2)), "axis": (1, 0)},
+        "gamma must have shape (2, 3) for axes (0, 1) of x, got (3, 2)",
+    ),
+    (
+        ValueError,
+        {"beta": np.ones(3), "axis": 0},
+        "beta must have shape (2,) for axis 0 of x, got (3,)",
+    ),
     (ValueError, {"x": np.empty((3, 0))}, NO_ELEMENT.format((0,), -1)),
     (ValueError, {"x": np.empty((0, 0)), "axis": 0}, NO_ELEMENT.format((0,), 0)),
     (
@@ -70,12 +79,12 @@ ERRORS: list[ErrorCase] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "given", "words"), ERRORS)
+@pytest.mark.parametrize(("error", "arguments", "words"), ERRORS)
 def test_errors(
-    forward: Forward, error: type[Exception], given: dict[str, Any], words: str
+    forward: Forward, error: type[Exception], arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(error, match=exact_match(words)):
-        forward(**{"x": X, **given})
+        forward(**{"x": X, **arguments})
 
 
 class Flag:
@@ -203,9 +212,9 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "plain"), SAME, ids=repr)
-def test_integers_and_numbers_of_any_type(given: dict[str, Any], plain: dict[str, Any]) -> None:
-    assert_same_bits((tn.layer_norm(X, **given),), (tn.layer_norm(X, **plain),))
+@pytest.mark.parametrize(("options", "plain"), SAME, ids=repr)
+def test_integers_and_numbers_of_any_type(options: dict[str, Any], plain: dict[str, Any]) -> None:
+    assert_same_bits((tn.layer_norm(X, **options),), (tn.layer_norm(X, **plain),))
 
 
 def test_number_of_threads_does_not_change_bits(backend: str) -> None:

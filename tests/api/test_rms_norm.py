@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import truenorm as tn
-from api.helpers import Array, Passes, assert_same_bits, normal_inputs
+from api.helpers import Passes, assert_same_bits, both_passes, normal_inputs
 from promise.checking import BACKENDS
 from promise.families import DTYPES
 
@@ -32,102 +32,80 @@ def test_signatures_are_those_of_layer_norm_without_beta() -> None:
         assert here == {key: value for key, value in there.items() if key != "beta"}
 
 
-class Calls(Passes):
-    """Both passes of RMSNorm over values that are exact in the type."""
-
-    def __call__(
-        self, x: Any, gamma: Any = 1.0, _beta: Any = 0.0, dy: Any = 1.0, eps: float = 1e-5
-    ) -> tuple[Array, ...]:
-        x = self.of(x)
-        scale = np.broadcast_to(self.of(gamma), x.shape[-1:])
-        options: dict[str, Any] = {"rounding": self.rounding, "backend": self.backend}
-        y, saved = tn.rms_norm_forward(x, scale, eps=eps, **options)
-        dx, dgamma, dbeta = tn.rms_norm_backward(
-            np.broadcast_to(self.of(dy), x.shape), saved, backend=self.backend
-        )
-        assert dbeta is None
-        assert dgamma is not None
-        return y, dx, dgamma
-
-
 @pytest.fixture
-def calls(backend: str, rounding: str, dtype: np.dtype[Any]) -> Calls:
-    return Calls(backend, rounding, dtype)
+def passes(backend: str, rounding: str, dtype: np.dtype[Any]) -> Passes:
+    return Passes(backend, rounding, dtype, centred=False)
 
 
 @every_kind
 class TestCorners:
     """The table of docs/derivation.md."""
 
-    def test_rows_of_zeros(self, calls: Calls) -> None:
-        y, dx, dgamma = calls([[0, -0.0], [0, 0]], gamma=[-1, 1], dy=[[1, 2], [0, 4]], eps=0.25)
-        calls.assert_is(y, 0.0)
-        calls.assert_is(dx, [[-2, 4], [0, 8]])
-        calls.assert_is(dgamma, 0.0)
+    def test_rows_of_zeros(self, passes: Passes) -> None:
+        y, dx, dgamma = passes([[0, -0.0], [0, 0]], gamma=[-1, 1], dy=[[1, 2], [0, 4]], eps=0.25)
+        passes.assert_is(y, 0.0)
+        passes.assert_is(dx, [[-2, 4], [0, 8]])
+        passes.assert_is(dgamma, 0.0)
 
-    def test_rows_of_zeros_without_eps(self, calls: Calls) -> None:
-        y, dx, dgamma = calls([[0, 0], [1, -1]], dy=[[1, 1], [1, 0]], eps=0.0)
-        calls.assert_is(y, [[NAN, NAN], [1, -1]])
-        calls.assert_is(dx, [[NAN, NAN], [0.5, 0.5]])
-        calls.assert_is(dgamma, NAN)
+    def test_rows_of_zeros_without_eps(self, passes: Passes) -> None:
+        y, dx, dgamma = passes([[0, 0], [1, -1]], dy=[[1, 1], [1, 0]], eps=0.0)
+        passes.assert_is(y, [[NAN, NAN], [1, -1]])
+        passes.assert_is(dx, [[NAN, NAN], [0.5, 0.5]])
+        passes.assert_is(dgamma, NAN)
 
-    def test_elements_beside_infinities(self, calls: Calls) -> None:
+    def test_elements_beside_infinities(self, passes: Passes) -> None:
         x = [[1, INF, -2], [1, -1, 1], [-INF, 5, 0]]
-        y, dx, dgamma = calls(x, gamma=[-1, 1, 2], dy=[[1] * 3, [1, 0, 0], [1] * 3], eps=0.0)
-        calls.assert_is(y, [[0, NAN, 0], [-1, -1, 2], [NAN, 0, 0]])
-        calls.assert_is(dx[[0, 2]], NAN)
+        y, dx, dgamma = passes(x, gamma=[-1, 1, 2], dy=[[1] * 3, [1, 0, 0], [1] * 3], eps=0.0)
+        passes.assert_is(y, [[0, NAN, 0], [-1, -1, 2], [NAN, 0, 0]])
+        passes.assert_is(dx[[0, 2]], NAN)
         assert np.isfinite(dx[1].astype(np.float64)).all()
-        calls.assert_is(dgamma, [NAN, NAN, 0])
+        passes.assert_is(dgamma, [NAN, NAN, 0])
         assert np.isfinite(dgamma[2].astype(np.float64))
 
-    def test_elements_beside_nan(self, calls: Calls) -> None:
-        y, dx, dgamma = calls([[NAN, INF, 1], [1, 1, 1]])
-        calls.assert_is(y[0], NAN)
-        calls.assert_is(dx[0], NAN)
-        calls.assert_is(dgamma, NAN)
+    def test_elements_beside_nan(self, passes: Passes) -> None:
+        y, dx, dgamma = passes([[NAN, INF, 1], [1, 1, 1]])
+        passes.assert_is(y[0], NAN)
+        passes.assert_is(dx[0], NAN)
+        passes.assert_is(dgamma, NAN)
 
-    def test_infinite_parameters_and_dy(self, calls: Calls) -> None:
-        y, dx, _ = calls([[2, -2, 0], [INF, 1, 1]], gamma=[INF, INF, INF], eps=0.0)
-        calls.assert_is(y, [[INF, -INF, NAN], [NAN, NAN, NAN]])
-        calls.assert_is(dx, NAN)
+    def test_infinite_parameters_and_dy(self, passes: Passes) -> None:
+        y, dx, _ = passes([[2, -2, 0], [INF, 1, 1]], gamma=[INF, INF, INF], eps=0.0)
+        passes.assert_is(y, [[INF, -INF, NAN], [NAN, NAN, NAN]])
+        passes.assert_is(dx, NAN)
         x, dy = [[2, -2, 0, 1], [INF, 1, 1, 1]], [[INF, INF, INF, 1], [0, 0, 0, INF]]
-        _, dx, dgamma = calls(x, dy=dy)
-        calls.assert_is(dx, NAN)
-        calls.assert_is(dgamma, [NAN, -INF, NAN, NAN])
+        _, dx, dgamma = passes(x, dy=dy)
+        passes.assert_is(dx, NAN)
+        passes.assert_is(dgamma, [NAN, -INF, NAN, NAN])
 
-    def test_only_infinite_rows(self, calls: Calls) -> None:
+    def test_only_infinite_rows(self, passes: Passes) -> None:
         """Also in another byte order, for which rows are copied."""
-        row = calls.of([INF, 1])
+        row = passes.of([INF, 1])
         for x in (row, row.astype(row.dtype.newbyteorder())):
-            y, dx, dgamma = calls(x)
-            calls.assert_is(y.astype(row.dtype), [NAN, 0])
-            calls.assert_is(dx.astype(row.dtype), NAN)
-            calls.assert_is(dgamma, [NAN, 0])
+            y, dx, dgamma = passes(x)
+            passes.assert_is(y.astype(row.dtype), [NAN, 0])
+            passes.assert_is(dx.astype(row.dtype), NAN)
+            passes.assert_is(dgamma, [NAN, 0])
 
-    def test_one_element(self, calls: Calls) -> None:
+    def test_one_element(self, passes: Passes) -> None:
         """Dx = r*g*eps/w (D32), and +0 without eps; (1 + 3)**-1.5 * 3 = 3/8."""
-        _, dx, dgamma = calls([[1], [-1]], gamma=[2], dy=[[1], [-2]], eps=3.0)
-        calls.assert_is(dx, [[0.75], [-1.5]])
-        calls.assert_is(dgamma, [1.5])
-        y, dx, _ = calls([[3], [-5]], gamma=[2], dy=[[1], [-2]], eps=0.0)
-        calls.assert_is(y, [[2], [-2]])
-        if calls.rounding == "correct":
-            calls.assert_is(dx, 0.0)
+        _, dx, dgamma = passes([[1], [-1]], gamma=[2], dy=[[1], [-2]], eps=3.0)
+        passes.assert_is(dx, [[0.75], [-1.5]])
+        passes.assert_is(dgamma, [1.5])
+        y, dx, _ = passes([[3], [-5]], gamma=[2], dy=[[1], [-2]], eps=0.0)
+        passes.assert_is(y, [[2], [-2]])
+        if passes.rounding == "correct":
+            passes.assert_is(dx, 0.0)
 
-    def test_constant_dy(self, calls: Calls) -> None:
-        _, dx, _ = calls([[1, 1, 1, -1]], dy=4.0, eps=0.0)
-        calls.assert_is(dx, [[2, 2, 2, 6]])
+    def test_constant_dy(self, passes: Passes) -> None:
+        _, dx, _ = passes([[1, 1, 1, -1]], dy=4.0, eps=0.0)
+        passes.assert_is(dx, [[2, 2, 2, 6]])
 
 
 def test_zeros_need_no_integers(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zeros in x and, at the same places, in dy, as after a ReLU. Integers are slow."""
     calls: list[Any] = []
-    monkeypatch.setattr(
-        "truenorm.kernels.fallback.exact_dx", lambda *arguments: calls.append(arguments)
-    )
-    monkeypatch.setattr(
-        "truenorm.kernels.fallback.exact_y", lambda *arguments: calls.append(arguments)
-    )
+    for name in ("exact_dx", "exact_y"):
+        monkeypatch.setattr(f"truenorm.kernels.fallback.{name}", lambda *each: calls.append(each))
     random = np.random.default_rng(0)
     for dtype in (np.float32, np.float64):
         x = np.maximum(random.standard_normal((20, 64)), 0).astype(dtype)
@@ -185,30 +163,23 @@ class TestSaved:
         self, first: str, backend: str, rounding: str, dtype: np.dtype[Any]
     ) -> None:
         """Also for rows whose mean square over- or underflows in float64."""
-        largest, smallest = largest_and_smallest(dtype)
+        limits = Passes(backend, rounding, dtype)
         random = np.random.default_rng(0)
         for size in (1, 2, 67, 4096):
             x = random.uniform(0.5, 1, (6, size))
-            x[1] *= largest
-            x[2] = smallest
+            x[1] *= limits.largest
+            x[2] = limits.smallest
             x[3] = 0
             x[4, 0] = INF
             rows, dy = x.astype(dtype), np.ones((6, size), dtype)
             _, saved = tn.rms_norm_forward(rows, rounding=rounding, backend=first)
             assert saved.nbytes == 6 * 8
-            found = tn.rms_norm_backward(dy, saved, backend=backend).dx
+            dx = tn.rms_norm_backward(dy, saved, backend=backend).dx
             again = tn.rms_norm_forward(rows, rounding=rounding, backend=backend)[1]
             right = tn.rms_norm_backward(dy, again, backend=backend).dx
-            assert found.shape == right.shape
+            assert dx.shape == right.shape
             if rounding == "correct":
-                assert_same_bits((found,), (right,))
-
-
-def largest_and_smallest(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Return the largest number of a type, and the smallest above zero."""
-    limits = {"float16": (65504.0, 2.0**-24), "bfloat16": (3.3e38, 2.0**-133)}
-    limits_of = np.finfo(np.float32 if dtype.name == "bfloat16" else dtype)
-    return limits.get(dtype.name, (float(limits_of.max), float(limits_of.smallest_subnormal)))
+                assert_same_bits((dx,), (right,))
 
 
 @every_kind
@@ -216,8 +187,7 @@ def test_axes_layouts_and_out(backend: str, rounding: str, dtype: np.dtype[Any])
     """The same bits as of contiguous rows along the last axis."""
     inputs = normal_inputs((6, 35), dtype)
     options: dict[str, Any] = {"rounding": rounding, "backend": backend}
-    right, saved = tn.rms_norm_forward(inputs.x, inputs.gamma, **options)
-    right_dx, right_dgamma, _ = tn.rms_norm_backward(inputs.dy, saved, backend=backend)
+    right, right_dx, right_dgamma, _ = both_passes(inputs, backend, rounding, centred=False)
     assert inputs.gamma is not None
     x, dy, gamma = inputs.x.reshape(6, 5, 7), inputs.dy.reshape(6, 5, 7), inputs.gamma
     moved, moved_dy = (np.moveaxis(array, 0, 1) for array in (x, dy))
@@ -227,8 +197,8 @@ def test_axes_layouts_and_out(backend: str, rounding: str, dtype: np.dtype[Any])
     dx, dgamma, _ = tn.rms_norm_backward(moved_dy, saved, out=dx_out, backend=backend)
     assert dx is dx_out
     assert dgamma is not None
-    found = [np.moveaxis(each, 1, 0).reshape(6, 35) for each in (y, dx)]
-    assert_same_bits((*found, dgamma.reshape(-1)), (right, right_dx, right_dgamma))
+    rows = [np.moveaxis(each, 1, 0).reshape(6, 35) for each in (y, dx)]
+    assert_same_bits((*rows, dgamma.reshape(-1)), (right, right_dx, right_dgamma))
     inside = np.array(inputs.x)
     assert tn.rms_norm(inside, gamma, out=inside, **options) is inside
     assert_same_bits((inside,), (right,))

@@ -137,9 +137,7 @@ class TestChangedX:
             x[3] *= 10.0 ** random.uniform(-4, 4, size)
             x[4] = np.inf
             x[5] = 5
-            given = x.astype(dtype)
+            rows = x.astype(dtype)
             for eps in (0.0, 1e-5):
-                _, saved = tn.layer_norm_forward(
-                    given, eps=eps, rounding=rounding, backend=backend
-                )
-                tn.layer_norm_backward(np.ones_like(given), saved, backend=backend)
+                _, saved = tn.layer_norm_forward(rows, eps=eps, rounding=rounding, backend=backend)
+                tn.layer_norm_backward(np.ones_like(rows), saved, backend=backend)

@@ -26,10 +26,10 @@ class TestVariables:
         """The saved state has the mode."""
         for mode in MODES:
             monkeypatch.setenv("TRUENORM_ROUNDING", mode)
-            for given in MODES:
-                y, saved = tn.layer_norm_forward(X, rounding=given, backend=backend)
+            for argument in MODES:
+                y, saved = tn.layer_norm_forward(X, rounding=argument, backend=backend)
                 assert saved.settings.rounding == mode
-                assert_same_bits((tn.layer_norm(X, rounding=given, backend=backend),), (y,))
+                assert_same_bits((tn.layer_norm(X, rounding=argument, backend=backend),), (y,))
 
     def test_backward_uses_the_mode_of_forward(
         self, backend: str, monkeypatch: pytest.MonkeyPatch

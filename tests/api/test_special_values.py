@@ -249,8 +249,8 @@ class TestExtremes:
             assert (bits(scaled[1]) == bits(right[1])).all()
         else:  # the last bit is what fast mode does not promise; K = 8 of u is some ulp
             ulps = 2 * 2.0 ** (1 - FORMATS[passes.dtype].precision)
-            for found, expected in zip(scaled[:2], right[:2], strict=True):
-                error = found.astype(np.float64) - expected.astype(np.float64)
+            for result, expected in zip(scaled[:2], right[:2], strict=True):
+                error = result.astype(np.float64) - expected.astype(np.float64)
                 size = np.abs(expected.astype(np.float64))
                 if passes.dtype == np.float64:  # nothing wider: what cancels in dx is seen
                     size = size.max()

@@ -115,8 +115,8 @@ def test_error_free(name: str, right: str) -> None:
     integers = random.integers(2**52, 2**53, (2, 500)).astype(np.float64)
     far = np.ldexp(random.standard_normal((2, 500)), random.integers(-400, 400, (2, 500)))
     a, b = np.concatenate([np.array([A[0], B[0]]), integers, far], axis=1)
-    found = exactly(*getattr(double_double, name)(a, b))
-    assert found == [RIGHT[right](x, y) for x, y in zip(exactly(a), exactly(b), strict=True)]
+    results = exactly(*getattr(double_double, name)(a, b))
+    assert results == [RIGHT[right](x, y) for x, y in zip(exactly(a), exactly(b), strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -135,17 +135,17 @@ def test_relative_errors(name: str, b: Any, bound: int) -> None:
     high, low = getattr(double_double, name)(A, b)
     right = RIGHT[name.removesuffix("_float")]
     others = exactly(*b) if isinstance(b, tuple) else exactly(b)
-    for x, y, found in zip(exactly(*A), others, exactly(high, low), strict=True):
-        assert abs(found - right(x, y)) <= bound * Fraction(W) * abs(right(x, y))
+    for x, y, result in zip(exactly(*A), others, exactly(high, low), strict=True):
+        assert abs(result - right(x, y)) <= bound * Fraction(W) * abs(right(x, y))
     # Normalized: the low part is at most half a unit in the last place of the high one.
     assert (high + low == high).all()
 
 
 def test_inverse_root() -> None:
     a = double_double.two_sum(np.abs(A[0]), np.copysign(A[1], A[0] * A[1]))
-    for w, found in zip(exactly(*a), exactly(*double_double.inverse_root(a)), strict=True):
-        # (found*sqrt(w))**2 = 1 + 2*error, to first order
-        assert abs((found * found * w - 1) / 2) <= 32 * Fraction(W)
+    for w, root in zip(exactly(*a), exactly(*double_double.inverse_root(a)), strict=True):
+        # (root*sqrt(w))**2 = 1 + 2*error, to first order
+        assert abs((root * root * w - 1) / 2) <= 32 * Fraction(W)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 64, 1000])

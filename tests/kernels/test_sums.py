@@ -105,15 +105,15 @@ def test_decided_sums_are_exact(dtype: np.dtype[Any]) -> None:
     terms = np.random.default_rng(0).uniform(1, 2, (5, 60))
     terms[::2] *= -(2.0 ** -np.arange(60))
     terms = terms.astype(dtype)
-    found = certified(terms, 1, 3)
-    for column, value, undecided in zip(terms.T, found.values, found.undecided, strict=True):
+    total = certified(terms, 1, 3)
+    for column, value, undecided in zip(terms.T, total.values, total.undecided, strict=True):
         exact = sum(map(Fraction, column.astype(np.float64).tolist()), Fraction(0))
         assert undecided or Fraction(float(value)) == exact
     # The sizes add up to something between 2 and 4 and a little, and the smallest is 1 to 2 times
     # 2**-j: the test needs 1 to 3 bits beside the j. float16 has no numbers so small.
     left = 53 - format_for(terms).precision
     expected = range(60, 61) if dtype == np.float16 else range(max(0, left - 2), left + 2)
-    assert np.count_nonzero(~found.undecided) in expected
+    assert np.count_nonzero(~total.undecided) in expected
 
 
 @pytest.mark.parametrize(("largest", "undecided"), [(2**29 - 32, False), (2**29, True)])
@@ -126,10 +126,10 @@ def test_as_far_as_float64_reaches(largest: int, undecided: bool) -> None:
 
 def test_zeros_are_multiples_of_everything() -> None:
     terms = np.array([[0, 3, -0.0, 1], [7, 0, -0.0, -1], [0, 4, -0.0, 0]], np.float32)
-    for found in (certified(terms), certified(terms, 1), certified(terms, 1, 2)):
-        assert not found.undecided.any()
-        assert found.values.tolist() == [7, 7, 0, 0]
-        assert not np.signbit(found.values).any(), "an exact zero is +0"
+    for total in (certified(terms), certified(terms, 1), certified(terms, 1, 2)):
+        assert not total.undecided.any()
+        assert total.values.tolist() == [7, 7, 0, 0]
+        assert not np.signbit(total.values).any(), "an exact zero is +0"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -138,9 +138,9 @@ def test_one_row_is_its_own_sum(dtype: np.dtype[Any]) -> None:
     smallest, largest = 1, form.infinity - 1
     patterns = [[smallest, largest, largest // 2, form.minus | largest, form.minus | smallest]]
     terms = np.array(patterns, form.storage).view(dtype)
-    found = certified(terms)
-    assert not found.undecided.any()
-    assert found.values.tolist() == terms[0].astype(np.float64).tolist()
+    total = certified(terms)
+    assert not total.undecided.any()
+    assert total.values.tolist() == terms[0].astype(np.float64).tolist()
 
 
 def test_a_sum_that_overflows_is_undecided() -> None:
@@ -247,12 +247,12 @@ PARTS = [(), (8,), (16, 24, 48), tuple(range(8, ROWS, 8)), (1, 2, 3, 50)]
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_any_parts_give_the_same_bits(backend: str, dtype: np.dtype[Any]) -> None:
     swept = Swept(backend, dtype, "correct")
-    found = [swept.parted(*edges) for edges in PARTS]
+    sums = [swept.parted(*edges) for edges in PARTS]
     for output in ("dgamma", "dbeta"):
-        decided = ~np.logical_or.reduce([each[output].undecided for each in found])
+        decided = ~np.logical_or.reduce([each[output].undecided for each in sums])
         if output == "dgamma" or dtype != np.float64:
             assert decided.sum() >= SIZE - 2, output  # else the test says nothing
-        bits = {each[output].values[decided].tobytes() for each in found}
+        bits = {each[output].values[decided].tobytes() for each in sums}
         assert len(bits) == 1, output
 
 

@@ -4,20 +4,21 @@ Paths are whole calls in C, and the driver for arrays that are not contiguous.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import truenorm as tn
-from promise.checking import BACKENDS, SETS
+from promise.checking import BACKENDS, SETS, both_passes, bytes_of, forward_pass
+from promise.families import Case
 
 if "native" not in BACKENDS:
     pytest.skip("needs the C core", allow_module_level=True)
 
 from truenorm.kernels.native import _core
 
-Array = np.ndarray[Any, Any]
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 of_each_norm = pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
 of_each_mode = pytest.mark.parametrize("rounding", ["correct", "fast"])
@@ -32,10 +33,15 @@ def instructions(request: pytest.FixtureRequest) -> Iterator[str]:
     _core.select(None)
 
 
-def inputs(
-    rows: int, size: int, dtype: np.dtype[Any] = FLOAT64, *, far: bool = True
-) -> tuple[Array, Array, Array, Array]:
-    """Return x, gamma, beta and dy; with `far`, some rows leave the range of fast arithmetic."""
+def case_of(
+    rows: int,
+    size: int,
+    dtype: np.dtype[Any] = FLOAT64,
+    *,
+    centred: bool,
+    far: bool = True,
+) -> Case:
+    """Return a case; with `far`, some rows leave the range of fast arithmetic."""
     random = np.random.default_rng(7)
     x, dy = random.standard_normal((2, rows, size))
     gamma, beta = random.standard_normal((2, size))
@@ -45,28 +51,14 @@ def inputs(
         x[2] *= 1e200 if dtype == FLOAT64 else 1e25
         dy[5] *= 1e-305 if dtype == FLOAT64 else 1e-30
     x, gamma, beta, dy = (each.astype(dtype) for each in (x, gamma, beta, dy))
-    return x, gamma, beta, dy
+    case = Case("usual and far rows", x, gamma, beta, dy, 1e-5)
+    return case if centred else case.as_rms_norm()
 
 
-def forward(x: Array, gamma: Array, beta: Array, *, centred: bool, **options: Any) -> Any:
-    """Return y and the saved arguments of backward."""
-    if centred:
-        return tn.layer_norm_forward(x, gamma, beta, **options)
-    return tn.rms_norm_forward(x, gamma, **options)
-
-
-def backward(dy: Array, saved: Any, *, centred: bool, backend: str | None = None) -> list[bytes]:
+def backward(case: Case, saved: tn.Saved, backend: str | None = None) -> list[bytes]:
     """Return the bytes of dx, dgamma and dbeta."""
-    run = tn.layer_norm_backward if centred else tn.rms_norm_backward
-    return [each.tobytes() for each in run(dy, saved, backend=backend) if each is not None]
-
-
-def both_passes(
-    x: Array, gamma: Array, beta: Array, dy: Array, *, centred: bool, **options: Any
-) -> list[bytes]:
-    """Return the bytes of y, dx, dgamma and dbeta."""
-    y, saved = forward(x, gamma, beta, centred=centred, backend="native", **options)
-    return [y.tobytes(), *backward(dy, saved, centred=centred, backend="native")]
+    run = tn.layer_norm_backward if case.centred else tn.rms_norm_backward
+    return bytes_of(*run(case.dy, saved, backend=backend))
 
 
 class SameBits:
@@ -74,33 +66,28 @@ class SameBits:
 
     dtype: np.dtype[Any]
 
-    def test_threads(self, shape: tuple[int, int], rounding: str, *, centred: bool) -> None:
-        arrays = inputs(*shape, self.dtype)
-        one = both_passes(*arrays, centred=centred, rounding=rounding, threads=1)
+    @pytest.fixture
+    def case(self, shape: tuple[int, int], *, centred: bool) -> Case:
+        return case_of(*shape, self.dtype, centred=centred)
+
+    def test_threads(self, case: Case, rounding: str) -> None:
+        one = bytes_of(*both_passes(case, "native", rounding, threads=1))
         for threads in (2, 3, 8):
-            several = both_passes(*arrays, centred=centred, rounding=rounding, threads=threads)
-            assert several == one
+            assert bytes_of(*both_passes(case, "native", rounding, threads=threads)) == one
 
-    def test_batch(self, shape: tuple[int, int], rounding: str, *, centred: bool) -> None:
-        x, gamma, beta, dy = inputs(*shape, self.dtype)
+    def test_batch(self, case: Case, rounding: str) -> None:
+        count = len(case.x) if self.dtype == FLOAT32 else 9
+        y, dx, _, _ = both_passes(case, "native", rounding)
+        for i in range(count):
+            row = slice(i, i + 1)
+            alone = both_passes(case.rows(row), "native", rounding)
+            assert bytes_of(*alone[:2]) == bytes_of(y[row], dx[row])
 
-        def run(rows: slice) -> list[bytes]:
-            return both_passes(x[rows], gamma, beta, dy[rows], centred=centred, rounding=rounding)
-
-        y, dx = run(slice(None))[:2]
-        count = len(x) if self.dtype == FLOAT32 else 9
-        single = [run(slice(i, i + 1))[:2] for i in range(count)]
-        assert y.startswith(b"".join(row[0] for row in single))
-        assert dx.startswith(b"".join(row[1] for row in single))
-
-    def test_layout(self, shape: tuple[int, int], rounding: str, *, centred: bool) -> None:
-        x, gamma, beta, dy = inputs(*shape, self.dtype)
-        expected = both_passes(x, gamma, beta, dy, centred=centred, rounding=rounding)
-        for each in (np.asfortranarray(x), x):
-            result = both_passes(
-                each, gamma, beta, np.asfortranarray(dy), centred=centred, rounding=rounding
-            )
-            assert result == expected
+    def test_layout(self, case: Case, rounding: str) -> None:
+        expected = bytes_of(*both_passes(case, "native", rounding))
+        other = replace(case, dy=np.asfortranarray(case.dy))
+        for each in (replace(other, x=np.asfortranarray(case.x)), other):
+            assert bytes_of(*both_passes(each, "native", rounding)) == expected
 
 
 @of_each_norm
@@ -126,31 +113,29 @@ class TestFloat64(SameBits):
 @pytest.mark.parametrize("size", [2, 7, 64, 513, 2050])
 def test_whole_calls_on_float64(size: int, rounding: str, *, centred: bool) -> None:
     """The core computes usual numbers without the driver, and with the same bits."""
-    x, gamma, beta, dy = inputs(9, size, far=False)
+    case = case_of(9, size, centred=centred, far=False)
+    (gamma, beta), x, dy = case.parameters, case.x, case.dy
     y, dx, dgamma, dbeta = (np.empty_like(each) for each in (x, x, gamma, beta))
     saved = np.empty((9, 3 if centred else 1))
     mode = (_core.CENTRED if centred else 0) | (_core.FAST if rounding == "fast" else 0) | 0x3330
-    assert _core.forward(x, gamma, beta if centred else None, y, saved, 1e-5, mode, 1)
+    assert _core.forward(x, gamma, case.beta, y, saved, 1e-5, mode, 1)
     assert _core.backward(dy, x, gamma, saved, dx, dgamma, dbeta, 1e-5, mode, 1)
-    by_driver = both_passes(
-        *(np.asfortranarray(x), gamma, beta, np.asfortranarray(dy)),
-        centred=centred,
-        rounding=rounding,
-    )
-    assert by_driver[:3] == [y.tobytes(), dx.tobytes(), dgamma.tobytes()]
+    strided = replace(case, x=np.asfortranarray(x), dy=np.asfortranarray(dy))
+    by_driver = bytes_of(*both_passes(strided, "native", rounding))
+    assert by_driver[:3] == bytes_of(y, dx, dgamma)
 
 
 @of_each_norm
 @of_each_mode
 def test_changed_float64_x_is_detected(rounding: str, *, centred: bool) -> None:
-    x, gamma, beta, dy = inputs(9, 64, far=False)
-    _, saved = forward(x, gamma, beta, centred=centred, backend="native", rounding=rounding)
-    before = x[3, 5]
-    x[3, 5] += 0.5
+    case = case_of(9, 64, centred=centred, far=False)
+    _, saved = forward_pass(case, "native", rounding=rounding)
+    before = case.x[3, 5]
+    case.x[3, 5] += 0.5
     with pytest.raises(RuntimeError, match="x changed since the forward pass"):
-        backward(dy, saved, centred=centred)
-    x[3, 5] = before
-    backward(dy, saved, centred=centred)
+        backward(case, saved)
+    case.x[3, 5] = before
+    backward(case, saved)
 
 
 @of_each_norm
@@ -159,11 +144,11 @@ def test_changed_float64_x_is_detected(rounding: str, *, centred: bool) -> None:
 def test_saved_statistics_of_another_backend(
     backends: tuple[str, str], rounding: str, *, centred: bool
 ) -> None:
-    x, gamma, beta, dy = inputs(9, 64)
+    case = case_of(9, 64, centred=centred)
     gradients = []
     for backend in backends:
-        _, saved = forward(x, gamma, beta, centred=centred, backend=backend, rounding=rounding)
-        gradients.append(backward(dy, saved, centred=centred, backend=backends[1]))
+        _, saved = forward_pass(case, backend, rounding=rounding)
+        gradients.append(backward(case, saved, backends[1]))
     assert gradients[0] == gradients[1]
 
 

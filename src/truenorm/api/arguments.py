@@ -163,14 +163,17 @@ def _integer(value: Any) -> int:
 
 
 def parameter_of(
-    name: str, value: Any, lengths: tuple[int, ...], default: float
+    name: str, value: Any, x: NDArray[Any], axes: tuple[int, ...], default: float
 ) -> tuple[Parameter, NDArray[Any] | None]:
     """Return gamma or beta as a row of float64, and the array itself."""
+    lengths = tuple(x.shape[k] for k in axes)
     if value is None:
         return Parameter(np.full(math.prod(lengths), default), None), None
     array, target = as_array(name, value)
     if array.shape != lengths:
-        raise ValueError(f"{name} must have shape {lengths}, got {array.shape}")
+        along = f"axis {axes[0]}" if len(axes) == 1 else f"axes {axes}"
+        where = "" if axes == (x.ndim - 1,) else f" for {along} of x"
+        raise ValueError(f"{name} must have shape {lengths}{where}, got {array.shape}")
     return Parameter(widen(stored_view(array, target), target).reshape(-1), target), array
 
 

@@ -50,9 +50,8 @@ def forward(
     with np.errstate(all="ignore"):
         x, x_format = as_array("x", x)
         axes = axes_of(x, axis)
-        lengths = tuple(x.shape[k] for k in axes)
-        gamma_row, gamma = parameter_of("gamma", gamma, lengths, 1.0)
-        beta_row, beta = parameter_of("beta", beta, lengths, 0.0)
+        gamma_row, gamma = parameter_of("gamma", gamma, x, axes, 1.0)
+        beta_row, beta = parameter_of("beta", beta, x, axes, 0.0)
         # Both parameters are read before y is written; backward reads gamma again.
         y = output_for(x, out, {"x": x, "gamma": gamma} if needs_saved else {})
         if out is not None and out is not x and np.may_share_memory(out, x):
@@ -120,12 +119,11 @@ def by_driver(
     x, axes = saved.x, saved.axes
     dy, x_format = dy_of(dy, x)
     dx = output_for(x, out, {"x": x, "gamma": saved.gamma, "dy": dy})
-    lengths = tuple(x.shape[k] for k in axes)
     beta_format = None if saved.beta_dtype is None else format_of(saved.beta_dtype)
     dy_rows, x_rows, dx_rows = (Rows(array, axes, x_format) for array in (dy, x, dx))
     rows = driver.BackwardRows(dy_rows, x_rows, saved.statistics, dx_rows, settings.backend)
     with np.errstate(all="ignore"):
-        gamma, _ = parameter_of("gamma", saved.gamma, lengths, 1.0)
+        gamma, _ = parameter_of("gamma", saved.gamma, x, axes, 1.0)
         beta = Parameter(np.zeros(len(gamma.values)), beta_format)
         return dx, function(backend, Call.of(settings, x_rows, gamma, beta), rows)
 
