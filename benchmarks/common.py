@@ -1,15 +1,17 @@
-"""Shared by the benchmarks: paths, the machine, command-line options, and tables in pages.
+"""Shared by the benchmarks: paths, the machine, command-line options, results and pages.
 
 It imports no NumPy, so that a command can set thread variables first.
 """
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from truenorm.tools import strict_json
 from truenorm.tools.machine import describe
+from truenorm.tools.progress import Progress, status_line
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -37,12 +39,16 @@ def heading(facts: Mapping[str, str]) -> str:
     return "\n".join(f"{name:9s}{value}" for name, value in facts.items())
 
 
+def progress(name: str) -> Progress:
+    """Return a callback that shows the progress of one subject."""
+    return lambda done, total, what: status_line(f"{name}: {done} of {total}, {what}")
+
+
 def options(
     name: str, description: str, *, output: Path | None = None, page: str = ""
 ) -> argparse.ArgumentParser:
-    """Return a parser with ``--json``, and with ``--output`` and ``--page`` where they apply."""
+    """Return a parser, with ``--output`` and ``--page`` where they apply."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     if output is not None:
         parser.add_argument("--output", type=Path, default=output, help="the JSON file to write")
     if page:
@@ -54,6 +60,19 @@ def read_results(path: Path) -> dict[str, Any]:
     """Read a file of results."""
     report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return report
+
+
+def publish(
+    report: Mapping[str, Any] | None, output: Path, text: Callable[[Any], str], page: Path
+) -> dict[str, Any]:
+    """Write a report, unless it is None, and print its page; keep the page if it is published."""
+    if report is not None:
+        strict_json.write(report, output)
+    results = read_results(output)
+    if output.parent == RESULTS:
+        page.write_text(text(results), encoding="utf-8")
+    print(text(results))
+    return results
 
 
 def markdown_table(

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,23 +15,24 @@ from truenorm.tools.progress import status_line
 
 FOLDER = ROOT / "benchmarks" / "environments"  # ignored by git
 BASE = ("numpy==2.4.6", "ml_dtypes==0.6.0")  # ml_dtypes gives NumPy bfloat16
-OVERRIDES = ("TRUENORM_ROUNDING", "PYTHONPATH")
-"""Variables that would change what a peer computes."""
+TORCH = (*BASE, "torch==2.13.0")
+ONNX = ("onnxruntime==1.31.1", "onnx==1.23.2")
+VARIABLES = {
+    "PYTHONPATH": str(ROOT / "src"),  # truenorm is imported from the checkout, not installed
+    "PYTHONNOUSERSITE": "1",
+    "JAX_PLATFORMS": "cpu",
+    "TRUENORM_ROUNDING": "",  # it would override the mode
+}
+"""Variables of a process that runs a package."""
 SECONDS_PER_TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.0
 
 
 class Peer(NamedTuple):
-    """A package that takes part, and what has to be installed for it."""
+    """A package that takes part, its environment, and the packages to install there."""
 
     name: str
     environment: str
     requirements: tuple[str, ...]
-    needs_checkout: bool = False  # truenorm is imported from src, not installed
-
-    @property
-    def packages(self) -> list[str]:
-        """The names of the required packages."""
-        return [each.partition("==")[0] for each in self.requirements]
 
 
 # The only list of versions. Each is exact, so that a figure can be reproduced; a looser torch may
@@ -38,24 +40,23 @@ class Peer(NamedTuple):
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("textbook", "truenorm", BASE, needs_checkout=True),
-        Peer("textbook64", "truenorm", BASE, needs_checkout=True),
+        Peer("textbook", "truenorm", BASE),
+        Peer("textbook64", "truenorm", BASE),
         Peer("thinc", "thinc", (*BASE, "thinc==8.3.14")),
-        Peer("torch", "torch", (*BASE, "torch==2.13.0")),
+        Peer("torch", "torch", TORCH),
         Peer("jax", "jax", (*BASE, "jax==0.10.2", "jaxlib==0.10.2")),
-        Peer("onnxruntime", "onnxruntime", (*BASE, "onnxruntime==1.31.1", "onnx==1.23.2")),
-        Peer("truenorm", "truenorm", BASE, needs_checkout=True),
+        Peer("onnxruntime", "onnxruntime", (*BASE, *ONNX)),
+        Peer("truenorm", "truenorm", BASE),
     )
 }
 RECIPES = Peer(
     "recipes",
     "recipes",
     (
-        *PEERS["torch"].requirements,
+        *TORCH,
+        *ONNX,
         "litgpt==0.4.11",
         "mlx[cpu]==0.32.4",
-        "onnx==1.23.2",
-        "onnxruntime==1.31.1",
         "quack-kernels==0.6.5",
         "transformers==5.22.2",
         "triton==3.9.0",  # quack imports it
@@ -81,6 +82,28 @@ def python_for(peer: Peer) -> Path:
     return python
 
 
+VERSIONS = """\
+import json, platform, sys, truenorm
+from importlib.metadata import version
+found = {"python": platform.python_version(), "truenorm": truenorm.__version__}
+found["backend"] = next(each.name for each in truenorm.backends() if each.usable)
+print(json.dumps(found | {name: version(name) for name in sys.argv[1:]}))
+"""
+
+
+def versions(python: Path, packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of Python, truenorm and packages in an environment, and the backend."""
+    command = [str(python), "-c", VERSIONS, *packages]
+    output = subprocess.check_output(command, env=os.environ | VARIABLES)
+    answer: dict[str, str] = json.loads(output)
+    return answer
+
+
+def peer_versions(peer: Peer, python: Path) -> dict[str, str]:
+    """Return the versions of a peer's requirements, of Python and of truenorm."""
+    return versions(python, [each.partition("==")[0] for each in peer.requirements])
+
+
 def all_cpu_seconds() -> float:
     """Return the processor time of all processes so far; 0 if the system does not report it."""
     try:
@@ -96,11 +119,6 @@ class PeerProcess:
     """A process of `benchmarks.peers_worker` that stays alive between requests."""
 
     def __init__(self, peer: Peer, python: Path, threads: int) -> None:
-        environment = {k: v for k, v in os.environ.items() if k not in OVERRIDES}
-        environment |= thread_variables(threads)
-        environment |= {"PYTHONNOUSERSITE": "1", "JAX_PLATFORMS": "cpu"}
-        if peer.needs_checkout:
-            environment["PYTHONPATH"] = str(ROOT / "src")
         self.peer = peer
         self._process = subprocess.Popen(
             [python, "-m", "benchmarks.peers_worker", peer.name, str(threads)],
@@ -108,7 +126,7 @@ class PeerProcess:
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env=environment,
+            env=os.environ | VARIABLES | thread_variables(threads),
         )
 
     def ask(self, do: str, **request: Any) -> Any:
@@ -126,12 +144,6 @@ class PeerProcess:
         if "error" in reply:
             raise RuntimeError(f"{self.peer.name} failed to {do}:\n{reply['error']}")
         return reply["answer"]
-
-    def versions(self) -> dict[str, str]:
-        """Return the versions of Python, of the peer's packages, and of truenorm if it is used."""
-        packages, truenorm = self.peer.packages, self.peer.needs_checkout
-        answer: dict[str, str] = self.ask("versions", packages=packages, truenorm=truenorm)
-        return answer
 
     def cpu_seconds(self) -> float:
         """Return the processor time of its threads so far; 0 if the system does not report it."""

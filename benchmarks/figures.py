@@ -1,225 +1,192 @@
-"""``python -m benchmarks.figures NAME``: draw figures that need no run of another benchmark.
+"""``python -m benchmarks.figures NAME``: draw figures of the docs; nothing is measured.
 
 cost
-    docs/figures/cost.svg, from the counts of `truenorm.cost`.
-stability
-    The figures of docs/stability.md and README.md, from results/demo.json, which
-    ``truenorm demo --json`` wrote.
-taylor
-    docs/figures/taylor.svg, from results/gradient_methods.json.
+    From the counts of `truenorm.cost`.
 gpu
-    docs/figures/gpu-forward.svg and gpu-backward.svg: a row's way through the GPU kernels.
+    A row's way through the GPU kernels.
+layers
+    The layers of the package, from the import contracts in pyproject.toml.
+peers, scoreboard, taylor
+    From results/peers.json, scoreboard.json and gradient_methods.json.
+recipes
+    In how many elements two recipes differ, from the judge's own bits.
+roofline, scale
+    From the models of `benchmarks.roofline` and `benchmarks.scale`.
+stability
+    From results/demo.json, which ``truenorm demo --json`` wrote.
 
 It needs Matplotlib (the dependency group "figures").
 """
 
+import math
+import re
 import sys
-from typing import NamedTuple
+import tomllib
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from benchmarks.common import FIGURES, RESULTS, options, read_results
-from truenorm.cost import Form, Keep, PassCost, layer_norm_cost
+from benchmarks import roofline as roofline_model
+from benchmarks import scale as scale_model
+from benchmarks.common import FIGURES, RESULTS, ROOT, options, read_results
+from benchmarks.peers import times_of
+from truenorm.bench import DIRECTIONS
+from truenorm.cost import Form, Keep, layer_norm_cost
+from truenorm.demo import draw, from_json
 from truenorm.tools.picture import save
+from truenorm.verify.cases.families import PLAIN_X, Family
+from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm
+from truenorm.verify.operations.recipes import recipe_results
+from truenorm.verify.operations.variants import adapt_case
 
-SHAPE, ELEMENTS = (8, 1024, 4096), 8 * 1024 * 4096
-FORMS: tuple[tuple[Form, Keep], ...] = (
-    *(("textbook", "xhat"), ("textbook", "x")),
-    *(("blocked", "xhat"), ("blocked", "x")),
-    *(("fused", "xhat"), ("fused", "x")),
-)
-COLOURS = {  # of Okabe and Ito, which remain distinct for the colour-blind
-    "D1": "#0072b2",
-    "D2": "#56b4e9",
-    "D3": "#009e73",
-    "D5": "#f0e442",
-    "D6": "#e69f00",
-    "D7": "#0072b2",
-    "D8": "#009e73",
-    "D9": "#cc79a7",
-    "D17": "#d55e00",
-}
-MEANINGS = {
-    "forward": "D1 mean · D2 centred · D3 variance · D5 xhat · D6 y",
-    "backward": "D2 and D5 xhat again · D7 dbeta · D8 dgamma · D9 g · D17 dx",
-}
+# Colours of Okabe and Ito, which remain distinct for the colour-blind.
+ORANGE, SKY, GREEN, YELLOW = "#e69f00", "#56b4e9", "#009e73", "#f0e442"
+BLUE, RED, PINK, GREY = "#0072b2", "#d55e00", "#cc79a7", "#8c8c8c"
+PALE_GREY, PALE_BLUE, PALE_GREEN, PALE_ORANGE = "#eeeeee", "#bfdcec", "#bfe3d6", "#fbe0b3"
+
+
+def canvas(width: float, height: float) -> Figure:
+    """Return an empty figure."""
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def save_as(figure: Figure, name: str) -> None:
+    """Write docs/figures/NAME.svg."""
+    save(figure, FIGURES / f"{name}.svg")
+
+
+def without_frame(axes: Axes) -> None:
+    """Remove the lines above and on the right."""
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+COST_SHAPE = (8, 1024, 4096)
+FORMS: tuple[Form, ...] = ("textbook", "blocked", "fused")
+KEEPS: tuple[Keep, ...] = ("xhat", "x")
+EQUATIONS = {
+    "D1": BLUE, "D2": SKY, "D3": GREEN, "D5": YELLOW, "D6": ORANGE,
+    "D7": BLUE, "D8": GREEN, "D9": PINK, "D17": RED,
+}  # fmt: skip
 LETTER = 1.6
 """Bytes per element that a segment needs for each letter of its name."""
 
 
-def bytes_by_equation(counted: PassCost) -> dict[str, float]:
-    """Return the bytes per element of each equation, without those of one number a row."""
-    moved: dict[str, float] = {}
-    for step in counted.steps:
-        share = (step.bytes_read + step.bytes_written) / ELEMENTS
-        moved[step.equation] = moved.get(step.equation, 0) + share
-    return {equation: share for equation, share in moved.items() if share > 0.01}
+def cost() -> None:
+    """Draw the bytes of each equation, both passes to the same scale."""
+    figure = canvas(7.4, 6.8)
+    forward, backward = figure.subplots(2, 1)
+    meaning = "D1 mean · D2 centred · D3 variance · D5 xhat · D6 y"
+    cost_panel(forward, "forward", meaning, 8, "read x, write y")
+    meaning = "D2 and D5 xhat again · D7 dbeta · D8 dgamma · D9 g · D17 dx"
+    cost_panel(backward, "backward", meaning, 12, "read dy and x, write dx")
+    save_as(figure, "cost")
 
 
-def cost_panel(axes: Axes, direction: str, floor: float, floor_name: str) -> None:
+def cost_panel(axes: Axes, direction: str, meaning: str, floor: float, floor_name: str) -> None:
     """Draw one pass: a bar for each form."""
-    for place, (form, keep) in enumerate(FORMS):
-        counted = layer_norm_cost(SHAPE, "float32", form, keep).passes[direction]
+    forms = list(product(FORMS, KEEPS))
+    for place, (form, keep) in enumerate(forms):
+        moved: dict[str, float] = {}
+        for step in layer_norm_cost(COST_SHAPE, "float32", form, keep).passes[direction].steps:
+            share = (step.bytes_read + step.bytes_written) / math.prod(COST_SHAPE)
+            moved[step.equation] = moved.get(step.equation, 0) + share
         left = 0.0
-        for equation, moved in bytes_by_equation(counted).items():
+        for equation, share in moved.items():
+            if share <= 0.01:  # of one number a row
+                continue
             axes.barh(
-                place, moved, left=left, height=0.72, color=COLOURS[equation],
+                place, share, left=left, height=0.72, color=EQUATIONS[equation],
                 edgecolor="white", linewidth=1,
             )  # fmt: skip
-            if moved >= LETTER * len(equation):
-                axes.text(left + moved / 2, place, equation, ha="center", va="center", fontsize=9)
-            left += moved
+            if share >= LETTER * len(equation):
+                axes.text(left + share / 2, place, equation, ha="center", va="center", fontsize=9)
+            left += share
         axes.text(left + 0.8, place, f"{left:.1f}", va="center", fontsize=10)
-    axes.set_yticks(range(len(FORMS)), [f"{form}, {keep} kept" for form, keep in FORMS])
+    axes.set_yticks(range(len(forms)), [f"{form}, {keep} kept" for form, keep in forms])
     axes.invert_yaxis()
     axes.axvline(floor, color="black", linestyle=":", linewidth=1.2, zorder=0)
     axes.text(floor + 0.6, -0.62, floor_name, fontsize=9, va="bottom")
     axes.set_title(direction, loc="left", fontsize=12, pad=16)
-    axes.set_xlabel(f"bytes read and written per element, float32\n{MEANINGS[direction]}")
+    axes.set_xlabel(f"bytes read and written per element, float32\n{meaning}")
     axes.set_xlim(0, 106)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def cost() -> None:
-    """Draw both passes to the same scale."""
-    with mpl.rc_context({"font.size": 10}):
-        figure = Figure(figsize=(7.4, 6.8), layout="constrained", facecolor="white")
-        forward, backward = figure.subplots(2, 1)
-        cost_panel(forward, "forward", 8, "read x, write y")
-        cost_panel(backward, "backward", 12, "read dy and x, write dx")
-        save(figure, FIGURES / "cost.svg")
+    without_frame(axes)
 
 
 def stability() -> None:
     """Draw all outputs of each type, and y in float32 for README.md."""
-    from truenorm.demo import draw, from_json
-
     report = from_json((RESULTS / "demo.json").read_text(encoding="utf-8"))
     for sweep in report.sweeps:
-        save(draw([sweep]), FIGURES / f"stability-{sweep.dtype}.svg")
+        save_as(draw([sweep]), f"stability-{sweep.dtype}")
         if sweep.dtype == "float32":
-            save(draw([sweep], ["y"]), FIGURES / "error-against-offset.svg")
+            save_as(draw([sweep], ["y"]), "error-against-offset")
 
 
 def taylor() -> None:
     """Draw the Taylor remainders of three backward passes."""
-    styles = {
-        "truenorm": ("#1b6ca8", "o"),
-        "textbook in float64": ("#c4622d", "s"),
-        "dx off by 1e-6": ("#7a7a7a", "^"),
-    }
     tests = read_results(RESULTS / "gradient_methods.json")["taylor"]
-    with mpl.rc_context({"font.size": 11}):
-        figure = Figure(figsize=(7.2, 4.4), layout="constrained")
-        axes = figure.add_subplot()
-        for name, test in tests.items():
-            colour, marker = styles[name]
-            relative = [r / h for r, h in zip(test["remainders"], test["steps"], strict=True)]
-            label = f"{name}: level {test['level']:.0e}"
-            axes.loglog(test["steps"], relative, color=colour, marker=marker, ms=5, label=label)
-        steps = tests["truenorm"]["steps"]
-        first = tests["truenorm"]["remainders"][0] / steps[0] ** 2
-        axes.loglog(steps, [first * h for h in steps], "k:", lw=1, label="order 2")
-        axes.set_xlabel("step h, in units of the spread of the inputs")
-        axes.set_ylabel("R(h)/h, relative to the gradient")
-        title = "Taylor remainder of layer norm, x = 1e8 + 1e-3 N(0,1), D = 16"
-        axes.set_title(title, fontsize=11)
-        axes.invert_xaxis()
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
-        save(figure, FIGURES / "taylor.svg")
+    figure = canvas(6.4, 4.8)
+    axes = figure.add_subplot()
+    for (name, test), colour, marker in zip(tests.items(), (BLUE, RED, GREY), "os^", strict=True):
+        relative = [r / h for r, h in zip(test["remainders"], test["steps"], strict=True)]
+        label = f"{name}: level {test['level']:.0e}"
+        axes.loglog(test["steps"], relative, color=colour, marker=marker, ms=5, label=label)
+    steps, remainders = (tests["truenorm"][name] for name in ("steps", "remainders"))
+    second = [remainders[0] / steps[0] ** 2 * h for h in steps]
+    axes.loglog(steps, second, "k:", lw=1, label="order 2")
+    axes.set_xlabel("step h, in units of the spread of the inputs")
+    axes.set_ylabel("R(h)/h, relative to the gradient")
+    axes.set_title("Taylor remainder of layer norm, x = 1e8 + 1e-3 N(0,1), D = 16", fontsize=11)
+    axes.invert_xaxis()
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    save_as(figure, "taylor")
 
 
-MEMORY, DEVICE, FALLBACK, HOST = "#eeeeee", "#bfdcec", "#bfe3d6", "#fbe0b3"
-"""Of Okabe and Ito, lightened."""
-Point = tuple[float, float]
-
-
-class Box(NamedTuple):
-    """A text at a place; a text of n lines is as high as n lines."""
-
-    colour: str
-    x: float
-    y: float
-    text: str
-    width: float = 4.0
-
-    @property
-    def height(self) -> float:
-        """The height of the box."""
-        return (0.7, 0.85, 1.15)[self.text.count("\n")]
-
-
-class Arrow(NamedTuple):
-    """An arrow from one point to another, with words beside its middle."""
-
-    start: Point
-    end: Point
-    text: str = ""
-
-
-FORWARD = (
-    Box(MEMORY, 2.2, 9.4, "global memory: x, D elements"),
-    Box(DEVICE, 2.2, 8.0, "registers of a team: 16 bytes at a load,\n8 elements a thread; beyond "
-        "16 a thread\nthe row is read again, from a cache"),
-    Box(DEVICE, 2.2, 6.6, "sum 1, of x - x₀: near,\na float32 next to the mean"),
-    Box(DEVICE, 2.2, 5.3, "sums 2 and 3, of d = x - near and d²,\nfloat64: low, v, "
-        "r = 1/√(v + eps)"),
-    Box(DEVICE, 2.2, 4.0, "z = ((x - near) - low)·(r·gamma) + beta\nand its bound E, float64"),
-    Box(DEVICE, 2.2, 2.75, "z - E and z + E rounded:\nsame bits?"),
-    Box(MEMORY, 2.2, 1.4, "global memory: y"),
-    Box(MEMORY, 6.6, 5.3, "near, low, v:\n24 bytes a row", 2.6),
-    Box(MEMORY, 6.6, 2.75, "row status:\nundecided", 2.6),
-    Box(HOST, 10.2, 2.75, "the host reads the status\n(the one wait of correct mode)", 3.4),
-    Box(FALLBACK, 10.2, 4.4, "forward_tier2: the row\nin double-double", 3.4),
-    Box(HOST, 10.2, 6.0, "rows still undecided or\nnot finite: NumPy, and integers", 3.4),
+# Boxes: colour, x, y, width and text. Arrows: numbers of two boxes, and words beside the arrow.
+MEMORY, DEVICE, FALLBACK, HOST = PALE_GREY, PALE_BLUE, PALE_GREEN, PALE_ORANGE
+Box = tuple[str, float, float, float, str]
+FORWARD: tuple[Box, ...] = (
+    (MEMORY, 2.2, 9.4, 4, "global memory: x, D elements"),
+    (DEVICE, 2.2, 8.0, 4, "registers of a team: 16 bytes at a load,\n8 elements a thread; beyond "
+     "16 a thread\nthe row is read again, from a cache"),
+    (DEVICE, 2.2, 6.6, 4, "sum 1, of x - x₀: near,\na float32 next to the mean"),
+    (DEVICE, 2.2, 5.3, 4, "sums 2 and 3, of d = x - near and d²,\nfloat64: low, v, "
+     "r = 1/√(v + eps)"),
+    (DEVICE, 2.2, 4.0, 4, "z = ((x - near) - low)·(r·gamma) + beta\nand its bound E, float64"),
+    (DEVICE, 2.2, 2.75, 4, "z - E and z + E rounded:\nsame bits?"),
+    (MEMORY, 2.2, 1.4, 4, "global memory: y"),
+    (MEMORY, 6.6, 5.3, 2.6, "near, low, v:\n24 bytes a row"),
+    (MEMORY, 6.6, 2.75, 2.6, "row status:\nundecided"),
+    (HOST, 10.2, 2.75, 3.4, "the host reads the status\n(the one wait of correct mode)"),
+    (FALLBACK, 10.2, 4.4, 3.4, "forward_tier2: the row\nin double-double"),
+    (HOST, 10.2, 6.0, 3.4, "rows still undecided or\nnot finite: NumPy, and integers"),
 )  # fmt: skip
-FORWARD_ARROWS = (
-    Arrow((2.2, 9.05), (2.2, 8.6)),
-    Arrow((2.2, 7.4), (2.2, 7.05)),
-    Arrow((2.2, 6.15), (2.2, 5.75)),
-    Arrow((2.2, 4.85), (2.2, 4.45)),
-    Arrow((2.2, 3.55), (2.2, 3.2)),
-    Arrow((2.2, 2.3), (2.2, 1.77), "yes or no: the lower end"),
-    Arrow((4.22, 5.3), (5.28, 5.3)),
-    Arrow((4.22, 2.75), (5.28, 2.75), "no"),
-    Arrow((7.92, 2.75), (8.48, 2.75)),
-    Arrow((10.2, 3.2), (10.2, 3.95)),
-    Arrow((10.2, 4.85), (10.2, 5.55), "few"),
-)
-BACKWARD = (
-    Box(MEMORY, 2.2, 9.4, "global memory: dy, x; near, low, v"),
-    Box(DEVICE, 2.2, 8.2, "a team takes the rows of a run (16, or 64\nif D ≤ 1024), and "
-        "reads each twice"),
-    Box(DEVICE, 2.2, 6.9, "four sums over a row, at once, float64:\ng·c, g², c, g"),
-    Box(DEVICE, 2.2, 5.6, "z = r·((g - mean g) - c·q), its bound,\nboth ends rounded"),
-    Box(MEMORY, 2.2, 4.2, "global memory: dx;\nrow status"),
-    Box(HOST, 2.2, 2.8, "the host reads the row status, and flags\nof undecided columns"),
-    Box(FALLBACK, 2.2, 1.4, "undecided rows: backward_tier2;\nundecided columns: columns_tier2"),
-    Box(DEVICE, 7.9, 5.6, "sums over the run, in registers:\ndy·xhat (float64), its bound "
-        "(float32),\ndy (float64, exact or NaN)"),
-    Box(MEMORY, 7.9, 4.2, "global memory: the sums of each run,\n20 bytes a column"),
-    Box(DEVICE, 7.9, 2.8, "column_sums: runs in order, as pairs"),
-    Box(DEVICE, 7.9, 1.4, "round_dgamma, round_dbeta"),
-    Box(FALLBACK, 7.9, 7.3, "D > 4096: no registers for that;\nthe kernel run_sums reads dy and x "
-        "again"),
+FORWARD_ARROWS = "0>1; 1>2; 2>3; 3>4; 4>5; 5>6 yes or no: the lower end; 3>7; 5>8 no; 8>9; 9>10; \
+10>11 few"
+BACKWARD: tuple[Box, ...] = (
+    (MEMORY, 2.2, 9.4, 4, "global memory: dy, x; near, low, v"),
+    (DEVICE, 2.2, 8.2, 4, "a team takes the rows of a run (16, or 64\nif D ≤ 1024), and "
+     "reads each twice"),
+    (DEVICE, 2.2, 6.9, 4, "four sums over a row, at once, float64:\ng·c, g², c, g"),
+    (DEVICE, 2.2, 5.6, 4, "z = r·((g - mean g) - c·q), its bound,\nboth ends rounded"),
+    (MEMORY, 2.2, 4.2, 4, "global memory: dx;\nrow status"),
+    (HOST, 2.2, 2.8, 4, "the host reads the row status, and flags\nof undecided columns"),
+    (FALLBACK, 2.2, 1.4, 4, "undecided rows: backward_tier2;\nundecided columns: columns_tier2"),
+    (DEVICE, 7.9, 5.6, 4, "sums over the run, in registers:\ndy·xhat (float64), its bound "
+     "(float32),\ndy (float64, exact or NaN)"),
+    (MEMORY, 7.9, 4.2, 4, "global memory: the sums of each run,\n20 bytes a column"),
+    (DEVICE, 7.9, 2.8, 4, "column_sums: runs in order, as pairs"),
+    (DEVICE, 7.9, 1.4, 4, "round_dgamma, round_dbeta"),
+    (FALLBACK, 7.9, 7.3, 4, "D > 4096: no registers for that;\nthe kernel run_sums reads dy and x "
+     "again"),
 )  # fmt: skip
-BACKWARD_ARROWS = (
-    Arrow((2.2, 9.05), (2.2, 8.65)),
-    Arrow((2.2, 7.75), (2.2, 7.35)),
-    Arrow((2.2, 6.45), (2.2, 6.05)),
-    Arrow((2.2, 5.15), (2.2, 4.65)),
-    Arrow((2.2, 3.75), (2.2, 3.25)),
-    Arrow((2.2, 2.35), (2.2, 1.85)),
-    Arrow((4.22, 5.6), (5.88, 5.6), "each row"),
-    Arrow((7.9, 6.85), (7.9, 6.2)),
-    Arrow((7.9, 5.0), (7.9, 4.65), "each run"),
-    Arrow((7.9, 3.75), (7.9, 3.17)),
-    Arrow((7.9, 2.43), (7.9, 1.77)),
-)
+BACKWARD_ARROWS = "0>1; 1>2; 2>3; 3>4; 4>5; 5>6; 3>7 each row; 11>7; 7>8 each run; 8>9; 9>10"
 
 
 def gpu() -> None:
@@ -228,40 +195,297 @@ def gpu() -> None:
         ("gpu-forward", FORWARD, FORWARD_ARROWS, 12.1),
         ("gpu-backward", BACKWARD, BACKWARD_ARROWS, 10.1),
     ):
-        figure = Figure(figsize=(0.72 * width, 6.4), layout="constrained", facecolor="white")
+        figure = canvas(0.72 * width, 6.4)
         axes = figure.subplots()
-        for box in boxes:
-            corner = box.x - box.width / 2, box.y - box.height / 2
+        heights = [(0.7, 0.85, 1.15)[text.count("\n")] for *_, text in boxes]
+        for (colour, x, y, w, text), h in zip(boxes, heights, strict=True):
             patch = FancyBboxPatch(
-                corner, box.width, box.height, boxstyle="round,pad=0,rounding_size=0.08",
-                facecolor=box.colour, edgecolor="#666666", linewidth=0.7,
+                (x - w / 2, y - h / 2), w, h, boxstyle="round,pad=0,rounding_size=0.08",
+                facecolor=colour, edgecolor="#666666", linewidth=0.7,
             )  # fmt: skip
             axes.add_patch(patch)
-            axes.text(box.x, box.y, box.text, ha="center", va="center", fontsize=8.5)
-        for arrow in arrows:
-            style = {"arrowstyle": "-|>", "color": "#333333"}
-            axes.annotate("", xy=arrow.end, xytext=arrow.start, arrowprops=style)
-            x, y = ((a + b) / 2 for a, b in zip(arrow.start, arrow.end, strict=True))
-            if arrow.start[0] == arrow.end[0]:
-                axes.text(x + 0.12, y, arrow.text, ha="left", va="center", fontsize=8)
+            axes.text(x, y, text, ha="center", va="center", fontsize=8.5)
+        for a, b, words in re.findall(r"(\d+)>(\d+) ?([^;]*)", arrows):
+            (_, x, y, w, _), (_, to_x, to_y, to_w, _) = boxes[int(a)], boxes[int(b)]
+            if vertical := x == to_x:
+                down = 1 if y > to_y else -1
+                y, to_y = y - down * heights[int(a)] / 2, to_y + down * heights[int(b)] / 2
             else:
-                axes.text(x, y + 0.13, arrow.text, ha="center", va="bottom", fontsize=8)
+                x, to_x = x + w / 2, to_x - to_w / 2
+            style = {"arrowstyle": "-|>", "color": "#333333", "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", xy=(to_x, to_y), xytext=(x, y), arrowprops=style)
+            x, y = (x + to_x) / 2, (y + to_y) / 2
+            if vertical:
+                axes.text(x + 0.12, y, words, ha="left", va="center", fontsize=8)
+            else:
+                axes.text(x, y + 0.13, words, ha="center", va="bottom", fontsize=8)
         axes.set_xlim(0, width)
         axes.set_ylim(0.8, 9.9)
         axes.set_axis_off()
-        save(figure, FIGURES / f"{name}.svg")
+        save_as(figure, name)
 
 
-DRAWN = {each.__name__: each for each in (cost, stability, taylor, gpu)}
+CONTRACTS = {
+    "layers": "truenorm",
+    "backends": "truenorm/kernels",
+    "verify-layers": "truenorm/verify",
+}
+"""Contracts, and the folders whose layers they define."""
+MODULES = dict.fromkeys(("ranks", "partials", "api", "devices", "kernels", "threads"), PALE_BLUE)
+MODULES |= dict.fromkeys(("verify", "gradient_check"), PALE_ORANGE)
+
+
+def layers_of(contract: str) -> list[list[str]]:
+    """Return the modules of each layer, the highest layer first."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["id"] == contract)
+    return [[name.strip() for name in layer.split("|")] for layer in layers]
+
+
+def layers() -> None:
+    """Draw a row of boxes for each layer of each contract."""
+    figure = canvas(10, 4.4)
+    places = figure.subplots(1, len(CONTRACTS), width_ratios=(1.4, 1.15, 0.95))
+    for axes, (contract, folder) in zip(places, CONTRACTS.items(), strict=True):
+        colour = MODULES.get(Path(folder).name, PALE_GREY)
+        for height, layer in enumerate(reversed(layers_of(contract))):
+            width, size = 1 / len(layer), 9 if len(layer) < 4 else 6.5
+            for k, module in enumerate(layer):
+                axes.barh(
+                    height, width - 0.01, left=k * width, height=0.88,
+                    color=MODULES.get(module, colour), edgecolor="#666666", linewidth=0.6,
+                )  # fmt: skip
+                middle = (k + 0.5) * width - 0.005
+                axes.text(middle, height, module, ha="center", va="center", fontsize=size)
+        axes.set_title(folder, fontsize=10, loc="left")
+        axes.set_axis_off()
+    figure.supxlabel(
+        "A module imports only modules in layers below its own. "
+        "Blue computes, orange judges, and neither imports the other.",
+        fontsize=8,
+    )
+    save_as(figure, "layers")
+
+
+PEER_STYLES: dict[str, dict[str, Any]] = {
+    "truenorm correct, out=": {"color": BLUE, "marker": "o", "lw": 2},
+    "truenorm correct": {"color": BLUE, "marker": "o", "lw": 1, "mfc": "white", "ls": "--"},
+    "truenorm fast, out=": {"color": SKY, "marker": "D", "lw": 2},
+    "truenorm fast": {"color": SKY, "marker": "D", "lw": 1, "mfc": "white", "ls": "--"},
+    "textbook NumPy": {"color": RED, "marker": "s", "lw": 1},
+    "textbook in float64, then cast": {"color": PINK, "marker": "^", "lw": 1},
+    "thinc": {"color": GREY, "marker": "v", "lw": 1},
+    "JAX": {"color": GREEN, "marker": "P", "lw": 1},
+    "ONNX Runtime": {"color": ORANGE, "marker": "X", "lw": 1},
+}
+
+
+def peers() -> None:
+    """Draw times divided by PyTorch's over the shapes."""
+    report = read_results(RESULTS / "peers.json")
+    figure = canvas(7.4, 8.6)
+    panels = figure.subplots(2, 1, sharex=True, sharey=True)
+    for direction, axes in zip(DIRECTIONS, panels, strict=True):
+        times = times_of(report, direction)
+        for name, style in PEER_STYLES.items():
+            if name in next(iter(times.values())):
+                ratios = [taken[name] / taken["PyTorch"] for taken in times.values()]
+                axes.plot(list(times), ratios, ms=5, label=name, **style)
+        axes.axhline(1, color="black", lw=1.2, label="PyTorch (1)")
+        axes.set_yscale("log")
+        axes.set_yticks([0.2, 0.5, 1, 2, 5, 10, 20, 50])
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
+        axes.set_ylabel("time, PyTorch's = 1")
+        axes.set_title(f"{direction}: below the black line is faster than PyTorch", fontsize=11)
+        axes.grid(alpha=0.3)
+        without_frame(axes)
+    for tick in panels[1].get_xticklabels():
+        tick.set(rotation=35, horizontalalignment="right", rotation_mode="anchor")
+    panels[1].set_xlabel("shape of x, float32")
+    facts, quiet = report["machine"], "" if report["quiet"] else ", not quiet"
+    title = f"Median time of a call, {facts['cores']} cores{quiet}, {facts['date']}"
+    figure.suptitle(title, fontsize=11)
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    save_as(figure, "peers")
+
+
+FLOOR, TOP = 1e-2, 1e12
+"""Smaller errors, most of them 0, are drawn at the bottom; larger or infinite ones at the top."""
+# Larger markers are drawn first.
+SCORE_STYLES: dict[str, dict[str, Any]] = {
+    "onnx": {"color": "#b0b0b0", "marker": "o", "ms": 11, "mew": 2},
+    "textbook": {"color": ORANGE, "marker": "s", "ms": 8},
+    "onnxruntime": {"color": SKY, "marker": "D", "ms": 7},
+    "torch": {"color": RED, "marker": "^", "ms": 6},
+    "jax": {"color": GREEN, "marker": "v", "ms": 6},
+    "jax-fast": {"color": PINK, "marker": "X", "ms": 6},
+    "thinc": {"color": "#7a5c00", "marker": "P", "ms": 6},
+    "textbook64": {"color": BLUE, "marker": "s", "ms": 9},
+    "truenorm-fast": {"color": "#000000", "marker": "x", "ms": 6},
+    "truenorm": {"color": "#000000", "marker": "o", "ms": 4, "mfc": "#000000"},
+}
+
+
+def scoreboard() -> None:
+    """Draw the errors of y and dx against kappa."""
+    subjects = read_results(RESULTS / "scoreboard.json")["subjects"]
+
+    def power_of_ten(value: float, _: int | None = None) -> str:
+        sign = {FLOOR: r"\leq ", TOP: r"\geq "}.get(value, "")
+        return f"${sign}10^{{{round(math.log10(value))}}}$"
+
+    figure = canvas(7.2, 8.4)
+    panels = figure.subplots(2, 1, sharex=True)
+    for axes, output in zip(panels, ("y", "dx"), strict=True):
+        for key, own in SCORE_STYLES.items():
+            if points := subjects[key]["against_kappa"].get(output):
+                errors = [min(max(float(error), FLOOR), TOP) for error in points["natural"]]
+                style = {"mfc": "none", "lw": 1, "clip_on": False} | own
+                axes.loglog(points["kappa"], errors, label=subjects[key]["name"], **style)
+        for power, name in ((1, "κ"), (2, "κ²")):
+            ends = [10.0, (1e6, 1e5)[power - 1]]
+            axes.loglog(ends, [4 * end**power for end in ends], "k:", lw=1)
+            end = (ends[1], 4 * ends[1] ** power)
+            axes.annotate(name, end, (4, 2), textcoords="offset points")
+        axes.set_ylim(FLOOR, TOP)
+        axes.yaxis.set_major_formatter(power_of_ten)
+        axes.set_ylabel(f"error of {output} / (u · scale)")
+        axes.grid(alpha=0.3)
+    panels[1].set_xlabel("condition number κ = rms(x)/sqrt(var + eps)")
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
+    save_as(figure, "scoreboard")
+
+
+RECIPES = {
+    "RMSNorm with 1 + gamma": (
+        norm("rms_norm", gain="zero-centred"),
+        ("late", "early", "gain-rounded", "early, gain-rounded", "none"),
+    ),
+    "layer norm": (LAYER_NORM, ("late", "early", "product", "apex", "none")),
+    "residual add and RMSNorm": (
+        norm("add_rms_norm"),
+        ("late", "early", "late, of the unrounded sum", "early, of the unrounded sum"),
+    ),
+}
+"""Operations, and the recipes whose bits are compared."""
+
+
+def recipes() -> None:
+    """Draw the percentage of elements in which two recipes differ, a triangle an operation."""
+    family = Family("normal", PLAIN_X[0], "ordinary", "standard normal rows")
+    figure = canvas(12.6, 4.2)
+    places = figure.subplots(1, len(RECIPES))
+    for axes, (title, (operation, names)) in zip(places, RECIPES.items(), strict=True):
+        case = family.case(LAYER_NORM if operation.centred else RMS_NORM, "bfloat16", 64, 4096)
+        bits = recipe_results(
+            operation, adapt_case(operation, case) if operation.is_variant else case
+        )
+        shares = np.array(
+            [[np.mean(bits[one].values != bits[other].values) for other in names] for one in names]
+        )
+        shown = np.ma.masked_where(np.triu(np.ones_like(shares)) > 0, shares)
+        axes.imshow(shown[1:, :-1], cmap="Blues", vmin=0, vmax=0.7)
+        for i, row in enumerate(shares[1:], start=1):
+            for j, share in enumerate(row[:i]):
+                colour = "white" if share > 0.4 else "black"
+                axes.text(j, i - 1, f"{100 * share:.0f} %", ha="center", va="center", color=colour)
+        wrapped = [
+            name.replace(", ", ",\n").replace("of the unrounded", "unrounded") for name in names
+        ]
+        axes.set_xticks(range(len(names) - 1), wrapped[:-1], rotation=40, ha="right")
+        axes.set_yticks(range(len(names) - 1), wrapped[1:])
+        axes.set_title(title, fontsize=11, pad=10)
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+    save_as(figure, "recipes")
+
+
+def roofline() -> None:
+    """Draw the three limits of each card, in correct mode."""
+    cards, colours = roofline_model.CARDS, ("#999999", RED, GREEN)
+    figure = canvas(8.4, 6.0)
+    places = figure.subplots(2, 2, sharey=True)
+    panels = product(roofline_model.PASSES, roofline_model.TYPES)
+    for axes, (direction, kind) in zip(places.flat, panels, strict=True):
+        for place, card in enumerate(cards.values()):
+            times = roofline_model.limits(card, "correct", direction, kind)
+            for k, (name, limit) in enumerate(times.items()):
+                axes.barh(
+                    place + 0.25 * (k - 1), limit, height=0.22, color=colours[k],
+                    label=name if place == 0 else None,
+                )  # fmt: skip
+                if limit == max(times.values()):
+                    axes.text(limit + 0.1, place + 0.25 * (k - 1), f"{limit:.1f}", va="center")
+        axes.axvline(1, color="black", linestyle=":", linewidth=1.2)
+        axes.set_yticks(range(len(cards)), list(cards))
+        axes.set_ylim(len(cards) - 0.45, -0.55)
+        axes.set_xlim(0, 7.6)
+        axes.set_title(f"{direction}, {kind}", loc="left", fontsize=11)
+        without_frame(axes)
+    places[0, 0].legend(loc="lower right", fontsize=9, frameon=False)
+    figure.supxlabel(
+        "Correct mode, computed and not measured: the time that each resource takes at its stated "
+        "rate,\nin units of what a copy of the same bytes takes (dotted); the longest decides.",
+        fontsize=9,
+    )
+    save_as(figure, "roofline")
+
+
+SCALE_LINES = {
+    "exact_by_layer": ("exact, layer by layer", RED, "-"),
+    "plain_by_layer": ("float32, layer by layer", RED, "--"),
+    "exact": ("exact, one bucket", BLUE, "-"),
+    "plain": ("float32, one bucket", BLUE, "--"),
+}
+"""Fields of `scale.Times`, with label, colour and style."""
+
+
+def scale() -> None:
+    """Draw the four times from 2 to 10,000 ranks, each with its name at the end."""
+    model, network = scale_model.Model(), scale_model.Network()
+    ranks = np.unique(np.geomspace(2, 10_000, 60).astype(int)).tolist()
+    times = [model.times(count, network) for count in ranks]
+    figure = canvas(7.4, 4.2)
+    axes = figure.subplots()
+    for name, (label, colour, style) in SCALE_LINES.items():
+        line = [getattr(each, name) for each in times]
+        axes.loglog(ranks, line, style, color=colour, linewidth=1.8)
+        axes.text(ranks[-1] * 1.15, line[-1], label, color=colour, va="center", fontsize=9)
+    axes.set_xlim(2, 10_000)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("ranks")
+    axes.set_ylabel("ms of a step, by the model")
+    axes.grid(which="major", color="#dddddd", linewidth=0.6)
+    without_frame(axes)
+    axes.set_title(
+        f"dgamma and dbeta of {model.norms} norms of {model.columns} columns; "
+        f"{network.bandwidth / 1e9:.0f} GB/s, {network.latency * 1e6:.0f} µs",
+        loc="left",
+        fontsize=10,
+    )
+    save_as(figure, "scale")
+
+
+DRAWN = {
+    each.__name__: each
+    for each in (
+        *(cost, gpu, layers, peers, recipes, roofline, scale, scoreboard, stability, taylor),
+    )
+}
 
 
 def main(argv: list[str] | None = None) -> int:
     """Draw the named figures, or all."""
     parser = options("figures", "Draw figures of the docs.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(DRAWN)}; or all")
-    arguments = parser.parse_args(argv)
-    for name in arguments.names or DRAWN:
-        DRAWN[name]()
+    for name in parser.parse_args(argv).names or DRAWN:
+        with mpl.rc_context({"font.size": 10}):
+            DRAWN[name]()
     return 0
 
 

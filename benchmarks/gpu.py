@@ -7,6 +7,7 @@ the instructions of an element in machine code for sm_90, by nvcc and cuobjdump.
 """
 
 import ctypes
+import json
 import re
 import shutil
 import subprocess
@@ -19,11 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from benchmarks.common import DOCS, RESULTS, machine, markdown_table, options, read_results
+from benchmarks.common import DOCS, RESULTS, machine, markdown_table, options, publish
 from benchmarks.environments import FOLDER, Peer, python_for
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32
 from truenorm.kernels.gpu.plan import KERNELS, Plan, source_of
-from truenorm.tools import strict_json
 from truenorm.tools.progress import status_line
 
 FILE, PAGE = RESULTS / "gpu.json", DOCS / "gpu-registers.md"
@@ -173,21 +173,20 @@ def _number(pattern: str, text: str) -> int:
     return int(match[1])
 
 
-def _compile(command: Sequence[str], source: str, plan: Plan) -> tuple[str, str]:
-    """Compile a source; return the compiler's messages and its output."""
+def _compile(
+    command: Sequence[str], source: str, plan: Plan, shown_by: Sequence[str] = ("cat",)
+) -> tuple[str, str]:
+    """Compile a source; return the compiler's messages and its output as a program shows it."""
     with TemporaryDirectory() as folder:
         file, output = Path(folder) / "a.cu", Path(folder) / "a.out"
         file.write_text(source, encoding="utf-8")
-        process = subprocess.run(
-            [*command, *defines(plan), str(file), "-o", str(output)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = [*command, *defines(plan), str(file), "-o", str(output)]
+        process = subprocess.run(run, capture_output=True, text=True, check=False)
         messages = process.stdout + process.stderr
         if process.returncode:
             raise RuntimeError(messages)
-        return messages, output.read_text(encoding="utf-8", errors="replace")
+        shown = subprocess.check_output([*shown_by, str(output)], text=True, errors="replace")
+        return messages, shown
 
 
 def _version(program: str, pattern: str) -> str | None:
@@ -281,12 +280,8 @@ def machine_code(kernel: str, plan: Plan) -> str:
     if not plan.correct:
         for old, new in EASY.items():
             source = source.replace(old, new)
-    with TemporaryDirectory() as folder:
-        file, output = Path(folder) / "a.cu", Path(folder) / "a.cubin"
-        file.write_text(source, encoding="utf-8")
-        flags = ["-w", "-cubin", "-arch=sm_90", *defines(plan)]
-        subprocess.run([*NVCC[:2], *flags, str(file), "-o", str(output)], check=True)
-        return subprocess.check_output(["cuobjdump", "-sass", str(output)], text=True)
+    flags = (*NVCC[:2], "-w", "-cubin", "-arch=sm_90")
+    return _compile(flags, source, plan, ("cuobjdump", "-sass"))[1]
 
 
 def instruction_table() -> str:
@@ -456,12 +451,11 @@ def operations() -> Iterator[dict[str, Any]]:
     status_line()
 
 
-def as_lines(report: dict[str, Any]) -> str:
+def as_lines(report: Mapping[str, Any]) -> str:
     """Return a report as JSON with a line for each kernel."""
     parts = []
     for name, value in report.items():
-        each = value if isinstance(value, list) else [value]
-        lines = ",\n".join(strict_json.dumps(one, indent=None) for one in each)
+        lines = ",\n".join(map(json.dumps, value if isinstance(value, list) else [value]))
         parts.append(f'"{name}": ' + (f"[\n{lines}\n]" if isinstance(value, list) else lines))
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
@@ -472,11 +466,12 @@ def main(argv: list[str] | None = None) -> int:
         "gpu", "Compile the GPU kernels and report what they use.",
         output=FILE, page=f"write {PAGE.name} from --output",
     )  # fmt: skip
-    parser.add_argument("--compilers", nargs="+", choices=COMPILERS, default=list(COMPILERS))
-    parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--dtypes", nargs="+", choices=TYPES, default=("float32", "bfloat16"))
-    parser.add_argument("--instructions", action="store_true", help="count machine instructions")
+    add = parser.add_argument
+    add("--compilers", nargs="+", choices=COMPILERS, default=list(COMPILERS))
+    add("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
+    add("--sizes", type=int, nargs="+", default=SIZES)
+    add("--dtypes", nargs="+", choices=TYPES, default=("float32", "bfloat16"))
+    add("--instructions", action="store_true", help="count machine instructions")
     arguments = parser.parse_args(argv)
     if arguments.instructions:
         print(instruction_table())
@@ -495,11 +490,7 @@ def main(argv: list[str] | None = None) -> int:
             "operations": list(operations()),
         }
         arguments.output.write_text(as_lines(report), encoding="utf-8")
-    report = read_results(arguments.output)
-    if arguments.json:
-        print(strict_json.dumps(report))
-    if arguments.output == FILE:
-        PAGE.write_text(page(report), encoding="utf-8")
+    publish(None, arguments.output, page, PAGE)
     return 0
 
 

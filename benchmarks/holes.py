@@ -9,17 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from benchmarks.common import (
-    DOCS,
-    RESULTS,
-    ROOT,
-    heading,
-    machine,
-    markdown_table,
-    options,
-    read_results,
-)
-from truenorm.tools import strict_json
+from benchmarks.common import DOCS, RESULTS, ROOT, machine, markdown_table, options, publish
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.tools.text import number
@@ -54,11 +44,10 @@ class Listed(NamedTuple):
     @property
     def command(self) -> str:
         """The equivalent command line."""
-        task = self.task
-        backward = f" --backward {task.backward}" if task.backward else ""
+        backward = f" --backward {self.task.backward}" if self.backward else ""
         tests = f"'{self.path}'" if "[" in self.test else self.path
         return (
-            f"truenorm audit {tests} --replace {task.replace}{backward} "
+            f"truenorm audit {tests} --replace {self.task.replace}{backward} "
             f"--operation {self.operation}"
         )
 
@@ -68,56 +57,31 @@ LISTED = (
     Listed("vLLM", "RMSNorm, H = 5120", "test_vllm_rms_norm[5120]", "rms_norm", VLLM),
     Listed("vLLM", "RMSNorm, H from 8 to 8192", "test_vllm_rms_norm", "rms_norm", VLLM),
     Listed("vLLM", "add + RMSNorm, H = 768", "test_vllm_add_rms_norm[768]", "add_rms_norm", VLLM),
-    Listed(
-        "vLLM", "add + RMSNorm, H = 5120", "test_vllm_add_rms_norm[5120]", "add_rms_norm", VLLM
-    ),
-    Listed(
-        *("FlashInfer", "RMSNorm", "test_flashinfer_norm", "rms_norm"),
-        "x and weight randn, float16, 1e-3",
-    ),
-    Listed(
-        *("FlashInfer", "RMSNorm, quantized", "test_flashinfer_norm_quant", "rms_norm"),
-        "the same, 8 bits, rtol = atol = 1",
-    ),
-    Listed(
-        *("Liger", "RMSNorm", "test_liger", "rms_norm"),
-        "x and dy randn, weight 1, bfloat16, 2e-1 and 2e-2",
-        backward=True,
-    ),
-    Listed(
-        *("quack", "RMSNorm", "test_quack", "rms_norm"),
-        "x, dy and weight randn, bfloat16, 1e-1; dweight 5e-6*sqrt(M)",
-        backward=True,
-    ),
-    Listed(
-        *("Transformer Engine", "layer norm", "test_transformer_engine", "layer_norm"),
-        "uniform inputs, bfloat16 1e-2, float32 gradients 5e-4; y and gradients from the kernel's "
-        "own statistics, those to 5e-5",
-        backward=True,
-    ),
-    Listed(
-        *("apex", "layer norm", "test_apex", "layer_norm"),
-        "16 rows of 512, randn, dy U(0, 1), float16, 1e-3; no gradient of a parameter",
-        backward=True,
-    ),
-    Listed(
-        *("KernelBench", "40_LayerNorm", "test_kernelbench", "layer_norm"),
-        "a row of 4,194,304, U(0, 1), gamma 1, beta 0, half precision, 1e-2, forward only",
-    ),
-    Listed(
-        *("none: strict", "RMSNorm", "test_strict_rms_norm", "rms_norm"),
-        "300 rows of 45, 4 of 769, of size 1 and 1e-3, two eps, `tv.bound`",
-        backward=True,
-    ),
-    Listed(
-        *("none: strict", "add + RMSNorm", "test_strict_add_rms_norm", "add_rms_norm"),
-        "8 rows of 45, of size 1 and 1e-3, `tv.bound`",
-    ),
-    Listed(
-        *("none: strict", "layer norm", "test_strict_layer_norm", "layer_norm"),
-        "8 rows of 45, of size 1 and 1e-3, means 0.5 and 100, `tv.bound`",
-    ),
-)
+    Listed("vLLM", "add + RMSNorm, H = 5120", "test_vllm_add_rms_norm[5120]", "add_rms_norm",
+           VLLM),
+    Listed("FlashInfer", "RMSNorm", "test_flashinfer_norm", "rms_norm",
+           "x and weight randn, float16, 1e-3"),
+    Listed("FlashInfer", "RMSNorm, quantized", "test_flashinfer_norm_quant", "rms_norm",
+           "the same, 8 bits, rtol = atol = 1"),
+    Listed("Liger", "RMSNorm", "test_liger", "rms_norm",
+           "x and dy randn, weight 1, bfloat16, 2e-1 and 2e-2", backward=True),
+    Listed("quack", "RMSNorm", "test_quack", "rms_norm",
+           "x, dy and weight randn, bfloat16, 1e-1; dweight 5e-6*sqrt(M)", backward=True),
+    Listed("Transformer Engine", "layer norm", "test_transformer_engine", "layer_norm",
+           "uniform inputs, bfloat16 1e-2, float32 gradients 5e-4; y and gradients from the "
+           "kernel's own statistics, those to 5e-5", backward=True),
+    Listed("apex", "layer norm", "test_apex", "layer_norm",
+           "16 rows of 512, randn, dy U(0, 1), float16, 1e-3; no gradient of a parameter",
+           backward=True),
+    Listed("KernelBench", "40_LayerNorm", "test_kernelbench", "layer_norm",
+           "a row of 4,194,304, U(0, 1), gamma 1, beta 0, half precision, 1e-2, forward only"),
+    Listed("none: strict", "RMSNorm", "test_strict_rms_norm", "rms_norm",
+           "300 rows of 45, 4 of 769, of size 1 and 1e-3, two eps, `tv.bound`", backward=True),
+    Listed("none: strict", "add + RMSNorm", "test_strict_add_rms_norm", "add_rms_norm",
+           "8 rows of 45, of size 1 and 1e-3, `tv.bound`"),
+    Listed("none: strict", "layer norm", "test_strict_layer_norm", "layer_norm",
+           "8 rows of 45, of size 1 and 1e-3, means 0.5 and 100, `tv.bound`"),
+)  # fmt: skip
 
 
 def audited(listed: Listed, jobs: int) -> dict[str, Any]:
@@ -187,6 +151,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=usable_cores(), help="runs at once")
     arguments = parser.parse_args(argv)
     os.chdir(ROOT)
+    report = None
     if not arguments.page:
         audits = []
         for each in LISTED:
@@ -195,13 +160,8 @@ def main(argv: list[str] | None = None) -> int:
                 audits.append(audited(each, arguments.jobs))
         status_line()
         facts = machine(usable_cores(), packages=("numpy", "pytest"))
-        strict_json.write({"machine": facts, "audits": audits}, arguments.output)
-    report = read_results(arguments.output)
-    text = page(report)
-    if arguments.output == FILE:
-        PAGE.write_text(text, encoding="utf-8")
-    shown = f"{heading(report['machine'])}\n\n{text}"
-    print(strict_json.dumps(report) if arguments.json else shown)
+        report = {"machine": facts, "audits": audits}
+    publish(report, arguments.output, page, PAGE)
     return 0
 
 

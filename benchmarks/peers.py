@@ -1,23 +1,19 @@
 """``python -m benchmarks.peers``: time truenorm beside other packages, each in its own process.
 
-The report goes to results/peers.json. ``--page`` draws docs/figures/peers.svg from it and fills
-the tables of docs/speed.md; it needs Matplotlib (the dependency group "figures").
+The report goes to results/peers.json. ``--page`` fills the tables of docs/speed.md from it.
 """
 
-import argparse
 import math
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import (
     DOCS,
-    FIGURES,
     RESULTS,
     fill_page,
     heading,
@@ -26,11 +22,18 @@ from benchmarks.common import (
     options,
     read_results,
 )
-from benchmarks.environments import PEERS, PeerProcess, all_cpu_seconds, python_for
+from benchmarks.environments import (
+    PEERS,
+    PeerProcess,
+    all_cpu_seconds,
+    peer_versions,
+    python_for,
+)
+from truenorm.bench import DIRECTIONS, label, shape_of
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
-from truenorm.tools.text import table, three_digits
+from truenorm.tools.text import three_digits
 
 SHAPES = (
     *((1, 1, 64), (1, 1, 1024), (1, 1, 4096)),
@@ -40,138 +43,28 @@ SHAPES = (
 OTHER_TYPES = {"textbook", "torch", "truenorm"}
 RMS_NORM = {"textbook", "textbook64", "torch", "truenorm"}
 ITEMSIZE = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
-DIRECTIONS = ("forward", "backward")
-STATISTICS = {
-    "p50": "p50",
-    "mean": "mean",
-    "min": "min",
-    "first_mean": "mean of the first 100 calls after the first",
-    "first_max": "slowest of the first 100 calls after the first",
-}
-"""Fields of a figure, and their names in a table."""
 QUIET = 0.05  # cores that other programs may take on average
 PAUSE = 0.05  # seconds: thread pools spin for some milliseconds after work
-MEGABYTE = 10**6
 MIDDLE = 2 * 128 * 1024
 """Elements from which on fast mode should be ahead of all peers."""
 FILE, PAGE = RESULTS / "peers.json", DOCS / "speed.md"
+Figure = Mapping[str, Any]
+"""The times of one contestant at one shape in one direction, in seconds."""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """The times of one contestant at one shape in one direction, in seconds."""
-
-    shape: tuple[int, ...]
-    megabytes: float  # of x
-    direction: str
-    peer: str
-    contestant: str
-    writes_to: str
-    p50: float
-    mean: float
-    min: float
-    samples: int
-    first_mean: float  # of the first 100 calls after the first one
-    first_max: float
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A goal at one shape in one direction, reached if neither ratio exceeds `allowed`.
-
-    The ratios are those of medians and of means. Where the ratio of the fastest calls is very
-    different, the machine was busy.
-    """
-
-    goal: str
-    shape: tuple[int, ...]
-    direction: str
-    contestant: str
-    rival: str
-    ratio: float
-    ratio_of_mean: float
-    ratio_of_min: float
-    allowed: float
-    reached: bool
-
-
-def label(shape: Sequence[int]) -> str:
-    """Return a shape as 2x128x1024."""
-    return "x".join(map(str, shape))
-
-
-def shape_of(text: str) -> tuple[int, ...]:
-    """Parse a shape such as 2x128x1024."""
-    shape = tuple(int(length) for length in text.split("x"))
-    if min(shape) < 1:
-        raise argparse.ArgumentTypeError(f"{text}: every length must be at least 1")
-    return shape
-
-
-def python_option(text: str) -> tuple[str, Path]:
-    """Parse NAME=PATH, where PATH is an interpreter or the folder of an environment."""
-    name, _, path = text.partition("=")
-    names = sorted({peer.environment for peer in PEERS.values()})
-    if name not in names:
-        raise argparse.ArgumentTypeError(f"{text}: NAME must be one of {', '.join(names)}")
-    # Not resolved: the link leads to the interpreter without its environment.
-    python = Path(path).absolute()
-    if python.is_dir():
-        python /= "Scripts/python.exe" if sys.platform == "win32" else "bin/python"
-    if not path or not python.exists():
-        raise argparse.ArgumentTypeError(f"{text}: there is no {python}")
-    return name, python
-
-
-def arguments_of(argv: list[str] | None) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = options(
-        "peers", "Time the norms of several packages, each in its own process.",
-        output=FILE, page="draw the figure and fill docs/speed.md from --output",
-    )  # fmt: skip
-    add = parser.add_argument
-    add("--rounds", type=int, default=7, help="turns of each contestant")
-    add("--seconds", type=float, default=0.1, help="length of a turn")
-    add("--shapes", type=shape_of, nargs="+", default=SHAPES, metavar="2x128x1024")
-    only = "PyTorch, truenorm and the textbook take part"
-    add("--operation", choices=["layer_norm", "rms_norm"], default="layer_norm",
-        help=f"for RMSNorm, {only}")  # fmt: skip
-    add("--dtype", choices=list(ITEMSIZE), default="float32", help=f"except for float32, {only}")
-    add("--peers", choices=list(PEERS), nargs="+", default=list(PEERS), metavar="NAME",
-        help=", ".join(PEERS))  # fmt: skip
-    add("--python", type=python_option, action="append", default=[], metavar="NAME=PATH",
-        help="an existing environment, such as torch=/path/to/venv; may be repeated")  # fmt: skip
-    return parser.parse_args(argv)
-
-
-@dataclass
 class Turns:
-    """The length and number of turns, and how much of the cores other processes used."""
+    """Peers that take turns, and how much of the cores other processes used meanwhile."""
 
-    rounds: int
-    seconds: float
-    dtype: str = "float32"
-    operation: str = "layer_norm"
-    _elapsed: float = field(default=0.0, init=False)
-    _by_peers: float = field(default=0.0, init=False)
-    _by_others: float = field(default=0.0, init=False)
+    def __init__(self, processes: list[PeerProcess], rounds: int, seconds: float) -> None:
+        self.processes, self.rounds, self.seconds = processes, rounds, seconds
+        self.elapsed = self.by_peers = self.by_others = 0.0
 
-    def disturbance(self) -> dict[str, float]:
-        """Return the cores taken, on average, from the peer that was timed."""
-        elapsed = self._elapsed or 1.0
-        return {
-            "by_other_peers": self._by_peers / elapsed,
-            "by_other_programs": self._by_others / elapsed,
-        }
-
-    def figures(self, shape: tuple[int, ...], processes: list[PeerProcess]) -> Iterator[Figure]:
+    def figures(self, shape: tuple[int, ...], dtype: str, operation: str) -> Iterator[Figure]:
         """Time every contestant of every peer at one shape."""
         entrants, checksums = [], set()
-        for process in processes:
+        for process in self.processes:
             status_line(f"{label(shape)}: {process.peer.name} prepares")
-            prepared = process.ask(
-                "prepare", shape=shape, seed=0, dtype=self.dtype, operation=self.operation
-            )
+            prepared = process.ask("prepare", shape=shape, dtype=dtype, operation=operation)
             checksums.add(prepared["checksum"])
             entrants += [(process, k, each) for k, each in enumerate(prepared["contestants"])]
         if len(checksums) > 1:
@@ -182,92 +75,92 @@ class Turns:
             # Each round starts with another one, so that predecessors differ.
             first = number * len(entrants) // self.rounds
             for k in [*range(first, len(entrants)), *range(first)]:
-                process, which, _ = entrants[k]
-                turns[k].append(self._turn(process, which, processes))
+                turns[k].append(self._turn(*entrants[k][:2]))
         status_line()
-        megabytes = math.prod(shape) * ITEMSIZE[self.dtype] / MEGABYTE
-        for (process, _, entrant), times in zip(entrants, turns, strict=True):
-            yield Figure(
-                shape,
-                megabytes,
-                entrant["direction"],
-                process.peer.name,
-                entrant["name"],
-                entrant["writes_to"],
-                statistics.median(turn["p50"] for turn in times),
-                statistics.fmean(turn["mean"] for turn in times),
-                min(turn["min"] for turn in times),
-                int(sum(turn["samples"] for turn in times)),
-                statistics.fmean(entrant["first_calls"]),
-                max(entrant["first_calls"]),
-            )
+        for (process, _, (name, direction, writes_to)), times in zip(entrants, turns, strict=True):
+            yield {
+                "shape": shape,
+                "megabytes": math.prod(shape) * ITEMSIZE[dtype] / 1e6,
+                "direction": direction,
+                "peer": process.peer.name,
+                "contestant": name,
+                "writes_to": writes_to,
+                "p50": statistics.median(turn["p50"] for turn in times),
+                "mean": statistics.fmean(turn["mean"] for turn in times),
+                "min": min(turn["min"] for turn in times),
+                "samples": int(sum(turn["samples"] for turn in times)),
+            }
 
-    def _turn(
-        self, process: PeerProcess, which: int, processes: list[PeerProcess]
-    ) -> dict[str, float]:
+    def _turn(self, process: PeerProcess, which: int) -> dict[str, float]:
         """Run one contestant, and add up the processor time of all other processes."""
         time.sleep(PAUSE)
 
         def spent() -> tuple[float, float, float]:
-            asleep = sum(each.cpu_seconds() for each in processes if each is not process)
+            asleep = sum(each.cpu_seconds() for each in self.processes if each is not process)
             return process.cpu_seconds(), asleep, all_cpu_seconds()
 
         before, start = spent(), time.perf_counter()
         answer: dict[str, float] = process.ask("time", which=which, seconds=self.seconds)
-        self._elapsed += time.perf_counter() - start
+        self.elapsed += time.perf_counter() - start
         own, asleep, everyone = (b - a for a, b in zip(before, spent(), strict=True))
-        self._by_peers += asleep
-        self._by_others += everyone - own - asleep
+        self.by_peers += asleep
+        self.by_others += everyone - own - asleep
         return answer
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+def measure(
+    peers: Sequence[str],
+    shapes: Sequence[tuple[int, ...]] = SHAPES,
+    *,
+    rounds: int,
+    seconds: float,
+    dtype: str = "float32",
+    operation: str = "layer_norm",
+) -> dict[str, Any]:
     """Start the peers, let them take turns, and return the report."""
-    threads, pythons = usable_cores(), dict(arguments.python)
-    able = set(PEERS) if arguments.dtype == "float32" else OTHER_TYPES
-    if arguments.operation == "rms_norm":
-        able = able & RMS_NORM
-    peers = [PEERS[name] for name in PEERS if name in arguments.peers and name in able]
+    able = set(PEERS) if dtype == "float32" else OTHER_TYPES
+    able = able & RMS_NORM if operation == "rms_norm" else able
     # All environments are installed before the first process starts.
-    ready = [(peer, pythons.get(peer.environment) or python_for(peer)) for peer in peers]
-    turns = Turns(arguments.rounds, arguments.seconds, arguments.dtype, arguments.operation)
-    figures: list[Figure] = []
+    ready = [(PEERS[name], python_for(PEERS[name])) for name in peers if name in able]
+    versions = {peer.name: peer_versions(peer, python) for peer, python in ready}
     with ExitStack() as stack:
         processes = []
         for peer, python in ready:
-            processes.append(PeerProcess(peer, python, threads))
+            processes.append(PeerProcess(peer, python, usable_cores()))
             stack.callback(processes[-1].close)
-        versions = {each.peer.name: each.versions() for each in processes}
-        for shape in arguments.shapes:
-            figures += turns.figures(shape, processes)
-    taken = turns.disturbance()
+        turns = Turns(processes, rounds, seconds)
+        figures = [each for shape in shapes for each in turns.figures(shape, dtype, operation)]
+    taken = {
+        "by_other_peers": turns.by_peers / turns.elapsed,
+        "by_other_programs": turns.by_others / turns.elapsed,
+    }
     return {
-        "machine": machine(threads, packages=()),
+        "machine": machine(usable_cores(), packages=()),
         "versions": versions,
-        "operation": arguments.operation,
-        "dtype": arguments.dtype,
-        "rounds": arguments.rounds,
-        "seconds_per_turn": arguments.seconds,
+        "operation": operation,
+        "dtype": dtype,
+        "rounds": rounds,
+        "seconds_per_turn": seconds,
         "cores_taken": taken,
         "quiet": sum(taken.values()) <= QUIET,
         "unit": "second",
-        "figures": [asdict(figure) for figure in figures],
-        "goals": [asdict(verdict) for verdict in verdicts(figures)],
+        "figures": figures,
+        "goals": list(goals(figures)),
     }
 
 
-def verdicts(figures: Iterable[Figure]) -> Iterator[Verdict]:
+def goals(figures: Sequence[Figure]) -> Iterator[dict[str, Any]]:
     """Yield every goal for which there are figures."""
     groups: dict[tuple[tuple[int, ...], str], list[Figure]] = {}
     for figure in figures:
-        groups.setdefault((figure.shape, figure.direction), []).append(figure)
-    for group in groups.values():
-        if math.prod(group[0].shape) >= MIDDLE:
-            everyone = {figure.peer for figure in group} - {"truenorm"}
+        groups.setdefault((figure["shape"], figure["direction"]), []).append(figure)
+    for (shape, direction), group in groups.items():
+        if math.prod(shape) >= MIDDLE:
+            everyone = {figure["peer"] for figure in group} - {"truenorm"}
             yield from _compare(group, "fast", everyone, 1.0, "ahead of the best peer")
         else:
             yield from _compare(group, "fast", {"torch"}, 2.0, "within 2x of PyTorch")
-        times = 2.0 if group[0].direction == "forward" else 3.0
+        times = 2.0 if direction == "forward" else 3.0
         yield from _compare(group, "correct", {"torch"}, times, f"within {times:.0f}x of PyTorch")
         for mode in ("fast", "correct"):
             yield from _compare(group, mode, {"textbook"}, 1.0, "ahead of the textbook")
@@ -275,74 +168,31 @@ def verdicts(figures: Iterable[Figure]) -> Iterator[Verdict]:
 
 def _compare(
     group: list[Figure], mode: str, rivals: set[str], allowed: float, goal: str
-) -> Iterator[Verdict]:
-    """Compare a mode with the fastest rival that writes to the same kind of array."""
-    by_name = {figure.contestant: figure for figure in group}
-    for form in (", out=", ""):
-        ours = by_name.get(f"truenorm {mode}{form}")
-        if ours is None:
-            continue
-        theirs = [each for each in group if each.peer in rivals]
-        theirs = [each for each in theirs if each.writes_to == ours.writes_to]
-        if not theirs:
-            continue
-        best = min(theirs, key=lambda figure: figure.p50)
-        ratio, of_means = ours.p50 / best.p50, ours.mean / best.mean
-        yield Verdict(
-            f"{mode} {goal}",
-            ours.shape,
-            ours.direction,
-            ours.contestant,
-            best.contestant,
-            ratio,
-            of_means,
-            ours.min / best.min,
-            allowed,
-            max(ratio, of_means) <= allowed,
-        )
+) -> Iterator[dict[str, Any]]:
+    """Compare a mode with the fastest rival that writes to the same kind of array.
 
-
-def report_of(report: dict[str, Any]) -> str:
-    """Return the report as text."""
-    versions, taken = report["versions"].items(), report["cores_taken"]
-    parts = [
-        heading(report["machine"]),
-        *(f"{peer + ':':13s}{', '.join(map(' '.join, each.items()))}" for peer, each in versions),
-        f"cores taken during a turn by sleeping peers: {taken['by_other_peers']:.3f}, "
-        f"by other programs: {taken['by_other_programs']:.3f}",
-    ]
-    if not report["quiet"]:
-        parts.append("NOT QUIET: do not publish this; pools that spin are slowed down most")
-    for direction in DIRECTIONS:
-        chosen = [each for each in report["figures"] if each["direction"] == direction]
-        shapes = list(dict.fromkeys(label(each["shape"]) for each in chosen))
-        by_place = {(each["contestant"], label(each["shape"])): each for each in chosen}
-        writes_to = {each["contestant"]: each["writes_to"] for each in chosen}
-        for statistic, title in STATISTICS.items():
-            head = [f"{direction}, {title} in ms", "result in", *shapes]
-            rows = [
-                [name, place, *(f"{by_place[name, s][statistic] * 1e3:.4g}" for s in shapes)]
-                for name, place in writes_to.items()
-            ]
-            parts.append(f"\n{table(head, rows)}")
-    goals = report["goals"]
-    reached = sum(each["reached"] for each in goals)
-    parts.append(f"\ngoals reached: {reached} of {len(goals)}")
-    if goals:
-        head = ["goal", "shape", "", "contestant", "rival", "x p50", "x mean", "x min", "allowed"]
-        rows = [
-            [
-                each["goal"],
-                label(each["shape"]),
-                *(each[name] for name in ("direction", "contestant", "rival")),
-                *(f"{each[name]:.2f}" for name in ("ratio", "ratio_of_mean", "ratio_of_min")),
-                f"{each['allowed']:.2f}",
-                "reached" if each["reached"] else "missed",
-            ]
-            for each in goals
+    A goal is reached if neither the ratio of medians nor that of means exceeds `allowed`. Where
+    the ratio of the fastest calls is very different, the machine was busy.
+    """
+    for ours in group:
+        theirs = [
+            each
+            for each in group
+            if each["peer"] in rivals and each["writes_to"] == ours["writes_to"]
         ]
-        parts.append(table([*head, ""], rows))
-    return "\n".join(parts)
+        if theirs and ours["contestant"].startswith(f"truenorm {mode}"):
+            best = min(theirs, key=lambda figure: figure["p50"])
+            ratios = {name: ours[name] / best[name] for name in ("p50", "mean", "min")}
+            yield {
+                "goal": f"{mode} {goal}",
+                **{name: ours[name] for name in ("shape", "direction", "contestant")},
+                "rival": best["contestant"],
+                "ratio": ratios["p50"],
+                "ratio_of_mean": ratios["mean"],
+                "ratio_of_min": ratios["min"],
+                "allowed": allowed,
+                "reached": max(ratios["p50"], ratios["mean"]) <= allowed,
+            }
 
 
 Times = dict[str, dict[str, float]]
@@ -355,21 +205,9 @@ PACKAGES = {  # display name: the peer whose versions have it, and its package
     "ONNX Runtime": ("onnxruntime", "onnxruntime"),
     "thinc": ("thinc", "thinc"),
 }
-# Colours of Okabe and Ito, which remain distinct for the colour-blind.
-STYLES: dict[str, dict[str, Any]] = {
-    "truenorm correct, out=": {"color": "#0072b2", "marker": "o", "lw": 2},
-    "truenorm correct": {"color": "#0072b2", "marker": "o", "lw": 1, "mfc": "white", "ls": "--"},
-    "truenorm fast, out=": {"color": "#56b4e9", "marker": "D", "lw": 2},
-    "truenorm fast": {"color": "#56b4e9", "marker": "D", "lw": 1, "mfc": "white", "ls": "--"},
-    "textbook NumPy": {"color": "#d55e00", "marker": "s", "lw": 1},
-    "textbook in float64, then cast": {"color": "#cc79a7", "marker": "^", "lw": 1},
-    "thinc": {"color": "#8c8c8c", "marker": "v", "lw": 1},
-    "JAX": {"color": "#009e73", "marker": "P", "lw": 1},
-    "ONNX Runtime": {"color": "#e69f00", "marker": "X", "lw": 1},
-}
 
 
-def times_of(report: dict[str, Any], direction: str) -> Times:
+def times_of(report: Mapping[str, Any], direction: str) -> Times:
     """Return the medians of one direction."""
     times: Times = {}
     for figure in report["figures"]:
@@ -378,17 +216,17 @@ def times_of(report: dict[str, Any], direction: str) -> Times:
     return times
 
 
-def tables(report: dict[str, Any]) -> dict[str, str]:
+def tables(report: Mapping[str, Any]) -> dict[str, str]:
     """Return the blocks of docs/speed.md."""
     counts: dict[str, list[bool]] = {}
     for goal in report["goals"]:
         counts.setdefault(goal["goal"], []).append(goal["reached"])
     counts["all"] = [goal["reached"] for goal in report["goals"]]
-    goals = [[name, str(sum(reached)), str(len(reached))] for name, reached in counts.items()]
+    rows = [[name, str(sum(reached)), str(len(reached))] for name, reached in counts.items()]
     blocks = {
         "where": _where(report),
         "fastest": _fastest(report),
-        "goals": markdown_table(["goal", "reached", "of"], goals),
+        "goals": markdown_table(["goal", "reached", "of"], rows),
     }
     megabytes = {label(each["shape"]): each["megabytes"] for each in report["figures"]}
     for direction in DIRECTIONS:
@@ -401,23 +239,28 @@ def tables(report: dict[str, Any]) -> dict[str, str]:
     return blocks
 
 
-def _fastest(report: dict[str, Any]) -> str:
+def _fastest(report: Mapping[str, Any]) -> str:
     """Return, for each shape, the fastest other package, and truenorm's times over its time."""
+    ours = ("truenorm fast, out=", "truenorm correct, out=")
     head, rows = ["shape"], dict[str, list[str]]()
     for direction in DIRECTIONS:
         head += [f"fastest other, {direction}", "fast", "correct"]
         for shape, taken in times_of(report, direction).items():
             others = {name: t for name, t in taken.items() if not name.startswith("truenorm")}
-            best = min(others, key=others.__getitem__)
-            ours = ("truenorm fast, out=", "truenorm correct, out=")
-            ratios = [f"{taken[name] / others[best]:.2f}" for name in ours]
+            best = min(others, key=others.__getitem__, default="none")
+            ratios = [
+                f"{taken[name] / others[best]:.2f}" if others and name in taken else "none"
+                for name in ours
+            ]
             rows.setdefault(shape, [shape]).extend([best, *ratios])
     return markdown_table(head, list(rows.values()))
 
 
-def _where(report: dict[str, Any]) -> str:
+def _where(report: Mapping[str, Any]) -> str:
     facts, taken, versions = report["machine"], report["cores_taken"], report["versions"]
-    packages = ", ".join(f"{name} {versions[p][k]}" for name, (p, k) in PACKAGES.items())
+    packages = ", ".join(
+        f"{name} {versions[p][k]}" for name, (p, k) in PACKAGES.items() if p in versions
+    )
     quiet = "The machine was quiet" if report["quiet"] else "**The machine was not quiet**"
     return (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads; Python "
@@ -428,51 +271,29 @@ def _where(report: dict[str, Any]) -> str:
     )
 
 
-def draw(report: dict[str, Any]) -> None:
-    """Draw times divided by PyTorch's over the shapes."""
-    from matplotlib.figure import Figure as Canvas
-
-    from truenorm.tools.picture import save
-
-    canvas = Canvas(figsize=(7.4, 8.6), facecolor="white", layout="constrained")
-    panels = canvas.subplots(2, 1, sharex=True, sharey=True)
-    for direction, axes in zip(DIRECTIONS, panels, strict=True):
-        times = times_of(report, direction)
-        for name, style in STYLES.items():
-            if name in next(iter(times.values())):
-                ratios = [taken[name] / taken["PyTorch"] for taken in times.values()]
-                axes.plot(list(times), ratios, ms=5, label=name, **style)
-        axes.axhline(1, color="black", lw=1.2, label="PyTorch (1)")
-        axes.set_yscale("log")
-        axes.set_yticks([0.2, 0.5, 1, 2, 5, 10, 20, 50])
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.minorticks_off()
-        axes.set_ylabel("time, PyTorch's = 1")
-        axes.set_title(f"{direction}: below the black line is faster than PyTorch", fontsize=11)
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    for tick in panels[1].get_xticklabels():
-        tick.set(rotation=35, horizontalalignment="right", rotation_mode="anchor")
-    panels[1].set_xlabel("shape of x, float32")
-    facts, quiet = report["machine"], "" if report["quiet"] else ", not quiet"
-    title = f"Median time of a call, {facts['cores']} cores{quiet}, {facts['date']}"
-    canvas.suptitle(title, fontsize=11)
-    handles, names = panels[0].get_legend_handles_labels()
-    canvas.legend(handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-    save(canvas, FIGURES / "peers.svg")
-
-
 def main(argv: list[str] | None = None) -> int:
-    """Measure, save and print; or write the page."""
-    arguments = arguments_of(argv)
-    if arguments.page:
-        report = read_results(arguments.output)
-        draw(report)
-        fill_page(PAGE, tables(report))
+    """Measure, save and print; or fill the page."""
+    parser = options(
+        "peers", "Time the norms of several packages, each in its own process.",
+        output=FILE, page="fill docs/speed.md from --output",
+    )  # fmt: skip
+    add, names = parser.add_argument, list(PEERS)
+    add("--rounds", type=int, default=7, help="turns of each contestant")
+    add("--seconds", type=float, default=0.1, help="length of a turn")
+    add("--shapes", type=shape_of, nargs="+", default=SHAPES, metavar="2x128x1024")
+    only = "PyTorch, truenorm and the textbook take part"
+    add("--operation", choices=["layer_norm", "rms_norm"], default="layer_norm",
+        help=f"for RMSNorm, {only}")  # fmt: skip
+    add("--dtype", choices=list(ITEMSIZE), default="float32", help=f"except for float32, {only}")
+    add("--peers", choices=names, nargs="+", default=names, metavar="NAME", help=", ".join(names))
+    arguments = vars(parser.parse_args(argv))
+    output: Path = arguments.pop("output")
+    if arguments.pop("page"):
+        fill_page(PAGE, tables(read_results(output)))
         return 0
-    report = measure(arguments)
-    text = strict_json.write(report, arguments.output)
-    print(text if arguments.json else report_of(report))
+    strict_json.write(measure(**arguments), output)
+    report = read_results(output)
+    print(heading(report["machine"]), *tables(report).values(), sep="\n\n")
     return 0
 
 

@@ -2,41 +2,21 @@
 
 Each subject runs on the judge's ordinary cases in a process of its own, in an environment that has
 its package; ``--python PATH`` is an interpreter with all packages, else an environment is created.
-The report goes to results/recipes.json and docs/recipes-table.md. ``--page`` writes that table and
-docs/figures/recipes.svg, for which it needs Matplotlib (the dependency group "tests-bare").
+The report goes to results/recipes.json and docs/recipes-table.md; ``--page`` writes only that.
 """
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from benchmarks.common import (
-    DOCS,
-    FIGURES,
-    RESULTS,
-    ROOT,
-    heading,
-    machine,
-    markdown_table,
-    options,
-    read_results,
-)
-from benchmarks.environments import RECIPES, python_for
-from truenorm.tools import strict_json
+from benchmarks.common import DOCS, RESULTS, ROOT, machine, markdown_table, options, publish
+from benchmarks.environments import RECIPES, VARIABLES, python_for, versions
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.verify import Recipe, cases
-from truenorm.verify.cases.families import PLAIN_X, Family
 from truenorm.verify.grading.grades import grade
-from truenorm.verify.operations import LAYER_NORM, RMS_NORM, norm, parse_operation
-from truenorm.verify.operations.recipes import recipe_results
-from truenorm.verify.operations.variants import adapt_case
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import Call, CannotRunError
 
@@ -147,8 +127,7 @@ def examine(listed: Listed, python: Path) -> dict[str, Any]:
         "ran": listed.package != FORMULA,
         "package": listed.package,
     }
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PYTHONNOUSERSITE": "1"}
-    how: dict[str, Any] = {"python": str(python), "environment": environment}
+    how: dict[str, Any] = {"python": str(python), "environment": VARIABLES}
     try:
         with SubjectProcess(listed.target, operation=listed.operation, **how) as process:
             dtypes = [each for each in DTYPES if each in process.subject.dtypes]
@@ -178,19 +157,6 @@ def summary(recipe: Recipe) -> dict[str, Any]:
     """Return the names that fit, and the share of each recipe."""
     shares = {name: round(share, 6) for name, share in recipe.shares.items()}
     return {"names": list(recipe.names), "shares": shares}
-
-
-def versions(python: Path, packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of packages in an environment."""
-    script = (
-        "import json, sys; from importlib.metadata import version;"
-        "print(json.dumps({name: version(name) for name in sys.argv[1:]}))"
-    )
-    output = subprocess.check_output(
-        [python, "-c", script, *packages], text=True, env={**os.environ, "PYTHONPATH": ""}
-    )
-    answer: dict[str, str] = json.loads(output)
-    return answer
 
 
 HEAD = """\
@@ -262,94 +228,39 @@ def _shares(subject: Mapping[str, Any], dtype: str) -> str:
     return "; ".join(f"{name} {100 * shares[name]:.2f}" for name in order) or "-"
 
 
-ROWS, SIZE = 64, 4096
-FAMILY = Family("normal", PLAIN_X[0], "ordinary", "standard normal rows")
-PANELS = {
-    "RMSNorm with 1 + gamma": (
-        norm("rms_norm", gain="zero-centred"),
-        ("late", "early", "gain-rounded", "early, gain-rounded", "none"),
-    ),
-    "layer norm": (LAYER_NORM, ("late", "early", "product", "apex", "none")),
-    "residual add and RMSNorm": (
-        norm("add_rms_norm"),
-        ("late", "early", "late, of the unrounded sum", "early, of the unrounded sum"),
-    ),
-}
-"""Operations, and the recipes whose bits are compared on standard normal bfloat16 rows."""
-
-
-def draw() -> None:
-    """Draw the percentage of elements in which two recipes differ, a triangle an operation."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    from truenorm.tools.picture import save
-
-    mpl.rcParams["font.size"] = 10
-    figure = Figure(figsize=(12.6, 4.2), layout="constrained")
-    places = figure.subplots(1, len(PANELS))
-    for axes, (title, (operation, names)) in zip(places, PANELS.items(), strict=True):
-        plain = LAYER_NORM if operation.centred else RMS_NORM
-        case = FAMILY.case(plain, "bfloat16", ROWS, SIZE)
-        bits = recipe_results(
-            operation, adapt_case(operation, case) if operation.is_variant else case
-        )
-        shares = np.array(
-            [[np.mean(bits[one].values != bits[other].values) for other in names] for one in names]
-        )
-        shown = np.ma.masked_where(np.triu(np.ones_like(shares)) > 0, shares)
-        axes.imshow(shown[1:, :-1], cmap="Blues", vmin=0, vmax=0.7)
-        for i, row in enumerate(shares[1:], start=1):
-            for j, share in enumerate(row[:i]):
-                colour = "white" if share > 0.4 else "black"
-                axes.text(j, i - 1, f"{100 * share:.0f} %", ha="center", va="center", color=colour)
-        wrapped = [
-            name.replace(", ", ",\n").replace("of the unrounded", "unrounded") for name in names
-        ]
-        axes.set_xticks(range(len(names) - 1), wrapped[:-1], rotation=40, ha="right")
-        axes.set_yticks(range(len(names) - 1), wrapped[1:])
-        axes.set_title(title, fontsize=11, pad=10)
-        axes.spines[:].set_visible(False)
-        axes.tick_params(length=0)
-    save(figure, FIGURES / "recipes.svg")
+def measure(only: str, python: Path) -> dict[str, Any]:
+    """Examine the subjects whose names contain `only`, and return the report."""
+    chosen = [each for each in LISTED if only in f"{each.project} {each.what}"]
+    packages = dict.fromkeys([*COMMON, *(each.package for each in chosen)])
+    packages.pop(FORMULA, None)
+    subjects = []
+    for each in chosen:
+        status_line(f"{each.project} {each.what}, {each.operation}")
+        subjects.append(examine(each, python))
+    status_line()
+    numbers = versions(python, packages)
+    return {
+        "machine": machine(usable_cores(), packages=("numpy",)),
+        "versions": {name: numbers[name] for name in packages},
+        "subjects": subjects,
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Examine all subjects, save and print; or write the page and the figure."""
+    """Examine all subjects, save and print; or write the page."""
     parser = options(
         "recipes", "Find where norms round, by their bits.",
-        output=FILE, page="write the table from --output, and draw the figure",
+        output=FILE, page="write the table from --output",
     )  # fmt: skip
     parser.add_argument("--python", type=Path, help="an interpreter that has all packages")
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="only projects and names that contain TEXT"
     )
     arguments = parser.parse_args(argv)
+    report = None
     if not arguments.page:
-        python = arguments.python or python_for(RECIPES)
-        chosen = [each for each in LISTED if arguments.only in f"{each.project} {each.what}"]
-        packages = dict.fromkeys([*COMMON, *(each.package for each in chosen)])
-        packages.pop(FORMULA, None)
-        entries = []
-        for each in chosen:
-            status_line(f"{each.project} {each.what}, {each.operation}")
-            entries.append(examine(each, python))
-        status_line()
-        report: dict[str, Any] = {
-            "machine": machine(usable_cores(), packages=("numpy",)),
-            "versions": versions(python, packages),
-            "subjects": entries,
-        }
-        strict_json.write(report, arguments.output)
-    report = read_results(arguments.output)
-    text = page(report)
-    if arguments.output == FILE:
-        PAGE.write_text(text, encoding="utf-8")
-    if arguments.page:
-        draw()
-    print(
-        strict_json.dumps(report) if arguments.json else f"{heading(report['machine'])}\n\n{text}"
-    )
+        report = measure(arguments.only, arguments.python or python_for(RECIPES))
+    publish(report, arguments.output, page, PAGE)
     return 0
 
 

@@ -1,8 +1,7 @@
 """``python -m benchmarks.roofline``: upper limits for the GPU kernels on four cards.
 
-It measures nothing. It divides the operations of an element by the stated rates of the cards,
-fills the table of docs/gpu-kernel.md and draws docs/figures/roofline.svg; it needs Matplotlib (the
-dependency group "figures").
+It measures nothing. It divides the operations of an element by the stated rates of the cards, and
+fills the table of docs/gpu-kernel.md; ``python -m benchmarks.figures roofline`` draws the same.
 """
 
 import sys
@@ -10,26 +9,17 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from benchmarks.common import DOCS, FIGURES, fill_page, markdown_table
+from benchmarks.common import DOCS, fill_page, markdown_table
 from truenorm.exact import BFLOAT16, FLOAT32
 from truenorm.kernels.gpu.plan import Plan
-from truenorm.tools.picture import save
 
-PAGE, FIGURE = DOCS / "gpu-kernel.md", FIGURES / "roofline.svg"
+PAGE = DOCS / "gpu-kernel.md"
 SIZE = 4096
 """Elements of a row."""
 SHARES = 2 * (8 + 8 + 4)
 """Bytes of a column's share of dgamma and dbeta with its bound: written, then read."""
 TYPES = {"float32": FLOAT32, "16 bits": BFLOAT16}
 PASSES, MODES = ("forward", "backward"), ("correct", "fast")
-COLOURS = {  # of Okabe and Ito, which remain distinct for the colour-blind
-    "memory": "#999999",
-    "float64": "#d55e00",
-    "instructions": "#009e73",
-}
 
 
 class Card(NamedTuple):
@@ -109,49 +99,14 @@ def cells(card: Card, mode: str) -> Iterator[str]:
 
 def table() -> str:
     """Return a line for each card and mode."""
-    head = [
-        "card",
-        "mode",
-        *(f"{direction}, {kind}" for direction, kind in product(PASSES, TYPES)),
-    ]
+    head = ["card", "mode", *map(", ".join, product(PASSES, TYPES))]
     rows = [[name, mode, *cells(card, mode)] for name, card in CARDS.items() for mode in MODES]
     return markdown_table(head, rows, numbers=False)
 
 
-def draw(axes: Axes, direction: str, kind: str) -> None:
-    """Draw the three limits of each card, in correct mode."""
-    for place, card in enumerate(CARDS.values()):
-        times = limits(card, "correct", direction, kind)
-        worst = max(times.values())
-        for k, (name, limit) in enumerate(times.items()):
-            axes.barh(
-                place + 0.25 * (k - 1), limit, height=0.22, color=COLOURS[name],
-                label=name if place == 0 else None,
-            )  # fmt: skip
-            if limit == worst:
-                axes.text(limit + 0.1, place + 0.25 * (k - 1), f"{limit:.1f}", va="center")
-    axes.axvline(1, color="black", linestyle=":", linewidth=1.2)
-    axes.set_yticks(range(len(CARDS)), list(CARDS))
-    axes.set_ylim(len(CARDS) - 0.45, -0.55)
-    axes.set_xlim(0, 7.6)
-    axes.set_title(f"{direction}, {kind}", loc="left", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def main() -> int:
-    """Write the table, and draw."""
+    """Fill the table."""
     fill_page(PAGE, {"roofline": table()})
-    figure = Figure(figsize=(8.4, 6.0), layout="constrained", facecolor="white")
-    places = figure.subplots(2, 2, sharey=True)
-    for axes, (direction, kind) in zip(places.flat, product(PASSES, TYPES), strict=True):
-        draw(axes, direction, kind)
-    places[0, 0].legend(loc="lower right", fontsize=9, frameon=False)
-    figure.supxlabel(
-        "Correct mode, computed and not measured: the time that each resource takes at its stated "
-        "rate,\nin units of what a copy of the same bytes takes (dotted); the longest decides.",
-        fontsize=9,
-    )
-    save(figure, FIGURE)
     return 0
 
 

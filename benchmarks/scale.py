@@ -1,8 +1,8 @@
 """``python -m benchmarks.scale``: model the cost of exact gradients over many ranks.
 
-It prints the tables of docs/scale.md and draws docs/figures/scale.svg, for which it needs
-Matplotlib (the dependency group "tests-bare"). ``--page`` fills the tables in. ``--undecided``
-counts undecided columns of partials instead, and compares that with (L10) of the page.
+It fills the tables of docs/scale.md; ``python -m benchmarks.figures scale`` draws the model.
+``--undecided`` counts undecided columns of partials instead, and compares that with (L10) of the
+page.
 
 The all-reduce is modelled by latency, bandwidth and the bytes that are added. The formulas are
 those of Thakur, Rabenseifner and Gropp, *Optimization of collective communication operations in
@@ -11,20 +11,17 @@ MPICH* (2005). Only the bytes of a column are measured.
 
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 import truenorm as tn
-from benchmarks.common import DOCS, FIGURES, fill_page, heading, machine, markdown_table, options
+from benchmarks.common import DOCS, fill_page, heading, machine, markdown_table, options
 from truenorm.exact import FLOAT32
 from truenorm.kernels.fixed_point import FixedPoint, columns_and_error, round_columns
-from truenorm.tools.text import table
 
-PAGE, FIGURE = DOCS / "scale.md", FIGURES / "scale.svg"
+PAGE = DOCS / "scale.md"
 RANKS = (2, 8, 64, 1024, 10_000)
 
 
@@ -99,54 +96,6 @@ class Model:
         """Parameters of the model: a layer has two norms and 12 square matrices."""
         return 12 * self.columns**2 * self.norms // 2 + 2 * self.columns * self.norms
 
-    def rows(self, network: Network, ranks: Sequence[int] = RANKS) -> list[list[str]]:
-        """Return the rows of the table, in milliseconds."""
-        return [
-            [f"{count:,}", *(f"{each:.2f}" for each in self.times(count, network))]
-            for count in ranks
-        ]
-
-
-LINES = {  # colours of Okabe and Ito, which remain distinct for the colour-blind
-    "exact_by_layer": ("exact, layer by layer", "#d55e00", "-"),
-    "plain_by_layer": ("float32, layer by layer", "#d55e00", "--"),
-    "exact": ("exact, one bucket", "#0072b2", "-"),
-    "plain": ("float32, one bucket", "#0072b2", "--"),
-}
-"""Fields of `Times`, with label, colour and style."""
-
-
-def draw(model: Model, network: Network, file: Path) -> None:
-    """Draw the four times from 2 to 10,000 ranks, each with its name at the end."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    from truenorm.tools.picture import save
-
-    ranks = np.unique(np.geomspace(2, 10_000, 60).astype(int)).tolist()
-    times = [model.times(count, network) for count in ranks]
-    with mpl.rc_context({"font.size": 10}):
-        figure = Figure(figsize=(7.4, 4.2), layout="constrained", facecolor="white")
-        axes = figure.subplots()
-        for name, (label, colour, style) in LINES.items():
-            line = [getattr(each, name) for each in times]
-            axes.loglog(ranks, line, style, color=colour, linewidth=1.8)
-            axes.text(ranks[-1] * 1.15, line[-1], label, color=colour, va="center", fontsize=9)
-        axes.set_xlim(2, 10_000)
-        axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("ranks")
-        axes.set_ylabel("ms of a step, by the model")
-        axes.grid(which="major", color="#dddddd", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_title(
-            f"dgamma and dbeta of {model.norms} norms of {model.columns} columns; "
-            f"{network.bandwidth / 1e9:.0f} GB/s, {network.latency * 1e6:.0f} µs",
-            loc="left",
-            fontsize=10,
-        )
-        save(figure, file)
-
 
 FACTORS = (14, 16, 18, 20, 22)
 """Bits by which the error is enlarged: without that, no column would be undecided."""
@@ -166,13 +115,14 @@ class Sums(NamedTuple):
         return self.error / math.sqrt(float(np.mean(values**2)))
 
 
-def sums_of(rows: int, columns: int, seed: int) -> Sums:
-    """Return the sums of a partial of normal float32 data."""
-    x, dy = np.random.default_rng(seed).standard_normal((2, rows, columns)).astype(np.float32)
-    gamma = np.ones(columns, np.float32)
-    _, saved = tn.layer_norm_forward(x, gamma, backend="reference")
-    partial = tn.layer_norm_backward_partial(dy, saved, backend="reference")[1]
-    return Sums(*columns_and_error(partial._dgamma))
+def partial_of(shape: tuple[int, int], dtype: str, seed: int = 0) -> tn.PartialGradients:
+    """Return the partial of normal data."""
+    if dtype == "bfloat16":
+        import ml_dtypes  # noqa: F401  makes the type known to NumPy
+    x, dy = np.random.default_rng(seed).standard_normal((2, *shape)).astype(np.dtype(dtype))
+    gamma, beta = np.ones((2, shape[1]), x.dtype)
+    _, saved = tn.layer_norm_forward(x, gamma, beta, backend="reference")
+    return tn.layer_norm_backward_partial(dy, saved, backend="reference")[1]
 
 
 def expected(relative_error: float, precision: int = FLOAT32.precision) -> float:
@@ -181,45 +131,27 @@ def expected(relative_error: float, precision: int = FLOAT32.precision) -> float
     return math.sqrt(2 / math.pi) * delta * (math.log(1 / delta) + 1.06)
 
 
-def undecided(sums: Sums, bits: int) -> int:
-    """Count the undecided columns with an error that is `bits` bits larger."""
-    return len(round_columns(sums.number, sums.error << bits, 1, FLOAT32)[1])
-
-
 def undecided_table(rows: int, columns: int, batches: int) -> str:
     """Return counts of undecided columns beside the expected ones."""
-    sums = [sums_of(rows, columns, seed) for seed in range(batches)]
+    partials = [partial_of((rows, columns), "float32", seed) for seed in range(batches)]
+    sums = [Sums(*columns_and_error(each._dgamma)) for each in partials]
     total, lines = columns * batches, []
     for bits in (*FACTORS, 0):
-        count = sum(undecided(each, bits) for each in sums)
+        count = sum(
+            len(round_columns(each.number, each.error << bits, 1, FLOAT32)[1]) for each in sums
+        )
         share = sum(expected(each.relative_error * 2.0**bits) for each in sums) / batches
         factor, number = (
             (f"2^{bits}", f"{share * total:.1f}") if bits else ("1", f"{share * total:.1e}")
         )
         lines.append([factor, f"{count}", number])
     head = ["error times", f"undecided of {total:,}", "expected by (L10)"]
-    return f"{table(head, lines)}\n\nat its own error, a column in {1 / share:.1e}"
+    return f"{markdown_table(head, lines)}\n\nat its own error, a column in {1 / share:.1e}"
 
 
 TYPES = ("float32", "float16", "bfloat16")
-HEAD = [
-    "ranks",
-    "float32, one bucket",
-    "exact, one bucket",
-    "float32, by layer",
-    "exact, by layer",
-]
+COLUMNS = ("float32, one bucket", "exact, one bucket", "float32, by layer", "exact, by layer")
 SHAPE = (64, 1024)
-
-
-def partial_of(dtype: str) -> tn.PartialGradients:
-    """Return the partial of normal data."""
-    if dtype == "bfloat16":
-        import ml_dtypes  # noqa: F401  makes the type known to NumPy
-    x, dy = np.random.default_rng(0).standard_normal((2, *SHAPE)).astype(np.dtype(dtype))
-    gamma, beta = np.ones((2, SHAPE[1]), x.dtype)
-    _, saved = tn.layer_norm_forward(x, gamma, beta, backend="reference")
-    return tn.layer_norm_backward_partial(dy, saved, backend="reference")[1]
 
 
 def bytes_of(partial: tn.PartialGradients) -> list[float]:
@@ -231,12 +163,16 @@ def bytes_of(partial: tn.PartialGradients) -> list[float]:
 def blocks(model: Model, network: Network) -> dict[str, str]:
     """Return the blocks of docs/scale.md."""
     sizes = [
-        [dtype, "8", *(f"{size:.1f}" for size in bytes_of(partial_of(dtype)))] for dtype in TYPES
+        [dtype, "8", *(f"{size:.1f}" for size in bytes_of(partial_of(SHAPE, dtype)))]
+        for dtype in TYPES
     ]
     head = ["type of x", "float32 sums", "words", "in memory", "as bytes"]
+    times = [
+        [f"{ranks:,}", *(f"{each:.2f}" for each in model.times(ranks, network))] for ranks in RANKS
+    ]
     return {
         "bytes": markdown_table(head, sizes),
-        "times": markdown_table(HEAD, model.rows(network)),
+        "times": markdown_table(["ranks", *COLUMNS], times),
         "share": _share(model, network),
     }
 
@@ -255,34 +191,15 @@ def _share(model: Model, network: Network, ranks: int = 1024) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the tables, and draw."""
-    parser = options(
-        "scale", "Model all-reduces of gradients of norms.", page="put the tables into the page"
-    )
-    parser.add_argument("--columns", type=int, default=Model.columns, help="of a row")
-    parser.add_argument("--norms", type=int, default=Model.norms, help="of the model")
-    parser.add_argument("--latency", type=float, default=Network.latency, help="in seconds")
-    parser.add_argument("--bandwidth", type=float, default=Network.bandwidth, help="in bytes/s")
-    parser.add_argument("--adding", type=float, default=Network.adding, help="in bytes/s")
-    parser.add_argument("--figure", type=Path, default=FIGURE, help="the file to draw")
+    """Fill the tables of the page, or count undecided columns."""
+    parser = options("scale", "Model all-reduces of gradients of norms.")
     parser.add_argument("--undecided", action="store_true", help="count undecided columns")
-    arguments = parser.parse_args(argv)
-    if arguments.undecided:
+    if parser.parse_args(argv).undecided:
         rows, columns, batches = 128, 4096, 2
-        print(
-            f"{heading(machine())}\n\n{batches} x {rows} rows of {columns} columns, normal float32"
-        )
-        print(f"\n{undecided_table(rows, columns, batches)}")
-        return 0
-    network = Network(arguments.latency, arguments.bandwidth, arguments.adding)
-    exact_bytes = round(bytes_of(partial_of("float32"))[0])
-    model = Model(arguments.columns, arguments.norms, exact_bytes=exact_bytes)
-    tables = blocks(model, network)
-    print(f"{model}\n{network}\n")
-    print("\n\n".join(tables.values()))
-    draw(model, network, arguments.figure)
-    if arguments.page:
-        fill_page(PAGE, tables)
+        print(heading(machine()), f"{batches} x {rows} rows of {columns} columns, normal float32",
+              undecided_table(rows, columns, batches), sep="\n\n")  # fmt: skip
+    else:
+        fill_page(PAGE, blocks(Model(), Network()))
     return 0
 
 

@@ -2,12 +2,9 @@
 
 Each subject of benchmarks/subjects runs in a process and an environment of its own; the exact
 answers are computed once, here. ``--page`` fills the tables of docs/scoreboard.md and of README.md
-from files that were written before, and draws docs/figures/scoreboard.svg; it needs Matplotlib
-(the dependency group "figures").
+from files that were written before.
 """
 
-import argparse
-import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -16,7 +13,6 @@ from typing import Any, NamedTuple
 
 from benchmarks.common import (
     DOCS,
-    FIGURES,
     RESULTS,
     ROOT,
     fill_page,
@@ -24,13 +20,14 @@ from benchmarks.common import (
     machine,
     markdown_table,
     options,
+    progress,
     read_results,
 )
-from benchmarks.environments import PEERS, PeerProcess, python_for
+from benchmarks.environments import PEERS, VARIABLES, peer_versions, python_for
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
-from truenorm.tools.text import number, table
+from truenorm.tools.text import number
 from truenorm.verify import cases
 from truenorm.verify.cases.named import entries
 from truenorm.verify.grading.report import CaseResult, Grade, Report
@@ -93,47 +90,18 @@ BOARDS = {
 }
 
 
-def arguments_of(argv: list[str] | None) -> argparse.Namespace:
-    """Parse the command line."""
-    names = list(dict.fromkeys(name for board in BOARDS.values() for name in board.subjects))
-    parser = options(
-        "scoreboard", "Judge normalizations, each in its own process and environment.",
-        page="fill the tables of docs/scoreboard.md and README.md, and draw the figure",
-    )  # fmt: skip
-    parser.add_argument("--output", type=Path, help="the JSON file to write")
-    parser.add_argument("--level", choices=LEVELS, default="quick", help="how many cases")
-    parser.add_argument("--operation", choices=list(BOARDS), default="layer_norm")
-    parser.add_argument(
-        "--peers", choices=names, nargs="+", default=names, metavar="NAME", help=", ".join(names)
-    )
-    return parser.parse_args(argv)
-
-
 def judge(key: str, entry: Entry, level: str) -> dict[str, Any]:
     """Judge one subject and return its part of the file."""
-
-    def show(done: int, of: int, case: str) -> None:
-        status_line(f"{key}: {done} of {of}, {case}")
-
     python = python_for(PEERS[entry.peer])
     report = verify_target(
         str(FOLDER / entry.target),
         level=level,
-        progress=show,
+        progress=progress(key),
         python=str(python),
-        environment={
-            "PYTHONPATH": str(ROOT / "src"),
-            "PYTHONNOUSERSITE": "1",
-            "JAX_PLATFORMS": "cpu",
-            "TRUENORM_ROUNDING": "",  # it would override the mode
-        },
+        environment=VARIABLES,
     )
     status_line()
-    process = PeerProcess(PEERS[entry.peer], python, usable_cores())
-    try:
-        versions = process.versions()
-    finally:
-        process.close()
+    versions = peer_versions(PEERS[entry.peer], python)
     packages = {name: versions[name] for name in ("python", "numpy", *entry.packages)}
     return {"versions": packages, **summary(report)}
 
@@ -212,17 +180,6 @@ def curve(results: Iterable[CaseResult], output: str) -> dict[str, list[float]]:
         if (each.kind, each.dtype, each.output) == ("sweep", "float32", output)
     )
     return {"kappa": [kappa for kappa, _ in points], "natural": [error for _, error in points]}
-
-
-def overview(report: dict[str, Any]) -> str:
-    """Return a line for each subject and type."""
-    rows = []
-    for subject in report["subjects"].values():
-        by_type: dict[str, list[str]] = {}
-        for grade in subject["grades"]:
-            by_type.setdefault(grade["dtype"], []).append(f"{grade['output']} {grade['grade']}")
-        rows += [[subject["name"], kind, ", ".join(grades)] for kind, grades in by_type.items()]
-    return table(["subject", "type", "grades"], rows)
 
 
 SHORT = {
@@ -392,87 +349,41 @@ def front_table(timings: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
     )
 
 
-FLOOR, TOP = 1e-2, 1e12
-"""Smaller errors, most of them 0, are drawn at the bottom; larger or infinite ones at the top."""
-# Colours of Okabe and Ito, and a marker for each. Larger markers are drawn first.
-STYLES: dict[str, dict[str, Any]] = {
-    "onnx": {"color": "#b0b0b0", "marker": "o", "ms": 11, "mew": 2},
-    "textbook": {"color": "#e69f00", "marker": "s", "ms": 8},
-    "onnxruntime": {"color": "#56b4e9", "marker": "D", "ms": 7},
-    "torch": {"color": "#d55e00", "marker": "^", "ms": 6},
-    "jax": {"color": "#009e73", "marker": "v", "ms": 6},
-    "jax-fast": {"color": "#cc79a7", "marker": "X", "ms": 6},
-    "thinc": {"color": "#7a5c00", "marker": "P", "ms": 6},
-    "textbook64": {"color": "#0072b2", "marker": "s", "ms": 9},
-    "truenorm-fast": {"color": "#000000", "marker": "x", "ms": 6},
-    "truenorm": {"color": "#000000", "marker": "o", "ms": 4, "mfc": "#000000"},
-}
-
-
-def draw(subjects: Subjects) -> None:
-    """Draw the errors of y and dx against kappa."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    from truenorm.tools.picture import save
-
-    def power_of_ten(value: float, _: int | None = None) -> str:
-        sign = {FLOOR: r"\leq ", TOP: r"\geq "}.get(value, "")
-        return f"${sign}10^{{{round(math.log10(value))}}}$"
-
-    mpl.rcParams["font.size"] = 11
-    figure = Figure(figsize=(7.2, 8.4), layout="constrained")
-    panels = figure.subplots(2, 1, sharex=True)
-    for axes, output in zip(panels, ("y", "dx"), strict=True):
-        for key in (key for key in STYLES if key in subjects):
-            if points := subjects[key]["against_kappa"].get(output):
-                errors = [min(max(float(error), FLOOR), TOP) for error in points["natural"]]
-                style = {"mfc": "none", "lw": 1, "clip_on": False} | STYLES[key]
-                axes.loglog(points["kappa"], errors, label=subjects[key]["name"], **style)
-        for power, name in ((1, "κ"), (2, "κ²")):
-            ends = [10.0, (1e6, 1e5)[power - 1]]
-            axes.loglog(ends, [4 * end**power for end in ends], "k:", lw=1)
-            end = (ends[1], 4 * ends[1] ** power)
-            axes.annotate(name, end, (4, 2), textcoords="offset points")
-        axes.set_ylim(FLOOR, TOP)
-        axes.yaxis.set_major_formatter(power_of_ten)
-        axes.set_ylabel(f"error of {output} / (u · scale)")
-        axes.grid(alpha=0.3)
-    panels[1].set_xlabel("condition number κ = rms(x)/sqrt(var + eps)")
-    lines = panels[0].get_legend_handles_labels()
-    figure.legend(*lines, loc="outside lower center", ncols=2, frameon=False)
-    save(figure, FIGURES / "scoreboard.svg")
-
-
-def write_pages() -> None:
-    """Write all tables, and the figure, from the published files."""
-    reports = {name: read_results(board.results) for name, board in BOARDS.items()}
-    for report in reports.values():
-        fill_page(PAGE, tables(report))
-    scores = reports["layer_norm"]
-    fill_page(README, {"front": front_table(read_results(RESULTS / "peers.json"), scores)})
-    draw(scores["subjects"])
-
-
 def main(argv: list[str] | None = None) -> int:
-    """Judge, save and print; or write the pages."""
-    arguments = arguments_of(argv)
+    """Judge, save and print; or fill the pages."""
+    names = list(dict.fromkeys(name for board in BOARDS.values() for name in board.subjects))
+    parser = options(
+        "scoreboard", "Judge normalizations, each in its own process and environment.",
+        page="fill the tables of docs/scoreboard.md and README.md",
+    )  # fmt: skip
+    add = parser.add_argument
+    add("--output", type=Path, help="the JSON file to write")
+    add("--level", choices=LEVELS, default="quick", help="how many cases")
+    add("--operation", choices=list(BOARDS), default="layer_norm")
+    add("--peers", choices=names, nargs="+", default=names, metavar="NAME", help=", ".join(names))
+    arguments = parser.parse_args(argv)
     if arguments.page:
-        write_pages()
+        reports = {name: read_results(each.results) for name, each in BOARDS.items()}
+        for report in reports.values():
+            fill_page(PAGE, tables(report))
+        timings = read_results(RESULTS / "peers.json")
+        fill_page(README, {"front": front_table(timings, reports["layer_norm"])})
         return 0
     board = BOARDS[arguments.operation]
     chosen = {key: each for key, each in board.subjects.items() if key in arguments.peers}
     for entry in chosen.values():
         python_for(PEERS[entry.peer])  # all environments are installed before the first subject
-    report = {
+    measured = {
         "operation": arguments.operation,
         "machine": machine(usable_cores(), packages=("numpy",)),
         "level": arguments.level,
         "require": "stable",
         "subjects": {key: judge(key, each, arguments.level) for key, each in chosen.items()},
     }
-    text = strict_json.write(report, arguments.output or board.results)
-    print(text if arguments.json else heading(report["machine"]) + "\n\n" + overview(report))
+    output = arguments.output or board.results
+    strict_json.write(measured, output)
+    report = read_results(output)
+    print(heading(report["machine"]), *tables(report).values(), sep="\n\n")
     return 0
 
 

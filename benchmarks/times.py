@@ -27,20 +27,37 @@ from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import truenorm as tn
-from benchmarks.common import RESULTS, heading, machine, options, thread_variables
+from benchmarks.common import (
+    RESULTS,
+    heading,
+    machine,
+    markdown_table,
+    options,
+    thread_variables,
+)
 from benchmarks.environments import all_cpu_seconds
-from truenorm.bench import DIRECTIONS, FLOORS, MODES, NORMS, TEXTBOOK, WIDENED, Contest, take_turns
-from truenorm.cost import Form, layer_norm_cost
+from truenorm.bench import (
+    DIRECTIONS,
+    FLOORS,
+    MODES,
+    NORMS,
+    TEXTBOOK,
+    WIDENED,
+    Contest,
+    label,
+    take_turns,
+)
+from truenorm.cost import Form, Keep, layer_norm_cost
 from truenorm.tools import strict_json
 from truenorm.tools.machine import Stopwatch, usable_cores
 from truenorm.tools.progress import status_line
-from truenorm.tools.text import table, three_digits
+from truenorm.tools.text import three_digits
 
 Array = NDArray[Any]
 Call = Callable[[], object]
@@ -104,14 +121,9 @@ def contest(shape: tuple[int, ...], norm: str = "layer_norm", **how: Any) -> Con
     return Contest(NORMS[norm], shape, dtype, threads, **how)
 
 
-def label(shape: tuple[int, ...]) -> str:
-    """Return a shape as 2x128x1024."""
-    return "x".join(map(str, shape))
-
-
-def of_truenorm(calls: dict[str, Call]) -> dict[str, Call]:
+def of_modes(calls: dict[str, Call], prefix: str = "") -> dict[str, Call]:
     """Return truenorm's contestants by mode."""
-    return {mode: calls[f"truenorm {mode}"] for mode in MODES}
+    return {f"{prefix}{mode}": calls[f"truenorm {mode}"] for mode in MODES}
 
 
 def native(rounds: int) -> dict[str, list[Record]]:
@@ -123,7 +135,7 @@ def native(rounds: int) -> dict[str, list[Record]]:
         one = contest(shape, backend="native")
         record: Record = {"times copy, triad": label(shape)}
         for direction, floor in FLOORS.items():
-            calls = of_truenorm(one.of(direction))
+            calls = of_modes(one.of(direction))
             calls[floor] = bare.contestants(one.x, one.dy, one.out)[floor]
             times = take_turns(calls, range(rounds))
             record |= {f"{m} {direction}": times[m].median / times[floor].median for m in MODES}
@@ -131,18 +143,14 @@ def native(rounds: int) -> dict[str, list[Record]]:
     rms_norm: list[Record] = []
     for shape in (*MIDDLE, LARGE[0]):
         status_line(f"{shape}, RMSNorm")
-        norms = {name: contest(shape, name, backend="native") for name in NORMS}
+        layer, rms = (contest(shape, name, backend="native") for name in NORMS)
         record = {"RMSNorm, times layer norm": label(shape)}
         for direction in DIRECTIONS:
-            calls = {
-                f"{name} {mode}": call
-                for name, each in norms.items()
-                for mode, call in of_truenorm(each.of(direction)).items()
-            }
+            calls = of_modes(layer.of(direction), "layer ") | of_modes(rms.of(direction))
             times = take_turns(calls, range(rounds))
-            for mode in MODES:
-                ratio = times[f"rms_norm {mode}"].median / times[f"layer_norm {mode}"].median
-                record[f"{mode} {direction}"] = ratio
+            record |= {
+                f"{m} {direction}": times[m].median / times[f"layer {m}"].median for m in MODES
+            }
         rms_norm.append(record)
     return {"bare": beside_bare, "rms_norm": rms_norm, "seeds": [seeds(rounds)]}
 
@@ -152,7 +160,7 @@ def seeds(rounds: int) -> Record:
     contests = [contest(MIDDLE[1], backend="native", seed=seed) for seed in range(SEEDS)]
     record: Record = {f"{label(MIDDLE[1])}, times the median seed": f"slowest of {SEEDS} seeds"}
     for direction in DIRECTIONS:
-        calls = [of_truenorm(each.of(direction)) for each in contests]
+        calls = [of_modes(each.of(direction)) for each in contests]
         for mode in MODES:
             status_line(f"seeds, {mode} {direction}")
             by_seed = {str(seed): each[mode] for seed, each in enumerate(calls)}
@@ -165,34 +173,37 @@ def reference(rounds: int) -> dict[str, Any]:
     """Return times of the reference backend, in milliseconds and beside the textbook form."""
     os.environ.update(thread_variables(1))
     tables: dict[str, Any] = {}
-    for shape, name, calls in (
+    for shape, dtype, calls in (
         ((1, 1, 1024), "float32", 20),  # one row costs what a call costs: several in a row
         ((4, 512, 1024), "float32", 1),
         ((1, 128, 1024), "float64", 1),
     ):
         watch = Stopwatch()
         for seed in range(rounds):
-            status_line(f"{name} {shape}: {seed + 1} of {rounds}")
-            one = contest(shape, dtype=np.dtype(name), threads=1, seed=seed, backend="reference")
+            status_line(f"{dtype} {shape}: {seed + 1} of {rounds}")
+            one = contest(shape, dtype=np.dtype(dtype), threads=1, seed=seed, backend="reference")
             contestants = {
                 f"{direction} {name}": call
-                for direction in DIRECTIONS
+                for direction, floor in FLOORS.items()
                 for name, call in one.of(direction).items()
-                if name not in FLOORS.values()
+                if name != floor
             }
             watch.go_round(contestants, calls)
-        tables[f"{name} {label(shape)}"] = [
-            {
-                "": name,
-                "p50 ms": watch.p50(name) * 1e3,
-                "mean ms": watch.mean(name) * 1e3,
-                "p99 ms": watch.p99(name) * 1e3,
-                "ns/element": watch.p50(name) / math.prod(shape) * 1e9,
-                "x textbook": watch.ratio(name, f"{name.split()[0]} {TEXTBOOK}"),
-                "of means": watch.mean(name) / watch.mean(f"{name.split()[0]} {TEXTBOOK}"),
-            }
-            for name in watch.seconds
-        ]
+        records = []
+        for name in watch.seconds:
+            textbook = f"{name.split()[0]} {TEXTBOOK}"
+            records.append(
+                {
+                    "": name,
+                    "p50 ms": watch.p50(name) * 1e3,
+                    "mean ms": watch.mean(name) * 1e3,
+                    "p99 ms": watch.p99(name) * 1e3,
+                    "ns/element": watch.p50(name) / math.prod(shape) * 1e9,
+                    "x textbook": watch.ratio(name, textbook),
+                    "of means": watch.mean(name) / watch.mean(textbook),
+                }
+            )
+        tables[f"{dtype} {label(shape)}"] = records
     return tables | {"import": import_times()}
 
 
@@ -242,47 +253,30 @@ def partials(rounds: int) -> dict[str, list[Record]]:
     return {"partials": records}
 
 
-class Predicted(NamedTuple):
-    """A contestant of the cost model: the form it is compared with, and its copy."""
-
-    name: str
-    form: Form
-    copy: str
-    passes: dict[str, Call]
-    casts: bool = False
-
-    def bytes_moved(self, shape: tuple[int, ...], direction: str) -> int:
-        """Return the bytes of the model; each of two casts a pass reads one type, writes one."""
-        dtype = "float64" if self.casts else "float32"
-        keep = "xhat" if self.form == "textbook" else "x"
-        counted = layer_norm_cost(shape, dtype, self.form, keep).passes[direction]  # type: ignore[arg-type]
-        return counted.bytes_moved + (2 * (4 + 8) * math.prod(shape) if self.casts else 0)
-
-
 MODEL_SHAPES = ((4096, 4096), (8, 1024, 4096))
 """x of 67 and 134 MB in float32: larger than any cache."""
 GOAL = 1.5
 """The ratio, either way, that fast mode of the native backend should stay within."""
 ONE, ALL = "copy, one thread", "copy, all threads"
+FORMS: dict[str, tuple[str, str, Form, Keep]] = {
+    "native, fast": ("native", "truenorm fast", "fused", "x"),
+    "native, correct": ("native", "truenorm correct", "fused", "x"),
+    "reference, fast": ("reference", "truenorm fast", "blocked", "x"),
+    "textbook": ("reference", TEXTBOOK, "textbook", "xhat"),
+    "textbook in float64, then cast": ("reference", WIDENED, "textbook", "xhat"),
+}
+"""Contestants of the cost model: a backend, a call of it, and the form of the model.
+
+NumPy, and the copy with which it is compared, have one thread.
+"""
 
 
-def predicted(shape: tuple[int, ...]) -> tuple[Contest, list[Predicted]]:
-    """Return the contestants of the cost model; NumPy and its copy have one thread."""
-    core, numpy = (contest(shape, backend=name) for name in ("native", "reference"))
-    by_core, by_numpy = ({d: each.of(d) for d in DIRECTIONS} for each in (core, numpy))
-
-    def of(calls: dict[str, dict[str, Call]], name: str) -> dict[str, Call]:
-        return {direction: calls[direction][name] for direction in DIRECTIONS}
-
-    return core, [
-        Predicted("native, fast", "fused", ALL, of(by_core, "truenorm fast")),
-        Predicted("native, correct", "fused", ALL, of(by_core, "truenorm correct")),
-        Predicted("reference, fast", "blocked", ONE, of(by_numpy, "truenorm fast")),
-        Predicted("textbook", "textbook", ONE, of(by_core, TEXTBOOK)),
-        Predicted(
-            "textbook in float64, then cast", "textbook", ONE, of(by_core, WIDENED), casts=True
-        ),
-    ]
+def bytes_moved(name: str, shape: tuple[int, ...], direction: str) -> int:
+    """Return the bytes of the model; each of two casts a pass reads one type, writes one."""
+    _, call, form, keep = FORMS[name]
+    dtype = "float64" if call == WIDENED else "float32"
+    moved = layer_norm_cost(shape, dtype, form, keep).passes[direction].bytes_moved
+    return moved + (2 * (4 + 8) * math.prod(shape) if call == WIDENED else 0)
 
 
 def model(rounds: int) -> dict[str, Any]:
@@ -304,36 +298,39 @@ def model(rounds: int) -> dict[str, Any]:
 
 def model_lines(shape: tuple[int, ...], rounds: int) -> Iterator[Record]:
     """Yield a record for each contestant and direction."""
-    core, everyone = predicted(shape)
-    pool = ThreadPoolExecutor(usable_cores())
+    contests = {name: contest(shape, backend=name) for name in ("native", "reference")}
+    core, pool = contests["native"], ThreadPoolExecutor(usable_cores())
     parts = [np.array_split(each.reshape(-1), usable_cores()) for each in (core.out, core.x)]
     calls: dict[str, Call] = {
         ONE: partial(np.copyto, core.out, core.x),
         ALL: lambda: list(pool.map(np.copyto, *parts)),
     }
-    calls |= {f"{each.name} {d}": call for each in everyone for d, call in each.passes.items()}
-    for call in calls.values():
-        call()  # warm up
+    for direction in DIRECTIONS:
+        by_backend = {name: each.of(direction) for name, each in contests.items()}
+        for name, (backend, call, *_) in FORMS.items():
+            calls[f"{name} {direction}"] = by_backend[backend][call]
+    for each in calls.values():
+        each()  # warm up
     watch, shuffle = Stopwatch(), random.Random(0)
     for turn in range(rounds):
         status_line(f"{shape}: {turn + 1} of {rounds}")
         # A new order each round: the cache is not always left by the same predecessor.
         watch.go_round(dict(shuffle.sample(list(calls.items()), len(calls))))
-    for each in everyone:
-        bandwidth = 2 * core.x.nbytes / watch.p50(each.copy)
+    for name, (backend, *_) in FORMS.items():
+        bandwidth = 2 * core.x.nbytes / watch.p50(ALL if backend == "native" else ONE)
         for direction in DIRECTIONS:
-            moved = each.bytes_moved(shape, direction)
-            seconds = watch.p50(f"{each.name} {direction}")
+            moved = bytes_moved(name, shape, direction)
+            seconds = watch.p50(f"{name} {direction}")
             ratio = seconds / (moved / bandwidth)
             yield {
                 "shape": shape,
-                "contestant": each.name,
+                "contestant": name,
                 "direction": direction,
                 "megabytes_moved": moved / 1e6,
                 "predicted_ms": moved / bandwidth * 1e3,
                 "measured_ms": seconds * 1e3,
                 "ratio": ratio,
-                "within_goal": 1 / GOAL <= ratio <= GOAL if each.name == "native, fast" else None,
+                "within_goal": 1 / GOAL <= ratio <= GOAL if name == "native, fast" else None,
             }
 
 
@@ -342,15 +339,11 @@ SECTIONS: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 
 
-def text_of(records: list[Record]) -> str:
-    """Return records of one kind as a table."""
-
-    def cell(value: Any) -> str:
-        if isinstance(value, float):
-            return three_digits(value)
-        return "" if value is None else str(value)
-
-    return table(list(records[0]), [list(map(cell, each.values())) for each in records])
+def cell(value: Any) -> str:
+    """Return a value as text."""
+    if isinstance(value, float):
+        return three_digits(value)
+    return "" if value is None else str(value)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -361,19 +354,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if unknown := [name for name in arguments.sections if name not in SECTIONS]:
         parser.error(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
-    report: dict[str, Any] = {"machine": machine(usable_cores()), "rounds": arguments.rounds}
-    if not arguments.json:
-        print(heading(report["machine"]), flush=True)
+    print(heading(machine(usable_cores())))
     # The section "reference" limits all later calls to one thread, so it is the last one.
-    names = sorted(arguments.sections or SECTIONS, key=lambda name: name == "reference")
-    for name in names:
-        report[name] = SECTIONS[name](arguments.rounds)
-        status_line()
-        if not arguments.json:
-            for title, records in report[name].items():
-                print(f"\n{name}: {title}\n{text_of(records)}", flush=True)
-    if arguments.json:
-        print(strict_json.dumps(report))
+    for name in sorted(arguments.sections or SECTIONS, key=lambda name: name == "reference"):
+        for title, records in SECTIONS[name](arguments.rounds).items():
+            status_line()
+            rows = [list(map(cell, each.values())) for each in records]
+            print(f"\n{name}: {title}\n\n{markdown_table(list(records[0]), rows)}", flush=True)
     return 0
 
 

@@ -2,12 +2,13 @@
 
 from itertools import chain
 
-from benchmarks.layers_figure import CONTRACTS, FIGURE, layers_of
+from benchmarks.common import FIGURES
+from benchmarks.figures import CONTRACTS, layers_of
 
 
 def test_the_drawing_shows_every_module() -> None:
-    """If this fails: `python -m benchmarks.layers_figure`."""
-    drawing = FIGURE.read_text(encoding="utf-8")
+    """If this fails: `python -m benchmarks.figures layers`."""
+    drawing = (FIGURES / "layers.svg").read_text(encoding="utf-8")
     for contract in CONTRACTS:
         for module in chain.from_iterable(layers_of(contract)):
             assert f">{module}</text>" in drawing, module
