@@ -6,17 +6,16 @@ Markdown. An element is wrong if it is not the exact answer rounded once, by one
 The sign of zero and the bits of NaN are conventions of truenorm: any NaN equals any other, and
 zeros of the other sign are counted separately.
 """
-# A command prints its result.
 
-import argparse
 import sys
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from benchmarks.common import markdown_table, options
 from promise.checking import OUTPUTS, Implementation, Results, both_passes, expected_results
 from promise.families import SHAPE, Array, Case, cases, every_family_cases
 from promise.hard_cases import hard_cases
@@ -61,32 +60,11 @@ CONTESTANTS: dict[str, Implementation] = {
 
 
 @dataclass
-class Score:
-    """Elements that are wrong, and compared, by output or by family."""
-
-    wrong: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    compared: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-
-    def add(self, name: str, wrong: int, compared: int) -> None:
-        """Count for an output or a family."""
-        self.wrong[name] += wrong
-        self.compared[name] += compared
-
-    def __getitem__(self, name: str) -> str:
-        """Return a cell of a table."""
-        return f"{self.wrong[name]:,} of {self.compared[name]:,}"
-
-    def share(self, name: str) -> float:
-        """Return the wrong share."""
-        return self.wrong[name] / self.compared[name]
-
-
-@dataclass
 class Tally:
-    """The wrong elements of one contestant."""
+    """The wrong elements of one contestant, and those that were compared."""
 
-    outputs: Score = field(default_factory=Score)
-    families: Score = field(default_factory=Score)
+    wrong: Counter[str] = field(default_factory=Counter)  # by output, and by family
+    compared: Counter[str] = field(default_factory=Counter)
     other_zeros: int = 0  # correct except for the sign of zero
 
     def add(self, case: Case, results: Results, expected: Results, outputs: Sequence[str]) -> None:
@@ -98,10 +76,14 @@ class Tally:
             different = bits(compared) != bits(right)
             different &= ~(np.isnan(compared) & np.isnan(right))
             zeros = different & (compared == 0) & (right == 0)
-            wrong = int((different & ~zeros).sum())
             self.other_zeros += int(zeros.sum())
-            self.outputs.add(output, wrong, right.size)
-            self.families.add(str(case).split()[1], wrong, right.size)
+            for name in (output, str(case).split()[1]):
+                self.wrong[name] += int((different & ~zeros).sum())
+                self.compared[name] += right.size
+
+    def __getitem__(self, name: str) -> str:
+        """Return the cell of an output."""
+        return f"{self.wrong[name]:,} of {self.compared[name]:,}"
 
 
 Tallies = Mapping[str, Tally | None]
@@ -129,34 +111,32 @@ def hard(dtype: np.dtype[Any]) -> Iterator[tuple[Case, Sequence[str]]]:
 
 def by_output(title: str, tallies: Tallies) -> str:
     """Return a table with a line for each contestant."""
-    lines = [f"**{title}**: wrong elements", ""]
-    lines += ["| | y | dx | dgamma | dbeta | zeros of the other sign |", "|---" + "|--:" * 5 + "|"]
-    for name, tally in tallies.items():
-        cells = ["n/a"] * 5
-        if tally is not None:
-            cells = [*(tally.outputs[output] for output in OUTPUTS), f"{tally.other_zeros:,}"]
-        lines.append(f"| {' | '.join([name, *cells])} |")
-    return "\n".join([*lines, ""])
+    rows = [
+        [name, *["n/a"] * 5]
+        if tally is None
+        else [name, *(tally[output] for output in OUTPUTS), f"{tally.other_zeros:,}"]
+        for name, tally in tallies.items()
+    ]
+    head = ["", *OUTPUTS, "zeros of the other sign"]
+    return f"**{title}**: wrong elements\n\n{markdown_table(head, rows)}\n"
 
 
 def by_family(title: str, tallies: Tallies) -> str:
     """Return a table with a line for each family, the worst of the textbook first."""
-    present = {name: tally.families for name, tally in tallies.items() if tally is not None}
+    present = {name: tally for name, tally in tallies.items() if tally is not None}
     first = next(iter(present.values()))
-    lines = [f"**{title}**: wrong of {max(first.compared.values()):,} elements", ""]
-    lines += [f"| | {' | '.join(present)} |", "|---" + "|--:" * len(present) + "|"]
-    for family in sorted(first.compared, key=first.share, reverse=True):
-        cells = [f"{score.wrong[family]:,}" for score in present.values()]
-        lines.append(f"| {' | '.join([family, *cells])} |")
-    return "\n".join([*lines, ""])
+    families = {name: size for name, size in first.compared.items() if name not in OUTPUTS}
+    rows = [
+        [family, *(f"{tally.wrong[family]:,}" for tally in present.values())]
+        for family in sorted(families, key=lambda f: -first.wrong[f] / families[f])
+    ]
+    total = f"wrong of {max(families.values()):,} elements"
+    return f"**{title}**: {total}\n\n{markdown_table(['', *present], rows)}\n"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Print the tables of each type."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.contest",
-        description="Count the wrong elements of each contestant.",
-    )
+    parser = options("contest", "Count the wrong elements of each contestant.")
     parser.add_argument(
         "--dtype", action="append", help="float16, bfloat16, float32 or float64; may be repeated"
     )

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from benchmarks.common import ROOT, thread_variables
 from truenorm.tools.progress import status_line
 
-FOLDER = ROOT / "benchmarks" / "environments"  # ignored by git
+# Ignored by git, and by tests that read every file of benchmarks.
+FOLDER = ROOT / "build" / "environments"
 BASE = ("numpy==2.4.6", "ml_dtypes==0.6.0")  # ml_dtypes gives NumPy bfloat16
 TORCH = (*BASE, "torch==2.13.0")
 ONNX = ("onnxruntime==1.31.1", "onnx==1.23.2")

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import truenorm as tn
-from benchmarks.common import RESULTS, heading, machine, options
+from benchmarks.common import RESULTS, heading, machine, markdown_table, options
 from truenorm.tools import strict_json
 from truenorm.tools.progress import status_line
-from truenorm.tools.text import table
 
 FILE = RESULTS / "gradient_methods.json"
 EPS = 1e-5
@@ -74,18 +73,9 @@ def checks() -> list[dict[str, Any]]:
             for method, form, forward in CONTESTANTS:
                 status_line(f"D = {size}, x = {name}: {method}")
                 result = tn.gradcheck(forward, backward, inputs, method=method)  # type: ignore[arg-type]
-                records.append(
-                    {
-                        "D": size,
-                        "x": name,
-                        "method": method,
-                        "forward": form,
-                        "error": result.error,
-                        "floor": result.floor,
-                        "tol": result.tol,
-                        "verdict": str(result.verdict),
-                    }
-                )
+                place = {"D": size, "x": name, "method": method, "forward": form}
+                numbers = {each: getattr(result, each) for each in ("error", "floor", "tol")}
+                records.append(place | numbers | {"verdict": str(result.verdict)})
     return records
 
 
@@ -97,55 +87,26 @@ def expansions() -> dict[str, dict[str, Any]]:
         "textbook in float64": textbook_backward,
         "dx off by 1e-6": perturbed_backward,
     }
-    tests = {}
-    for name, each in passes.items():
-        test = tn.taylor_test(textbook, each, inputs)
-        tests[name] = {
-            "steps": test.steps,
-            "remainders": test.remainders,
-            "level": test.level,
-            "order": test.order,
-            "exact": test.exact,
-        }
-    return tests
-
-
-def report_of(records: list[dict[str, Any]]) -> str:
-    return table(
-        ["D", "x", "method", "forward", "error", "floor", "allowed", "verdict"],
-        [
-            [
-                str(record["D"]),
-                record["x"],
-                record["method"],
-                record["forward"],
-                f"{record['error']:.1e}",
-                f"{record['floor']:.1e}",
-                f"{record['tol']:.0e}",
-                record["verdict"],
-            ]
-            for record in records
-        ],
-    )
+    names = ("steps", "remainders", "level", "order", "exact")
+    tests = {name: tn.taylor_test(textbook, each, inputs) for name, each in passes.items()}
+    return {name: {each: getattr(test, each) for each in names} for name, test in tests.items()}
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = options("gradient_methods", "Check our layer norm by every method.", output=FILE)
-    arguments = parser.parse_args(argv)
     report: dict[str, Any] = {
         "machine": machine(1, packages=("numpy", "python-flint", "truenorm")),
         "checks": checks(),
         "taylor": expansions(),
     }
-    text = strict_json.write(report, arguments.output)
-    if arguments.json:
-        print(text)
-        return 0
-    print(heading(report["machine"]))
-    print(report_of(report["checks"]))
-    print()
+    strict_json.write(report, parser.parse_args(argv).output)
+    rows = [
+        [f"{each:.1e}" if isinstance(each, float) else str(each) for each in record.values()]
+        for record in report["checks"]
+    ]
+    print(heading(report["machine"]), markdown_table(list(report["checks"][0]), rows), sep="\n\n")
     for name, test in report["taylor"].items():
-        print(f"Taylor, {name}: order {test['order']:.2f}, level {test['level']:.1e}")
+        print(f"\nTaylor, {name}: order {test['order']:.2f}, level {test['level']:.1e}")
     return 0
 
 

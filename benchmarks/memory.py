@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 
 import truenorm as tn
-from benchmarks.common import heading, machine, options, thread_variables
-from truenorm.tools import strict_json
+from benchmarks.common import heading, machine, markdown_table, options, thread_variables
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
-from truenorm.tools.text import table
 
 MEGABYTES, WIDTHS, FEW_ROWS = 256, (1024, 4096, 65536), 64
 SHARE, BYTES_PER_THREAD = 0.02, 4 * 2**20
@@ -81,18 +79,14 @@ def peak_of(direction: str, rounding: str, width: int, megabytes: float) -> dict
     return {"x": x.nbytes, "extra": extra, "first_use": first_use, "saved": saved}
 
 
-def measure(case: tuple[str, str, int], megabytes: float, threads: int) -> dict[str, Any]:
-    """Measure one case in a fresh process and compare it with the limit."""
+def measure(case: tuple[str, str, int], megabytes: float, threads: int) -> dict[str, float]:
+    """Measure one case in a fresh process."""
     command = [sys.executable, "-m", "benchmarks.memory", "--case", *map(str, case)]
     output = subprocess.check_output(
-        [*command, "--megabytes", str(megabytes)],
-        env=os.environ | thread_variables(threads),
-        text=True,
+        [*command, "--megabytes", str(megabytes)], env=os.environ | thread_variables(threads)
     )
-    peak = json.loads(output)
-    limit = SHARE * peak["x"] + BYTES_PER_THREAD * threads
-    names = dict(zip(("direction", "rounding", "width"), case, strict=True))
-    return {**names, **peak, "limit": limit, "missed": peak["extra"] > limit}
+    peak: dict[str, float] = json.loads(output)
+    return peak
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -112,28 +106,20 @@ def main(argv: list[str] | None = None) -> int:
         direction, rounding, width = arguments.case
         print(json.dumps(peak_of(direction, rounding, int(width), arguments.megabytes)))
         return 0
-    records = []
+    rows = []
     for case in product(("forward", "backward"), ("fast", "correct"), arguments.widths):
-        status_line(f"{case[1]} {case[0]}, D = {case[2]}")
-        records.append(measure(case, arguments.megabytes, arguments.threads))
+        direction, rounding, width = case
+        status_line(f"{rounding} {direction}, D = {width}")
+        peak = measure(case, arguments.megabytes, arguments.threads)
+        limit = SHARE * peak["x"] + BYTES_PER_THREAD * arguments.threads
+        cells = [f"{size / 2**20:.2f}" for size in (*peak.values(), limit)]
+        missed = "missed" if peak["extra"] > limit else ""
+        rows.append([f"{rounding} {direction}", str(width), *cells, missed])
     status_line()
     backend = next(status.name for status in tn.backends() if status.usable)
-    facts = machine(arguments.threads) | {"backend": backend}
-    if arguments.json:
-        print(strict_json.dumps({"machine": facts, "cases": records}))
-        return 0
-    columns = {"x": "x", "extra": "extra", "first_use": "first use", "saved": "Saved"}
-    columns["limit"] = "limit"
-    rows = [
-        [
-            f"{each['rounding']} {each['direction']}",
-            str(each["width"]),
-            *(f"{each[name] / 2**20:.2f}" for name in columns),
-            "missed" if each["missed"] else "",
-        ]
-        for each in records
-    ]
-    print(heading(facts), table(["MiB", "D", *columns.values(), ""], rows), sep="\n\n")
+    head = ["MiB", "D", "x", "extra", "first use", "Saved", "limit", ""]
+    facts = heading(machine(arguments.threads) | {"backend": backend})
+    print(facts, markdown_table(head, rows), sep="\n\n")
     return 0
 
 

@@ -63,10 +63,15 @@ These rows of layer norm, without beta, are put to an RMSNorm as well: {taken}."
 
 
 def scoreboards() -> Boards:
-    """Return the scoreboards that exist."""
-    return {
-        name: read_results(each.results) for name, each in BOARDS.items() if each.results.exists()
-    }
+    """Return the scoreboards that exist, and say how to make the others."""
+    boards = {}
+    for name, board in BOARDS.items():
+        if board.results.exists():
+            boards[name] = read_results(board.results)
+        else:
+            command = f"python -m benchmarks.scoreboard --operation {name}"
+            print(f"no failures of {name}: run {command} first", file=sys.stderr)
+    return boards
 
 
 def page(boards: Boards) -> str:

@@ -6,7 +6,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchmarks import museum
+from benchmarks.scoreboard import BOARDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "museum.md"
@@ -69,6 +72,15 @@ def test_markdown_is_escaped() -> None:
 
 def test_page_without_a_scoreboard() -> None:
     assert "today" not in museum.page({})
+
+
+def test_missing_scoreboard_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = BOARDS["rms_norm"]._replace(results=tmp_path / "none.json")
+    monkeypatch.setitem(BOARDS, "rms_norm", missing)
+    assert list(museum.scoreboards()) == ["layer_norm"]
+    assert "run python -m benchmarks.scoreboard --operation rms_norm" in capsys.readouterr().err
 
 
 def test_failing_subjects() -> None:
