@@ -167,7 +167,7 @@ def test_share_of_a_recipe(wrong: int, name: str) -> None:
 
 def test_undecided_elements_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a noise of none, a kernel in float32 loses its recipe."""
-    subject = HONEST["Welford"].subject("float16")
+    subject = HONEST["Welford one by one"].subject("float16")
     assert [each.name for each in ordinary_report(subject).recipes] == ["late"]
     monkeypatch.setattr("truenorm.verify.operations.recipes._noise", lambda _: 0.0)
     assert [each.name for each in ordinary_report(subject).recipes] == [""]
