@@ -25,8 +25,8 @@ Array = NDArray[Any]
 FLOAT32 = np.dtype(np.float32)
 BITS = np.dtype(np.uint16)
 CENTRED, FAST = 1, 2
-IS_FLOAT32 = (None, FLOAT32)
-ONLY_FLOAT32: tuple[Any, ...] = (0,)
+ONLY_FLOAT32 = (0, None)
+"""`types_of_mode` of the most frequent types."""
 
 SINGLE_THREAD_BELOW = 2**14
 """Calls with fewer elements run on the thread of the caller."""
@@ -56,25 +56,29 @@ def forward(
         and (out is None or (type(out) is _ndarray and out.dtype is x.dtype))
         and stream is None
         and type(axis) is int
-        and x.size > 0
+        and (size := x.size) > 0
     ):
         dtype, shape = x.dtype, x.shape
         gamma_dtype = None if gamma is None else gamma.dtype
         beta_dtype = None if beta is None else beta.dtype
-        is_float32 = dtype is FLOAT32 and gamma_dtype in IS_FLOAT32 and beta_dtype in IS_FLOAT32
+        is_float32 = (
+            dtype is FLOAT32
+            and (gamma_dtype is FLOAT32 or gamma_dtype is None)
+            and (beta_dtype is FLOAT32 or beta_dtype is None)
+        )
         types = ONLY_FLOAT32 if is_float32 else types_of_mode(dtype, gamma_dtype, beta_dtype)
         last = len(shape) - 1
         if types is not None and (axis == -1 or axis == last >= 0):
             (centred,), eps, rounding, _, limit = settings
             y = _empty(shape, dtype) if out is None else out
-            rows = x.size // shape[last] if last >= 0 else 0
+            rows = size // shape[last] if last >= 0 else 0
             statistics = _empty((rows, 3 if centred else 1))
-            mode, *bfloat16 = types
+            mode, bfloat16 = types
             mode |= (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
-            threads = 1 if x.size < SINGLE_THREAD_BELOW else thread_count(limit)
+            threads = 1 if size < SINGLE_THREAD_BELOW else thread_count(limit)
             arrays = (x, gamma, beta, y)
             stored_x, stored_gamma, stored_beta, stored_y = (
-                as_stored(bfloat16, *arrays) if bfloat16 else arrays
+                arrays if bfloat16 is None else as_stored(bfloat16, *arrays)
             )
             if core.forward(
                 stored_x, stored_gamma, stored_beta, stored_y, statistics, eps, mode, threads
@@ -124,7 +128,11 @@ def _backward(
         return None
     dtype, shape, size = x.dtype, x.shape, x.size
     gamma_dtype = None if gamma is None else gamma.dtype
-    is_float32 = dtype is FLOAT32 and gamma_dtype in IS_FLOAT32 and beta_dtype in IS_FLOAT32
+    is_float32 = (
+        dtype is FLOAT32
+        and (gamma_dtype is FLOAT32 or gamma_dtype is None)
+        and (beta_dtype is FLOAT32 or beta_dtype is None)
+    )
     types = ONLY_FLOAT32 if is_float32 else types_of_mode(dtype, gamma_dtype, beta_dtype)
     if types is None:
         return None
@@ -132,11 +140,11 @@ def _backward(
     dx = _empty(shape, dtype) if out is None else out
     dgamma = None if gamma is None else _empty(shape[-1], gamma_dtype)
     dbeta = None if beta_dtype is None else _empty(shape[-1], beta_dtype)
-    mode, *bfloat16 = types
+    mode, bfloat16 = types
     mode |= (CENTRED if centred else 0) | (0 if rounding == "correct" else FAST)
     threads = 1 if size < SINGLE_THREAD_BELOW else thread_count(limit)
     gradients = Gradients(dx, dgamma, dbeta)
-    if bfloat16:
+    if bfloat16 is not None:
         dy, x, gamma, dx, dgamma, dbeta = as_stored(bfloat16, dy, x, gamma, dx, dgamma, dbeta)
     if core.backward(dy, x, gamma, saved.statistics, dx, dgamma, dbeta, eps, mode, threads):
         return gradients
@@ -146,7 +154,7 @@ def _backward(
 @lru_cache(maxsize=64)
 def types_of_mode(
     rows: np.dtype[Any], gamma: np.dtype[Any] | None, beta: np.dtype[Any] | None
-) -> tuple[Any, ...] | None:
+) -> tuple[int, np.dtype[Any] | None] | None:
     """Return the bits of `mode` for the types, and the dtype bfloat16 if one of them is that.
 
     Return None if the core does not support these types.
@@ -156,12 +164,12 @@ def types_of_mode(
     if len(codes) < 3 or None in codes or (3 in codes and codes != [3, 3, 3]):
         return None
     mode = sum(code << 4 * (k + 1) for k, code in enumerate(codes) if code is not None)
-    return (mode, *(dtype for dtype in dtypes if dtype.name == "bfloat16"))
+    return mode, next((dtype for dtype in dtypes if dtype.name == "bfloat16"), None)
 
 
-def as_stored(bfloat16: list[Any], *arrays: Any) -> tuple[Any, ...]:
+def as_stored(bfloat16: np.dtype[Any], *arrays: Any) -> tuple[Any, ...]:
     """Return arrays of bfloat16 as uint16: they have no buffer format of their own."""
     return tuple(
-        array.view(BITS) if array is not None and array.dtype is bfloat16[0] else array
+        array.view(BITS) if array is not None and array.dtype is bfloat16 else array
         for array in arrays
     )

@@ -35,8 +35,9 @@ def variables() -> Variables:
     behind = getattr(os.environ, "_data", None)
     if type(behind) is not dict:
         return Variables(*(os.environ.get(name) or None for name in NAMES))
-    values = behind.get(_BACKEND), behind.get(_ROUNDING), behind.get(_THREADS)
-    return NO_VARIABLES if values == _NOT_SET else _decoded(*values)
+    if _BACKEND in behind or _ROUNDING in behind or _THREADS in behind:
+        return _decoded(behind.get(_BACKEND), behind.get(_ROUNDING), behind.get(_THREADS))
+    return NO_VARIABLES
 
 
 @lru_cache(maxsize=8)
@@ -54,7 +55,6 @@ def _key(name: str) -> Any:
 NO_VARIABLES = Variables(None, None, None)
 NAMES = ("TRUENORM_BACKEND", "TRUENORM_ROUNDING", "TRUENORM_THREADS")
 _BACKEND, _ROUNDING, _THREADS = map(_key, NAMES)
-_NOT_SET = (None, None, None)
 
 
 def check_arithmetic() -> None:

@@ -144,9 +144,9 @@ def _by_core(
         return None
     size = x.shape[-1]
     dx = np.empty(x.shape, x.dtype) if out is None else out
-    mode, *stored = types
+    mode, bfloat16 = types
     arrays = (dy, x, gamma, dx)
-    dy_rows, x_rows, scale, dx_rows = as_stored(stored, *arrays) if stored else arrays
+    dy_rows, x_rows, scale, dx_rows = arrays if bfloat16 is None else as_stored(bfloat16, *arrays)
     threads = 1 if x.size < SINGLE_THREAD_BELOW else thread_count(settings.threads)
     sums = core.backward_partial(
         dy_rows,
