@@ -18,7 +18,7 @@ OLDEST_NUMPY = "numpy==2.0.*"
 # Sessions share cached answers and the compiled C core.
 CACHE = {"TRUENORM_CACHE_DIR": str(Path(".nox/kept").resolve())}
 BUILD = {"TRUENORM_BUILD_CACHE": str(Path(".nox/kept/core").resolve())}
-if sys.platform == "linux":
+if sys.platform == "linux":  # gcc, whose warnings are errors
     BUILD["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -Werror".lstrip()
 # MSVC does not compile the core: on Windows it is absent unless another compiler is set up.
 NATIVE = {"TRUENORM_REQUIRE_NATIVE": "" if sys.platform == "win32" else "1"}

@@ -17,6 +17,8 @@ import numpy as np
 from promise.families import Array, Case
 
 TYPES = {"float16": 0, "bfloat16": 1, "float32": 2}
+LEAST = -320
+"""The least exponent of a unit."""
 Row = list[float]
 
 
@@ -36,14 +38,18 @@ def half_power(value: Fraction) -> int:
     return h
 
 
-def nearest(size: Fraction, square: Fraction) -> int:
-    """Return the integer nearest to size/sqrt(square), ties to even."""
-    fourfold = 4 * size * size / square
-    twice = isqrt(fourfold.numerator // fourfold.denominator)
+def nearest(numerator: int, denominator: int, square: Fraction) -> int:
+    """Return the integer nearest to numerator/denominator/sqrt(square), ties to even.
+
+    In integers: fractions would be reduced after each step.
+    """
+    over = 4 * numerator * numerator * square.denominator
+    under = denominator * denominator * square.numerator
+    twice = isqrt(over // under)
     integer = (twice + 1) // 2
-    if twice * twice == fourfold and twice % 4 == 1:
+    if twice * twice * under == over and twice % 4 == 1:
         integer -= 1
-    return integer if size > 0 else -integer
+    return integer if numerator > 0 else -integer
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Terms:
             # The spread is taken as a float64: Python rounds a fraction correctly.
             reach = power_above(Fraction(float(spread))) + half_power(1 / Fraction(self.eps))
             size = min(size, reach)
-        return max(power_above(largest) + size - 64, -320)
+        return max(power_above(largest) + size - 64, LEAST)
 
     @cached_property
     def mean_and_w(self) -> tuple[Fraction, Fraction]:
@@ -85,12 +91,14 @@ class Terms:
         """Return the terms in units."""
         assert self.unit is not None
         mean, w = self.mean_and_w
-        scale = Fraction(2) ** -self.unit
-        terms = (
-            Fraction(a) * (Fraction(b) - mean) * scale
-            for a, b in zip(self.dy, self.x, strict=True)
-        )
-        return [nearest(term, w) if term else 0 for term in terms]
+        up, down = 2 ** max(0, -self.unit), 2 ** max(0, self.unit)
+        terms = []
+        for dy, x in zip(self.dy, self.x, strict=True):
+            (a, under_a), (b, under_b) = dy.as_integer_ratio(), x.as_integer_ratio()
+            c = b * mean.denominator - mean.numerator * under_b
+            under = under_a * under_b * mean.denominator * down
+            terms.append(nearest(a * c * up, under, w) if a * c else 0)
+        return terms
 
 
 @dataclass(frozen=True)
@@ -124,13 +132,13 @@ class Expected:
         """Bits of +infinity, -infinity and NaN among the terms of dgamma and of dbeta."""
         flags = np.zeros((2, self.case.x.shape[1]), np.uint8)
         for x, dy in self.rows:
-            infinite = self._is_infinite(x)
-            if self._is_undefined(x) and not infinite:
+            infinite, undefined = self._is_infinite(x), self._is_undefined(x)
+            if undefined and not infinite:
                 flags[0] |= 4
             for j, value in enumerate(dy):
                 if not infinite:
                     flags[1, j] |= _bit(value)
-                if not self._is_undefined(x) and not isfinite(value):
+                if not undefined and not isfinite(value):
                     flags[0, j] |= _bit(value * _sign(x, j, centred=self.case.centred))
                 elif infinite:
                     flags[0, j] |= 4 if isinf(x[j]) else _bit(value * 0.0)
@@ -139,13 +147,16 @@ class Expected:
     @cached_property
     def dgamma(self) -> list[Fraction]:
         """The sums of the terms, then the sum of the units."""
-        total = [Fraction(0)] * (self.case.x.shape[1] + 1)
+        total = [0] * (self.case.x.shape[1] + 1)  # in units of 2**LEAST
         for row in self.terms():
             if row.unit is not None:
                 for j, term in enumerate([*row.integers(), 1]):
-                    total[j] += term * Fraction(2) ** row.unit
+                    total[j] += term << (row.unit - LEAST)
         flags = [*self.special[0].tolist(), 0]
-        return [Fraction(0) if flag else each for each, flag in zip(total, flags, strict=True)]
+        return [
+            Fraction(0 if flag else each, 2**-LEAST)
+            for each, flag in zip(total, flags, strict=True)
+        ]
 
     @cached_property
     def dbeta(self) -> list[Fraction]:
