@@ -14,7 +14,7 @@ import pytest
 
 import truenorm as tn
 from native.building import FLAGS, SETS, SOURCES, compiler_named, run
-from partials.cases import merge_at_random, mixed_cases, near_midpoints, partial_of, scaled_term
+from partials.cases import mixed_cases, near_midpoints, partial_of, scaled_term
 from partials.definition import Expected, Terms
 from promise.checking import BACKENDS, both_passes, bytes_of, forward_pass, on_each_set
 from promise.families import EPSILONS, X_FAMILIES, Array, Case, CaseSpec, usual_case
@@ -49,37 +49,6 @@ def _assert_right(case: Case, **options: Any) -> bytes:
     for name, partial in _bytes_of_each_set(case, **options).items():
         assert partial == expected, (name, str(case))
     return expected
-
-
-def _of_random_parts(case: Case, seed: int) -> tn.PartialGradients:
-    """Permute and split the rows, and merge the parts of both backends in a random tree."""
-    random = np.random.default_rng(seed)
-    order = random.permutation(len(case.x))
-    cuts = np.unique(random.integers(0, len(order) + 1, random.integers(0, 5)))
-    parts = []
-    for part in np.split(order, cuts):  # some of them empty
-        forward, backward = random.choice(["native", "reference"], 2)
-        threads = int(random.integers(1, 4))
-        parts.append(partial_of(case.rows(part), backward, forward=forward, threads=threads))
-    return merge_at_random(parts, random)
-
-
-@pytest.mark.parametrize(
-    ("count", "trees", "least"), [(14, 3, 250), pytest.param(70, 5, 2000, marks=pytest.mark.slow)]
-)
-def test_any_tree_has_the_bytes_of_the_definition(count: int, trees: int, least: int) -> None:
-    random = np.random.default_rng(5)
-    checked = 0
-    for rows, size in SHAPES:
-        for case in mixed_cases(FLOAT32, rows, size, count):
-            expected = _assert_right(case)
-            for _ in range(trees):
-                seed = int(random.integers(2**32))
-                merged = on_each_set("native", _of_random_parts, case, seed)
-                for name, partial in merged.items():
-                    assert partial.tobytes() == expected, (name, str(case))
-                checked += 1
-    assert checked >= least
 
 
 def _with(x: Array, dy: Array, eps: float = 1e-5) -> Iterator[Case]:
