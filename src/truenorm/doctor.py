@@ -469,7 +469,7 @@ def judgement(progress: Progress | None = None) -> Section:
 
 def _judge(dtype: str, progress: Progress | None) -> str:
     subject = Subject(_forward, layer_norm_backward, name=f"truenorm, {dtype}", dtypes=[dtype])
-    report = verify(subject, require="correct", progress=progress)
+    report = verify(subject, require="correct", strict=True, progress=progress)
     if report.passed:
         return f"correct: y, dx, dgamma and dbeta of {report.cases} cases"
     symptoms = "; ".join(f"{each.symptom} ({each.case})" for each in report.findings[:3])

@@ -56,7 +56,7 @@ def test_output(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no gamma      let it pass  none" in lines
     assert "shown by  tv.case('float32-normal-4x17')" in lines
     assert "left out  zeros for dx: no gradient was asked" in lines
-    assert lines[-1] == "FAIL  The tests let 2 of 3 wrong kernels pass."
+    assert lines[-1] == "FAIL: The tests let 2 of 3 wrong kernels pass."
     report = json.loads(run("audit", "tests/test_norm.py", *REQUIRED, "--json").stdout)
     assert (report["schema"], report["passed"], report["operation"]) == (
         "truenorm/audit-1",

@@ -30,7 +30,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
     assert (done.exit_code, done.stderr) == (code, "")
     options = (
         "--level full --require faithful --dtype float16 --dtype float64 --start-seconds 7 "
-        "--operation rms_norm --recipe early --largest 1e4 --kappa 10 "
+        "--operation rms_norm --recipe early --largest 1e4 --kappa 10 --strict "
         "--shape 4x5 --shape 6x7 --data a.npz --baseline known.json"
     )
     run("verify", "x.py:mine", *options.split())
@@ -43,6 +43,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "data": (),
         "level": "quick",
         "require": "stable",
+        "strict": False,
         "dtypes": None,
         "start_seconds": 120.0,
         "baseline": None,
@@ -58,6 +59,7 @@ def test_options_and_exit_code(monkeypatch: pytest.MonkeyPatch, report: Report, 
         "data": [Path("a.npz")],
         "level": "full",
         "require": "faithful",
+        "strict": True,
         "dtypes": ["float16", "float64"],
         "start_seconds": 7.0,
         "baseline": Path("known.json"),
@@ -137,8 +139,8 @@ CLEAN = Campaign(
 @pytest.mark.parametrize(
     ("campaign", "code", "message"),
     [
-        (CLEAN, 0, "PASS  Every element is stable, and nothing else is wrong."),
-        (replace(CLEAN, failed=1, wrong=3), 1, "FAIL  Something is wrong in 1 of 2 cases."),
+        (CLEAN, 0, "PASS: Every element is stable, and nothing else is wrong."),
+        (replace(CLEAN, failed=1, wrong=3), 1, "FAIL: Something is wrong in 1 of 2 cases."),
         (replace(CLEAN, cases=1, not_run=1), 1, "1 case did not run"),
         (replace(CLEAN, results=(), elements=0, left_out=2), 1, "Nothing could be judged."),
     ],

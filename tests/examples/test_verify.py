@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import truenorm.verify as tv
+from benchmarks.transcripts import masked, run, shown
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "verify"
@@ -23,26 +24,21 @@ def report() -> tv.Report:
 def test_both_bugs_are_found(report: tv.Report) -> None:
     assert not report.passed
     assert {each.output: each.grade for each in report.grades} == {
-        "y": "unstable",  # one pass
+        "y": "conditional",  # one pass, and unstable beyond the domain
         "dx": "wrong",  # mean(g)
-        "dgamma": "unstable",
+        "dgamma": "stable",
         "dbeta": "conditional",
     }
+    assert "unstable" in {each.outcome for each in report.beyond if "y" in each.outputs}
     slope = report.grades[0].slope
     assert slope is not None
     assert 1.5 < slope < 2.5
 
 
-def test_page_shows_this_output(report: tv.Report) -> None:
-    """Compare grades and findings; the errors may depend on the version of NumPy."""
-    (shown,) = re.findall(r"^```text\n(my kernel: .*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    grades = re.findall(r"^(?:float32)? +(y|dx|dgamma|dbeta) +(\w+)", shown, re.MULTILINE)
-    assert grades == [(each.output, each.grade) for each in report.grades]
-    assert f"quick level, {report.cases} cases" in shown
-    findings = re.findall(r"^ +(\d)  .*?^ *case  (\S+)", shown, re.MULTILINE | re.DOTALL)
-    for number, case in findings:
-        assert report.findings[int(number) - 1].case == case
-    assert int(findings[-1][0]) == len(report.findings)
+@pytest.mark.parametrize("name", ["numpy", pytest.param("c", marks=pytest.mark.slow)])
+def test_page_shows_this_output(name: str) -> None:
+    """Compare the words; the numbers depend on the version of NumPy."""
+    assert masked(shown(name)) == masked(run(name))
 
 
 def test_page_shows_this_kernel() -> None:

@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 
 import truenorm as tn
 import truenorm.verify as tv
+from benchmarks.transcripts import masked, run, shown
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import verify_target
 from truenorm.verify.running.records import Call
@@ -70,7 +71,7 @@ def test_invalid_targets(target: str, operation: str, message: str, tmp_path: Pa
 
 
 def test_types_and_reproducers() -> None:
-    report = verify_target(RMS_NORM, operation="rms_norm")
+    report = verify_target(RMS_NORM, operation="rms_norm", strict=True)
     assert list(dict.fromkeys(each.dtype for each in report.grades)) == ["float32", "bfloat16"]
     finding = report.findings[0]
     done = subprocess.run(
@@ -78,6 +79,12 @@ def test_types_and_reproducers() -> None:
     )
     assert done.returncode == 1
     assert "AssertionError" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["pytorch", "triton"])
+def test_page_shows_this_output(name: str) -> None:
+    """Compare the words; the numbers depend on the machine."""
+    assert masked(shown(name)) == masked(run(name))
 
 
 def test_load() -> None:

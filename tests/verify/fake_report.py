@@ -83,6 +83,8 @@ def failing_report() -> Report:
                 also_in=11,
                 reproducer=REPRODUCER,
                 tried=99,
+                matters="digits are lost",
+                to_try="add in blocks",
             ),
             Finding("raised", "runs", "float16", "", NASTY, "", f"raised\n{NASTY}\n{ESCAPES}"),
             *(

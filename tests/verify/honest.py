@@ -15,7 +15,6 @@ from truenorm.verify.judge import collect
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import Array
 
-DOMAIN = tv.Domain(largest=1e4, kappa=10)
 DTYPES = ("float32", "bfloat16", "float16")
 LAYER_NORM, RMS_NORM = tv.norm("layer_norm"), tv.norm("rms_norm")
 ZERO_CENTRED = tv.norm("rms_norm", gain="zero-centred")
@@ -206,9 +205,7 @@ class Honest(NamedTuple):
     def subject(self, dtype: str) -> tv.Subject:
         """Return the kernel as a subject of one type."""
         forward, backward = map(quiet, (self.kernel.forward, self.kernel.backward))
-        return tv.Subject(
-            forward, backward, dtypes=[dtype], operation=self.operation, domain=DOMAIN
-        )
+        return tv.Subject(forward, backward, dtypes=[dtype], operation=self.operation)
 
 
 def ordinary_report(subject: tv.Subject, widest: int = 2**16) -> tv.Report:
@@ -216,7 +213,7 @@ def ordinary_report(subject: tv.Subject, widest: int = 2**16) -> tv.Report:
     cases = tv.cases(subject.dtypes[0], operation=subject.operation)
     suite = [case for case in cases if case.family == "normal" and case.shape[1] <= widest]
     records = collect(InProcess(subject), suite)
-    return grade("mine", suite, records, outputs=subject.outputs, domain=subject.domain)
+    return grade("mine", suite, records, outputs=subject.outputs)
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Any]:

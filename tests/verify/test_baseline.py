@@ -54,10 +54,10 @@ def test_verify_takes_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(judge, "scope", lambda *_: [tv.case(name) for name in FEW])
     file = tmp_path / "known.json"
     with pytest.raises(ValueError, match=r"no baseline .*known\.json; write it with --update"):
-        tv.verify(KERNEL, baseline=file)
-    assert tv.update_baseline(tv.verify(KERNEL), file).passed
-    assert tv.verify(KERNEL, baseline=str(file)).passed
-    assert not tv.verify(replace(KERNEL, name="another"), baseline=file).passed
+        tv.verify(KERNEL, strict=True, baseline=file)
+    assert tv.update_baseline(tv.verify(KERNEL, strict=True), file).passed
+    assert tv.verify(KERNEL, strict=True, baseline=str(file)).passed
+    assert not tv.verify(replace(KERNEL, name="another"), strict=True, baseline=file).passed
 
 
 def known(report: Report) -> list[Known]:
@@ -331,13 +331,13 @@ def test_counts_and_changes() -> None:
         f"vanished: y, float32, accuracy, in constant ({NASTY})",
         f"vanished: y, float32, repeat ({NASTY})",
     ]
-    assert conclusion(KNOWN) == "No new finding, and every grade is at least stable or known."
+    assert conclusion(KNOWN) == "no new finding, and every grade is at least stable or known."
     gone = compare(made(of_y="stable"), BEFORE[:1])
     assert baseline_changes(gone) == [f"vanished: y, float32, accuracy ({NASTY})"]
     better = compare(made(finding(families=("offset", "constant")), of_y="conditional"), BEFORE)
     assert f"better than unstable: y, float32, accuracy ({NASTY})" in baseline_changes(better)
     good = compare(made(of_y="stable"), BEFORE)
-    assert conclusion(good) == "No new finding, and every grade is at least stable."
+    assert conclusion(good) == "no new finding, and every grade is at least stable."
     assert conclusion(NEW) == "1 new finding."
     worse = compare(made(finding(), of_y="wrong"), BEFORE)
     assert conclusion(worse) == "1 new finding; below stable: y in float32."

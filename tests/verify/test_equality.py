@@ -179,7 +179,7 @@ def test_equal_subjects() -> None:
     assert equality.passed
     assert [(each.cases, each.cases_that_differ) for each in equality.summaries] == [(3, 0)]
     assert equality_conclusion(equality) == "All bits are equal."
-    assert "PASS  All bits are equal." in shown(equality)
+    assert "PASS: All bits are equal." in shown(equality)
 
 
 def test_one_bit_differs() -> None:

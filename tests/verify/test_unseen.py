@@ -52,7 +52,7 @@ def as_parameter(name: str) -> Any:
 
 @pytest.mark.parametrize("name", [as_parameter(name) for name in sorted(SUBJECTS)])
 def test_is_caught_and_no_cause_is_untrue(name: str) -> None:
-    report = tv.verify(SUBJECTS[name])
+    report = tv.verify(SUBJECTS[name], strict=True)
     of_accuracy = [each for each in report.findings if each.verdict == "accuracy"]
     assert {each.output for each in of_accuracy} == set(TRUTH[name]["results"])
     named = {(each.output, without_ulps(each.cause)) for each in of_accuracy if each.cause}

@@ -252,6 +252,7 @@ def test_a_case_beyond_the_domain_is_left_out() -> None:
         (tv.Domain(kappa=10), True),
         (tv.Domain(largest=100), True),
         (tv.Domain(largest=1e4, kappa=1e4), False),
+        (None, False),
     ):
         claimed = tv.Subject(lambda x, *_: x, domain=domain)
         report = tv.verify(claimed, own=[case])

@@ -71,8 +71,9 @@ def verify_command(
         float | None,
         option(
             "NUMBER",
-            "The largest |x| that it supports, such as 1e4. Cases beyond do not count for the "
-            "grade.",
+            "The largest |x| that it supports. Cases beyond are reported and do not count for "
+            "the grade.",
+            show_default="1e4, or all with --strict",
         ),
     ] = None,
     kappa: Annotated[
@@ -80,8 +81,17 @@ def verify_command(
         option(
             "NUMBER",
             "The largest condition number rms(x)/sqrt(var + eps) that it supports, likewise.",
+            show_default="10, or all with --strict",
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Require the grade for all rows, and for sums over n rows without a factor "
+            "log2(n).",
+        ),
+    ] = False,
     shape: Annotated[
         list[str] | None,
         option(
@@ -183,7 +193,7 @@ def verify_command(
         truenorm verify my_kernel_check.py --level full --html report.html
         truenorm verify my_rms_norm_check.py --operation rms_norm
         truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm
-        truenorm verify my_kernel_check.py --require conditional --largest 1e4
+        truenorm verify my_kernel_check.py --strict
         truenorm verify my_kernel_check.py --shape 4096x5120 --data activations.safetensors
         truenorm verify my_kernel_check.py --baseline known.json
         truenorm verify my_kernel_check.py --cases 1000 --seed 7 --jobs 8
@@ -210,10 +220,10 @@ def verify_command(
     }
     report_options = bool(baseline or update_baseline or html)
     if equal_to:
-        if report_options or cases or seed or jobs or require != "stable":
+        if report_options or cases or seed or jobs or strict or require != "stable":
             stop(
-                "--baseline, --update-baseline, --html, --cases, --seed, --jobs and --require are "
-                "for one subject, and not for two: judge each without --equal-to"
+                "--baseline, --update-baseline, --html, --cases, --seed, --jobs, --strict and "
+                "--require are for one subject, and not for two: judge each without --equal-to"
             )
         with stop_on(CannotRunError, ValueError), progress_bar("comparing") as progress:
             equality = compare_targets(
@@ -238,7 +248,7 @@ def verify_command(
         ):
             campaign = campaign_target(
                 target,
-                CampaignSettings(cases, seed or 1, level, require),
+                CampaignSettings(cases, seed or 1, level, require, strict),
                 progress=progress,
                 start_seconds=start_seconds,
                 executor=executor,
@@ -261,6 +271,7 @@ def verify_command(
             target,
             level=level,
             require=require,
+            strict=strict,
             progress=progress,
             baseline=known,
             start_seconds=start_seconds,

@@ -82,6 +82,7 @@ class JudgedCase:
     case: Case
     require: str
     recipe: str
+    strict: bool
     seed: int
     spec: SubjectSpec
     controls: ControlCases
@@ -124,13 +125,19 @@ class JudgedCase:
 
     def _grade(self, suite: Sequence[Case], records: Sequence[Record]) -> Report:
         return grade_records(
-            self.subject, suite, records, self.spec, require=self.require, recipe=self.recipe
+            self.subject,
+            suite,
+            records,
+            self.spec,
+            require=self.require,
+            recipe=self.recipe,
+            strict=self.strict,
         )
 
     def check(self) -> None:
         """Fail with symptom, likely cause and reproducer; skip a case outside the domain."""
         __tracebackhide__ = True
-        domain = self.subject.domain
+        domain = self.subject.required_domain(strict=self.strict)
         if split_by_domain([self.case], domain)[1]:
             if self.known is not None:
                 self._set_property()
@@ -175,6 +182,7 @@ def _cases(
     operation: str = "",
     require: str = "stable",
     recipe: str = "",
+    strict: bool = False,
     level: str = "quick",
     dtypes: Sequence[str] = (),
     cases: Sequence[Case] = (),
@@ -193,7 +201,7 @@ def _cases(
     known = None if baseline is None else read_baseline(folder / baseline)
     seed = 0 if cases else seed
     return [
-        JudgedCase(judged, each, require, recipe, seed, spec, controls, known, len(suite))
+        JudgedCase(judged, each, require, recipe, strict, seed, spec, controls, known, len(suite))
         for each in suite
     ]
 

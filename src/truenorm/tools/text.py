@@ -55,6 +55,19 @@ def number(value: float) -> str:
     return f"{digits}e{int(power)}"
 
 
+def short_number(value: float) -> str:
+    """Return a number as people write a limit.
+
+    Examples
+    --------
+    >>> [short_number(value) for value in (10.0, 1e4, 65504.0, 1.7e19)]
+    ['10', '1e4', '65504', '1.7e19']
+    """
+    digits, _, power = f"{value:e}".partition("e")
+    with_power = f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
+    return min(f"{value:g}", with_power, key=len)
+
+
 def three_digits(value: float) -> str:
     """Return a number of at least 1e-4 with three significant digits.
 

@@ -10,7 +10,7 @@ from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.verify.grading.checks import element_errors, misplaced
 from truenorm.verify.grading.grades import split_by_domain
-from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operation import EVERYWHERE, Case, Operation
 from truenorm.verify.oracle import Expected, expected, output_types
 from truenorm.verify.running.records import Call, GaveUpError, Record, Runner
 from truenorm.verify.running.runners import runner_for, try_a_call
@@ -289,8 +289,8 @@ def compare_runners(
         tell(done, steps, f"exact answers: {case.name}")
         if not is_user_case(case):
             expected(case)
-    within, beyond = split_by_domain(suite, first.subject.domain)
-    within, more_beyond = split_by_domain(within, second.subject.domain)
+    within, beyond = split_by_domain(suite, first.subject.domain or EVERYWHERE)
+    within, more_beyond = split_by_domain(within, second.subject.domain or EVERYWHERE)
     for runner in (first, second):
         try_a_call(runner, within)
     outputs = [each for each in first.subject.outputs if each in second.subject.outputs]

@@ -59,6 +59,7 @@ def verify(
     *,
     level: str = "quick",
     require: str = "stable",
+    strict: bool = False,
     progress: Progress | None = None,
     own: Sequence[Case] = (),
     baseline: str | Path | None = None,
@@ -76,6 +77,10 @@ def verify(
         ``quick`` or ``full``.
     require : str
         The least grade that passes: wrong, unstable, conditional, stable, faithful or correct.
+    strict : bool
+        Require the grade for all rows, unless the subject declares a domain, and for sums over
+        rows the bound of other results. By default, elements of at most 1e4 and condition numbers
+        of at most 10 count, and a sum over n rows may have log2(n) times the error.
     progress : callable, optional
         Called with the number of cases done, their total, and the name of the next.
     own : sequence of Case
@@ -102,7 +107,7 @@ def verify(
     >>> report.passed, report.grades[0].grade
     (True, 'correct')
     """
-    settings = RunSettings(level, require, progress, own, baseline)
+    settings = RunSettings(level, require, progress, own, baseline, strict)
     spec = spec_of(subject)
     if executor is None:
         runner = runner_for(subject)
@@ -112,8 +117,15 @@ def verify(
         return _judge(process, spec, settings, partial(distribute, executor, remote, process))
 
 
-def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str = "") -> None:
-    """Judge a subject on one case; raise AssertionError if it fails.
+def check(
+    subject: Subject,
+    case: Case,
+    *,
+    require: str = "stable",
+    recipe: str = "",
+    strict: bool = False,
+) -> None:
+    """Judge a subject on one case, in its domain or not; raise AssertionError if it fails.
 
     Parameters
     ----------
@@ -124,6 +136,8 @@ def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str 
         ``stable``, ``faithful`` or ``correct``.
     recipe : str
         The rounding recipe to compare with; by default, that of the subject.
+    strict : bool
+        By default, a sum over n rows may have log2(n) times the error of other results.
 
     Examples
     --------
@@ -143,7 +157,9 @@ def check(subject: Subject, case: Case, *, require: str = "stable", recipe: str 
     __tracebackhide__ = True  # pytest shows the line of the test, and none of these
     records = collect(runner_for(subject), [case])
     spec = SubjectSpec.of(subject)
-    report = grade_records(subject, [case], records, spec, require=require, recipe=recipe)
+    report = grade_records(
+        subject, [case], records, spec, require=require, recipe=recipe, strict=strict
+    )
     if not report.passed:
         symptoms = "; ".join(finding.symptom for finding in report.findings)
         raise AssertionError(f"{case.name} ({case.why}): {symptoms}")
@@ -158,6 +174,7 @@ class RunSettings:
     progress: Progress | None = None
     user_cases: Sequence[Case] = ()
     baseline: str | Path | None = None
+    strict: bool = False
 
 
 def _judge(
@@ -179,7 +196,8 @@ def _judge(
         spec,
         require=settings.require,
         level=settings.level,
-        domain=subject.domain,
+        domain=subject.required_domain(strict=settings.strict),
+        strict=settings.strict,
     )
     report = replace(report, machine=describe("date", "python", "numpy", "machine"))
     return report if known is None else compare_with_baseline(report, known)
@@ -204,6 +222,7 @@ def grade_records(
     level: str = "quick",
     recipe: str = "",
     domain: Domain = EVERYWHERE,
+    strict: bool = True,
 ) -> Report:
     """Grade the records of some cases, by default also those outside the subject's domain."""
     return grade(
@@ -216,6 +235,7 @@ def grade_records(
         spec=spec,
         recipe=recipe or subject.recipe,
         domain=domain,
+        strict=strict,
     )
 
 
@@ -268,6 +288,7 @@ def verify_target(
     *,
     level: str = "quick",
     require: str = "stable",
+    strict: bool = False,
     progress: Progress | None = None,
     baseline: Path | None = None,
     python: str = sys.executable,
@@ -290,9 +311,9 @@ def verify_target(
         start_seconds=start_seconds,
     )
     with process:
-        spec = use_options(process, target, options)
+        spec = use_options(process, target, options, strict=strict)
         user_cases = _user_cases(process.subject, options)
-        settings = RunSettings(level, require, progress, user_cases, baseline)
+        settings = RunSettings(level, require, progress, user_cases, baseline, strict)
         collecting = partial(collect, process)
         if executor is not None:
             remote = RemoteSubject.of(spec, start_seconds)
@@ -313,33 +334,36 @@ def compare_targets(
     operation = options.get("operation", "")
     start = partial(SubjectProcess, operation=operation, start_seconds=start_seconds)
     with start(first) as one, start(second) as other:
-        use_options(one, first, options)
-        use_options(other, second, options)
+        use_options(one, first, options, strict=True)
+        use_options(other, second, options, strict=True)
         suite = common_cases(one.subject, other.subject, level)
         dtypes = {case.dtype for case in suite}
         suite += [case for case in _user_cases(one.subject, options) if case.dtype in dtypes]
         return compare_runners(one, other, suite, level=level, progress=progress)
 
 
-def use_options(process: SubjectProcess, target: str, options: SubjectOptions) -> SubjectSpec:
+def use_options(
+    process: SubjectProcess, target: str, options: SubjectOptions, *, strict: bool = False
+) -> SubjectSpec:
     """Override claims of the subject of a process, and return its spec."""
     dtypes = options.get("dtypes") or (DTYPES if dotted_path(target) else None)
-    process.subject = with_options(process.subject, {**options, "dtypes": dtypes})
+    options = {**options, "dtypes": dtypes}
+    process.subject = with_options(process.subject, options, strict=strict)
     return SubjectSpec.of(process.subject, *file_and_name(target), options.get("operation", ""))
 
 
-def with_options(subject: Subject, options: SubjectOptions) -> Subject:
+def with_options(subject: Subject, options: SubjectOptions, *, strict: bool = False) -> Subject:
     """Return a subject with another recipe, with fewer types and with another domain."""
     dtypes = options.get("dtypes") or subject.dtypes
     if not set(dtypes) <= set(subject.dtypes):
         raise CannotRunError(
             f"{subject.name} claims {', '.join(subject.dtypes)}, not {', '.join(dtypes)}"
         )
-    largest, kappa = options.get("largest"), options.get("kappa")
-    domain = Domain(
-        subject.domain.largest if largest is None else largest,
-        subject.domain.kappa if kappa is None else kappa,
-    )
+    largest, kappa, domain = options.get("largest"), options.get("kappa"), subject.domain
+    if largest is not None or kappa is not None:
+        domain = subject.required_domain(strict=strict)
+        largest = domain.largest if largest is None else largest
+        domain = Domain(largest, domain.kappa if kappa is None else kappa)
     recipe = options.get("recipe") or subject.recipe
     return replace(subject, dtypes=tuple(dtypes), recipe=recipe, domain=domain)
 

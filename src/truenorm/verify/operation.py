@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.tools.text import short_number
 from truenorm.verify.types import Array, Float64s
 
 
@@ -104,7 +105,7 @@ class Domain:
     r"""Limits of the rows that a subject claims to be right for.
 
     The square of 1e30 overflows in float32, and not every kernel scales. Cases beyond the domain
-    are run all the same; their outcome is a verdict of its own, not a grade.
+    are run all the same; a section of the report has their outcome, and no grade depends on it.
 
     Attributes
     ----------
@@ -131,11 +132,17 @@ class Domain:
     def __str__(self) -> str:
         """Return the limits as text."""
         limits = {"|x|": self.largest, "kappa": self.kappa}
-        texts = [f"{name} up to {limit:g}" for name, limit in limits.items() if limit < math.inf]
+        texts = [
+            f"{name} <= {short_number(limit)}"
+            for name, limit in limits.items()
+            if limit < math.inf
+        ]
         return " and ".join(texts) or "all rows"
 
 
 EVERYWHERE = Domain()
+MODEL_INPUT = Domain(largest=1e4, kappa=10.0)
+"""What models feed a norm: the domain of a subject that declares none, except with strict."""
 
 
 KINDS = ("ordinary", "sweep", "hard", "special", "subnormal")
@@ -157,6 +164,8 @@ class Operation(ABC):
         In the order in which they are returned.
     takes_eps : bool
         Whether forward takes eps after its arrays.
+    centred : bool
+        Whether it subtracts the mean of a row before it squares.
     condition, condition_description : str
         The formula of kappa, and a sentence about it for the HTML report.
     extensions : mapping of str to str
@@ -182,6 +191,7 @@ class Operation(ABC):
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     takes_eps: bool = True
+    centred: bool = False
     condition: str
     condition_description: str
     extensions: Mapping[str, str] = {}

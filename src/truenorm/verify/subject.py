@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from truenorm.verify.operation import EVERYWHERE, Domain, Operation
+from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation
 from truenorm.verify.operations import LAYER_NORM, parse_operation
 from truenorm.verify.types import FORMATS
 
@@ -41,8 +41,9 @@ class Subject:
     recipe : str
         Where it claims to round intermediate results to 16 bits, such as ``late``: then the bits
         of another recipe are a finding. The page "Recipes" lists them.
-    domain : Domain
-        The rows that it claims to support; by default, all. Other rows do not count for the grade.
+    domain : Domain, optional
+        The rows that it claims to support. Other rows do not count for the grade. By default, what
+        models feed a norm: elements up to 1e4, condition numbers up to 10; with ``strict``, all.
 
     Examples
     --------
@@ -61,7 +62,7 @@ class Subject:
     seconds: float = 60.0
     operation: Operation = LAYER_NORM
     recipe: str = ""
-    domain: Domain = EVERYWHERE
+    domain: Domain | None = None
 
     def __post_init__(self) -> None:
         """Raise TypeError or ValueError for arguments that are not valid."""
@@ -106,6 +107,10 @@ class Subject:
         """Return the subject with another operation, given by its name and options."""
         return replace(self, operation=parse_operation(operation, self.operation))
 
+    def required_domain(self, *, strict: bool) -> Domain:
+        """Return the declared domain, or else that of model input or, if strict, of all rows."""
+        return self.domain or (EVERYWHERE if strict else MODEL_INPUT)
+
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of its results."""
@@ -146,6 +151,7 @@ class SubjectSpec(NamedTuple):
 
 def to_description(subject: Subject) -> dict[str, Any]:
     """Return the claims of a subject as JSON values, for another process."""
+    domain = subject.domain
     return {
         "name": subject.name,
         "dtypes": list(subject.dtypes),
@@ -154,7 +160,7 @@ def to_description(subject: Subject) -> dict[str, Any]:
         "callable": subject.forward is not None,
         "operation": subject.operation.spec,
         "recipe": subject.recipe,
-        "domain": [subject.domain.largest.hex(), subject.domain.kappa.hex()],
+        "domain": domain and [domain.largest.hex(), domain.kappa.hex()],
         "backward": subject.command is not None or subject.backward is not None,
     }
 
@@ -170,6 +176,7 @@ def from_description(description: dict[str, Any]) -> Subject:
         raise ValueError(
             f"the operation {description['operation']!r} is defined only in the subject's file"
         ) from unknown
+    domain = description["domain"]
     functions: dict[str, Any] = {"command": ["(in another process)"]}
     if description["callable"]:
         backward = _in_another_process if description["backward"] else None
@@ -182,7 +189,7 @@ def from_description(description: dict[str, Any]) -> Subject:
         seconds=description["seconds"],
         operation=operation,
         recipe=description["recipe"],
-        domain=Domain(*map(float.fromhex, description["domain"])),
+        domain=domain and Domain(*map(float.fromhex, domain)),
     )
 
 

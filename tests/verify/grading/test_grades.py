@@ -2,6 +2,8 @@
 
 import ast
 import io
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,19 +12,28 @@ from rich.console import Console
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify import EXTENSIONS
+from truenorm.verify.grading.advice import advice
 from truenorm.verify.grading.checks import Symptom
-from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.grades import grade, order_findings
+from truenorm.verify.grading.report import Finding
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.judge import SubjectOptions, collect, with_options
+from truenorm.verify.operations import parse_operation
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.html import to_html
 from truenorm.verify.report.terminal import show
-from truenorm.verify.report.wording import conclusion, grade_notes
+from truenorm.verify.report.wording import (
+    beyond_heading,
+    beyond_text,
+    conclusion,
+    grade_notes,
+)
 from truenorm.verify.running.records import Call, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.suite import cases
 from truenorm.verify.types import Array
+from verify.fake_report import finding, one_pass
 from verify.recorded import RIGHT_FORWARD, in_float64
 
 STEPS = np.array([1, 1 + 2.0**-23], np.float32)
@@ -99,7 +110,7 @@ def test_backward_that_cannot_be_repeated_is_no_finding() -> None:
     assert report.verdicts["runs"] == "pass"
     assert report.verdicts["saved kept"] == "not judged"
     note = "a second backward pass is refused: IndexError: pop from empty list"
-    assert report.notes == {"saved kept": note}
+    assert report.notes["saved kept"] == note
     stream = io.StringIO()
     show(report, Console(file=stream, width=200))
     assert note in stream.getvalue()
@@ -126,29 +137,44 @@ def report_of(domain: tv.Domain, require: str = "stable") -> tv.Report:
     return tv.verify(tv.Subject(two_passes, domain=domain), require=require)
 
 
-def test_without_a_domain_it_is_unstable() -> None:
-    report = report_of(tv.Domain())
+def test_all_rows_are_required_if_strict() -> None:
+    report = tv.verify(tv.Subject(two_passes), strict=True)
     assert report.grades[0].grade == "unstable"
-    assert "range" not in report.verdicts
-    assert grade_notes(report) == []
+    assert (report.beyond, report.left_out, grade_notes(report)) == ((), 0, [])
+    assert beyond_heading(report) == ""
+    assert report.grades == report_of(tv.Domain()).grades
 
 
 def test_domain_of_small_numbers() -> None:
     report = report_of(tv.Domain(largest=1e4), "conditional")
     assert report.passed
     assert report.grades[0].grade == "conditional"
-    assert report.verdicts["range"] == "fail"
+    assert {(each.outcome, each.limit) for each in report.beyond} == {("unstable", "|x|")}
     assert 0 < report.left_out < len(tv.cases("float32"))
     assert report.left_out + report.cases == len(tv.cases("float32"))
     assert not report_of(tv.Domain(largest=1e4), "stable").passed
 
 
 def test_domain_of_small_means() -> None:
-    report = report_of(tv.Domain(largest=1e4, kappa=10))
+    """A subject that declares no domain has this one."""
+    report = tv.verify(tv.Subject(two_passes))
     assert report.passed
     assert report.grades[0].reaches("stable")
-    assert "|x| up to 10000 and kappa up to 10" in grade_notes(report)[0]
-    assert conclusion(report).endswith("stable for |x| up to 10000 and kappa up to 10.")
+    assert report == replace(
+        report_of(tv.Domain(largest=1e4, kappa=10)), seconds=report.seconds, machine=report.machine
+    )
+    assert "the grades are for |x| <= 1e4 and kappa <= 10: " in grade_notes(report)[0]
+    assert conclusion(report).startswith("stable within |x| <= 1e4 and kappa <= 10; beyond that, ")
+    by_kappa, by_size = report.beyond
+    assert (by_kappa.outcome, by_kappa.limit, by_kappa.values) == ("conditional", "kappa", "")
+    assert 10 < by_kappa.least < 100
+    assert (by_size.outcome, by_size.limit) == ("unstable", "|x|")
+    assert 1e19 < by_size.least < 1e20
+    assert by_size.values == "NaN"
+    assert beyond_heading(report).endswith(f"{report.left_out} cases, required by --strict")
+    assert {each.case for each in report.results_beyond}.isdisjoint(
+        each.case for each in report.results
+    )
 
 
 def test_bug_within_the_domain_is_found() -> None:
@@ -169,7 +195,119 @@ def test_right_kernel_passes_outside_its_domain() -> None:
 
     report = tv.verify(tv.Subject(right, domain=tv.Domain(kappa=10)))
     assert report.passed
-    assert report.verdicts["range"] == "pass"
+    assert report.beyond == ()
+    assert beyond_heading(report).endswith("cases, all at least stable")
+
+
+def test_errors_beyond_the_domain_show_the_slope() -> None:
+    report = tv.verify(tv.Subject(one_pass))
+    assert report.grades[0].grade == "conditional"
+    slope = report.findings[0].slope
+    assert slope is not None
+    assert 1.5 < slope < 2.5
+    assert "kappa squared" in report.findings[0].matters
+
+
+def test_failed_call_beyond_the_domain() -> None:
+    def refuses(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        if np.abs(np.nan_to_num(x, posinf=0, neginf=0)).max() > 1e30:
+            raise ValueError("too large")
+        return in_float64(x, gamma, beta, eps)
+
+    report = tv.verify(tv.Subject(refuses))
+    assert report.passed
+    (check,) = (each for each in report.beyond if not each.limit)
+    assert (check.outcome, check.outputs, check.dtype) == ("runs", (), "float32")
+    assert "too large" in beyond_text(check)
+    assert not tv.verify(tv.Subject(refuses), strict=True).passed
+
+
+LONG = "float32-long-columns"
+
+
+@pytest.mark.parametrize(("blocks", "passes"), [(1, False), (32, True)])
+def test_sums_may_grow_with_the_logarithm_of_rows(blocks: int, passes: bool) -> None:
+    """A sum row by row fails in any case; one in blocks fails only if it is strict."""
+
+    def backward(dy: Array, saved: Array) -> tuple[Array, Array, Array]:
+        parts = np.array_split(dy, blocks)
+        sums = np.stack([np.cumsum(part, axis=0)[-1] for part in parts])
+        return dy, saved, np.asarray(sums.sum(axis=0))
+
+    subject = tv.Subject(lambda x, gamma, *_: (x, gamma), backward)
+    suite = [tv.case(LONG)]
+    records = collect(InProcess(subject), suite)
+    for strict in (True, False):
+        report = grade("sums", suite, records, outputs=["dbeta"], strict=strict)
+        assert report.passed == (passes and not strict), report.grades
+
+
+def test_why_checks_are_not_judged() -> None:
+    report = tv.verify(tv.Subject(in_float64))
+    assert report.notes["own state"] == "there is no backward pass"
+    assert report.notes["layouts of gradients"] == "there is no backward pass"
+    assert report.notes["idle rows"] == "there is no gradient of a parameter"
+    judged = {name for name, outcome in report.verdicts.items() if outcome == "pass"}
+    assert judged.isdisjoint(report.notes)
+
+
+def test_plain_errors_belong_to_accuracy() -> None:
+    """An unstable result is inaccurate on rows with NaN and subnormals as well."""
+    report = tv.verify(tv.Subject(one_pass), strict=True)
+    assert {each.verdict for each in report.findings} == {"accuracy"}
+
+
+def finding_of(guard: str, output: str, **more: Any) -> Finding:
+    return replace(finding(guard, output=output), **more)
+
+
+def test_each_cause_is_named_once() -> None:
+    eps = "eps is left out (matches {} within 1 ulp)"
+    for other, follows in (
+        (finding_of("ordinary", "dx", cause=eps.format("dx")), 1),
+        (finding_of("ordinary", "dx", cause="another (matches dx within 1 ulp)"), 0),
+        (finding_of("growth", "dx"), 1),
+        (finding_of("growth", "dx", families=("constant",)), 0),
+        (finding_of("growth", "dx", families=("constant",), slope=1.9), 1),
+        (finding_of("growth", "dx", families=("constant",), slope=1.0), 0),
+        (finding_of("growth", "dx", dtype="float16"), 0),
+        (finding_of("growth", "sum"), 0),
+        (finding_of("repeat", "dx"), 0),
+    ):
+        first = finding_of("growth", "y", cause=eps.format("y"), slope=2.0)
+        ordered = order_findings([other, first], ["y", "sum"])
+        assert {each.output: each.follows for each in ordered} == {
+            "y": 0,
+            other.output: follows and 1,
+        }
+        if follows:
+            assert ordered[0].output == "y"
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "guard", "slope", "words"),
+    [
+        ("rms_norm", "inputs-near-1e30", "finite", None, "divide each row by a power of two"),
+        ("layer_norm", "inputs-near-1e30", "finite", None, "divide each row by a power of two"),
+        ("layer_norm", "four-consecutive-numbers", "finite", 2.0, "subtract the mean before"),
+        ("layer_norm", "offset-1e4-4x67", "growth", 2.0, "subtract the mean before squaring"),
+        ("layer_norm", "offset-1e4-4x67", "growth", 1.0, "keep the mean in a wider type"),
+        ("layer_norm", "normal-4x17", "growth", None, "add in blocks"),
+        ("rms_norm", "normal-4x17", "growth", None, "add in blocks"),
+        ("rms_norm", "normal-4x17", "ordinary", None, "run the reproducer"),
+        ("layer_norm", "normal-4x17", "repeat", None, "sum in a fixed order"),
+    ],
+)
+def test_advice_fits_operation_and_slope(
+    operation: str, name: str, guard: str, slope: float | None, words: str
+) -> None:
+    case = tv.case(f"float32-{name}", operation=parse_operation(operation))
+    largest = np.unravel_index(int(np.abs(case.x).argmax()), case.shape)
+    symptom = Symptom(guard, case, Record(case.name, Call()), "y", "", tuple(map(int, largest)))
+    assert words in advice(symptom, slope, "").to_try
+    assert "likely cause" in advice(symptom, slope, "eps is left out").to_try
+    if operation == "rms_norm":
+        assert "mean" not in "".join(advice(symptom, slope, ""))
 
 
 @pytest.mark.parametrize("name", ["largest", "kappa"])

@@ -145,13 +145,17 @@ def test_types_stay_in_their_order() -> None:
     assert rows[:2] == ["float32", "float16"]
 
 
+MEANINGS = "What the grades mean"
+
+
 def test_plots_and_infinite_errors(page: Page, good: Page) -> None:
     assert page.tags.count("svg") == len(OUTPUTS)
     caption = " ".join(page.of("figcaption"))
     assert "3 infinite or too large to draw: at the top edge" in caption
     assert "float32: unstable, slope 2.0" in page.of("span")
     assert "svg" not in good.tags
-    assert "No sweep over κ was run." in good.of("p")
+    assert page.of("h2")[:2] == ["Findings", "Grades"]
+    assert good.of("h2") == ["Grades", "Checks", "Errors by family and case", MEANINGS]
 
 
 def test_heat_map_has_a_row_for_each_family_and_case(page: Page) -> None:
@@ -160,7 +164,7 @@ def test_heat_map_has_a_row_for_each_family_and_case(page: Page) -> None:
     assert "none" in page.values("class")
     assert "not judged" in page.of("li")
     nothing = dataclasses.replace(REPORT, results=(), grades=())
-    assert "No result was measured." in Page(to_html(nothing)).of("p")
+    assert Page(to_html(nothing)).of("h2") == ["Findings", "Grades", "Checks", MEANINGS]
 
 
 def test_every_colour_is_defined_for_light_and_dark(text: str) -> None:

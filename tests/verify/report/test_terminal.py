@@ -70,9 +70,8 @@ def test_findings_are_numbered_and_complete() -> None:
         "input  standard deviation 1, mean 10000",
         "likely cause  unknown: none of 99 hypotheses matches",
         "likely cause  another <b>one</b> (matches dbeta within 1 ulp)",
-        "matters  a caller with this input gets no result",
-        "try  run the reproducer: it makes the same call alone",
-        "try  start with the likely cause",
+        "matters  digits are lost",
+        "try  add in blocks",
         "reported  pytorch#51102 https://github.com/pytorch/pytorch/issues/51102",
         "onnxruntime#28463 https://github.com/microsoft/onnxruntime/issues/28463",
     ):
@@ -105,10 +104,10 @@ def test_the_last_line_says_what_to_do() -> None:
         shown(report).rstrip().splitlines()[-1]
         for report in (failing_report(), passing_report(), below)
     )
-    assert failed.startswith("FAIL  5 findings; below stable: y in float16")
+    assert failed.startswith("FAIL: 5 findings; below stable: y in float16")
     assert "Run the reproducer of finding 1" in failed
     assert "--html FILE" in failed
-    assert passed == "PASS  No finding, and every grade is at least correct."
+    assert passed == "PASS: correct."
     assert "Look at the worst cases" in low
     assert "reproducer" not in low
 

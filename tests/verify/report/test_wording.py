@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 
+from truenorm.verify.grading.advice import ACCURACY_ADVICE, ADVICE
 from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.report import GRADES
 from truenorm.verify.report import wording
-from truenorm.verify.report.wording import ADVICE, REPOSITORIES, link
+from truenorm.verify.report.wording import REPOSITORIES, link
 from verify.fake_report import failing_report, passing_report
 
 
@@ -20,7 +21,7 @@ def test_conclusion() -> None:
     one = dataclasses.replace(failing, require="wrong", findings=failing.findings[:1])
     none = dataclasses.replace(failing, require="conditional", findings=())
     for report, sentence in (
-        (passing_report(), "No finding, and every grade is at least correct."),
+        (passing_report(), "correct."),
         (failing, "5 findings; below stable: y in float16, y dx dgamma in float32."),
         (one, "1 finding."),
         (none, "below conditional: y dx in float32."),
@@ -46,11 +47,14 @@ def test_source_without_a_link(source: str) -> None:
 
 
 def test_every_check_has_advice() -> None:
-    assert ADVICE.keys() == {*GUARDS, "rounding"}
+    of_accuracy = {"ordinary", "finite", "growth"}
+    assert of_accuracy <= ACCURACY_ADVICE.keys()
+    assert ADVICE.keys() | of_accuracy == {*GUARDS, "rounding"}
+    assert ADVICE.keys().isdisjoint(ACCURACY_ADVICE)
 
 
-@pytest.mark.parametrize("guard", ADVICE)
+@pytest.mark.parametrize("guard", [*ADVICE, *ACCURACY_ADVICE])
 def test_advice_is_short(guard: str) -> None:
-    by_check = ADVICE[guard]
+    by_check = {**ADVICE, **ACCURACY_ADVICE}[guard]
     assert by_check.matters != by_check.to_try
     assert all(10 < len(each) <= 90 for each in by_check)

@@ -28,6 +28,7 @@ def show(audit: Audit, console: Console) -> None:
     for each in details:
         console.print()
         console.print(each)
+    console.print()
     print_outcome(console, conclusion(audit), passed=audit.passed)
 
 

@@ -6,6 +6,7 @@ right), and no other hypothesis matches as well.
 """
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, takewhile
@@ -164,6 +165,17 @@ def _sentence(output: str, chosen: Sequence[Candidate], sizes: str) -> str:
     if sizes:
         return f"where {sizes}, {cause} ({match}; {output} is right elsewhere)"
     return f"{cause} ({match})"
+
+
+def without_match(cause: str) -> str:
+    """Return a cause without the result that it was compared with: the same one for y and dx.
+
+    Examples
+    --------
+    >>> without_match("eps is left out (matches dx within 1 ulp)")
+    'eps is left out'
+    """
+    return re.sub(r" \(matches [^()]*\)$", "", cause)
 
 
 def _with_subject(words: str, output: str) -> str:

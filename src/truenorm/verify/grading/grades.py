@@ -6,7 +6,8 @@ turns the symptoms into findings.
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,15 +18,18 @@ from truenorm.verify.diagnosis.accuracy import (
     Diagnosis,
     Evidence,
     diagnose,
+    without_match,
 )
 from truenorm.verify.diagnosis.conduct import CaseRecords, Explain
 from truenorm.verify.enclosures import largest_kappa
+from truenorm.verify.grading.advice import advice
 from truenorm.verify.grading.checks import (
     GUARDS,
     UNEXPLAINED,
     MeasuredResult,
     Symptom,
     check_case,
+    relax_sums,
 )
 from truenorm.verify.grading.recipes import (
     backward_evidence,
@@ -38,8 +42,8 @@ from truenorm.verify.grading.recipes import (
 from truenorm.verify.grading.report import (
     ACCURACY,
     GRADES,
-    RANGE,
     VERDICTS,
+    BeyondDomain,
     CaseResult,
     Finding,
     Grade,
@@ -47,7 +51,7 @@ from truenorm.verify.grading.report import (
 )
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.grading.user_cases import MeasuredRecord, check_user_case
-from truenorm.verify.operation import EVERYWHERE, Case, Domain
+from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Case, Domain
 from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.running.records import (
     AGAIN,
@@ -82,29 +86,39 @@ def grade(
     spec: SubjectSpec = NOWHERE,
     recipe: str = "",
     domain: Domain = EVERYWHERE,
+    strict: bool = True,
 ) -> Report:
     """Grade the results of a subject.
 
     The `records` of its calls may have any order. `outputs` are by default all of the operation.
     `guards` are the checks to make; tests of the judge leave some out. `spec` says where the
-    subject is defined, for the reproducers. Cases outside `domain` have a verdict of their own.
+    subject is defined, for the reproducers. Cases outside `domain` do not count for the grades.
+    Unless `strict`, a sum over n rows may have log2(n) times the error of a stable result.
     """
     if require not in GRADES:
         raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
     operation = cases[0].operation
-    cases, beyond = split_by_domain(cases, domain)
+    within, beyond = split_by_domain(cases, domain)
     outputs = outputs or [each.name for each in operation.outputs]
     by_case: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         by_case[record.case].append(record)
-    symptoms, measured = _check_all(cases, by_case, outputs, finite="finite" in guards)
+    finite = "finite" in guards
+    every_symptom, every_measured = _check_all(
+        cases, by_case, outputs, finite=finite, strict=strict
+    )
+    names = {case.name for case in within}
+    symptoms = [each for each in every_symptom if each.case.name in names]
+    measured = [each for each in every_measured if each.case.name in names]
     symptoms = [each for each in symptoms if each.guard in (*guards, *PRIMARY)]
     failing_verdicts = {GUARDS[each.guard] for each in symptoms}
     symptoms = [each for each in drop_consequences(symptoms) if each.guard in guards]
-    symptoms, notes = drop_unclaimed(symptoms, _claims(cases))
+    symptoms, notes = drop_unclaimed(symptoms, _claims(within))
     results = [case_result(each) for each in measured]
-    run = [case for case in cases if by_case[case.name]]
+    run = [case for case in within if by_case[case.name]]
     grades = grade_outputs(run, results, outputs, guards)
+    # Large kappa show best how errors grow, also if they are beyond the domain.
+    grades = with_slopes(grades, [case_result(each) for each in every_measured])
     below = {(each.dtype, each.output) for each in grades if not each.reaches(require)}
     symptoms = [
         each
@@ -120,22 +134,21 @@ def grade(
     backward_recipes = tuple(map(identify_backward, backward_evidence(measured).values()))
     if recipe and "recipe" in guards:
         symptoms += recipe_symptoms(recipes, evidence, recipe)
-    not_run = len(cases) - len(run)
+    not_run = len(within) - len(run)
     spec = spec._replace(recipe=recipe)
     diagnoses = {
-        **diagnose_accuracy(symptoms, measured),
+        **diagnose_accuracy(symptoms, every_measured),
         **diagnose_conduct(symptoms, run, by_case),
         **diagnose_recipes(symptoms, recipes),
     }
     findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
     run_records = [each for case in run for each in by_case[case.name]]
-    verdicts = _judged_verdicts(run, run_records, in_process=spec.callable)
-    verdicts |= dict.fromkeys(failing_verdicts & verdicts.keys(), "not judged")
+    reasons = _reasons_not_judged(run, run_records, in_process=spec.callable)
+    reasons |= dict.fromkeys(failing_verdicts & reasons.keys(), "a finding explains what it shows")
+    verdicts = {name: "not judged" if reason else "pass" for name, reason in reasons.items()}
+    notes = {name: reason for name, reason in reasons.items() if reason} | notes
     verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
     notes |= {VERDICT_OF_CALL[each.call.kind]: each.left_out for each in records if each.left_out}
-    if not domain.is_all:
-        notes[RANGE] = f"rows outside {domain} are right, too: {counted(len(beyond), 'case')}"
-        verdicts[RANGE] = _verdict_beyond_domain(beyond, by_case, outputs, require)
     return Report(
         subject,
         level,
@@ -151,6 +164,16 @@ def grade(
         notes=notes,
         domain=domain,
         left_out=len(beyond),
+        beyond=check_beyond(
+            [each for each in every_symptom if each.case.name not in names],
+            [each for each in every_measured if each.case.name not in names],
+            require,
+            domain,
+        ),
+        results_beyond=tuple(
+            case_result(each) for each in every_measured if each.case.name not in names
+        ),
+        strict=strict,
         not_run=not_run,
         recipe=recipe,
         operation=operation,
@@ -163,6 +186,7 @@ def _check_all(
     outputs: Collection[str],
     *,
     finite: bool = True,
+    strict: bool = True,
 ) -> tuple[list[Symptom], list[MeasuredResult]]:
     symptoms: list[Symptom] = []
     measured: list[MeasuredResult] = []
@@ -174,7 +198,7 @@ def _check_all(
             more_symptoms, more_measured = check_case(case, records, outputs, finite=finite)
         symptoms += more_symptoms
         measured += more_measured
-    return symptoms, measured
+    return (symptoms, measured) if strict else relax_sums(symptoms, measured)
 
 
 def split_by_domain(cases: Sequence[Case], domain: Domain) -> tuple[list[Case], list[Case]]:
@@ -184,25 +208,31 @@ def split_by_domain(cases: Sequence[Case], domain: Domain) -> tuple[list[Case], 
 
 
 def _is_in_domain(case: Case, domain: Domain) -> bool:
-    """Return True if every row of a case is in a domain; non-finite values have no size."""
-    if domain.is_all:
+    """Return True if every row of a case is in a domain; non-finite values have no size.
+
+    The rows of a user are what a model feeds the subject, unless it declares another domain.
+    """
+    if domain.is_all or (domain == MODEL_INPUT and is_user_case(case)):
         return True
-    for name in case.operation.inputs_of("data"):
-        sizes = np.abs(case.rows[name].astype(np.float64))
-        if sizes[np.isfinite(sizes)].max(initial=0.0) > domain.largest:
-            return False
+    return _largest_element(case) <= domain.largest and _kappa(case) <= domain.kappa
+
+
+def _largest_element(case: Case) -> float:
+    sizes = [
+        np.abs(case.rows[name].astype(np.float64)) for name in case.operation.inputs_of("data")
+    ]
+    return max(float(each[np.isfinite(each)].max(initial=0.0)) for each in sizes)
+
+
+def _kappa(case: Case) -> float:
     if is_user_case(case):
-        return largest_kappa(case) <= domain.kappa
-    return bool(expected(case).scales.kappa.max(initial=0.0) <= domain.kappa)
+        return largest_kappa(case)
+    return float(expected(case).scales.kappa.max(initial=0.0))
 
 
 def case_result(one: MeasuredResult) -> CaseResult:
     """Return the entry of a measured result in the report."""
-    if isinstance(one.record, MeasuredRecord):
-        units, kappa = one.record.measured[one.output].units, one.record.kappa
-    else:
-        exact = expected(one.case)
-        units, kappa = exact.factor(one.output), float(exact.scales.kappa.max(initial=0.0))
+    kappa = one.record.kappa if isinstance(one.record, MeasuredRecord) else _kappa(one.case)
     return CaseResult(
         one.case.name,
         one.case.dtype,
@@ -211,7 +241,7 @@ def case_result(one: MeasuredResult) -> CaseResult:
         one.output,
         one.error.ulp,
         one.error.natural,
-        units,
+        one.allowed,
         one.error.needs,
         one.error.correct,
         kappa,
@@ -243,10 +273,25 @@ def grade_outputs(
                 max((each.ulp for each in here), default=math.inf),
                 max((each.natural for each in here), default=math.inf),
                 worst.case if worst else "",
-                kappa_slope(here),
+                None,
             )
         )
     return tuple(grades)
+
+
+def with_slopes(grades: Iterable[Grade], results: Collection[CaseResult]) -> tuple[Grade, ...]:
+    """Return grades with the slopes of these results."""
+    return tuple(
+        replace(
+            grade,
+            slope=kappa_slope(
+                each
+                for each in results
+                if (each.dtype, each.output) == (grade.dtype, grade.output)
+            ),
+        )
+        for grade in grades
+    )
 
 
 def grade_output(results: Sequence[CaseResult], guards: Collection[str]) -> str:
@@ -292,10 +337,10 @@ def kappa_slope(results: Iterable[CaseResult]) -> float | None:
     return float(np.polyfit(kappas, errors, 1)[0])
 
 
-def _judged_verdicts(
+def _reasons_not_judged(
     cases: Sequence[Case], records: Sequence[Record], *, in_process: bool
 ) -> dict[str, str]:
-    """Return pass for each verdict that the records cover, and not judged for the others.
+    """Return, by verdict, why it is not judged; an empty text if the records cover it.
 
     A call that failed shows nothing. A command is a new process each time and has no state.
     """
@@ -311,37 +356,93 @@ def _judged_verdicts(
         {record.call.kind for record in done if names & record.results.keys()}
         for names in (gradients, column_sums)
     )
-    covered = dict.fromkeys(VERDICTS, bool(done)) | {
-        "special values": "special" in kinds,
-        "subnormals kept": "subnormal" in kinds,
-        "repeatable": AGAIN in calls,
-        "sums repeatable": AGAIN in sums,
-        "batch-invariant": ROWS in calls,
-        "idle rows": not sums.isdisjoint(IDLE_ROWS),
-        "layouts of gradients": not backward.isdisjoint(GRADIENT_LAYOUTS),
-        "large calls": LARGE in calls,
-        "results kept": in_process and LATER in calls,
-        "own state": in_process and INTERLEAVED in backward,
-        "saved kept": in_process and TWICE in backward,
+    not_run = "no call for it returned"
+    no_backward = not_run if backward else "there is no backward pass"
+    no_sums = not_run if sums else "there is no gradient of a parameter"
+    stateless = no_backward if in_process else "each call of a command is a new process"
+    reasons = dict.fromkeys(VERDICTS, "" if done else not_run) | {
+        "special values": "" if "special" in kinds else "no case with NaN or infinity was run",
+        "subnormals kept": "" if "subnormal" in kinds else "no case with subnormals was run",
+        "repeatable": "" if AGAIN in calls else not_run,
+        "sums repeatable": "" if AGAIN in sums else no_sums,
+        "batch-invariant": "" if ROWS in calls else not_run,
+        "idle rows": no_sums if sums.isdisjoint(IDLE_ROWS) else "",
+        "large calls": "" if LARGE in calls else not_run,
+        "results kept": "" if in_process and LATER in calls else stateless,
+        "own state": "" if in_process and INTERLEAVED in backward else stateless,
+        "saved kept": "" if in_process and TWICE in backward else stateless,
     }
-    return {verdict: "pass" if judged else "not judged" for verdict, judged in covered.items()}
+    if backward.isdisjoint(GRADIENT_LAYOUTS):
+        claim = "it is judged with also=['layouts-of-gradients']"
+        reasons["layouts of gradients"] = claim if backward else no_backward
+    return reasons
 
 
-def _verdict_beyond_domain(
-    cases: Sequence[Case],
-    by_case: Mapping[str, Sequence[Record]],
-    outputs: Collection[str],
-    require: str,
-) -> str:
-    run = [case for case in cases if by_case[case.name]]
-    if not run:
-        return "not judged"
-    symptoms, measured = _check_all(run, by_case, outputs)
-    grades = grade_outputs(cases, list(map(case_result, measured)), outputs, tuple(GUARDS))
-    failed = {GUARDS[each.guard] for each in drop_unclaimed(symptoms, _claims(cases))[0]} - {
-        ACCURACY
-    }
-    return "fail" if failed or not all(each.reaches(require) for each in grades) else "pass"
+def check_beyond(
+    symptoms: Sequence[Symptom], measured: Sequence[MeasuredResult], require: str, domain: Domain
+) -> tuple[BeyondDomain, ...]:
+    """Return what fails outside the domain: by type, grade, and the limit that is exceeded."""
+    groups: dict[tuple[str, str], list[MeasuredResult]] = defaultdict(list)
+    for one in measured:
+        limit = "kappa" if _kappa(one.case) > domain.kappa else "|x|"
+        if not _grade_of([one]).reaches(require):
+            groups[one.case.dtype, limit].append(one)
+    beyond: dict[tuple[str, str, str], list[MeasuredResult]] = defaultdict(list)
+    for (dtype, limit), group in groups.items():
+        for output in dict.fromkeys(one.output for one in group):
+            failing = [one for one in group if one.output == output]
+            beyond[dtype, limit, _grade_of(failing).grade] += failing
+    entries = []
+    for (dtype, limit, grade), failing in beyond.items():
+        size = _kappa if limit == "kappa" else _largest_element
+        entries.append(
+            BeyondDomain(
+                dtype,
+                tuple(dict.fromkeys(one.output for one in failing)),
+                grade,
+                limit,
+                min(size(one.case) for one in failing),
+                _values_of(failing, zeros=limit == "|x|"),
+                len({one.case.name for one in failing}),
+            )
+        )
+    return (*entries, *_checks_beyond(symptoms))
+
+
+def _checks_beyond(symptoms: Sequence[Symptom]) -> Iterator[BeyondDomain]:
+    """Yield the checks other than accuracy that fail outside the domain, by type."""
+    groups: dict[tuple[str, str], list[Symptom]] = defaultdict(list)
+    for each in drop_unclaimed(drop_consequences(symptoms), ())[0]:
+        if GUARDS[each.guard] != ACCURACY:
+            groups[each.case.dtype, GUARDS[each.guard]].append(each)
+    for (dtype, verdict), group in groups.items():
+        outputs = tuple(dict.fromkeys(each.output for each in group if each.output))
+        count = len({each.case.name for each in group})
+        yield BeyondDomain(dtype, outputs, verdict, "", 0.0, group[0].text, count)
+
+
+def _grade_of(measured: Sequence[MeasuredResult]) -> Grade:
+    """Grade results of one output in one type."""
+    (grade,) = grade_outputs(
+        [measured[0].case],
+        list(map(case_result, measured)),
+        [measured[0].output],
+        tuple(GUARDS),
+    )
+    return grade
+
+
+def _values_of(measured: Iterable[MeasuredResult], *, zeros: bool) -> str:
+    """Describe the worst elements if they are NaN or infinite, or also if they are zero."""
+    kinds = set()
+    for one in measured:
+        if isinstance(one.record, MeasuredRecord):
+            value = one.record.measured[one.output].got
+        else:
+            value = float(np.real(one.result[one.error.at]))
+        if (zeros and value == 0) or not math.isfinite(value):
+            kinds.add("zeros" if value == 0 else "NaN" if math.isnan(value) else "infinity")
+    return " or ".join(sorted(kinds))
 
 
 IDLE_CLAIM = "idle-rows"
@@ -361,7 +462,8 @@ def drop_consequences(symptoms: Sequence[Symptom]) -> list[Symptom]:
 
     If a repeated call has different bits, so has any other call; if a row has different bits at
     another position, so it has in another batch. If an input is overwritten, the next call with
-    it differs. An output that is wrong on ordinary input is wrong on all others.
+    it differs. An output that is wrong on ordinary input is wrong on all others. One that is
+    inaccurate is so on special and on subnormal input, too.
     """
     places = defaultdict(set)
     for each in symptoms:
@@ -372,8 +474,10 @@ def drop_consequences(symptoms: Sequence[Symptom]) -> list[Symptom]:
         if each.guard in CONSEQUENCES:
             overwritten = each.guard == "spent" and (place[0], "") in places["inputs"]
             return overwritten or any(place in places[guard] for guard in CONSEQUENCES[each.guard])
-        inaccurate = each.natural > 0 and each.guard in ("growth", "special", "subnormal", "large")
-        return inaccurate and place in places["ordinary"]
+        if not each.natural or each.guard not in ("growth", "special", "subnormal", "large"):
+            return False
+        plain_error = each.guard in ("special", "subnormal") and math.isfinite(each.natural)
+        return place in places["ordinary"] or (plain_error and place in places["growth"])
 
     return [each for each in symptoms if not is_consequence(each)]
 
@@ -516,6 +620,7 @@ def make_findings(
         verdict = GUARDS.get(guard, ACCURACY)
         diagnosed_as = ACCURACY if verdict == ACCURACY else guard
         diagnosis = diagnoses.get((diagnosed_as, dtype, output), UNKNOWN)
+        matters, to_try = advice(shown, slope, diagnosis.cause)
         findings.append(
             Finding(
                 guard,
@@ -531,10 +636,53 @@ def make_findings(
                 diagnosis.cause,
                 diagnosis.tried,
                 tuple(sorted({each.case.family for each in group})),
+                slope if verdict == ACCURACY else None,
+                matters,
+                to_try,
             )
         )
+    forward = symptoms[0].case.operation.outputs_of(backward=False) if symptoms else []
+    return order_findings(findings, forward)
+
+
+def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tuple[Finding, ...]:
+    """Put the simplest checks first, and findings that follow from another one after it.
+
+    A finding follows from another one of accuracy if both have the same likely cause. A gradient
+    without a likely cause may follow from a result of forward in the same type that fails on the
+    same inputs, or whose error grows with the same power of kappa.
+    """
     order = [*GUARDS, "rounding"]
-    return tuple(sorted(findings, key=lambda each: order.index(each.guard)))
+    ranked = sorted(findings, key=lambda each: order.index(each.guard))
+    leaders: list[Finding] = []
+    leader_of: dict[int, Finding] = {}
+    for each in sorted(ranked, key=lambda each: each.output not in forward):
+        leader = next((one for one in leaders if _explains(one, each, forward)), None)
+        if leader is None:
+            leaders.append(each)
+        else:
+            leader_of[id(each)] = leader
+    leaders = [each for each in ranked if id(each) not in leader_of]
+    places = {id(each): place for place, each in enumerate(leaders, 1)}
+    followers = [
+        replace(each, follows=places[id(leader_of[id(each)])])
+        for each in ranked
+        if id(each) in leader_of
+    ]
+    return (*leaders, *followers)
+
+
+def _explains(one: Finding, other: Finding, forward: Collection[str]) -> bool:
+    """Return True if a finding about accuracy explains another one."""
+    if not one.verdict == other.verdict == ACCURACY:
+        return False
+    if other.cause:
+        return without_match(one.cause) == without_match(other.cause)
+    if one.output not in forward or other.output in forward or one.dtype != other.dtype:
+        return False
+    slopes = (one.slope or 0.0, other.slope or 0.0)
+    grow_alike = min(slopes) > 0.5 and abs(slopes[0] - slopes[1]) < 0.5
+    return grow_alike or set(other.families) <= set(one.families)
 
 
 def _example_order(symptom: Symptom) -> tuple[float, bool, float, int]:

@@ -24,8 +24,6 @@ VERDICTS = {
     "subnormals kept": "subnormal numbers are not flushed to zero",
 }
 """The verdicts beside the grades. Each one is pass, fail or not judged."""
-RANGE = "range"
-"""The verdict on cases outside a declared domain. It has no findings."""
 NO_RESULT = ("raised", "shape")
 """Checks whose findings mean that there is no result to grade."""
 ACCURACY = "accuracy"
@@ -84,8 +82,10 @@ class Finding:
 
     `guard` is the check that failed; `verdict` is the verdict it decides, or ``accuracy``.
     `cause` is the likely cause, or empty if unknown; `tried` is the number of hypotheses that
-    were compared. With a baseline, a finding is either `known`, and `reason` is the reason given
-    there, or `new` says what the baseline does not contain.
+    were compared. `matters` says why it matters, `to_try` what to do first. `follows` is the
+    number of the finding, counted from 1, whose cause explains this one, or 0. With a baseline, a
+    finding is either `known`, and `reason` is the reason given there, or `new` says what the
+    baseline does not contain.
     """
 
     guard: str
@@ -101,6 +101,10 @@ class Finding:
     cause: str = ""
     tried: int = 0  # hypotheses; 0 for symptoms without any
     families: tuple[str, ...] = ()  # of the cases that show it
+    slope: float | None = None  # the power of kappa with which the error grows
+    matters: str = ""
+    to_try: str = ""
+    follows: int = 0
     known: bool = False
     reason: str = ""
     new: str = ""
@@ -109,6 +113,35 @@ class Finding:
     def check(self) -> str:
         """The name of the check in a baseline: one for all checks of accuracy."""
         return ACCURACY if self.verdict == ACCURACY else self.guard
+
+
+@dataclass(frozen=True)
+class BeyondDomain:
+    """What fails outside the domain of a subject: outputs of one type with the same grade.
+
+    Attributes
+    ----------
+    dtype : str
+    outputs : tuple of str
+    outcome : str
+        The grade of the failing cases; for a check other than accuracy, its verdict.
+    limit : str
+        The limit that these cases exceed, ``|x|`` or ``kappa``; empty for a check.
+    least : float
+        The smallest |x| or kappa of a failing case.
+    values : str
+        What the worst elements are, such as ``zeros``, or empty; for a check, the symptom.
+    cases : int
+        The number of failing cases.
+    """
+
+    dtype: str
+    outputs: tuple[str, ...]
+    outcome: str
+    limit: str
+    least: float
+    values: str
+    cases: int
 
 
 @dataclass(frozen=True)
@@ -205,6 +238,9 @@ class Report:
     backward_recipes: tuple[Recipe, ...] = ()  # by type of 16 bits and output
     domain: Domain = EVERYWHERE
     left_out: int = 0  # cases outside the domain
+    beyond: tuple[BeyondDomain, ...] = ()  # what fails there
+    results_beyond: tuple[CaseResult, ...] = field(default=(), repr=False)
+    strict: bool = True  # sums over rows have the bound of other results
     not_run: int = 0  # cases skipped after too many crashes
     recipe: str = ""  # that is required
     baseline: Compared | None = None

@@ -307,7 +307,8 @@ def check_user_case(
                 symptoms.append(Symptom(guard, case, record, output, text))
         for output, each in record.measured.items():
             if output in outputs:
-                results.append(MeasuredResult(case, record, output, np.empty(0), each.error))
+                one = MeasuredResult(case, record, output, np.empty(0), each.error, each.units)
+                results.append(one)
                 if each.error.needs:
                     symptom = accuracy_symptom(results[-1], each.got, each.right)
                     symptoms.append(replace(symptom, right=each.right, allowed=each.allowed))

@@ -64,7 +64,6 @@ class Norm(Operation):
         of 16 bits, ``unrounded``.
     """
 
-    centred: bool
     shared_sources = tuple(
         OPERATIONS / f"{name}.py" for name in ("exact", "scales", "norms", "variants")
     )

@@ -26,7 +26,7 @@ from truenorm.tools.machine import today
 from truenorm.tools.text import number, power_of_ten
 from truenorm.verify.grading.report import CaseResult, Report
 from truenorm.verify.report import wording
-from truenorm.verify.report.wording import advice, link
+from truenorm.verify.report.wording import link
 from truenorm.verify.types import FORMATS, Float64s
 
 
@@ -277,6 +277,7 @@ def to_html(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    results = (*report.results, *report.results_beyond)
     return pages.get_template("report.html.j2").render(
         report=report,
         date=report.machine.get("date", today()),
@@ -284,12 +285,11 @@ def to_html(report: Report) -> str:
         words=wording,
         text=text,
         link=link,
-        advice=advice,
-        plots=draw(report.results),
+        plots=draw(results),
         markers=MARKERS,
         grades={(grade.dtype, grade.output): grade for grade in report.grades},
-        families=by_family(report.results),
-        cases=by_case(report.results),
+        families=by_family(results),
+        cases=by_case(results),
         levels=LEVELS,
     )
 

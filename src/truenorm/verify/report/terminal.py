@@ -18,9 +18,10 @@ from truenorm.verify.equality import Difference, Equality, difference_size
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.report.wording import (
     LEGEND,
-    advice,
     baseline_changes,
     baseline_counts,
+    beyond_heading,
+    beyond_text,
     conclusion,
     grade_notes,
     likely_cause,
@@ -30,6 +31,7 @@ from truenorm.verify.report.wording import (
     recipe_lines,
     recipe_notes,
     slope,
+    verdict_line,
 )
 
 GRADE_STYLES = {
@@ -42,6 +44,8 @@ GRADE_STYLES = {
 }
 REPRODUCERS = 3
 """The first findings are shown with their reproducers."""
+IN_LEADER = ("input", "matters", "try", "reported")
+"""What a finding that follows from another does not repeat."""
 
 
 def _table(columns: str, head: Sequence[str]) -> Table:
@@ -67,10 +71,9 @@ def print_head(console: Console, headline: str | Text, machine: Mapping[str, str
 
 
 def print_outcome(console: Console, text: str, *, passed: bool) -> None:
-    """Print the last line of a page."""
-    console.print()
+    """Print a line that begins with the outcome."""
     outcome = ("PASS", "bold green") if passed else ("FAIL", "bold red")
-    console.print(Text.assemble(outcome, f"  {one_line(text)}"))
+    console.print(Text.assemble(outcome, f": {one_line(text)}"))
 
 
 def show(report: Report, console: Console) -> None:
@@ -80,11 +83,31 @@ def show(report: Report, console: Console) -> None:
     facts = f": {report.operation.title}, {cases}, {seconds}"
     headline = Text.assemble(plain_text(report.subject, "bold"), facts, overflow="fold")
     print_head(console, headline, report.machine)
+    print_outcome(console, verdict_line(report), passed=report.passed)
+    for index, finding in enumerate(report.findings, 1):
+        if not finding.known:
+            console.print()
+            _print_finding(console, index, finding)
+    if report.baseline is not None:
+        console.print()
+        console.print(_baseline(report))
+    console.print()
     console.print(_grades(report, console))
     console.print(plain_text(LEGEND, "dim"))
     for line in grade_notes(report):
-        console.print(plain_text(line, "yellow"))
+        console.print(plain_text(line, "dim"))
     console.print()
+    if heading := beyond_heading(report):
+        console.print(plain_text(heading))
+        table = rich_table("llw")
+        for each in report.beyond:
+            table.add_row(
+                plain_text(each.dtype),
+                plain_text(" ".join(each.outputs)),
+                plain_text(beyond_text(each), "yellow"),
+            )
+        console.print(table)
+        console.print()
     if recipes := recipe_lines(report):
         table = rich_table("llw")
         for dtype, (name, shares) in recipes.items():
@@ -95,19 +118,13 @@ def show(report: Report, console: Console) -> None:
         console.print(table)
         console.print()
     console.print(_verdicts(report, ticks=not console.options.ascii_only))
-    new = [finding for finding in report.findings if not finding.known]
-    for index, finding in enumerate(new, 1):
-        console.print()
-        _print_finding(console, index, finding)
-    if report.baseline is not None:
-        console.print()
-        console.print(_baseline(report))
     text = conclusion(report)
     if not report.passed:
         first = "Run the reproducer of finding 1, fix it, and run this again"
         if not report.findings:
             first = "Look at the worst cases above, or require less with --require"
         text += f" {first}; --html FILE draws all of it, --json is for programs."
+    console.print()
     print_outcome(console, text, passed=report.passed)
 
 
@@ -168,9 +185,11 @@ def _baseline(report: Report) -> Group:
 
 
 def _print_finding(console: Console, index: int, finding: Finding) -> None:
-    """Print a finding; the first ones with their reproducers."""
+    """Print a finding; the first ones with their reproducers.
+
+    One that follows from another is short: its cause is that of the other.
+    """
     more = f" (and {finding.also_in} more)" if finding.also_in else ""
-    matters, to_try = advice(finding)
     table = rich_table("rw")
     table.add_row(Text(str(index), style="bold red"), plain_text(finding.symptom, "bold"))
     for label, text in (
@@ -180,15 +199,15 @@ def _print_finding(console: Console, index: int, finding: Finding) -> None:
         ("reason", finding.reason),
         ("input", finding.why),
         ("likely cause", likely_cause(finding)),
-        ("matters", matters),
-        ("try", to_try),
+        ("matters", finding.matters),
+        ("try", finding.to_try),
         ("reported", "\n".join(f"{each} {link(each)}" for each in finding.sources)),
     ):
-        if text:
+        if text and not (finding.follows and label in IN_LEADER):
             lines = Text("\n").join(map(plain_text, text.splitlines()))
             table.add_row(Text(label, style="dim"), lines)
     console.print(table)
-    if finding.reproducer and index <= REPRODUCERS:
+    if finding.reproducer and index <= REPRODUCERS and not finding.follows:
         console.print(Rule(style="dim", characters="-"))
         # Neither indented nor wrapped, so that it can be copied and run.
         for line in finding.reproducer.strip("\n").splitlines():
@@ -220,6 +239,7 @@ def show_campaign(campaign: Campaign, console: Console) -> None:
     for index, finding in enumerate(campaign.findings, 1):
         console.print()
         _print_finding(console, index, finding)
+    console.print()
     print_outcome(console, campaign_conclusion(campaign), passed=campaign.passed)
 
 
@@ -281,6 +301,7 @@ def show_equality(equality: Equality, console: Console) -> None:
     if more := len(equality.differences) - len(worst):
         console.print()
         console.print(plain_text(f"and {counted(more, 'difference')} more: --json has all", "dim"))
+    console.print()
     print_outcome(console, equality_conclusion(equality), passed=equality.passed)
 
 

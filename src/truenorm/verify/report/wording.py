@@ -1,10 +1,17 @@
 """Sentences that the terminal page, the HTML page and the pytest plugin share."""
 
 import re
-from typing import NamedTuple
 
 from truenorm.tools.text import counted, number
-from truenorm.verify.grading.report import Finding, Grade, Known, Recipe, Report
+from truenorm.verify.grading.report import (
+    GRADES,
+    BeyondDomain,
+    Finding,
+    Grade,
+    Known,
+    Recipe,
+    Report,
+)
 
 REPOSITORIES = {
     "aiter": "ROCm/aiter",
@@ -70,111 +77,6 @@ def link(source: str) -> str:
     return f"https://github.com/{repository}/issues/{issue['number']}" if "/" in repository else ""
 
 
-class Advice(NamedTuple):
-    """Why a finding matters, and what to try."""
-
-    matters: str
-    to_try: str
-
-
-WITH_CAUSE = "start with the likely cause: it explains every failing case it was compared with"
-BY_HAND = "run the reproducer, and compare each intermediate result with float64"
-ADVICE = {
-    "raised": Advice(
-        "a caller with this input gets no result",
-        "run the reproducer: it makes the same call alone",
-    ),
-    "shape": Advice(
-        "code that uses the result reads wrong elements, or fails",
-        "return y and dx in the shape of x, dgamma and dbeta in the shape of gamma",
-    ),
-    "type": Advice(
-        "memory use doubles, or digits are lost, without the caller asking for it",
-        "cast results to the type of x, and gradients of parameters to their types",
-    ),
-    "ordinary": Advice("models produce such input all the time", BY_HAND),
-    "finite": Advice(
-        "one such element makes the loss NaN; a zero silently stops learning",
-        "subtract the mean before squaring, and square in a type with enough range",
-    ),
-    "growth": Advice(
-        "digits are lost where terms cancel or are many: rows with an offset, long columns",
-        "subtract the mean before squaring (two passes, or Welford), and sum in a wider type",
-    ),
-    "rounding": Advice(
-        "bits differ from those of every correctly rounded implementation",
-        "compute in a wider type and round once; or require less with --require",
-    ),
-    "recipe": Advice(
-        "weights were trained with other roundings: two programs will not agree to the bit",
-        "round where the recipe rounds, or declare another one with --recipe",
-    ),
-    "special": Advice(
-        "a NaN that vanishes hides a broken batch; one that spreads spoils other rows",
-        "pass NaN and infinity through the arithmetic: max, where and clamp drop them",
-    ),
-    "subnormal": Advice(
-        "small gradients become zero and do not contribute to training",
-        "compile without flushing to zero (-ftz=false, no fast math)",
-    ),
-    "repeat": Advice(
-        "runs are not reproducible, and bugs cannot be found by running again",
-        "sum in a fixed order: no atomics, no uninitialized buffer",
-    ),
-    "sums": Advice(
-        "two runs of one training step give different weights, and diverge from there",
-        "add partial sums in a fixed order, in stages if necessary: no atomics",
-    ),
-    "position": Advice(
-        "the result of an input depends on its position: it cannot be cached",
-        "sum every row in the same order, also in a partial block at the end",
-    ),
-    "batch": Advice(
-        "the result of a request depends on other requests: training and inference differ",
-        "choose blocks and orders by D alone, never by the number of rows",
-    ),
-    "padding": Advice(
-        "the amount of padding in a batch changes its results",
-        "let no row depend on others: no maximum, flag or branch over a whole block",
-    ),
-    "idle": Advice(
-        "the gradient of a batch depends on the amount of padding in it",
-        "sum rows exactly, or one after the other: block limits move with their number",
-    ),
-    "layout": Advice(
-        "autograd passes transposed and expanded gradients, which are misread or rejected",
-        "use all strides, or copy non-contiguous gradients first",
-    ),
-    "large": Advice(
-        "long sequences are wrong from some row on",
-        "compute offsets in 64 bits, and let the grid cover all rows",
-    ),
-    "inputs": Advice(
-        "the caller continues with other numbers than it passed",
-        "write to a new array, or copy the input first",
-    ),
-    "overwritten": Advice(
-        "a result that the caller stores changes later",
-        "return a new array from each call, not a shared buffer",
-    ),
-    "stale": Advice(
-        "with two layers, or with recomputation, gradients are those of another call",
-        "return all that backward needs from forward; do not store it in the module",
-    ),
-    "spent": Advice(
-        "a retained graph gives different gradients the second time",
-        "do not modify the saved state in backward",
-    ),
-}
-"""By check."""
-
-
-def advice(finding: Finding) -> Advice:
-    """Return why a finding matters and what to try; a likely cause comes first."""
-    by_check = ADVICE[finding.guard]
-    return by_check._replace(to_try=WITH_CAUSE) if finding.cause else by_check
-
-
 MEANINGS = {
     "correct": "the exact answer rounded once, everywhere",
     "faithful": "less than 1 ulp everywhere",
@@ -204,17 +106,42 @@ def slope(grade: Grade) -> str:
 def grade_notes(report: Report) -> list[str]:
     """Return which cases the grades do not cover."""
     notes = []
-    total = report.cases + report.not_run
+    total = report.cases + report.not_run + report.left_out
     if report.not_run:
         notes.append(f"{report.not_run} of {total} cases did not run: the grades omit them")
     if not report.domain.is_all:
-        outside = f"{report.left_out} of {total + report.left_out} cases are outside"
-        notes.append(f"the grades are for {report.domain}; {outside}")
+        notes.append(f"the grades are for {report.domain}: {report.cases} of {total} cases")
     return notes
 
 
+def beyond_heading(report: Report) -> str:
+    """Return how many cases lie beyond the domain; empty if there are none."""
+    if not report.left_out:
+        return ""
+    cases = f"beyond {report.domain}: {counted(report.left_out, 'case')}"
+    if report.beyond:
+        return f"{cases}, required by --strict"
+    return f"{cases}, all at least {report.require}"
+
+
+def beyond_text(one: BeyondDomain) -> str:
+    """Return where something fails beyond the domain."""
+    if not one.limit:
+        return f"fails the check '{one.outcome}': {one.values}"
+    values = f" ({one.values})" if one.values else ""
+    return f"{one.outcome} from {one.limit} = {one.least:.2g} on{values}".replace("e+", "e")
+
+
 def likely_cause(finding: Finding) -> str:
-    """Return the likely cause, or how many hypotheses were compared without a match."""
+    """Return the likely cause, or how many hypotheses were compared without a match.
+
+    The cause of a finding that follows from another one is that finding.
+    """
+    if finding.follows:
+        number_ = f"finding {finding.follows}"
+        if finding.cause:
+            return f"follows from {number_}"
+        return f"unknown; may follow from {number_}"
     if finding.cause or not finding.tried:
         return finding.cause
     return f"unknown: none of {finding.tried} hypotheses matches"
@@ -262,11 +189,7 @@ def describe_entry(entry: Known, *, families: bool = True) -> str:
 
 def recipe_lines(report: Report) -> dict[str, tuple[str, str]]:
     """Return, by type, the name of the recipe and the shares of elements with its bits."""
-    if not report.operation.recipe_names:
-        return {}
-    lines = {each.dtype: (_recipe_name(each), str(each)) for each in report.recipes}
-    unknown = ("not identified", "arithmetic in this type hides intermediate roundings")
-    return {each.dtype: lines.get(each.dtype, unknown) for each in report.grades}
+    return {each.dtype: (_recipe_name(each), str(each)) for each in report.recipes}
 
 
 def recipe_notes(report: Report, dtype: str) -> list[str]:
@@ -286,14 +209,21 @@ def _recipe_name(recipe: Recipe) -> str:
     return f"{name} (as {' and '.join(others)} here)" if others else name
 
 
+def verdict_line(report: Report) -> str:
+    """Return the number of findings and of causes, for the first line of a page."""
+    new = [each for each in report.findings if not each.known]
+    words = "finding" if report.baseline is None else "new finding"
+    if not new:
+        return f"no {words}" if report.passed else f"every output must be {report.require}"
+    text = counted(len(new), words)
+    followers = sum(each.follows > 0 for each in new)
+    return f"{text} ({followers} may follow from others)" if followers else text
+
+
 def conclusion(report: Report) -> str:
     """Return the reason of pass or fail in one sentence."""
     if report.passed:
-        where = "" if report.domain.is_all else f" for {report.domain}"
-        if report.baseline is None:
-            return f"No finding, and every grade is at least {report.require}{where}."
-        known = "" if all(each.reaches(report.require) for each in report.grades) else " or known"
-        return f"No new finding, and every grade is at least {report.require}{known}{where}."
+        return f"{_pass_reason(report)}{_beyond_reason(report)}."
     parts = []
     if new := [each for each in report.findings if not each.known]:
         parts.append(counted(len(new), "finding" if report.baseline is None else "new finding"))
@@ -305,3 +235,30 @@ def conclusion(report: Report) -> str:
         places = ", ".join(f"{' '.join(outputs)} in {dtype}" for dtype, outputs in below.items())
         parts.append(f"below {report.require}: {places}")
     return "; ".join(parts) + "."
+
+
+def _pass_reason(report: Report) -> str:
+    where = "" if report.domain.is_all else f" within {report.domain}"
+    if report.baseline is not None:
+        known = "" if all(each.reaches(report.require) for each in report.grades) else " or known"
+        return f"no new finding, and every grade is at least {report.require}{known}{where}"
+    recipes = {each.dtype: each.name for each in report.recipes if each.name}
+    names: dict[str, list[str]] = {}
+    for dtype in dict.fromkeys(each.dtype for each in report.grades):
+        grades = [each.grade for each in report.grades if each.dtype == dtype]
+        lowest = min(grades, key=GRADES.index)
+        recipe = f"{lowest}, y by the recipe {recipes[dtype]}" if dtype in recipes else lowest
+        names.setdefault(recipe, []).append(dtype)
+    if len(names) == 1:
+        return f"{next(iter(names))}{where}"
+    return "; ".join(f"{' and '.join(dtypes)} {name}" for name, dtypes in names.items()) + where
+
+
+def _beyond_reason(report: Report) -> str:
+    """Return the worst that lies beyond the domain, for the last sentence."""
+    if not report.beyond:
+        return ""
+    order = [*GRADES, *(each.outcome for each in report.beyond)]
+    worst = min(report.beyond, key=lambda each: order.index(each.outcome))
+    what = " ".join(filter(None, [", ".join(worst.outputs), beyond_text(worst)]))
+    return f"; beyond that, {what} in {worst.dtype}: --strict requires all rows"
