@@ -33,26 +33,34 @@ recipes, which are one kernel.
 """
 
 MANY_ROWS = 2**16
+OF_VERDICTS = {
+    "large": {"large calls"},
+    "served": {"batch-invariant"},
+    "row-counts": {"batch-invariant"},
+    "repeated": {"repeatable", "sums repeatable"},
+}
+"""Families whose calls take seconds, and the verdicts they are for."""
 
 
 def cases_for(name: str, level: str, dtype: str = "") -> list[Case]:
     """Return the cases of a subject, or those of one type.
 
-    A planted bug gets the large one only if that is what it is about: a call takes seconds. And
-    at the quick level, those of relatives at any, the three of more than 2^16 rows likewise; nor
+    A planted bug gets families of `OF_VERDICTS` only if that is what it is about. And at the quick
+    level, those of relatives at any, the three of more than 2^16 rows likewise; nor
     are there such rows for a recipe that is right.
     """
+    left = set()
     if name in PLANTED:
-        large = PLANTED[name].verdict == "large calls"
-    else:
-        one_of_all = level == "full" and not subject_named(name).recipe
-        large = one_of_all or name in GETS_LARGE_CALLS
+        verdict = PLANTED[name].verdict
+        left = {family for family, of in OF_VERDICTS.items() if verdict not in of}
+    elif name not in GETS_LARGE_CALLS and (level != "full" or subject_named(name).recipe):
+        left = {"large"}
     suite = scope(subject_named(name), level)
     of_type = [case for case in suite if dtype in ("", case.dtype)]
     spared = name in PLANTED.keys() - OF_MANY_ROWS or bool(subject_named(name).recipe)
     by_few = name in FEW_ROWS or (level == "quick" and spared)
     few = [case for case in of_type if case.shape[0] < MANY_ROWS or not by_few]
-    return [case for case in few if large or case.family != "large"]
+    return [case for case in few if case.family not in left]
 
 
 def subject_named(name: str) -> Subject:

@@ -1,12 +1,13 @@
 """Enclosures: ball arithmetic contains the exact results, and its radii are small."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.enclosures import Ball, enclose
+from truenorm.verify.enclosures import Ball, answers_by_enclosure, enclose
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.oracle import compute_exact, output_types
 from truenorm.verify.types import FORMATS, ulps_of
@@ -47,6 +48,50 @@ def test_each_operation_is_within_its_radius() -> None:
             assert abs(middle - exact) <= radius
         sizes = np.abs(a.high).sum() * np.maximum(1.0, np.abs(b.high).max())
         assert (found.radius <= 2.0**-95 * sizes).all()
+
+
+def test_sums_without_lows_are_exact() -> None:
+    """So enclosures decide ties of a sum of two rows."""
+    numbers = drawn(4)
+    found = Ball.of(numbers.high) + Ball.of(numbers.high[::-1])
+    assert not found.radius.any()
+    ends = numbers.high.ravel().tolist()
+    right = [Fraction(a) + Fraction(b) for a, b in zip(ends, ends[::-1], strict=True)]
+    assert [middle for middle, _ in fractions(found)] == right
+    assert (found + found).radius.all()
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_answers_by_enclosure_are_those_of_integers(name: str, dtype: str) -> None:
+    """Values have the same bits, ties of sums included."""
+    operation = parse_operation(name)
+    for case in (
+        tv.case(f"{dtype}-normal-2x768", operation=operation),
+        tv.case(f"{dtype}-normal-2x5120", operation=operation).part(slice(0, 1)),
+    ):
+        found, exact = answers_by_enclosure(case), compute_exact(case)
+        assert found is not None
+        assert found.keys() == exact.keys()
+        for output in output_types(case):
+            np.testing.assert_array_equal(found[output][..., 0], exact[output][..., 0])
+            np.testing.assert_allclose(found[output][..., 1], exact[output][..., 1], 0, 2.0**-29)
+
+
+def test_an_undecided_answer_is_computed_in_integers() -> None:
+    """A tie of y, which no ball decides."""
+    tie = tv.case("float32-exact-tie")
+    assert answers_by_enclosure(tie) is None
+    found = compute_exact(replace(tie, enclosed=True))
+    exact = compute_exact(tie)
+    assert all(np.array_equal(found[name], exact[name]) for name in exact)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_enclosures_decide_all_wide_cases(dtype: str) -> None:
+    suite = [case for case in tv.cases(dtype) if case.enclosed]
+    assert {1536, 2048, 2560, 4096, 5120, 7168, 8192, 20480} <= {c.shape[1] for c in suite}
+    assert all(answers_by_enclosure(case) is not None for case in suite)
 
 
 def test_an_inverse_root_is_within_its_radius() -> None:

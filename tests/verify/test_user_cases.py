@@ -16,13 +16,16 @@ from truenorm.verify.cases.families import EPS
 from truenorm.verify.enclosures import row_blocks
 from truenorm.verify.grading import user_cases as measuring
 from truenorm.verify.grading.user_cases import sampled_rows
-from truenorm.verify.judge import SubjectOptions, verify_target
+from truenorm.verify.judge import SubjectOptions, collect, grade_records, verify_target
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.running.runners import InProcess
+from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
 from truenorm.verify.user_cases import parse_shape
+from verify.recorded import in_float64
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +125,7 @@ def test_one_wrong_element_of_a_late_row_is_reported(output: str, dtype: str) ->
     off = (200 if output in ("y", "dx") else 50_000) * unit_roundoff(dtype)
 
     def change(results: dict[str, Array]) -> None:
-        if output in results:
+        if output in results and len(results[output]) > at[0]:
             before = results[output][at].astype(np.float64)
             results[output][at] = before * (1 + off) + off
             assert results[output][at] != before
@@ -220,6 +223,46 @@ def test_other_bits_shapes_and_types_are_reported() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "rows", "message"),
+    [
+        (lambda rows, _: rows < 8, 300, "y of rows 0 to 0 has different bits than in the batch"),
+        (lambda rows, _: rows == 257, 300, "y of rows 0 to 256 has different bits than in"),
+        (
+            lambda rows, _: rows > 8,
+            3,
+            "y has different bits in a batch of 9 rows than in one of 3",
+        ),
+        (lambda rows, _: rows == 256, 1, "y has different bits in a batch of 256 rows than in"),
+        (lambda rows, row: rows == 9 and row == 7, 3, "in a batch of 9 rows than in one of 3"),
+        (lambda _, row: row == 17, 18, "y of rows 17 to 17 has different bits than in the batch"),
+    ],
+    ids=["few", "many", "more", "one", "position", "last"],
+)
+def test_a_row_must_not_depend_on_its_batch(
+    where: Callable[[int, int], bool], rows: int, message: str
+) -> None:
+    """On the user's rows; the reproducer fails with the same words."""
+
+    def forward(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        y = in_float64(x, gamma, beta, eps)
+        for row in range(len(y)):
+            if where(len(y), row):
+                y[row] = np.nextafter(y[row], np.float32(np.inf))
+        return y
+
+    given, case = tv.Subject(forward), tv.case_of_shape((rows, 48))
+    with pytest.raises(AssertionError, match=message):
+        tv.check(given, case)
+    report = grade_records(given, [case], collect(InProcess(given), [case]), SubjectSpec.of(given))
+    (finding,) = report.findings
+    assert finding.guard == "batch"
+    assert report.verdicts["batch-invariant"] == "fail"
+    script = finding.reproducer.replace("...  # your truenorm.verify.Subject", "given")
+    with pytest.raises(AssertionError, match="has different bits"):
+        exec(script, {"given": given})
+
+
 def test_a_report_with_a_shape_and_its_reproducer() -> None:
     def change(results: dict[str, Array]) -> None:
         if "y" in results and len(results["y"]) == 2000:
@@ -231,7 +274,8 @@ def test_a_report_with_a_shape_and_its_reproducer() -> None:
         own=[tv.case_of_shape((2000, 66))],
         progress=lambda _, __, what: told.append(what),
     )
-    (finding,) = report.findings
+    finding, alone = report.findings
+    assert alone.guard == "batch"  # the row alone is right
     assert finding.case == "float32-own-2000x66"
     assert finding.why == "your shape, 2000x66"
     assert finding.symptom.startswith("y[1999, ")

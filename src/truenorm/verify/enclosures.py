@@ -1,4 +1,4 @@
-r"""Enclosures of the results of a user case: double-double ball arithmetic.
+r"""Enclosures of the results of wide cases and user cases: double-double ball arithmetic.
 
 A ball is high + low and a radius that bounds the distance of the true number. Each operation adds
 its own rounding errors to the radius, so every result has a proven bound. With u = 2^-53 and
@@ -7,7 +7,7 @@ its own rounding errors to the radius, so every result has a proven bound. With 
 - A sum adds the highs and the lows without error (TwoSum), which leaves four numbers. At most
   three roundings combine them, each of a number of at most 2u(\|a\| + \|b\|): together
   6u^2(\|a\| + \|b\|), and 8u^2 is used. The bound is relative to the summands, so it covers
-  cancellation.
+  cancellation. Without lows, nothing is rounded.
 - A product takes that of the highs without error (Dekker), and omits low*low, at most u^2\|ab\|.
   Two products and two sums are rounded, of at most u, u, 2u and 3u times \|ab\|: together
   8u^2\|ab\|, and 16u^2 is used. Underflow loses at most about 2^-1070: 2^-1060 is added.
@@ -20,12 +20,13 @@ rows. Products of numbers beyond `LIMIT` would overflow: `unsupported_reason` ex
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.norms import Norm
-from truenorm.verify.types import Array, Float64s
+from truenorm.verify.oracle import output_types
+from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
 
 LIMIT = 2.0**240
 """The largest input: a product of four is below the largest float64 number."""
@@ -90,8 +91,10 @@ class Ball:
         lows, low_error = two_sum(self.low, other.low)
         sums, error = _fast_two_sum(sums, error + lows)
         high, low = _fast_two_sum(sums, error + low_error)
-        rounding = 8 * U_SQUARED * (np.abs(self.high) + np.abs(other.high))
-        return Ball(high, low, (self.radius + other.radius + rounding) * ENLARGED)
+        radius = self.radius + other.radius
+        if self.low.any() or other.low.any():
+            radius = radius + 8 * U_SQUARED * (np.abs(self.high) + np.abs(other.high))
+        return Ball(high, low, radius * ENLARGED)
 
     def __sub__(self, other: "Ball") -> "Ball":
         """Subtract."""
@@ -145,9 +148,61 @@ class Ball:
         return Ball(guess.high, guess.low, radius)
 
 
+class RoundedBall(NamedTuple):
+    """A ball rounded to a type.
+
+    `remainder` is the distance of its centre from the value, in ulp of the value. `low` and `high`
+    are the ends of the ball, rounded: where they are equal, the value is correctly rounded.
+    """
+
+    value: Float64s
+    ulps: Float64s
+    remainder: Float64s
+    radius: Float64s
+    low: Float64s
+    high: Float64s
+
+
+@np.errstate(all="ignore")
+def round_ball(ball: Ball, kind: str) -> RoundedBall:
+    """Round the numbers of a ball to a type, ties to even."""
+    value = _round_to_type(ball.high, kind)
+    finite = np.isfinite(value)
+    ulps = ulps_of(np.where(finite, value, 0.0), kind)
+    remainder = np.where(finite, ((ball.high - value) + ball.low) / ulps, 0.0)
+    # Add the rounding errors of the float64 arithmetic here and in `element_errors`.
+    radius = ball.radius * (1 + 2.0**-50) + 2.0**-51 * np.abs(ball.low) + 2.0**-52 * ulps
+    low, high = ball.high + (ball.low - radius), ball.high + (ball.low + radius)
+    if kind != "float64":  # rounded twice: leave answers next to a tie of the type undecided
+        low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+    exact = (ball.radius == 0) & ((ball.low == 0) | (kind == "float64"))
+    low, high = (np.where(exact, value, _round_to_type(end, kind)) for end in (low, high))
+    return RoundedBall(value, ulps, remainder, radius, low, high)
+
+
+def _round_to_type(values: Float64s, kind: str) -> Float64s:
+    """Round to a type, ties to even; the result is float64."""
+    ulps = ulps_of(values, kind)
+    rounded = np.rint(values / ulps) * ulps
+    in_range = np.abs(rounded) < 2.0 ** (FORMATS[kind].limit - 1) * 2
+    return np.where(in_range, rounded, rounded * np.inf)
+
+
 BLOCK_ELEMENTS = 2**15
 """A few arrays of this size fit in a CPU's cache; a block has at least one row."""
 Enclosures = dict[str, Ball]
+
+
+@runtime_checkable
+class EnclosedNorm(Protocol):
+    """What `enclose` needs to know of an operation: see `truenorm.verify.operations.norms`."""
+
+    centred: bool
+    adds: bool
+    gain: str
+
+    def normalized(self, case: Case) -> Float64s:
+        """Return the rows that are normalized, in float64."""
 
 
 def row_blocks(case: Case) -> Iterator[slice]:
@@ -160,7 +215,7 @@ def row_blocks(case: Case) -> Iterator[slice]:
 
 def unsupported_reason(case: Case) -> str:
     """Return why a case has no enclosure, or an empty string if it has one."""
-    if not isinstance(case.operation, Norm):
+    if not isinstance(case.operation, EnclosedNorm):
         return f"user cases need a norm; got {case.operation.title}"
     for name, array in case.inputs.items():
         if array is None:
@@ -193,7 +248,7 @@ def enclose(case: Case) -> Enclosures:
     Sums over rows are one row.
     """
     norm = case.operation
-    if not isinstance(norm, Norm):
+    if not isinstance(norm, EnclosedNorm):
         raise TypeError(unsupported_reason(case))
     size = case.shape[1]
     x = Ball.of(norm.normalized(case))
@@ -221,12 +276,32 @@ def enclose(case: Case) -> Enclosures:
     return balls
 
 
+def answers_by_enclosure(case: Case) -> dict[str, Float64s] | None:
+    """Return what `Operation.exact` does, or None if a ball does not decide how to round.
+
+    The values are the same as by integers. The remainders are off by 2^-29 ulp at most.
+    """
+    balls = enclose(case.part(slice(case.shape[0] // case.repeats)))
+    arrays = {"r": balls["r"].high, "xhat": balls["xhat"].high}
+    for output, kind in output_types(case).items():
+        ball = balls[output]
+        if not case.operation.is_rows(output):
+            repeats = Ball.of(np.full(1, float(case.repeats)))
+            ball = Ball(ball.high[0], ball.low[0], ball.radius[0])
+            ball = ball * repeats if case.repeats > 1 else ball
+        rounded = round_ball(ball, kind)
+        if not (rounded.low == rounded.high).all():
+            return None
+        arrays[output] = np.stack([rounded.value, rounded.remainder], axis=-1)
+    return arrays
+
+
 def _parameter(array: Array | None) -> Ball | None:
     """Return a parameter as one row."""
     return None if array is None else Ball.of(array.astype(np.float64)[np.newaxis])
 
 
-def _gain(case: Case, norm: Norm) -> Ball | None:
+def _gain(case: Case, norm: EnclosedNorm) -> Ball | None:
     """Return the factor of each column, or None without gamma."""
     gain = _parameter(case.gamma)
     if gain is None or norm.gain == "plain":
@@ -237,7 +312,7 @@ def _gain(case: Case, norm: Norm) -> Ball | None:
 def largest_kappa(case: Case) -> float:
     """Return the largest kappa of a row, approximately."""
     norm = case.operation
-    if not isinstance(norm, Norm) or not norm.centred:
+    if not isinstance(norm, EnclosedNorm) or not norm.centred:
         return 1.0
     largest = 0.0
     for block in row_blocks(case):

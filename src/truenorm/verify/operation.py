@@ -302,6 +302,8 @@ class Case:
         default, it is made by name.
     seeded : bool
         Whether its seed was chosen by a user: then its answers are not cached.
+    enclosed : bool
+        Whether its answers come from enclosures: integers would take seconds for wide rows.
     """
 
     operation: Operation = field(repr=False)
@@ -319,6 +321,7 @@ class Case:
     needs: frozenset[str] = frozenset()
     made: str = ""
     seeded: bool = False
+    enclosed: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown kind or layout."""

@@ -12,17 +12,18 @@ import pytest
 import truenorm as tn
 import truenorm.verify as tv
 from truenorm.verify.grading import checks
-from truenorm.verify.grading.checks import LARGE_ELEMENTS, large_call, large_call_copies
+from truenorm.verify.grading.checks import LARGE_ELEMENTS, large_call, large_call_rows
 from truenorm.verify.grading.grades import grade
 from truenorm.verify.judge import collect
 from truenorm.verify.running import command
 from truenorm.verify.running.command import CommandRunner
-from truenorm.verify.running.records import Call, Record
+from truenorm.verify.running.records import LARGE, LARGE_FORWARD, Call, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.types import FORMATS, Array
 
 CASE = tv.case("float32-large-2x500")
-ROWS = len(CASE.x) * large_call_copies(CASE)
+ROWS, FORWARD_ROWS = large_call_rows(CASE), large_call_rows(CASE, LARGE_FORWARD)
+FORWARD_TAKES = 7.0
 
 
 def right(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
@@ -58,7 +59,7 @@ def raising(error: Exception) -> tv.Subject:
 def test_an_index_that_wraps_around_is_found(dtype: str) -> None:
     """The row 2^24 elements earlier has different values."""
     case = tv.case(f"{dtype}-large-2x500")
-    assert 2**24 < large_call_copies(case) * case.x.size <= LARGE_ELEMENTS
+    assert 2**24 < large_call_rows(case) * case.shape[1] <= LARGE_ELEMENTS
     assert 2**24 % case.x.size
     assert 2**24 % case.x.shape[1]
 
@@ -74,8 +75,34 @@ def test_the_worst_rows_are_kept() -> None:
     assert report.verdicts["large calls"] == "fail"
     assert finding.symptom.startswith("y[33333, 499] is nan, the exact answer ")
     assert finding.symptom.endswith(f"in one call with {ROWS * 500:,} elements")
-    assert f".tiled({large_call_copies(CASE)})\n" in finding.reproducer
+    assert f".tiled({ROWS // len(CASE.x)})\n" in finding.reproducer
     assert "y[33333, 499]" in finding.reproducer
+
+
+def test_the_largest_call_has_no_backward_pass() -> None:
+    """It starts beyond element 2^25; the results of rows have known answers."""
+    calls: list[tuple[str, int]] = []
+
+    def forward(x: Array, *_: object) -> tuple[Array, None]:
+        calls.append(("forward", len(x)))
+        y = right(x, *_)  # type: ignore[arg-type]
+        y.reshape(-1)[2**25 :] = 0
+        return y, None
+
+    def backward(dy: Array, _: object) -> tuple[Array, Array, Array]:
+        calls.append(("backward", len(dy)))
+        return np.zeros_like(dy), dy[0], dy[0]
+
+    subject = tv.Subject(forward, backward)
+    records = list(large_call(InProcess(subject), CASE, Record(CASE.name, Call())))
+    assert calls[-3:] == [("forward", ROWS), ("backward", ROWS), ("forward", FORWARD_ROWS)]
+    (worst,) = [each for each in records if each.call.kind == LARGE_FORWARD and each.results]
+    assert worst.call.start * 500 >= 2**25 - 1000
+    assert worst.holds == {"y": ("0 from element 2^25 on: these are not written",)}
+    assert not any(each.holds for each in records if each.call.kind == LARGE)
+    report = grade("one", [CASE], records, outputs=["y"])
+    (finding,) = report.findings
+    assert finding.symptom.endswith(f"in one call with {FORWARD_ROWS * 500:,} elements")
 
 
 def test_rounding_differences_pass() -> None:
@@ -113,18 +140,22 @@ class Paced:
 
 @pytest.mark.parametrize(
     ("alone", "takes"),
-    [(5.0, (5.0, 5.0)), (0.0, (5.0, 0.1, 5.0)), (0.0, (5.0, 5.0))],
+    [
+        (5.0, (5.0, 5.0, FORWARD_TAKES)),
+        (0.0, (5.0, 0.1, 5.0, FORWARD_TAKES)),
+        (0.0, (5.0, 5.0)),
+    ],
     ids=["slow start", "busy machine", "slow subject"],
 )
 def test_the_time_is_estimated_by_the_rows(alone: float, takes: tuple[float, ...]) -> None:
     runner = Paced(*takes)
-    (record,) = large_call(runner, CASE, Record(CASE.name, Call(), seconds=alone))
-    samples = [ROWS // 64] * (len(takes) - 1)
+    record, *_ = large_call(runner, CASE, Record(CASE.name, Call(), seconds=alone))
+    samples = [ROWS // 64] * (len(takes) - 1 - (takes[-1] == FORWARD_TAKES))
     if record.left_out:
         assert runner.rows == [*samples, ROWS // 64]
         assert "would take about 320 s; the limit is 20 s" in record.left_out
     else:
-        assert runner.rows == [*samples, ROWS]
+        assert runner.rows == [*samples, ROWS, FORWARD_ROWS]
     assert bool(record.left_out) == (alone == 0 and min(takes) == 5.0)
 
 

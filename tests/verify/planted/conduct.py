@@ -1,6 +1,7 @@
 """Planted bugs of conduct: layout, batch, repetition, special values, types and memory."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,48 @@ PROPERTIES = [
 ]
 
 
+class NextNumber(Kernel):
+    """One result is the next larger number where a condition of its shape holds."""
+
+    def __init__(self, output: str, where: Callable[[int, int], bool]) -> None:
+        self.output_there, self.where = output, where
+
+    def there(self, output: str, result: Array) -> Array:
+        """Return a result, or its neighbours."""
+        if output != self.output_there or not self.where(*result.shape):
+            return result
+        return np.asarray(np.nextafter(result, result.dtype.type(np.inf)))
+
+    def forward(self, x: Array, *rest: Any) -> tuple[Array, Any]:
+        y, saved = super().forward(x, *rest)
+        return self.there("y", y), saved
+
+    def backward(self, dy: Array, saved: Any) -> Results:
+        dx, dgamma, dbeta = super().backward(dy, saved)
+        return self.there("dx", dx), dgamma, dbeta
+
+
+class RaceInOneOf(Kernel):
+    """One element of a result is doubled in one of so many passes."""
+
+    def __init__(self, output: str, passes: int) -> None:
+        self.output_there, self.passes, self.done = output, passes, 0
+
+    def there(self, output: str, result: Float64s) -> Float64s:
+        """Return a result, with a change if it is its turn."""
+        if output == self.output_there:
+            self.done += 1
+            if self.done % self.passes == 0:
+                result.reshape(-1)[:1] *= 2
+        return result
+
+    def output(self, saved: Saved) -> Float64s:
+        return self.there("y", super().output(saved))
+
+    def dgamma(self, dy: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
+        return self.there("dgamma", super().dgamma(dy, xhat, saved))
+
+
 class OtherBlocks(Kernel):
     """Squares of some rows are summed in float32 over blocks of another size."""
 
@@ -185,6 +228,27 @@ INVARIANCE = [
         OtherBlocks(beside_padding),
         "a row depending on zeros beside it",
         verdict="batch-invariant",
+    ),
+    plant(
+        NextNumber("y", lambda rows, size: rows < 8 and size >= 1024),
+        "y of few wide rows rounded up",
+        verdict="batch-invariant",
+    ),
+    plant(
+        NextNumber("dx", lambda rows, size: rows > 256 and size == 5120),
+        "dx of many rows of 5120 rounded up",
+        verdict="batch-invariant",
+    ),
+    plant(
+        NextNumber("y", lambda rows, _: rows == 8192),
+        "y of 8192 rows rounded up",
+        verdict="batch-invariant",
+    ),
+    plant(RaceInOneOf("y", 500), "a race for y in one of 500 calls", verdict="repeatable"),
+    plant(
+        RaceInOneOf("dgamma", 500),
+        "a race for dgamma in one of 500 calls",
+        verdict="sums repeatable",
     ),
     plant(FusedByTurns(), "y by fused products in every second run", verdict="repeatable"),
     plant(
@@ -243,8 +307,8 @@ class SavedIsSpent(Kernel):
         return results
 
 
-def zero_elements_beyond(result: Float64s, *_: Any) -> Float64s:
-    result.reshape(-1)[PLACES:] = 0
+def zero_elements_beyond(result: Float64s, *_: Any, places: int = PLACES) -> Float64s:
+    result.reshape(-1)[places:] = 0
     return result
 
 
@@ -269,4 +333,9 @@ MEMORY = [
         verdict="large calls",
     ),
     plant(PlacesInFloat32(), "places in float32", verdict="large calls"),
+    plant(
+        Altered(output=partial(zero_elements_beyond, places=2 * PLACES)),
+        "elements of y beyond 2^25 left out",
+        verdict="large calls",
+    ),
 ]

@@ -38,7 +38,8 @@ def test_wrong_number_of_results() -> None:
 
 def test_all_calls_are_used() -> None:
     kinds = {call.kind for each in tv.cases("float32") for call in calls_of(each)}
-    usual = {"plain", "again", "interleaved", "later", "twice", *SAME_ROWS, *IDLE_ROWS}
+    usual = {"plain", "again", "interleaved", "later", "twice", "tiled", "many"}
+    usual |= {*SAME_ROWS, *IDLE_ROWS}
     assert kinds == usual
     also = ["layouts-of-gradients", "idle-rows"]
     suite = tv.cases("float32", also=also)

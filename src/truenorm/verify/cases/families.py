@@ -84,6 +84,10 @@ RANDOM_WIDTHS = ((9, 64), (64, 512), (512, 2048))
 """From each of these ranges one more width, by the seed."""
 WIDE = 2048
 """From this width on, one row is repeated: exact answers of two would be too expensive."""
+WIDTHS_BY_ENCLOSURE = (1536, 2560, 3584, 6144, 7168, 12288, 20480)
+"""More widths, whose answers come from enclosures: hidden sizes, and rows beyond 16384."""
+SERVED_WIDTHS = (2048, 4096, 5120, 8192)
+"""Hidden sizes at which rows are passed in batches of several sizes."""
 ROWS = (7, 32, 100, 128, 256)
 SEEDS = {"quick": 1, "full": 3}
 
@@ -105,6 +109,13 @@ BATCH = Family(
 BATCH_SIZES = Family(
     "batch-sizes", PLAIN_X[1], "ordinary", "the same rows in larger batches", repeats=376
 )
+SERVED = Family(
+    "served", PLAIN_X[1], "ordinary", "rows of a hidden size in batches of several sizes"
+)
+ROW_COUNTS = Family(
+    "row-counts", PLAIN_X[1], "ordinary", "the same rows over and over, up to 65536 of them"
+)
+REPEATED = Family("repeated", PLAIN_X[1], "ordinary", "one small call over and over")
 PADDING = Family(
     "padding",
     PLAIN_X[1],
@@ -171,6 +182,12 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
         random = enumerate(random_widths(dtype, seed), len(WIDTHS["quick"]))
         for k, size in (*enumerate(widths), *random):
             yield _of_width(operation, dtype, size, seed, k + seed)
+    for k, size in enumerate(WIDTHS_BY_ENCLOSURE):
+        why = f"ordinary input, D = {size}"
+        family = Family("wide", PLAIN_X[k % 3], "ordinary", why, eps=EPSILONS[k % 4], repeats=2)
+        yield replace(family.case(operation, dtype, 1, size, first), enclosed=True)
+    for size in SERVED_WIDTHS:
+        yield replace(SERVED.case(operation, dtype, 2, size, first), enclosed=True)
     for rows in ROWS:
         why = f"sums over {rows} rows"
         yield Family("rows", PLAIN_X[1], "ordinary", why).case(operation, dtype, rows, 5, first)
@@ -178,6 +195,8 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     yield ROW_LIMIT.case(operation, dtype, 41, 4, first)
     yield BATCH.case(operation, dtype, 30, 67, first)
     yield BATCH_SIZES.case(operation, dtype, 11, 33, first)
+    yield REPEATED.case(operation, dtype, 8, 64, first)
+    yield ROW_COUNTS.case(operation, dtype, 5, 8, first)
     yield LARGE.case(operation, dtype, 2, 500, first)
     yield PADDING.case(operation, dtype, 4, 67, first)
     yield STARTS_PLAIN.case(operation, dtype, 4, 67, first)

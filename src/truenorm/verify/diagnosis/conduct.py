@@ -5,6 +5,7 @@ words, or an empty string if the records do not determine it.
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations, pairwise, product
@@ -29,6 +30,7 @@ from truenorm.verify.running.records import (
     LATER,
     PLAIN,
     ROWS,
+    TILED,
     TWICE,
     Record,
     other_rows,
@@ -309,8 +311,11 @@ def _block_size(case: Case, result: Array) -> int:
 
 def explain_batch(output: str, cases: Sequence[CaseRecords]) -> str:
     """Find the number of rows from which a batch is computed differently."""
-    changes = [_batch_size_changes(each, output) for each in cases if each.wrong]
-    common = set.intersection(*changes) if changes else set()
+    common = {(0, sys.maxsize)}
+    for each in (each for each in cases if each.wrong):
+        pairs = product(common, _batch_size_changes(each, output))
+        both = {(max(one[0], other[0]), min(one[1], other[1])) for one, other in pairs}
+        common = {(below, above) for below, above in both if below < above}
     if len(common) != 1:
         return ""
     below, above = common.pop()
@@ -318,10 +323,11 @@ def explain_batch(output: str, cases: Sequence[CaseRecords]) -> str:
 
 
 class _Batch(NamedTuple):
-    """The results of consecutive rows that were computed in one call."""
+    """The results of consecutive rows that were computed in one call of `size` rows."""
 
     start: int
     result: Array
+    size: int
 
     def agrees(self, other: "_Batch") -> bool:
         """Return True if the rows in both batches have the same bits."""
@@ -339,15 +345,15 @@ class _Batch(NamedTuple):
 def _batch_size_changes(each: CaseRecords, output: str) -> set[tuple[int, int]]:
     """Return the neighbouring batch sizes between which bits change, and nowhere else."""
     batches = [
-        _Batch(record.call.start, result)
-        for record in (*each.of_kind(PLAIN), *each.of_kind(ROWS))
+        _Batch(record.call.start, result, record.call.stop - record.call.start or len(result))
+        for record in (*each.of_kind(PLAIN), *each.of_kind(ROWS), *each.of_kind(TILED))
         if (result := record.results.get(output)) is not None and result.ndim
     ]
-    sizes = sorted({len(batch.result) for batch in batches})
+    sizes = sorted({batch.size for batch in batches})
     changes = set()
     for below, above in pairwise(sizes):
-        small = [batch for batch in batches if len(batch.result) <= below]
-        large = [batch for batch in batches if len(batch.result) >= above]
+        small = [batch for batch in batches if batch.size <= below]
+        large = [batch for batch in batches if batch.size >= above]
         same = all(
             one.agrees(other) for side in (small, large) for one, other in combinations(side, 2)
         )

@@ -2,7 +2,7 @@
 
 `measure` and `element_errors` compare a result with the exact answer, in ulp and in natural units.
 `check_case` runs all checks on a case and returns a `Symptom` for each one that fails.
-`large_call` makes the call of more than 2^24 elements, whose results are too large to keep.
+`large_call` makes the calls of more than 2^24 elements, whose results are too large to keep.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -20,11 +20,14 @@ from truenorm.verify.running.records import (
     IDLE_ROWS,
     INTERLEAVED,
     LARGE,
+    LARGE_FORWARD,
     LATER,
+    MANY,
     PLAIN,
     REVERSED,
     ROWS,
     SAME_ROWS,
+    TILED,
     TWICE,
     Call,
     Record,
@@ -243,8 +246,10 @@ def check_case(
     measured: list[MeasuredResult] = []
     for record in records:
         symptoms += check_call(case, record)
-        if record.call.kind == LARGE:
+        if record.call.kind in (LARGE, LARGE_FORWARD):
             symptoms += _check_large(case, record, outputs, finite=finite)
+            continue
+        if record.call.kind == TILED:  # shapes were checked when copies were compared
             continue
         wrong_shape = list(_check_shapes(case, exact, record, outputs))
         symptoms += wrong_shape
@@ -363,7 +368,7 @@ EQUAL_CALLS = {
 }
 """Calls whose results must have the bits of the plain call: the check, and its symptom."""
 PADDING = {"zeros below": "zeros", "not finite below": "NaN and infinity"}
-REPEATED_ROWS = ("batch", "batch-sizes")
+OF_EQUAL_ROWS = ("batch", "batch-sizes")
 """Families whose rows occur several times in one call, at many positions."""
 
 
@@ -377,7 +382,7 @@ def _check_invariance(
         return
     rows = [each for each in outputs if case.operation.is_rows(each)]
     sums = [each for each in outputs if each not in rows]
-    if case.family in REPEATED_ROWS:
+    if case.family in OF_EQUAL_ROWS:
         yield from _check_repeated_rows(case, plain, rows)
     for record in done:
         kind = record.call.kind
@@ -389,10 +394,17 @@ def _check_invariance(
             for output in _differing(plain, record, outputs):
                 guard, text = repeat_guard(case, output), f"{output} {NOT_REPEATABLE}"
                 yield Symptom(guard, case, record, output, text)
+        elif kind == MANY:
+            for output in record.holds.keys() & set(outputs):
+                number = record.holds[output][0]
+                guard, text = repeat_guard(case, output), f"{output} {NOT_REPEATABLE}"
+                yield Symptom(guard, case, record, output, f"{text}: here, after {number} calls")
         elif kind in SAME_ROWS:
             guard, change = _row_invariance(case, record.call)
             for output in _differing(plain, record, rows, matching_rows(case, record.call)):
                 yield Symptom(guard, case, record, output, f"{output} {change}")
+        elif kind == TILED:
+            yield from _check_tiled(case, plain, record, rows)
         elif kind in IDLE_ROWS:
             where = "between the others" if IDLE_ROWS[kind] else "below the others"
             for output in _differing(plain, record, sums):
@@ -435,6 +447,22 @@ def _check_repeated_rows(case: Case, plain: Record, rows: Collection[str]) -> It
             yield Symptom("position", case, plain, output, text, at)
 
 
+def _check_tiled(
+    case: Case, plain: Record, record: Record, rows: Collection[str]
+) -> Iterator[Symptom]:
+    """Check that copies of a row have the same bits, also as in the plain call."""
+    stop = record.call.stop
+    for output in rows:
+        if output in record.holds:
+            start = int(record.holds[output][0])
+            text = f"{output} of equal rows has different bits in a batch of {stop} rows"
+            at = (start % case.shape[0], start)
+            yield Symptom("position", case, record, output, text, at)
+        elif any(_differing(plain, record, [output], (slice(stop), slice(None)))):
+            text = f"{output} has different bits in a batch of {stop} rows than in one of "
+            yield Symptom("batch", case, record, output, f"{text}{case.shape[0]}")
+
+
 def _differing(
     first: Record,
     second: Record,
@@ -466,22 +494,27 @@ def _equal(one: Array, other: Array) -> bool:
 
 LARGE_ELEMENTS = 2**24 + 2**18
 """Elements of the large call: more than float32 can count, and a few hundred rows beyond."""
+LARGE_FORWARD_ELEMENTS = 2**25 + 2**18
+"""Elements of a large call without a backward pass, which would take another gigabyte."""
 SAMPLE_RATIO = 64  # the time is estimated by a call this many times smaller
 SAMPLES = 2  # the machine may be busy during the first
 PATIENCE = 20.0  # seconds
+LARGEST_BYTES = 2**28
+"""Of x in a large call."""
 
 
-def large_call_copies(case: Case) -> int:
-    """Return how many times the large call repeats the rows of a case."""
-    return int(LARGE_ELEMENTS // np.prod(case.shape))
+def large_call_rows(case: Case, kind: str = LARGE) -> int:
+    """Return the number of rows of a large call of a case."""
+    elements = LARGE_ELEMENTS if kind == LARGE else LARGE_FORWARD_ELEMENTS
+    return int(elements // np.prod(case.shape)) * case.shape[0]
 
 
 def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
-    """Make the large call unless it would take too long; yield the worst rows of each output.
+    """Make the large calls unless they would take too long; yield the worst rows of each output.
 
     `plain` is the record of the rows alone: its time does not scale with the number of rows.
     """
-    rows = case.shape[0] * large_call_copies(case)
+    rows = large_call_rows(case)
     patience = min(PATIENCE, runner.subject.seconds)
     for _ in range(SAMPLES):
         sample = runner.run(case, Call(LARGE, 0, rows // SAMPLE_RATIO))
@@ -491,6 +524,10 @@ def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
         seconds = plain.seconds + SAMPLE_RATIO * max(sample.seconds - plain.seconds, 0.0)
         if seconds <= patience:
             yield from _worst_rows(case, runner.run(case, Call(LARGE, 0, rows)))
+            rows = large_call_rows(case, LARGE_FORWARD)
+            small = rows * case.x[0].nbytes <= LARGEST_BYTES
+            if runner.subject.command is None and small:
+                yield from _worst_rows(case, runner.run(case, Call(LARGE_FORWARD, 0, rows)))
             return
     reason = (
         f"a call with {LARGE_ELEMENTS:,} elements would take about {seconds:.0f} s; "
@@ -501,78 +538,18 @@ def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
 
 def _worst_rows(case: Case, record: Record) -> Iterator[Record]:
     """Yield a record for each output of rows that has only the copy with the largest error."""
-    rows, size = record.call.stop, case.shape[1]
+    kind, rows, size = record.call.kind, record.call.stop, case.shape[1]
     if record.failure:
         where = f"in one call with {rows * size:,} elements"
         yield replace(record, failure=f"{record.failure}, {where}", results={})
         return
-    yield replace(record, results={})
+    yield replace(record, results={}, holds={})
     for output, result in record.results.items():
-        if result is None or not case.operation.is_rows(output):
-            continue
-        if result.shape != (rows, size):
-            failure = f"{output} of {rows} rows of {size} has the shape {result.shape}"
-            yield Record(case.name, record.call, failure=failure)
-            continue
-        copies = result.reshape(-1, *case.shape)
-        start = case.shape[0] * _worst_copy(case, output, copies)
-        call = Call(LARGE, start, start + case.shape[0])
-        contents = describe_wrong_elements(copies)
-        holds = {output: (contents,)} if contents else {}
-        worst = result[call.start : call.stop].copy()
-        yield Record(case.name, call, {output: worst}, holds=holds)
-
-
-def _worst_copy(case: Case, output: str, copies: Array) -> int:
-    """Return the copy with the largest error; copies with equal bits are measured once."""
-    integers = np.uint64 if copies[0].nbytes % 8 == 0 else np.uint8  # wide integers are faster
-    bits = copies.reshape(len(copies), -1).view(integers)
-    differing = np.flatnonzero((bits != bits[0]).any(axis=1)).tolist()
-    first_of: dict[bytes, int] = {}
-    for place in [0, *differing]:
-        first_of.setdefault(copies[place].tobytes(), place)
-
-    def badness(place: int) -> tuple[int, float, float]:
-        error = measure(expected(case), output, copies[place])
-        return error.needs, error.natural, error.ulp
-
-    return max(first_of.values(), key=badness)
-
-
-FLOAT32_INTEGERS = 24
-"""float32 represents all integers up to this power of two."""
-
-
-def describe_wrong_elements(copies: Array) -> str:
-    """Describe the elements of a large call from the power of two below the first wrong one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> copies = np.tile(np.arange(1.0, 4.0), (6, 1))
-    >>> copies.reshape(-1)[16:] = 0
-    >>> describe_wrong_elements(copies)
-    '0 from element 2^4 on: these are not written'
-    """
-    flat, right = copies.reshape(-1), copies[0].reshape(-1)
-    wrong = (copies != copies[0]).reshape(-1)
-    first = int(np.argmax(wrong))
-    if not wrong[first] or not np.isfinite(right).all():
-        return ""
-    power = first.bit_length() - 1
-    indices = np.arange(1 << power, flat.size)
-    tail = flat[indices]
-
-    def has_values_of(others: NDArray[np.int64]) -> bool:
-        return np.array_equal(tail, right[np.minimum(others, flat.size - 1) % right.size])
-
-    if not tail.any():
-        return f"0 from element 2^{power} on: these are not written"
-    if power == FLOAT32_INTEGERS and has_values_of(indices.astype(np.float32).astype(np.int64)):
-        return f"wrong from element 2^{power} on: indices are computed in float32"
-    if has_values_of(indices - (1 << power)):
-        return f"wrong from element 2^{power} on: indices start again at 0"
-    return ""
+        if result is not None and case.operation.is_rows(output):
+            start, *description = record.holds.get(output, ("0",))
+            call = Call(kind, int(start), int(start) + case.shape[0])
+            holds = {output: tuple(description)} if description else {}
+            yield Record(case.name, call, {output: result}, holds=holds)
 
 
 def _check_large(
@@ -587,7 +564,7 @@ def _check_large(
         error = measure(exact, output, result, finite=finite)
         if error.needs == UNEXPLAINED:
             at = (record.call.start + error.at[0], *error.at[1:])
-            elements = large_call_copies(case) * case.shape[0] * case.shape[1]
+            elements = large_call_rows(case, record.call.kind) * case.shape[1]
             text = (
                 f"{output}{list(at)} is {result[error.at]}, the exact answer {value[error.at]}, "
                 f"in one call with {elements:,} elements"

@@ -59,6 +59,7 @@ from truenorm.verify.running.records import (
     IDLE_ROWS,
     INTERLEAVED,
     LARGE,
+    LARGE_FORWARD,
     LATER,
     PLAIN,
     ROWS,
@@ -70,7 +71,7 @@ from truenorm.verify.types import unit_roundoff
 from truenorm.verify.user_cases import is_user_case
 
 NOWHERE = SubjectSpec()
-VERDICT_OF_CALL = {TWICE: "saved kept", LARGE: "large calls"}
+VERDICT_OF_CALL = {TWICE: "saved kept", LARGE: "large calls", LARGE_FORWARD: "large calls"}
 """The verdict that is not judged if a call of this kind was left out."""
 
 

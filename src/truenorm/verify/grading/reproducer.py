@@ -4,9 +4,18 @@ import math
 import textwrap
 
 from truenorm.tools.text import one_line
-from truenorm.verify.grading.checks import Symptom, large_call_copies
+from truenorm.verify.grading.checks import Symptom, large_call_rows
 from truenorm.verify.oracle import expected
-from truenorm.verify.running.records import GRADIENT_LAYOUTS, IDLE_ROWS, PADDING_ROWS, PLAIN, RUNS
+from truenorm.verify.running.records import (
+    GRADIENT_LAYOUTS,
+    IDLE_ROWS,
+    MANY,
+    MANY_CALLS,
+    PADDING_ROWS,
+    PLAIN,
+    RUNS,
+    TILED,
+)
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.user_cases import is_user_case
 
@@ -56,7 +65,10 @@ class _Script:
             return f"case = {case.made.replace('{operation}', operation)}"
         if is_user_case(case):
             return "case = ...  # yours"
-        copies = f".tiled({large_call_copies(case)})" if self.symptom.guard == "large" else ""
+        copies = ""
+        if self.symptom.guard == "large":
+            rows = large_call_rows(case, self.symptom.record.call.kind)
+            copies = f".tiled({rows // case.shape[0]})"
         return f"case = tv.case({case.name!r}{operation}){copies}"
 
     def body(self) -> list[str]:
@@ -140,8 +152,14 @@ class _Script:
     def _equal_bits(self) -> tuple[list[str], str]:
         """Return the setup and the test that two calls have equal bits."""
         guard, call, at = self.symptom.guard, self.symptom.record.call, self.symptom.at
-        if guard == "sums":
-            return [], f"len({{run(case).tobytes() for _ in range({RUNS})}}) == 1"
+        if guard == "sums" or call.kind == MANY:
+            runs = MANY_CALLS if call.kind == MANY else RUNS
+            return [], f"len({{run(case).tobytes() for _ in range({runs})}}) == 1"
+        if call.kind == TILED:
+            copies = -(-call.stop // self.case.shape[0])
+            setup = [f"more = case.tiled({copies}).part(slice({call.stop}))"]
+            rows_of = "{{row.tobytes() for row in run({})}}".format
+            return setup, f"{rows_of('more')} <= {rows_of('case')}"
         if guard == "position" and at:
             return [f"rows = {list(at)}"], "len({row.tobytes() for row in run(case)[rows]}) == 1"
         setup, whole, other = [], "run(case)", "run(case)"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from truenorm.verify.enclosures import Ball, enclose, largest_kappa, row_blocks
+from truenorm.verify.enclosures import Ball, enclose, largest_kappa, round_ball, row_blocks
 from truenorm.verify.grading.checks import (
     NOT_REPEATABLE,
     UNEXPLAINED,
@@ -28,8 +28,16 @@ from truenorm.verify.grading.checks import (
 )
 from truenorm.verify.operation import Case, Scales
 from truenorm.verify.oracle import Expected, compute_exact, load_or_compute, output_types
-from truenorm.verify.running.records import AGAIN, Call, Record, Runner
-from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, ulps_of
+from truenorm.verify.running.records import (
+    AGAIN,
+    ROWS,
+    TILED,
+    TILED_SIZES,
+    Call,
+    Record,
+    Runner,
+)
+from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits
 
 
 @dataclass(frozen=True)
@@ -69,27 +77,11 @@ class EnclosedAnswers(Expected):
                 f"there is no bound for {output} of {self._case.name}: its numbers are too large, "
                 "or too small for its eps"
             )
-        wide = _round_to_type(ball.high, kind)
-        finite = np.isfinite(wide)
-        ulps = ulps_of(np.where(finite, wide, 0.0), kind)
-        self.values[output] = wide.astype(dtype_of(kind))
-        self.wide[output], self.ulps[output] = wide, ulps
-        self.remainders[output] = np.where(finite, ((ball.high - wide) + ball.low) / ulps, 0.0)
-        # Add the rounding errors of the float64 arithmetic here and in `element_errors`.
-        radius = ball.radius * (1 + 2.0**-50) + 2.0**-51 * np.abs(ball.low) + 2.0**-52 * ulps
-        low, high = ball.high + (ball.low - radius), ball.high + (ball.low + radius)
-        if kind != "float64":  # rounded twice: leave answers next to a tie of the type undecided
-            low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
-        low, high = _round_to_type(low, kind), _round_to_type(high, kind)
-        self.bounds[output] = AnswerBounds(radius, low, high)
-
-
-def _round_to_type(values: Float64s, kind: str) -> Float64s:
-    """Round to a type, ties to even; the result is float64."""
-    ulps = ulps_of(values, kind)
-    rounded = np.rint(values / ulps) * ulps
-    in_range = np.abs(rounded) < 2.0 ** (FORMATS[kind].limit - 1) * 2
-    return np.where(in_range, rounded, rounded * np.inf)
+        rounded = round_ball(ball, kind)
+        self.values[output] = rounded.value.astype(dtype_of(kind))
+        self.wide[output], self.ulps[output] = rounded.value, rounded.ulps
+        self.remainders[output] = rounded.remainder
+        self.bounds[output] = AnswerBounds(rounded.radius, rounded.low, rounded.high)
 
 
 def enclosed_answers(
@@ -145,6 +137,7 @@ class _ColumnSums:
         return EnclosedAnswers(self._case, balls, scales)
 
 
+BATCHES = TILED_SIZES["served"]
 SAMPLED = 2**14
 """Elements that are compared with exact answers, at some 50 microseconds each."""
 Tell = Callable[[str], None]
@@ -181,7 +174,7 @@ def sampled_rows(case: Case) -> list[int]:
 
 
 def run_user_case(runner: Runner, case: Case, tell: Tell) -> Iterator[Record]:
-    """Run a user case twice, measure the results, and yield the records without results."""
+    """Run a user case twice and in batches, measure it, and yield records without results."""
     tell("called")
     plain = runner.run(case, Call())
     if plain.failure:
@@ -194,6 +187,7 @@ def run_user_case(runner: Runner, case: Case, tell: Tell) -> Iterator[Record]:
     # Grading needs only the names of the results; the arrays would stay in memory until then.
     names = {output: np.empty(0) for output in plain.results}
     yield replace(again, results=names)
+    yield from _run_batches(runner, case, results, names)
     yield MeasuredRecord(
         case.name,
         plain.call,
@@ -203,6 +197,60 @@ def run_user_case(runner: Runner, case: Case, tell: Tell) -> Iterator[Record]:
         measured=_measure_all(case, results, tell),
         symptoms=tuple(symptoms),
         kappa=largest_kappa(case),
+    )
+
+
+def _run_batches(
+    runner: Runner, case: Case, results: Mapping[str, Array], names: Mapping[str, Array]
+) -> Iterator[Record]:
+    """Call with other numbers of rows, and compare the bits of each row.
+
+    Batches of fewer rows are the first rows of the case and its last row. In larger ones, up to
+    the largest of `BATCHES`, the rows are repeated.
+    """
+    rows = case.shape[0]
+    calls = [Call(ROWS, 0, size) for size in BATCHES if size < rows]
+    calls += [Call(ROWS, rows - 1, rows)] if rows > 1 else []
+    calls += [Call(TILED, 0, size) for size in BATCHES if size > rows > 0]
+    for call in calls:
+        # Only the rows of the call are sent to the process of the subject.
+        some = slice(0, rows) if call.kind == TILED else slice(call.start, call.stop)
+        passed = call if call.kind == TILED else Call()
+        record = runner.run(case.part(some), passed)
+        symptoms = [
+            ("batch", output, f"{output} {_other_bits(case, call)}")
+            for output, result in results.items()
+            if case.operation.is_rows(output)
+            and (
+                output in record.holds or not _same_rows(result[some], record.results.get(output))
+            )
+        ]
+        yield MeasuredRecord(
+            case.name,
+            call,
+            names,
+            record.damaged,
+            record.failure,
+            record.seconds,
+            symptoms=() if record.failure else tuple(symptoms),
+        )
+        if record.failure:
+            return
+
+
+def _other_bits(case: Case, call: Call) -> str:
+    if call.kind == TILED:
+        return f"has different bits in a batch of {call.stop} rows than in one of {case.shape[0]}"
+    rows = f"rows {call.start} to {call.stop - 1}"
+    return f"of {rows} has different bits than in the batch of {case.shape[0]}"
+
+
+def _same_rows(one: Array, other: Array | None) -> bool:
+    """Compare bits; other shapes, and types that are not judged, are findings elsewhere."""
+    if other is None or other.shape != one.shape or other.dtype != one.dtype:
+        return True
+    return one.dtype.name not in FORMATS or same_bits(
+        np.ascontiguousarray(one), np.ascontiguousarray(other)
     )
 
 

@@ -23,7 +23,8 @@ from typing import IO
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.running.records import LARGE, Call, Record, case_of_call
+from truenorm.verify.running.records import LARGE, REPEATED_ROWS, Call, Record, case_of_call
+from truenorm.verify.running.tiled import reduced_record
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of
 
@@ -265,7 +266,7 @@ class CommandRunner:
 
         A new process has no state, so that a call with another forward pass in between is plain.
         """
-        name, case = case.name, case_of_call(case, call)
+        name, of_rows, case = case.name, case, case_of_call(case, call)
         if not fits(case):
             *others, last = ["rows", *case.operation.inputs_of("parameter")]
             arrays = f"{', '.join(others)} and {last}" if others else last
@@ -273,7 +274,8 @@ class CommandRunner:
             return Record(name, call, failure=reason)
         folder = Path(tempfile.mkdtemp(prefix="truenorm-"))
         try:
-            return self._run_in(folder, case, call)
+            record = self._run_in(folder, case, call)
+            return reduced_record(of_rows, record) if call.kind in REPEATED_ROWS else record
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -10,7 +10,10 @@ from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array
 
 PLAIN, AGAIN, INTERLEAVED, ROWS = "plain", "again", "interleaved", "rows"
-LATER, TWICE, LARGE, REVERSED = "later", "twice", "large", "reversed"
+LATER, TWICE, REVERSED, MANY = "later", "twice", "reversed", "many"
+TILED, LARGE, LARGE_FORWARD = "tiled", "large", "large forward"
+REPEATED_ROWS = (TILED, LARGE, LARGE_FORWARD)
+"""Calls that repeat the rows of the case: see `truenorm.verify.running.tiled`."""
 PADDING_ROWS: dict[str, tuple[float, ...]] = {
     "zeros below": (0.0,) * 5,
     "not finite below": (math.nan, math.inf, -math.inf),
@@ -30,6 +33,16 @@ BATCH_SIZES = {
 }
 """Numbers of rows, by family. Kernels choose block sizes by the number of rows, often at powers
 of two, so each power is tried with one row less and one row more."""
+TILED_SIZES = {
+    "served": (1, 2, 7, 8, 9, 255, 256, 257),
+    "row-counts": (8191, 8192, 8193, 2**14, 2**15, 2**16),
+}
+"""Numbers of rows, by family: each of the rows must have the same bits as in the plain call."""
+MANY_CALLS = 3000
+"""How often the family `repeated` is called: so a race in one of 500 calls shows."""
+MANY_SECONDS, MOST_SECONDS, FEW_CALLS = 0.3, 1.5, 750
+"""Processor time after which no other of these calls is made; the longer one until there were
+`FEW_CALLS`."""
 CHUNK = 128
 RUNS = 8
 """Number of calls with many rows: sums in random order may have equal bits by chance."""
@@ -49,8 +62,11 @@ class Call(NamedTuple):
     ``plain`` and ``again`` are one forward and one backward pass. ``interleaved`` runs the forward
     pass of another input between the two. ``rows`` passes only the rows from start to stop.
     ``later`` reads the results after another pair of passes. ``twice`` calls backward two times
-    and records the second results. ``large`` repeats the rows until there are `stop` of them; its
-    final record has those from start to stop. ``reversed`` passes the last row first.
+    and records the second results. ``many`` makes up to `stop` equal calls, up to the first whose
+    bits differ. ``tiled`` repeats the rows until there are `stop` of them; its
+    record has one copy of the rows. So do ``large`` and ``large forward``, which has no backward
+    pass; their final records have the rows from start to stop. ``reversed`` passes the last row
+    first.
     `PADDING_ROWS`, `IDLE_ROWS` and `GRADIENT_LAYOUTS` have the others.
     """
 
@@ -84,7 +100,9 @@ class Record:
         Why the call was not judged although the subject is not at fault, else empty.
     holds : mapping of str to tuple of str
         By damaged input, or by result that later calls may have changed: the results whose bits
-        it has. For a large call, a description of the elements at wrong positions.
+        it has. For a call that repeats rows, the first row of the copy that is recorded if copies
+        differ, and a description of the elements at wrong positions. For many calls, the number of
+        the first whose bits differ.
     deaths : int
         Number of process exits this call caused: after the third, no more cases are run.
     """
@@ -114,16 +132,20 @@ class Runner(Protocol):
 def calls_of(case: Case) -> list[Call]:
     """Return the calls that a case is run with.
 
-    Every case has a plain call, ordinary input a second one, and many rows `RUNS` calls. The
+    Every case has a plain call, ordinary input a second one, and many rows `RUNS` calls. Families
+    of `TILED_SIZES` also have calls with more rows, and the family `repeated` has many calls. The
     family `batch` also has batches, chunks, reversed rows, padding, and passes between or after
-    its own two. Families of an extension have the calls that the extension is about. The call of
-    the family `large` is not among them: `truenorm.verify.grading.checks` makes it.
+    its own two. Families of an extension have the calls that the extension is about. The calls of
+    the family `large` are not among them: `truenorm.verify.grading.checks` makes them.
     """
     calls = [Call(PLAIN)]
     rows, family = case.shape[0], case.family
     if case.kind == "ordinary":
         calls += [Call(AGAIN)] * (RUNS - 1 if family in ("batch", "many-rows") else 1)
     calls += [Call(ROWS, 0, size) for size in BATCH_SIZES.get(family, ()) if size < rows]
+    calls += [Call(TILED, 0, size) for size in TILED_SIZES.get(family, ())]
+    if family == "repeated":
+        calls.append(Call(MANY, 0, MANY_CALLS))
     if family == "batch":
         calls += [Call(LATER), Call(INTERLEAVED), Call(TWICE), Call(REVERSED)]
         calls += [Call(ROWS, rows - 1, rows), Call(ROWS, 3, rows)]
@@ -149,7 +171,9 @@ def case_of_call(case: Case, call: Call) -> Case:
         return with_idle_rows(case, among=IDLE_ROWS[kind])
     if kind in GRADIENT_LAYOUTS:
         return replace(case, gradient_layout=GRADIENT_LAYOUTS[kind])
-    return case.tiled(call.stop // case.shape[0]) if kind == LARGE else case
+    if kind in REPEATED_ROWS:
+        return case.tiled(-(-call.stop // case.shape[0])).part(slice(call.stop))
+    return case
 
 
 def matching_rows(case: Case, call: Call) -> tuple[slice, slice]:

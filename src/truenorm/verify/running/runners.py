@@ -4,16 +4,22 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from truenorm.verify.operation import Case
 from truenorm.verify.running.command import CommandRunner
 from truenorm.verify.running.records import (
+    FEW_CALLS,
     INTERLEAVED,
     LARGE,
+    LARGE_FORWARD,
     LATER,
+    MANY,
+    MANY_SECONDS,
+    MOST_SECONDS,
+    REPEATED_ROWS,
     TWICE,
     Call,
     CannotRunError,
@@ -22,6 +28,7 @@ from truenorm.verify.running.records import (
     case_of_call,
     other_rows,
 )
+from truenorm.verify.running.tiled import reduced_record, tiled_damage, tiled_inputs
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS, NUMERIC_TYPES, Array, same_bits
 
@@ -93,15 +100,16 @@ class InProcess:
         try:
             return self._run(case, call)
         except MemoryError as error:
-            if call.kind != LARGE:
+            if call.kind not in (LARGE, LARGE_FORWARD):
                 raise
             rows = f"{call.stop:,} rows of {case.shape[1]}"
             reason = f"there was not enough memory for {rows}: {_message(error)}"
             return Record(case.name, call, left_out=reason)
 
     def _run(self, case: Case, call: Call) -> Record:
-        name, case = case.name, case_of_call(case, call)
-        arrays = _copies(case)
+        name, tiled = case.name, call.kind in REPEATED_ROWS
+        case = case if tiled else case_of_call(case, call)
+        arrays = tiled_inputs(case, call) if tiled else _copies(case)
         results: dict[str, Array | None] = {}
         holds: dict[str, tuple[str, ...]] = {}
         failure = left_out = ""
@@ -113,13 +121,14 @@ class InProcess:
         except SecondBackwardError as error:
             left_out = str(error)
         except Exception as error:  # any exception is the subject's
-            if call.kind == LARGE and isinstance(error, MemoryError):
+            if call.kind in (LARGE, LARGE_FORWARD) and isinstance(error, MemoryError):
                 raise  # unless the machine is too small
             failure = f"raised {type(error).__name__}: {_message(error)}"
         seconds = time.perf_counter() - start
-        damaged = _damaged(case, arrays)
+        damaged = tiled_damage(case, arrays) if tiled else _damaged(case, arrays)
         holds |= _same_bits({name: arrays[name] for name in damaged}, results)
-        return Record(name, call, results, damaged, failure, seconds, left_out, holds)
+        record = Record(name, call, results, damaged, failure, seconds, left_out, holds)
+        return reduced_record(case, record) if tiled else record
 
 
 class SecondBackwardError(Exception):
@@ -177,9 +186,17 @@ def _passes(
 ) -> dict[str, tuple[str, ...]]:
     """Run one forward and one backward pass, and fill in the results as they are returned.
 
-    For a ``later`` call, return by result the results of the later passes whose bits it has.
+    For a ``later`` call, return by result the results of the later passes whose bits it has; for
+    ``many`` calls, by result the number of the first call that changes its bits.
     """
+    if call.kind == MANY:
+        return _many_passes(functions, case, call, results)
     forward, saved = functions.forward(arrays)
+    if call.kind in REPEATED_ROWS:  # copies of such results would need much memory
+        results |= _copied(forward, copy=None)
+        if call.kind != LARGE_FORWARD:
+            results |= _copied(functions.backward(arrays, saved), copy=None)
+        return {}
     if call.kind != LATER:
         results |= _copied(forward)
     if call.kind == INTERLEAVED:
@@ -195,6 +212,27 @@ def _passes(
     later |= functions.backward(other_arrays, saved)
     results |= _copied({**forward, **gradients})
     return _same_bits(results, _copied(later))
+
+
+def _many_passes(
+    functions: _Functions, case: Case, call: Call, results: dict[str, Array | None]
+) -> dict[str, tuple[str, ...]]:
+    """Run equal passes until bits differ, or until there were enough of them."""
+    first: dict[str, bytes] = {}
+    start = time.process_time()
+    for number in range(call.stop):
+        arrays = _copies(case)
+        forward, saved = functions.forward(arrays)
+        returned = {**forward, **functions.backward(arrays, saved)}
+        bits = {name: np.asarray(each).tobytes() for name, each in returned.items()}
+        first = first or bits
+        if bits != first or number == 0:
+            results |= _copied(returned)
+        if bits != first:
+            return {name: (str(number),) for name in bits if bits[name] != first[name]}
+        if time.process_time() - start > (MANY_SECONDS if number > FEW_CALLS else MOST_SECONDS):
+            break
+    return {}
 
 
 def _laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
@@ -238,14 +276,19 @@ def _equal(one: Array | None, other: Array | None) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype and same_bits(one, other)
 
 
-def _copied(results: Mapping[str, Any]) -> dict[str, Array | None]:
-    """Return copies in native byte order, which a later call cannot overwrite."""
+def _copied(
+    results: Mapping[str, Any], *, copy: Literal[True] | None = True
+) -> dict[str, Array | None]:
+    """Return copies in native byte order, which a later call cannot overwrite.
+
+    If `copy` is None, copy only results that are not arrays.
+    """
     copies: dict[str, Array | None] = {}
     for output, result in results.items():
         if result is None:
             copies[output] = None
             continue
-        array: Array = np.array(result)
+        array: Array = np.array(result, copy=copy)
         if array.dtype.name not in NUMERIC_TYPES:
             raise TypeError(f"the result is an array of {array.dtype.name}, which are no numbers")
         copies[output] = array.astype(array.dtype.newbyteorder("="), copy=False)
