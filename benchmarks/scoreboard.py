@@ -96,6 +96,7 @@ def judge(key: str, entry: Entry, level: str) -> dict[str, Any]:
     report = verify_target(
         str(FOLDER / entry.target),
         level=level,
+        strict=True,
         progress=progress(key),
         python=str(python),
         environment=VARIABLES,

@@ -164,7 +164,7 @@ def test_domain_of_small_means() -> None:
         report_of(tv.Domain(largest=1e4, kappa=10)), seconds=report.seconds, machine=report.machine
     )
     assert "the grades are for |x| <= 1e4 and kappa <= 10: " in grade_notes(report)[0]
-    assert conclusion(report).startswith("stable within |x| <= 1e4 and kappa <= 10; beyond that, ")
+    assert conclusion(report).startswith("stable within |x| <= 1e4 and kappa <= 10; beyond that ")
     by_kappa, by_size = report.beyond
     assert (by_kappa.outcome, by_kappa.limit, by_kappa.values) == ("conditional", "kappa", "")
     assert 10 < by_kappa.least < 100

@@ -168,6 +168,7 @@ def grade(
         beyond=check_beyond(
             [each for each in every_symptom if each.case.name not in names],
             [each for each in every_measured if each.case.name not in names],
+            {(each.dtype, each.output): each.grade for each in grades},
             require,
             domain,
         ),
@@ -380,9 +381,16 @@ def _reasons_not_judged(
 
 
 def check_beyond(
-    symptoms: Sequence[Symptom], measured: Sequence[MeasuredResult], require: str, domain: Domain
+    symptoms: Sequence[Symptom],
+    measured: Sequence[MeasuredResult],
+    within: Mapping[tuple[str, str], str],
+    require: str,
+    domain: Domain,
 ) -> tuple[BeyondDomain, ...]:
-    """Return what fails outside the domain: by type, grade, and the limit that is exceeded."""
+    """Return what fails outside the domain: by type, grade, and the limit that is exceeded.
+
+    `within` has the grades in the domain. An output that is no worse beyond is left out.
+    """
     groups: dict[tuple[str, str], list[MeasuredResult]] = defaultdict(list)
     for one in measured:
         limit = "kappa" if _kappa(one.case) > domain.kappa else "|x|"
@@ -392,7 +400,9 @@ def check_beyond(
     for (dtype, limit), group in groups.items():
         for output in dict.fromkeys(one.output for one in group):
             failing = [one for one in group if one.output == output]
-            beyond[dtype, limit, _grade_of(failing).grade] += failing
+            grade = _grade_of(failing).grade
+            if GRADES.index(grade) < GRADES.index(within.get((dtype, output), "correct")):
+                beyond[dtype, limit, grade] += failing
     entries = []
     for (dtype, limit, grade), failing in beyond.items():
         size = _kappa if limit == "kappa" else _largest_element
@@ -541,13 +551,18 @@ EXPLANATIONS: dict[str, Explain] = {
 }
 
 
+WELL_CONDITIONED = 4.0
+"""The largest kappa of cases that a second bug, such as a one-pass variance, hardly changes."""
+
+
 def diagnose_accuracy(
     symptoms: Collection[Symptom], measured: Collection[MeasuredResult]
 ) -> Diagnoses:
     """Diagnose the inaccurate outputs of each type.
 
     If an output is wrong on ordinary input, use only those cases, where no large kappa blurs the
-    result, and cases in which eps dominates, where a diagnosis about eps must hold, too.
+    result, and cases in which eps dominates, where a diagnosis about eps must hold, too. If none
+    explains all of them, use only well-conditioned ones: the output may have two bugs.
     """
     guards: dict[tuple[str, str], set[str]] = {}
     for each in symptoms:
@@ -567,7 +582,11 @@ def diagnose_accuracy(
         ]
         if evidence:
             hypotheses = evidence[0].case.operation.hypotheses(output)
-            diagnoses[ACCURACY, dtype, output] = diagnose(evidence, hypotheses, by_size=ordinary)
+            diagnosis = diagnose(evidence, hypotheses, by_size=ordinary)
+            if ordinary and not diagnosis.cause:
+                easy = [each for each in evidence if _kappa(each.case) <= WELL_CONDITIONED]
+                diagnosis = diagnose(easy, hypotheses, by_size=False) if easy else diagnosis
+            diagnoses[ACCURACY, dtype, output] = diagnosis
     return diagnoses
 
 

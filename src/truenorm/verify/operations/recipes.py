@@ -296,10 +296,13 @@ class _Computation:
         return self._rounded("r", r, noise)
 
     def _rounded(self, step: str, values: Float64s, noise: Float64s) -> tuple[Float64s, Float64s]:
-        """Return the result of a step and its noise, which a rounding removes."""
+        """Return the result of a step and its noise, which a rounding to 16 bits removes."""
         if step not in self.steps:
             return values, noise
-        return self._round(values, noise, self.types[self.steps[step]]), np.zeros(1)
+        kind = self.types[self.steps[step]]
+        if not shows_recipe(kind):  # a rounding to float32 is noise itself
+            return values, noise + _operation_error(values)
+        return self._round(values, noise, kind), np.zeros(1)
 
     def _round(self, values: Float64s, noise: Float64s, kind: str) -> Float64s:
         rounded, decided = _round_decided(values, noise, kind)

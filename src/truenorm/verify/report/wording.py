@@ -1,6 +1,7 @@
 """Sentences that the terminal page, the HTML page and the pytest plugin share."""
 
 import re
+from dataclasses import replace
 
 from truenorm.tools.text import counted, number
 from truenorm.verify.grading.report import (
@@ -129,7 +130,7 @@ def beyond_text(one: BeyondDomain) -> str:
     if not one.limit:
         return f"fails the check '{one.outcome}': {one.values}"
     values = f" ({one.values})" if one.values else ""
-    return f"{one.outcome} from {one.limit} = {one.least:.2g} on{values}".replace("e+", "e")
+    return f"{one.outcome} from {one.limit} = {number(one.least)} on{values}"
 
 
 def likely_cause(finding: Finding) -> str:
@@ -247,11 +248,12 @@ def _pass_reason(report: Report) -> str:
     for dtype in dict.fromkeys(each.dtype for each in report.grades):
         grades = [each.grade for each in report.grades if each.dtype == dtype]
         lowest = min(grades, key=GRADES.index)
-        recipe = f"{lowest}, y by the recipe {recipes[dtype]}" if dtype in recipes else lowest
+        recipe = f"{lowest} by the recipe {recipes[dtype]}" if dtype in recipes else lowest
         names.setdefault(recipe, []).append(dtype)
     if len(names) == 1:
         return f"{next(iter(names))}{where}"
-    return "; ".join(f"{' and '.join(dtypes)} {name}" for name, dtypes in names.items()) + where
+    parts = [f"{' and '.join(dtypes)} {name}" for name, dtypes in names.items()]
+    return f"{', '.join(parts)},{where}" if where else ", ".join(parts)
 
 
 def _beyond_reason(report: Report) -> str:
@@ -260,5 +262,5 @@ def _beyond_reason(report: Report) -> str:
         return ""
     order = [*GRADES, *(each.outcome for each in report.beyond)]
     worst = min(report.beyond, key=lambda each: order.index(each.outcome))
-    what = " ".join(filter(None, [", ".join(worst.outputs), beyond_text(worst)]))
-    return f"; beyond that, {what} in {worst.dtype}: --strict requires all rows"
+    text = beyond_text(replace(worst, values="") if worst.limit else worst)
+    return f"; beyond that {text} in {worst.dtype} (--strict requires all rows)"
