@@ -40,7 +40,7 @@ TILED_SIZES = {
 """Numbers of rows, by family: each of the rows must have the same bits as in the plain call."""
 MANY_CALLS = 3000
 """How often the family `repeated` is called: so a race in one of 500 calls shows."""
-MANY_SECONDS, MOST_SECONDS, FEW_CALLS = 0.3, 1.5, 750
+MANY_SECONDS, MOST_SECONDS, FEW_CALLS = 0.2, 1.5, 1000
 """Processor time after which no other of these calls is made; the longer one until there were
 `FEW_CALLS`."""
 CHUNK = 128
