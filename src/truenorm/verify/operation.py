@@ -251,6 +251,10 @@ class Operation(ABC):
         """
         return {}
 
+    def clues(self, output: str) -> "Clues":  # noqa: ARG002 (subclasses use it)
+        """Return clues to wrong results that no hypothesis explains as a whole."""
+        return Clues()
+
     def inputs_of(self, *roles: str) -> list[str]:
         """Return the names of the inputs that have one of these roles."""
         return [each.name for each in self.inputs if each.role in roles]
@@ -375,6 +379,53 @@ RoundedResult = Callable[[Case], RecipeResult]
 """Returns an output of a case with some steps rounded."""
 Hypothesis = Callable[[Case], Float64s]
 """Returns an output of a case in float64, as it would be if a step were wrong."""
+
+Mixture = Callable[[Case, Case], Float64s]
+"""Returns an output of the second case, computed with something of the first."""
+
+
+class ErrorTerms(NamedTuple):
+    """The error of a result if an intermediate result is wrong: a sum of multiples of `terms`.
+
+    A multiple is one number for each row (`axis` 1) or for each column (`axis` 0). `is_factor` is
+    True if the only term is the result by a factor, so that the multiple says how wrong it is.
+    """
+
+    words: str
+    axis: int
+    terms: tuple[Hypothesis, ...]
+    is_factor: bool = False
+
+
+class Growth(NamedTuple):
+    """Causes of errors that grow with kappa: see `ErrorTerms`, with one number for each row.
+
+    By term: the power of kappa and the cause. `rest` is the cause of an error of single elements
+    that grows like kappa.
+    """
+
+    terms: tuple[Hypothesis, ...]
+    powers: tuple[int, ...]
+    causes: tuple[str, ...]
+    rest: str
+
+
+class Clues(NamedTuple):
+    """Clues to the wrong results of one output.
+
+    Attributes
+    ----------
+    error_terms : sequence of ErrorTerms
+        The errors that single wrong intermediate results would cause.
+    mixtures : mapping of str to callable
+        By words for an intermediate result: the output with that of another call.
+    growth : Growth, optional
+        The errors that grow with kappa.
+    """
+
+    error_terms: Sequence[ErrorTerms] = ()
+    mixtures: Mapping[str, Mixture] = {}
+    growth: Growth | None = None
 
 
 def padded(case: Case, numbers: Sequence[float]) -> Case:

@@ -191,6 +191,8 @@ PARAMETERS = [
         dtypes=["bfloat16"],
     ),
     plant(RowsDropped(lambda _: 65_535), "sums without rows beyond 65,535"),
+    plant(RowsDropped(lambda rows: min(rows, 64)), "sums of the first 64 rows"),
+    plant(RowsDropped(lambda rows: min(rows, 70)), "sums of the first 70 rows"),
     plant(SumsByThread(), "dgamma depending on threads", verdict="sums repeatable"),
     plant(
         Altered(backward=lambda results, *_: (results[0], results[1][np.newaxis], results[2])),

@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.types import Array, Float64s
-from verify.planted.kernels import Altered, Kernel, Saved, WideKernel, plant, round_to
+from verify.planted.kernels import (
+    BFLOAT16,
+    Altered,
+    Kernel,
+    Saved,
+    WideKernel,
+    plant,
+    round_to,
+    to_bits,
+)
 
 
 def one_pass_variance(_: Float64s, rows: Float64s, __: Float64s) -> Any:
@@ -139,7 +148,133 @@ def all_like_first(neutral: float) -> Callable[[Float64s, Saved], Any]:
     return lambda values, _: np.where(values[0] == neutral, neutral, values)
 
 
+class LimitedByEps(Kernel):
+    """A multiple of eps is a lower limit of the variance, and is not added."""
+
+    def __init__(self, times: float) -> None:
+        self.times = times
+
+    def rstd(self, variance: Float64s, eps: Any) -> Float64s:
+        return np.asarray(1 / np.sqrt(np.maximum(variance, self.times * eps)))
+
+
+class FastRoot(Kernel):
+    """1/sqrt by the bits of a float32 and one Newton step, whose constant may be wrong."""
+
+    def __init__(self, constant: float) -> None:
+        self.constant = constant
+
+    def rstd(self, variance: Float64s, eps: Any) -> Float64s:
+        w = (variance + eps).astype(np.float32)
+        guess = (np.int32(0x5F3759DF) - (w.view(np.int32) >> 1)).view(np.float32)
+        r: Float64s = guess.astype(np.float64)
+        return np.asarray(r * (self.constant - 0.5 * w * r * r))
+
+
+class CachedStatistics(Kernel):
+    """The statistics of the first call with a shape are used again, the mean by a factor."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.cache: dict[Any, Saved] = {}
+
+    def statistics(self, x: Array, gamma: Array | None, beta: Array | None, eps: float) -> Saved:
+        first = x.shape not in self.cache
+        saved = self.cache.setdefault(x.shape, super().statistics(x, gamma, beta, eps))
+        factor = 1.0 if first else self.factor
+        return Saved(x, gamma, beta, factor * saved.mean, factor * saved.rest, saved.rstd)
+
+
+class MovedGamma(Kernel):
+    """A column has the gamma of another one."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+
+    def gamma(self, saved: Saved) -> Float64s:
+        return np.roll(super().gamma(saved), -self.columns)
+
+
+def with_tail(fill: Callable[[Float64s], Any]) -> OtherOutput:
+    """Columns beyond the last whole vector of 8 are filled, where there is a whole one."""
+
+    def output(y: Float64s, _: Float64s) -> Float64s:
+        size = y.shape[1]
+        start = size - size % 8 if size > 8 else size
+        y[:, start:] = fill(y[:, start:])
+        return y
+
+    return OtherOutput(output)
+
+
+def scattered_zeros(y: Float64s, _: Float64s) -> Float64s:
+    """Return y with zeros at one column in thirteen, by no simple rule."""
+    columns = np.arange(y.shape[1])
+    return np.where(columns * columns * 7 % 13 == 2, 0.0, y)
+
+
+def merged_as_equals(block: int) -> Altered:
+    """Blocks of a row are merged as if the last had as many columns as the others."""
+
+    def mean(_: Any, rows: Float64s) -> tuple[Float64s, Float64s]:
+        starts = range(0, rows.shape[1], block)
+        means = [rows[:, start : start + block].mean(axis=1) for start in starts]
+        merged = np.mean(means, axis=0)[:, np.newaxis]
+        return merged, np.zeros_like(merged)
+
+    return Altered(mean=mean)
+
+
+def squares_of(bits: int) -> Altered:
+    """Deviations are rounded to so many bits before they are squared."""
+    return Altered(variance=lambda _, __, c: (to_bits(c, bits) ** 2).mean(-1, keepdims=True))
+
+
+def divided_by(size: int) -> Altered:
+    """Divide the sum of squares by a constant."""
+    return Altered(variance=lambda variance, rows, _: variance * (rows.shape[1] / size))
+
+
+def growing_with_kappa(variance: Float64s, rows: Float64s, _: Float64s) -> Any:
+    """Return a variance whose error grows like kappa, not like its square."""
+    return variance + 2.0**-21 * np.sqrt(variance * (rows**2).mean(axis=1, keepdims=True))
+
+
+def of_columns(step: Any, rows: Float64s, *_: Any) -> Any:
+    """Return the mean, as a pair, or the variance over axis 0."""
+    if isinstance(step, tuple):
+        return rows.mean(axis=0, keepdims=True), np.zeros((1, rows.shape[1]))
+    return ((rows - rows.mean(axis=0, keepdims=True)) ** 2).mean(axis=0, keepdims=True)
+
+
+def mean_in_sequence(_: Any, rows: Float64s) -> tuple[Float64s, Float64s]:
+    total = np.add.accumulate(rows.astype(BFLOAT16), axis=1)[:, -1:].astype(np.float64)
+    return total / rows.shape[1], np.zeros((len(rows), 1))
+
+
 FORWARD = [
+    plant(LimitedByEps(1), "eps as a lower limit", y="wrong"),
+    plant(LimitedByEps(2), "twice eps as a lower limit", y="wrong"),
+    plant(FastRoot(1.5), "a fast root with one Newton step", y="wrong"),
+    plant(FastRoot(1.49), "a fast root with a wrong Newton step", y="wrong"),
+    plant(CachedStatistics(1), "statistics of an earlier call", y="wrong"),
+    plant(CachedStatistics(2), "twice the mean of an earlier call", y="wrong"),
+    plant(MovedGamma(1), "gamma of the next column", y="wrong"),
+    plant(MovedGamma(2), "gamma of the next column but one", y="wrong"),
+    plant(with_tail(lambda _: 0.0), "a tail of 8 not written", y="wrong"),
+    plant(with_tail(lambda y: y + 3.0), "a tail of 8 off by 3", y="wrong"),
+    plant(OtherOutput(scattered_zeros), "scattered columns not written", y="wrong"),
+    plant(merged_as_equals(64), "blocks of 64 merged as equals", y="wrong"),
+    plant(merged_as_equals(48), "blocks of 48 merged as equals", y="wrong"),
+    plant(squares_of(11), "squares of TF32 numbers", y="wrong"),
+    plant(squares_of(13), "squares of 13 bits", y="wrong"),
+    plant(divided_by(768), "D taken for 768", y="wrong"),
+    plant(divided_by(770), "D taken for 770", y="wrong"),
+    plant(Altered(variance=growing_with_kappa), "variance off like kappa", y="conditional"),
+    plant(Altered(mean=of_columns, variance=of_columns), "statistics of columns", y="wrong"),
+    plant(Altered(mean=mean_in_sequence), "mean added in bfloat16", dtypes=["bfloat16"]),
+    plant(OtherOutput(lambda y, _: y.clip(-2, 2)), "y limited to 2", y="wrong"),
+    plant(OtherOutput(lambda y, _: 2 * np.tanh(y / 2)), "y limited smoothly", y="wrong"),
     plant(Altered(variance=one_pass_variance), "one-pass variance", y="unstable"),
     plant(Altered(variance=sample_variance), "variance divided by D-1", y="wrong"),
     plant(EpsOutsideTheRoot(), "eps added outside the root", y="wrong"),

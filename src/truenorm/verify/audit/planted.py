@@ -8,13 +8,9 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.operation import Case
-from truenorm.verify.operations.hypotheses import (
-    of_gradients,
-    of_parameters,
-    of_results,
-    of_statistics,
-)
+from truenorm.verify.operations.hypotheses import of_gradients, of_parameters, of_results
 from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.row_statistics import of_statistics
 from truenorm.verify.operations.steps import DEFINITION, Changes, Step, Steps, rounded
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of
 

@@ -37,6 +37,12 @@ AMBIGUOUS = 2.0
 """Hypotheses whose distance is within this factor of the smallest are equally good."""
 MAX_LISTED = 3
 """Sizes that are listed one by one."""
+LISTED = "one of "
+"""The beginning of sizes that no rule describes."""
+KAPPA_POWERS = 3
+"""Powers of kappa, from 0 on, that rounding errors of a kernel with a bug may grow like."""
+NOISE = 1 / 8
+"""These errors, relative to the largest that are allowed."""
 SAME_BITS = 0.99
 """Share of elements that must have the bits of a hypothesis. It is less than for a recipe: where
 float32 noise moves a rounding is not known here."""
@@ -104,43 +110,80 @@ def diagnose(
     """Return the likely cause of the wrong results of one output in one type.
 
     If no hypothesis explains all cases and `by_size` is true, try one that explains the failing
-    cases, provided that a size tells these from the control cases.
+    cases, provided that a size tells these from the control cases. Errors that grow with kappa
+    are allowed only then: elsewhere, they are the symptom.
     """
     unknown = Diagnosis("", len(hypotheses))
     # Small failing cases first: they rule out most hypotheses at little cost.
-    order = sorted(evidence, key=lambda each: (_is_large(each), each.correct, _size(each)))
+    order = sorted(evidence, key=lambda each: (is_large(each), each.correct, _size(each)))
     if all(each.correct for each in order):
         return unknown
-    if all(each.correct for each in order if _is_large(each)):
-        order = [each for each in order if not _is_large(each)]
-    chosen, sizes = _best(_candidates(hypotheses.items(), order)), ""
+    if all(each.correct for each in order if is_large(each)):
+        order = [each for each in order if not is_large(each)]
+    for power in range(KAPPA_POWERS if by_size else 1):
+        chosen, sizes = _explain(order, hypotheses, power, by_size=by_size)
+        if chosen:
+            return Diagnosis(sentence(order[0].output, chosen, sizes), len(hypotheses))
+    return unknown
+
+
+def _explain(
+    order: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis], power: int, *, by_size: bool
+) -> tuple[list[Candidate], str]:
+    """Return the hypotheses that explain a result, and the sizes at which they do."""
+    chosen = best(candidates(hypotheses.items(), order, power))
     if not chosen:
-        chosen = list(islice(_candidates(_constant_factors(order), order), 1))
-    if not chosen and by_size:
-        wrong = [each for each in order if not each.correct]
-        controls = [each.case for each in order if each.correct]
-        sizes = distinguishing_size([each.case for each in wrong], controls)
-        if sizes and not _is_large(wrong[-1]):
-            chosen = _best(_candidates(hypotheses.items(), wrong))
-    if not chosen:
-        return unknown
-    return Diagnosis(_sentence(order[0].output, chosen, sizes), len(hypotheses))
+        chosen = list(islice(candidates(_fitted(order), order, power), 1))
+    if chosen or not by_size:
+        return chosen, ""
+    wrong = [each for each in order if not each.correct]
+    controls = [each.case for each in order if each.correct]
+    sizes = distinguishing_size([each.case for each in wrong], controls)
+    if sizes and not is_large(wrong[-1]):
+        chosen = best(candidates(hypotheses.items(), wrong, power))
+    return chosen, sizes
 
 
 def _size(evidence: Evidence) -> int:
     return math.prod(evidence.case.shape)
 
 
-def _is_large(evidence: Evidence) -> bool:
+def is_large(evidence: Evidence) -> bool:
+    """Return True if hypotheses take long to compute for a case."""
     return _size(evidence) > LARGE_CASE
 
 
-def _constant_factors(order: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
-    """Yield the exact answer times a constant, fitted to one wrong case."""
-    wrong = [each for each in order if not each.correct and not _is_large(each)]
-    if not wrong:
+def _fitted(order: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
+    """Yield hypotheses with a number that is fitted to wrong cases."""
+    wrong = [each for each in order if not each.correct and not is_large(each)]
+    if wrong:
+        yield from _limits(wrong)
+        yield from _constant_factors(wrong[-1])
+
+
+def _limits(wrong: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
+    """Yield the exact answer between limits that several elements have."""
+    numbers = np.concatenate([each.result.astype(np.float64).ravel() for each in wrong])
+    if not np.isfinite(numbers).all():
         return
-    case, output, result, _ = wrong[-1]
+    low, high = (
+        limit if (numbers == limit).sum() >= MIN_ELEMENTS else beyond
+        for limit, beyond in ((numbers.min(), -np.inf), (numbers.max(), np.inf))
+    )
+    limits = {"at least": low, "at most": high}
+    texts = [f"{side} {limit:g}" for side, limit in limits.items() if np.isfinite(limit)]
+    if texts:
+        words = f"it is limited to {' and '.join(texts)}"
+        yield words, partial(_limited, low, high, wrong[0].output)
+
+
+def _limited(low: float, high: float, output: str, case: Case) -> Float64s:
+    return np.clip(expected(case).wide[output], low, high)
+
+
+def _constant_factors(one: Evidence) -> Iterator[tuple[str, Hypothesis]]:
+    """Yield the exact answer times a constant, fitted to one wrong case."""
+    case, output, result, _ = one
     exact = expected(case).wide[output]
     with np.errstate(all="ignore"):
         fitted = float((result.astype(np.float64) * exact).sum() / (exact * exact).sum())
@@ -155,15 +198,19 @@ def _times(factor: float, output: str, case: Case) -> Float64s:
     return factor * expected(case).wide[output]
 
 
-def _sentence(output: str, chosen: Sequence[Candidate], sizes: str) -> str:
-    """Return the likely cause in words; a common beginning of several is written once."""
+def sentence(output: str, chosen: Sequence[Candidate], sizes: str, place: str = "") -> str:
+    """Return the likely cause in words; a common beginning of several is written once.
+
+    `sizes` or `place` say where it is so, if it is not so everywhere.
+    """
     ulp = max(1, math.ceil(max(each.ulp for each in chosen)))
-    first, *others = (_with_subject(each.words, output) for each in chosen)
+    first, *others = (with_subject(each.words, output) for each in chosen)
     start = _common_start([first, *others])
     cause = ", or ".join([first, *(each.removeprefix(start) for each in others)])
     match = f"matches {output} within {ulp} ulp"
-    if sizes:
-        return f"where {sizes}, {cause} ({match}; {output} is right elsewhere)"
+    if sizes or place:
+        where = f"where {sizes}" if sizes else f"in {place}"
+        return f"{where}, {cause} ({match}; {output} is right elsewhere)"
     return f"{cause} ({match})"
 
 
@@ -178,7 +225,7 @@ def without_match(cause: str) -> str:
     return re.sub(r" \(matches [^()]*\)$", "", cause)
 
 
-def _with_subject(words: str, output: str) -> str:
+def with_subject(words: str, output: str) -> str:
     """Replace a leading "it" of a hypothesis by the name of the output."""
     if words.startswith("its "):
         return f"the {words.removeprefix('its ').replace(' ', f' of {output} ', 1)}"
@@ -186,19 +233,19 @@ def _with_subject(words: str, output: str) -> str:
 
 
 def _common_start(texts: Sequence[str]) -> str:
-    """Return the common beginning of several hypotheses if it ends with "is"."""
+    """Return the common beginning of several hypotheses if it ends with "is" or "to"."""
     columns = zip(*(text.split(" ") for text in texts), strict=False)
     start = [words[0] for words in takewhile(lambda column: len({*column}) == 1, columns)]
-    return " ".join([*start, ""]) if start[-1:] == ["is"] else ""
+    return " ".join([*start, ""]) if start[-1:] in (["is"], ["to"]) else ""
 
 
-def _candidates(
-    hypotheses: Iterable[tuple[str, Hypothesis]], order: Sequence[Evidence]
+def candidates(
+    hypotheses: Iterable[tuple[str, Hypothesis]], order: Sequence[Evidence], power: int = 0
 ) -> Iterator[Candidate]:
     """Yield the hypotheses that fit all cases and differ enough from the exact answer."""
     least = 0.0 if unit_roundoff(order[0].case.dtype) <= FLOAT32_ROUNDOFF else MIN_CONTRAST
     for words, hypothesis in hypotheses:
-        matches = _matches(order, hypothesis)
+        matches = _matches(order, hypothesis, power)
         if matches is None:
             continue
         telling = [each for each in matches.values() if each.telling >= MIN_ELEMENTS]
@@ -208,11 +255,13 @@ def _candidates(
             yield Candidate(words, matches)
 
 
-def _matches(order: Sequence[Evidence], hypothesis: Hypothesis) -> dict[str, Match] | None:
+def _matches(
+    order: Sequence[Evidence], hypothesis: Hypothesis, power: int
+) -> dict[str, Match] | None:
     """Compare a hypothesis with all cases; return None as soon as one contradicts it."""
     matches = {}
     for each in order:
-        match = compare_with_hypothesis(each, hypothesis)
+        match = compare_with_hypothesis(each, hypothesis, power)
         if match.fits and match.defined:
             matches[each.case.name] = match
         elif match.defined and (match.differs or not each.correct):
@@ -220,9 +269,9 @@ def _matches(order: Sequence[Evidence], hypothesis: Hypothesis) -> dict[str, Mat
     return matches
 
 
-def _best(candidates: Iterator[Candidate]) -> list[Candidate]:
+def best(explaining: Iterator[Candidate]) -> list[Candidate]:
     """Return the closest candidate and its equivalents; none if another one is as close."""
-    every = list(candidates)
+    every = list(explaining)
     if not every:
         return []
     best = min(every, key=lambda each: each.distance)
@@ -231,9 +280,18 @@ def _best(candidates: Iterator[Candidate]) -> list[Candidate]:
         return []
     named: list[Candidate] = []
     for each in close:
-        if not any(_equivalent(each, other, relative=EQUAL_IN_FLOAT64) for other in named):
+        if not any(_is_repeated(each, other) for other in named):
             named.append(each)
     return named
+
+
+def _is_repeated(one: Candidate, other: Candidate) -> bool:
+    """Return True if two hypotheses are the same computation.
+
+    float16 and TF32 have the same precision; only their ranges differ, which few cases show.
+    """
+    by_type = one.words.replace("TF32", "float16") == other.words
+    return not by_type and _equivalent(one, other, relative=EQUAL_IN_FLOAT64)
 
 
 def _equivalent(one: Candidate, other: Candidate, relative: float = 0.0) -> bool:
@@ -247,8 +305,8 @@ def _equivalent(one: Candidate, other: Candidate, relative: float = 0.0) -> bool
     return True
 
 
-def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis) -> Match:
-    """Compare the result of one case with a hypothesis."""
+def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis, power: int = 0) -> Match:
+    """Compare the result of one case with a hypothesis, for errors like a power of kappa."""
     exact, output = expected(evidence.case), evidence.output
     kind = exact.types[output]
     with np.errstate(all="ignore"):
@@ -258,11 +316,11 @@ def compare_with_hypothesis(evidence: Evidence, hypothesis: Hypothesis) -> Match
         overflow = np.abs(values) >= np.ldexp(1.0, FORMATS[kind].limit)
         values = np.where(overflow, np.copysign(np.inf, values), values)
         sizes = _row_rms(values)
-        tolerance = _tolerance(evidence, values, sizes)
+        tolerance = _tolerance(evidence, values, sizes, power)
         from_exact = distance(values, right)
         from_result = distance(evidence.result.astype(np.float64), values)
         ulps = ulps_of(np.maximum(np.abs(_finite(values)), sizes), kind)
-        differing = int((from_exact > exact.allowed(output)).sum())
+        differing = int((from_exact > exact.allowed(output, power)).sum())
         fits = bool((from_result <= tolerance).all())
         rms_distance, contrast = _rms(from_result / tolerance), _rms(from_exact / tolerance)
         return Match(
@@ -298,18 +356,24 @@ def _row_rms(values: Float64s) -> Float64s:
     return np.asarray(np.sqrt((_finite(values) ** 2).mean(axis=-1, keepdims=True)))
 
 
-def _tolerance(evidence: Evidence, values: Float64s, sizes: Float64s) -> Float64s:
+def _tolerance(evidence: Evidence, values: Float64s, sizes: Float64s, power: int = 0) -> Float64s:
     """Return how far a result may be from a hypothesis: one ulp and a few roundings.
 
     The roundings are relative to the natural scale, multiplied by the ratio of the rows of the
-    hypothesis to those of the exact answer.
+    hypothesis to those of the exact answer. With a power, float32 roundings that grow like that
+    power of kappa are added, as a kernel without the bug may have them: fewer than would be
+    allowed, or another bug could hide there.
     """
     exact, output = expected(evidence.case), evidence.output
-    scale = exact.scale(output)
     ratio = sizes / _row_rms(exact.wide[output])
-    scale = np.where(np.isfinite(ratio), ratio * scale, sizes) + np.abs(_finite(values))
+    rounding = exact.unit(output) * _roundings(evidence)
+    allowed = rounding * exact.scale(output)
+    if power:
+        unit = min(exact.unit(output), FLOAT32_ROUNDOFF)
+        allowed += NOISE * unit * exact.factor(output, power) * exact.scale(output, power)
+    allowed = np.where(np.isfinite(ratio), ratio * allowed, rounding * sizes)
     ulps = ulps_of(_finite(values), exact.types[output])
-    return np.asarray(ulps + exact.unit(output) * _roundings(evidence) * scale)
+    return np.asarray(ulps + allowed + rounding * np.abs(_finite(values)))
 
 
 def _roundings(evidence: Evidence) -> float:
@@ -333,7 +397,7 @@ def distinguishing_size(wrong: Collection[Case], controls: Collection[Case]) -> 
     for axis, name in ((1, "D"), (0, "the number of rows")):
         sizes = {case.shape[axis] for case in wrong}
         others = {case.shape[axis] for case in controls}
-        if not sizes & others:
+        if sizes and not sizes & others:
             return f"{name} is {_describe_sizes(sizes, others)}"
     return ""
 
@@ -348,7 +412,10 @@ def _describe_sizes(sizes: Collection[int], others: Collection[int]) -> str:
     block = min(size & -size for size in sizes)
     if block > 1 and not any(size % block == 0 for size in others):
         return f"a multiple of {block}"
-    return "one of " + ", ".join(map(str, sorted(sizes)))
+    block = min(size & -size for size in others)
+    if block > 1 and not any(size % block == 0 for size in sizes):
+        return f"not a multiple of {block}"
+    return LISTED + ", ".join(map(str, sorted(sizes)))
 
 
 Bits = Callable[[Case], Float64s]
@@ -381,7 +448,7 @@ def diagnose_bits(results: Sequence[tuple[Case, Array]], output: str) -> str:
     first = next(iter(matching.values()))
     if not all(_equal_bits(first, values) for values in matching.values()):
         return ""
-    causes = (_with_subject(words, output) for words in matching)
+    causes = (with_subject(words, output) for words in matching)
     return f"{', or '.join(causes)} (matches the bits of {output})"
 
 

@@ -21,6 +21,13 @@ from truenorm.verify.diagnosis.accuracy import (
     without_match,
 )
 from truenorm.verify.diagnosis.conduct import CaseRecords, Explain
+from truenorm.verify.diagnosis.patterns import (
+    describe,
+    describe_growth,
+    describe_overflow,
+    describe_stale,
+    describe_sums,
+)
 from truenorm.verify.enclosures import largest_kappa
 from truenorm.verify.grading.advice import advice
 from truenorm.verify.grading.checks import (
@@ -51,7 +58,7 @@ from truenorm.verify.grading.report import (
 )
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.grading.user_cases import MeasuredRecord, check_user_case
-from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Case, Domain
+from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Case, Domain, Hypothesis
 from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.running.records import (
     AGAIN,
@@ -532,7 +539,7 @@ def _rounding_symptoms(
 
 
 Diagnoses = dict[tuple[str, str, str], Diagnosis]
-"""By check, type and output; ``accuracy`` stands for all checks of accuracy."""
+"""By check, type and output."""
 EXPLANATIONS: dict[str, Explain] = {
     "raised": conduct.explain_raised,
     "shape": conduct.explain_shape,
@@ -564,30 +571,63 @@ def diagnose_accuracy(
     result, and cases in which eps dominates, where a diagnosis about eps must hold, too. If none
     explains all of them, use only well-conditioned ones: the output may have two bugs.
     """
-    guards: dict[tuple[str, str], set[str]] = {}
+    diagnoses: Diagnoses = {}
+    places: dict[tuple[str, str], list[Symptom]] = defaultdict(list)
     for each in symptoms:
         if GUARDS.get(each.guard) == ACCURACY:
-            guards.setdefault(each.type_and_output, set()).add(each.guard)
-    diagnoses = {}
-    for (dtype, output), failed in guards.items():
-        ordinary = "ordinary" in failed
+            places[each.type_and_output].append(each)
+    for (dtype, output), failing in places.items():
+        of_output = [
+            one
+            for one in measured
+            if one.type_and_output == (dtype, output)
+            and not is_user_case(one.case)  # its results are not kept
+        ]
+        on_ordinary = [each for each in failing if each.case.kind == "ordinary"]
+        ordinary = any(each.severity == UNEXPLAINED for each in on_ordinary)
         kinds = ("ordinary",) if ordinary else ("ordinary", "sweep", "hard")
         wrong_from = UNEXPLAINED if ordinary else 1
         evidence = [
             Evidence(one.case, output, one.result, one.error.needs < wrong_from)
-            for one in measured
-            if one.type_and_output == (dtype, output)
-            and (one.case.kind in kinds or (one.case.kind == "hard" and one.case.eps >= 1))
-            and not is_user_case(one.case)  # its results are not kept
+            for one in of_output
+            if one.case.kind in kinds or (one.case.kind == "hard" and one.case.eps >= 1)
         ]
-        if evidence:
-            hypotheses = evidence[0].case.operation.hypotheses(output)
-            diagnosis = diagnose(evidence, hypotheses, by_size=ordinary)
-            if ordinary and not diagnosis.cause:
-                easy = [each for each in evidence if _kappa(each.case) <= WELL_CONDITIONED]
-                diagnosis = diagnose(easy, hypotheses, by_size=False) if easy else diagnosis
-            diagnoses[ACCURACY, dtype, output] = diagnosis
+        if not evidence:
+            continue
+        hypotheses = evidence[0].case.operation.hypotheses(output)
+        diagnosis = diagnose(evidence, hypotheses, by_size=ordinary)
+        if ordinary and not diagnosis.cause:
+            easy = [each for each in evidence if _kappa(each.case) <= WELL_CONDITIONED]
+            diagnosis = diagnose(easy, hypotheses, by_size=False) if easy else diagnosis
+        explains_all = bool(diagnosis.cause) and not ordinary
+        if not diagnosis.cause:
+            names = {each.case.name for each in failing}
+            cause = _described(evidence, hypotheses, names if not ordinary else None)
+            diagnosis = diagnosis._replace(cause=cause)
+        not_finite = any(each.guard == "finite" for each in on_ordinary)
+        explained = {"ordinary"} if ordinary else {"growth", "rounding"}
+        if not_finite or explains_all:
+            explained.add("finite")
+        elif not ordinary and evidence[0].case.operation.is_rows(output):
+            cause = describe_overflow(evidence, diagnosis.cause)
+            diagnoses["finite", dtype, output] = diagnosis._replace(cause=cause)
+        diagnoses |= {(guard, dtype, output): diagnosis for guard in explained}
     return diagnoses
+
+
+def _described(
+    evidence: Sequence[Evidence],
+    hypotheses: Mapping[str, Hypothesis],
+    growing: Collection[str] | None,
+) -> str:
+    """Describe the errors of a result that no hypothesis explains.
+
+    `growing` are the names of the failing cases if ordinary input is right.
+    """
+    stale = describe_stale(evidence)
+    if stale or growing is not None:
+        return stale or describe_growth(evidence, growing or ()) or describe_sums(evidence)
+    return describe([each for each in evidence if each.case.kind == "ordinary"], hypotheses)
 
 
 def diagnose_conduct(
@@ -638,8 +678,7 @@ def make_findings(
         if guard == "raised" and not_run:
             text += f"; {counted(not_run, 'case')} skipped after that"
         verdict = GUARDS.get(guard, ACCURACY)
-        diagnosed_as = ACCURACY if verdict == ACCURACY else guard
-        diagnosis = diagnoses.get((diagnosed_as, dtype, output), UNKNOWN)
+        diagnosis = diagnoses.get((guard, dtype, output), UNKNOWN)
         matters, to_try = advice(shown, slope, diagnosis.cause)
         findings.append(
             Finding(

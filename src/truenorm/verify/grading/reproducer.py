@@ -75,7 +75,8 @@ class _Script:
         """Return the calls and the assertion."""
         guard = self.symptom.guard
         failed_call = guard == "raised" and self.symptom.record.call.kind != PLAIN
-        if not self.spec.callable or failed_call or guard in BY_CHECK:
+        of_forward = guard in ("stale", "spent") and self.symptom.output in self.forward_outputs
+        if not self.spec.callable or failed_call or of_forward or guard in BY_CHECK:
             options = {
                 "rounding": ", require='correct'",
                 "recipe": f", recipe={self.spec.recipe!r}",

@@ -11,6 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from truenorm.verify.operation import Case, Hypothesis
+from truenorm.verify.operations.changes import (
+    NARROW,
+    R,
+    Table,
+    changed,
+    constant,
+    rounded_steps,
+    scaled,
+    type_named,
+    whole_blocks,
+    zero,
+)
+from truenorm.verify.operations.row_statistics import of_statistics, over_tile
 from truenorm.verify.operations.steps import (
     Changes,
     Step,
@@ -21,189 +34,15 @@ from truenorm.verify.operations.steps import (
     sum_in_sequence,
     truncated,
 )
-from truenorm.verify.types import FORMATS, Array, Float64s
+from truenorm.verify.types import Array, Float64s
 
 if TYPE_CHECKING:
     from truenorm.verify.operations.norms import Norm
 
-Table = dict[str, Changes]
-NARROW = ("float16", "bfloat16")
-COLUMN_BLOCKS = (32, 64, 128, 256, 512, 1024)
-ROW_BLOCKS = (4, 8, 16, 32, 64, 128)
-TILES = (16, 32, 64, 128)
-OTHER_EPS = {"1e-5": 1e-5, "1e-6": 1e-6, "1e-12": 1e-12, "2^-23": 2.0**-23}
-INPUTS = {"x and dy": ("rows", "dy"), "all inputs": ("rows", "gain", "beta", "dy")}
+ROW_BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128)
 MOST_BLOCKS = 65_535
 """The largest size of a grid's second dimension in CUDA."""
-R = "1/sqrt(... + eps)"
 SUMMANDS = {"dgamma": "terms", "dbeta": "dy"}
-
-
-def _changed(change: Callable[[Steps, Float64s], Any], *steps: str) -> Changes:
-    """Replace steps by a function of their right results."""
-    return {step: partial(_change, change, step) for step in steps}
-
-
-def _change(change: Callable[[Steps, Float64s], Any], step: str, at: Steps) -> Float64s:
-    return np.asarray(change(at, at.right(step)))
-
-
-def _rounded(kind: str, *steps: str) -> Changes:
-    return _changed(lambda _, right: rounded(right, kind), *steps)
-
-
-def _scaled(factor: float, *steps: str) -> Changes:
-    return _changed(lambda _, right: factor * right, *steps)
-
-
-def _zero(*steps: str) -> Changes:
-    """Replace steps by zeros, also in rows where they are not finite."""
-    return dict.fromkeys(steps, Steps.column)
-
-
-def _type(kind: str, at: Steps) -> str:
-    """Return the name of a type, where "the type of x" is one."""
-    return kind if kind in FORMATS else at.case.dtype
-
-
-def _whole_blocks(size: int, block: int) -> int:
-    """Return how many of `size` elements are in full blocks; all if there is no full one."""
-    return size if size < block else size - size % block
-
-
-def of_statistics(norm: "Norm") -> Table:
-    """Return hypotheses about the mean, the mean square, eps and the root of a row."""
-    table = {**_of_eps(), **_of_size(norm), **_of_rounding(norm), **_of_blocks(norm)}
-    if norm.centred:
-        no_mean, no_mean_g = _zero("mean"), _zero("mean_g")
-        table["no mean is subtracted, as in RMS normalization"] = {**no_mean, **no_mean_g}
-        table["no mean is subtracted in forward, but mean(g) is in backward"] = no_mean
-        table["the last element of a row is left out of its mean"] = {
-            "mean": lambda at: at["rows"][:, :-1].sum(axis=1, keepdims=True) / at.size
-        }
-    else:
-        centre: Changes = {"mean": lambda at: mean(at["rows"])}
-        table["the mean is subtracted, as in layer normalization"] = {
-            **centre,
-            "mean_g": lambda at: mean(at["g"]),
-        }
-        table["the mean is subtracted in forward, but mean(g) is not in backward"] = centre
-    return table
-
-
-def _of_eps() -> Table:
-    return {
-        "eps is added outside the root": {"r": lambda at: 1 / (np.sqrt(at["w"]) + at["eps"])},
-        "eps is left out": _scaled(0, "eps"),
-        "eps is divided by D": _changed(lambda at, eps: eps / at.size, "eps"),
-        "eps is multiplied by D": _changed(lambda at, eps: eps * at.size, "eps"),
-        "eps is squared": _changed(lambda _, eps: eps**2, "eps"),
-        **{f"eps is {text}": {"eps": _constant(eps)} for text, eps in OTHER_EPS.items()},
-        **{f"eps is rounded to {kind}": _rounded(kind, "eps") for kind in NARROW},
-    }
-
-
-def _constant(value: float) -> Step:
-    return lambda _: np.full(1, value)
-
-
-def _of_size(norm: "Norm") -> Table:
-    """Return hypotheses about the divisor D."""
-    square = "the variance" if norm.centred else "the mean square"
-    table: Table = {
-        f"{square} is divided by D - 1": _changed(
-            lambda at, w: w * (at.size / max(at.size - 1, 1)), "w"
-        ),
-        f"{square} is a sum, not divided by D": _changed(lambda at, w: w * at.size, "w"),
-        f"no root is taken, or {R} is squared": {"r": lambda at: 1 / (at["w"] + at["eps"])},
-        **{f"{square} is {times} times as large": _scaled(times, "w") for times in (2, 4, 8)},
-    }
-    for tile in (*TILES, 0):
-        width = f"the next multiple of {tile}" if tile else "the next power of two"
-        table[f"the sum of squares is divided by {width}, not by D"] = _over_tile(tile, "w")
-        if norm.centred:
-            table[f"both means are divided by {width}"] = _over_tile(tile, "mean", "w")
-            table[f"zero padding to {width} is counted in the variance"] = _with_padding(tile)
-    return table
-
-
-def _padded_size(size: int, tile: int) -> int:
-    """Return the size of a row that is padded to a tile, or to a power of two."""
-    return -(-size // tile) * tile if tile else 1 << (size - 1).bit_length()
-
-
-def _over_tile(tile: int, *steps: str) -> Changes:
-    return _changed(lambda at, right: right * (at.size / _padded_size(at.size, tile)), *steps)
-
-
-def _with_padding(tile: int) -> Changes:
-    def change(at: Steps, w: Float64s) -> Float64s:
-        padding = _padded_size(at.size, tile) - at.size
-        return w + padding * at["mean"] ** 2 / at.size
-
-    return _changed(change, "w")
-
-
-def _of_blocks(norm: "Norm") -> Table:
-    """Return hypotheses about a last block of a row that is not full."""
-    table: Table = {}
-    for block in COLUMN_BLOCKS:
-        block_of = f"the last, partial block of {block} is left out of"
-        squares: Changes = {"w": partial(_mean_of_blocks, block, lambda at: at["c"] * at["c"])}
-        table[f"{block_of} the sum of squares"] = squares
-        if norm.centred:
-            centre: Changes = {"mean": partial(_mean_of_blocks, block, lambda at: at["rows"])}
-            table[f"{block_of} both sums of a row"] = {**centre, **squares}
-            table[f"{block_of} the mean"] = centre
-    return table
-
-
-def _mean_of_blocks(block: int, terms: Step, at: Steps) -> Float64s:
-    whole = terms(at)[:, : _whole_blocks(at.size, block)]
-    return np.asarray(whole.sum(axis=1, keepdims=True) / at.size)
-
-
-def _of_rounding(norm: "Norm") -> Table:
-    """Return hypotheses about statistics and inputs that are rounded to a narrow type."""
-    table: Table = {}
-    square = "the variance" if norm.centred else "the mean square"
-    row = "x + residual" if norm.adds else "x"
-    for kind in (*NARROW, "float32"):
-        root = _rounded(kind, "r")
-        table[f"{R} is rounded to {kind}"] = root
-        table[f"{square} is rounded to {kind}"] = _rounded(kind, "w")
-        table[f"{row} is rounded to {kind} first"] = _rounded(kind, "rows")
-        for names, steps in INPUTS.items():
-            table[f"{names} are rounded to {kind} first"] = _rounded(kind, *steps)
-        if norm.centred:
-            centre = _rounded(kind, "mean")
-            table[f"the mean is rounded to {kind}"] = centre
-            table[f"the mean and {R} are rounded to {kind}"] = {**centre, **root}
-            saved: Changes = {**centre, "w": _variance_about_right_mean}
-            table[f"the mean is saved in {kind}"] = saved
-            table[f"the mean and {R} are saved in {kind}"] = {**saved, **root}
-    for kind in ("float16", "the type of x"):
-        table[f"squares are summed in {kind}, one by one"] = {"w": partial(_narrow_squares, kind)}
-    table["squares are computed and summed in float32, where they overflow or underflow"] = {
-        "w": _squares_in_float32
-    }
-    return table
-
-
-def _variance_about_right_mean(at: Steps) -> Float64s:
-    c = at["rows"] - at.right("mean")
-    return mean(c * c) - mean(c) ** 2
-
-
-def _narrow_squares(kind: str, at: Steps) -> Float64s:
-    kind = _type(kind, at)
-    c = rounded(at["c"], kind)
-    return sum_in_sequence(c * c, kind, 1)[:, np.newaxis] / at.size
-
-
-def _squares_in_float32(at: Steps) -> Float64s:
-    c = at["c"].astype(np.float32)
-    return np.asarray((c * c).mean(axis=1, keepdims=True).astype(np.float64))
 
 
 def of_results(norm: "Norm") -> Table:
@@ -218,16 +57,21 @@ def of_results(norm: "Norm") -> Table:
 
 def _of_gain(norm: "Norm") -> Table:
     table: Table = {
-        "gamma is left out": {"gain": _constant(1.0)},
-        "the sign of the gain is lost": _changed(lambda _, gain: np.abs(gain), "gain"),
+        "gamma is left out": {"gain": constant(1.0)},
+        "the sign of the gain is lost": changed(lambda _, gain: np.abs(gain), "gain"),
         "gamma has the other sign": {"gain": lambda at: _offset(at) - at.input("gamma", 1.0)},
         "gamma is rounded to the type of x": {"gain": partial(_with_gamma, _gain_in_type_of_x)},
         "the bytes of gamma are read as numbers of the type of x": {
             "gain": partial(_with_gamma, _gain_from_bytes)
         },
         "0 is used for a gamma that is None": {"gain": partial(_default, "gain", "gamma", 0.0)},
-        "the gain is squared": _changed(lambda _, gain: gain**2, "gain"),
-        "xhat is divided by the gain, not multiplied": _changed(lambda _, gain: 1 / gain, "gain"),
+        "the gain is squared": changed(lambda _, gain: gain**2, "gain"),
+        **_of_columns("gamma", "gain"),
+        "x is multiplied by the gain before it is normalized": {"y": _gain_first},
+        "x is multiplied by the gain before the mean is subtracted": {
+            "y": lambda at: (at["rows"] * at["gain"] - at["mean"]) * at["r"] + at["beta"]
+        },
+        "xhat is divided by the gain, not multiplied": changed(lambda _, gain: 1 / gain, "gain"),
     }
     offsets = {"the gain is 1 + gamma, and not gamma": 1.0}
     if norm.gain == "zero-centred":
@@ -238,6 +82,24 @@ def _of_gain(norm: "Norm") -> Table:
     for text, offset in offsets.items():
         table[text] = {"gain": partial(_with_gamma, partial(_shifted_gain, offset))}
     return table
+
+
+def _of_columns(name: str, *steps: str) -> Table:
+    """Return hypotheses about numbers that belong to other columns."""
+    return {
+        f"{name} is that of the next column": changed(lambda _, each: np.roll(each, -1), *steps),
+        f"{name} is that of the column before": changed(lambda _, each: np.roll(each, 1), *steps),
+        f"{name} is in reverse order": changed(lambda _, each: each[::-1], *steps),
+        f"{name} is that of the first column": changed(
+            lambda _, each: np.full_like(each, each[0]), *steps
+        ),
+    }
+
+
+def _gain_first(at: Steps) -> Float64s:
+    c = at["rows"] * at["gain"]
+    c = c - mean(c) if at.norm.centred else c
+    return c / np.sqrt(mean(c * c) + at["eps"]) + at["beta"]
 
 
 def _default(step: str, name: str, value: float, at: Steps) -> Float64s:
@@ -271,12 +133,13 @@ def _gain_from_bytes(at: Steps, gamma: Array) -> Float64s:
 def _of_beta() -> Table:
     return {
         "1 is used for a beta that is None": {"beta": partial(_default, "beta", "beta", 1.0)},
-        "beta is left out": {"beta": _constant(0.0)},
-        "beta is added twice": _scaled(2, "beta"),
-        "beta is subtracted": _scaled(-1, "beta"),
-        "beta is multiplied by gamma, too": _changed(lambda at, beta: beta * at["gain"], "beta"),
+        "beta is left out": {"beta": constant(0.0)},
+        **_of_columns("beta", "beta"),
+        "beta is added twice": scaled(2, "beta"),
+        "beta is subtracted": scaled(-1, "beta"),
+        "beta is multiplied by gamma, too": changed(lambda at, beta: beta * at["gain"], "beta"),
         "y is beta alone": {"y": lambda at: 0 * at["rows"] + at["beta"]},
-        "gamma and beta are left out": {"gain": _constant(1.0), "beta": _constant(0.0)},
+        "gamma and beta are left out": {"gain": constant(1.0), "beta": constant(0.0)},
         "gamma and beta are exchanged": {
             "gain": lambda at: at.input("beta", 0.0),
             "beta": lambda at: at.right("gain"),
@@ -286,23 +149,27 @@ def _of_beta() -> Table:
 
 def _of_y() -> Table:
     table: Table = {
-        "nothing is written: it is 0": _scaled(
-            0, "y", "sum", "dx", "dresidual", "dgamma", "dbeta"
-        ),
+        "nothing is written: it is 0": scaled(0, "y", "sum", "dx", "dresidual", "dgamma", "dbeta"),
         f"the row is not multiplied by {R}": {"y": lambda at: at["c"] * at["gain"] + at["beta"]},
         "the row is returned as it is": {"y": lambda at: at["rows"]},
         f"the row is multiplied by {R} twice": {
             "y": lambda at: at["xhat"] * at["r"] * at["gain"] + at["beta"]
         },
-        "y is truncated, not rounded": _changed(lambda at, y: truncated(y, at.y_type), "y"),
+        "y is truncated, not rounded": changed(lambda at, y: truncated(y, at.y_type), "y"),
         "the last element of a row of odd width also overwrites the first of the next row": {
             "y": _overwritten_starts
         },
-        "rows beyond 65,535 are not written": _changed(_without_late_rows, "y"),
+        "rows beyond 65,535 are not written": changed(_without_late_rows, "y"),
+        "the elements are written column by column": changed(
+            lambda _, y: y.T.reshape(y.shape), "y", "dx"
+        ),
+        "x is read column by column": changed(lambda _, rows: rows.T.reshape(rows.shape), "rows"),
+        "the rows are those of the next row": changed(lambda _, y: np.roll(y, -1, axis=0), "y"),
+        "the rows are those of the row before": changed(lambda _, y: np.roll(y, 1, axis=0), "y"),
     }
-    for kind in NARROW:
-        table[f"it is rounded to {kind} on the way"] = _rounded(kind, "y", "sum")
-        table[f"xhat is rounded to {kind}"] = _rounded(kind, "xhat")
+    for kind in (*NARROW, "TF32"):
+        table[f"it is rounded to {kind} on the way"] = rounded_steps(kind, "y", "sum")
+        table[f"xhat is rounded to {kind}"] = rounded_steps(kind, "xhat")
     return table
 
 
@@ -368,14 +235,23 @@ def of_gradients(norm: "Norm") -> Table:
     """Return hypotheses about dx."""
     table = _of_mean_g(norm)
     table |= {
-        "xhat*mean(g*xhat) is left out": _zero("projection"),
-        "xhat*mean(g*xhat) is subtracted twice": _scaled(2, "projection"),
-        "xhat*mean(g*xhat) is added, not subtracted": _scaled(-1, "projection"),
+        "xhat*mean(g*xhat) is left out": zero("projection"),
+        "xhat*mean(g*xhat) is subtracted twice": scaled(2, "projection"),
+        "xhat*mean(g*xhat) is added, not subtracted": scaled(-1, "projection"),
         "xhat*mean(g*xhat) is a sum, not divided by D": _times_size("projection"),
         "x - mean is used for xhat in xhat*mean(g*xhat)": {
             "projection": lambda at: at["c"] * mean(at["g"] * at["c"])
         },
         "xhat*mean(g*xhat) is divided by the root once more": _times_r("projection"),
+        f"xhat*mean(g*xhat) lacks one factor {R}": changed(
+            lambda at, projection: projection / at["r"], "projection"
+        ),
+        "x is used for xhat in xhat*mean(g*xhat)": {
+            "projection": lambda at: at["rows"] * mean(at["g"] * at["rows"])
+        },
+        "x is used for the first xhat in xhat*mean(g*xhat)": {
+            "projection": lambda at: at["rows"] * mean(at["g"] * at["xhat"])
+        },
         "gamma is left out of mean(g*xhat)": {
             "projection": lambda at: at["xhat"] * mean(at["dy"] * at["xhat"])
         },
@@ -384,38 +260,46 @@ def of_gradients(norm: "Norm") -> Table:
             **_times_gain("dnorm"),
         },
         "gamma is applied once more, after the projection": _times_gain("dnorm"),
-        f"dx is not multiplied by {R}": _changed(lambda at, dnorm: dnorm / at["r"], "dnorm"),
+        f"dx is not multiplied by {R}": changed(lambda at, dnorm: dnorm / at["r"], "dnorm"),
         f"dx is multiplied by {R} twice": _times_r("dnorm"),
-        "dx is divided by D": _changed(lambda at, dnorm: dnorm / at.size, "dnorm"),
+        "dx is divided by D": changed(lambda at, dnorm: dnorm / at.size, "dnorm"),
         "dx is multiplied by D": _times_size("dnorm"),
-        "dx has the other sign": _scaled(-1, "dx"),
-        "rows beyond 65,535 are not written": _changed(_without_late_rows, "dx"),
+        "dx has the other sign": scaled(-1, "dx"),
+        "rows beyond 65,535 are not written": changed(_without_late_rows, "dx"),
         "dx is dy as it is": {"dnorm": lambda at: at["dy"]},
+    }
+    means = ("mean_g", "projection") if norm.centred else ("projection",)
+    these = "mean(g) and mean(g*xhat) are" if norm.centred else "mean(g*xhat) is"
+    table |= {
+        f"{these} divided by D - 1": changed(
+            lambda at, right: right * (at.size / max(at.size - 1, 1)), *means
+        ),
+        f"{these} divided by the next power of two, not by D": over_tile(0, *means),
     }
     if norm.adds:
         table |= {
-            "dsum is left out": _zero("dsum"),
-            "dsum is added twice": _scaled(2, "dsum"),
-            "dsum is subtracted": _scaled(-1, "dsum"),
+            "dsum is left out": zero("dsum"),
+            "dsum is added twice": scaled(2, "dsum"),
+            "dsum is subtracted": scaled(-1, "dsum"),
             "the gradient of the norm is left out: it is dsum": {
                 "dnorm": lambda at: np.zeros(at.case.shape)
             },
-            "dsum is sent through the norm, with dy": {"dy": _dy_and_dsum, **_zero("dsum")},
+            "dsum is sent through the norm, with dy": {"dy": _dy_and_dsum, **zero("dsum")},
             "dsum is sent through the norm, and added, too": {"dy": _dy_and_dsum},
         }
     return table
 
 
 def _times_size(*steps: str) -> Changes:
-    return _changed(lambda at, right: at.size * right, *steps)
+    return changed(lambda at, right: at.size * right, *steps)
 
 
 def _times_r(*steps: str) -> Changes:
-    return _changed(lambda at, right: right * at["r"], *steps)
+    return changed(lambda at, right: right * at["r"], *steps)
 
 
 def _times_gain(*steps: str) -> Changes:
-    return _changed(lambda at, right: at["gain"] * right, *steps)
+    return changed(lambda at, right: at["gain"] * right, *steps)
 
 
 def _dy_and_dsum(at: Steps) -> Float64s:
@@ -426,12 +310,16 @@ def _of_mean_g(norm: "Norm") -> Table:
     if not norm.centred:
         return {"mean(g) is subtracted": {"mean_g": lambda at: mean(at["g"])}}
     return {
-        "mean(g) is left out": _zero("mean_g"),
-        "mean(g) is subtracted twice": _scaled(2, "mean_g"),
-        "mean(g) is added, not subtracted": _scaled(-1, "mean_g"),
+        "mean(g) is left out": zero("mean_g"),
+        "mean(g) is subtracted twice": scaled(2, "mean_g"),
+        "mean(g) is added, not subtracted": scaled(-1, "mean_g"),
         "mean(g) is a sum, not divided by D": _times_size("mean_g"),
         "mean(g) is that of dy, without gamma": {"mean_g": lambda at: mean(at["dy"])},
-        "mean(g) and xhat*mean(g*xhat) are left out": _zero("mean_g", "projection"),
+        "mean(g) and xhat*mean(g*xhat) are left out": zero("mean_g", "projection"),
+        "mean(g) and mean(g*xhat) are exchanged": {
+            "mean_g": lambda at: mean(at["g"] * at["xhat"]),
+            "projection": lambda at: at["xhat"] * mean(at["g"]),
+        },
         "mean(g) and xhat*mean(g*xhat) are sums, not divided by D": _times_size(
             "mean_g", "projection"
         ),
@@ -446,7 +334,7 @@ def of_saved(norm: "Norm") -> Table:
         f"xhat is taken from the rounded y, as {y_over_gain}": {
             "xhat": lambda at: _from_y(at, rounded(_y(at), at.y_type))
         },
-        "a row whose dy is 0 is divided by 0": _changed(_nan_where_dy_is_zero, "dnorm"),
+        "a row whose dy is 0 is divided by 0": changed(_nan_where_dy_is_zero, "dnorm"),
     }
 
 
@@ -475,11 +363,13 @@ def of_parameters(norm: "Norm") -> Table:
         "it is summed from y, not from xhat": {"terms": lambda at: at["dy"] * at["y"]},
         "xhat is divided by the root once more": _times_r("terms"),
         "it is multiplied by the gain": _times_gain(*both),
-        "it is divided by the gain": _changed(lambda at, right: right / at["gain"], *both),
+        "it is divided by the gain": changed(lambda at, right: right / at["gain"], *both),
         "it is the sum of dy": {"dgamma": lambda at: at["dbeta"]},
         "it is the sum of dy*xhat": {"dbeta": lambda at: at["dgamma"]},
-        "it is the sum of dx": _changed(lambda at, _: at["dx"].sum(axis=0), *both),
-        "it has the other sign": _scaled(-1, *both),
+        "it is the sum of dx": changed(lambda at, _: at["dx"].sum(axis=0), *both),
+        "it has the other sign": scaled(-1, *both),
+        "it is divided by D": changed(lambda at, right: right / at.size, *both),
+        **_of_columns("it", *both),
         **{text: {"row_weights": partial(_weights, rule)} for text, rule in ROW_WEIGHTS.items()},
     }
     for block in ROW_BLOCKS:
@@ -488,6 +378,18 @@ def of_parameters(norm: "Norm") -> Table:
         }
         table[f"every second block of {block} rows is left out"] = {
             "row_weights": partial(_weights, partial(_in_even_block, block))
+        }
+        table[f"rows beyond the first {block} are left out"] = {
+            "row_weights": partial(_weights, partial(_in_first_block, block))
+        }
+        table[f"the rows from N - N % {block} on are left out"] = {
+            "row_weights": partial(_weights, partial(_in_some_whole_block, block))
+        }
+        table[f"only the last block of {block} rows is summed"] = {
+            "row_weights": partial(_weights, partial(_in_last_block, block))
+        }
+        table[f"the last of every {block} rows is left out"] = {
+            "row_weights": partial(_weights, partial(_is_not_last, block))
         }
     for kind in ("float16", "the type of x"):
         table[f"it is summed in {kind}, row by row"] = {
@@ -503,11 +405,11 @@ def of_parameters(norm: "Norm") -> Table:
 
 
 def _accumulated(kind: str, name: str, at: Steps) -> Float64s:
-    return accumulate_rows(at[SUMMANDS[name]], _type(kind, at))
+    return accumulate_rows(at[SUMMANDS[name]], type_named(kind, at))
 
 
 def _narrow_sum(kind: str, name: str, at: Steps) -> Float64s:
-    return sum_in_sequence(at[SUMMANDS[name]], _type(kind, at), 0)
+    return sum_in_sequence(at[SUMMANDS[name]], type_named(kind, at), 0)
 
 
 Weights = Callable[[Any, int], Any]
@@ -522,6 +424,8 @@ ROW_WEIGHTS: dict[str, Weights] = {
     "every second row is left out": lambda row, _: row % 2 == 0,
     "rows beyond 65,535 are left out": lambda row, _: row < MOST_BLOCKS,
     "rows are counted twice": lambda _, count: np.full(count, 2.0),
+    "the first row is counted twice": lambda row, _: 1.0 + (row == 0),
+    "the last row is counted twice": lambda row, count: 1.0 + (row == count - 1),
 }
 """How often each row is counted, from its index and the number of rows."""
 
@@ -531,11 +435,27 @@ def _weights(rule: Weights, at: Steps) -> Float64s:
 
 
 def _in_whole_block(block: int, row: Any, count: int) -> Any:
-    return row < _whole_blocks(count, block)
+    return row < whole_blocks(count, block)
+
+
+def _in_some_whole_block(block: int, row: Any, count: int) -> Any:
+    return row < count - count % block
 
 
 def _in_even_block(block: int, row: Any, _: int) -> Any:
     return row // block % 2 == 0
+
+
+def _in_first_block(block: int, row: Any, _: int) -> Any:
+    return row < block
+
+
+def _in_last_block(block: int, row: Any, count: int) -> Any:
+    return row // block == (count - 1) // block
+
+
+def _is_not_last(block: int, row: Any, _: int) -> Any:
+    return row % block != block - 1
 
 
 def of_layouts(norm: "Norm", output: str) -> dict[str, Hypothesis]:

@@ -14,6 +14,7 @@ from truenorm.verify.cases.named import named_cases
 from truenorm.verify.enclosures import answers_by_enclosure
 from truenorm.verify.operation import (
     Case,
+    Clues,
     Hypothesis,
     Input,
     Operation,
@@ -21,6 +22,7 @@ from truenorm.verify.operation import (
     RecipeResult,
     RoundedResult,
 )
+from truenorm.verify.operations.clues import clues_of
 from truenorm.verify.operations.exact import exact_answers, predictors_of
 from truenorm.verify.operations.hypotheses import hypotheses_of
 from truenorm.verify.operations.recipes import (
@@ -253,6 +255,10 @@ class Norm(Operation):
     def hypotheses(self, output: str) -> dict[str, Hypothesis]:
         """Return an output as it would be if one step were wrong, by the text of that step."""
         return hypotheses_of(self, output)
+
+    def clues(self, output: str) -> Clues:
+        """Return clues to wrong results that no hypothesis explains as a whole."""
+        return clues_of(self, output)
 
     def exact(self, case: Case) -> dict[str, Float64s]:
         """Return all outputs, and r and xhat of each row."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 Step = Callable[["Steps"], Float64s]
 Changes = Mapping[str, Step]
 MOST_ROWS = 2**13
+OTHER_PRECISIONS = {"TF32": 11, "12 bits": 12}
+"""Formats with the range of float32 that no array has, and their significant bits."""
 
 
 class Steps:
@@ -72,8 +74,17 @@ def mean(rows: Float64s) -> Float64s:
     return np.asarray(rows.mean(axis=1, keepdims=True))
 
 
+def to_bits(values: Float64s, bits: int, rounding: Callable[[Float64s], Float64s]) -> Float64s:
+    """Round to so many significant bits, with the range of float64."""
+    with np.errstate(all="ignore"):
+        fractions, exponents = np.frexp(values)
+        return np.asarray(np.ldexp(rounding(np.ldexp(fractions, bits)), exponents - bits))
+
+
 def rounded(values: Float64s, kind: str) -> Float64s:
     """Round to a type; numbers beyond its range become infinite."""
+    if kind in OTHER_PRECISIONS:
+        return to_bits(values, OTHER_PRECISIONS[kind], np.rint)
     with np.errstate(all="ignore"):
         finite = np.where(np.isfinite(values), values, 0.0)
         ulps = ulps_of(finite, kind)

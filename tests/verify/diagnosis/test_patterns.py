@@ -1,0 +1,174 @@
+"""Errors that no hypothesis explains as a whole are described, and similar ones are not."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.diagnosis import patterns
+from truenorm.verify.diagnosis.accuracy import Evidence
+from truenorm.verify.grading.checks import measure
+from truenorm.verify.operation import Case
+from truenorm.verify.oracle import expected
+from truenorm.verify.types import Array, Float64s, dtype_of
+
+SMALL = 2**13
+Kernel = Callable[[Case], Float64s]
+
+
+def evidence_of(kernel: Kernel, *kinds: str, output: str = "y", wrong: int = 3) -> list[Evidence]:
+    evidence = []
+    for case in tv.cases("float32"):
+        if case.kind in kinds and case.x.size <= SMALL:
+            exact = expected(case)
+            with np.errstate(all="ignore"):
+                result = np.asarray(kernel(case)).astype(dtype_of(exact.types[output]))
+            needs = measure(exact, output, result).needs
+            evidence.append(Evidence(case, output, result, needs < wrong))
+    return evidence
+
+
+def described(kernel: Kernel, output: str = "y") -> str:
+    evidence = evidence_of(kernel, "ordinary", output=output)
+    return patterns.describe(evidence, tv.LAYER_NORM.hypotheses(output))
+
+
+def exact_y(case: Case) -> Float64s:
+    return expected(case).wide["y"].copy()
+
+
+def in_float32(variance: Callable[[Array, Array], Array]) -> Kernel:
+    """Return layer norm with a mean in float64, and another variance."""
+
+    def y(case: Case) -> Float64s:
+        x: Float64s = case.x.astype(np.float64)
+        c = x - x.mean(axis=1, keepdims=True)
+        r = 1 / np.sqrt(variance(x, c) + case.eps)
+        return np.asarray(c * r * case.gamma.astype(np.float64) + case.beta.astype(np.float64))
+
+    return y
+
+
+def one_pass(x: Float64s, _: Float64s) -> Float64s:
+    square, mean = (each.astype(np.float32) for each in (x * x, x))
+    difference = square.mean(axis=1, keepdims=True) - mean.mean(axis=1, keepdims=True) ** 2
+    return np.asarray(np.maximum(difference, 0).astype(np.float64))
+
+
+def off_like_kappa(x: Float64s, c: Float64s) -> Float64s:
+    w = (c * c).mean(axis=1, keepdims=True)
+    return np.asarray(w + 2.0**-21 * np.sqrt(w * (x * x).mean(axis=1, keepdims=True)))
+
+
+def test_one_pass_variance_is_told_by_the_square_of_kappa() -> None:
+    cause = patterns.describe_growth(evidence_of(in_float32(one_pass), "sweep", "hard", wrong=1))
+    assert cause.startswith("the variance is computed in one pass, as mean(x^2) - mean^2")
+    near = patterns.describe_growth(evidence_of(in_float32(off_like_kappa), "sweep", wrong=1))
+    assert near == ""
+
+
+def with_shift(roundings: float) -> Kernel:
+    """Return y with a mean that is off by some roundings of float32."""
+
+    def y(case: Case) -> Float64s:
+        x: Float64s = case.x.astype(np.float64)
+        mean = x.mean(axis=1, keepdims=True)
+        shift = roundings * 2.0**-24 * mean * expected(case).scales.kappa
+        root = np.sqrt((x * x).mean(axis=1, keepdims=True))
+        error = case.gamma.astype(np.float64) * shift / np.maximum(root, 1e-30)
+        return np.asarray(exact_y(case) + error)
+
+    return y
+
+
+def test_mean_in_one_number_is_told_by_kappa() -> None:
+    assert patterns.describe_growth(evidence_of(with_shift(1), "sweep", wrong=1)) == (
+        "the mean is held in one number, and its rounding error shifts the whole row"
+    )
+    assert patterns.describe_growth(evidence_of(with_shift(99), "sweep", wrong=1)) == ""
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (lambda j, size: j >= size - size % 8, "the columns from D - D % 8 on"),
+        (lambda j, _: j >= 64, "the columns from 64 on"),
+        (lambda j, size: j == size - 1, "the last column"),
+        (lambda j, _: j % 16 == 15, "the last of every 16 columns"),
+    ],
+)
+def test_wrong_columns(columns: Callable[[Array, int], Array], words: str) -> None:
+    def kernel(fill: float, case: Case) -> Float64s:
+        y = exact_y(case)
+        place = np.arange(y.shape[1])
+        y[:, columns(place, len(place))] *= fill
+        return y
+
+    zeros = described(lambda case: kernel(0.0, case))
+    assert zeros.startswith(f"in {words}, nothing is written: it is 0 (matches y within ")
+    assert zeros.endswith("y is right elsewhere)")
+    unknown = described(lambda case: kernel(-3.0, case))
+    assert unknown == f"y is wrong only in {words}"
+
+
+def test_scattered_columns_are_not_described() -> None:
+    def kernel(case: Case) -> Float64s:
+        y = exact_y(case)
+        y[:, np.arange(y.shape[1]) ** 2 * 7 % 13 == 2] = 0
+        return y
+
+    assert described(kernel) == ""
+
+
+def test_factor_of_each_row() -> None:
+    factors = np.random.default_rng(5).uniform(0.9, 0.95, 10_000)
+
+    def kernel(case: Case) -> Float64s:
+        beta = case.beta.astype(np.float64)
+        once = case.shape[0] // case.repeats
+        rows = np.resize(factors[:once], case.shape[0])[:, np.newaxis]
+        return np.asarray(beta + (exact_y(case) - beta) * rows)
+
+    assert described(kernel).startswith("in wrong rows, 1/sqrt(... + eps) is wrong by a factor")
+
+
+def test_two_wrong_terms_are_not_called_one() -> None:
+    random = np.random.default_rng(6)
+    assert described(lambda case: exact_y(case) * random.uniform(0.8, 1.2, case.shape)) == ""
+
+
+def test_rows_added_one_by_one() -> None:
+    def kernel(case: Case, roundings: float = 0.25) -> Float64s:
+        exact = expected(case)
+        error = roundings * 2.0**-24 * case.shape[0] * exact.scale("dbeta")
+        return exact.wide["dbeta"] + np.where(case.shape[0] > 1000, error, 0.0)
+
+    evidence = evidence_of(kernel, "ordinary", output="dbeta", wrong=1)
+    many = Evidence(*_many_rows(kernel), correct=False)
+    assert patterns.describe_sums([*evidence, many]) == (
+        "rows are added to dbeta one by one: the error grows with their number"
+    )
+    more = Evidence(*_many_rows(lambda case: kernel(case, 5.0)), correct=False)
+    assert patterns.describe_sums([*evidence, more]) == ""
+
+
+def _many_rows(kernel: Kernel) -> tuple[Case, str, Array]:
+    case = next(case for case in tv.cases("float32") if case.family == "many-rows")
+    return case, "dbeta", kernel(case).astype(np.float32)
+
+
+def test_parameters_of_an_earlier_call() -> None:
+    """Only if two results are right with those of an earlier case of the same shape."""
+    suite = [case for case in tv.cases("float32") if case.shape == (4, 67)][:3]
+    first = suite[0]
+    y = tv.LAYER_NORM.clues("y").mixtures["gamma is that"]
+    evidence = [Evidence(first, "y", exact_y(first).astype(np.float32), correct=True)]
+    evidence += [
+        Evidence(case, "y", y(first, case).astype(np.float32), correct=False) for case in suite[1:]
+    ]
+    assert patterns.describe_stale(evidence) == (
+        "gamma is that of an earlier call with the same sizes"
+    )
+    assert patterns.describe_stale(evidence[:2]) == ""
+    assert patterns.describe_stale([evidence[1], evidence[0], evidence[2]]) == ""
