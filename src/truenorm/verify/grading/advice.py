@@ -8,6 +8,9 @@ import numpy as np
 from truenorm.verify.grading.checks import Symptom
 from truenorm.verify.types import FORMATS
 
+MANY_ROWS = 64
+"""Rows from which the error of a sum over rows comes from adding them."""
+
 
 class Advice(NamedTuple):
     """Why a finding matters, and what to try."""
@@ -148,7 +151,8 @@ def _reason(symptom: Symptom, slope: float | None) -> str:
         if size:
             return size
         return "negative variance" if centred and case.kind != "ordinary" else "finite"
-    if guard == "growth" and not case.operation.is_rows(symptom.output):
+    is_sum = not case.operation.is_rows(symptom.output)
+    if guard == "growth" and is_sum and case.shape[0] >= MANY_ROWS:
         return "column"
     if guard == "growth" and centred and slope is not None and slope >= 0.5:
         return "squares" if slope >= 1.5 else "mean"
