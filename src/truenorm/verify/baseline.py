@@ -87,7 +87,7 @@ def write_baseline(entries: Iterable[Known], file: Path) -> None:
     file.write_text(text + "\n", encoding="utf-8")
 
 
-BY_INPUT = (ACCURACY, "special", "subnormal", "raised", "shape", "type")
+BY_INPUT = (ACCURACY, "special", "subnormal", "raised", "result", "shape", "type")
 """Checks that depend on the input: known for some families of cases. In the others, chance may
 decide which cases fail, as with sums in a random order."""
 

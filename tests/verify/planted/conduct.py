@@ -125,6 +125,11 @@ PROPERTIES = [
         verdict="runs",
     ),
     plant(RefusesOneColumn(), "an error at D = 1", verdict="runs"),
+    plant(
+        other_results(lambda result: result + 0j if result.shape[-1:] == (1,) else result),
+        "complex numbers at D = 1",
+        verdict="runs",
+    ),
     plant(DamagesX(), "in-place damage to x", verdict="inputs kept"),
     plant(DamagesByGradient(0), "in-place damage to dy", verdict="inputs kept"),
     plant(DamagesByGradient(1), "in-place damage to gamma", verdict="inputs kept"),

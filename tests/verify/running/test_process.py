@@ -91,9 +91,13 @@ def test_separate_process(tmp_path: Path, line: str) -> None:
         ("raise ValueError('no')", "raised ValueError: no"),
         ("os.kill(os.getpid(), 11)", "crashed: SIGSEGV"),
         ("os._exit(0)", "ended with exit code 0"),
-        ("sys.exit(3)", "ended with exit code 3"),
+        ("sys.exit(3)", "raised SystemExit: 3; this ends the program"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt; this ends the program"),
         ("time.sleep(60)", "gave no answer within 0.5 s"),
-        ("return np.array(['a'])", "which are no numbers"),
+        (
+            "return np.array(['a'])",
+            "returned y as an array of str32; expected an array",
+        ),
         pytest.param(
             "os.close(0); os.closerange(3, 99); time.sleep(60)",
             "closed its pipes and went on",

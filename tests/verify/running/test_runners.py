@@ -1,17 +1,23 @@
 """Calls in this process: the calls of each case, results of any type, and the trial call."""
 
+import os
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.judge import verify_target
+from truenorm.verify.judge import collect, grade_records, verify_target
+from truenorm.verify.running import runners
 from truenorm.verify.running.records import (
     GRADIENT_LAYOUTS,
     IDLE_ROWS,
     PADDING_ROWS,
+    PAUSE_SECONDS,
     SAME_ROWS,
     Call,
     CannotRunError,
@@ -20,10 +26,15 @@ from truenorm.verify.running.records import (
     matching_rows,
 )
 from truenorm.verify.running.runners import InProcess, signature
+from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import Array
 from verify.recorded import in_float64
 
 CASE = tv.case("float32-normal-4x5")
+
+
+class UserExit(BaseException):
+    """An exception that ends a program, as those of Python."""
 
 
 def test_wrong_number_of_results() -> None:
@@ -38,7 +49,7 @@ def test_wrong_number_of_results() -> None:
 
 def test_all_calls_are_used() -> None:
     kinds = {call.kind for each in tv.cases("float32") for call in calls_of(each)}
-    usual = {"plain", "again", "interleaved", "later", "twice", "tiled", "many"}
+    usual = {"plain", "again", "interleaved", "later", "paused", "twice", "tiled", "many"}
     usual |= {*SAME_ROWS, *IDLE_ROWS}
     assert kinds == usual
     also = ["layouts-of-gradients", "idle-rows"]
@@ -100,15 +111,24 @@ def test_gradient_layouts(kind: str) -> None:
 @pytest.mark.parametrize(
     ("result", "message"),
     [
-        (np.longdouble, "it should be float32"),
-        (str, "which are no numbers"),
-        (object, "which are no numbers"),
+        (lambda y: y.astype(np.longdouble), "it should be float32"),
+        (lambda y: y.astype(str), "returned y as an array of str1024; expected an array of float"),
+        (lambda y: y.astype(object), "returned y as an array of object; expected .*: convert it"),
+        (lambda y: y + 0j, "as an array of complex64; expected .* of float32: return y.real"),
+        (lambda y: y.astype(ml_dtypes.float8_e4m3fn), "an array of float8_e4m3fn; .*: convert it"),
+        (Array.tolist, "returned y as list; expected an array of float32: return one array for"),
+        (lambda y: (y, None), "returned y as tuple; expected an array of float32"),
+        (lambda y: {"y": y}, "returned y as dict; expected an array of float32"),
+        (lambda _: 1.0, "returned y as float; expected an array of float32"),
     ],
 )
-def test_results_of_other_types(result: type, message: str) -> None:
-    subject = tv.Subject(lambda *inputs: in_float64(*inputs).astype(result))
+def test_results_of_other_types(result: Callable[[Array], Any], message: str) -> None:
+    subject = tv.Subject(lambda *inputs: result(in_float64(*inputs)))
     with pytest.raises(AssertionError, match=message):
         tv.check(subject, CASE)
+
+
+def test_results_in_another_byte_order() -> None:
     other_byte_order = tv.Subject(lambda *inputs: in_float64(*inputs).astype(">f4"))
     tv.check(other_byte_order, CASE)
 
@@ -129,6 +149,66 @@ def test_long_and_unprintable_exceptions() -> None:
         failure = InProcess(tv.Subject(refuse)).run(CASE, Call()).failure
         assert message in failure
         assert len(failure) < 3000
+
+
+@pytest.mark.parametrize("raised", [SystemExit(0), GeneratorExit("done"), UserExit()])
+def test_exceptions_that_end_a_program(raised: BaseException) -> None:
+    """They would end a test session; an interrupt is the user's and does."""
+
+    def forward(*_: object) -> None:
+        raise raised
+
+    failure = InProcess(tv.Subject(forward)).run(CASE, Call()).failure
+    assert failure.startswith(f"raised {type(raised).__name__}")
+    assert "this ends the program that calls it: raise an Exception instead" in failure
+
+
+def test_interrupts() -> None:
+    def forward(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        InProcess(tv.Subject(forward)).run(CASE, Call())
+    failure = InProcess(tv.Subject(forward), in_worker=True).run(CASE, Call()).failure
+    assert failure.startswith("raised KeyboardInterrupt; ")
+
+
+def test_exits_of_the_process() -> None:
+    """A kernel cannot end this process; a child that it forks can end itself."""
+
+    def forward(x: Array, *_: object) -> Array:
+        if child := os.fork():
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        os._exit(0 if child else 7)
+        return x
+
+    leave = os._exit
+    failure = InProcess(tv.Subject(forward)).run(CASE, Call()).failure
+    assert failure == "called os._exit(0); a kernel must return or raise"
+    assert os._exit is leave
+
+
+def test_result_that_changes_after_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of the kernel is imitated: it writes while the runner waits."""
+    results: list[Array] = []
+
+    def forward(*inputs: Any) -> Array:
+        results.append(in_float64(*inputs))
+        return results[-1]
+
+    def pause(seconds: float) -> None:
+        assert seconds == PAUSE_SECONDS
+        results[-1][...] = 0
+
+    monkeypatch.setattr(runners.time, "sleep", pause)
+    batch, subject = tv.case("float32-batch-300x67"), tv.Subject(forward)
+    records = collect(InProcess(subject), [batch])
+    report = grade_records(subject, [batch], records, SubjectSpec.of(subject))
+    (finding,) = report.findings
+    assert (finding.guard, finding.verdict) == ("overwritten", "results kept")
+    assert finding.symptom == "y changes within 0.1 s after it was returned"
+    assert finding.cause.startswith("a thread or an asynchronous copy writes to y after the call")
+    assert "time.sleep(0.1)" in finding.reproducer
 
 
 def rms_norm(x: Array, gamma: Array, eps: float) -> Array:

@@ -28,6 +28,7 @@ from truenorm.verify.running.records import (
     AGAIN,
     INTERLEAVED,
     LATER,
+    PAUSED,
     PLAIN,
     ROWS,
     TILED,
@@ -182,11 +183,22 @@ def explain_inputs(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: A
 
 
 def explain_overwritten(output: str, cases: Sequence[CaseRecords]) -> str:
-    """Recognize a result buffer that all calls share."""
+    """Recognize a thread that writes to a result, and a result buffer that all calls share."""
+    if all(_changes_alone(output, each) for each in cases if each.wrong):
+        return f"a thread or an asynchronous copy writes to {output} after the call has returned"
     contents = [record.holds.get(output, ()) for each in cases for record in each.of_kind(LATER)]
     if not contents or not all(output in names for names in contents):
         return ""
     return f"all calls write {output} to the same buffer, which holds the result of the last call"
+
+
+def _changes_alone(output: str, case: CaseRecords) -> bool:
+    """Return True if a result changes while nothing is called, and not in a later call."""
+    kinds = (PLAIN, LATER, PAUSED)
+    plain, later, paused = (case.result(output, kind) for kind in kinds)
+    if plain is None or later is None or paused is None:
+        return False
+    return same_bits(plain, later) and not same_bits(plain, paused)
 
 
 def explain_stale(output: str, cases: Sequence[CaseRecords]) -> str:

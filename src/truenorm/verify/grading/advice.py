@@ -64,6 +64,10 @@ ADVICE = {
         "code that uses the result reads wrong elements, or fails",
         "return y and dx in the shape of x, dgamma and dbeta in the shape of gamma",
     ),
+    "result": Advice(
+        "the caller gets nothing to compute with",
+        "return one array for each result, of the type of x or of its parameter",
+    ),
     "type": Advice(
         "memory use doubles, or digits are lost, without the caller asking for it",
         "cast results to the type of x, and gradients of parameters to their types",

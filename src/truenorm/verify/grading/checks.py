@@ -23,6 +23,8 @@ from truenorm.verify.running.records import (
     LARGE_FORWARD,
     LATER,
     MANY,
+    PAUSE_SECONDS,
+    PAUSED,
     PLAIN,
     REVERSED,
     ROWS,
@@ -39,6 +41,7 @@ from truenorm.verify.types import FORMATS, Array, Float64s, same_bits
 
 GUARDS = {
     "raised": "runs",
+    "result": "runs",
     "shape": "runs",
     "type": "runs",
     "ordinary": "accuracy",
@@ -274,7 +277,8 @@ def check_case(
 def check_call(case: Case, record: Record) -> Iterator[Symptom]:
     """Check that a call returned and left its inputs unchanged."""
     if record.failure:
-        yield Symptom("raised", case, record, "", record.failure)
+        guard = "result" if record.failure.startswith("returned ") else "raised"
+        yield Symptom(guard, case, record, "", record.failure)
     if record.damaged:
         text = f"{' and '.join(record.damaged)} changed during the call"
         yield Symptom("inputs", case, record, "", text)
@@ -359,6 +363,7 @@ def _relaxed(one: MeasuredResult) -> MeasuredResult:
 
 EQUAL_CALLS = {
     LATER: ("overwritten", "is overwritten by later calls"),
+    PAUSED: ("overwritten", f"changes within {PAUSE_SECONDS} s after it was returned"),
     INTERLEAVED: ("stale", "changes if another forward pass runs before backward"),
     TWICE: ("spent", "changes if backward is called twice with the same saved state"),
     **{

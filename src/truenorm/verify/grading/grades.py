@@ -480,8 +480,9 @@ def drop_consequences(symptoms: Sequence[Symptom]) -> list[Symptom]:
 
     If a repeated call has different bits, so has any other call; if a row has different bits at
     another position, so it has in another batch. If an input is overwritten, the next call with
-    it differs. An output that is wrong on ordinary input is wrong on all others. One that is
-    inaccurate is so on special and on subnormal input, too.
+    it differs. A result that a thread overwrites is wrong if it takes long to copy, as in a large
+    call. An output that is wrong on ordinary input is wrong on all others. One that is inaccurate
+    is so on special and on subnormal input, too.
     """
     places = defaultdict(set)
     for each in symptoms:
@@ -492,6 +493,8 @@ def drop_consequences(symptoms: Sequence[Symptom]) -> list[Symptom]:
         if each.guard in CONSEQUENCES:
             overwritten = each.guard == "spent" and (place[0], "") in places["inputs"]
             return overwritten or any(place in places[guard] for guard in CONSEQUENCES[each.guard])
+        if each.guard == "large" and place in places["overwritten"]:
+            return True
         if not each.natural or each.guard not in ("growth", "special", "subnormal", "large"):
             return False
         plain_error = each.guard in ("special", "subnormal") and math.isfinite(each.natural)
@@ -542,6 +545,7 @@ Diagnoses = dict[tuple[str, str, str], Diagnosis]
 """By check, type and output."""
 EXPLANATIONS: dict[str, Explain] = {
     "raised": conduct.explain_raised,
+    "result": conduct.explain_raised,
     "shape": conduct.explain_shape,
     "type": conduct.explain_type,
     "special": conduct.explain_special,

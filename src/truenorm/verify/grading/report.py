@@ -24,7 +24,7 @@ VERDICTS = {
     "subnormals kept": "subnormal numbers are not flushed to zero",
 }
 """The verdicts beside the grades. Each one is pass, fail or not judged."""
-NO_RESULT = ("raised", "shape")
+NO_RESULT = ("raised", "result", "shape")
 """Checks whose findings mean that there is no result to grade."""
 ACCURACY = "accuracy"
 """The verdict of findings that are about a grade."""

@@ -12,6 +12,8 @@ from truenorm.verify.running.records import (
     MANY,
     MANY_CALLS,
     PADDING_ROWS,
+    PAUSE_SECONDS,
+    PAUSED,
     PLAIN,
     RUNS,
     TILED,
@@ -21,7 +23,7 @@ from truenorm.verify.user_cases import is_user_case
 
 WIDTH = 80
 """Columns of the comment. Code is not wrapped, so that it can be copied and run."""
-BY_CHECK = ("shape", "type", "inputs", "rounding", "recipe")
+BY_CHECK = ("result", "shape", "type", "inputs", "rounding", "recipe")
 """Checks that `tv.check` reproduces."""
 OTHER_ROWS = "-2*case.{}[::-1]"
 """An input of the same shape whose results all have different bits."""
@@ -196,7 +198,9 @@ class _Script:
         place = 1 if output in self.forward_outputs else 2
         passes.insert(place, f"before = {output}.tobytes()")
         later = [self._call_forward(OTHER_ROWS)]
-        if self.spec.backward:
+        if self.symptom.record.call.kind == PAUSED:
+            later = ["import time", f"time.sleep({PAUSE_SECONDS})"]
+        elif self.spec.backward:
             later = [f"*_, other = {later[0]}", self._call_backward(OTHER_ROWS, "other")]
         return [*passes, *later, f"assert {output}.tobytes() == before, {self.symptom.text!r}"]
 

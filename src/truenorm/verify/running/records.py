@@ -14,6 +14,9 @@ LATER, TWICE, REVERSED, MANY = "later", "twice", "reversed", "many"
 TILED, LARGE, LARGE_FORWARD = "tiled", "large", "large forward"
 REPEATED_ROWS = (TILED, LARGE, LARGE_FORWARD)
 """Calls that repeat the rows of the case: see `truenorm.verify.running.tiled`."""
+PAUSED = "paused"
+PAUSE_SECONDS = 0.1
+"""How long a paused call waits for a thread of the subject that writes to its results."""
 PADDING_ROWS: dict[str, tuple[float, ...]] = {
     "zeros below": (0.0,) * 5,
     "not finite below": (math.nan, math.inf, -math.inf),
@@ -61,8 +64,8 @@ class Call(NamedTuple):
 
     ``plain`` and ``again`` are one forward and one backward pass. ``interleaved`` runs the forward
     pass of another input between the two. ``rows`` passes only the rows from start to stop.
-    ``later`` reads the results after another pair of passes. ``twice`` calls backward two times
-    and records the second results. ``many`` makes up to `stop` equal calls, up to the first whose
+    ``later`` reads the results after another pair of passes, ``paused`` after `PAUSE_SECONDS`.
+    ``twice`` calls backward two times and records the second results. ``many`` makes up to `stop` equal calls, up to the first whose
     bits differ. ``tiled`` repeats the rows until there are `stop` of them; its
     record has one copy of the rows. So do ``large`` and ``large forward``, which has no backward
     pass; their final records have the rows from start to stop. ``reversed`` passes the last row
@@ -146,6 +149,8 @@ def calls_of(case: Case) -> list[Call]:
     calls += [Call(TILED, 0, size) for size in TILED_SIZES.get(family, ())]
     if family == "repeated":
         calls.append(Call(MANY, 0, MANY_CALLS))
+    if family == "batch" and case.kind == "ordinary":  # once for each type: it takes its time
+        calls.append(Call(PAUSED))
     if family == "batch":
         calls += [Call(LATER), Call(INTERLEAVED), Call(TWICE), Call(REVERSED)]
         calls += [Call(ROWS, rows - 1, rows), Call(ROWS, 3, rows)]

@@ -1,14 +1,17 @@
 """Call a subject with a case in this process, and choose the runner of a subject."""
 
+import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from typing import Any, Literal
 
 import numpy as np
 
 from truenorm.verify.operation import Case
+from truenorm.verify.oracle import output_types
 from truenorm.verify.running.command import CommandRunner
 from truenorm.verify.running.records import (
     FEW_CALLS,
@@ -19,6 +22,8 @@ from truenorm.verify.running.records import (
     MANY,
     MANY_SECONDS,
     MOST_SECONDS,
+    PAUSE_SECONDS,
+    PAUSED,
     REPEATED_ROWS,
     TWICE,
     Call,
@@ -38,9 +43,11 @@ USUAL_WIDTH = 64
 Arrays = Mapping[str, Array | None]
 
 
-def runner_for(subject: Subject) -> Runner:
-    """Return the runner that calls a subject from this process."""
-    return InProcess(subject) if subject.command is None else CommandRunner(subject)
+def runner_for(subject: Subject, *, in_worker: bool = False) -> Runner:
+    """Return the runner that calls a subject from this process; see `InProcess`."""
+    if subject.command is not None:
+        return CommandRunner(subject)
+    return InProcess(subject, in_worker=in_worker)
 
 
 def try_a_call(runner: Runner, suite: Sequence[Case]) -> list[Record]:
@@ -90,10 +97,14 @@ def signature(subject: Subject) -> str:
 
 
 class InProcess:
-    """Calls the Python functions of a subject in this process: if they crash, it crashes."""
+    """Calls the Python functions of a subject in this process: if they crash, it crashes.
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
+    An interrupt ends the run, and ``os._exit`` is a failure of the call; in the worker of a
+    subject, which no user interrupts, it is the other way round.
+    """
+
+    def __init__(self, subject: Subject, *, in_worker: bool = False) -> None:
+        self.subject, self._in_worker = subject, in_worker
 
     def run(self, case: Case, call: Call) -> Record:
         """Call the functions; an exception becomes the failure of the record."""
@@ -114,17 +125,25 @@ class InProcess:
         holds: dict[str, tuple[str, ...]] = {}
         failure = left_out = ""
         start = time.perf_counter()
+        exits = nullcontext() if self._in_worker else _exits_raise()
         try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
+            with warnings.catch_warnings(), np.errstate(all="ignore"), exits:
                 warnings.simplefilter("ignore")
                 holds |= _passes(_Functions(self.subject, case.eps), case, arrays, call, results)
         except SecondBackwardError as error:
             left_out = str(error)
-        except Exception as error:  # any exception is the subject's
+        except (ResultError, ProcessExitError) as error:
+            failure = str(error)
+        except BaseException as error:  # any exception is the subject's
             if call.kind in (LARGE, LARGE_FORWARD) and isinstance(error, MemoryError):
                 raise  # unless the machine is too small
-            failure = f"raised {type(error).__name__}: {_message(error)}"
-        seconds = time.perf_counter() - start
+            if isinstance(error, KeyboardInterrupt) and not self._in_worker:
+                raise
+            failure = f"raised {_described(error)}"
+            if not isinstance(error, Exception):
+                failure += "; this ends the program that calls it: raise an Exception instead"
+        pause = PAUSE_SECONDS if call.kind == PAUSED and results else 0.0
+        seconds = time.perf_counter() - start - pause
         damaged = tiled_damage(case, arrays) if tiled else _damaged(case, arrays)
         holds |= _same_bits({name: arrays[name] for name in damaged}, results)
         record = Record(name, call, results, damaged, failure, seconds, left_out, holds)
@@ -133,6 +152,31 @@ class InProcess:
 
 class SecondBackwardError(Exception):
     """Backward raised an exception when it was called a second time."""
+
+
+class ResultError(Exception):
+    """A result is not an array of numbers that can be graded."""
+
+
+class ProcessExitError(BaseException):
+    """The subject called ``os._exit``; a kernel that catches Exception must not catch this."""
+
+
+@contextmanager
+def _exits_raise() -> Iterator[None]:
+    """Let ``os._exit`` raise: else a kernel could end a test session with exit code 0."""
+    process, leave = os.getpid(), os._exit
+
+    def refuse(code: int) -> None:
+        if os.getpid() != process:  # a child that the kernel forked
+            leave(code)
+        raise ProcessExitError(f"called os._exit({code}); a kernel must return or raise")
+
+    os._exit = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 class _Functions:
@@ -177,8 +221,8 @@ class _Functions:
         try:
             return self.backward(arrays, saved)
         except Exception as error:
-            reason = f"{type(error).__name__}: {_message(error)}"
-            raise SecondBackwardError(f"a second backward pass is refused: {reason}") from error
+            reason = f"a second backward pass is refused: {_described(error)}"
+            raise SecondBackwardError(reason) from error
 
 
 def _passes(
@@ -193,25 +237,28 @@ def _passes(
         return _many_passes(functions, case, call, results)
     forward, saved = functions.forward(arrays)
     if call.kind in REPEATED_ROWS:  # copies of such results would need much memory
-        results |= _copied(forward, copy=None)
+        results |= _copied(case, forward, copy=None)
         if call.kind != LARGE_FORWARD:
-            results |= _copied(functions.backward(arrays, saved), copy=None)
+            results |= _copied(case, functions.backward(arrays, saved), copy=None)
         return {}
-    if call.kind != LATER:
-        results |= _copied(forward)
+    if call.kind not in (LATER, PAUSED):
+        results |= _copied(case, forward)
     if call.kind == INTERLEAVED:
         functions.forward({**arrays, **_other_rows(case)})
     gradients = functions.backward(arrays, saved)
     if call.kind == TWICE and gradients:
         gradients = functions.second_backward(_copies(case), saved)
+    if call.kind == PAUSED:
+        time.sleep(PAUSE_SECONDS)
+        results |= _copied(case, forward)
     if call.kind != LATER:
-        results |= _copied(gradients)
+        results |= _copied(case, gradients)
         return {}
     other_arrays = {**arrays, **_other_rows(case)}
     later, saved = functions.forward(other_arrays)
     later |= functions.backward(other_arrays, saved)
-    results |= _copied({**forward, **gradients})
-    return _same_bits(results, _copied(later))
+    results |= _copied(case, {**forward, **gradients})
+    return _same_bits(results, _copied(case, later))
 
 
 def _many_passes(
@@ -227,7 +274,7 @@ def _many_passes(
         bits = {name: np.asarray(each).tobytes() for name, each in returned.items()}
         first = first or bits
         if bits != first or number == 0:
-            results |= _copied(returned)
+            results |= _copied(case, returned)
         if bits != first:
             return {name: (str(number),) for name in bits if bits[name] != first[name]}
         if time.process_time() - start > (MANY_SECONDS if number > FEW_CALLS else MOST_SECONDS):
@@ -277,25 +324,42 @@ def _equal(one: Array | None, other: Array | None) -> bool:
 
 
 def _copied(
-    results: Mapping[str, Any], *, copy: Literal[True] | None = True
+    case: Case, results: Mapping[str, Any], *, copy: Literal[True] | None = True
 ) -> dict[str, Array | None]:
     """Return copies in native byte order, which a later call cannot overwrite.
 
-    If `copy` is None, copy only results that are not arrays.
+    If `copy` is None, copy only results that are not arrays. Raise ResultError for a result
+    that is no array of real numbers.
     """
     copies: dict[str, Array | None] = {}
     for output, result in results.items():
         if result is None:
             copies[output] = None
             continue
+        expected = f"expected an array of {output_types(case).get(output, case.dtype)}"
+        if not any(hasattr(result, name) for name in ("__array__", "__array_interface__")):
+            kind = type(result).__name__
+            raise ResultError(
+                f"returned {output} as {kind}; {expected}: return one array for each result, "
+                "without a list or a tuple around it"
+            )
         array: Array = np.array(result, copy=copy)
-        if array.dtype.name not in NUMERIC_TYPES:
-            raise TypeError(f"the result is an array of {array.dtype.name}, which are no numbers")
+        if array.dtype.name not in NUMERIC_TYPES or array.dtype.kind == "c":
+            advice = f"return {output}.real" if array.dtype.kind == "c" else "convert it"
+            raise ResultError(
+                f"returned {output} as an array of {array.dtype.name}; {expected}: {advice}"
+            )
         copies[output] = array.astype(array.dtype.newbyteorder("="), copy=False)
     return copies
 
 
-def _message(error: Exception) -> str:
+def _described(error: BaseException) -> str:
+    """Return the type of an exception, and its message if it has one."""
+    message = _message(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _message(error: BaseException) -> str:
     """Return the message of an exception, which may be very long or fail itself."""
     try:
         return str(error)[:MESSAGE_LENGTH]

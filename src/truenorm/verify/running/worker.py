@@ -45,7 +45,7 @@ def main(target: str, operation: str) -> int:
         send(answers, {"cannot": reason}, {})
         return 2
     send(answers, {"subject": to_description(subject)}, {})
-    runner = runner_for(subject)
+    runner = runner_for(subject, in_worker=True)
     while (request := receive(requests, lambda: sys.maxsize)) is not None:
         message, arrays = request
         case = Case(
