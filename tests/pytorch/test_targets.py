@@ -154,6 +154,20 @@ def report_of(example: str, *options: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.parametrize(
+    ("name", "title"), [("rms_norm", "rms_norm on PyTorch tensors: RMS"), ("RMSNorm", "RMSNorm: ")]
+)
+def test_plain_function_or_module(name: str, title: str, tmp_path: Path) -> None:
+    """Arrays are tried first; the headline says which were used."""
+    source = Path(__file__).with_name("kernels.py").read_text(encoding="utf-8")
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    options = ("--operation", "rms_norm", "--dtype", "bfloat16", "--require", "wrong")
+    code, message = verify(f"mine.py:{name}", *options, folder=tmp_path)
+    assert title in message
+    assert "bits of late in 100.00 %" in message
+    assert code != 2
+
+
 def test_triton_example() -> None:
     """Its recipe is late, and its rows may be padded."""
     pytest.importorskip("triton")

@@ -20,7 +20,6 @@ from truenorm.verify.judge import SubjectOptions, collect, grade_records, verify
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.running.records import CannotRunError
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
@@ -440,6 +439,45 @@ def test_a_kernel_that_is_wrong_on_these_rows_is_found(
         tv.check(subject(dtype=dtype, change=change), case)
 
 
+def test_bfloat16_of_ml_dtypes(tmp_path: Path) -> None:
+    """NumPy stores its bytes without a type."""
+    arrays = activations("bfloat16")
+    np.savez(tmp_path / "rows.npz", **arrays)  # type: ignore[arg-type]
+    with np.load(tmp_path / "rows.npz") as stored:
+        assert stored["hidden_states"].dtype.kind == "V"
+    case = tv.load_data(tmp_path / "rows.npz")
+    assert case.dtype == "bfloat16"
+    assert case.why == "your data, rows.npz (2 bytes without a type read as bfloat16)"
+    np.testing.assert_array_equal(case.x, arrays["hidden_states"].reshape(case.shape), strict=True)
+
+
+def test_data_of_another_type(tmp_path: Path) -> None:
+    """float32 tensors are rounded for a bfloat16 kernel, and the report says so."""
+    arrays = activations("float32")
+    path = save_npz(tmp_path / "rows.npz", arrays)
+    operation = tv.norm("rms_norm", parameters="float32")
+    case = tv.load_data(path, operation=operation, dtype="bfloat16")
+    assert case.why == "your data, rows.npz (float32 rounded to bfloat16)"
+    rows = arrays["hidden_states"].reshape(case.shape)
+    np.testing.assert_array_equal(case.x, rows.astype(dtype_of("bfloat16")), strict=True)
+    assert case.gamma.dtype == np.float32
+    made = eval(case.made.replace("{operation}", ", operation=operation"))
+    np.testing.assert_array_equal(made.x, case.x, strict=True)
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text(
+        "import truenorm as tn, truenorm.verify as tv\n"
+        "def forward(x, gamma, eps): return tn.rms_norm(x, gamma, eps=eps)\n"
+        "subject = tv.Subject(forward, dtypes=['bfloat16'], operation='rms_norm')\n",
+        encoding="utf-8",
+    )
+    report = verify_target(str(kernel), data=[path])
+    assert report.machine["data"] == "rows.npz (float32 rounded to bfloat16)"
+    assert "bfloat16-own-rows-2x30x48" in {each.case for each in report.results}
+    large = save_npz(tmp_path / "large.npz", {"x": np.full((2, 4), 7e4)})
+    with pytest.raises(ValueError, match=r"large.npz: x must be in the range of float16; got 70"):
+        tv.load_data(large, dtype="float16")
+
+
 def test_what_is_missing_is_filled_in(tmp_path: Path) -> None:
     """As the judge's own cases have it, and the same each time; what is unknown is passed over."""
     x = activations()["hidden_states"]
@@ -619,8 +657,8 @@ def test_shapes_and_data_beside_the_usual_cases(target: str, tmp_path: Path) -> 
 
 
 def test_unusable_cases_are_an_error_before_anything_is_run(target: str, tmp_path: Path) -> None:
-    np.savez(tmp_path / "wide.npz", x=np.ones((4, 8)))
-    with pytest.raises(CannotRunError, match=r"your data, wide\.npz is float64, and subject is"):
+    np.savez(tmp_path / "wide.npz", x=np.full((4, 8), 1e60))
+    with pytest.raises(ValueError, match=r"wide\.npz: x must be in the range of float32; got 1e"):
         verify_target(target, data=[tmp_path / "wide.npz"])
     with pytest.raises(ValueError, match=r"shape must be like 4096x5120 .*; got '4by5'"):
         verify_target(target, shapes=["4by5"])

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,17 @@ def test_the_operation_is_in_the_report_and_in_the_reproducer(file: Path) -> Non
     assert "AssertionError: got " in done.stderr
 
 
-def test_a_string_for_the_operation_of_a_subject_is_an_error() -> None:
-    with pytest.raises(TypeError, match=r"must be .*norm\('rms_norm'\), got 'rms_norm'"):
-        tv.Subject(lambda x, *_: x, operation="rms_norm")  # type: ignore[arg-type]
+def test_operation_of_a_subject_as_text() -> None:
+    text = "add_rms_norm,parameters=float32"
+    subject = tv.Subject(lambda x, *_: x, operation=text)
+    assert subject.operation is tv.norm("add_rms_norm", parameters="float32")
+    assert subject.outputs == ("y", "sum")
+    assert replace(subject, operation="rms_norm").operation is tv.RMS_NORM
+    assert tv.Subject(lambda x, *_: x).operation is tv.Subject.operation is tv.LAYER_NORM
+    with pytest.raises(ValueError, match="operation must be one of layer_norm"):
+        tv.Subject(lambda x, *_: x, operation="norm")
+    with pytest.raises(TypeError, match=r"operation must be text such as 'rms_norm', .*; got 3"):
+        tv.Subject(lambda x, *_: x, operation=3)  # type: ignore[arg-type]
 
 
 def test_an_operation_that_does_not_fit_is_an_error(file: Path) -> None:

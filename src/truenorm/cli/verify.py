@@ -45,9 +45,9 @@ def verify_command(
         argument(
             "TARGET",
             "FILE.py or FILE.py:NAME, where NAME is a Subject in that file (default: "
-            "subject). The file is executed. Or torch:PATH, the import path of a PyTorch "
-            "function or module, such as torch:torch.nn.functional.rms_norm; requires "
-            "--operation.",
+            "subject), or a function of x, weight, bias and eps, with --operation. The file is "
+            "executed. Or torch:PATH, the import path of a PyTorch function or module, such as "
+            "torch:torch.nn.functional.rms_norm, with --operation.",
         ),
     ],
     operation: Annotated[
@@ -118,7 +118,7 @@ def verify_command(
         option(
             "TYPE",
             "Judge this type only, such as float32. Can be repeated. Default: all types that the "
-            "subject declares; float32 and bfloat16 for torch:PATH.",
+            "subject declares; float32 and bfloat16 for functions of PyTorch.",
         ),
     ] = None,
     start_seconds: Annotated[
@@ -191,7 +191,7 @@ def verify_command(
     \b
         truenorm verify my_kernel_check.py:subject
         truenorm verify my_kernel_check.py --level full --html report.html
-        truenorm verify my_rms_norm_check.py --operation rms_norm
+        truenorm verify my_kernels.py:rms_norm --operation rms_norm
         truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm
         truenorm verify my_kernel_check.py --strict
         truenorm verify my_kernel_check.py --shape 4096x5120 --data activations.safetensors

@@ -220,7 +220,13 @@ def campaign_target(
 ) -> Campaign:
     """Run a campaign on the subject of a target string, in a process of its own."""
     operation = options.get("operation", "")
-    with SubjectProcess(target, operation=operation, start_seconds=start_seconds) as process:
+    process = SubjectProcess(
+        target,
+        operation=operation,
+        dtypes=options.get("dtypes"),
+        start_seconds=start_seconds,
+    )
+    with process:
         spec = use_options(process, target, options, strict=settings.strict)
         workers = None if executor is None else (executor, RemoteSubject.of(spec, start_seconds))
         return _run(process, spec, settings, progress, workers)

@@ -44,7 +44,13 @@ from truenorm.verify.running.torch_subject import DTYPES
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import case as case_named
 from truenorm.verify.suite import cases
-from truenorm.verify.user_cases import case_of_shape, is_user_case, load_data, parse_shape
+from truenorm.verify.user_cases import (
+    YOUR_DATA,
+    case_of_shape,
+    is_user_case,
+    load_data,
+    parse_shape,
+)
 
 TASK_ELEMENTS = 2**13
 """Elements of x in the cases of a task: their exact answers take a second at most."""
@@ -199,7 +205,11 @@ def _judge(
         domain=subject.required_domain(strict=settings.strict),
         strict=settings.strict,
     )
-    report = replace(report, machine=describe("date", "python", "numpy", "machine"))
+    facts = describe("date", "python", "numpy", "machine")
+    files = [each.why for each in settings.user_cases if each.why.startswith(YOUR_DATA)]
+    if files:
+        facts["data"] = ", ".join(why.removeprefix(YOUR_DATA) for why in files)
+    report = replace(report, machine=facts)
     return report if known is None else compare_with_baseline(report, known)
 
 
@@ -306,6 +316,7 @@ def verify_target(
     process = SubjectProcess(
         target,
         operation=options.get("operation", ""),
+        dtypes=options.get("dtypes"),
         python=python,
         environment=environment,
         start_seconds=start_seconds,
@@ -332,7 +343,12 @@ def compare_targets(
 ) -> Equality:
     """Compare the bits of two subjects, each of which runs in a process of its own."""
     operation = options.get("operation", "")
-    start = partial(SubjectProcess, operation=operation, start_seconds=start_seconds)
+    start = partial(
+        SubjectProcess,
+        operation=operation,
+        dtypes=options.get("dtypes"),
+        start_seconds=start_seconds,
+    )
     with start(first) as one, start(second) as other:
         use_options(one, first, options, strict=True)
         use_options(other, second, options, strict=True)
@@ -370,13 +386,13 @@ def with_options(subject: Subject, options: SubjectOptions, *, strict: bool = Fa
 
 def _user_cases(subject: Subject, options: SubjectOptions) -> list[Case]:
     operation = subject.operation
-    files = [load_data(path, operation=operation) for path in options.get("data", ())]
-    for case in files:
-        if case.dtype not in subject.dtypes:
-            raise CannotRunError(
-                f"{case.why} is {case.dtype}, and {subject.name} is judged in "
-                f"{', '.join(subject.dtypes)}"
-            )
+    files = []
+    for path in options.get("data", ()):
+        case = load_data(path, operation=operation)
+        if case.dtype in subject.dtypes:
+            files.append(case)
+            continue
+        files += [load_data(path, operation=operation, dtype=dtype) for dtype in subject.dtypes]
     shapes = dict.fromkeys(map(parse_shape, options.get("shapes", ())))
     return files + [
         case_of_shape(shape, dtype, operation=operation)

@@ -10,6 +10,19 @@ from truenorm.verify.operations import LAYER_NORM, parse_operation
 from truenorm.verify.types import FORMATS
 
 
+class _OperationField:
+    """The operation of a subject, which may be given as text."""
+
+    def __get__(self, subject: object, _: type) -> Operation:
+        operation: Operation = LAYER_NORM if subject is None else vars(subject)["_operation"]
+        return operation
+
+    def __set__(self, subject: object, operation: Operation | str) -> None:
+        if isinstance(operation, str):
+            operation = parse_operation(operation)
+        vars(subject)["_operation"] = operation
+
+
 @dataclass(frozen=True)
 class Subject:
     """A kernel under test: layer normalization, or another operation that the judge knows.
@@ -35,9 +48,9 @@ class Subject:
         and writes its results to it, as "Verify your kernel" describes.
     seconds : float
         Time limit of one call, where a call can be stopped.
-    operation : Operation
-        What it computes: ``truenorm.verify.LAYER_NORM``, ``truenorm.verify.RMS_NORM``, or another
-        result of `truenorm.verify.norm`.
+    operation : Operation or str
+        What it computes: text such as ``"rms_norm"`` or ``"add_rms_norm,parameters=float32"``, or
+        a result of `truenorm.verify.norm`; by default, layer normalization.
     recipe : str
         Where it claims to round intermediate results to 16 bits, such as ``late``: then the bits
         of another recipe are a finding. The page "Recipes" lists them.
@@ -60,7 +73,7 @@ class Subject:
     also: Sequence[str] = ()
     command: Sequence[str] | None = None
     seconds: float = 60.0
-    operation: Operation = LAYER_NORM
+    operation: _OperationField = _OperationField()
     recipe: str = ""
     domain: Domain | None = None
 
@@ -68,8 +81,8 @@ class Subject:
         """Raise TypeError or ValueError for arguments that are not valid."""
         if not isinstance(self.operation, Operation):
             raise TypeError(
-                "operation must be a result of truenorm.verify.norm, such as "
-                f"truenorm.verify.norm('rms_norm'), got {self.operation!r}"
+                "operation must be text such as 'rms_norm', or a result of truenorm.verify.norm; "
+                f"got {self.operation!r}"
             )
         if (self.forward is None) == (self.command is None):
             raise ValueError("give either forward (with or without backward) or command")

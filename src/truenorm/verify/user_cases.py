@@ -18,6 +18,8 @@ from truenorm.verify.operations import LAYER_NORM
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
+YOUR_DATA = "your data, "
+"""The description of a case of a file starts with it."""
 USER_FAMILY = "own"
 """The family of user cases: they have proven bounds, and exact answers for some rows only."""
 NAMES = {
@@ -246,7 +248,11 @@ WANTED = frozenset(name for names in NAMES.values() for name in names)
 
 
 def load_data(
-    path: str | Path, *, operation: Operation = LAYER_NORM, eps: float | None = None
+    path: str | Path,
+    *,
+    operation: Operation = LAYER_NORM,
+    eps: float | None = None,
+    dtype: str = "",
 ) -> Case:
     """Return a case of tensors in a file.
 
@@ -256,11 +262,14 @@ def load_data(
         A ``.npz`` or ``.safetensors`` file with x, or ``input`` or ``hidden_states``, of any shape
         whose last axis is normalized. It may have gamma or ``weight``, beta or ``bias``, dy,
         ``grad`` or ``grad_output``, residual, dsum and eps; missing inputs are filled in. In .npz
-        files, bfloat16 is stored as uint16 bits beside an array ``dtype`` of "bfloat16".
+        files, bfloat16 is stored as arrays of ml_dtypes, or as uint16 bits beside an array
+        ``dtype`` of "bfloat16".
     operation : Operation
         Layer normalization, unless another is given.
     eps : float, optional
         By default, ``eps`` of the file, or of its metadata, or 1e-5.
+    dtype : str
+        Round all tensors to this type; by default, x has the type of the file.
 
     Returns
     -------
@@ -283,23 +292,46 @@ def load_data(
     if path.suffix.lower() not in readers:
         raise ValueError(f"data must end in {' or '.join(readers)}; got {path}")
     try:
-        arrays, stored_eps = readers[path.suffix.lower()](path)
+        arrays, stored_eps, notes = readers[path.suffix.lower()](path)
     except OSError as unreadable:
         raise ValueError(f"cannot read {path}: {unreadable.strerror}") from unreadable
-    x = next((arrays[name] for name in NAMES["x"] if name in arrays), np.empty(0))
-    stem = re.sub(r"[^A-Za-z0-9.+-]+", "-", path.stem)[:40]
-    shape = "x".join(map(str, x.shape))
+    made = f"tv.load_data({str(path.resolve())!r}{{operation}})"
     try:
+        if dtype:
+            arrays, stored = _rounded(arrays, dtype, operation)
+            notes.append(f"{stored} rounded to {dtype}")
+            made = f"{made[:-1]}, dtype={dtype!r})"
+        x = next((arrays[name] for name in NAMES["x"] if name in arrays), np.empty(0))
+        stem = re.sub(r"[^A-Za-z0-9.+-]+", "-", path.stem)[:40]
+        shape = "x".join(map(str, x.shape))
         return case_from(
             arrays,
             eps=_eps(stored_eps) if eps is None else eps,
             operation=operation,
             name=f"{x.dtype.name}-{USER_FAMILY}-{stem}-{shape}",
-            why=f"your data, {path.name}",
-            made=f"tv.load_data({str(path.resolve())!r}{{operation}})",
+            why=YOUR_DATA + path.name + (f" ({', '.join(notes)})" if notes else ""),
+            made=made,
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _rounded(
+    arrays: Mapping[str, Array], dtype: str, operation: Operation
+) -> tuple[dict[str, Array], str]:
+    """Return the tensors in a type, parameters in that of the operation, and the type of x."""
+    by_input = _by_input(arrays, operation)
+    parameter_type = operation.parameter_type if isinstance(operation, Norm) else ""
+    kinds = dict.fromkeys(operation.inputs_of("parameter"), parameter_type or dtype)
+    rounded = {}
+    for name, array in by_input.items():
+        kind = kinds.get(name, dtype)
+        with np.errstate(all="ignore"):
+            rounded[name] = array.astype(dtype_of(kind))
+            beyond = np.isfinite(array) & ~np.isfinite(rounded[name])
+        if beyond.any():
+            raise ValueError(f"{name} must be in the range of {kind}; got {array[beyond][0]}")
+    return rounded, by_input["x"].dtype.name
 
 
 def _eps(stored: object) -> float:
@@ -315,24 +347,25 @@ def _eps(stored: object) -> float:
     return eps
 
 
-def _read_npz(path: Path) -> tuple[dict[str, Array], Any]:
-    """Return the wanted arrays, and eps."""
+def _read_npz(path: Path) -> tuple[dict[str, Array], Any, list[str]]:
+    """Return the wanted arrays, eps, and notes."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {n: file[n] if n in WANTED else np.empty(0) for n in file.files}
             eps, dtype = (file[n].item() if n in arrays else None for n in ("eps", "dtype"))
     except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as unreadable:
         raise ValueError(f"{path} is no .npz file without pickle: {unreadable}") from unreadable
-    if dtype == "bfloat16":
-        bits = {n: array for n, array in arrays.items() if array.dtype == np.uint16}
-        arrays |= {n: array.view(dtype_of("bfloat16")) for n, array in bits.items()}
-    return arrays, eps
+    # NumPy stores bfloat16 of ml_dtypes as 2 bytes without a type; no other type has that form.
+    untyped = [n for n, array in arrays.items() if array.dtype == np.dtype("V2")]
+    bits = [n for n, a in arrays.items() if a.dtype == np.uint16 and dtype == "bfloat16"]
+    arrays |= {n: arrays[n].view(dtype_of("bfloat16")) for n in (*untyped, *bits)}
+    return arrays, eps, ["2 bytes without a type read as bfloat16"] if untyped else []
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, Array], Any]:
-    """Return the wanted tensors, and eps: a tensor, or an entry of the metadata."""
+def _read_safetensors(path: Path) -> tuple[dict[str, Array], Any, list[str]]:
+    """Return the wanted tensors, eps (a tensor, or an entry of the metadata), and no notes."""
     arrays, metadata = read_safetensors(path, WANTED | {"eps"})
     eps = arrays.get("eps")
     if eps is None:
-        return arrays, metadata.get("eps")
-    return arrays, eps.item() if eps.size == 1 else eps
+        return arrays, metadata.get("eps"), []
+    return arrays, eps.item() if eps.size == 1 else eps, []

@@ -12,7 +12,6 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.judge import collect, grade_records, verify_target
-from truenorm.verify.running import runners
 from truenorm.verify.running.records import (
     GRADIENT_LAYOUTS,
     IDLE_ROWS,
@@ -176,11 +175,10 @@ def test_interrupts() -> None:
 def test_exits_of_the_process() -> None:
     """A kernel cannot end this process; a child that it forks can end itself."""
 
-    def forward(x: Array, *_: object) -> Array:
+    def forward(*_: object) -> None:
         if child := os.fork():
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         os._exit(0 if child else 7)
-        return x
 
     leave = os._exit
     failure = InProcess(tv.Subject(forward)).run(CASE, Call()).failure
@@ -200,7 +198,7 @@ def test_result_that_changes_after_the_call(monkeypatch: pytest.MonkeyPatch) -> 
         assert seconds == PAUSE_SECONDS
         results[-1][...] = 0
 
-    monkeypatch.setattr(runners.time, "sleep", pause)
+    monkeypatch.setattr("truenorm.verify.running.runners.time.sleep", pause)
     batch, subject = tv.case("float32-batch-300x67"), tv.Subject(forward)
     records = collect(InProcess(subject), [batch])
     report = grade_records(subject, [batch], records, SubjectSpec.of(subject))

@@ -2,25 +2,34 @@
 
 import importlib
 import sys
+from collections.abc import Callable, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from truenorm.verify.running.functions import function_subject
 from truenorm.verify.running.pytorch import is_module
 from truenorm.verify.running.torch_subject import torch_subject
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS
 
 PREFIX = "torch:"
+HINT = """write a subject with a function that takes and returns NumPy arrays:
+
+    import truenorm.verify as tv
+    def forward(x, gamma, eps):  # layer_norm: (x, gamma, beta, eps)
+        return ...               # y, of the shape and the type of x
+    subject = tv.Subject(forward, operation="rms_norm", dtypes=["float32"])
+"""
 
 
 class NotThereError(ValueError):
     """The file does not exist, or does not define the subject."""
 
 
-def load(target: str, operation: str = "") -> Subject:
-    """Execute a file and return the subject in it.
+def load(target: str, operation: str = "", dtypes: Sequence[str] = ()) -> Subject:
+    """Execute a file and return the subject in it, or one that calls a function in it.
 
     Parameters
     ----------
@@ -28,7 +37,9 @@ def load(target: str, operation: str = "") -> Subject:
         ``file.py:name``, or ``file.py`` for the name ``subject``; or
         ``torch:package.module.function`` for a kernel of PyTorch.
     operation : str
-        The operation, such as ``rms_norm``; by default, that of the subject.
+        The operation, such as ``rms_norm``; by default, that of the subject. A function has none.
+    dtypes : sequence of str
+        The types of a function; by default float32, on tensors also bfloat16.
     """
     if dotted := dotted_path(target):
         try:
@@ -38,12 +49,33 @@ def load(target: str, operation: str = "") -> Subject:
     path, name = split_target(target)
     module = run_file(path)
     subject = getattr(module, name, None)
-    if not isinstance(subject, Subject):
-        subjects = [key for key, value in vars(module).items() if isinstance(value, Subject)]
-        hint = "write subject = truenorm.verify.Subject(forward=..., backward=...)"
-        available = f"it has {', '.join(subjects)}" if subjects else f"it defines none: {hint}"
-        raise NotThereError(f"{path.name} has no subject named {name!r}; {available}")
-    return subject.with_operation(operation) if operation else subject
+    if isinstance(subject, Subject):
+        return subject.with_operation(operation) if operation else subject
+    if not callable(subject):
+        names = [key for key, value in vars(module).items() if _is_kernel(value, module)]
+        available = f"it has {', '.join(names)}" if names else f"it defines none: {HINT}"
+        raise NotThereError(f"{path.name} has no subject or function {name!r}; {available}")
+    return _load_function(subject, operation, f"{path.name}:{name}", dtypes)
+
+
+def _is_kernel(value: Any, module: ModuleType) -> bool:
+    """Return True for a subject, or a function that the module defines."""
+    defined = getattr(value, "__module__", "") == module.__name__
+    return isinstance(value, Subject) or (callable(value) and defined)
+
+
+def _load_function(
+    function: Callable[..., Any], operation: str, target: str, dtypes: Sequence[str]
+) -> Subject:
+    if not operation:
+        raise NotThereError(
+            f"{target} is a function: give --operation rms_norm, or another of layer_norm, "
+            "add_layer_norm, add_rms_norm"
+        )
+    try:
+        return function_subject(function, operation, target.rpartition(":")[2], dtypes)
+    except ValueError as error:
+        raise NotThereError(f"{target} cannot be called:\n{error}\n{HINT}") from error
 
 
 def split_target(target: str, default: str = "subject") -> tuple[Path, str]:

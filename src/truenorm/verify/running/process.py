@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from math import prod
 from typing import IO, Any
@@ -104,12 +104,15 @@ class SubjectProcess:
         target: str,
         *,
         operation: str = "",
+        dtypes: Collection[str] | None = None,
         python: str = sys.executable,
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
     ) -> None:
         # -P: a file called numpy.py in the current folder must not shadow the package.
-        self._command = [python, "-P", "-m", "truenorm.verify.running.worker", target, operation]
+        module = "truenorm.verify.running.worker"
+        types = ",".join(dtypes or ())
+        self._command = [python, "-P", "-m", module, target, operation, types]
         self._start_seconds = start_seconds
         self._environment = {**os.environ, **(environment or {})}
         self._is_command = False

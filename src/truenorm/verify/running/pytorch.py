@@ -62,7 +62,7 @@ def arguments_of(
             [role for role in wanted if role not in roles.values()],
         )
         return Arguments(tuple(roles.values()))
-    parameters = _parameters(function)
+    parameters = parameters_of(function)
     if parameters is None:
         return Arguments(tuple(wanted))
     positional, named, unknown = [], [], []
@@ -84,7 +84,7 @@ def arguments_of(
     return Arguments(tuple(positional), tuple(named))
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
     """Return the parameters of a function, or None if it has no signature or only * and **."""
     try:
         parameters = list(inspect.signature(function).parameters.values())

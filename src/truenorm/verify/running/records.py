@@ -59,6 +59,39 @@ class CannotRunError(Exception):
     """The subject could not be loaded, started or called."""
 
 
+MESSAGE_LENGTH = 2000
+NO_DRIVER = "0 active drivers"
+"""In the message of Triton where it finds no GPU."""
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type of an exception, and its message if it has one."""
+    message = error_message(error)
+    text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return f"{text}{triton_advice(text)}"
+
+
+def error_message(error: BaseException) -> str:
+    """Return the message of an exception, which may be very long or fail itself."""
+    try:
+        return str(error)[:MESSAGE_LENGTH]
+    except Exception:
+        return "(it cannot be printed)"
+
+
+def triton_advice(message: str) -> str:
+    """Return what to do about an error of Triton without a GPU, or nothing.
+
+    Examples
+    --------
+    >>> triton_advice("RuntimeError: 0 active drivers ([]). There should only be one.")
+    ' Triton found no GPU: set TRITON_INTERPRET=1 to run the kernel on the CPU'
+    """
+    if NO_DRIVER not in message or "TRITON_INTERPRET" in message:
+        return ""
+    return " Triton found no GPU: set TRITON_INTERPRET=1 to run the kernel on the CPU"
+
+
 class Call(NamedTuple):
     """One way to call a subject with a case.
 

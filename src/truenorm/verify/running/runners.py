@@ -31,13 +31,14 @@ from truenorm.verify.running.records import (
     Record,
     Runner,
     case_of_call,
+    describe_error,
+    error_message,
     other_rows,
 )
 from truenorm.verify.running.tiled import reduced_record, tiled_damage, tiled_inputs
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS, NUMERIC_TYPES, Array, same_bits
 
-MESSAGE_LENGTH = 2000
 USUAL_WIDTH = 64
 """A row length that every kernel supports."""
 Arrays = Mapping[str, Array | None]
@@ -114,7 +115,7 @@ class InProcess:
             if call.kind not in (LARGE, LARGE_FORWARD):
                 raise
             rows = f"{call.stop:,} rows of {case.shape[1]}"
-            reason = f"there was not enough memory for {rows}: {_message(error)}"
+            reason = f"there was not enough memory for {rows}: {error_message(error)}"
             return Record(case.name, call, left_out=reason)
 
     def _run(self, case: Case, call: Call) -> Record:
@@ -139,7 +140,7 @@ class InProcess:
                 raise  # unless the machine is too small
             if isinstance(error, KeyboardInterrupt) and not self._in_worker:
                 raise
-            failure = f"raised {_described(error)}"
+            failure = f"raised {describe_error(error)}"
             if not isinstance(error, Exception):
                 failure += "; this ends the program that calls it: raise an Exception instead"
         pause = PAUSE_SECONDS if call.kind == PAUSED and results else 0.0
@@ -221,7 +222,7 @@ class _Functions:
         try:
             return self.backward(arrays, saved)
         except Exception as error:
-            reason = f"a second backward pass is refused: {_described(error)}"
+            reason = f"a second backward pass is refused: {describe_error(error)}"
             raise SecondBackwardError(reason) from error
 
 
@@ -351,17 +352,3 @@ def _copied(
             )
         copies[output] = array.astype(array.dtype.newbyteorder("="), copy=False)
     return copies
-
-
-def _described(error: BaseException) -> str:
-    """Return the type of an exception, and its message if it has one."""
-    message = _message(error)
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def _message(error: BaseException) -> str:
-    """Return the message of an exception, which may be very long or fail itself."""
-    try:
-        return str(error)[:MESSAGE_LENGTH]
-    except Exception:
-        return "(it cannot be printed)"

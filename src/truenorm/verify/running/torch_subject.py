@@ -10,6 +10,7 @@ from truenorm.verify.operation import Operation
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.pytorch import FORMS, Form, Tensors, Values
+from truenorm.verify.running.records import describe_error
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of
 
@@ -126,7 +127,7 @@ class _TorchSubject(Subject):
     def with_operation(self, operation: str) -> Subject:
         """Return the same function as one of another operation."""
         assert self.rebuild is not None
-        return self.rebuild(parse_operation(operation, self.operation))
+        return self.rebuild(super().with_operation(operation).operation)
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -209,13 +210,14 @@ def _is_differentiable(form: Form, dtypes: Sequence[str]) -> bool:
                 rejected = error
             else:
                 return by_autograd and bool(getattr(results[0], "requires_grad", False))
+    assert rejected is not None
     if isinstance(rejected, ValueError):
         raise rejected
     by_place, by_name = form.arguments
     arguments = ", ".join([*by_place, *(f"{name}={role}" for name, role in by_name)])
     raise ValueError(
-        f"it cannot be called with {arguments}: "
-        f"{type(rejected).__name__}: {rejected}; if they are others, give signature='...'"
+        f"it cannot be called with {arguments}: {describe_error(rejected)}; "
+        "if they are others, give signature='...'"
     ) from rejected
 
 

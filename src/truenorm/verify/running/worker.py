@@ -1,8 +1,8 @@
-"""``python -m truenorm.verify.running.worker FILE:NAME OPERATION``: the process of a subject.
+"""``python -m truenorm.verify.running.worker FILE:NAME OPERATION TYPES``: a subject's process.
 
-An empty operation keeps that of the subject. The worker sends a description of the subject, then
-answers each case with a record. It moves its standard input and output to private descriptors
-first: what a subject prints or reads does not reach the judge.
+An empty operation keeps that of the subject; a function has these types. The worker sends a
+description of the subject, then answers each case with a record. It moves its standard input and
+output to private descriptors first: what a subject prints or reads does not reach the judge.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import IO
 from truenorm.verify.operation import Case
 from truenorm.verify.running.loading import NotThereError, load
 from truenorm.verify.running.process import receive, send
-from truenorm.verify.running.records import Call
+from truenorm.verify.running.records import Call, triton_advice
 from truenorm.verify.running.runners import runner_for
 from truenorm.verify.subject import to_description
 
@@ -29,19 +29,20 @@ def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
     return requests, answers
 
 
-def main(target: str, operation: str) -> int:
+def main(target: str, operation: str, dtypes: str = "") -> int:
     """Answer until there are no more requests."""
     requests, answers = _private_pipes()
     # The judge interrupts a worker to end its program; the worker may have inherited a setting
     # that ignores interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        subject = load(target, operation)
+        subject = load(target, operation, [each for each in dtypes.split(",") if each])
     except NotThereError as missing:
         send(answers, {"cannot": str(missing)}, {})
         return 2
     except Exception:  # the file of the subject may fail in any way
-        reason = f"{target} could not be executed:\n{traceback.format_exc(limit=-3)}"
+        lines = traceback.format_exc(limit=-3)
+        reason = f"{target} could not be executed:\n{lines}{triton_advice(lines).lstrip()}"
         send(answers, {"cannot": reason}, {})
         return 2
     send(answers, {"subject": to_description(subject)}, {})

@@ -1,0 +1,126 @@
+"""A plain function as a subject of the judge, on NumPy arrays or on PyTorch tensors."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations.norms import Norm
+from truenorm.verify.running.pytorch import Arguments, arguments_of, parameters_of, role_of
+from truenorm.verify.running.records import describe_error
+from truenorm.verify.running.torch_subject import TRIAL_SHAPE, torch_subject
+from truenorm.verify.subject import Subject
+from truenorm.verify.types import Array, dtype_of
+
+DTYPES = ("float32",)
+"""The types of a function on NumPy arrays by default."""
+
+
+def function_subject(
+    function: Callable[..., Any], operation: str, name: str, dtypes: Sequence[str] = ()
+) -> Subject:
+    """Return a forward pass as a subject: a function, or a class of PyTorch modules.
+
+    It is called with NumPy arrays; if it rejects them, with PyTorch tensors. Its name says which.
+    Raise ValueError if it accepts neither.
+    """
+    norm = parse_operation(operation)
+    assert isinstance(norm, Norm)
+    nn = getattr(sys.modules.get("torch"), "nn", None)
+    if nn and (isinstance(function, nn.Module) or _is_subclass(function, nn.Module)):
+        claims: dict[str, Any] = {"dtypes": dtypes} if dtypes else {}
+        return torch_subject(function, operation=norm, form="module", name=name, **claims)
+    norm, arguments = _match(function, norm)
+    try:
+        _try(function, norm, arguments, (dtypes or DTYPES)[0])
+    except Exception as rejected:  # any exception is the function's
+        return _on_tensors(function, norm, name, dtypes, describe_error(rejected))
+
+    def forward(*values: Any) -> Any:
+        *arrays, eps = values
+        return _call(function, norm, arguments, arrays, eps)
+
+    return Subject(
+        forward, name=f"{name} on NumPy arrays", dtypes=dtypes or DTYPES, operation=norm
+    )
+
+
+def _is_subclass(value: object, parent: type) -> bool:
+    return isinstance(value, type) and issubclass(value, parent)
+
+
+def _match(function: Callable[..., Any], norm: Norm) -> tuple[Norm, Arguments]:
+    """Match the arguments by name, or in order; a layer norm may have no beta."""
+    norms = [norm]
+    if "beta" in norm.parameters:
+        without = parse_operation(",beta=false", norm)
+        assert isinstance(without, Norm)
+        norms.append(without)
+    for each in norms:
+        wanted = _arguments_of_norm(each)
+        try:
+            return each, arguments_of(function, wanted)
+        except ValueError:
+            if _is_in_order(function, wanted):
+                return each, Arguments(tuple(wanted))
+    wanted = _arguments_of_norm(norm)
+    names = ", ".join(each.name for each in parameters_of(function) or ())
+    raise ValueError(f"expected the arguments {', '.join(wanted)}; got {names}")
+
+
+def _arguments_of_norm(norm: Norm) -> list[str]:
+    return [*norm.inputs_of("data", "parameter"), "eps"]
+
+
+def _is_in_order(function: Callable[..., Any], wanted: Sequence[str]) -> bool:
+    """Return True if required arguments are as many as wanted, and none is known as another."""
+    required = [each for each in parameters_of(function) or () if each.default is each.empty]
+    return len(required) == len(wanted) and all(
+        each.kind is not each.KEYWORD_ONLY and role_of(each.name) in ("", role)
+        for each, role in zip(required, wanted, strict=True)
+    )
+
+
+def _call(
+    function: Callable[..., Any],
+    norm: Norm,
+    arguments: Arguments,
+    arrays: Sequence[Array],
+    eps: float,
+) -> Any:
+    names, size = norm.inputs_of("data", "parameter"), arrays[0].shape[-1]
+    values = dict(zip(names, arrays, strict=True))
+    return arguments.call(function, {**values, "eps": eps, "shape": (size,), "size": size})
+
+
+def _try(function: Callable[..., Any], norm: Norm, arguments: Arguments, dtype: str) -> None:
+    """Call a function with ones; raise TypeError if it does not return arrays."""
+    kind = dtype_of(norm.parameter_type or dtype)
+    arrays = [np.ones(TRIAL_SHAPE, dtype_of(dtype)) for _ in norm.inputs_of("data")]
+    arrays += [np.ones(TRIAL_SHAPE[1:], kind) for _ in norm.parameters]
+    with np.errstate(all="ignore"):
+        returned = _call(function, norm, arguments, arrays, 1e-5)
+    outputs = norm.outputs_of(backward=False)
+    results = [returned] if len(outputs) == 1 else returned
+    is_tuple = isinstance(results, (list, tuple)) and len(results) == len(outputs)
+    if not is_tuple or not all(hasattr(each, "__array__") for each in results):
+        raise TypeError(f"it returned {type(returned).__name__}, not {' and '.join(outputs)}")
+
+
+def _on_tensors(
+    function: Callable[..., Any], norm: Norm, name: str, dtypes: Sequence[str], rejected: str
+) -> Subject:
+    wanted = _arguments_of_norm(norm)
+    claims: dict[str, Any] = {"dtypes": dtypes} if dtypes else {}
+    if _is_in_order(function, wanted):
+        claims["signature"] = ", ".join(wanted)
+    try:
+        named = f"{name} on PyTorch tensors"
+        return torch_subject(function, operation=norm, name=named, **claims)
+    except ValueError as error:
+        shapes = f"{'x'.join(map(str, TRIAL_SHAPE))} ones"
+        raise ValueError(
+            f"with NumPy arrays of {shapes}: {rejected}\nwith PyTorch tensors: {error}"
+        ) from error
