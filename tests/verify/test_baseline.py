@@ -12,7 +12,13 @@ from rich.console import Console
 
 import truenorm.verify as tv
 from truenorm.verify import judge
-from truenorm.verify.baseline import SCHEMA, read_baseline, updated_entries, write_baseline
+from truenorm.verify.baseline import (
+    SCHEMA,
+    entries_of,
+    read_baseline,
+    updated_entries,
+    write_baseline,
+)
 from truenorm.verify.baseline import compare_with_baseline as compare
 from truenorm.verify.grading.report import Known, Report
 from truenorm.verify.report.html import to_html
@@ -48,6 +54,18 @@ def test_known_findings_pass_and_new_ones_fail(tmp_path: Path) -> None:
     ]
     mended = compare(judged(tv.Subject(wide, name="kernel")), read_baseline(file))
     assert (mended.passed, *numbers(mended)) == (True, 0, 0, 1)
+
+
+def test_a_finding_follows_from_the_same_one_in_another_order() -> None:
+    """New findings come first; one that follows names the place of its leader there."""
+    leader, new = finding(), finding("repeat")
+    follower = replace(finding(output="dx"), follows=1)
+    compared = compare(made(leader, new, follower), entries_of(made(leader)))
+    assert [(each.output, each.known, each.follows) for each in compared.findings] == [
+        ("y", False, 0),
+        ("dx", False, 3),
+        ("y", True, 0),
+    ]
 
 
 def test_verify_takes_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The judge: each of its cases is a test. known.json has the findings of the first run."""
+"""The judge: each of its verdicts is a test. known.json has the findings of the first run."""
 
 import pytest
 from plainnorm.kernels import layer_norm, layer_norm_backward

@@ -1,4 +1,4 @@
-"""The pytest plugin: ``@pytest.mark.truenorm`` runs each case of the judge as a test.
+"""The pytest plugin: ``@pytest.mark.truenorm`` makes each verdict of the judge a test.
 
 pytest imports this module wherever truenorm is installed, so it imports only pytest. The judge is
 imported for a test with the marker.
@@ -21,6 +21,7 @@ __all__ = [
 MARKER, ARGUMENT = "truenorm", "truenorm_case"
 FRESH, OPTION = "fresh", "truenorm_seed"
 PROPERTY = "truenorm-baseline"
+AUDIT = "truenorm-audit"
 USAGE = "@pytest.mark.truenorm(subject) on a test that takes truenorm_case"
 
 
@@ -51,8 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and choose a seed; a worker of pytest-xdist gets its parent's."""
     config.addinivalue_line(
         "markers",
-        "truenorm(subject, *, operation, require, recipe, level, dtypes, cases, baseline): judge "
-        "a norm, one test a case, in a test that takes truenorm_case and calls its check()",
+        "truenorm(subject, *, operation, require, recipe, strict, level, dtypes, cases, "
+        "baseline): judge a norm, one test a verdict, in a test that takes truenorm_case and "
+        "calls its check()",
     )
     from_parent = getattr(config, "workerinput", {})
     if OPTION in from_parent:
@@ -79,7 +81,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test with the cases of its marker."""
+    """Parametrize a test with the verdicts of its marker."""
     marker = metafunc.definition.get_closest_marker(MARKER)
     takes = ARGUMENT in metafunc.fixturenames
     if marker is None and not takes:
@@ -87,15 +89,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None or not takes:
         missing = "has no marker" if marker is None else f"does not take {ARGUMENT}"
         pytest.fail(f"{metafunc.definition.name} {missing}: write {USAGE}", pytrace=False)
-    from truenorm.pytest_plugin.cases import judged_cases
+    from truenorm.pytest_plugin.verdicts import judged_verdicts
 
     option = metafunc.config.option
     try:
-        judged = judged_cases(
+        judged = judged_verdicts(
             marker,
             metafunc.definition.path,
             level=option.truenorm_level,
             seed=option.truenorm_seed,
+            # An audit replaces kernels in this process alone.
+            apart=not metafunc.config.pluginmanager.hasplugin(AUDIT),
         )
     except (TypeError, ValueError) as error:
         pytest.fail(f"@pytest.mark.truenorm: {error}", pytrace=False)
@@ -112,7 +116,7 @@ def pytest_runtest_makereport(item: Any, call: pytest.CallInfo[None]) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """List the known findings, and those that have vanished."""
     properties = [
-        (report.nodeid.partition("[")[0], text)
+        text
         for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", "") == "call"
@@ -120,7 +124,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if name == PROPERTY
     ]
     if properties:
-        from truenorm.pytest_plugin.cases import summary_lines
+        from truenorm.pytest_plugin.verdicts import summary_lines
 
         if lines := summary_lines(properties):
             terminalreporter.section("truenorm, against the baseline")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from truenorm.pytest_plugin import AUDIT
 from truenorm.verify.audit.replacing import (
     SELF,
     AuditTask,
@@ -31,7 +32,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Install the import hook in this process, which may be a worker of pytest-xdist."""
     hook = ImportHook(AuditTask.from_environment(os.environ))
     hook.install()
-    early_config.pluginmanager.register(hook, "truenorm-audit")
+    early_config.pluginmanager.register(hook, AUDIT)
 
 
 class ImportHook(MetaPathFinder):

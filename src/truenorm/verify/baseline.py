@@ -101,8 +101,10 @@ def compare_with_baseline(report: Report, baseline: Iterable[Known]) -> Report:
     better = [entry for entry in entries if _is_better(entry, report)]
     known = sum(each.known for each in marked)
     compared = Compared(known, len(marked) - known, tuple(vanished), tuple(better), tuple(entries))
-    findings = tuple(sorted(marked, key=lambda each: each.known))
-    return replace(report, findings=findings, baseline=compared)
+    order = sorted(range(len(marked)), key=lambda place: marked[place].known)
+    numbers = {0: 0, **{place + 1: number for number, place in enumerate(order, 1)}}
+    findings = (replace(marked[place], follows=numbers[marked[place].follows]) for place in order)
+    return replace(report, findings=tuple(findings), baseline=compared)
 
 
 def updated_entries(report: Report, baseline: Iterable[Known]) -> list[Known]:

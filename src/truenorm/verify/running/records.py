@@ -98,11 +98,11 @@ class Call(NamedTuple):
     ``plain`` and ``again`` are one forward and one backward pass. ``interleaved`` runs the forward
     pass of another input between the two. ``rows`` passes only the rows from start to stop.
     ``later`` reads the results after another pair of passes, ``paused`` after `PAUSE_SECONDS`.
-    ``twice`` calls backward two times and records the second results. ``many`` makes up to `stop` equal calls, up to the first whose
-    bits differ. ``tiled`` repeats the rows until there are `stop` of them; its
-    record has one copy of the rows. So do ``large`` and ``large forward``, which has no backward
-    pass; their final records have the rows from start to stop. ``reversed`` passes the last row
-    first.
+    ``twice`` calls backward two times and records the second results. ``many`` makes up to `stop`
+    equal calls, up to the first whose bits differ. ``tiled`` repeats the rows until there are
+    `stop` of them; its record has one copy of the rows. So do ``large`` and ``large forward``,
+    which has no backward pass; their final records have the rows from start to stop. ``reversed``
+    passes the last row first.
     `PADDING_ROWS`, `IDLE_ROWS` and `GRADIENT_LAYOUTS` have the others.
     """
 
