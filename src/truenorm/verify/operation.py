@@ -29,6 +29,15 @@ def _with_padding(rows: Array) -> Array:
     return wide[..., size : 2 * size]
 
 
+def _unaligned(rows: Array) -> Array:
+    """Return the same values, contiguous, one element beyond an address divisible by 64."""
+    memory = np.empty(rows.nbytes + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + rows.itemsize
+    moved = memory[start : start + rows.nbytes].view(rows.dtype).reshape(rows.shape)
+    moved[...] = rows
+    return moved
+
+
 def _read_only(rows: Array) -> Array:
     """Return a read-only view."""
     view = rows.view()
@@ -43,6 +52,7 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "strided": _with_gaps,
     "padded": _with_padding,
     "transposed": lambda rows: np.ascontiguousarray(rows.T).T,
+    "unaligned": _unaligned,
     "read-only": _read_only,
 }
 """By name: functions that lay out rows as a subject gets them."""

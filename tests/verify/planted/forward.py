@@ -252,7 +252,26 @@ def mean_in_sequence(_: Any, rows: Float64s) -> tuple[Float64s, Float64s]:
     return total / rows.shape[1], np.zeros((len(rows), 1))
 
 
+class SkipsUnaligned(Kernel):
+    """Columns before the first address divisible by 16 are left out of the variance."""
+
+    def statistics(self, x: Array, gamma: Array | None, beta: Array | None, eps: float) -> Saved:
+        self.start = -x.ctypes.data % 16 // x.itemsize
+        return super().statistics(x, gamma, beta, eps)
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        counted = centred * (np.arange(rows.shape[1]) >= self.start)
+        return super().variance(rows, counted)
+
+
+def squares_in_sequence(_: Any, rows: Float64s, centred: Float64s) -> Float64s:
+    squares = np.add.accumulate((centred * centred).astype(np.float32), axis=1)
+    return np.asarray(squares[:, -1:].astype(np.float64) / rows.shape[1])
+
+
 FORWARD = [
+    plant(SkipsUnaligned(), "unaligned columns left out", y="wrong"),
+    plant(Altered(variance=squares_in_sequence), "squares added one by one", y="unstable"),
     plant(LimitedByEps(1), "eps as a lower limit", y="wrong"),
     plant(LimitedByEps(2), "twice eps as a lower limit", y="wrong"),
     plant(FastRoot(1.5), "a fast root with one Newton step", y="wrong"),

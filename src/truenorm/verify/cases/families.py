@@ -145,6 +145,16 @@ STARTS_PLAIN = Family(
         "dy": {**PLAIN_DY, "put": [[row, place, 1.0] for row in range(4) for place in ENDS]},
     },
 )
+SQUARE = Family("square", PLAIN_X[1], "ordinary", "as many rows as columns")
+UNALIGNED = Family(
+    "unaligned", PLAIN_X[1], "ordinary", "rows at an address that is no multiple of 16 bytes"
+)
+EQUAL_SIZES = Family(
+    "equal-magnitudes",
+    {"pattern": "alternating", "high": 0.7},
+    "hard",
+    "wide rows of 0.7 and -0.7: the errors of a sum in sequence have one sign",
+)
 # D is no power of two, and no row begins 2^24 elements after another: an index that wraps around
 # there reads other numbers.
 LARGE = Family(
@@ -200,6 +210,9 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     yield LARGE.case(operation, dtype, 2, 500, first)
     yield PADDING.case(operation, dtype, 4, 67, first)
     yield STARTS_PLAIN.case(operation, dtype, 4, 67, first)
+    yield SQUARE.case(operation, dtype, 17, 17, first)
+    yield replace(UNALIGNED.case(operation, dtype, 4, 67, first), layout="unaligned")
+    yield replace(EQUAL_SIZES.case(operation, dtype, 1, 16384, first), enclosed=True)
     if "beta" in operation.inputs_of("parameter"):
         yield LARGE_BETA.case(operation, dtype, 4, 67, first)
     if level == "full":

@@ -110,8 +110,8 @@ def diagnose(
     """Return the likely cause of the wrong results of one output in one type.
 
     If no hypothesis explains all cases and `by_size` is true, try one that explains the failing
-    cases, provided that a size tells these from the control cases. Errors that grow with kappa
-    are allowed only then: elsewhere, they are the symptom.
+    cases, provided that a size or their family tells these from the control cases. Errors that
+    grow with kappa are allowed only then: elsewhere, they are the symptom.
     """
     unknown = Diagnosis("", len(hypotheses))
     # Small failing cases first: they rule out most hypotheses at little cost.
@@ -121,16 +121,16 @@ def diagnose(
     if all(each.correct for each in order if is_large(each)):
         order = [each for each in order if not is_large(each)]
     for power in range(KAPPA_POWERS if by_size else 1):
-        chosen, sizes = _explain(order, hypotheses, power, by_size=by_size)
+        chosen, where = _explain(order, hypotheses, power, by_size=by_size)
         if chosen:
-            return Diagnosis(sentence(order[0].output, chosen, sizes), len(hypotheses))
+            return Diagnosis(sentence(order[0].output, chosen, where), len(hypotheses))
     return unknown
 
 
 def _explain(
     order: Sequence[Evidence], hypotheses: Mapping[str, Hypothesis], power: int, *, by_size: bool
 ) -> tuple[list[Candidate], str]:
-    """Return the hypotheses that explain a result, and the sizes at which they do."""
+    """Return the hypotheses that explain a result, and the sizes or the input where they do."""
     chosen = best(candidates(hypotheses.items(), order, power))
     if not chosen:
         chosen = list(islice(candidates(_fitted(order), order, power), 1))
@@ -138,10 +138,13 @@ def _explain(
         return chosen, ""
     wrong = [each for each in order if not each.correct]
     controls = [each.case for each in order if each.correct]
-    sizes = distinguishing_size([each.case for each in wrong], controls)
-    if sizes and not is_large(wrong[-1]):
+    where = distinguishing_size([each.case for each in wrong], controls)
+    families = {each.case.family for each in wrong}
+    if not where and len(families) == 1 and families.isdisjoint(each.family for each in controls):
+        where = f"the input is as in {wrong[0].case.name}"
+    if where and not is_large(wrong[-1]):
         chosen = best(candidates(hypotheses.items(), wrong, power))
-    return chosen, sizes
+    return chosen, where
 
 
 def _size(evidence: Evidence) -> int:
@@ -289,9 +292,11 @@ def _is_repeated(one: Candidate, other: Candidate) -> bool:
     """Return True if two hypotheses are the same computation.
 
     float16 and TF32 have the same precision; only their ranges differ, which few cases show.
+    Blocks of 128 and of 256 are the same in cases whose sizes have the same remainder.
     """
     by_type = one.words.replace("TF32", "float16") == other.words
-    return not by_type and _equivalent(one, other, relative=EQUAL_IN_FLOAT64)
+    by_number = re.sub(r"\d+", "", one.words) == re.sub(r"\d+", "", other.words)
+    return not by_type and not by_number and _equivalent(one, other, relative=EQUAL_IN_FLOAT64)
 
 
 def _equivalent(one: Candidate, other: Candidate, relative: float = 0.0) -> bool:

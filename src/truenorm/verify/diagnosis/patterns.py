@@ -277,7 +277,10 @@ def _terms_in_words(errors: Sequence[Errors], terms: ErrorTerms, multiples: Floa
     amount = ""
     if terms.is_factor:
         low, high = 1 + multiples.min(), 1 + multiples.max()
-        amount = f" by a factor from {low:.4g} to {high:.4g}"
+        ends = list(dict.fromkeys(f"{end:.4g}" for end in (low, high)))
+        amount = (
+            f" by a factor from {' to '.join(ends)}" if ends[1:] else f" by a factor of {ends[0]}"
+        )
     are = "are" if " and " in terms.words else "is"
     cause = f"in wrong {each}s, {terms.words} {are} wrong{amount}; the rest of {output} is right"
     sizes = _sizes(errors)

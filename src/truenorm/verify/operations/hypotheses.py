@@ -39,7 +39,7 @@ from truenorm.verify.types import Array, Float64s
 if TYPE_CHECKING:
     from truenorm.verify.operations.norms import Norm
 
-ROW_BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128)
+ROW_BLOCKS = (2, 3, 4, 8, 16, 32, 64, 128, 256)
 MOST_BLOCKS = 65_535
 """The largest size of a grid's second dimension in CUDA."""
 SUMMANDS = {"dgamma": "terms", "dbeta": "dy"}
