@@ -8,9 +8,12 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.common import DOCS, ROOT, fill_page
@@ -39,9 +42,16 @@ TRANSCRIPTS = {
 
 
 def run(name: str) -> str:
-    """Return what a command prints, shortened."""
+    """Return what a command prints, shortened; it runs in a copy of its folder."""
     transcript = TRANSCRIPTS[name]
-    folder = ROOT / transcript.folder
+    with tempfile.TemporaryDirectory() as copies:
+        folder = Path(copies).resolve() / transcript.folder
+        shutil.copytree(ROOT / transcript.folder, folder)
+        text = _run(transcript, folder)
+        return shortened(text.replace(str(Path(copies).resolve()), "…"))
+
+
+def _run(transcript: Transcript, folder: Path) -> str:
     if transcript.build:
         subprocess.run([transcript.build], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     words = shlex.split(transcript.command)
@@ -57,7 +67,7 @@ def run(name: str) -> str:
     )
     if done.returncode not in (0, 1):
         raise RuntimeError(f"{transcript.command} ended with {done.returncode}: {done.stderr}")
-    return shortened(done.stdout.replace(str(ROOT), "…"))
+    return done.stdout
 
 
 def shortened(text: str) -> str:

@@ -249,6 +249,9 @@ def test_why_checks_are_not_judged() -> None:
     assert report.notes["idle rows"] == "there is no gradient of a parameter"
     judged = {name for name, outcome in report.verdicts.items() if outcome == "pass"}
     assert judged.isdisjoint(report.notes)
+    failed = tv.verify(tv.Subject(lambda x, *_: x[:1]))
+    assert failed.verdicts["runs"] == "fail"
+    assert "runs" not in failed.notes
 
 
 def test_plain_errors_belong_to_accuracy() -> None:

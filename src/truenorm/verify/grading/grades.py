@@ -154,8 +154,8 @@ def grade(
     reasons = _reasons_not_judged(run, run_records, in_process=spec.callable)
     reasons |= dict.fromkeys(failing_verdicts & reasons.keys(), "a finding explains what it shows")
     verdicts = {name: "not judged" if reason else "pass" for name, reason in reasons.items()}
-    notes = {name: reason for name, reason in reasons.items() if reason} | notes
     verdicts |= {each.verdict: "fail" for each in findings if each.verdict in verdicts}
+    notes = {name: reasons[name] for name in reasons if verdicts[name] == "not judged"} | notes
     notes |= {VERDICT_OF_CALL[each.call.kind]: each.left_out for each in records if each.left_out}
     return Report(
         subject,

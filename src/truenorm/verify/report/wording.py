@@ -122,7 +122,9 @@ def beyond_heading(report: Report) -> str:
     cases = f"beyond {report.domain}: {counted(report.left_out, 'case')}"
     if report.beyond:
         return f"{cases}, required by --strict"
-    return f"{cases}, all at least {report.require}"
+    if all(each.reaches(report.require) for each in report.grades):
+        return f"{cases}, all at least {report.require}"
+    return f"{cases}, no output worse than within"
 
 
 def beyond_text(one: BeyondDomain) -> str:

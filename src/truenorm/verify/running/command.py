@@ -37,7 +37,8 @@ OUTPUT_BYTES = 1 << 20  # that a program may print before it is stopped
 
 def fits(case: Case) -> bool:
     """Return True if the files can hold a case: rows and parameters, all of one type."""
-    return (case.layout, case.gradient_layout) == ("rows", "") and all(
+    # A program chooses the address to which it reads its rows.
+    return (case.layout in ("rows", "unaligned") and not case.gradient_layout) and all(
         array is not None and array.dtype == dtype_of(case.dtype) for array in case.inputs.values()
     )
 
