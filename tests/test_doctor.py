@@ -248,7 +248,8 @@ class TestJudgement:
         section = doctor.judgement()
         assert [line.name for line in section.lines] == list(FORMATS)
         assert [(list(subject.dtypes), options) for (subject,), options in asked] == [
-            ([dtype], {"require": "correct", "progress": None}) for dtype in FORMATS
+            ([dtype], {"require": "correct", "strict": True, "progress": None})
+            for dtype in FORMATS
         ]
         assert asked[0][0][0].outputs == ("y", "dx", "dgamma", "dbeta")
         (problem,) = section.problems

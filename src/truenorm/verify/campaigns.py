@@ -196,7 +196,7 @@ def campaign(
     >>> import truenorm.verify as tv
     >>> def forward(x, gamma, beta, eps):
     ...     return tn.layer_norm(x, gamma, beta, eps=eps)
-    >>> result = tv.campaign(tv.Subject(forward), cases=3, seed=7, require="correct")
+    >>> result = tv.campaign(tv.Subject(forward), 3, seed=7, require="correct", strict=True)
     >>> result.passed, result.cases, result.wrong
     (True, 3, 0)
     """
