@@ -388,7 +388,7 @@ def describe_overflow(evidence: Sequence[Evidence], cause: str = "") -> str:
     growth = evidence[0].case.operation.clues(evidence[0].output).growth
     if growth is None or not cause.startswith(growth.causes[0]):
         cause = ""  # only the largest power of kappa makes a result NaN
-    unit = unit_roundoff(_computed_in(evidence[0].case))
+    unit = unit_roundoff(computed_in(evidence[0].case))
     overflows = cancels = 0
     for each in evidence:
         exact = expected(each.case)
@@ -427,17 +427,17 @@ def _overflow(evidence: Sequence[Evidence]) -> str:
         if (finite & (centred >= 4 * limit) & (~wrong | larger.any(axis=-1))).any():
             return ""
         seen |= bool((finite & wrong & (squares >= limit / 2)).any())
-    return f"squares overflow in {_computed_in(evidence[0].case)}" if seen else ""
+    return f"squares overflow in {computed_in(evidence[0].case)}" if seen else ""
 
 
-def _computed_in(case: Case) -> str:
+def computed_in(case: Case) -> str:
     """Return the type that a kernel usually computes in."""
     return "float64" if case.dtype == "float64" else "float32"
 
 
 def _limit(case: Case) -> float:
     """Return the end of the range of that type."""
-    return float(np.ldexp(1.0, FORMATS[_computed_in(case)].limit - 1))
+    return float(np.ldexp(1.0, FORMATS[computed_in(case)].limit - 1))
 
 
 def _squares(case: Case) -> Float64s:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.diagnosis.patterns import computed_in
 from truenorm.verify.grading.checks import Symptom
 from truenorm.verify.types import FORMATS
 
@@ -164,12 +165,9 @@ def _reason(symptom: Symptom, slope: float | None) -> str:
 
 
 def _square_size(symptom: Symptom) -> str:
-    """Return overflow or underflow if the squares of a row leave the range of float32.
-
-    Kernels compute in float32 if the type is smaller.
-    """
+    """Return overflow or underflow if the squares of a row leave the range of the kernel."""
     case = symptom.case
-    format_ = FORMATS["float64" if case.dtype == "float64" else "float32"]
+    format_ = FORMATS[computed_in(case)]
     row = symptom.at[:1] if case.operation.is_rows(symptom.output) else ()
     sizes = np.abs(case.x.astype(np.float64)[row])
     largest = float(sizes[np.isfinite(sizes)].max(initial=0.0))

@@ -349,10 +349,12 @@ def relax_sums(
         relaxed.append(one if one.case.operation.is_rows(one.output) else _relaxed(one))
         if one.error.needs and not relaxed[-1].error.needs:
             stable.add((one.case.name, one.output))
-    kept = [each for each in symptoms if (each.case.name, each.output) not in stable]
-    return kept + [
-        each for each in symptoms if (each.case.name, each.output) in stable and not each.natural
-    ], relaxed
+    kept = [
+        each
+        for each in symptoms
+        if not each.natural or (each.case.name, each.output) not in stable
+    ]
+    return kept, relaxed
 
 
 def _relaxed(one: MeasuredResult) -> MeasuredResult:
@@ -405,7 +407,7 @@ def _check_invariance(
                 guard, text = repeat_guard(case, output), f"{output} {NOT_REPEATABLE}"
                 yield Symptom(guard, case, record, output, f"{text}: here, after {number} calls")
         elif kind in SAME_ROWS:
-            guard, change = _row_invariance(case, record.call)
+            guard, change = row_invariance(case, record.call)
             for output in _differing(plain, record, rows, matching_rows(case, record.call)):
                 yield Symptom(guard, case, record, output, f"{output} {change}")
         elif kind == TILED:
@@ -425,8 +427,11 @@ def repeat_guard(case: Case, output: str) -> str:
     return "repeat" if case.operation.is_rows(output) else "sums"
 
 
-def _row_invariance(case: Case, call: Call) -> tuple[str, str]:
+def row_invariance(case: Case, call: Call) -> tuple[str, str]:
     """Return the check of a call that has the same rows, and its symptom."""
+    if call.kind == TILED:
+        batch = f"a batch of {call.stop} rows than in one of {case.shape[0]}"
+        return "batch", f"has different bits in {batch}"
     if call.kind == ROWS:
         rows = f"rows {call.start} to {call.stop - 1}"
         return "batch", f"of {rows} has different bits than in the batch of {case.shape[0]}"
@@ -464,8 +469,8 @@ def _check_tiled(
             at = (start % case.shape[0], start)
             yield Symptom("position", case, record, output, text, at)
         elif any(_differing(plain, record, [output], (slice(stop), slice(None)))):
-            text = f"{output} has different bits in a batch of {stop} rows than in one of "
-            yield Symptom("batch", case, record, output, f"{text}{case.shape[0]}")
+            guard, change = row_invariance(case, record.call)
+            yield Symptom(guard, case, record, output, f"{output} {change}")
 
 
 def _differing(

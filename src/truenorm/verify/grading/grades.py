@@ -122,11 +122,10 @@ def grade(
     failing_verdicts = {GUARDS[each.guard] for each in symptoms}
     symptoms = [each for each in drop_consequences(symptoms) if each.guard in guards]
     symptoms, notes = drop_unclaimed(symptoms, _claims(within))
-    results = [case_result(each) for each in measured]
+    every_result = [case_result(each) for each in every_measured]
+    results = [each for each in every_result if each.case in names]
     run = [case for case in within if by_case[case.name]]
-    grades = grade_outputs(run, results, outputs, guards)
-    # Large kappa show best how errors grow, also if they are beyond the domain.
-    grades = with_slopes(grades, [case_result(each) for each in every_measured])
+    grades = grade_outputs(run, results, every_result, outputs, guards)
     below = {(each.dtype, each.output) for each in grades if not each.reaches(require)}
     symptoms = [
         each
@@ -179,9 +178,7 @@ def grade(
             require,
             domain,
         ),
-        results_beyond=tuple(
-            case_result(each) for each in every_measured if each.case.name not in names
-        ),
+        results_beyond=tuple(each for each in every_result if each.case not in names),
         strict=strict,
         not_run=not_run,
         recipe=recipe,
@@ -260,10 +257,14 @@ def case_result(one: MeasuredResult) -> CaseResult:
 def grade_outputs(
     cases: Sequence[Case],
     results: Sequence[CaseResult],
+    every_result: Sequence[CaseResult],
     outputs: Collection[str],
     guards: Collection[str],
 ) -> tuple[Grade, ...]:
-    """Grade each output in each type over all cases."""
+    """Grade each output in each type over all cases.
+
+    `every_result` has also those beyond the domain: large kappa show best how errors grow.
+    """
     places = dict.fromkeys(
         (case.dtype, output)
         for case in cases
@@ -272,7 +273,10 @@ def grade_outputs(
     )
     grades = []
     for dtype, output in places:
-        here = [each for each in results if (each.dtype, each.output) == (dtype, output)]
+        here, everywhere = (
+            [each for each in some if (each.dtype, each.output) == (dtype, output)]
+            for some in (results, every_result)
+        )
         worst = max(here, key=lambda each: each.badness, default=None)
         grades.append(
             Grade(
@@ -282,25 +286,10 @@ def grade_outputs(
                 max((each.ulp for each in here), default=math.inf),
                 max((each.natural for each in here), default=math.inf),
                 worst.case if worst else "",
-                None,
+                kappa_slope(everywhere),
             )
         )
     return tuple(grades)
-
-
-def with_slopes(grades: Iterable[Grade], results: Collection[CaseResult]) -> tuple[Grade, ...]:
-    """Return grades with the slopes of these results."""
-    return tuple(
-        replace(
-            grade,
-            slope=kappa_slope(
-                each
-                for each in results
-                if (each.dtype, each.output) == (grade.dtype, grade.output)
-            ),
-        )
-        for grade in grades
-    )
 
 
 def grade_output(results: Sequence[CaseResult], guards: Collection[str]) -> str:
@@ -401,13 +390,13 @@ def check_beyond(
     groups: dict[tuple[str, str], list[MeasuredResult]] = defaultdict(list)
     for one in measured:
         limit = "kappa" if _kappa(one.case) > domain.kappa else "|x|"
-        if not _grade_of([one]).reaches(require):
+        if GRADES.index(_grade_of([one])) < GRADES.index(require):
             groups[one.case.dtype, limit].append(one)
     beyond: dict[tuple[str, str, str], list[MeasuredResult]] = defaultdict(list)
     for (dtype, limit), group in groups.items():
         for output in dict.fromkeys(one.output for one in group):
             failing = [one for one in group if one.output == output]
-            grade = _grade_of(failing).grade
+            grade = _grade_of(failing)
             if GRADES.index(grade) < GRADES.index(within.get((dtype, output), "correct")):
                 beyond[dtype, limit, grade] += failing
     entries = []
@@ -439,15 +428,9 @@ def _checks_beyond(symptoms: Sequence[Symptom]) -> Iterator[BeyondDomain]:
         yield BeyondDomain(dtype, outputs, verdict, "", 0.0, group[0].text, count)
 
 
-def _grade_of(measured: Sequence[MeasuredResult]) -> Grade:
-    """Grade results of one output in one type."""
-    (grade,) = grade_outputs(
-        [measured[0].case],
-        list(map(case_result, measured)),
-        [measured[0].output],
-        tuple(GUARDS),
-    )
-    return grade
+def _grade_of(measured: Sequence[MeasuredResult]) -> str:
+    """Return the grade of results of one output in one type."""
+    return grade_output(list(map(case_result, measured)), tuple(GUARDS))
 
 
 def _values_of(measured: Iterable[MeasuredResult], *, zeros: bool) -> str:

@@ -24,6 +24,7 @@ from truenorm.verify.grading.checks import (
     measure,
     misplaced,
     repeat_guard,
+    row_invariance,
     wrong_shape_text,
 )
 from truenorm.verify.operation import Case, Scales
@@ -217,8 +218,9 @@ def _run_batches(
         some = slice(0, rows) if call.kind == TILED else slice(call.start, call.stop)
         passed = call if call.kind == TILED else Call()
         record = runner.run(case.part(some), passed)
+        guard, change = row_invariance(case, call)
         symptoms = [
-            ("batch", output, f"{output} {_other_bits(case, call)}")
+            (guard, output, f"{output} {change}")
             for output, result in results.items()
             if case.operation.is_rows(output)
             and (
@@ -236,13 +238,6 @@ def _run_batches(
         )
         if record.failure:
             return
-
-
-def _other_bits(case: Case, call: Call) -> str:
-    if call.kind == TILED:
-        return f"has different bits in a batch of {call.stop} rows than in one of {case.shape[0]}"
-    rows = f"rows {call.start} to {call.stop - 1}"
-    return f"of {rows} has different bits than in the batch of {case.shape[0]}"
 
 
 def _same_rows(one: Array, other: Array | None) -> bool:

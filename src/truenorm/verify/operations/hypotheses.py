@@ -373,24 +373,8 @@ def of_parameters(norm: "Norm") -> Table:
         **{text: {"row_weights": partial(_weights, rule)} for text, rule in ROW_WEIGHTS.items()},
     }
     for block in ROW_BLOCKS:
-        table[f"the last, partial block of {block} rows is left out"] = {
-            "row_weights": partial(_weights, partial(_in_whole_block, block))
-        }
-        table[f"every second block of {block} rows is left out"] = {
-            "row_weights": partial(_weights, partial(_in_even_block, block))
-        }
-        table[f"rows beyond the first {block} are left out"] = {
-            "row_weights": partial(_weights, partial(_in_first_block, block))
-        }
-        table[f"the rows from N - N % {block} on are left out"] = {
-            "row_weights": partial(_weights, partial(_in_some_whole_block, block))
-        }
-        table[f"only the last block of {block} rows is summed"] = {
-            "row_weights": partial(_weights, partial(_in_last_block, block))
-        }
-        table[f"the last of every {block} rows is left out"] = {
-            "row_weights": partial(_weights, partial(_is_not_last, block))
-        }
+        for text, rule in BLOCK_WEIGHTS.items():
+            table[text.format(block)] = {"row_weights": partial(_weights, partial(rule, block))}
     for kind in ("float16", "the type of x"):
         table[f"it is summed in {kind}, row by row"] = {
             name: partial(_accumulated, kind, name) for name in both
@@ -456,6 +440,17 @@ def _in_last_block(block: int, row: Any, count: int) -> Any:
 
 def _is_not_last(block: int, row: Any, _: int) -> Any:
     return row % block != block - 1
+
+
+BLOCK_WEIGHTS: dict[str, Callable[[int, Any, int], Any]] = {
+    "the last, partial block of {} rows is left out": _in_whole_block,
+    "every second block of {} rows is left out": _in_even_block,
+    "rows beyond the first {} are left out": _in_first_block,
+    "the rows from N - N % {} on are left out": _in_some_whole_block,
+    "only the last block of {} rows is summed": _in_last_block,
+    "the last of every {} rows is left out": _is_not_last,
+}
+"""By text, with the size of a block: the weights of rows."""
 
 
 def of_layouts(norm: "Norm", output: str) -> dict[str, Hypothesis]:

@@ -67,22 +67,22 @@ INNER_ROUNDINGS: dict[str, tuple[str, ...]] = {
     "gamma and beta are": ("gamma", "beta"),
 }
 """Steps that kernels round to the type of x, though no recipe but *none* does, in words."""
+SAVED_STEPS: dict[str, tuple[str, ...]] = {
+    "nothing": (),
+    "rstd": ("r",),
+    "the mean": ("mean",),
+    "the mean and rstd": ("mean", "r"),
+    "xhat": ("xhat",),
+}
+"""Steps of forward that backward may have in the type of x."""
 BACKWARD_STEPS: dict[str, dict[str, tuple[str, ...]]] = {
     "dx": {
-        "nothing": (),
-        "rstd": ("r",),
-        "the mean": ("mean",),
-        "the mean and rstd": ("mean", "r"),
-        "xhat": ("xhat",),
+        **SAVED_STEPS,
         "gain*dy": ("g",),
         "gain*dy and xhat": ("g", "xhat"),
     },
     "dgamma": {
-        "nothing": (),
-        "rstd": ("r",),
-        "the mean": ("mean",),
-        "the mean and rstd": ("mean", "r"),
-        "xhat": ("xhat",),
+        **SAVED_STEPS,
         "dy*xhat": ("terms",),
         "xhat and dy*xhat": ("xhat", "terms"),
         "each partial sum": ("dgamma",),
