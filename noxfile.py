@@ -72,7 +72,7 @@ NOT_WITH_THE_OLDEST = (
 # A third of the time with the oldest NumPy: the session slow runs them.
 LEFT_TO_SLOW = (
     "tests/gradient_check",
-    "docs/gradient-check.md",
+    "docs/learn/gradient-check.md",
     "tests/test_exact.py",
     "tests/test_derivation.py",
     "tests/api/test_output.py::TestMemory",
@@ -85,7 +85,7 @@ LEFT_TO_SLOW = (
     "tests/test_doctor.py",
     "tests/test_cost.py",
     "tests/api/test_arrays.py::test_any_inputs",
-    "docs/judging.md",
+    "docs/reference/grades.md",
 )
 GPU_TESTS = ("tests/gpu", "tests/test_doctor.py")
 # Not copied to the folder of an installation without the core.

@@ -1,7 +1,8 @@
 """``python -m benchmarks.campaign``: judge truenorm on many random cases.
 
 Layer norm and RMSNorm by both backends in all types; every element must be correctly rounded. The
-report goes to results/campaign.json and docs/campaign-table.md; ``--page`` writes only the table.
+report goes to results/campaign.json and docs/judge/campaign-table.md; ``--page`` writes only the
+table.
 """
 
 import sys
@@ -25,7 +26,7 @@ from truenorm.tools.progress import status_line
 from truenorm.tools.text import duration
 from truenorm.verify import campaign
 
-FILE, PAGE = RESULTS / "campaign.json", DOCS / "campaign-table.md"
+FILE, PAGE = RESULTS / "campaign.json", DOCS / "judge" / "campaign-table.md"
 HEAD = """\
 <!-- Written by python -m benchmarks.campaign from benchmarks/results/campaign.json. -->
 
@@ -62,7 +63,7 @@ def measure(cases: int, seed: int, jobs: int) -> dict[str, Any]:
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return docs/campaign-table.md."""
+    """Return docs/judge/campaign-table.md."""
     rows = [
         [each["subject"], *(f"{each[name]:,}" for name in NUMBERS), duration(each["seconds"])]
         for each in [*report["campaigns"], report["total"]]

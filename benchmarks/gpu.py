@@ -1,9 +1,10 @@
 """``python -m benchmarks.gpu``: resources of the GPU kernels, by compilers; no GPU is needed.
 
 It compiles every kernel in correct mode by nvcc, NVRTC and clang, writes registers, spills, shared
-memory and float64 operations to results/gpu.json, and from that docs/gpu-registers.md. NVRTC gets
-an environment of its own. ``--instructions`` prints the counts of `benchmarks.roofline` instead:
-the instructions of an element in machine code for sm_90, by nvcc and cuobjdump.
+memory and float64 operations to results/gpu.json, and from that docs/inside/gpu-registers.md.
+NVRTC gets an environment of its own. ``--instructions`` prints the counts of
+`benchmarks.roofline` instead: the instructions of an element in machine code for sm_90, by nvcc
+and cuobjdump.
 """
 
 import ctypes
@@ -26,7 +27,7 @@ from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32
 from truenorm.kernels.gpu.plan import KERNELS, Plan, source_of
 from truenorm.tools.progress import status_line
 
-FILE, PAGE = RESULTS / "gpu.json", DOCS / "gpu-registers.md"
+FILE, PAGE = RESULTS / "gpu.json", DOCS / "inside" / "gpu-registers.md"
 SIZES = (64, 256, 1024, 4096, 8192, 16384)
 TYPES = {each.name: each for each in (FLOAT32, FLOAT16, BFLOAT16)}
 NORMS = {"layer norm": True, "RMSNorm": False}
@@ -342,9 +343,9 @@ TITLE = """\
 
 # Registers of the GPU kernels
 
-What compilers say of the [GPU kernels](gpu-kernel.md) in correct mode, without a GPU: nothing here
-is a time. {compilers}; {cpu}, Python {python}, {date}. To all of them a warning is an error, and
-contraction is off. `python -m benchmarks.gpu` compiles everything again and writes this page."""
+What compilers say of the [GPU kernels](../learn/fuse.md) in correct mode, without a GPU: nothing
+here is a time. {compilers}; {cpu}, Python {python}, {date}. To all of them a warning is an error,
+and contraction is off. `python -m benchmarks.gpu` compiles all again and writes this page."""
 READING = """\
 A column for each target has registers a thread, a slash, and what is there at the same time.
 For NVIDIA that is blocks a multiprocessor, the least of four numbers: how many registers allow
@@ -369,7 +370,7 @@ signs and moves do not count. Elements are float32: for 16 bits nvcc does not un
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return docs/gpu-registers.md."""
+    """Return docs/inside/gpu-registers.md."""
     where = report["machine"]
     named = " ".join(f"{name} {number}," for name, number in report["versions"].items())
     records = [each for each in report["kernels"] if each["kernel"] not in SMALL]

@@ -1,7 +1,7 @@
 """``python -m benchmarks.holes``: find wrong kernels that the tests of other projects let pass.
 
 It audits benchmarks/imitations.py, which has inputs and tolerances of other projects. The report
-goes to results/holes.json and docs/holes.md; ``--page`` writes only the page.
+goes to results/holes.json and docs/judge/holes.md; ``--page`` writes only the page.
 """
 
 import os
@@ -16,7 +16,7 @@ from truenorm.tools.text import number
 from truenorm.verify.audit.replacing import AuditTask
 from truenorm.verify.audit.running import audit_tests
 
-FILE, PAGE = RESULTS / "holes.json", DOCS / "holes.md"
+FILE, PAGE = RESULTS / "holes.json", DOCS / "judge" / "holes.md"
 TESTS, MODULE = "benchmarks/imitations.py", "benchmarks.imitations"
 
 
@@ -115,7 +115,7 @@ another one if no ordinary case shows it."""
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return docs/holes.md."""
+    """Return docs/judge/holes.md."""
     rows, details = [], []
     for audit in report["audits"]:
         name = f"{audit['project']}, {audit['what']}"

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.museum``: write docs/museum.md from the judge's named cases.
+"""``python -m benchmarks.museum``: write docs/judge/museum.md from the judge's named cases.
 
 What fails them comes from what ``python -m benchmarks.scoreboard`` wrote, if that is there.
 """
@@ -18,7 +18,7 @@ from truenorm.verify.operations import LAYER_NORM, OPERATIONS, RMS_NORM
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.wording import link
 
-PAGE = DOCS / "museum.md"
+PAGE = DOCS / "judge" / "museum.md"
 SHOWN = "float32"  # the type of an exhibit, if the entry has it
 
 Board = Mapping[str, Any]
@@ -36,8 +36,8 @@ judge: of those of layer norm {reported} were reported, {quiet} were not but bre
     tv.check(subject, tv.case("{example}"))
 
 κ is the condition number of a row, rms(x)/√(var + eps), see
-[Read the grades](judging.md#read-the-grades). An exhibit that needs an extension is judged only if
-the subject asks for it."""
+[Read the grades](../reference/grades.md#read-the-grades). An exhibit that needs an
+extension is judged only if the subject asks for it."""
 
 TODAY = """\
 **Fails today** is what `python -m benchmarks.scoreboard` found on {date}, see

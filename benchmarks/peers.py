@@ -1,6 +1,6 @@
 """``python -m benchmarks.peers``: time truenorm beside other packages, each in its own process.
 
-The report goes to results/peers.json. ``--page`` fills the tables of docs/speed.md from it.
+The report goes to results/peers.json. ``--page`` fills the tables of docs/inside/speed.md from it.
 """
 
 import math
@@ -47,7 +47,7 @@ QUIET = 0.05  # cores that other programs may take on average
 PAUSE = 0.05  # seconds: thread pools spin for some milliseconds after work
 MIDDLE = 2 * 128 * 1024
 """Elements from which on fast mode should be ahead of all peers."""
-FILE, PAGE = RESULTS / "peers.json", DOCS / "speed.md"
+FILE, PAGE = RESULTS / "peers.json", DOCS / "inside" / "speed.md"
 Figure = Mapping[str, Any]
 """The times of one contestant at one shape in one direction, in seconds."""
 
@@ -217,7 +217,7 @@ def times_of(report: Mapping[str, Any], direction: str) -> Times:
 
 
 def tables(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the blocks of docs/speed.md."""
+    """Return the blocks of docs/inside/speed.md."""
     counts: dict[str, list[bool]] = {}
     for goal in report["goals"]:
         counts.setdefault(goal["goal"], []).append(goal["reached"])
@@ -275,7 +275,7 @@ def main(argv: list[str] | None = None) -> int:
     """Measure, save and print; or fill the page."""
     parser = options(
         "peers", "Time the norms of several packages, each in its own process.",
-        output=FILE, page="fill docs/speed.md from --output",
+        output=FILE, page="fill docs/inside/speed.md from --output",
     )  # fmt: skip
     add, names = parser.add_argument, list(PEERS)
     add("--rounds", type=int, default=7, help="turns of each contestant")

@@ -2,7 +2,8 @@
 
 Each subject runs on the judge's ordinary cases in a process of its own, in an environment that has
 its package; ``--python PATH`` is an interpreter with all packages, else an environment is created.
-The report goes to results/recipes.json and docs/recipes-table.md; ``--page`` writes only that.
+The report goes to results/recipes.json and docs/reference/recipes-table.md; ``--page``
+writes only that.
 """
 
 import sys
@@ -20,7 +21,7 @@ from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import Call, CannotRunError
 
-FILE, PAGE = RESULTS / "recipes.json", DOCS / "recipes-table.md"
+FILE, PAGE = RESULTS / "recipes.json", DOCS / "reference" / "recipes-table.md"
 DTYPES = ("bfloat16", "float16")
 COMMON = ("numpy", "ml_dtypes", "torch")
 FORMULA = "from its formula"
@@ -171,7 +172,7 @@ install. The bits are those of the formula as their sources have it, and not of 
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return docs/recipes-table.md."""
+    """Return docs/reference/recipes-table.md."""
     packages = ", ".join(f"{name} {number}" for name, number in report["versions"].items())
     parts = [
         HEAD.format(**{**report["machine"], "versions": packages}),

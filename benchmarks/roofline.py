@@ -1,7 +1,7 @@
 """``python -m benchmarks.roofline``: upper limits for the GPU kernels on four cards.
 
 It measures nothing. It divides the operations of an element by the stated rates of the cards, and
-fills the table of docs/gpu-kernel.md; ``python -m benchmarks.figures roofline`` draws the same.
+fills the table of docs/learn/fuse.md; ``python -m benchmarks.figures roofline`` draws the same.
 """
 
 import sys
@@ -13,7 +13,7 @@ from benchmarks.common import DOCS, fill_page, markdown_table
 from truenorm.exact import BFLOAT16, FLOAT32
 from truenorm.kernels.gpu.plan import Plan
 
-PAGE = DOCS / "gpu-kernel.md"
+PAGE = DOCS / "learn" / "fuse.md"
 SIZE = 4096
 """Elements of a row."""
 SHARES = 2 * (8 + 8 + 4)
@@ -46,7 +46,7 @@ CARDS = {
     "B200": Card(7.7, 37.5 / 2, 64),
     "RTX 4090": Card(1.008, 1.29 / 2, 2),
 }
-"""80 GB and SXM where there are several; docs/gpu-kernel.md names the sources."""
+"""80 GB and SXM where there are several; docs/learn/fuse.md names the sources."""
 
 
 class Counts(NamedTuple):
@@ -67,7 +67,7 @@ COUNTS = {
     ("fast", "backward", "float32"): Counts(10, 5, 36),
     ("fast", "backward", "16 bits"): Counts(10, 6, 63),
 }
-"""For layer norm, by ``benchmarks.gpu --instructions``; see docs/gpu-kernel.md."""
+"""For layer norm, by ``benchmarks.gpu --instructions``; see docs/learn/fuse.md."""
 
 
 def bytes_moved(direction: str, kind: str) -> tuple[float, float]:

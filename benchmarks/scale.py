@@ -1,6 +1,6 @@
 """``python -m benchmarks.scale``: model the cost of exact gradients over many ranks.
 
-It fills the tables of docs/scale.md; ``python -m benchmarks.figures scale`` draws the model.
+It fills the tables of docs/use/scale.md; ``python -m benchmarks.figures scale`` draws the model.
 ``--undecided`` counts undecided columns of partials instead, and compares that with (L10) of the
 page.
 
@@ -21,7 +21,7 @@ from benchmarks.common import DOCS, fill_page, heading, machine, markdown_table,
 from truenorm.exact import FLOAT32
 from truenorm.kernels.fixed_point import FixedPoint, columns_and_error, round_columns
 
-PAGE = DOCS / "scale.md"
+PAGE = DOCS / "use" / "scale.md"
 RANKS = (2, 8, 64, 1024, 10_000)
 
 
@@ -161,7 +161,7 @@ def bytes_of(partial: tn.PartialGradients) -> list[float]:
 
 
 def blocks(model: Model, network: Network) -> dict[str, str]:
-    """Return the blocks of docs/scale.md."""
+    """Return the blocks of docs/use/scale.md."""
     sizes = [
         [dtype, "8", *(f"{size:.1f}" for size in bytes_of(partial_of(SHAPE, dtype)))]
         for dtype in TYPES

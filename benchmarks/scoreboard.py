@@ -1,8 +1,8 @@
 """``python -m benchmarks.scoreboard``: judge the norms of other packages, and of truenorm.
 
 Each subject of benchmarks/subjects runs in a process and an environment of its own; the exact
-answers are computed once, here. ``--page`` fills the tables of docs/scoreboard.md and of README.md
-from files that were written before.
+answers are computed once, here. ``--page`` fills the tables of docs/judge/scoreboard.md and of
+README.md from files that were written before.
 """
 
 import sys
@@ -38,7 +38,7 @@ from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 
 FOLDER = ROOT / "benchmarks" / "subjects"
-PAGE, README = DOCS / "scoreboard.md", ROOT / "README.md"
+PAGE, README = DOCS / "judge" / "scoreboard.md", ROOT / "README.md"
 DIGITS = 6  # of the numbers in the file; grades are computed before
 
 
@@ -203,7 +203,7 @@ Subjects = Mapping[str, Mapping[str, Any]]
 
 
 def tables(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the blocks of docs/scoreboard.md for one operation."""
+    """Return the blocks of docs/judge/scoreboard.md for one operation."""
     subjects: Subjects = report["subjects"]
     operation = report["operation"]
     outputs = [each.name for each in OPERATIONS[operation].outputs]
@@ -355,7 +355,7 @@ def main(argv: list[str] | None = None) -> int:
     names = list(dict.fromkeys(name for board in BOARDS.values() for name in board.subjects))
     parser = options(
         "scoreboard", "Judge normalizations, each in its own process and environment.",
-        page="fill the tables of docs/scoreboard.md and README.md",
+        page="fill the tables of docs/judge/scoreboard.md and README.md",
     )  # fmt: skip
     add = parser.add_argument
     add("--output", type=Path, help="the JSON file to write")

@@ -1,4 +1,4 @@
-"""Run the commands that docs/verify.md shows, and write what they print into the page.
+"""Run the commands that docs/judge/verify.md shows, and write what they print into the page.
 
 ``python -m benchmarks.transcripts [NAME ...]``. Tests compare the page with what is printed now,
 except for numbers, which depend on the machine and on the version of NumPy.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from benchmarks.common import DOCS, ROOT, fill_page
 
-PAGE = DOCS / "verify.md"
+PAGE = DOCS / "judge" / "verify.md"
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 CHECKS_SHOWN = 2
 

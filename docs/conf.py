@@ -14,7 +14,8 @@ copyright = "2026, the truenorm developers"
 version = release = truenorm.__version__
 
 extensions = ["mathml", "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
-exclude_patterns = ["_build", "campaign-table.md", "recipes-table.md"]  # tables are parts of pages
+# Tables are parts of pages.
+exclude_patterns = ["_build", "judge/campaign-table.md", "reference/recipes-table.md"]
 nitpicky = True
 # Names of the type system that have no page of their own.
 nitpick_ignore_regex = [("py:.*", r"(numpy|np|collections|optional|sequence|FloatArray).*")]

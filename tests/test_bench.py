@@ -177,7 +177,7 @@ def test_variable_equal_to_the_argument(monkeypatch: pytest.MonkeyPatch) -> None
     assert measure([(2, 2)], threads=1, rounds=1).threads == 1
 
 
-PAGE = Path(__file__).parents[1] / "docs" / "time-and-memory.md"
+PAGE = Path(__file__).parents[1] / "docs" / "learn" / "time-and-memory.md"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The cost model: counts by hand, NumPy's operations, and tables of docs/time-and-memory.md."""
+"""The cost model: counts by hand, NumPy's operations, tables of docs/learn/time-and-memory.md."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from truenorm.cost import (
     rms_norm_cost,
 )
 
-PAGE = Path(__file__).parents[1] / "docs" / "time-and-memory.md"
+PAGE = Path(__file__).parents[1] / "docs" / "learn" / "time-and-memory.md"
 ARRAY, ROW, COLUMN = 8 * 1024 * 4096 * 4, 8 * 1024 * 4, 4096 * 4
 SHARES = 2 * 512 * COLUMN  # of dgamma and dbeta; 8192 rows in blocks of 16
 
@@ -286,7 +286,7 @@ def test_float16_differs_by_what_numpy_widens() -> None:
 
 
 def fused_forward(x: Any, gamma: Array, beta: Array) -> Any:
-    """Do the arithmetic of the fused kernel of docs/gpu-kernel.md."""
+    """Do the arithmetic of the fused kernel of docs/learn/fuse.md."""
     shifted = x - x.mean(axis=-1, keepdims=True)
     centred = shifted - shifted.mean(axis=-1, keepdims=True)
     rstd = 1 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5)

@@ -1,4 +1,4 @@
-"""The report of `truenorm demo`: slopes, tables, figures, and docs/stability.md."""
+"""The report of `truenorm demo`: slopes, tables, figures, and docs/learn/stability.md."""
 
 import math
 import re
@@ -208,7 +208,7 @@ def test_committed_figures(name: str) -> None:
     assert "fill: #ffffff" in svg
 
 
-PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "learn" / "stability.md").read_text(encoding="utf-8")
 
 
 def on_the_page(show: Callable[..., None], *arguments: object) -> str:
@@ -255,7 +255,7 @@ def test_machine_of_the_page() -> None:
 
 
 def test_figures_of_the_page() -> None:
-    shown = re.findall(r"\]\((figures/\S+\.svg)\)", PAGE)
+    shown = re.findall(r"\]\(../(figures/\S+\.svg)\)", PAGE)
     assert shown == [
         "figures/error-against-offset.svg",
         "figures/stability-float32.svg",

@@ -1,4 +1,4 @@
-"""The equations of docs/derivation.md in exact arithmetic."""
+"""The equations of docs/learn/derivation.md in exact arithmetic."""
 
 from fractions import Fraction
 

@@ -22,7 +22,7 @@ def exact(row: NDArray[np.floating]) -> float:
 
 @pytest.mark.parametrize("offset", [1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14])
 def test_variance_table(offset: float) -> None:
-    """[0, 1, 2, 3, 4] + offset has variance 2; docs/stability.md shows this table."""
+    """[0, 1, 2, 3, 4] + offset has variance 2; docs/learn/stability.md shows this table."""
     row = np.arange(5.0) + offset
     assert exact(row) == 2.0
     assert one_pass(row) == (2.0 if offset <= 1e8 else 0.0)

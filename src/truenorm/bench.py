@@ -50,7 +50,7 @@ Shape = tuple[int, ...]
 class Norm(NamedTuple):
     """An operation of truenorm and its textbook form, with the FLOPs per element of the latter.
 
-    docs/time-and-memory.md counts them.
+    docs/learn/time-and-memory.md counts them.
     """
 
     title: str

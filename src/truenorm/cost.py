@@ -1,7 +1,7 @@
 """The cost of layer norm and RMSNorm: FLOPs, bytes, memory, and the time that follows from them.
 
 Three forms are counted step by step: the textbook's, whose every operation goes through memory;
-the same in blocks that stay in a cache; and one fused kernel a pass. docs/time-and-memory.md
+the same in blocks that stay in a cache; and one fused kernel a pass. docs/learn/time-and-memory.md
 explains the numbers, and ``truenorm cost`` prints them.
 """
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 Form = Literal["textbook", "blocked", "fused"]
 Keep = Literal["x", "xhat"]
 
-# One operation a line: the programs that have it, its equation in docs/derivation.md, what it
-# computes, the arrays that it reads and writes, and its code. The programs are t, the lines of
+# One operation a line: the programs that have it, its equation in docs/learn/derivation.md, what
+# it computes, the arrays that it reads and writes, and its code. The programs are t, the lines of
 # truenorm.textbook; f, the fused kernel; and r, the operations of either that backward repeats to
 # rebuild xhat if x was saved. A number counts operations for each element; "mean" is a sum,
 # divided in place. A name in parentheses is a temporary that Python frees after its last use;
 # other names are local variables until the pass returns.
 #
-# The fused kernel has the mean as a pair, hi + lo (docs/stability.md, "Centring"). Each of its
-# blocks of rows has a share of dgamma and dbeta; the shares are added in a fixed order at the end,
-# so that the bits do not depend on the scheduling.
+# The fused kernel has the mean as a pair, hi + lo (docs/learn/stability.md, "Centring"). Each of
+# its blocks of rows has a share of dgamma and dbeta; the shares are added in a fixed order at the
+# end, so that the bits do not depend on the scheduling.
 PROGRAMS = {
     "layer_norm forward": """
         t   D1  mean x                   mean          mean = x.mean(axis=-1)
@@ -118,7 +118,7 @@ def _operations(name: str, programs: str) -> list[Operation]:
 class Step(NamedTuple):
     """One operation and its cost."""
 
-    equation: str  # of docs/derivation.md
+    equation: str  # of docs/learn/derivation.md
     name: str  # the operation as the code writes it
     flops: int  # a root and a division count as one each
     bytes_read: int  # from memory

@@ -120,7 +120,8 @@ def _exact_then_rounded(x: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _pair_mean(x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Represent the mean by two numbers: its rounding error is the mean of the remainders.
 
-    (E1) of docs/error-analysis.md, in the type itself: x - high is exact where they are close.
+    (E1) of docs/inside/error-analysis.md, in the type itself: x - high is exact where they are
+    close.
     """
     remainders = x - x.mean(axis=-1, keepdims=True)
     centred = remainders - remainders.mean(axis=-1, keepdims=True)

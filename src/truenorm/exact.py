@@ -2,7 +2,7 @@
 
 All of a row is rational except r = 1/sqrt(w). So y = A*r + B and dx = N*r with rational A, B and
 N, and a column of dgamma is a sum of such terms. Each result is rounded once, whatever precision
-that takes; docs/derivation.md has the equations.
+that takes; docs/learn/derivation.md has the equations.
 """
 
 import math

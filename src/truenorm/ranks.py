@@ -1,6 +1,6 @@
 """Merge the partial gradients of all ranks by MPI.
 
-See docs/scale-ranks.md. `allreduce` needs mpi4py (``pip install "truenorm[mpi]"``), and imports it
+See docs/use/ranks.md. `allreduce` needs mpi4py (``pip install "truenorm[mpi]"``), and imports it
 when it is called.
 """
 

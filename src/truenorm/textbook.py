@@ -5,9 +5,9 @@ For each row of D numbers, forward computes
 .. math:: y = \gamma \, \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \epsilon}} + \beta
 
 and backward computes the gradients of a loss with respect to x, gamma and beta. RMSNorm has
-neither the mean nor a beta. The comments cite the equations of docs/derivation.md.
-docs/stability.md shows the rows on which these formulas lose accuracy in floating point;
-docs/time-and-memory.md gives the cost of each line.
+neither the mean nor a beta. The comments cite the equations of docs/learn/derivation.md.
+docs/learn/stability.md shows the rows on which these formulas lose accuracy in floating point;
+docs/learn/time-and-memory.md gives the cost of each line.
 """
 
 from typing import Any, NamedTuple

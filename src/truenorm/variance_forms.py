@@ -1,7 +1,8 @@
 """Four algorithms for the variance of rows, for comparison.
 
-All four are equal in exact arithmetic, (D3) of docs/derivation.md, and compute in the type of x.
-docs/stability.md shows their results as the ratio of mean to standard deviation grows.
+All four are equal in exact arithmetic, (D3) of docs/learn/derivation.md, and compute in the
+type of x. docs/learn/stability.md shows their results as the ratio of mean to standard deviation
+grows.
 """
 
 from typing import Any

@@ -39,7 +39,7 @@ def passes(backend: str, rounding: str, dtype: np.dtype[Any]) -> Passes:
 
 @every_kind
 class TestCorners:
-    """The table of docs/derivation.md."""
+    """The table of docs/learn/derivation.md."""
 
     def test_rows_of_zeros(self, passes: Passes) -> None:
         y, dx, dgamma = passes([[0, -0.0], [0, 0]], gamma=[-1, 1], dy=[[1, 2], [0, 4]], eps=0.25)

@@ -12,7 +12,7 @@ from benchmarks import museum
 from benchmarks.scoreboard import BOARDS
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "museum.md"
+PAGE = ROOT / "docs" / "judge" / "museum.md"
 OPERATIONS = ROOT / "src" / "truenorm" / "verify" / "operations"
 FILES = {
     name: tomllib.loads((OPERATIONS / name / "cases.toml").read_text(encoding="utf-8"))

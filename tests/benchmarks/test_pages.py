@@ -309,10 +309,10 @@ TEXTBOOKS = ("textbook NumPy", "textbook in float64, then cast")
 
 
 class TestSpeed:
-    """docs/speed.md claims what results/peers.json has."""
+    """docs/inside/speed.md claims what results/peers.json has."""
 
     report = read_results(peers.FILE)
-    page = (DOCS / "speed.md").read_text(encoding="utf-8")
+    page = (DOCS / "inside" / "speed.md").read_text(encoding="utf-8")
 
     def ratios(self, direction: str, mode: str, rival: str, where: Any) -> list[float]:
         times = peers.times_of(self.report, direction)

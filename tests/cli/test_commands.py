@@ -188,7 +188,7 @@ def test_bench_in_a_pipe() -> None:
 
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("time-and-memory.md", "gpu-kernel.md")
+PAGES = ("learn/time-and-memory.md", "learn/fuse.md")
 SHAPE = ("cost", "8", "1024", "4096")
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/verify.md: the bugs are found, the corrected kernel passes."""
+"""The examples of docs/judge/verify.md: the bugs are found, the corrected kernel passes."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ from benchmarks.transcripts import masked, run, shown
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "verify"
-PAGE = (ROOT / "docs" / "verify.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "judge" / "verify.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ def test_full_range(norm: str, count: int, dtype: np.dtype[Any]) -> None:
 @each_type
 @pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
 def test_non_finite_entries(norm: str, dtype: np.dtype[Any]) -> None:
-    """Infinities and NaN in x, gamma, beta and dy follow the table of docs/derivation.md."""
+    """Infinities and NaN in x, gamma, beta and dy follow the table of docs/learn/derivation.md."""
     made = list(non_finite_cases(dtype, 60, (1, 2, 7), (1, 2, 5, 17)))
     assert_right(made, norm)
     rows = [row for case in made for row in case.x.astype(np.float64)]

@@ -206,4 +206,4 @@ def test_allreduce_example(ranks: int) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     exact, _, _ = ran.stdout.partition(", float32 ")
-    assert f"{exact}," in (ROOT / "docs" / "scale-ranks.md").read_text(encoding="utf-8")
+    assert f"{exact}," in (ROOT / "docs" / "use" / "ranks.md").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ RANKS = (1, 2, 3, 4)
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "ranks"
 TRAINING = EXAMPLES / "data_parallel.py"
-PAGE = ROOT / "docs" / "scale-ranks.md"
+PAGE = ROOT / "docs" / "use" / "ranks.md"
 SCENES = Path(__file__).with_name("scenes.py")
 SECONDS = 600
 """Ranks wait for each other on shared processors, which takes long on a busy machine."""

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = {"D": "derivation.md", **dict.fromkeys("CEFPR", "error-analysis.md"), "L": "scale.md"}
+PAGES = {
+    "D": "learn/derivation.md",
+    **dict.fromkeys("CEFPR", "inside/error-analysis.md"),
+    "L": "use/scale.md",
+}
 """Where the equations of each letter are."""
 SUFFIXES = (".py", ".c", ".h")
 

@@ -57,12 +57,12 @@ def test_named_files_exist(page: Path) -> None:
 @pytest.mark.parametrize(
     ("demand", "link"),
     [
-        ("derived by hand", "docs/derivation.md"),
-        ("none is computed twice", "docs/derivation.md#the-compact-form"),
-        ("numerically stable", "docs/stability.md"),
-        ("finite differences", "docs/gradient-check.md"),
-        ("time and memory", "docs/time-and-memory.md"),
-        ("one GPU kernel", "docs/gpu-kernel.md"),
+        ("derived by hand", "docs/learn/derivation.md"),
+        ("none is computed twice", "docs/learn/derivation.md#the-compact-form"),
+        ("numerically stable", "docs/learn/stability.md"),
+        ("finite differences", "docs/learn/gradient-check.md"),
+        ("time and memory", "docs/learn/time-and-memory.md"),
+        ("one GPU kernel", "docs/learn/fuse.md"),
     ],
 )
 def test_each_demand_is_one_click_from_the_readme(demand: str, link: str) -> None:

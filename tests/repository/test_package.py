@@ -17,7 +17,7 @@ def run_python(code: str) -> str:
 
 
 def test_public_names_exist_and_are_in_the_reference() -> None:
-    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    reference = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     for name in truenorm.__all__:
         assert hasattr(truenorm, name)
         assert name == "__version__" or f"truenorm.{name}" in reference

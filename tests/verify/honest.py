@@ -1,7 +1,7 @@
 """Norms as programs compute them: in float32, in several orders of summation, rounded by recipes.
 
 The judge must name the recipe of each, and find nothing within |x| <= 1e4 and kappa <= 10 but
-`TRUE_FINDINGS`, which docs/judging.md lists.
+`TRUE_FINDINGS`, which docs/reference/grades.md lists.
 """
 
 from collections.abc import Callable

@@ -70,7 +70,7 @@ def _layer_norm_of(x: list[list[float]]) -> Case:
 
 
 def test_remainders_of_ties_are_exact() -> None:
-    # xhat = 1/3, gamma = 3 and beta = 2^-24: the tie of docs/error-analysis.md
+    # xhat = 1/3, gamma = 3 and beta = 2^-24: the tie of docs/inside/error-analysis.md
     gamma, beta = np.full(2, 3, np.float32), np.full(2, 2.0**-24, np.float32)
     answers = expected(_layer_norm_of([[1, -1]]).with_inputs(gamma=gamma, beta=beta))
     assert answers.wide["y"][0, 0] == 1.0

@@ -48,8 +48,8 @@ def layer_norm(
     eps : float
         Added to the variance.
     rounding : {"correct", "fast"}
-        "fast" trades the last bit for speed, within the bound of docs/error-analysis.md. The
-        environment variable TRUENORM_ROUNDING overrides it.
+        "fast" trades the last bit for speed, within the bound of docs/inside/error-analysis.md.
+        The environment variable TRUENORM_ROUNDING overrides it.
     out : ndarray, optional
         Output array. It may be x.
     backend : str, optional

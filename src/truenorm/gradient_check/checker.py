@@ -78,8 +78,8 @@ def gradcheck(
     Notes
     -----
     Each method measures its own noise, the floor. A check with a floor above the tolerance never
-    passes: see docs/gradient-check.md. The verdict is INCONCLUSIVE if forward is not finite, or if
-    two calls of it differ.
+    passes: see docs/learn/gradient-check.md. The verdict is INCONCLUSIVE if forward is not finite,
+    or if two calls of it differ.
 
     Examples
     --------

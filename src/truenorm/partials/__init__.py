@@ -1,4 +1,4 @@
 """Gradients of gamma and beta over some rows of a batch, which merge exactly.
 
-See docs/scale.md.
+See docs/use/scale.md.
 """

@@ -271,7 +271,8 @@ class PartialGradients:
     def tobytes(self) -> bytes:
         """Return the bytes: equal for equal partials, on every machine.
 
-        docs/scale.md describes the format. It has a version and a checksum, and contains no code.
+        docs/use/scale.md describes the format. It has a version and a checksum, and contains no
+        code.
 
         Returns
         -------

@@ -2,7 +2,7 @@
 
    The kernels are compiled once per instruction set and type of rows (see NAME) and selected at
    run time.
-   Equations (E..), (F..) and (R..) are those of docs/error-analysis.md. */
+   Equations (E..), (F..) and (R..) are those of docs/inside/error-analysis.md. */
 #ifndef TRUENORM_CORE_H
 #define TRUENORM_CORE_H
 

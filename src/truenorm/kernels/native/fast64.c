@@ -2,7 +2,7 @@
 
    Sums along a row have an error of a few u: runs of eight vectors are added as a tree, and from
    there on sums are pairs. Numbers that are computed once per row are pairs. (C14) of
-   docs/error-analysis.md. */
+   docs/inside/error-analysis.md. */
 #include "pairs.h"
 
 /* ---- mean and variance ---- */

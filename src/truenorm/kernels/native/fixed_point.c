@@ -1,5 +1,5 @@
 /* Fixed-point sums of dgamma: terms dy*xhat, each rounded to the unit of its row and added as an
-   integer. Compiled per instruction set. Equations (L..): docs/scale.md. */
+   integer. Compiled per instruction set. Equations (L..): docs/use/scale.md. */
 #include "tier2.h"
 
 typedef uint64_t unsigned_longs __attribute__((vector_size(8 * L))); /* sums that wrap around */

@@ -2,7 +2,7 @@
 
    Nothing is scaled. Sums along a row are checked by their magnitude: see `is_in_range`. The
    processor's flags show that an operation on elements left the range of float64: the driver
-   computes such a row. (C6) to (C13) of docs/error-analysis.md. */
+   computes such a row. (C6) to (C13) of docs/inside/error-analysis.md. */
 #ifndef TRUENORM_PAIRS_H
 #define TRUENORM_PAIRS_H
 

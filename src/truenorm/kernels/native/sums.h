@@ -7,7 +7,7 @@
    fold the lanes. Blocks after the first are added to the lanes of the row by TwoSum: what is
    rounded off has lanes of its own. Rows longer than SEGMENT are summed in segments, whose sums are
    added by TwoSum again: threads can share a row, and the bits are the same if they do not.
-   (Depth h of docs/error-analysis.md: `depth_of_sum`.) */
+   (Depth h of docs/inside/error-analysis.md: `depth_of_sum`.) */
 #ifndef TRUENORM_SUMS_H
 #define TRUENORM_SUMS_H
 

@@ -1,4 +1,4 @@
-/* Tier 2: a row in double-double, (F1) to (F4) of docs/error-analysis.md.
+/* Tier 2: a row in double-double, (F1) to (F4) of docs/inside/error-analysis.md.
 
    Unlike the reference, nothing is scaled: the sums of float32 numbers and of their products stay
    far inside the range of float64. */

@@ -55,7 +55,7 @@ class CertifiedSum:
 
     All terms of a column are multiples of the last place of the smallest. If their magnitudes add
     up to less than 2**53 such places, every partial sum is a float64, in any order, and nothing
-    is rounded (docs/error-analysis.md, dgamma and dbeta).
+    is rounded (docs/inside/error-analysis.md, dgamma and dbeta).
     """
 
     def __init__(self, columns: int, source: FloatFormat) -> None:

@@ -1,7 +1,7 @@
 """Structure checks and tier 1: rows in float64 with a rounding test.
 
 Structure checks recognise exact zeros and ties, which no rounding test decides. The bounds are
-derived in docs/error-analysis.md; its equations are cited here.
+derived in docs/inside/error-analysis.md; its equations are cited here.
 """
 
 from typing import Any, NamedTuple

@@ -2,8 +2,9 @@
 
 x, g, eps and the parameters have exponents of their own, so that no intermediate over- or
 underflows. Each result is rounded once, from its scaled pair. The bounds are in units of
-W = 2**-106; docs/error-analysis.md derives them, and its equations are cited here. TINY covers
-what is lost below the range of float64 when a small part is scaled to the exponent of a large one.
+W = 2**-106; docs/inside/error-analysis.md derives them, and its equations are cited here. TINY
+covers what is lost below the range of float64 when a small part is scaled to the exponent of a
+large one.
 """
 
 from typing import NamedTuple

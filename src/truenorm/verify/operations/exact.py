@@ -1,7 +1,7 @@
 """The exact results of a norm, computed in integers, and float64 predictions of them.
 
 Inputs are binary numbers, and r = 1/sqrt(w) is the only irrational number of a row
-(docs/derivation.md, D4), so `truenorm.exact` can round every result once. The formulas are
+(docs/learn/derivation.md, D4), so `truenorm.exact` can round every result once. The formulas are
 written out here again from the definitions, and share nothing with the kernels.
 """
 

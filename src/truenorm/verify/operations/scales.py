@@ -1,4 +1,4 @@
-"""The natural scales of a norm: how large the error of a good algorithm is (docs/judging.md)."""
+"""The natural scales of a norm, the errors of a good algorithm (docs/reference/grades.md)."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

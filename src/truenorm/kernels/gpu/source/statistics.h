@@ -1,4 +1,4 @@
-/* Row statistics and their errors: (E1) to (E6) of docs/error-analysis.md, with DEPTH for h. */
+/* Row statistics and their errors: (E1) to (E6) of docs/inside/error-analysis.md, with DEPTH for h. */
 #define U 1.1102230246251565e-16 /* 2**-53 */
 #define SLACK 1.01
 #define TINY 9.332636185032189e-302 /* 2**-1000 */

@@ -1,4 +1,4 @@
-/* Row statistics in double-double: (P1) to (P4) of docs/error-analysis.md, with 3*DEPTH for h and
+/* Row statistics in double-double: (P1) to (P4) of docs/inside/error-analysis.md, with 3*DEPTH for h and
  * without scaling, since x, gamma and dy are float32 at most. Where w is out of range, everything
  * remains undecided.
  */
