@@ -85,7 +85,7 @@ def shortened(text: str) -> str:
 
 def masked(text: str) -> str:
     """Return a transcript without numbers and without line breaks, which depend on them."""
-    return " ".join(NUMBER.sub("#", text).split())
+    return " ".join(NUMBER.sub("#", text).replace("# min # s", "# s").split())
 
 
 def shown(name: str) -> str:

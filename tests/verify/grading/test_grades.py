@@ -177,6 +177,13 @@ def test_domain_of_small_means() -> None:
     )
 
 
+def test_outcome_beyond_the_domain_begins_with_the_first_row_that_has_it() -> None:
+    """Means above 1e4 make a two-pass kernel conditional; it is unstable from 1e19 on."""
+    (beyond,) = tv.verify(tv.Subject(two_passes, domain=tv.Domain(largest=1e4))).beyond
+    assert (beyond.outcome, beyond.limit) == ("unstable", "|x|")
+    assert 1e19 < beyond.least < 1e20
+
+
 def test_bug_within_the_domain_is_found() -> None:
     def wrong(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
         return two_passes(x, gamma, beta, eps) * np.float32(1.01)

@@ -402,14 +402,16 @@ def check_beyond(
     entries = []
     for (dtype, limit, grade), failing in beyond.items():
         size = _kappa if limit == "kappa" else _largest_element
+        # A case that is only conditional does not say from where on the output is unstable.
+        worst = [one for one in failing if _grade_of([one]) == grade] or failing
         entries.append(
             BeyondDomain(
                 dtype,
                 tuple(dict.fromkeys(one.output for one in failing)),
                 grade,
                 limit,
-                min(size(one.case) for one in failing),
-                _values_of(failing, zeros=limit == "|x|"),
+                min(size(one.case) for one in worst),
+                _values_of(worst, zeros=limit == "|x|"),
                 len({one.case.name for one in failing}),
             )
         )
