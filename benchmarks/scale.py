@@ -1,8 +1,8 @@
 """``python -m benchmarks.scale``: model the cost of exact gradients over many ranks.
 
 It fills the tables of docs/use/scale.md; ``python -m benchmarks.figures scale`` draws the model.
-``--undecided`` counts undecided columns of partials instead, and compares that with (L10) of the
-page.
+``--undecided`` counts undecided columns of partials instead, and compares that with (L10) of
+docs/inside/partials.md.
 
 The all-reduce is modelled by latency, bandwidth and the bytes that are added. The formulas are
 those of Thakur, Rabenseifner and Gropp, *Optimization of collective communication operations in

@@ -138,7 +138,7 @@ TRIES = 3
 
 
 class Header(NamedTuple):
-    """The fields of a header, by default those of a valid partial (docs/use/scale.md)."""
+    """Fields of a header, by default those of docs/reference/partial-format.md."""
 
     magic: bytes = b"truenorm partial"
     version: int = 2

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {
     "D": "learn/derivation.md",
     **dict.fromkeys("CEFPR", "inside/error-analysis.md"),
-    "L": "use/scale.md",
+    "L": "inside/partials.md",
 }
 """Where the equations of each letter are."""
 SUFFIXES = (".py", ".c", ".h")

@@ -271,8 +271,8 @@ class PartialGradients:
     def tobytes(self) -> bytes:
         """Return the bytes: equal for equal partials, on every machine.
 
-        docs/use/scale.md describes the format. It has a version and a checksum, and contains no
-        code.
+        docs/reference/partial-format.md specifies them. They have a version and a checksum, and
+        contain no code.
 
         Returns
         -------

@@ -75,8 +75,8 @@ class Signature:
                 if dtype is not None and format_of(dtype) is FLOAT64:
                     raise TypeError(
                         f"{name} is float64, of which there are no partials: their terms would "
-                        "need 128 bits and more (docs/use/scale.md). Pass float32 or smaller, or "
-                        "call backward with all rows at once"
+                        "need 128 bits and more (docs/inside/partials.md). Pass float32 or "
+                        "smaller, or call backward with all rows at once"
                     )
             x = x.newbyteorder("=")
             gamma, beta = (

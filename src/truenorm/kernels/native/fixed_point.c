@@ -1,5 +1,5 @@
 /* Fixed-point sums of dgamma: terms dy*xhat, each rounded to the unit of its row and added as an
-   integer. Compiled per instruction set. Equations (L..): docs/use/scale.md. */
+   integer. Compiled per instruction set. Equations (L..): docs/inside/partials.md. */
 #include "tier2.h"
 
 typedef uint64_t unsigned_longs __attribute__((vector_size(8 * L))); /* sums that wrap around */
@@ -207,7 +207,7 @@ INLINE void fold_group(group_sums_t *sums)
     }
 }
 
-/* Sum d = x - near and its square over a row, |d| < 2**exponent (L11). d is exact and has at most
+/* Sum d = x - near and its square over a row, |d| < 2**exponent (L7). d is exact and has at most
    25 bits. */
 INLINE void sum_on_grids(const element_t *x, int64_t size, double near, int exponent, bool centred,
                          bool shifted, int row, group_sums_t *of_d, group_sums_t *of_squares)
@@ -251,7 +251,7 @@ INLINE void sum_on_grids(const element_t *x, int64_t size, double near, int expo
     put_lanes(squares, row, of_squares);
 }
 
-/* dy*xhat in units is dy*(x - near)*r + dy*s. `bound` limits the error of any term (L12). */
+/* dy*xhat in units is dy*(x - near)*r + dy*s. `bound` limits the error of any term (L9). */
 typedef struct {
     int64_t index;
     int unit;
@@ -270,7 +270,7 @@ INLINE void derive_factors(const call_t *call, group_t *group, bool centred, fac
 {
     double size = (double)call->size, blocks = (double)((call->size + COLUMNS - 1) / COLUMNS);
     double steps = 24 + 2 * blocks + blocks * blocks / 64;
-    double err_rests = steps * U * 0x1p-45 + 0x1p8 * W; /* (L11) */
+    double err_rests = steps * U * 0x1p-45 + 0x1p8 * W; /* (L7) */
     struct {
         double mean[GROUP], bound[GROUP], r_high[GROUP], r_low[GROUP], s_high[GROUP], s_low[GROUP];
     } results;
@@ -293,7 +293,7 @@ INLINE void derive_factors(const call_t *call, group_t *group, bool centred, fac
         double largest = dy * (top * r.high + fabs(s.high));
         double bound = SLACK * ((err_r + 24 * W) * largest + dy * r.high * err_mean) + 0x1p-27;
         results.mean[k] = mean.high;
-        results.bound[k] = bound * call->bound_scale; /* (L12) */
+        results.bound[k] = bound * call->bound_scale; /* (L9) */
         results.r_high[k] = r.high;
         results.r_low[k] = r.low;
         results.s_high[k] = s.high;

@@ -1,7 +1,7 @@
 /* Fixed-point sums over rows: limbs of 32 bits at fixed places, in int64, carried late.
 
    Place k counts multiples of 2**(32*k). The sum of integers does not depend on their order, so
-   threads, batches and instruction sets cannot change it. Equations (L..): docs/use/scale.md. */
+   threads, batches and instruction sets cannot change it. Equations (L..): docs/inside/partials.md. */
 #ifndef TRUENORM_FIXED_POINT_H
 #define TRUENORM_FIXED_POINT_H
 
