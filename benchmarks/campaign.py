@@ -1,8 +1,7 @@
 """``python -m benchmarks.campaign``: judge truenorm on many random cases.
 
 Layer norm and RMSNorm by both backends in all types; every element must be correctly rounded. The
-report goes to results/campaign.json and docs/judge/campaign-table.md; ``--page`` writes only the
-table.
+report goes to results/campaign.json, which docs/judge/campaign.md shows.
 """
 
 import sys
@@ -13,8 +12,8 @@ from multiprocessing import get_context
 from typing import Any
 
 from benchmarks.common import (
-    DOCS,
     RESULTS,
+    coloured,
     machine,
     markdown_table,
     options,
@@ -26,14 +25,13 @@ from truenorm.tools.progress import status_line
 from truenorm.tools.text import duration
 from truenorm.verify import campaign
 
-FILE, PAGE = RESULTS / "campaign.json", DOCS / "judge" / "campaign-table.md"
-HEAD = """\
-<!-- Written by python -m benchmarks.campaign from benchmarks/results/campaign.json. -->
-
-{date}, {cpu}, {cores} cores, Python {python}, NumPy {numpy}: {cases} cases each,
-seeds from {seed} on, by {jobs} processes. An element is wrong if it is not correctly rounded.
-*Answers* are the exact ones: rows that a case repeats have one, and each of their elements is
-compared with it. *Time* is by the clock, at a low priority beside other work."""
+FILES = (RESULTS / "campaign.json",)
+FACTS = """\
+An element is wrong if it is not correctly rounded.
+*Answers* are the exact ones: rows that a case repeats share one.
+*Time* is by the clock, at a low priority beside other work.
+Each line has {cases} cases with seeds from {seed} on, by {jobs} processes.
+Run on {date}: {cpu}, {cores} cores, Python {python}, NumPy {numpy}."""
 NUMBERS = ("cases", "elements", "answers", "wrong")
 
 
@@ -63,28 +61,30 @@ def measure(cases: int, seed: int, jobs: int) -> dict[str, Any]:
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return docs/judge/campaign-table.md."""
+    """Return the table, and how it was made."""
     rows = [
-        [each["subject"], *(f"{each[name]:,}" for name in NUMBERS), duration(each["seconds"])]
+        [
+            each["subject"],
+            *(f"{each[name]:,}" for name in NUMBERS[:-1]),
+            coloured(f"{each['wrong']:,}", "fail" if each["wrong"] else "pass"),
+            duration(each["seconds"]),
+        ]
         for each in [*report["campaigns"], report["total"]]
     ]
-    facts = HEAD.format(**{**report["machine"], **report["drawn"]})
-    return f"{facts}\n\n{markdown_table(['', *NUMBERS, 'time'], rows)}\n"
+    table = markdown_table(["", *NUMBERS, "time"], rows)
+    return f"{table}\n\n{FACTS.format(**{**report['machine'], **report['drawn']})}\n"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Judge, save and print; return 1 if an element is wrong."""
-    parser = options(
-        "campaign", "Judge truenorm on many random cases.",
-        output=FILE, page="write the table from --output",
-    )  # fmt: skip
+    parser = options("campaign", "Judge truenorm on many random cases.", output=FILES[0])
     parser.add_argument("--cases", type=int, default=1600, help="of each operation and backend")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     arguments = parser.parse_args(argv)
-    drawn = arguments.cases, arguments.seed, arguments.jobs
-    report = None if arguments.page else measure(*drawn)
-    return 1 if publish(report, arguments.output, page, PAGE)["total"]["wrong"] else 0
+    report = measure(arguments.cases, arguments.seed, arguments.jobs)
+    publish(report, arguments.output, page)
+    return 1 if report["total"]["wrong"] else 0
 
 
 if __name__ == "__main__":

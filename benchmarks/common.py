@@ -62,17 +62,15 @@ def read_results(path: Path) -> dict[str, Any]:
     return report
 
 
-def publish(
-    report: Mapping[str, Any] | None, output: Path, text: Callable[[Any], str], page: Path
-) -> dict[str, Any]:
-    """Write a report, unless it is None, and print its page; keep the page if it is published."""
-    if report is not None:
-        strict_json.write(report, output)
-    results = read_results(output)
-    if output.parent == RESULTS:
-        page.write_text(text(results), encoding="utf-8")
-    print(text(results))
-    return results
+def publish(report: Mapping[str, Any], output: Path, page: Callable[[Any], str]) -> None:
+    """Write a report, and print what its page shows."""
+    strict_json.write(report, output)
+    print(page(read_results(output)))
+
+
+def coloured(words: str, grade: str = "") -> str:
+    """Return words with the colour of a grade, which may be pass or fail; by default their own."""
+    return f"[{words}]{{.grade-{grade or words}}}"
 
 
 def markdown_table(

@@ -1,7 +1,7 @@
 """``python -m benchmarks.gpu``: resources of the GPU kernels, by compilers; no GPU is needed.
 
-It compiles every kernel in correct mode by nvcc, NVRTC and clang, writes registers, spills, shared
-memory and float64 operations to results/gpu.json, and from that docs/inside/gpu-registers.md.
+It compiles every kernel in correct mode by nvcc, NVRTC and clang, and writes registers, spills,
+shared memory and float64 operations to results/gpu.json, which docs/inside/gpu-registers.md shows.
 NVRTC gets an environment of its own. ``--instructions`` prints the counts of
 `benchmarks.roofline` instead: the instructions of an element in machine code for sm_90, by nvcc
 and cuobjdump.
@@ -21,13 +21,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from benchmarks.common import DOCS, RESULTS, machine, markdown_table, options, publish
+from benchmarks.common import RESULTS, coloured, machine, markdown_table, options, read_results
 from benchmarks.environments import FOLDER, Peer, python_for
 from truenorm.exact import BFLOAT16, FLOAT16, FLOAT32
 from truenorm.kernels.gpu.plan import KERNELS, Plan, source_of
 from truenorm.tools.progress import status_line
 
-FILE, PAGE = RESULTS / "gpu.json", DOCS / "inside" / "gpu-registers.md"
+FILES = (RESULTS / "gpu.json",)
 SIZES = (64, 256, 1024, 4096, 8192, 16384)
 TYPES = {each.name: each for each in (FLOAT32, FLOAT16, BFLOAT16)}
 NORMS = {"layer norm": True, "RMSNorm": False}
@@ -338,43 +338,47 @@ def blocks_at_once(use: Use, threads: int, of: Multiprocessor) -> int:
     )
 
 
-TITLE = """\
-<!-- Written by python -m benchmarks.gpu from benchmarks/results/gpu.json: change that. -->
+SUMMARY_SIZES = (1024, 4096, 8192, 16384)
+SUMMARY = """\
+{spilling} of {compiled:,} compiled kernels spill registers to memory{where}.
+The table has the most registers of a thread: over all targets, both norms and both types.
+The most bytes that a thread spills follow."""
+TABLES = """\
+Not in the table are {small}, which take at most {registers} registers and spill nothing.
+A dash: the kernel is not launched for rows of this length.
+Compiled on {date} by {compilers}, on {cpu}, Python {python}.
 
-# Registers of the GPU kernels
+## All kernels
 
-What compilers say of the [GPU kernels](../learn/fuse.md) in correct mode, without a GPU: nothing
-here is a time. {compilers}; {cpu}, Python {python}, {date}. To all of them a warning is an error,
-and contraction is off. `python -m benchmarks.gpu` compiles all again and writes this page."""
-READING = """\
-A column for each target has registers a thread, a slash, and what is there at the same time.
-For NVIDIA that is blocks a multiprocessor, the least of four numbers: how many registers allow
-(65,536; a warp takes those of its 32 threads, rounded up to a multiple of 256), how many threads
-allow (2,048; sm_120: 1,536), how many blocks there may be (32; sm_120: 24), and how many shared
-memory allows (164, 228, 228 and 100 KB; a block takes 1 KB beside its own). These are of the table
-"Technical Specifications per Compute Capability" in NVIDIA's
-[CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities);
-the multiple of 256 is of `cuda_occupancy.h` in CUDA 13.0.
-For AMD it is waves a SIMD, as LLVM says. Bytes in bold are spilled: registers do not suffice.
+A cell has registers of a thread, a slash, and how much runs at the same time.
+Spilled bytes follow.
+For NVIDIA, the second number is blocks on a multiprocessor, the least of four limits:
 
-Not in the tables are {small}, which take at most {registers} registers and spill nothing."""
+- registers: 65,536; a warp takes those of its 32 threads, rounded up to a multiple of 256
+- threads: 2,048, on sm_120 1,536
+- blocks: 32, on sm_120 24
+- shared memory: 164, 228, 228 and 100 KB; a block takes 1 KB beside its own
+
+The limits are from "Technical Specifications per Compute Capability" in NVIDIA's
+[CUDA C++ Programming Guide](https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities).
+The multiple of 256 is from `cuda_occupancy.h` in CUDA 13.0.
+For AMD it is waves on a SIMD, as LLVM reports."""
 SMALL = ("widen", "round_dgamma", "round_dbeta")
 COUNTED = """\
 ## Operations in float64
 
-Operations an element, counted in the PTX of nvcc for sm_90: 128 threads have a row of 1,024
-elements or one of 2,048, all loops over elements are unrolled, and so the second text has the
-operations of eight elements more than the first; an eighth of the difference is the count. What a
-row takes once, and exchange between threads, is the same in both and drops out; loads, stores,
-signs and moves do not count. Elements are float32: for 16 bits nvcc does not unroll forward."""
+Operations for each element, counted in the PTX of nvcc for sm_90.
+128 threads have a row of 1,024 elements or one of 2,048, and all loops over elements are unrolled.
+So the longer text has the operations of eight more elements; the count is an eighth of those.
+Work for a row, and exchange between threads, is the same in both and drops out.
+Loads, stores, signs and moves do not count.
+Elements are float32: for 16 bits nvcc does not unroll forward."""
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return docs/inside/gpu-registers.md."""
-    where = report["machine"]
-    named = " ".join(f"{name} {number}," for name, number in report["versions"].items())
+    """Return a summary, a collapsed table for each compiler, type and norm, and the counts."""
     records = [each for each in report["kernels"] if each["kernel"] not in SMALL]
-    parts = [TITLE.format(compilers=named.rstrip(","), **where), _reading(report["kernels"])]
+    parts = [*_summary(report, records)]
     for compiler in dict.fromkeys(each["compiler"] for each in records):
         for kind in dict.fromkeys((each["dtype"], each["norm"]) for each in records):
             chosen = [
@@ -382,16 +386,48 @@ def page(report: Mapping[str, Any]) -> str:
                 for each in records
                 if each["compiler"] == compiler and (each["dtype"], each["norm"]) == kind
             ]
-            parts += [f"## {compiler}: {kind[1]}, {kind[0]}", _table(compiler, chosen)]
+            title = f"<details><summary>{compiler}: {kind[1]}, {kind[0]}</summary>"
+            parts += [title, _table(compiler, chosen), "</details>"]
     return "\n\n".join([*parts, COUNTED, _counts(report["operations"])]) + "\n"
 
 
-def _reading(records: Sequence[Mapping[str, Any]]) -> str:
-    small = [Use(**each["use"]) for each in records if each["kernel"] in SMALL]
+def _summary(report: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the number of kernels that spill, the largest uses, and what the table leaves out."""
+    small = [Use(**each["use"]) for each in report["kernels"] if each["kernel"] in SMALL]
     assert not any(use.spilled for use in small)
-    names = f"{', '.join(SMALL[:-1])} and {SMALL[-1]}"
-    registers = max((use.registers for use in small), default=0)  # a partial run may have none
-    return READING.format(small=names, registers=registers)
+    spilling = [each for each in records if each["use"]["spilled"]]
+    where = {f"{each['kernel']} by {each['compiler']}, D = {each['size']}" for each in spilling}
+    yield SUMMARY.format(
+        spilling=len(spilling),
+        compiled=len(report["kernels"]),
+        where=f": {'; '.join(sorted(where))}" if where else "",
+    )
+    uses: dict[tuple[str, str], dict[int, list[Use]]] = {}
+    for each in records:
+        by_size = uses.setdefault((each["kernel"], each["compiler"]), {})
+        by_size.setdefault(each["size"], []).append(Use(**each["use"]))
+    rows = []
+    for kernel in dict.fromkeys(kernel for kernel, _ in uses):
+        name = kernel
+        for compiler in (each for each in COMPILERS if (kernel, each) in uses):
+            cells = (_largest(uses[kernel, compiler].get(size, ())) for size in SUMMARY_SIZES)
+            rows.append([name, compiler, *cells])
+            name = ""  # only in the first row
+    yield markdown_table(["kernel", "compiler", *(f"D = {size}" for size in SUMMARY_SIZES)], rows)
+    yield TABLES.format(
+        small=f"{', '.join(SMALL[:-1])} and {SMALL[-1]}",
+        registers=max((use.registers for use in small), default=0),  # a partial run may have none
+        compilers=", ".join(f"{name} {number}" for name, number in report["versions"].items()),
+        **report["machine"],
+    )
+
+
+def _largest(uses: Sequence[Use]) -> str:
+    """Return the most registers and the most spilled bytes of some kernels."""
+    if not uses:
+        return "-"
+    registers, spilled = max(use.registers for use in uses), max(use.spilled for use in uses)
+    return coloured(f"{registers}, spills {spilled}", "fail") if spilled else str(registers)
 
 
 def _table(compiler: str, records: Sequence[Mapping[str, Any]]) -> str:
@@ -413,8 +449,8 @@ def _table(compiler: str, records: Sequence[Mapping[str, Any]]) -> str:
 def _cell(use: Use, threads: int, target: str) -> str:
     multiprocessor = MULTIPROCESSORS.get(target)
     at_once = use.waves if multiprocessor is None else blocks_at_once(use, threads, multiprocessor)
-    spilled = f", **{use.spilled}**" if use.spilled else ""
-    return f"{use.registers} / {at_once}{spilled}"
+    cell = f"{use.registers} / {at_once}"
+    return coloured(f"{cell}, spills {use.spilled}", "fail") if use.spilled else cell
 
 
 def _counts(operations: Sequence[Mapping[str, Any]]) -> str:
@@ -463,11 +499,8 @@ def as_lines(report: Mapping[str, Any]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Compile, and write the file and the page."""
-    parser = options(
-        "gpu", "Compile the GPU kernels and report what they use.",
-        output=FILE, page=f"write {PAGE.name} from --output",
-    )  # fmt: skip
+    """Compile, save and print."""
+    parser = options("gpu", "Compile the GPU kernels and report what they use.", output=FILES[0])
     add = parser.add_argument
     add("--compilers", nargs="+", choices=COMPILERS, default=list(COMPILERS))
     add("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
@@ -478,21 +511,20 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.instructions:
         print(instruction_table())
         return 0
-    if not arguments.page:
-        versions = {name: COMPILERS[name].version() for name in arguments.compilers}
-        if missing := [name for name, number in versions.items() if number is None]:
-            print(f"not installed: {', '.join(missing)}", file=sys.stderr)
-            return 2
-        compilers = [COMPILERS[name] for name in arguments.compilers]
-        chosen = list(subjects(arguments.kernels, arguments.sizes, arguments.dtypes))
-        report = {
-            "machine": machine(packages=()),
-            "versions": versions,
-            "kernels": list(resources(compilers, chosen)),
-            "operations": list(operations()),
-        }
-        arguments.output.write_text(as_lines(report), encoding="utf-8")
-    publish(None, arguments.output, page, PAGE)
+    versions = {name: COMPILERS[name].version() for name in arguments.compilers}
+    if missing := [name for name, number in versions.items() if number is None]:
+        print(f"not installed: {', '.join(missing)}", file=sys.stderr)
+        return 2
+    compilers = [COMPILERS[name] for name in arguments.compilers]
+    chosen = list(subjects(arguments.kernels, arguments.sizes, arguments.dtypes))
+    report = {
+        "machine": machine(packages=()),
+        "versions": versions,
+        "kernels": list(resources(compilers, chosen)),
+        "operations": list(operations()),
+    }
+    arguments.output.write_text(as_lines(report), encoding="utf-8")
+    print(page(read_results(arguments.output)))
     return 0
 
 

@@ -1,7 +1,7 @@
 """``python -m benchmarks.holes``: find wrong kernels that the tests of other projects let pass.
 
 It audits benchmarks/imitations.py, which has inputs and tolerances of other projects. The report
-goes to results/holes.json and docs/judge/holes.md; ``--page`` writes only the page.
+goes to results/holes.json, which docs/judge/holes.md shows.
 """
 
 import os
@@ -9,14 +9,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from benchmarks.common import DOCS, RESULTS, ROOT, machine, markdown_table, options, publish
+from benchmarks.common import RESULTS, ROOT, coloured, machine, markdown_table, options, publish
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
 from truenorm.tools.text import number
 from truenorm.verify.audit.replacing import AuditTask
 from truenorm.verify.audit.running import audit_tests
 
-FILE, PAGE = RESULTS / "holes.json", DOCS / "judge" / "holes.md"
+FILES = (RESULTS / "holes.json",)
 TESTS, MODULE = "benchmarks/imitations.py", "benchmarks.imitations"
 
 
@@ -93,43 +93,32 @@ def audited(listed: Listed, jobs: int) -> dict[str, Any]:
     return {**about, "command": listed.command, **report}
 
 
-HEAD = """\
-<!-- Written by python -m benchmarks.holes from benchmarks/results/holes.json: change that. -->
-# What tests let pass
-
-[`truenorm audit`](audit.md), pointed at **imitations** of how seven projects test their norms. An
-imitation has the shapes, distributions and tolerances of the project's test file, as far as the
-third column and the docstring of the test say; its arithmetic is NumPy's, it tests correct kernels
-written for this page, and no line of the project is in it. So nothing here is about the kernels
-of these projects: it says which wrong kernels such inputs and tolerances cannot tell from a right
-one. The tests are in `benchmarks/imitations.py`.
-
-Python {python}, NumPy {numpy}, {cpu}, {date}; made by `python -m benchmarks.holes`."""
 DETAILS = """\
-## What each saw
+Run on {date}: Python {python}, NumPy {numpy}, {cpu}.
 
-How far a kernel that passed was from the right result in these tests: the largest difference, and
-the largest number of the result it is in. *none* is a fault that the inputs of the tests do not
-touch. *Shown by* is the smallest ordinary [case of the judge](verify.md) on which it fails, or
-another one if no ordinary case shows it."""
+## Details
+
+*Difference* is the largest error of a kernel that passed, and the largest number of that result.
+*none* is a fault that the inputs of the tests do not reach.
+*Shown by* is the smallest ordinary [case of the judge](verify.md) on which the kernel fails.
+Where no ordinary case shows the fault, it is another case."""
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return docs/judge/holes.md."""
+    """Return the wrong kernels that each imitation lets pass, and their errors."""
     rows, details = [], []
     for audit in report["audits"]:
-        name = f"{audit['project']}, {audit['what']}"
+        name = f"{audit['project'].removeprefix('none: ')}, {audit['what']}"
         passed = [each for each in audit["outcomes"] if not each["caught"]]
-        count = f"{len(passed)} of {len(audit['outcomes'])} pass"
+        count = f"{len(passed)} of {len(audit['outcomes'])}"
         names = ", ".join(each["name"] for each in passed) or "none"
-        rows.append([name, count, audit["taken"], names])
+        rows.append([name, coloured(count, "fail" if passed else "pass"), names])
+        details += [f"### {name}", f"Tested with: {audit['taken']}.", f"    {audit['command']}"]
         if passed:
-            details += [f"### {name}", f"    {audit['command']}"]
             head = ["wrong kernel", "what is wrong", "difference", "shown by"]
             details.append(markdown_table(head, [_detail(each) for each in passed], numbers=False))
-    head = ["imitation", "wrong kernels", "taken from the project", "let pass"]
-    table = markdown_table(head, rows, numbers=False)
-    return "\n\n".join([HEAD.format(**report["machine"]), table, DETAILS, *details]) + "\n"
+    table = markdown_table(["imitation", "pass", "wrong kernels that pass"], rows, numbers=False)
+    return "\n\n".join([table, DETAILS.format(**report["machine"]), *details]) + "\n"
 
 
 def _detail(outcome: Mapping[str, Any]) -> list[str]:
@@ -142,26 +131,23 @@ def _detail(outcome: Mapping[str, Any]) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run all audits, save and print; or write the page."""
+    """Run all audits, save and print."""
     parser = options(
         "holes", "Audit tests that have the inputs and tolerances of other projects.",
-        output=FILE, page="write the page from --output",
+        output=FILES[0],
     )  # fmt: skip
     parser.add_argument("--only", default="", metavar="TEXT", help="only names that contain TEXT")
     parser.add_argument("--jobs", type=int, default=usable_cores(), help="runs at once")
     arguments = parser.parse_args(argv)
     os.chdir(ROOT)
-    report = None
-    if not arguments.page:
-        audits = []
-        for each in LISTED:
-            if arguments.only in f"{each.project}, {each.what}":
-                status_line(f"{each.project}, {each.what}")
-                audits.append(audited(each, arguments.jobs))
-        status_line()
-        facts = machine(usable_cores(), packages=("numpy", "pytest"))
-        report = {"machine": facts, "audits": audits}
-    publish(report, arguments.output, page, PAGE)
+    audits = []
+    for each in LISTED:
+        if arguments.only in f"{each.project}, {each.what}":
+            status_line(f"{each.project}, {each.what}")
+            audits.append(audited(each, arguments.jobs))
+    status_line()
+    facts = machine(usable_cores(), packages=("numpy", "pytest"))
+    publish({"machine": facts, "audits": audits}, arguments.output, page)
     return 0
 
 

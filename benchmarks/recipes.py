@@ -2,8 +2,7 @@
 
 Each subject runs on the judge's ordinary cases in a process of its own, in an environment that has
 its package; ``--python PATH`` is an interpreter with all packages, else an environment is created.
-The report goes to results/recipes.json and docs/reference/recipes-table.md; ``--page``
-writes only that.
+The report goes to results/recipes.json, which docs/reference/recipes.md shows.
 """
 
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common import DOCS, RESULTS, ROOT, machine, markdown_table, options, publish
+from benchmarks.common import RESULTS, ROOT, machine, markdown_table, options, publish
 from benchmarks.environments import RECIPES, VARIABLES, python_for, versions
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
@@ -21,7 +20,7 @@ from truenorm.verify.operations import parse_operation
 from truenorm.verify.running.process import SubjectProcess
 from truenorm.verify.running.records import Call, CannotRunError
 
-FILE, PAGE = RESULTS / "recipes.json", DOCS / "reference" / "recipes-table.md"
+FILES = (RESULTS / "recipes.json",)
 DTYPES = ("bfloat16", "float16")
 COMMON = ("numpy", "ml_dtypes", "torch")
 FORMULA = "from its formula"
@@ -160,22 +159,25 @@ def summary(recipe: Recipe) -> dict[str, Any]:
     return {"names": list(recipe.names), "shares": shares}
 
 
-HEAD = """\
-<!-- Written by python -m benchmarks.recipes from benchmarks/results/recipes.json: change that. -->
+RAN = """\
+### Run on a CPU
 
-**Run on a CPU**: {versions}; Python {python}, {cpu}, {date}. The share is that of elements which
-have the recipe's bits, over the judge's ordinary cases; the next best recipe stands behind it.
-Recipes in brackets give the same bits for these types."""
+A share is that of elements which have the recipe's bits, over the judge's ordinary cases.
+The next best recipe stands behind it.
+Recipes in brackets give the same bits for these types.
+Run on {date}: {cpu}, Python {python}, {versions}."""
 WRITTEN = """\
-**Written anew from its formula**, in float32 with NumPy: these kernels need a GPU, or did not
-install. The bits are those of the formula as their sources have it, and not of the kernel."""
+### Written anew from its formula
+
+These kernels need a GPU, or did not install.
+NumPy computes their formula in float32; the bits are those of the formula, not of the kernel."""
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """Return docs/reference/recipes-table.md."""
+    """Return the recipes of norms that ran, and of those that are computed from their formulas."""
     packages = ", ".join(f"{name} {number}" for name, number in report["versions"].items())
     parts = [
-        HEAD.format(**{**report["machine"], "versions": packages}),
+        RAN.format(**{**report["machine"], "versions": packages}),
         _table(each for each in report["subjects"] if each["ran"]),
         WRITTEN,
         _table(each for each in report["subjects"] if not each["ran"]),
@@ -187,13 +189,13 @@ def _table(subjects: Iterable[Mapping[str, Any]]) -> str:
     rows = [
         [
             f"{each['project']}, {each['what']}",
-            each["operation"].replace(",", ", "),
             _recipe(each),
+            each["operation"].replace(",", ", "),
             *(_shares(each, dtype) for dtype in DTYPES),
         ]
         for each in subjects
     ]
-    head = ["norm", "taken for", "recipe", *(f"{dtype}, %" for dtype in DTYPES)]
+    head = ["norm", "recipe", "taken for", *(f"{dtype}, %" for dtype in DTYPES)]
     return markdown_table(head, rows, numbers=False)
 
 
@@ -248,20 +250,15 @@ def measure(only: str, python: Path) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Examine all subjects, save and print; or write the page."""
-    parser = options(
-        "recipes", "Find where norms round, by their bits.",
-        output=FILE, page="write the table from --output",
-    )  # fmt: skip
+    """Examine all subjects, save and print."""
+    parser = options("recipes", "Find where norms round, by their bits.", output=FILES[0])
     parser.add_argument("--python", type=Path, help="an interpreter that has all packages")
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="only projects and names that contain TEXT"
     )
     arguments = parser.parse_args(argv)
-    report = None
-    if not arguments.page:
-        report = measure(arguments.only, arguments.python or python_for(RECIPES))
-    publish(report, arguments.output, page, PAGE)
+    report = measure(arguments.only, arguments.python or python_for(RECIPES))
+    publish(report, arguments.output, page)
     return 0
 
 

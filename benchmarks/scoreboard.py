@@ -31,9 +31,11 @@ from truenorm.tools.text import number
 from truenorm.verify import cases
 from truenorm.verify.cases.named import entries
 from truenorm.verify.grading.report import CaseResult, Grade, Report
-from truenorm.verify.judge import verify_target
+from truenorm.verify.judge import collect, grade_records, scope, use_options
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import OPERATIONS
+from truenorm.verify.running.process import SubjectProcess
+from truenorm.verify.running.runners import try_a_call
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 
@@ -91,24 +93,36 @@ BOARDS = {
 
 
 def judge(key: str, entry: Entry, level: str) -> dict[str, Any]:
-    """Judge one subject and return its part of the file."""
-    python = python_for(PEERS[entry.peer])
-    report = verify_target(
-        str(FOLDER / entry.target),
-        level=level,
-        strict=True,
-        progress=progress(key),
-        python=str(python),
-        environment=VARIABLES,
-    )
+    """Judge one subject and return its part of the file; its calls are graded twice."""
+    python, target = python_for(PEERS[entry.peer]), str(FOLDER / entry.target)
+    with SubjectProcess(target, python=str(python), environment=VARIABLES) as process:
+        spec = use_options(process, target, {})
+        suite = scope(process.subject, level)
+        records = [*try_a_call(process, suite), *collect(process, suite, progress(key))]
     status_line()
+    subject = process.subject
+    everywhere, within = (
+        grade_records(
+            subject,
+            suite,
+            records,
+            spec,
+            level=level,
+            domain=subject.required_domain(strict=strict),
+            strict=strict,
+        )
+        for strict in (True, False)
+    )
     versions = peer_versions(PEERS[entry.peer], python)
     packages = {name: versions[name] for name in ("python", "numpy", *entry.packages)}
-    return {"versions": packages, **summary(report)}
+    return {"versions": packages, **summary(everywhere, within)}
 
 
-def summary(report: Report) -> dict[str, Any]:
-    """Return what the page and the figure need of a report."""
+def summary(report: Report, within: Report) -> dict[str, Any]:
+    """Return what the page and the figure need of a report on all cases, and of one on few.
+
+    `within` counts only the cases of the default domain.
+    """
     dtypes = list(dict.fromkeys(grade.dtype for grade in report.grades))
     outputs = list(dict.fromkeys(grade.output for grade in report.grades))
     operation, results = report.operation, report.results
@@ -125,6 +139,8 @@ def summary(report: Report) -> dict[str, Any]:
             rounded(asdict(grade)) | {"beyond_kappa": beyond_kappa(results, grade)}
             for grade in report.grades
         ],
+        "grades_within": [rounded(asdict(grade)) for grade in within.grades],
+        "cases_within": within.cases,
         "verdicts": report.verdicts,
         "families": families(results, operation),
         "named": sum(name in named for name in suite),

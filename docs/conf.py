@@ -6,21 +6,24 @@ from pathlib import Path
 
 import truenorm
 
-sys.path.insert(0, str(Path(__file__).parent))  # for mathml
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # for mathml and results, and for benchmarks
 
 project = "truenorm"
 author = "the truenorm developers"
 copyright = "2026, the truenorm developers"
 version = release = truenorm.__version__
 
-extensions = ["mathml", "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
-# Tables are parts of pages.
-exclude_patterns = ["_build", "judge/campaign-table.md", "reference/recipes-table.md"]
+extensions = [
+    *("mathml", "results", "myst_parser", "numpydoc"),
+    *("sphinx.ext.autodoc", "sphinx.ext.viewcode"),
+]
+exclude_patterns = ["_build"]
 nitpicky = True
 # Names of the type system that have no page of their own.
 nitpick_ignore_regex = [("py:.*", r"(numpy|np|collections|optional|sequence|FloatArray).*")]
 
-myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_enable_extensions = ["amsmath", "attrs_inline", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_typehints = "none"

@@ -1,30 +1,62 @@
-"""Published tables and figures are what the benchmarks make of their files of results."""
+"""Pages and figures show what the benchmarks make of their files of results."""
 
 import math
+import re
 import shutil
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks import campaign, gpu, holes, imitations, peers, recipes, roofline, scale
+from benchmarks import campaign, gpu, holes, imitations, pages, peers, recipes, roofline, scale
 from benchmarks.common import DOCS, FIGURES, fill, read_results
 from benchmarks.subjects import truenorm_subjects
 from benchmarks.times import Bare
 from truenorm.verify.grading.report import Recipe
 from truenorm.verify.operations import parse_operation
 
-PAGES: dict[str, Any] = {
-    each.__name__.rpartition(".")[2]: each for each in (campaign, gpu, holes, recipes)
+GENERATED = {
+    "campaign": "judge/campaign.md",
+    "gpu": "inside/gpu-registers.md",
+    "holes": "judge/holes.md",
+    "recipes": "reference/recipes.md",
 }
-PUBLISHED = {name: read_results(module.FILE) for name, module in PAGES.items()}
+PUBLISHED = {
+    name: read_results(module.FILES[0])
+    for name, module in {
+        "campaign": campaign, "gpu": gpu, "holes": holes, "recipes": recipes
+    }.items()
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_page_matches_results(name: str) -> None:
-    """If this fails: `python -m benchmarks.NAME --page`."""
-    module = PAGES[name]
-    assert module.PAGE.read_text(encoding="utf-8") == module.page(PUBLISHED[name])
+@pytest.mark.parametrize("name", GENERATED)
+def test_page_has_the_results(name: str) -> None:
+    text = (DOCS / GENERATED[name]).read_text(encoding="utf-8")
+    assert pages.names_in(text) == [name]
+    before, _, after = text.partition(f"```{{results}} {name}\n```")
+    assert pages.expand(text) == before + pages.generated(name) + after
+    assert f"`python -m benchmarks.{name}`" in text  # how to measure again
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_page_depends_on_its_files(name: str) -> None:
+    sources = pages.sources(name)
+    assert {f"{name}.py", f"{name}.json"} <= {file.name for file in sources}
+    assert all(file.is_file() for file in sources)
+
+
+def test_every_fence_names_a_module() -> None:
+    texts = [page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")]
+    named = [name for text in texts for name in pages.names_in(text)]
+    assert sorted(named) == sorted(GENERATED)
+    assert sum(text.count("```{results}") for text in texts) == len(named)
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_grades_have_a_colour(name: str) -> None:
+    styles = (DOCS / "_static" / "results.css").read_text(encoding="utf-8")
+    for grade in set(re.findall(r"\{\.(grade-[a-z]+)\}", pages.generated(name))):
+        assert re.search(rf"\.{grade}\b[^{{]*\{{ background", styles), grade
 
 
 def test_fill_rejects_a_page_without_the_block() -> None:
@@ -104,6 +136,12 @@ class TestHoles:
     def test_wrong_kernel_passes(self, project: str, what: str, kernel: str) -> None:
         assert self.passed(project, what)[kernel]["witness"]["symptom"]
 
+    def test_counts_and_names(self) -> None:
+        text = holes.page(PUBLISHED["holes"])
+        assert "| quack, RMSNorm | [3 of 22]{.grade-fail} | eps outside the root, no eps," in text
+        assert "| strict, RMSNorm | [0 of 22]{.grade-pass} | none |" in text
+        assert text.index("3 of 22") < text.index("## Details") < text.index("### quack, RMSNorm")
+
     def test_none_passes_strict_tests(self) -> None:
         for project, what in AUDITS:
             if project.startswith("none"):
@@ -174,16 +212,22 @@ class TestRecipes:
         [
             (
                 recipe_entry(names=["late", "apex"]),
-                "| **late** (apex) | late 90.00; early 50.00 | - |",
+                "| **late** (apex) | rms_norm | late 90.00; early 50.00 | - |",
             ),
-            (recipe_entry(), "| no recipe fits | late 90.00; early 50.00 | - |"),
-            (recipe_entry(grades={"y": "wrong"}), "| no recipe fits, y is wrong | late"),
+            (recipe_entry(), "| no recipe fits | rms_norm | late 90.00; early 50.00 | - |"),
+            (
+                recipe_entry(grades={"y": "wrong"}),
+                "| no recipe fits, y is wrong | rms_norm | late",
+            ),
             (
                 {**recipe_entry(), "operation": "rms_norm,result=float32"},
-                "| nothing is rounded to 16 bits | late",
+                "| nothing is rounded to 16 bits | rms_norm, result=float32 | late",
             ),
-            (recipe_entry(failed="raised"), "| fails: raised | - | - |"),
-            ({**recipe_entry(), "cannot": "no module"}, "| cannot run: no module | - | - |"),
+            (recipe_entry(failed="raised"), "| fails: raised | rms_norm | - | - |"),
+            (
+                {**recipe_entry(), "cannot": "no module"},
+                "| cannot run: no module | rms_norm | - | - |",
+            ),
         ],
     )
     def test_line_of_the_table(self, subject: dict[str, Any], line: str) -> None:
@@ -241,6 +285,22 @@ class TestGpu:
     def test_blocks_at_once(self, use: gpu.Use, threads: int, target: str, blocks: int) -> None:
         """Worked out by hand from the formula."""
         assert gpu.blocks_at_once(use, threads, gpu.MULTIPROCESSORS[target]) == blocks
+
+    def test_summary(self) -> None:
+        """The most registers and spilled bytes of a row length, over targets, types and norms."""
+        about = {"compiler": "clang", "kernel": "forward", "size": 4096, "norm": "RMSNorm"}
+        records = [
+            {**about, "dtype": "float32", "target": target, "use": use._asdict()}
+            for target, use in {
+                "gfx90a": gpu.Use(90, 0, 0, 4),
+                "gfx942": gpu.Use(70, 24, 0, 4),
+            }.items()
+        ]
+        text = gpu.page({**PUBLISHED["gpu"], "kernels": records})
+        assert text.startswith("1 of 2 compiled kernels spill registers to memory: forward by")
+        assert "| forward | clang | - | [90, spills 24]{.grade-fail} | - | - |" in text
+        assert "<summary>clang: RMSNorm, float32</summary>" in text
+        assert "| 90 / 4 | [70 / 4, spills 24]{.grade-fail} |" in text
 
 
 class TestRoofline:

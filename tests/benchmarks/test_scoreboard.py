@@ -24,7 +24,8 @@ OUTPUTS = ["y", "dx", "dgamma", "dbeta"]
 def textbook_entry() -> Any:
     """Return the entry of the textbook form in float32."""
     subject = tv.Subject(textbook.forward, textbook.backward, name="textbook")
-    entry = {"versions": {"python": "3"}, **scoreboard.summary(tv.verify(subject, strict=True))}
+    reports = (tv.verify(subject, strict=strict) for strict in (True, False))
+    entry = {"versions": {"python": "3"}, **scoreboard.summary(*reports)}
     return json.loads(strict_json.dumps(entry))
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.pages import expand
+
 ROOT = Path(__file__).parents[2]
 PAGES = [
     path
@@ -29,10 +31,9 @@ def local_links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that code hosts and MyST give to headings."""
-    headings = re.findall(
-        r"^#+ (.+)$", without_code(page.read_text(encoding="utf-8")), re.MULTILINE
-    )
+    """Return the anchors that code hosts and MyST give to headings, those of results included."""
+    text = without_code(expand(page.read_text(encoding="utf-8")))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
