@@ -105,7 +105,7 @@ def make_problem(
     """
     arrays = _input_list(inputs)
     names = _input_names(forward, len(arrays))
-    copies = [_checked_input(*pair) for pair in zip(names, arrays, strict=True)]
+    copies = [checked_input(*pair) for pair in zip(names, arrays, strict=True)]
     _check_signature(
         forward, "forward", copies, "pass a list of inputs, one array for each parameter"
     )
@@ -260,7 +260,7 @@ def _checked_gradient(name: str, value: Array, gradient: Any) -> Array:
     return array
 
 
-def _checked_input(name: str, value: Any) -> Array:
+def checked_input(name: str, value: Any) -> Array:
     """Copy an input, or raise an error if it cannot be differentiated by."""
     array = np.array(value)
     if not np.issubdtype(array.dtype, np.floating):

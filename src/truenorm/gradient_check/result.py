@@ -98,6 +98,14 @@ class InputCheck:
         )
 
     @property
+    def explanation(self) -> str:
+        """Why the verdict is not PASS, if there is more to it than a wrong gradient."""
+        if self.verdict is not Verdict.PASS and self.why:
+            return self.why
+        noisy = self.verdict is Verdict.INCONCLUSIVE and self.floor > self.tol
+        return NOISY if noisy else ""
+
+    @property
     def summary(self) -> str:
         """The verdict and the worst element, in a few words."""
         if self.missing and self.verdict is Verdict.FAIL:
@@ -210,10 +218,8 @@ class GradientCheck:
         lines = [f"{self.verdict}: gradient check by {self.method}"]
         for check in self.inputs:
             lines.append(f"  {check.name}: {check.verdict}, {check}")
-            if check.verdict is not Verdict.PASS and check.why:
-                lines.append(f"    {check.why}")
-            elif check.verdict is Verdict.INCONCLUSIVE and check.floor > check.tol:
-                lines.append(f"    {NOISY}")
+            if check.explanation:
+                lines.append(f"    {check.explanation}")
         lines.append(f"  {self.why}")
         if self.advice and self.verdict is Verdict.INCONCLUSIVE:
             lines.append(f"  {self.advice}")
