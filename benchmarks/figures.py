@@ -1,7 +1,7 @@
 """``python -m benchmarks.figures NAME``: draw figures of the docs; nothing is measured.
 
-cost
-    From the counts of `truenorm.cost`.
+cost, fusion
+    From the counts and the operations of `truenorm.cost`.
 gpu
     A row's way through the GPU kernels.
 layers
@@ -30,14 +30,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from benchmarks import roofline as roofline_model
 from benchmarks import scale as scale_model
 from benchmarks.common import FIGURES, RESULTS, ROOT, options, read_results
 from benchmarks.peers import times_of
 from truenorm.bench import DIRECTIONS
-from truenorm.cost import Form, Keep, layer_norm_cost
+from truenorm.cost import COLUMNS, ROWS, SHARES, Form, Keep, layer_norm_cost, operations
 from truenorm.demo import draw, from_json
 from truenorm.tools.picture import save
 from truenorm.verify.cases.families import PLAIN_X, Family
@@ -67,55 +67,87 @@ def without_frame(axes: Axes) -> None:
 
 
 COST_SHAPE = (8, 1024, 4096)
-FORMS: tuple[Form, ...] = ("textbook", "blocked", "fused")
-KEEPS: tuple[Keep, ...] = ("xhat", "x")
-EQUATIONS = {
-    "D1": BLUE, "D2": SKY, "D3": GREEN, "D5": YELLOW, "D6": ORANGE,
-    "D7": BLUE, "D8": GREEN, "D9": PINK, "D17": RED,
-}  # fmt: skip
-LETTER = 1.6
-"""Bytes per element that a segment needs for each letter of its name."""
+FORMS: dict[Form, Keep] = {"textbook": "xhat", "blocked": "x", "fused": "x"}
+"""Forms, and the array that each saves for backward."""
+READ, WRITTEN = {"facecolor": PALE_BLUE}, {"facecolor": ORANGE, "hatch": "///"}
+"""Bars and boxes that differ without colour."""
 
 
 def cost() -> None:
-    """Draw the bytes of each equation, both passes to the same scale."""
-    figure = canvas(7.4, 6.8)
-    forward, backward = figure.subplots(2, 1)
-    meaning = "D1 mean · D2 centred · D3 variance · D5 xhat · D6 y"
-    cost_panel(forward, "forward", meaning, 8, "read x, write y")
-    meaning = "D2 and D5 xhat again · D7 dbeta · D8 dgamma · D9 g · D17 dx"
-    cost_panel(backward, "backward", meaning, 12, "read dy and x, write dx")
+    """Draw the bytes of each form, read and written, both passes to the same scale."""
+    figure = canvas(5.6, 4.6)
+    panels = figure.subplots(2, 1, sharex=True)
+    for axes, direction in zip(panels, DIRECTIONS, strict=True):
+        for place, (form, keep) in enumerate(FORMS.items()):
+            moved = layer_norm_cost(COST_SHAPE, "float32", form, keep).passes[direction]
+            left = 0.0
+            for name, style in (("read", READ), ("written", WRITTEN)):
+                width = getattr(moved, f"bytes_{name}") / math.prod(COST_SHAPE)
+                label = name if place == 0 else None
+                axes.barh(place, width, 0.7, left, edgecolor="black", label=label, **style)
+                left += width
+            axes.text(left + 1, place, f"{left:.0f}", va="center", fontsize=13)
+        axes.set_yticks(range(len(FORMS)), list(FORMS), fontsize=13)
+        axes.invert_yaxis()
+        axes.set_title(direction, loc="left", fontsize=14)
+        without_frame(axes)
+    panels[0].legend(loc="lower right", fontsize=13, frameon=False)
+    panels[1].set_xlabel("bytes per element, float32", fontsize=13)
+    panels[1].tick_params(axis="x", labelsize=12)
+    panels[1].set_xlim(0, 95)
     save_as(figure, "cost")
 
 
-def cost_panel(axes: Axes, direction: str, meaning: str, floor: float, floor_name: str) -> None:
-    """Draw one pass: a bar for each form."""
-    forms = list(product(FORMS, KEEPS))
-    for place, (form, keep) in enumerate(forms):
-        moved: dict[str, float] = {}
-        for step in layer_norm_cost(COST_SHAPE, "float32", form, keep).passes[direction].steps:
-            share = (step.bytes_read + step.bytes_written) / math.prod(COST_SHAPE)
-            moved[step.equation] = moved.get(step.equation, 0) + share
-        left = 0.0
-        for equation, share in moved.items():
-            if share <= 0.01:  # of one number a row
-                continue
-            axes.barh(
-                place, share, left=left, height=0.72, color=EQUATIONS[equation],
-                edgecolor="white", linewidth=1,
-            )  # fmt: skip
-            if share >= LETTER * len(equation):
-                axes.text(left + share / 2, place, equation, ha="center", va="center", fontsize=9)
-            left += share
-        axes.text(left + 0.8, place, f"{left:.1f}", va="center", fontsize=10)
-    axes.set_yticks(range(len(forms)), [f"{form}, {keep} kept" for form, keep in forms])
-    axes.invert_yaxis()
-    axes.axvline(floor, color="black", linestyle=":", linewidth=1.2, zorder=0)
-    axes.text(floor + 0.6, -0.62, floor_name, fontsize=9, va="bottom")
-    axes.set_title(direction, loc="left", fontsize=12, pad=16)
-    axes.set_xlabel(f"bytes read and written per element, float32\n{meaning}")
-    axes.set_xlim(0, 106)
-    without_frame(axes)
+BOX, CODE = 1.25, 2.9
+"""Widths of a box and of the code between boxes."""
+
+
+def fusion() -> None:
+    """Draw the arrays that each unfused kernel and each fused one moves."""
+    small = {*ROWS, *COLUMNS, *SHARES}
+    figure = canvas(5.6, 8.2)
+    axes = figure.subplots()
+    for x, text in ((-BOX, "read"), (CODE / 2, "kernel"), (CODE + BOX / 2, "written")):
+        axes.text(x, 0, text, ha="center", va="center", fontsize=12, style="italic")
+    y = -1.0
+    for direction, fused in (("forward", ["x"]), ("backward", ["dy", "x"])):
+        steps = operations(f"layer_norm {direction}", "t")
+        kernels = [
+            ([each for each in step.reads if each not in small], step.writes, step.code)
+            for step in steps
+            if not {*step.reads, step.writes} <= small
+        ]
+        arrays = sum(len(reads) + (writes not in small) for reads, writes, _ in kernels)
+        y = fusion_title(axes, y, f"{direction}, unfused: {arrays} arrays, {len(kernels)} kernels")
+        for reads, writes, code in kernels:
+            y = fusion_kernel(axes, y, reads, [] if writes in small else [writes], code)
+        y = fusion_title(axes, y - 0.2, f"{direction}, fused: {len(fused) + 1} arrays")
+        y = fusion_kernel(axes, y, fused, ["y" if direction == "forward" else "dx"], "all steps")
+        y -= 0.5
+    axes.set_xlim(-2 * BOX - 0.1, CODE + BOX + 0.1)
+    axes.set_ylim(y + 0.9, 0.6)
+    axes.set_axis_off()
+    save_as(figure, "fusion")
+
+
+def fusion_title(axes: Axes, y: float, text: str) -> float:
+    """Write a heading; return the height below it."""
+    axes.text(-2 * BOX, y, text, fontsize=12.5, weight="bold", va="center")
+    return y - 1
+
+
+def fusion_kernel(axes: Axes, y: float, reads: list[str], writes: list[str], code: str) -> float:
+    """Draw a kernel between the arrays it reads and writes; return the height below it."""
+    boxes = [(-BOX * (k + 1), name, PALE_BLUE) for k, name in enumerate(reversed(reads))]
+    boxes += [(CODE, name, PALE_ORANGE) for name in writes]
+    for x, name, colour in boxes:
+        corner = (x + 0.03, y - 0.4)
+        axes.add_patch(Rectangle(corner, BOX - 0.06, 0.8, facecolor=colour, edgecolor="black"))
+        text = name.strip("()")
+        axes.text(x + BOX / 2, y, text, ha="center", va="center", fontsize=11)
+    short = code.replace("axis=-1", "").replace("axis=rows", "rows")
+    axes.text(CODE / 2, y, short, ha="center", va="center", fontsize=10, family="monospace")
+    return y - 1
 
 
 def stability() -> None:
@@ -474,7 +506,19 @@ def scale() -> None:
 DRAWN = {
     each.__name__: each
     for each in (
-        *(cost, gpu, layers, peers, recipes, roofline, scale, scoreboard, stability, taylor),
+        *(
+            cost,
+            fusion,
+            gpu,
+            layers,
+            peers,
+            recipes,
+            roofline,
+            scale,
+            scoreboard,
+            stability,
+            taylor,
+        ),
     )
 }
 

@@ -1,7 +1,8 @@
 """``python -m benchmarks.roofline``: upper limits for the GPU kernels on four cards.
 
 It measures nothing. It divides the operations of an element by the stated rates of the cards, and
-fills the table of docs/learn/fuse.md; ``python -m benchmarks.figures roofline`` draws the same.
+fills the tables of docs/inside/gpu-kernels.md; ``python -m benchmarks.figures roofline`` draws
+the same.
 """
 
 import sys
@@ -13,7 +14,7 @@ from benchmarks.common import DOCS, fill_page, markdown_table
 from truenorm.exact import BFLOAT16, FLOAT32
 from truenorm.kernels.gpu.plan import Plan
 
-PAGE = DOCS / "learn" / "fuse.md"
+PAGE = DOCS / "inside" / "gpu-kernels.md"
 SIZE = 4096
 """Elements of a row."""
 SHARES = 2 * (8 + 8 + 4)
@@ -46,7 +47,7 @@ CARDS = {
     "B200": Card(7.7, 37.5 / 2, 64),
     "RTX 4090": Card(1.008, 1.29 / 2, 2),
 }
-"""80 GB and SXM where there are several; docs/learn/fuse.md names the sources."""
+"""80 GB and SXM where there are several; docs/inside/gpu-kernels.md names the sources."""
 
 
 class Counts(NamedTuple):
@@ -67,7 +68,7 @@ COUNTS = {
     ("fast", "backward", "float32"): Counts(10, 5, 36),
     ("fast", "backward", "16 bits"): Counts(10, 6, 63),
 }
-"""For layer norm, by ``benchmarks.gpu --instructions``; see docs/learn/fuse.md."""
+"""For layer norm, by ``benchmarks.gpu --instructions``; see docs/inside/gpu-kernels.md."""
 
 
 def bytes_moved(direction: str, kind: str) -> tuple[float, float]:
@@ -97,16 +98,41 @@ def cells(card: Card, mode: str) -> Iterator[str]:
         yield f"{times[worst]:.1f} {worst}"
 
 
-def table() -> str:
+def limits_table() -> str:
     """Return a line for each card and mode."""
     head = ["card", "mode", *map(", ".join, product(PASSES, TYPES))]
     rows = [[name, mode, *cells(card, mode)] for name, card in CARDS.items() for mode in MODES]
     return markdown_table(head, rows, numbers=False)
 
 
+def counts_table() -> str:
+    """Return the operations of an element in correct mode, with those of fast mode in brackets."""
+    rows = [
+        [f"{direction}, {kind}", *(f"{one} ({other})" for one, other in zip(*modes, strict=True))]
+        for direction, kind in product(PASSES, TYPES)
+        if (modes := [COUNTS[mode, direction, kind] for mode in MODES])
+    ]
+    return markdown_table(["pass", "float64 operations", "conversions", "instructions"], rows)
+
+
+def cards_table() -> str:
+    """Return the stated rates; a multiply-add is two FLOPs."""
+    rows = [
+        [name, f"{card.bandwidth:g}", f"{2 * card.float64:g}", f"{card.cores}"]
+        for name, card in CARDS.items()
+    ]
+    head = ["bandwidth, TB/s", "float64, 10¹² FLOP/s", "float64 cores of a multiprocessor"]
+    return markdown_table(["card", *head], rows)
+
+
+def blocks() -> dict[str, str]:
+    """Return the tables of the page by name."""
+    return {"roofline": limits_table(), "operations": counts_table(), "cards": cards_table()}
+
+
 def main() -> int:
-    """Fill the table."""
-    fill_page(PAGE, {"roofline": table()})
+    """Fill the tables."""
+    fill_page(PAGE, blocks())
     return 0
 
 

@@ -9,7 +9,8 @@ native
 partials
     Backward that returns a partial beside plain backward; merging and rounding of partials.
 model
-    Times that `truenorm.cost` predicts beside measured ones, written to results/cost_model.json.
+    Times that `truenorm.cost` predicts beside measured ones, written to results/cost_model.json
+    and docs/learn/time-and-memory.md.
 """
 
 import ctypes
@@ -34,7 +35,9 @@ from numpy.typing import NDArray
 
 import truenorm as tn
 from benchmarks.common import (
+    DOCS,
     RESULTS,
+    fill_page,
     heading,
     machine,
     markdown_table,
@@ -253,6 +256,7 @@ def partials(rounds: int) -> dict[str, list[Record]]:
     return {"partials": records}
 
 
+PAGE = DOCS / "learn" / "time-and-memory.md"
 MODEL_SHAPES = ((4096, 4096), (8, 1024, 4096))
 """x of 67 and 134 MB in float32: larger than any cache."""
 GOAL = 1.5
@@ -293,7 +297,25 @@ def model(rounds: int) -> dict[str, Any]:
         "lines": lines,
     }
     strict_json.write(report, RESULTS / "cost_model.json")
+    fill_page(PAGE, {"model": model_table(report)})
     return {"model": lines, "others": [{"": "cores taken by other programs", "cores": taken}]}
+
+
+def model_table(report: dict[str, Any]) -> str:
+    """Return the machine and the lines of the largest shape, as the page shows them."""
+    facts = report["machine"]
+    head = ["form and pass", "MB moved", "predicted ms", "measured ms", "ratio"]
+    rows = [
+        [
+            f"{line['contestant']}, {line['direction']}",
+            f"{line['megabytes_moved']:,.0f}",
+            *(f"{line[key]:.1f}" for key in ("predicted_ms", "measured_ms", "ratio")),
+        ]
+        for line in report["lines"]
+        if tuple(line["shape"]) == MODEL_SHAPES[-1]
+    ]
+    place = f"{MODEL_SHAPES[-1]}, float32, {facts['cpu']}, {facts['threads']} threads"
+    return f"{place}, NumPy {facts['numpy']}, {facts['date']}:\n\n{markdown_table(head, rows)}"
 
 
 def model_lines(shape: tuple[int, ...], rounds: int) -> Iterator[Record]:

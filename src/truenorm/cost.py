@@ -103,7 +103,7 @@ class Operation(NamedTuple):
     code: str
 
 
-def _operations(name: str, programs: str) -> list[Operation]:
+def operations(name: str, programs: str) -> list[Operation]:
     """Return the operations of a pass that belong to all of these programs."""
     lines = [line.split(maxsplit=5) for line in PROGRAMS[name].split("\n")[1:]]
     return [
@@ -368,12 +368,10 @@ def _cost(norm: str, shape: Sequence[int], dtype: str, form: Form, keep: Keep) -
     if form == "fused":
         program, rows_of_a_share = "f", max(FEWEST_ROWS, -(-rows // MOST_SHARES))
         sizes = sizes._replace(wide=max(4, itemsize), shares=-(-rows // rows_of_a_share))
-    forward, backward = (
-        _operations(f"{norm} {each}", program) for each in ("forward", "backward")
-    )
+    forward, backward = (operations(f"{norm} {each}", program) for each in ("forward", "backward"))
     kept, referenced = {"xhat", "rstd"}, ["gamma"]
     if keep == "x":
-        rebuild = _operations(f"{norm} forward", program + "r")
+        rebuild = operations(f"{norm} forward", program + "r")
         read = {name for each in rebuild for name in each.reads}
         kept, referenced = read - {"x", *(each.writes for each in rebuild)}, ["gamma", "x"]
         backward = rebuild + backward

@@ -8,10 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import campaign, gpu, holes, imitations, pages, peers, recipes, roofline, scale
-from benchmarks.common import DOCS, FIGURES, fill, read_results
+from benchmarks import (
+    campaign,
+    gpu,
+    holes,
+    imitations,
+    pages,
+    peers,
+    recipes,
+    roofline,
+    scale,
+    times,
+)
+from benchmarks.common import DOCS, FIGURES, RESULTS, fill, read_results
 from benchmarks.subjects import truenorm_subjects
 from benchmarks.times import Bare
+from truenorm.cost import layer_norm_cost
 from truenorm.verify.grading.report import Recipe
 from truenorm.verify.operations import parse_operation
 
@@ -303,6 +315,29 @@ class TestGpu:
         assert "| 90 / 4 | [70 / 4, spills 24]{.grade-fail} |" in text
 
 
+class TestCost:
+    """Figures and tables of docs/learn."""
+
+    def test_page_has_the_model(self) -> None:
+        page = times.PAGE.read_text(encoding="utf-8")
+        report = read_results(RESULTS / "cost_model.json")
+        assert fill(page, {"model": times.model_table(report)}) == page
+
+    @pytest.mark.parametrize("direction", ["forward", "backward"])
+    def test_figures(self, direction: str) -> None:
+        """Arrays in fusion.svg, and bytes an element in cost.svg."""
+        shape, elements = (8, 1024, 4096), 8 * 1024 * 4096
+        forms: Any = (("textbook", "xhat"), ("blocked", "x"), ("fused", "x"))
+        for form, keep in forms:
+            counted = layer_norm_cost(shape, "float32", form, keep).passes[direction]
+            moved = f"{counted.bytes_moved / elements:.0f}"
+            assert f">{moved}</text>" in (FIGURES / "cost.svg").read_text(encoding="utf-8")
+            arrays = round(counted.bytes_moved / 4 / elements)
+            kind = "unfused" if form == "textbook" else "fused"
+            figure = (FIGURES / "fusion.svg").read_text(encoding="utf-8")
+            assert f">{direction}, {kind}: {arrays} arrays" in figure
+
+
 class TestRoofline:
     def test_by_hand(self) -> None:
         """An H100 moves 3.35 TB, does 17e12 multiply-adds, issues 34e12 instructions a second."""
@@ -319,7 +354,7 @@ class TestRoofline:
 
     def test_page_has_the_table(self) -> None:
         page = roofline.PAGE.read_text(encoding="utf-8")
-        assert fill(page, {"roofline": roofline.table()}) == page
+        assert fill(page, roofline.blocks()) == page
 
     def test_counts_are_those_of_ptx(self) -> None:
         """PTX counts apply where rows are in registers, which is the case for forward."""
