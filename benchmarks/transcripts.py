@@ -1,6 +1,6 @@
-"""Run the commands that docs/judge/verify.md shows, and write what they print into the page.
+"""Run the commands that the pages on the judge show, and write what they print into the pages.
 
-``python -m benchmarks.transcripts [NAME ...]``. Tests compare the page with what is printed now,
+``python -m benchmarks.transcripts [NAME ...]``. Tests compare the pages with what is printed now,
 except for numbers, which depend on the machine and on the version of NumPy.
 """
 
@@ -12,67 +12,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.common import DOCS, ROOT, fill_page
 
-PAGE = DOCS / "judge" / "verify.md"
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 CHECKS_SHOWN = 2
 
 
-class Transcript(NamedTuple):
-    """A command in a folder, with variables before it as in a shell, and what must be built."""
-
-    command: str
-    folder: str = "examples/verify"
-    build: str = ""
-
-
-TRANSCRIPTS = {
-    "numpy": Transcript("truenorm verify numpy_check.py:subject"),
-    "pytorch": Transcript(
-        "truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm"
-    ),
-    "triton": Transcript("TRITON_INTERPRET=1 truenorm verify triton_check.py --dtype float16"),
-    "c": Transcript("truenorm verify c_kernel_check.py:subject", "examples/c", "make"),
-}
-
-
-def run(name: str) -> str:
-    """Return what a command prints, shortened; it runs in a copy of its folder."""
-    transcript = TRANSCRIPTS[name]
-    with tempfile.TemporaryDirectory() as copies:
-        folder = Path(copies).resolve() / transcript.folder
-        shutil.copytree(ROOT / transcript.folder, folder)
-        text = _run(transcript, folder)
-        return shortened(text.replace(str(Path(copies).resolve()), "…"))
-
-
-def _run(transcript: Transcript, folder: Path) -> str:
-    if transcript.build:
-        subprocess.run([transcript.build], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    words = shlex.split(transcript.command)
-    variables = dict(word.split("=") for word in words if word.isupper() or "=" in word)
-    arguments = words[words.index("truenorm") + 1 :]
-    done = subprocess.run(
-        [sys.executable, "-m", "truenorm", *arguments],
-        cwd=folder,
-        env=os.environ | variables | {"COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"{transcript.command} ended with {done.returncode}: {done.stderr}")
-    return done.stdout
-
-
 def shortened(text: str) -> str:
     """Return a report with the first finding and the first checks; ``…`` stands for the others."""
-    lines = [line.rstrip() for line in text.strip("\n").splitlines()]
+    lines = text.splitlines()
     end = max(place for place, line in enumerate(lines) if line.startswith(("PASS", "FAIL")))
     grades = next(place for place, line in enumerate(lines) if re.match(r" +max +natural", line))
     checks = [place for place in range(grades, end) if lines[place][:1] in ("✓", "✗", "-")]
@@ -83,14 +36,134 @@ def shortened(text: str) -> str:
     return "\n".join(lines)
 
 
+def whole(text: str) -> str:
+    """Return the text as it is."""
+    return text
+
+
+def paragraphs(start: int, end: int | None = None) -> Callable[[str], str]:
+    """Return a function that selects paragraphs of a text."""
+    return lambda text: "\n\n".join(text.split("\n\n")[start:end])
+
+
+def ends(first: int, last: int) -> Callable[[str], str]:
+    """Return a function that selects paragraphs from both ends; ``…`` stands for the others."""
+
+    def select(text: str) -> str:
+        parts = text.split("\n\n")
+        return "\n\n".join([*parts[:first], "…", *parts[-last:]])
+
+    return select
+
+
+class Transcript(NamedTuple):
+    """The output of the last of some commands in a folder, or a part of it.
+
+    A command may have variables before it, as in a shell. `build` is run first.
+    """
+
+    commands: str
+    folder: str = "examples/verify"
+    build: str = ""
+    page: str = "judge/verify.md"
+    select: Callable[[str], str] = shortened
+    with_commands: bool = True
+
+
+def _part_of_fail(start: int, end: int | None = None) -> Transcript:
+    return Transcript(
+        "truenorm verify rms_norm_check.py",
+        page="judge/read-a-fail.md",
+        select=paragraphs(start, end),
+        with_commands=start == 0,
+    )
+
+
+NUMPY = "truenorm verify numpy_check.py:subject"
+TRANSCRIPTS = {
+    "numpy": Transcript(NUMPY),
+    "pytorch": Transcript(
+        "truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm"
+    ),
+    "triton": Transcript("TRITON_INTERPRET=1 truenorm verify triton_check.py --dtype float16"),
+    "c": Transcript("truenorm verify c_kernel_check.py:subject", "examples/c", "make"),
+    "fail verdict": _part_of_fail(0, 2),
+    "fail finding": _part_of_fail(2, 3),
+    "fail check": _part_of_fail(3, 4),
+    "fail followers": _part_of_fail(4, 6),
+    "fail grades": _part_of_fail(6, 7),
+    "fail beyond": _part_of_fail(7, 8),
+    "fail recipe": _part_of_fail(8, 9),
+    "fail checks": _part_of_fail(9, 10),
+    "fail end": _part_of_fail(10),
+    "grades": Transcript(NUMPY, page="reference/grades.md", select=paragraphs(5, 7)),
+    "baseline": Transcript(
+        f"{NUMPY} --baseline known.json --update-baseline\n{NUMPY} --baseline known.json",
+        page="judge/ci.md",
+        select=paragraphs(1, 3),
+    ),
+    "equal": Transcript(
+        f"{NUMPY} --equal-to numpy_check.py:mended", page="judge/ci.md", select=ends(2, 3)
+    ),
+    "audit": Transcript(
+        "truenorm audit test_norm.py --replace norm_kernel:rms_norm --operation rms_norm",
+        folder="examples/audit",
+        page="judge/audit.md",
+        select=ends(3, 3),
+    ),
+    "campaign": Transcript(
+        "truenorm verify numpy_check.py:mended --cases 60 --seed 7",
+        page="judge/campaign.md",
+        select=whole,
+    ),
+}
+
+
+def run(name: str) -> str:
+    """Return what a page shows of the output of a command."""
+    transcript = TRANSCRIPTS[name]
+    text = _output(transcript.commands, transcript.folder, transcript.build)
+    return transcript.select(text)
+
+
+@cache
+def _output(commands: str, folder: str, build: str) -> str:
+    """Return what the last command prints, in a copy of its folder."""
+    with tempfile.TemporaryDirectory() as copies:
+        place = Path(copies).resolve() / folder
+        shutil.copytree(ROOT / folder, place)
+        if build:
+            subprocess.run([build], cwd=place, check=True, stdout=subprocess.DEVNULL)
+        text = [_run(command, place) for command in commands.splitlines()][-1]
+    text = text.replace(str(Path(copies).resolve()), "…").strip("\n")
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _run(command: str, folder: Path) -> str:
+    words = shlex.split(command)
+    start = words.index("truenorm")
+    variables = dict(word.split("=") for word in words[:start])
+    done = subprocess.run(
+        [sys.executable, "-m", "truenorm", *words[start + 1 :]],
+        cwd=folder,
+        env=os.environ | variables | {"COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
 def masked(text: str) -> str:
     """Return a transcript without numbers and without line breaks, which depend on them."""
     return " ".join(NUMBER.sub("#", text).replace("# min # s", "# s").split())
 
 
 def shown(name: str) -> str:
-    """Return the transcript in the page."""
-    page = PAGE.read_text(encoding="utf-8")
+    """Return the transcript in its page."""
+    page = (DOCS / TRANSCRIPTS[name].page).read_text(encoding="utf-8")
     block = page.partition(f"<!-- begin transcript {name} -->")[2]
     return block.partition("```text\n")[2].partition("\n```")[0]
 
@@ -102,10 +175,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TRANSCRIPTS))
     for name in parser.parse_args(argv).names or TRANSCRIPTS:
-        command = TRANSCRIPTS[name].command
-        block = f"```console\n$ {command}\n```\n\n```text\n{run(name)}\n```"
-        fill_page(PAGE, {f"transcript {name}": block})
-        sys.stderr.write(f"wrote the transcript of {command}\n")
+        transcript = TRANSCRIPTS[name]
+        block = f"```text\n{run(name)}\n```"
+        if transcript.with_commands:
+            commands = "\n".join(f"$ {each}" for each in transcript.commands.splitlines())
+            block = f"```console\n{commands}\n```\n\n{block}"
+        fill_page(DOCS / transcript.page, {f"transcript {name}": block})
+        sys.stderr.write(f"wrote the transcript {name!r} of {transcript.page}\n")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,24 @@
-"""The examples of docs/judge/verify.md: the bugs are found, the corrected kernel passes."""
+"""The examples of the pages on the judge: the bugs are found, the corrected kernel passes."""
 
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import truenorm.verify as tv
-from benchmarks.transcripts import masked, run, shown
+from benchmarks.transcripts import TRANSCRIPTS, masked, run, shown
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "verify"
-PAGE = (ROOT / "docs" / "judge" / "verify.md").read_text(encoding="utf-8")
+PAGES = ROOT / "docs" / "judge"
+NEED_TORCH = {"pytorch", "triton"}
+"""Compared in tests/pytorch."""
+MINUTES = {"audit", "c"}
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +42,39 @@ def test_both_bugs_are_found(report: tv.Report) -> None:
     assert 1.5 < slope < 2.5
 
 
-@pytest.mark.parametrize("name", ["numpy", pytest.param("c", marks=pytest.mark.slow)])
-def test_page_shows_this_output(name: str) -> None:
+def names_by_commands() -> Iterator[Any]:
+    """Yield the names of the transcripts that show parts of one output."""
+    groups: dict[str, list[str]] = {}
+    for name, transcript in TRANSCRIPTS.items():
+        groups.setdefault(transcript.commands, []).append(name)
+    for first, *others in groups.values():
+        if first not in NEED_TORCH:
+            marks = [pytest.mark.slow] if first in MINUTES else []
+            yield pytest.param([first, *others], id=first, marks=marks)
+
+
+@pytest.mark.parametrize("names", list(names_by_commands()))
+def test_page_shows_this_output(names: list[str]) -> None:
     """Compare the words; the numbers depend on the version of NumPy."""
-    assert masked(shown(name)) == masked(run(name))
+    for name in names:
+        assert masked(shown(name)) == masked(run(name))
 
 
-def test_page_shows_this_kernel() -> None:
+@pytest.mark.parametrize(
+    ("page", "heading", "file"),
+    [
+        ("verify.md", "\n## NumPy\n", "numpy_check.py"),
+        ("read-a-fail.md", "# Read a FAIL\n", "rms_norm_check.py"),
+    ],
+)
+def test_page_shows_this_kernel(page: str, heading: str, file: str) -> None:
     """The listing is the file without type hints, docstrings and comments."""
-    listing = PAGE.partition("\n## NumPy\n")[2].partition("```python\n")[2].partition("```")[0]
-    shown = {re.sub(r" +# .*", "", line) for line in listing.splitlines()[1:]}
-    file = (EXAMPLE / "numpy_check.py").read_text(encoding="utf-8")
-    lines = set(re.sub(r": Array|: Any|: float| -> [^:]+", "", file).splitlines())
+    text = (PAGES / page).read_text(encoding="utf-8")
+    listing = text.partition(heading)[2].partition("```python\n")[2].partition("```")[0]
+    shown = {re.sub(r" +# .*", "", line) for line in listing.splitlines() if line[:1] != "#"}
+    source = (EXAMPLE / file).read_text(encoding="utf-8")
+    lines = set(re.sub(r": Array|: Any|: float| -> [^:]+", "", source).splitlines())
+    assert listing
     assert shown <= lines, shown - lines
 
 
