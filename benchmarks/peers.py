@@ -1,6 +1,7 @@
 """``python -m benchmarks.peers``: time truenorm beside other packages, each in its own process.
 
-The report goes to results/peers.json. ``--page`` fills the tables of docs/inside/speed.md from it.
+The report goes to results/peers.json. ``--page`` fills the tables of docs/inside/speed.md and of
+README.md in this folder from it; Sphinx adds the table of all times.
 """
 
 import math
@@ -48,6 +49,8 @@ PAUSE = 0.05  # seconds: thread pools spin for some milliseconds after work
 MIDDLE = 2 * 128 * 1024
 """Elements from which on fast mode should be ahead of all peers."""
 FILE, PAGE = RESULTS / "peers.json", DOCS / "inside" / "speed.md"
+FILES = (FILE,)
+README = Path(__file__).with_name("README.md")
 Figure = Mapping[str, Any]
 """The times of one contestant at one shape in one direction, in seconds."""
 
@@ -218,25 +221,33 @@ def times_of(report: Mapping[str, Any], direction: str) -> Times:
 
 def tables(report: Mapping[str, Any]) -> dict[str, str]:
     """Return the blocks of docs/inside/speed.md."""
+    return {"where": _where(report), "fastest": _fastest(report)}
+
+
+def goals_table(report: Mapping[str, Any]) -> str:
+    """Return how often each goal was reached."""
     counts: dict[str, list[bool]] = {}
     for goal in report["goals"]:
         counts.setdefault(goal["goal"], []).append(goal["reached"])
     counts["all"] = [goal["reached"] for goal in report["goals"]]
     rows = [[name, str(sum(reached)), str(len(reached))] for name, reached in counts.items()]
-    blocks = {
-        "where": _where(report),
-        "fastest": _fastest(report),
-        "goals": markdown_table(["goal", "reached", "of"], rows),
-    }
+    return markdown_table(["goal", "reached", "of"], rows)
+
+
+def page(report: Mapping[str, Any]) -> str:
+    """Return collapsed tables of all times, below 1 MB and from there on."""
     megabytes = {label(each["shape"]): each["megabytes"] for each in report["figures"]}
+    parts = []
     for direction in DIRECTIONS:
         times = times_of(report, direction)
-        for size in ("small", "large"):
-            shapes = [shape for shape in times if (megabytes[shape] < 1) == (size == "small")]
+        for title, is_small in (("below 1 MB", True), ("from 1 MB on", False)):
+            shapes = [shape for shape in times if (megabytes[shape] < 1) == is_small]
             names = dict.fromkeys(name for shape in shapes for name in times[shape])
             rows = [[n, *(three_digits(times[shape][n] * 1e3) for shape in shapes)] for n in names]
-            blocks[f"{direction} {size}"] = markdown_table([f"{direction}, ms", *shapes], rows)
-    return blocks
+            table = markdown_table([f"{direction}, ms", *shapes], rows)
+            summary = f"<details><summary>{direction.capitalize()}, {title}</summary>"
+            parts += [summary, table, "</details>"]
+    return "\n\n".join(parts)
 
 
 def _fastest(report: Mapping[str, Any]) -> str:
@@ -275,7 +286,7 @@ def main(argv: list[str] | None = None) -> int:
     """Measure, save and print; or fill the page."""
     parser = options(
         "peers", "Time the norms of several packages, each in its own process.",
-        output=FILE, page="fill docs/inside/speed.md from --output",
+        output=FILE, page="fill docs/inside/speed.md and README.md from --output",
     )  # fmt: skip
     add, names = parser.add_argument, list(PEERS)
     add("--rounds", type=int, default=7, help="turns of each contestant")
@@ -289,11 +300,14 @@ def main(argv: list[str] | None = None) -> int:
     arguments = vars(parser.parse_args(argv))
     output: Path = arguments.pop("output")
     if arguments.pop("page"):
-        fill_page(PAGE, tables(read_results(output)))
+        report = read_results(output)
+        fill_page(PAGE, tables(report))
+        fill_page(README, {"goals": goals_table(report)})
         return 0
     strict_json.write(measure(**arguments), output)
     report = read_results(output)
-    print(heading(report["machine"]), *tables(report).values(), sep="\n\n")
+    print(heading(report["machine"]), *tables(report).values(), goals_table(report), page(report),
+          sep="\n\n")  # fmt: skip
     return 0
 
 

@@ -31,6 +31,7 @@ GENERATED = {
     "campaign": "judge/campaign.md",
     "gpu": "inside/gpu-registers.md",
     "holes": "judge/holes.md",
+    "peers": "inside/speed.md",
     "recipes": "reference/recipes.md",
 }
 PUBLISHED = {
@@ -428,6 +429,10 @@ class TestSpeed:
 
     def test_tables(self) -> None:
         assert fill(self.page, peers.tables(self.report)) == self.page
+
+    def test_goals(self) -> None:
+        text = peers.README.read_text(encoding="utf-8")
+        assert fill(text, {"goals": peers.goals_table(self.report)}) == text
 
     def test_contestants_that_write_to_an_existing_array(self) -> None:
         places = {(each["contestant"], each["writes_to"]) for each in self.report["figures"]}
