@@ -6,6 +6,8 @@ gpu
     A row's way through the GPU kernels.
 layers
     The layers of the package, from the import contracts in pyproject.toml.
+paths
+    The three paths from x to xhat, with the numbers of docs/learn/worked-row.md.
 peers, scoreboard, taylor
     From results/peers.json, scoreboard.json and gradient_methods.json.
 recipes
@@ -59,6 +61,24 @@ def canvas(width: float, height: float) -> Figure:
 def save_as(figure: Figure, name: str) -> None:
     """Write docs/figures/NAME.svg."""
     save(figure, FIGURES / f"{name}.svg")
+
+
+def rounded_box(
+    axes: Axes,
+    centre: tuple[float, float],
+    size: tuple[float, float],
+    colour: str,
+    text: str,
+    font: float,
+) -> None:
+    """Draw a box with a text in it."""
+    (x, y), (width, height) = centre, size
+    patch = FancyBboxPatch(
+        (x - width / 2, y - height / 2), width, height, boxstyle="round,pad=0,rounding_size=0.08",
+        facecolor=colour, edgecolor="#666666", linewidth=0.7,
+    )  # fmt: skip
+    axes.add_patch(patch)
+    axes.text(x, y, text, ha="center", va="center", fontsize=font)
 
 
 def without_frame(axes: Axes) -> None:
@@ -231,12 +251,7 @@ def gpu() -> None:
         axes = figure.subplots()
         heights = [(0.7, 0.85, 1.15)[text.count("\n")] for *_, text in boxes]
         for (colour, x, y, w, text), h in zip(boxes, heights, strict=True):
-            patch = FancyBboxPatch(
-                (x - w / 2, y - h / 2), w, h, boxstyle="round,pad=0,rounding_size=0.08",
-                facecolor=colour, edgecolor="#666666", linewidth=0.7,
-            )  # fmt: skip
-            axes.add_patch(patch)
-            axes.text(x, y, text, ha="center", va="center", fontsize=8.5)
+            rounded_box(axes, (x, y), (w, h), colour, text, 8.5)
         for a, b, words in re.findall(r"(\d+)>(\d+) ?([^;]*)", arrows):
             (_, x, y, w, _), (_, to_x, to_y, to_w, _) = boxes[int(a)], boxes[int(b)]
             if vertical := x == to_x:
@@ -255,6 +270,52 @@ def gpu() -> None:
         axes.set_ylim(0.8, 9.9)
         axes.set_axis_off()
         save_as(figure, name)
+
+
+PATHS = {"mean": RED, "direct": BLUE, "variance": GREEN}
+
+
+def paths() -> None:
+    """Draw the three paths of the second element of a row, with their contributions to dx."""
+    c, dxhat, rstd = np.array([-7.0, -1.0, 1.0, 7.0]), np.array([1.0, 4.0, -2.0, 3.0]), 0.2
+    dvar, dmean = -0.5 * rstd**3 * (dxhat * c).sum(), -rstd * dxhat.sum()
+    contributions = {
+        "mean": ("dmean / D", dmean / 4),
+        "direct": ("rstd · dxhat", rstd * dxhat[1]),
+        "variance": ("2c · dvar / D", 2 * c[1] / 4 * dvar),
+    }
+    total = sum(value for _, value in contributions.values())
+    figure = canvas(4.6, 4.4)
+    axes = figure.subplots()
+
+    def box(x: float, y: float, width: float, colour: str, text: str) -> None:
+        rounded_box(axes, (x, y), (width, 0.54), colour, text, 12)
+
+    def arrow(x: float, start: float, end: float, colour: str) -> None:
+        style = {"arrowstyle": "-|>", "color": colour, "lw": 2, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", xy=(x, end), xytext=(x, start), arrowprops=style)
+
+    for x, (name, colour) in zip((0.85, 2.5, 4.15), PATHS.items(), strict=True):
+        formula, value = contributions[name]
+        if name == "direct":
+            arrow(x, 4.93, 1.67, colour)
+        else:
+            arrow(x, 4.93, 4.27, colour)
+            box(x, 4.0, 1.3, "white", name)
+            arrow(x, 3.73, 1.67, colour)
+        axes.text(
+            x, 2.85, f"{formula}\n{value:g}".replace("-", "\N{MINUS SIGN}"),
+            ha="center", va="center", fontsize=12, linespacing=1.4,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 3},
+        )  # fmt: skip
+    box(2.5, 5.2, 4.6, PALE_GREY, f"x = 7, dx = {total:g}")
+    box(2.5, 1.4, 4.6, PALE_GREY, "xhat")
+    arrow(2.5, 1.13, 0.77, "#333333")
+    box(2.5, 0.5, 4.6, PALE_GREY, "y, loss")
+    axes.set_xlim(0, 5)
+    axes.set_ylim(0.15, 5.55)
+    axes.set_axis_off()
+    save_as(figure, "paths")
 
 
 CONTRACTS = {
@@ -506,19 +567,8 @@ def scale() -> None:
 DRAWN = {
     each.__name__: each
     for each in (
-        *(
-            cost,
-            fusion,
-            gpu,
-            layers,
-            peers,
-            recipes,
-            roofline,
-            scale,
-            scoreboard,
-            stability,
-            taylor,
-        ),
+        *(cost, fusion, gpu, layers, paths, peers, recipes, roofline, scale, scoreboard),
+        *(stability, taylor),
     )
 }
 
