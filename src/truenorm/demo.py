@@ -513,35 +513,41 @@ def show_row(row: NamedRow, console: Console) -> None:
 
 # Colours of Okabe and Ito, which remain distinct for the colour-blind; markers do so in grey.
 LINES: dict[str, dict[str, Any]] = {
-    "one-pass": {"color": "#d55e00", "marker": "v", "ms": 5},
-    "Welford": {"color": "#e69f00", "marker": "D", "ms": 4},
-    "two-pass (textbook)": {"color": "#0072b2", "marker": "o", "ms": 6.5, "mfc": "white"},
-    "corrected two-pass": {"color": "#56b4e9", "marker": "x", "ms": 5, "ls": "--"},
-    "rounded exact mean": {"color": "#8c8c8c", "marker": "+", "ms": 6, "ls": ":"},
-    "pair mean": {"color": "#009e73", "marker": "s", "ms": 4},
-    "textbook in float64 then cast": {"color": "#cc79a7", "marker": "o", "ms": 7, "mfc": "white"},
-    "truenorm": {"color": "#000000", "marker": ".", "ms": 5},
-}
+    "one-pass": {"color": "#b84a00", "marker": "v", "ms": 6},
+    "Welford": {"color": "#a06a00", "marker": "D", "ms": 5, "ls": "-."},
+    "two-pass (textbook)": {"color": "#0072b2", "marker": "o", "ms": 7, "mfc": "white"},
+    "corrected two-pass": {"color": "#2a7fb0", "marker": "x", "ms": 6, "ls": "--"},
+    "rounded exact mean": {"color": "#6f6f6f", "marker": "+", "ms": 7, "ls": ":"},
+    "pair mean": {"color": "#007a5a", "marker": "s", "ms": 5},
+    "textbook in float64 then cast": {
+        "color": "#a8508a", "marker": "o", "ms": 9, "mfc": "white", "ls": "none",
+    },
+    "truenorm": {"color": "#000000", "marker": ".", "ms": 7},
+}  # fmt: skip
+SHORT = {IN_FLOAT64: "float64, then cast"}
+"""Names in pictures, where they differ."""
 FAINT = "#b0b0b0"
 TOP = 30.0
 """Larger errors, and those that are not finite, are drawn here."""
 
 
-def draw(sweeps: Sequence[Sweep], outputs: Sequence[str] = OUTPUTS) -> "Figure":
-    """Draw the outputs of each type, two panels a row, with one legend."""
+def draw(
+    sweeps: Sequence[Sweep],
+    outputs: Sequence[str] = OUTPUTS,
+    algorithms: Sequence[str] = ALGORITHMS,
+) -> "Figure":
+    """Draw a column for each type and a row for each output, with a name beside each line."""
     from matplotlib.figure import Figure
 
-    panels = [(sweep, output) for sweep in sweeps for output in outputs]
-    rows, columns = (len(panels) + 1) // 2, min(len(panels), 2)
-    size = (7.4, 0.9 + (2.6 if columns == 2 else 4.2) * rows)
+    size = (5.6 * len(sweeps), 0.5 + 3.1 * len(outputs))
     figure = Figure(figsize=size, layout="constrained", facecolor="white")
-    grid = figure.subplots(rows, columns, squeeze=False, subplot_kw={"facecolor": "white"})
-    for axes, (sweep, output) in zip(grid.flat, panels, strict=True):
-        _panel(axes, sweep, output)
-    for axes in grid[:, 0]:
-        axes.set_ylabel("error / natural scale")
-    lines, names = grid.flat[outputs.index("y")].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside upper center", ncols=3, frameon=False, fontsize=9.5)
+    shape = len(outputs), len(sweeps)
+    grid = figure.subplots(*shape, squeeze=False, subplot_kw={"facecolor": "white"})
+    for row, output in zip(grid, outputs, strict=True):
+        for axes, sweep in zip(row, sweeps, strict=True):
+            _panel(axes, sweep, output, algorithms)
+    for axes in grid[-1]:
+        axes.set_xlabel("κ = mean / standard deviation", fontsize=12)
     return figure
 
 
@@ -552,28 +558,36 @@ def write(report: Report, file: Path) -> None:
     save(draw(report.sweeps), file)
 
 
-def _panel(axes: "Axes", sweep: Sweep, output: str) -> None:
+def _panel(axes: "Axes", sweep: Sweep, output: str, algorithms: Sequence[str]) -> None:
     """Draw the errors of an output, and u times powers of the offset."""
     from matplotlib.ticker import NullLocator
 
-    def note(text: str, x: float, y: float, shift: tuple[int, int], va: str = "center") -> None:
-        axes.annotate(text, (x, y), xytext=shift, textcoords="offset points", fontsize=8, va=va)
+    from truenorm.tools.picture import name_ends
 
     last = sweep.offsets[-1]
-    axes.set(title=f"{output}, {sweep.dtype}", xlabel="κ = mean / standard deviation")
-    axes.set(xscale="log", yscale="log", xlim=(0.7, last * 2), ylim=(sweep.u / 10, TOP * 2))
+    axes.set_title(f"error of {output}, {sweep.dtype}", loc="left", fontsize=13)
+    axes.set(xscale="log", yscale="log", xlim=(0.7, last * 1.3), ylim=(sweep.u / 10, TOP * 2))
+    axes.tick_params(labelsize=11)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_minor_locator(NullLocator())
     axes.grid(color=FAINT, linewidth=0.5, alpha=0.4)
     axes.spines[["top", "right"]].set_visible(False)
     axes.axhspan(1.0, TOP * 2, color="#f2f2f2", linewidth=0)
-    note("no digit left", 1.0, 1.0, (0, 4), "bottom")
-    for power, name in enumerate(("u", "u·κ", "u·κ²")):
-        end = min(last, (0.7 / sweep.u) ** (1 / power)) if power else last
+    shift: dict[str, Any] = {"textcoords": "offset points", "fontsize": 11}
+    axes.annotate("no digit left", (1.0, 1.0), (0, 4), va="bottom", **shift)
+    for power, name in ((1, "u·κ"), (2, "u·κ²")):
+        end = min(last, (0.7 / sweep.u) ** (1 / power))
         axes.plot([1, end], [sweep.u, sweep.u * end**power], ":", color=FAINT, lw=1.2, zorder=1)
-        note(name, end, sweep.u * end**power, (6, -1), "top" if power else "center")
+        middle = end**0.75
+        axes.annotate(name, (middle, sweep.u * middle**power), (6, -16), **shift)
+    ends = {}
     for algorithm, curve in sweep.of(output).items():
-        errors = [error if error < TOP else TOP for error in curve.relative]
-        axes.plot(sweep.offsets, errors, label=algorithm, lw=1.4, zorder=3, **LINES[algorithm])
-        if errors[-1] == TOP:
-            note(number(curve.relative[-1]), last, TOP, (8, 0))
+        if algorithm in algorithms:
+            style = LINES[algorithm]
+            errors = [error if error < TOP else TOP for error in curve.relative]
+            axes.plot(sweep.offsets, errors, label=algorithm, lw=1.6, zorder=3, **style)
+            name = SHORT.get(algorithm, algorithm)
+            if errors[-1] == TOP:
+                name += f": {number(curve.relative[-1])}"
+            ends[name] = (errors[-1], style["color"])
+    name_ends(axes, ends)
