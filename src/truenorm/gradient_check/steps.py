@@ -129,25 +129,25 @@ def gradcheck_steps(
 
     Examples
     --------
-    A standard deviation as the root of a variance, with a wrong factor in one line:
+    A softmax, with a wrong sign in one line:
 
     >>> import numpy as np
     >>> import truenorm as tn
     >>> steps = {
-    ...     "mean": lambda x: x.mean(),
-    ...     "var": lambda x, mean: ((x - mean) ** 2).mean(),
-    ...     "std": lambda var: np.sqrt(var),
+    ...     "e": lambda x: np.exp(x),
+    ...     "total": lambda e: e.sum(),
+    ...     "y": lambda e, total: e / total,
     ... }
-    >>> def backward(dstd, x, mean, std):
-    ...     dvar = dstd / std  # should be divided by 2
-    ...     dmean = -2 * dvar * (x - mean).mean()
-    ...     dx = 2 * dvar * (x - mean) / x.size + dmean / x.size
-    ...     return {"dvar": dvar, "dmean": dmean, "dx": dx}
-    >>> result = tn.gradcheck_steps(steps, backward, {"x": np.array([1.0, 2.0, 4.0, 9.0])})
+    >>> def backward(dy, e, total):
+    ...     dtotal = (dy * e).sum() / total**2  # should be negative
+    ...     de = dy / total + dtotal
+    ...     dx = de * e
+    ...     return {"dtotal": dtotal, "de": de, "dx": dx}
+    >>> result = tn.gradcheck_steps(steps, backward, {"x": np.array([1.0, 2.0, 4.0])})
     >>> result
-    <StepsCheck, FAIL: the mistake is in the line that computes dvar>
+    <StepsCheck, FAIL: the mistake is in the line that computes dtotal>
     >>> print({name: str(check.verdict) for name, check in result.gradients.items()})
-    {'dvar': 'FAIL', 'dmean': 'PASS', 'dx': 'FAIL'}
+    {'dtotal': 'FAIL', 'de': 'FAIL', 'dx': 'FAIL'}
     """
     __tracebackhide__ = True  # pytest shows the line of the caller
     passes = _Passes(steps, backward, inputs)
