@@ -14,9 +14,12 @@ from cli.recording import Calls, record, run, run_main, run_python
 from sample_reports import bench_report
 from truenorm import cli
 from truenorm.cli import app as application
-from truenorm.cli.app import COMMANDS
+from truenorm.cli.app import COMMANDS, GROUPS
 from truenorm.cli.common import file_writer, progress_bar
 from truenorm.demo import demonstrate
+from truenorm.verify import Subject
+from truenorm.verify.operations import NAMES
+from truenorm.verify.running.runners import signature
 from verify.fake_report import failing_report
 
 
@@ -41,12 +44,29 @@ def test_version() -> None:
     assert (done.exit_code, done.stdout) == (0, f"truenorm {truenorm.__version__}\n")
 
 
-def test_help_names_every_command() -> None:
+def test_help_lists_every_command_in_its_group() -> None:
     done = run_python("-m", "truenorm", "--help", COLUMNS="80")
     assert done.returncode == 0
-    for name in COMMANDS:
-        assert f"\n  {name} " in done.stdout
-    assert "..." not in done.stdout.split("Commands:")[1]  # no summary is truncated
+    for title, names in GROUPS.items():
+        section = done.stdout.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert [line.split()[0] for line in section.splitlines()] == list(names)
+        assert "..." not in section  # no summary is truncated
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_fits_80_columns(name: str) -> None:
+    lines = run(*filter(None, [name]), "--help").stdout.splitlines()
+    assert len(lines) > 10
+    assert [line for line in lines if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("operation", NAMES)
+def test_help_of_verify_has_the_signatures_of_a_subject(operation: str) -> None:
+    """Compare with the text that the judge prints for a subject that it cannot call."""
+    words = " ".join(run("verify", "--help").stdout.split())
+    subject = Subject(lambda *_: None, lambda *_: None, operation=operation)
+    signatures = signature(subject).replace("-> (", "-> ").replace(") and", "").removesuffix(")")
+    assert f"{operation} {signatures}" in words
 
 
 @pytest.mark.parametrize("name", COMMANDS)

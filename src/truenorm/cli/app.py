@@ -2,21 +2,44 @@
 
 import sys
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import truenorm
 
-COMMANDS = {
-    "verify": "verify",
-    "audit": "audit",
-    **dict.fromkeys(("vectors", "gradcheck", "bench", "cost", "demo", "doctor"), "commands"),
+GROUPS = {
+    "Judge kernels and their tests": {"verify": "verify", "audit": "audit", "vectors": "commands"},
+    "Check gradients": {"gradcheck": "commands"},
+    "Learn": {"demo": "commands", "cost": "commands"},
+    "Measure and examine this installation": {"bench": "commands", "doctor": "commands"},
 }
-"""The module in this folder that has the function ``NAME_command``, by name of the command."""
+"""By title in the help and by name of the command: the module in this folder that has the function
+``NAME_command``."""
+COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
+
+
+class GroupedCommands(TyperGroup):
+    """All commands; the help lists them in groups."""
+
+    def format_commands(self, _: Any, formatter: Any) -> None:
+        """Write one section for each group of commands."""
+        width = max(map(len, COMMANDS))
+        limit = formatter.width - width - 6
+        for title, names in GROUPS.items():
+            rows = [
+                (name.ljust(width), self.commands[name].get_short_help_str(limit))
+                for name in names
+                if name in self.commands
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
 
 app = typer.Typer(
     name="truenorm",
+    cls=GroupedCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

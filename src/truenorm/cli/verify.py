@@ -186,7 +186,20 @@ def verify_command(
         subject = tv.Subject(forward=forward, backward=backward,
                              name="my kernel", dtypes=["float32"])
 
-    then run:
+    where x has the shape (rows, D), and backward, which is optional, gets what forward saved:
+
+    \b
+        layer_norm      forward(x, gamma, beta, eps) -> y, saved
+                        backward(dy, saved) -> dx, dgamma, dbeta
+        rms_norm        forward(x, gamma, eps) -> y, saved
+                        backward(dy, saved) -> dx, dgamma
+        add_layer_norm  forward(x, residual, gamma, beta, eps) -> y, sum, saved
+                        backward(dy, dsum, saved)
+                            -> dx, dresidual, dgamma, dbeta
+        add_rms_norm    forward(x, residual, gamma, eps) -> y, sum, saved
+                        backward(dy, dsum, saved) -> dx, dresidual, dgamma
+
+    Without backward, forward returns y alone, or y and sum. Then run:
 
     \b
         truenorm verify my_kernel_check.py:subject
@@ -194,12 +207,12 @@ def verify_command(
         truenorm verify my_kernels.py:rms_norm --operation rms_norm
         truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm
         truenorm verify my_kernel_check.py --strict
-        truenorm verify my_kernel_check.py --shape 4096x5120 --data activations.safetensors
+        truenorm verify my_kernel_check.py --shape 4096x5120 --data x.npz
         truenorm verify my_kernel_check.py --baseline known.json
         truenorm verify my_kernel_check.py --cases 1000 --seed 7 --jobs 8
-        truenorm verify my_kernel_check.py:eager --equal-to my_kernel_check.py:compiled
-        truenorm verify my_fused_check.py --operation add_rms_norm,parameters=float32 \\
-            --recipe early
+        truenorm verify my_kernels.py:eager --equal-to my_kernels.py:compiled
+        truenorm verify my_fused_check.py --recipe early \\
+            --operation add_rms_norm,parameters=float32
 
     Exit codes:
 
