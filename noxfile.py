@@ -194,6 +194,9 @@ def package(session: nox.Session) -> None:
     # Without its extra, the command says what to install.
     run_in(session, fresh, "truenorm", "--help", success_codes=[2])
     run_in(session, fresh, "python", "-m", "truenorm", "--help", success_codes=[2])
+    run_in(session, fresh, "python", "-m", "truenorm.doctor")
+    run_in(session, fresh, "python", "-m", "truenorm.gradient_check")
+    run_in(session, fresh, "python", "-m", "truenorm.gradient_check", str(EXAMPLES / "pair.py"))
     install_in(session, fresh, f"{wheel}[verify]")
     buggy = str(EXAMPLES / "verify" / "numpy_check.py")
     run_in(session, fresh, "truenorm", "verify", buggy, success_codes=[1])

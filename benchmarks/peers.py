@@ -30,11 +30,11 @@ from benchmarks.environments import (
     peer_versions,
     python_for,
 )
-from truenorm.bench import DIRECTIONS, label, shape_of
+from truenorm.bench import DIRECTIONS, label
 from truenorm.tools import strict_json
 from truenorm.tools.machine import usable_cores
 from truenorm.tools.progress import status_line
-from truenorm.tools.text import three_digits
+from truenorm.tools.text import parse_shape, three_digits
 
 SHAPES = (
     *((1, 1, 64), (1, 1, 1024), (1, 1, 4096)),
@@ -291,7 +291,7 @@ def main(argv: list[str] | None = None) -> int:
     add, names = parser.add_argument, list(PEERS)
     add("--rounds", type=int, default=7, help="turns of each contestant")
     add("--seconds", type=float, default=0.1, help="length of a turn")
-    add("--shapes", type=shape_of, nargs="+", default=SHAPES, metavar="2x128x1024")
+    add("--shapes", type=parse_shape, nargs="+", default=SHAPES, metavar="2x128x1024")
     only = "PyTorch, truenorm and the textbook take part"
     add("--operation", choices=["layer_norm", "rms_norm"], default="layer_norm",
         help=f"for RMSNorm, {only}")  # fmt: skip

@@ -229,20 +229,6 @@ NOTES = {
 }
 
 
-def shape_of(text: str) -> Shape:
-    """Parse a shape: lengths with an x between them; the last one is D.
-
-    Examples
-    --------
-    >>> shape_of("2x128x1024")
-    (2, 128, 1024)
-    """
-    lengths = text.lower().split("x")
-    if not all(length.isdecimal() and int(length) > 0 for length in lengths):
-        raise ValueError(f"expected a shape such as 2x128x1024, got {text!r}")
-    return tuple(map(int, lengths))
-
-
 def measure(
     shapes: Sequence[Shape] = DEFAULT_SHAPES,
     *,

@@ -1,8 +1,10 @@
 """Examine an installation: versions, backends, processor, self-tests, and devices.
 
 ``truenorm doctor`` prints the diagnosis, ready to be pasted into an issue.
+``python -m truenorm.doctor`` does the same with NumPy alone.
 """
 
+import argparse
 import os
 import platform
 import time
@@ -11,12 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from itertools import product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.text import Text
 
 from truenorm import textbook
 from truenorm.api import backends
@@ -26,6 +26,9 @@ from truenorm.api.rms_norm import rms_norm_backward, rms_norm_forward
 from truenorm.api.settings import check_arithmetic, variables
 from truenorm.gradient_check import gradcheck
 from truenorm.threads import thread_count
+from truenorm.tools import strict_json
+from truenorm.tools.command_line import run_command
+from truenorm.tools.command_texts import DOCTOR
 from truenorm.tools.machine import Stopwatch, describe, package_version, today
 from truenorm.tools.progress import Progress, with_callback
 from truenorm.tools.text import duration, one_line, without_home
@@ -35,6 +38,9 @@ from truenorm.verify.oracle import expected
 from truenorm.verify.report.wording import conclusion
 from truenorm.verify.suite import case
 from truenorm.verify.types import FORMATS, dtype_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Array = NDArray[Any]
 
@@ -96,8 +102,8 @@ PACKAGES = {
     "cuda-core": ("cuda", "arrays on cards of NVIDIA", "cuda"),
     "ml_dtypes": ("ml_dtypes", "bfloat16", "verify"),
     "python-flint": ("flint", "proofs of gradients", "verify"),
-    "typer": ("typer", "this command", "verify"),
-    "rich": ("rich", "this command", "verify"),
+    "typer": ("typer", "the command truenorm", "verify"),
+    "rich": ("rich", "the command truenorm", "verify"),
     "matplotlib": ("matplotlib", "--png and --html", "verify"),
     "jinja2": ("jinja2", "--html", "verify"),
 }
@@ -491,13 +497,20 @@ def to_text(diagnosis: Diagnosis) -> str:
     return "\n".join(["```text", f"{_command(diagnosis)}, {diagnosis.date}", *lines, "```"])
 
 
+def report_text(diagnosis: Diagnosis, *, json: bool) -> str:
+    """Return the diagnosis as JSON, or as a Markdown block."""
+    return strict_json.dumps(diagnosis.as_dict()) if json else to_text(diagnosis)
+
+
 def _command(diagnosis: Diagnosis) -> str:
     options = {" --full": diagnosis.full, " --gpu": diagnosis.gpu}
     return "truenorm doctor" + "".join(name for name, chosen in options.items() if chosen)
 
 
-def show_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
+def show_diagnosis(diagnosis: Diagnosis, console: "Console") -> None:
     """Print a diagnosis on a terminal."""
+    from rich.text import Text
+
     advice = f"To paste it into an issue: {_command(diagnosis)} > report.txt"
     for text, style in (*_lines(diagnosis), (advice, "dim")):
         console.print(Text(text, style=style), soft_wrap=True)
@@ -521,3 +534,24 @@ def _lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     things = "1 thing is" if len(names) == 1 else f"{len(names)} things are"
     text = f"\nPROBLEM: {things} wrong ({', '.join(names)}); the lines with -> say what to do."
     yield text, "bold red"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run ``truenorm doctor`` without Typer and Rich; exit with its code."""
+    program = "python -m truenorm.doctor"
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=DOCTOR.for_program(program),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for name, text in DOCTOR.options.items():
+        parser.add_argument(f"--{name}", action="store_true", help=text)
+    options = parser.parse_args(argv)
+    diagnosis = examine(full=options.full, gpu=options.gpu)
+    print(report_text(diagnosis, json=options.json))
+    raise SystemExit(0 if diagnosis.healthy else 1)
+
+
+if __name__ == "__main__":
+    run_command(main)

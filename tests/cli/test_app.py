@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 import truenorm
-from cli.recording import Calls, record, run, run_main, run_python
+from cli.recording import TESTS, Calls, record, run, run_main, run_python
 from sample_reports import bench_report
 from truenorm import cli
 from truenorm.cli import app as application
@@ -22,15 +22,43 @@ from truenorm.verify.operations import NAMES
 from truenorm.verify.running.runners import signature
 from verify.fake_report import failing_report
 
+EXAMPLES = TESTS.parent / "examples"
+
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_missing_extra_is_named(missing: str) -> None:
     done = run_main(f"import sys; sys.modules[{missing!r}] = None", "verify", "x.py")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == (
-        "the truenorm command needs typer and rich: pip install 'truenorm[verify]'\n"
+    first, second = done.stderr.splitlines()
+    assert first == "truenorm: this command needs typer and rich: pip install 'truenorm[verify]'"
+    assert "python -m truenorm.doctor" in second
+
+
+BARE = ("typer", "rich", "ml_dtypes", "flint", "matplotlib", "jinja2", "pyopencl", "click")
+"""Packages that an installation with NumPy alone does not have."""
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "words"),
+    [
+        ("doctor", ["--help"], "python -m truenorm.doctor --full > my_report.txt"),
+        ("doctor", [], "HEALTHY: nothing is wrong."),
+        ("doctor", ["--json"], '"healthy": true'),
+        ("gradient_check", ["--help"], "python -m truenorm.gradient_check my_pair.py"),
+        ("gradient_check", ["--shape", "2", "5"], "PASS\ncomplex: "),
+        ("gradient_check", [str(EXAMPLES / "pair.py"), "--json"], '"verdict": "PASS"'),
+    ],
+)
+def test_modules_with_numpy_alone(module: str, arguments: list[str], words: str) -> None:
+    script = (
+        f"import runpy, sys; sys.modules.update(dict.fromkeys({BARE})); "
+        f"runpy.run_module('truenorm.{module}', run_name='__main__')"
     )
+    done = run_python("-c", script, *arguments, COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert words in done.stdout
+    assert "--help" not in arguments or max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_other_import_errors_are_not_blamed_on_the_extra() -> None:

@@ -39,21 +39,20 @@ def test_vectors_of_a_level_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-@pytest.mark.parametrize("refusal", [ValueError("no"), PermissionError("no")])
-def test_vectors_refusals(monkeypatch: pytest.MonkeyPatch, refusal: Exception) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "message"),
+    [
+        (ValueError("no"), "no"),
+        (PermissionError(13, "Denied"), "cannot write f: Denied; name another folder"),
+    ],
+)
+def test_vectors_refusals(
+    monkeypatch: pytest.MonkeyPatch, refusal: Exception, message: str
+) -> None:
     record(monkeypatch, WRITE_VECTORS, refusal)
     monkeypatch.setattr(suite, "cases", lambda *_, **__: [])
     done = run("vectors", "f")
-    assert (done.exit_code, done.stdout, done.stderr) == (2, "", "truenorm: no\n")
-
-
-def test_vectors_into_a_folder_that_is_not_empty(tmp_path: Path) -> None:
-    """Run the real writer."""
-    (tmp_path / "mine.txt").touch()
-    done = run("vectors", tmp_path)
-    assert done.exit_code == 2
-    assert "not empty" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"truenorm: {message}\n")
 
 
 def test_vectors_report_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,16 +132,6 @@ def test_gradcheck_refusals(pairs_file: Path, name: str, words: str) -> None:
     assert "gradient_check" not in done.stderr  # no frames of the package
 
 
-def test_gradcheck_without_a_file_or_a_pair(tmp_path: Path) -> None:
-    assert "there is no file" in run("gradcheck", tmp_path / "none.py").stderr
-    (tmp_path / "empty.py").write_text("", encoding="utf-8")
-    done = run("gradcheck", tmp_path / "empty.py")
-    assert "write pair = forward, backward, [input, ...]" in done.stderr
-    (tmp_path / "bad.py").write_text("1 / 0", encoding="utf-8")
-    done = run("gradcheck", tmp_path / "bad.py")
-    assert (done.exit_code, "ZeroDivisionError" in done.stderr) == (2, True)
-
-
 def test_bench_options(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = record(monkeypatch, "truenorm.bench.measure", bench_report())
     run("bench")
@@ -155,28 +144,6 @@ def test_bench_options(monkeypatch: pytest.MonkeyPatch) -> None:
         ((shapes,), dict(zip(names, values, strict=True)))
         for shapes, values in ((DEFAULT_SHAPES, default), ([(2, 3), (4, 5, 6)], other))
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words", "count"),
-    [
-        (["2x"], "expected a shape such as 2x128x1024", 0),
-        (["--threads", "0"], "--threads", 0),
-        (["--rounds", "0"], "--rounds", 0),
-        (["--dtype", "float8"], "--dtype", 0),
-        ([], "unset it", 1),
-        ([], "a smaller one", 1),
-    ],
-)
-def test_bench_refusals(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str, count: int
-) -> None:
-    refusal = MemoryError() if words == "a smaller one" else ValueError(words)
-    calls = record(monkeypatch, "truenorm.bench.measure", refusal)
-    done = run("bench", *arguments)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert words in done.stderr
-    assert len(calls) == count
 
 
 def test_bench_in_a_pipe() -> None:
@@ -277,15 +244,9 @@ def test_cost_json() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["8", "0", "4"], "the shape (8, 0, 4) has no elements: every axis needs a length"),
         (["4", "4", "--bandwidth", "0"], "--bandwidth must be a positive number, got 0"),
-        (["4", "4", "--bandwidth", "nan"], "--bandwidth must be a positive number, got nan"),
         (["4", "--bandwidth", "2", "--flops", "-1"], "--flops must be a positive number, got -1"),
         (["4", "--bandwidth", "2", "--measure"], "--bandwidth and --measure exclude each other"),
-        (["4", "4", "--flops", "2"], "--flops alone predicts no time: give --bandwidth as well"),
-        (["4", "4", "--dtype", "int8"], "'int8' is not one of 'float16', 'bfloat16', 'float32'"),
-        (["4", "x"], "Invalid value"),
-        ([], "Missing argument"),
     ],
 )
 def test_cost_refusals(arguments: list[str], message: str) -> None:

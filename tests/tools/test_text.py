@@ -46,6 +46,20 @@ def test_three_digits(value: float, words: str) -> None:
     assert text.three_digits(value) == words
 
 
+@pytest.mark.parametrize("shape", ["4096", "8x16x32"])
+def test_shapes_are_parsed(shape: str) -> None:
+    assert "x".join(map(str, text.parse_shape(shape))) == shape
+    assert text.parse_shape(shape.upper()) == text.parse_shape(shape)
+
+
+@pytest.mark.parametrize(
+    "shape", ["", "x", "4x", "0x5", "2x0x3", "-3x4", "4*5", "4x5.0", "2x 3", "9" * 5000]
+)
+def test_invalid_shapes(shape: str) -> None:
+    with pytest.raises(ValueError, match="shape must be like 4096x5120"):
+        text.parse_shape(shape)
+
+
 def test_control_characters_are_escaped() -> None:
     assert text.one_line("a\n\t b\x1b[2J\x9b\u202e\ud800") == r"a b\x1b[2J\x9b\u202e\ud800"
     assert text.one_line("µ🙂") == "µ🙂"

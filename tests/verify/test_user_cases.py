@@ -23,7 +23,6 @@ from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
-from truenorm.verify.user_cases import parse_shape
 from verify.recorded import in_float64
 
 
@@ -338,17 +337,6 @@ def test_memory_beside_results_does_not_grow_with_rows(monkeypatch: pytest.Monke
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]
     assert peaks[1] < 100 * 2**15 * 8  # some arrays of what is looked at at once
-
-
-@pytest.mark.parametrize("text", ["4096", "8x16x32"])
-def test_shapes_are_parsed(text: str) -> None:
-    assert "x".join(map(str, parse_shape(text))) == text
-
-
-@pytest.mark.parametrize("text", ["", "x", "4x", "0x5", "-3x4", "4*5", "4x5.0"])
-def test_an_invalid_shape_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="shape must be like 4096x5120"):
-        parse_shape(text)
 
 
 CODES = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64"}

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import truenorm
+from truenorm.tools.command_texts import DOCTOR, GRADCHECK
 
 GROUPS = {
     "Judge kernels and their tests": {"verify": "verify", "audit": "audit", "vectors": "commands"},
@@ -19,9 +20,30 @@ GROUPS = {
 ``NAME_command``."""
 COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
 
+SHARED_TEXTS = {"doctor": DOCTOR, "gradcheck": GRADCHECK}
+"""The help of commands that also run without Typer; the others have it as their docstring."""
+
 
 class GroupedCommands(TyperGroup):
-    """All commands; the help lists them in groups."""
+    """All commands; the help lists them in groups, and an error quotes the wrong value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse NUL characters, which no file name has."""
+        if wrong := [each for each in args if "\0" in each]:
+            ctx.fail(f"arguments must not have NUL characters, got {wrong[0]!r}")
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command of the arguments."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # The message of Typer says what was expected, its cause which value was given.
+            details: list[Any] = getattr(error.__cause__, "errors", list)()
+            error.message = error.message.removeprefix("Value error, ")
+            if details and repr(details[0]["input"]) not in error.message:
+                error.message += f"; got {details[0]['input']!r}"
+            raise
 
     def format_commands(self, _: Any, formatter: Any) -> None:
         """Write one section for each group of commands."""
@@ -48,7 +70,9 @@ app = typer.Typer(
 # Importing all modules takes longer than most commands run: import the requested one only.
 for name in [each for each in COMMANDS if each in sys.argv[1:2]] or COMMANDS:
     module = import_module(f"truenorm.cli.{COMMANDS[name]}")
-    app.command(name)(getattr(module, f"{name}_command"))
+    shared = SHARED_TEXTS.get(name)
+    text = shared.for_typer(f"truenorm {name}") if shared else None
+    app.command(name, help=text)(getattr(module, f"{name}_command"))
 
 
 def _print_version(requested: bool) -> None:

@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from truenorm.cli.common import JsonOption, argument, option, print_report, progress_bar, stop_on
+from truenorm.cli.common import (
+    JsonOption,
+    argument,
+    check_positive,
+    option,
+    print_report,
+    progress_bar,
+    stop_on,
+)
 from truenorm.verify.audit.page import show
 from truenorm.verify.audit.replacing import AuditTask
 from truenorm.verify.audit.running import SECONDS, audit_tests
@@ -93,6 +101,7 @@ def audit_command(
         1  they let some pass
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
+    check_positive("--seconds", seconds)
     task = AuditTask(replace, operation, backward, signature, eps, recipe)
     with stop_on(CannotRunError, ValueError), progress_bar("auditing") as progress:
         audit = audit_tests(tests, task, seconds=seconds, jobs=jobs, progress=progress)

@@ -5,14 +5,12 @@ Each imports its part of the package when it runs: all of them together take sec
 
 import math
 import sys
-import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
+from rich.console import Console
 
-import truenorm
-from truenorm.cli import stop
 from truenorm.cli.common import (
     Dtype,
     DtypeOption,
@@ -22,6 +20,7 @@ from truenorm.cli.common import (
     NormOption,
     PngOption,
     argument,
+    check_positive,
     file_writer,
     option,
     print_report,
@@ -31,14 +30,13 @@ from truenorm.cli.common import (
 from truenorm.cost import Form, Keep
 from truenorm.gradient_check.checker import MethodName
 from truenorm.tools import strict_json
-from truenorm.tools.text import printable
+from truenorm.tools.command_line import stop
+from truenorm.tools.command_texts import DOCTOR, GRADCHECK
+from truenorm.tools.text import parse_shape, printable
 
 if TYPE_CHECKING:
     from truenorm.cost import Machine
 
-Pair = tuple[Any, Any, Any]
-"""A forward pass, its backward pass, and the inputs to check them at."""
-PACKAGE = Path(truenorm.__file__).parent
 BENCH_ROUNDS = 15
 DemoDtype = Literal["float32", "float64"]
 DemoOutput = Literal["y", "dx", "dgamma", "variance"]
@@ -87,13 +85,16 @@ def vectors_command(
     from truenorm.verify.operations import parse_operation
     from truenorm.verify.report.vectors import write_vectors
 
-    with stop_on(ValueError, OSError), progress_bar("writing") as progress:
+    with stop_on(ValueError), progress_bar("writing") as progress:
         cases = [
             case
             for name in dtype or [Dtype.float32]
             for case in suite.cases(name, level, operation=parse_operation(operation))
         ]
-        summary = write_vectors(folder, cases, progress)
+        try:
+            summary = write_vectors(folder, cases, progress)
+        except OSError as error:
+            stop(f"cannot write {folder}: {error.strerror or error}; name another folder")
     if json:
         typer.echo(strict_json.dumps(summary))
     else:
@@ -101,105 +102,25 @@ def vectors_command(
 
 
 def gradcheck_command(
-    target: Annotated[
-        str,
-        argument(
-            "TARGET",
-            "FILE.py or FILE.py:NAME, where NAME is a tuple (forward, backward, inputs) in "
-            "that file (default: pair). The file is executed.",
-        ),
-    ],
-    method: Annotated[
-        MethodName, typer.Option(help="How to differentiate forward; auto takes the best.")
-    ] = "auto",
-    tol: Annotated[
-        float | None,
-        typer.Option(
-            help="The allowed relative error.", show_default="depends on method and type"
-        ),
-    ] = None,
-    probes: Annotated[
-        int, typer.Option(help="Number of random projections of a large input.")
-    ] = 4,
-    seed: Annotated[int, typer.Option(help="Seed of the random dy and projections.")] = 0,
+    target: Annotated[str, argument("TARGET", GRADCHECK.options["target"])],
+    method: Annotated[MethodName, typer.Option(help=GRADCHECK.options["method"])] = "auto",
+    tol: Annotated[float | None, option("NUMBER", GRADCHECK.options["tol"])] = None,
+    probes: Annotated[int, typer.Option(help=GRADCHECK.options["probes"])] = 4,
+    seed: Annotated[int, typer.Option(help=GRADCHECK.options["seed"])] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Check the gradients of any hand-written backward pass.
-
-    Compares them with derivatives of the forward pass. The verdict is INCONCLUSIVE where these
-    derivatives are not accurate enough.
-
-    Write my_pair.py:
-
-    \b
-        import numpy as np
-        def forward(x, weight):
-            return np.tanh(x @ weight)
-        def backward(dy, x, weight):
-            g = dy * (1 - forward(x, weight) ** 2)
-            return g @ weight.T, x.T @ g
-        pair = forward, backward, [np.ones((2, 3)), np.eye(3)]
-
-    then run:
-
-    \b
-        truenorm gradcheck my_pair.py
-        truenorm gradcheck my_pair.py:pair --method central --json
-
-    Exit codes:
-
-    \b
-        0  PASS
-        1  FAIL or INCONCLUSIVE
-        2  it could not run; stderr says why
-    """  # noqa: D301  (the backspace keeps lines as they are)
-    from truenorm.gradient_check import gradcheck
+    """Check a pair of functions in a file; `GRADCHECK` has the text of the help."""
+    from truenorm.gradient_check.pairs import CannotCheckError, check_target
     from truenorm.gradient_check.result import record_of
 
-    forward, backward, inputs = _load_pair(target)
-    try:
-        result = gradcheck(
-            forward, backward, inputs, method=method, tol=tol, probes=probes, seed=seed
-        )
-    except Exception as error:
-        stop(_message_of(error))
+    with stop_on(CannotCheckError):
+        result = check_target(target, method=method, tol=tol, probes=probes, seed=seed)
     if json:
         typer.echo(strict_json.dumps(record_of(result)))
     else:
         for line in str(result).splitlines():
             typer.echo(printable(line))
     raise typer.Exit(0 if result else 1)
-
-
-def _load_pair(target: str) -> Pair:
-    """Execute the file of a target and return its pair; stop if there is none."""
-    from truenorm.verify.running.loading import run_file, split_target
-
-    path, name = split_target(target, default="pair")
-    try:
-        module = run_file(path)
-    except Exception as error:
-        stop(_message_of(error))
-    pairs: dict[str, Pair] = {
-        key: value
-        for key, value in vars(module).items()
-        if isinstance(value, tuple) and len(value) == 3 and all(map(callable, value[:2]))
-    }
-    if name not in pairs:
-        example = f"write {name} = forward, backward, [input, ...]"
-        hint = f"it has {', '.join(pairs)}" if pairs else example
-        stop(f"{path.name} has no pair named {name!r}; {hint}")
-    return pairs[name]
-
-
-def _message_of(error: Exception) -> str:
-    """Return the message of an error raised here, or the user's part of a traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if Path(frames[-1].filename).is_relative_to(PACKAGE):
-        return str(error)
-    user_frames = [each for each in frames if not Path(each.filename).is_relative_to(PACKAGE)]
-    lines = [*traceback.format_list(user_frames), *traceback.format_exception_only(error)]
-    return f"the file failed:\n{''.join(lines)}"
 
 
 def bench_command(
@@ -244,21 +165,18 @@ def bench_command(
         0  measured
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
-    from truenorm.bench import DEFAULT_SHAPES, measure, shape_of, show_timings
+    from truenorm.bench import DEFAULT_SHAPES, measure, show_timings
 
-    write_png = file_writer("--png", png, "truenorm.bench")
-    try:
-        with stop_on(ValueError), progress_bar("measuring") as progress:
-            report = measure(
-                [shape_of(text) for text in shapes] if shapes else DEFAULT_SHAPES,
-                operation=operation,
-                dtype=dtype,
-                threads=threads,
-                rounds=rounds,
-                progress=progress,
-            )
-    except MemoryError:
-        stop("not enough memory for this shape: give a smaller one")
+    write_png = file_writer("--png", png, "truenorm.bench", suffix=".png")
+    with stop_on(ValueError), progress_bar("measuring") as progress:
+        report = measure(
+            [parse_shape(text) for text in shapes] if shapes else DEFAULT_SHAPES,
+            operation=operation,
+            dtype=dtype,
+            threads=threads,
+            rounds=rounds,
+            progress=progress,
+        )
     print_report(report.as_dict(), json=json, show=lambda console: show_timings(report, console))
     write_png(report)
 
@@ -339,8 +257,8 @@ def _machine(bandwidth: float | None, flops: float | None, measure: bool, dtype:
     from truenorm.threads import thread_count
 
     for name, value in (("--bandwidth", bandwidth), ("--flops", flops)):
-        if value is not None and not 0 < value < math.inf:
-            stop(f"{name} must be a positive number, got {value:g}")
+        if value is not None:
+            check_positive(name, value)
         if value is not None and measure:
             stop(f"{name} and --measure exclude each other: give one of them")
     if flops is not None and bandwidth is None:
@@ -391,7 +309,7 @@ def demo_command(
     from truenorm.demo import DTYPES, demonstrate, show_demonstration
 
     write_png = file_writer("--png", png, "truenorm.demo", suffix=".png")
-    with progress_bar("measuring") as progress:
+    with stop_on(ValueError), progress_bar("measuring") as progress:
         dtypes = DTYPES if dtype is None else (dtype,)
         report = demonstrate(dtypes, size=size, seed=seed, progress=progress)
     print_report(
@@ -401,48 +319,17 @@ def demo_command(
 
 
 def doctor_command(
-    full: Annotated[
-        bool,
-        typer.Option(
-            "--full", help="Also check the gradients and judge truenorm itself: about a minute."
-        ),
-    ] = False,
-    gpu: Annotated[
-        bool, typer.Option("--gpu", help="Examine GPUs instead: bits, then speed.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help=DOCTOR.options["full"])] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help=DOCTOR.options["gpu"])] = False,
     json: JsonOption = False,
 ) -> None:
-    """Examine and test this installation, and report problems.
-
-    Shows versions, backends, threads and the processor, and compares a few results of each type
-    and backend with exact answers. Takes seconds.
-
-    With --gpu, compares thousands of results of each type with those of NumPy, bit for bit, and
-    times both passes relative to a copy on the device: about a minute. A time of 1.00 is that of a
-    copy which moves the same bytes, without those of dgamma and dbeta.
-
-    In a pipe the output is plain text that can be pasted into an issue.
-
-    \b
-        truenorm doctor
-        truenorm doctor --full > my_report.txt
-        truenorm doctor --gpu > my_card.txt
-
-    Exit codes:
-
-    \b
-        0  healthy
-        1  there are problems; the lines with -> say what to do
-        2  it could not run; stderr says why
-    """  # noqa: D301  (the backspace keeps lines as they are)
-    from truenorm.doctor import examine, show_diagnosis, to_text
+    """Examine this installation; `DOCTOR` has the text of the help."""
+    from truenorm.doctor import examine, report_text, show_diagnosis
 
     with progress_bar("testing") as progress:
         diagnosis = examine(full=full, gpu=gpu, progress=progress)
-    if sys.stdout.isatty() or json:
-        print_report(
-            diagnosis.as_dict(), json=json, show=lambda console: show_diagnosis(diagnosis, console)
-        )
+    if sys.stdout.isatty() and not json:
+        show_diagnosis(diagnosis, Console(highlight=False))
     else:
-        typer.echo(to_text(diagnosis))
+        typer.echo(report_text(diagnosis, json=json))
     raise typer.Exit(0 if diagnosis.healthy else 1)

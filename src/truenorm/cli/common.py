@@ -1,5 +1,6 @@
 """Options and output shared by the commands."""
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ import typer
 from rich import progress
 from rich.console import Console
 
-from truenorm.cli import stop
 from truenorm.tools import strict_json
+from truenorm.tools.command_line import stop
+from truenorm.tools.command_texts import JSON
 from truenorm.tools.progress import Progress
 from truenorm.tools.text import one_line
 
@@ -48,7 +50,7 @@ def argument(metavar: str, text: str) -> Any:
 LevelName = Literal["quick", "full"]
 DtypeOption = Annotated[Dtype, typer.Option(metavar="TYPE", help=f"One of {', '.join(Dtype)}.")]
 NormOption = Annotated[Norm, typer.Option("--operation", help="Which normalization.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+JsonOption = Annotated[bool, typer.Option("--json", help=JSON)]
 PngOption = Annotated[Path | None, option("FILE", "Also save a figure to this file.")]
 
 
@@ -67,6 +69,12 @@ def print_report(report: object, *, json: bool, show: Callable[[Console], None])
         typer.echo(strict_json.dumps(report))
     else:
         show(Console(highlight=False))
+
+
+def check_positive(option: str, value: float) -> None:
+    """Stop unless the value of an option is a finite number above zero."""
+    if not 0 < value < math.inf:
+        stop(f"{option} must be a positive number, got {value:g}")
 
 
 def check_writable(option: str, file: Path) -> None:

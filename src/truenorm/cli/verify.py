@@ -11,18 +11,19 @@ from typing import Annotated, Literal, TypeVar
 import typer
 from rich.console import Console
 
-from truenorm.cli import stop
 from truenorm.cli.common import (
     Dtype,
     JsonOption,
     LevelName,
     argument,
+    check_positive,
     check_writable,
     file_writer,
     option,
     progress_bar,
     stop_on,
 )
+from truenorm.tools.command_line import stop
 from truenorm.tools.text import counted
 from truenorm.verify.baseline import update_baseline as write_baseline
 from truenorm.verify.campaigns import Campaign, CampaignSettings, campaign_target
@@ -222,6 +223,7 @@ def verify_command(
            with --equal-to, bits that differ; with --cases, a wrong result
         2  it could not run; stderr says why
     """  # noqa: D301  (the backspace keeps lines as they are)
+    check_positive("--start-seconds", start_seconds)
     overrides: SubjectOptions = {
         "operation": operation,
         "recipe": recipe,
@@ -274,7 +276,11 @@ def verify_command(
         check_writable("--baseline", baseline or stop("--update-baseline needs --baseline FILE"))
     known = None if update_baseline and baseline and not baseline.exists() else baseline
     packages = ("jinja2", "matplotlib")
-    write_html = file_writer("--html", html, "truenorm.verify.report.html", packages=packages)
+    write_html = file_writer(
+        "--html", html, "truenorm.verify.report.html", packages=packages, suffix=".html"
+    )
+    if html is not None and baseline is not None and html.resolve() == baseline.resolve():
+        stop(f"--html and --baseline must be two files, got {html} for both")
     with (
         stop_on(CannotRunError, ValueError),
         progress_bar("judging") as progress,

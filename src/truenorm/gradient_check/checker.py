@@ -166,6 +166,8 @@ def _run(
         raise ValueError(f"method must be one of {', '.join(names)}; got {options.method!r}")
     if options.probes < 1:
         raise ValueError(f"probes must be at least 1, got {options.probes}")
+    if options.seed < 0:
+        raise ValueError(f"seed must be at least 0, got {options.seed}")
     if options.tol is not None and not 0 < options.tol < math.inf:
         raise ValueError(f"tol must be a positive number, got {options.tol}")
     random = np.random.default_rng([*b"gradcheck", options.seed])

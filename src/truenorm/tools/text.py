@@ -5,6 +5,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+MOST_DIGITS = 19
+"""A length has fewer digits: NumPy counts elements in 64 bits."""
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -36,6 +38,20 @@ def counted(count: int, thing: str) -> str:
     ('1 thread', '2 threads')
     """
     return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Return the shape of a text: lengths with an x between them; the last one is D.
+
+    Examples
+    --------
+    >>> parse_shape("2x128x1024")
+    (2, 128, 1024)
+    """
+    lengths = text.lower().split("x")
+    if not all(each.isdecimal() and len(each) < MOST_DIGITS and int(each) for each in lengths):
+        raise ValueError(f"shape must be like 4096x5120 or 8x1024x4096; got {one_line(text)!r}")
+    return tuple(map(int, lengths))
 
 
 def number(value: float) -> str:

@@ -33,7 +33,7 @@ def read_baseline(file: Path) -> tuple[Known, ...]:
         raise ValueError(
             f"there is no baseline {file}; write it with --update-baseline or update_baseline()"
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as broken:
+    except (OSError, ValueError, RecursionError) as broken:
         raise ValueError(f"the baseline {file} cannot be read: {broken}") from broken
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA or not isinstance(content.get("findings"), list):

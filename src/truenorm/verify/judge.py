@@ -21,6 +21,7 @@ import numpy as np
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
+from truenorm.tools.text import parse_shape
 from truenorm.verify.baseline import compare_with_baseline, read_baseline
 from truenorm.verify.equality import Equality, common_cases, compare_runners
 from truenorm.verify.grading.checks import large_call
@@ -49,7 +50,6 @@ from truenorm.verify.user_cases import (
     case_of_shape,
     is_user_case,
     load_data,
-    parse_shape,
 )
 
 TASK_ELEMENTS = 2**13

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -20,6 +21,8 @@ from truenorm.verify.types import FORMATS, Array, dtype_of
 
 YOUR_DATA = "your data, "
 """The description of a case of a file starts with it."""
+MOST_ELEMENTS = sys.maxsize // 8
+"""An array of float64 can have no more."""
 USER_FAMILY = "own"
 """The family of user cases: they have proven bounds, and exact answers for some rows only."""
 NAMES = {
@@ -42,14 +45,6 @@ DEFAULTS: Mapping[str, Pattern] = {
 def is_user_case(case: Case) -> bool:
     """Return True if a case is a user case."""
     return case.family == USER_FAMILY
-
-
-def parse_shape(text: str) -> tuple[int, ...]:
-    """Return the shape of a text such as 4096x5120."""
-    sizes = text.lower().split("x")
-    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
-        raise ValueError(f"shape must be like 4096x5120 or 8x1024x4096; got {text!r}")
-    return tuple(map(int, sizes))
 
 
 def case_of_shape(
@@ -82,6 +77,8 @@ def case_of_shape(
         raise ValueError(f"dtype must be one of {', '.join(FORMATS)}; got {dtype!r}")
     if not shape or min(shape) < 1:
         raise ValueError(f"shape must have numbers above zero; got {tuple(shape)}")
+    if prod(shape) > MOST_ELEMENTS:
+        raise ValueError(f"shape must have at most {MOST_ELEMENTS} elements; got {tuple(shape)}")
     *rows, size = shape
     text = "x".join(map(str, shape))
     name = f"{dtype}-{USER_FAMILY}-{text}"
@@ -191,6 +188,7 @@ def _filled(
 
 TYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 LONGEST_HEADER = 100_000_000  # the limit of the reference implementation
+MOST_AXES = 64  # the limit of NumPy
 
 
 def read_safetensors(
@@ -205,7 +203,7 @@ def read_safetensors(
         try:
             header = json.loads(file.read(length))
             metadata = dict(header.pop("__metadata__", {}))
-        except (ValueError, AttributeError, TypeError) as unreadable:
+        except (ValueError, AttributeError, TypeError, RecursionError) as unreadable:
             raise ValueError(
                 f"{path} is no safetensors file: its header is no JSON"
             ) from unreadable
@@ -229,10 +227,12 @@ def _parse_entry(path: Path, name: str, entry: Any, size: int) -> tuple[str, lis
         numbers = [*shape, start, stop]
     except (KeyError, TypeError, ValueError) as unreadable:
         raise ValueError(f"{path}: the entry of {name} describes no tensor") from unreadable
-    if code not in TYPES:
+    if not isinstance(code, str) or code not in TYPES:
         raise ValueError(f"{path}: {name} must be one of {', '.join(TYPES)}; got {code}")
     if not all(type(each) is int and each >= 0 for each in numbers) or not start <= stop <= size:
         raise ValueError(f"{path}: the offsets of {name} are outside the file")
+    if len(shape) > MOST_AXES:
+        raise ValueError(f"{path}: {name} must have at most {MOST_AXES} axes; got {len(shape)}")
     if prod(shape) * dtype_of(TYPES[code]).itemsize != stop - start:
         raise ValueError(f"{path}: {name} of shape {shape} in {code} has {stop - start} bytes")
     return TYPES[code], shape, start, stop
@@ -294,7 +294,9 @@ def load_data(
     try:
         arrays, stored_eps, notes = readers[path.suffix.lower()](path)
     except OSError as unreadable:
-        raise ValueError(f"cannot read {path}: {unreadable.strerror}") from unreadable
+        raise ValueError(
+            f"cannot read {path}: {unreadable.strerror}; give another file"
+        ) from unreadable
     made = f"tv.load_data({str(path.resolve())!r}{{operation}})"
     try:
         if dtype:
@@ -349,11 +351,13 @@ def _eps(stored: object) -> float:
 
 def _read_npz(path: Path) -> tuple[dict[str, Array], Any, list[str]]:
     """Return the wanted arrays, eps, and notes."""
+    if path.is_file() and not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is no .npz file, or it is cut: write it with np.savez")
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {n: file[n] if n in WANTED else np.empty(0) for n in file.files}
-            eps, dtype = (file[n].item() if n in arrays else None for n in ("eps", "dtype"))
-    except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as unreadable:
+            eps, dtype = (file[n].tolist() if n in arrays else None for n in ("eps", "dtype"))
+    except (ValueError, EOFError, zipfile.BadZipFile) as unreadable:
         raise ValueError(f"{path} is no .npz file without pickle: {unreadable}") from unreadable
     # NumPy stores bfloat16 of ml_dtypes as 2 bytes without a type; no other type has that form.
     untyped = [n for n, array in arrays.items() if array.dtype == np.dtype("V2")]

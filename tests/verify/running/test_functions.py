@@ -7,9 +7,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import truenorm.verify as tv
+from truenorm.tools.user_files import NotThereError
 from truenorm.verify.judge import verify_target
 from truenorm.verify.running.functions import function_subject
-from truenorm.verify.running.loading import NotThereError, load
+from truenorm.verify.running.loading import load
 from truenorm.verify.running.records import Call, CannotRunError, triton_advice
 from truenorm.verify.running.runners import InProcess
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
+from truenorm.tools.user_files import NotThereError, split_target
 from truenorm.verify.judge import verify_target
-from truenorm.verify.running.loading import NotThereError, load, split_target
+from truenorm.verify.running.loading import load
 from truenorm.verify.running.process import (
     START_SECONDS,
     BrokenMessageError,
@@ -261,5 +262,5 @@ def test_loading(tmp_path: Path) -> None:
     assert load(f"{path}:mine").name == "5"
     with pytest.raises(NotThereError, match=r"there is no file .*nothing\.py"):
         load("nothing.py")
-    assert split_target(r"C:\folder\file.py")[1] == "subject"
-    assert split_target("file.py:mine") == (Path("file.py"), "mine")
+    assert split_target(r"C:\folder\file.py", "subject")[1] == "subject"
+    assert split_target("file.py:mine", "subject") == (Path("file.py"), "mine")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.running.loading import NotThereError, dotted_path, load
+from truenorm.tools.user_files import NotThereError
+from truenorm.verify.running.loading import dotted_path, load
 from truenorm.verify.running.pytorch import Arguments, arguments_of
 
 PLAIN = ["x", "gamma", "eps"]

@@ -1,5 +1,6 @@
 """Run tests with wrong kernels in place of theirs, and report which ones no test catches."""
 
+import math
 import os
 import sys
 import tempfile
@@ -179,8 +180,10 @@ def audit_tests(
 
 def _check(task: AuditTask) -> None:
     """Raise an exception for a task that is not valid, before any test is run."""
-    for path in filter(None, (task.replace, task.backward)):
+    for path in (task.replace, *filter(None, [task.backward])):
         parse_kernel_path(path)
+    if task.eps is not None and not 0 <= task.eps < math.inf:
+        raise ValueError(f"eps must be finite and at least 0; got {task.eps}")
     if task.signature:
         parse_signature(task.signature)
     recipe_changes(task.recipe)

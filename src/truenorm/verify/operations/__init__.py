@@ -97,7 +97,7 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
         key: value for key, _, value in (each.partition("=") for each in settings)
     }
     beta = {"true": True, "false": False}
-    if not options.keys() <= OPTIONS or options.get("beta", "true") not in beta:
+    if not spec or not options.keys() <= OPTIONS or options.get("beta", "true") not in beta:
         raise ValueError(
             "operation must be a name such as add_rms_norm, followed by any of "
             ",gain=zero-centred ,beta=false ,parameters=float32 ,result=float32 and "

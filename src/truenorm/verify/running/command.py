@@ -181,7 +181,7 @@ class Program:
         try:
             for thread in (*readers, threading.Thread(target=self._watch, daemon=True)):
                 thread.start()
-            in_time = self._ended.wait(seconds)
+            in_time = self._ended.wait(min(seconds, threading.TIMEOUT_MAX))
         finally:
             kill_group(process)
             process.wait()

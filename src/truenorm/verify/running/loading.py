@@ -3,11 +3,11 @@
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from truenorm.tools.user_files import NotThereError, run_file, split_target
 from truenorm.verify.running.functions import function_subject
 from truenorm.verify.running.pytorch import is_module
 from truenorm.verify.running.torch_subject import torch_subject
@@ -15,6 +15,8 @@ from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS
 
 PREFIX = "torch:"
+SUBJECT = "subject"
+"""The name in a file, unless a target has one."""
 HINT = """write a subject with a function that takes and returns NumPy arrays:
 
     import truenorm.verify as tv
@@ -22,10 +24,6 @@ HINT = """write a subject with a function that takes and returns NumPy arrays:
         return ...               # y, of the shape and the type of x
     subject = tv.Subject(forward, operation="rms_norm", dtypes=["float32"])
 """
-
-
-class NotThereError(ValueError):
-    """The file does not exist, or does not define the subject."""
 
 
 def load(target: str, operation: str = "", dtypes: Sequence[str] = ()) -> Subject:
@@ -46,11 +44,16 @@ def load(target: str, operation: str = "", dtypes: Sequence[str] = ()) -> Subjec
             return _load_torch(dotted, operation)
         except ValueError as error:
             raise NotThereError(str(error)) from error
-    path, name = split_target(target)
+    path, name = split_target(target, SUBJECT)
     module = run_file(path)
     subject = getattr(module, name, None)
     if isinstance(subject, Subject):
-        return subject.with_operation(operation) if operation else subject
+        if not operation:
+            return subject
+        try:
+            return subject.with_operation(operation)
+        except ValueError as error:
+            raise NotThereError(str(error)) from error
     if not callable(subject):
         names = [key for key, value in vars(module).items() if _is_kernel(value, module)]
         available = f"it has {', '.join(names)}" if names else f"it defines none: {HINT}"
@@ -78,14 +81,6 @@ def _load_function(
         raise NotThereError(f"{target} cannot be called:\n{error}\n{HINT}") from error
 
 
-def split_target(target: str, default: str = "subject") -> tuple[Path, str]:
-    """Return the file and the name of ``file.py:name``; without a name, the default."""
-    file, colon, name = target.rpartition(":")
-    if not colon or not name.isidentifier():  # no colon, or that of C:\\folder\\file.py
-        file, name = target, default
-    return Path(file), name
-
-
 def dotted_path(target: str) -> str:
     """Return the path of ``torch:package.module.function``, or nothing for a file."""
     return target.removeprefix(PREFIX) if target.startswith(PREFIX) else ""
@@ -101,24 +96,8 @@ def file_and_name(target: str, folder: str | Path = "") -> tuple[str, str]:
     """
     if dotted := dotted_path(target):
         return PREFIX.rstrip(":"), dotted
-    file, name = split_target(target)
+    file, name = split_target(target, SUBJECT)
     return str((folder / file).resolve()), name
-
-
-def run_file(path: Path) -> ModuleType:
-    """Execute a file like a script, and return its module."""
-    path = path.resolve()
-    if not path.is_file():
-        raise NotThereError(f"there is no file {path}; give file.py or file.py:name")
-    spec = spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise NotThereError(f"{path} is no Python file; give file.py or file.py:name")
-    module = module_from_spec(spec)
-    # As for a script: it can import files of its folder, and its classes have a module.
-    sys.path.insert(0, str(path.parent))
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _load_torch(path: str, operation: str) -> Subject:

@@ -189,7 +189,7 @@ class SubjectProcess:
     def _answer(self, seconds: float) -> Message | str:
         """Return the next message, or how the process ended."""
         try:
-            answer = self._answers.get(timeout=seconds)
+            answer = self._answers.get(timeout=min(seconds, threading.TIMEOUT_MAX))
         except queue.Empty:
             return f"gave no answer within {seconds:g} s"
         return answer or self._how_it_ended()

@@ -8,11 +8,11 @@ output to private descriptors first: what a subject prints or reads does not rea
 import os
 import signal
 import sys
-import traceback
 from typing import IO
 
+from truenorm.tools.user_files import NotThereError, failure_text
 from truenorm.verify.operation import Case
-from truenorm.verify.running.loading import NotThereError, load
+from truenorm.verify.running.loading import load
 from truenorm.verify.running.process import receive, send
 from truenorm.verify.running.records import Call, triton_advice
 from truenorm.verify.running.runners import runner_for
@@ -40,9 +40,11 @@ def main(target: str, operation: str, dtypes: str = "") -> int:
     except NotThereError as missing:
         send(answers, {"cannot": str(missing)}, {})
         return 2
-    except Exception:  # the file of the subject may fail in any way
-        lines = traceback.format_exc(limit=-3)
-        reason = f"{target} could not be executed:\n{lines}{triton_advice(lines).lstrip()}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the file of the subject may fail in any way
+        text = failure_text(error)
+        reason = f"{target} could not be executed:\n{text}\n{triton_advice(text).lstrip()}"
         send(answers, {"cannot": reason}, {})
         return 2
     send(answers, {"subject": to_description(subject)}, {})

@@ -1,0 +1,58 @@
+"""Python files of a user: execute them, and describe how they fail."""
+
+import sys
+import traceback
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+PACKAGE = Path(__file__).parents[1]
+SHOWN_FRAMES = 3
+
+
+class NotThereError(ValueError):
+    """The file does not exist, or does not define the object of a target."""
+
+
+def split_target(target: str, default: str) -> tuple[Path, str]:
+    """Return the file and the name of ``file.py:name``; without a name, the default."""
+    file, colon, name = target.rpartition(":")
+    if not colon or not name.isidentifier():  # no colon, or that of C:\\folder\\file.py
+        file, name = target, default
+    return Path(file), name
+
+
+def run_file(path: Path) -> ModuleType:
+    """Execute a file like a script, and return its module."""
+    try:
+        path = path.resolve()
+    except OSError as error:  # the current folder was deleted
+        raise NotThereError(
+            f"cannot find {path}: {error.strerror}; give an absolute path"
+        ) from error
+    if not path.is_file():
+        raise NotThereError(f"there is no file {path}; give file.py or file.py:name")
+    spec = spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise NotThereError(f"{path} is no Python file; give file.py or file.py:name")
+    module = module_from_spec(spec)
+    # As for a script: it can import files of its folder, and its classes have a module.
+    sys.path.insert(0, str(path.parent))
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the error of a user's file with the last lines of the user's code that led to it."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<") and not _is_internal(frame.filename)
+    ]
+    lines = traceback.format_list(frames[-SHOWN_FRAMES:])
+    return "".join([*lines, *traceback.format_exception_only(error)]).rstrip()
+
+
+def _is_internal(file: str) -> bool:
+    return Path(file).is_relative_to(PACKAGE)
