@@ -81,6 +81,16 @@ def test_help_lists_every_command_in_its_group() -> None:
         assert "..." not in section  # no summary is truncated
 
 
+def test_page_of_commands_has_the_groups_of_the_help() -> None:
+    page = (TESTS.parent / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+    titles = [line.lstrip("# ") for line in page.splitlines() if line.startswith("##")]
+    assert titles[1:] == [
+        words
+        for title, names in GROUPS.items()
+        for words in (title, *map("truenorm {}".format, names))
+    ]
+
+
 @pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_fits_80_columns(name: str) -> None:
     lines = run(*filter(None, [name]), "--help").stdout.splitlines()
