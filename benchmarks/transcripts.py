@@ -151,7 +151,7 @@ def _run(command: str, folder: Path) -> str:
         encoding="utf-8",
         check=False,
     )
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1) or not done.stdout:
         raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
     return done.stdout
 

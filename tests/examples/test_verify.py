@@ -60,6 +60,15 @@ def test_page_shows_this_output(names: list[str]) -> None:
         assert masked(shown(name)) == masked(run(name))
 
 
+@pytest.mark.parametrize("part", ["judge", "reference"])
+def test_terminal_output_is_generated(part: str) -> None:
+    """No page has output that was typed by hand."""
+    for page in (ROOT / "docs" / part).glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        by_hand = re.sub(r"<!-- begin (.+?) -->.*?<!-- end \1 -->", "", text, flags=re.DOTALL)
+        assert not re.search(r"^```(console|text)$", by_hand, flags=re.MULTILINE), page.name
+
+
 @pytest.mark.parametrize(
     ("page", "heading", "file"),
     [
