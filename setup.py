@@ -3,7 +3,8 @@
 ``TRUENORM_PURE=1`` builds no extension and gives a ``py3-none-any`` wheel. If the extension cannot
 be built, the installation succeeds, NumPy computes, and ``not_built.txt`` in the native package
 has the reason. ``TRUENORM_REQUIRE_NATIVE=1`` makes that an error. ``TRUENORM_BUILD_CACHE`` is a
-folder for built extensions, since compiling takes two minutes.
+folder for built extensions, since compiling takes two minutes. ``TRUENORM_REPOSITORY`` is the
+address of the repository, which makes the links of the package's description absolute.
 """
 
 import os
@@ -35,6 +36,22 @@ SOURCES = Path("src") / PACKAGE
 REQUIRED = os.environ.get("TRUENORM_REQUIRE_NATIVE") == "1"
 PURE = os.environ.get("TRUENORM_PURE") == "1"
 CACHE = os.environ.get("TRUENORM_BUILD_CACHE")
+REPOSITORY = os.environ.get("TRUENORM_REPOSITORY", "").rstrip("/")
+
+
+def description() -> str:
+    """Return README.md; its links are absolute if the address of the repository is known.
+
+    A package index shows the text without the files that relative links lead to.
+    """
+    text = Path("README.md").read_text(encoding="utf-8")
+    if not REPOSITORY:
+        return text
+    return re.sub(
+        r"(!?)(\[[^\]]*\]\()(?!https?:|#)",
+        lambda link: f"{link[0]}{REPOSITORY}/{'raw' if link[1] else 'blob'}/HEAD/",
+        text,
+    )
 
 
 class NotBuiltError(Exception):
@@ -206,6 +223,8 @@ core = Extension(
     optional=not REQUIRED,
 )
 setup(
+    long_description=description(),
+    long_description_content_type="text/markdown",
     ext_modules=[core] if PURE_REASON is None else [],
     cmdclass={"build_py": BuildModules, "build_ext": BuildCore},
     # The oldest Python whose limited API the core uses: see Py_LIMITED_API in module.c.

@@ -2,7 +2,8 @@
 
 For src, tests and benchmarks: Python files, lines, lines of imports and ``__all__``, and folders;
 the words of the docs; and, of some calls, the files of the package in which a Python function is
-called. The calls are made twice, and the second is counted.
+called. The calls are made twice, and the second is counted. ``--words`` prints the words of each
+page instead: those of its sentences and tables, and all.
 """
 # A command prints its result.
 
@@ -10,6 +11,7 @@ import argparse
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,10 +48,24 @@ def tree_size(folder: Path) -> tuple[int, int, int, int]:
     return len(paths), lines, sum(map(lines_of_imports, texts)), len({p.parent for p in paths})
 
 
-def words_of_docs(folder: Path) -> int:
-    """Return the words of all pages."""
-    pages = (path for path in folder.rglob("*.md") if "_build" not in path.parts)
-    return sum(len(path.read_text(encoding="utf-8").split()) for path in pages)
+NOT_BY_HAND = re.compile(r"<!-- begin ([^>]+) -->.*?<!-- end \1 -->", re.DOTALL)
+CODE_OR_FORMULA = re.compile(r"^```.*?^```$|\$\$.*?\$\$", re.DOTALL | re.MULTILINE)
+
+
+def words_by_page(root: Path) -> dict[str, tuple[int, int]]:
+    """Return the words written by hand and all words of README and of each page of the docs.
+
+    Code, displayed formulas and the blocks that commands fill are not words written by hand.
+    Commands wrote whole pages of older checkouts, and their first line says so.
+    """
+    pages = [path for path in (root / "docs").rglob("*.md") if "_build" not in path.parts]
+    words = {}
+    for path in (root / "README.md", *sorted(pages)):
+        text = path.read_text(encoding="utf-8")
+        by_hand = CODE_OR_FORMULA.sub("", NOT_BY_HAND.sub("", text))
+        count = 0 if text.startswith("<!-- Written by") else len(by_hand.split())
+        words[path.relative_to(root).as_posix()] = count, len(text.split())
+    return words
 
 
 def files_of_trip(kind: str, backend: str, rows: int) -> list[str]:
@@ -95,17 +111,26 @@ def main(argv: list[str] | None = None) -> int:
     """Print the table."""
     described = argparse.ArgumentParser(prog="python -m benchmarks.size", description=__doc__)
     described.add_argument("checkout", nargs="?", type=Path, default=Path(__file__).parents[1])
+    described.add_argument("--words", action="store_true", help="print the words of each page")
     described.add_argument("--trip", help=argparse.SUPPRESS)
     arguments = described.parse_args(argv)
     if arguments.trip:
         print(json.dumps(files_of_trip(*TRIPS[arguments.trip])))
         return 0
     root = arguments.checkout.resolve()
+    words = words_by_page(root)
+    in_docs = [count for page, count in words.items() if page != "README.md"]
+    together = tuple(map(sum, zip(*in_docs, strict=True)))
+    if arguments.words:
+        print(f"{'by hand':>8s}{'all':>8s}")
+        for page, (by_hand, every) in [*words.items(), ("docs together", together)]:
+            print(f"{by_hand:8,d}{every:8,d}  {page}")
+        return 0
     print(f"{'':12s}{'files':>8s}{'lines':>8s}{'imports':>9s}{'folders':>9s}")
     for tree in TREES:
         files, lines, imports, folders = tree_size(root / tree)
         print(f"{tree:12s}{files:8d}{lines:8d}{imports:9d}{folders:9d}")
-    print(f"docs        {words_of_docs(root / 'docs'):8d} words")
+    print("docs        {:8d} words by hand, {} in all".format(*together))
     for trip in TRIPS:
         done = subprocess.run(
             [sys.executable, __file__, "--trip", trip],
