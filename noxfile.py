@@ -2,8 +2,10 @@ import os
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import nox
 
@@ -91,6 +93,13 @@ GPU_TESTS = ("tests/gpu", "tests/test_doctor.py")
 # Not copied to the folder of an installation without the core.
 BUILT = ("*.egg-info", "*.pyd", "*.so", "__pycache__", "_build", "build", "dist", "environments")
 EXAMPLES = Path("examples").resolve()
+READERS = ("student", "kernel-engineer", "numpy-user", "gpu-owner", "contributor")
+READERS_SECONDS = 300
+# An RMSNorm on tensors that lacks eps.
+WRONG_RMS_NORM = """
+def rms_norm(x, weight, eps):
+    return x * x.float().square().mean(-1, keepdim=True).rsqrt().to(x.dtype) * weight
+"""
 
 
 def install(session: nox.Session, group: str, *others: str, **variables: str) -> None:
@@ -230,6 +239,57 @@ def newcomer(session: nox.Session) -> None:
 
 
 @nox.session
+@nox.parametrize("name", READERS, ids=READERS)
+def reader(session: nox.Session, name: str) -> None:
+    """Follow one reader of the README from nothing; it must take at most five minutes.
+
+    The wheel is built before the clock starts, except that a contributor builds the core.
+    """
+    folder = Path(session.create_tmp()).resolve()
+    if name != "contributor":
+        install(session, "package")
+        wheel = build_wheel(session)
+    start = time.monotonic()
+    if name == "student":
+        programs = fresh_environment(session, name, wheel)
+        for page in ("worked-row", "derivation", "gradient-check", "fuse"):
+            follow_page(session, programs, f"docs/learn/{page}.md")
+        run_in(session, programs, "python", "-m", "truenorm.gradient_check")
+    elif name == "kernel-engineer":
+        programs = fresh_environment(session, name, f"{wheel}[verify]")
+        install_in(session, programs, *nox.project.dependency_groups(PROJECT, "torch")[:1])
+        (folder / "wrong.py").write_text(WRONG_RMS_NORM)
+        for target, code in (
+            ("torch:torch.nn.functional.rms_norm", 0),
+            (f"{folder / 'wrong.py'}:rms_norm", 1),
+        ):
+            command = ["verify", target, "--operation", "rms_norm"]
+            run_in(session, programs, "truenorm", *command, success_codes=[code])
+    elif name == "numpy-user":
+        programs = fresh_environment(session, name, wheel)
+        follow_page(session, programs, "docs/use/start.md")
+    elif name == "gpu-owner":
+        programs = fresh_environment(session, name, f"{wheel}[opencl,verify]")
+        session.env.update(install_opencl(session))
+        run_in(session, programs, "truenorm", "doctor", "--gpu")
+    else:
+        shutil.rmtree(folder / "checkout", ignore_errors=True)
+        session.run("git", "clone", "--quiet", ".", str(folder / "checkout"), external=True)
+        page = (folder / "checkout" / "CONTRIBUTING.md").read_text()
+        if "\n## Add an operation\n" not in page:
+            session.error("CONTRIBUTING.md does not say how to add an operation")
+        commands = "\n".join(re.findall(r"^\$ (.*)", page, re.MULTILINE))
+        with session.chdir(folder / "checkout"):
+            session.run("bash", "-ec", commands, external=True)
+    seconds = time.monotonic() - start
+    session.log(f"{name}: {seconds:.0f} s")
+    if seconds > READERS_SECONDS:
+        session.error(
+            f"the {name} needs {seconds:.0f} s; at most {READERS_SECONDS} s were expected"
+        )
+
+
+@nox.session
 def torch(session: nox.Session) -> None:
     """Judge PyTorch kernels on the CPU, and a Triton kernel by its interpreter."""
     install(session, "torch", "-e", ".")
@@ -277,10 +337,7 @@ def gpu(session: nox.Session, length: str) -> None:
     compiled = {"POCL_CACHE_DIR": str(Path(CACHE["TRUENORM_CACHE_DIR"]) / "pocl")}
     session.env.update(CACHE | compiled, TRUENORM_NEEDS_GPU="1")
     if "True" not in str(session.run("python", "-c", HAS_DEVICE, silent=True)):
-        folder = str(Path(session.create_tmp()).resolve() / "opencl")
-        printed = session.run(".ci/install-opencl", folder, external=True, silent=True)
-        variables = re.findall(r"^(LD_LIBRARY_PATH|OCL_ICD_VENDORS)=(.*)$", str(printed), re.M)
-        session.env.update(variables)
+        session.env.update(install_opencl(session))
     options = WITH_SLOW if length == "long" else ()
     session.run("pytest", "--durations=10", *options, *GPU_TESTS, *session.posargs)
     if length == "long":
@@ -321,11 +378,21 @@ def build_wheel(session: nox.Session) -> str:
 
 
 def build_pure_wheel(session: nox.Session) -> str:
-    """Build the wheel without the C core from the sdist, check and return it."""
+    """Build the wheel without the C core from the sdist, check and return it.
+
+    The address of the repository is known, as in a release, so all links must be absolute.
+    """
     (sdist,) = Path("dist").glob("*.tar.gz")
     options = ["--no-deps", "--wheel-dir", "dist", str(sdist)]
-    session.run("python", "-m", "pip", "wheel", *options, env=PURE)
-    return checked_wheel(session, "py3-none-any")
+    repository = {"TRUENORM_REPOSITORY": "https://example.org/truenorm"}
+    session.run("python", "-m", "pip", "wheel", *options, env=PURE | repository)
+    wheel = checked_wheel(session, "py3-none-any")
+    with ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        text = archive.read(metadata).decode()
+    if relative := re.search(r"\]\((?!https?://|#).*?\)", text):
+        session.error(f"the description has a relative link: {relative[0]}")
+    return wheel
 
 
 def checked_wheel(session: nox.Session, tag: str) -> str:
@@ -367,9 +434,18 @@ def compute_in(session: nox.Session, programs: Path, absent: str) -> None:
 
 def follow_readme(session: nox.Session, programs: Path) -> None:
     """Run the README, and check the gradients."""
-    options = ["-o", "NORMALIZE_WHITESPACE", "-o", "ELLIPSIS"]
-    for command in (
-        ["doctest", *options, str(Path("README.md").resolve())],
-        ["truenorm.gradient_check"],
-    ):
-        run_in(session, programs, "python", "-W", "error", "-m", *command)
+    follow_page(session, programs, "README.md")
+    run_in(session, programs, "python", "-W", "error", "-m", "truenorm.gradient_check")
+
+
+def follow_page(session: nox.Session, programs: Path, page: str) -> None:
+    """Run the examples of a page."""
+    options = ["-o", "NORMALIZE_WHITESPACE", "-o", "ELLIPSIS", str(Path(page).resolve())]
+    run_in(session, programs, "python", "-W", "error", "-m", "doctest", *options)
+
+
+def install_opencl(session: nox.Session) -> dict[str, str]:
+    """Install PoCL, and return the variables that make OpenCL find it."""
+    folder = str(Path(session.create_tmp()).resolve() / "opencl")
+    printed = str(session.run(".ci/install-opencl", folder, external=True, silent=True))
+    return dict(re.findall(r"^(LD_LIBRARY_PATH|OCL_ICD_VENDORS)=(.*)$", printed, re.MULTILINE))
