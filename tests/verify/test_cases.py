@@ -437,3 +437,12 @@ def test_every_name_leads_back_to_its_case(dtype: str) -> None:
 def test_a_seed_is_not_negative() -> None:
     with pytest.raises(ValueError, match="seed must be 0 or above; got -1"):
         tv.cases("float32", seed=-1)
+
+
+def test_operation_as_text() -> None:
+    name, rms_norm = "float32-normal-4x5", tv.RMS_NORM
+    x = tv.case(name).x
+    assert tv.case(name, operation="rms_norm").operation == rms_norm
+    assert tv.cases("float32", operation="rms_norm")[0].operation == rms_norm
+    assert tv.case_of_shape((4, 5), operation="rms_norm").operation == rms_norm
+    assert tv.case_from({"x": x}, operation="rms_norm").operation == rms_norm

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation
-from truenorm.verify.operations import LAYER_NORM, parse_operation
+from truenorm.verify.operations import LAYER_NORM, as_operation, parse_operation
 from truenorm.verify.types import FORMATS
 
 
@@ -18,9 +18,7 @@ class _OperationField:
         return operation
 
     def __set__(self, subject: object, operation: Operation | str) -> None:
-        if isinstance(operation, str):
-            operation = parse_operation(operation)
-        vars(subject)["_operation"] = operation
+        vars(subject)["_operation"] = as_operation(operation)
 
 
 @dataclass(frozen=True)

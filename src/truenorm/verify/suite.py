@@ -10,7 +10,7 @@ import numpy as np
 
 from truenorm.verify.cases.families import SEEDS
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.operations import LAYER_NORM
+from truenorm.verify.operations import LAYER_NORM, as_operation
 from truenorm.verify.types import FORMATS
 
 LEVELS = ("quick", "full")
@@ -21,7 +21,7 @@ def cases(
     level: str = "quick",
     also: Collection[str] = (),
     *,
-    operation: Operation = LAYER_NORM,
+    operation: Operation | str = LAYER_NORM,
     seed: int = 0,
 ) -> list[Case]:
     """Return the cases of a type, the same ones each time.
@@ -34,7 +34,7 @@ def cases(
         ``quick``, or ``full``: more widths, more seeds, longer rows.
     also : collection of str
         The extensions to the default scope, by name.
-    operation : Operation
+    operation : Operation or str
         Layer normalization, unless another is given.
     seed : int
         Another one than 0 gives cases of the same kinds from other random numbers, some of other
@@ -54,13 +54,14 @@ def cases(
         raise ValueError(f"level must be one of {', '.join(LEVELS)}; got {level!r}")
     if seed < 0:
         raise ValueError(f"seed must be 0 or above; got {seed}")
+    operation = as_operation(operation)
     extensions = operation.extensions
     if unknown := set(also) - set(extensions):
         raise ValueError(f"also must be of {', '.join(extensions)}; got {sorted(unknown)}")
     return [each for each in _all(operation, dtype, level, seed) if each.needs <= set(also)]
 
 
-def case(name: str, *, operation: Operation = LAYER_NORM) -> Case:
+def case(name: str, *, operation: Operation | str = LAYER_NORM) -> Case:
     """Return a case by its name.
 
     Examples
@@ -69,7 +70,7 @@ def case(name: str, *, operation: Operation = LAYER_NORM) -> Case:
     >>> tv.case("float32-offset-1e7-4x67").why
     'standard deviation 1, mean 1e+07'
     """
-    dtype = name.partition("-")[0]
+    operation, dtype = as_operation(operation), name.partition("-")[0]
     if dtype in FORMATS:
         for seed in _seeds(name):
             for level in LEVELS:

@@ -15,7 +15,7 @@ from truenorm.verify.cases.families import EPS, PLAIN, PLAIN_X
 from truenorm.verify.cases.patterns import Pattern, filled
 from truenorm.verify.enclosures import unsupported_reason
 from truenorm.verify.operation import Case, Operation
-from truenorm.verify.operations import LAYER_NORM
+from truenorm.verify.operations import LAYER_NORM, as_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
@@ -48,7 +48,7 @@ def is_user_case(case: Case) -> bool:
 
 
 def case_of_shape(
-    shape: Sequence[int], dtype: str = "float32", *, operation: Operation = LAYER_NORM
+    shape: Sequence[int], dtype: str = "float32", *, operation: Operation | str = LAYER_NORM
 ) -> Case:
     """Return a case of ordinary rows of a shape, always the same.
 
@@ -58,7 +58,7 @@ def case_of_shape(
         The last one is D; the product of the others is the number of rows.
     dtype : str
         float16, bfloat16, float32 or float64.
-    operation : Operation
+    operation : Operation or str
         Layer normalization, unless another is given.
 
     Returns
@@ -93,7 +93,7 @@ def case_from(
     arrays: Mapping[str, Array],
     *,
     eps: float = EPS,
-    operation: Operation = LAYER_NORM,
+    operation: Operation | str = LAYER_NORM,
     name: str = "",
     why: str = "your data",
     made: str = "",
@@ -106,7 +106,7 @@ def case_from(
         x, and any of gamma, beta, dy, residual and dsum; or by the names of PyTorch, such as
         ``hidden_states``, ``weight``, ``bias`` and ``grad``. Other names are ignored.
     eps : float
-    operation : Operation
+    operation : Operation or str
         Layer normalization, unless another is given.
     name, why : str
         Its name in reports, and what it is.
@@ -126,6 +126,7 @@ def case_from(
     >>> tv.case_from({"hidden_states": rows}).shape
     (6, 64)
     """
+    operation = as_operation(operation)
     by_input = _by_input(arrays, operation)
     x = by_input["x"]
     dtype = x.dtype.name
@@ -250,7 +251,7 @@ WANTED = frozenset(name for names in NAMES.values() for name in names)
 def load_data(
     path: str | Path,
     *,
-    operation: Operation = LAYER_NORM,
+    operation: Operation | str = LAYER_NORM,
     eps: float | None = None,
     dtype: str = "",
 ) -> Case:
@@ -264,7 +265,7 @@ def load_data(
         ``grad`` or ``grad_output``, residual, dsum and eps; missing inputs are filled in. In .npz
         files, bfloat16 is stored as arrays of ml_dtypes, or as uint16 bits beside an array
         ``dtype`` of "bfloat16".
-    operation : Operation
+    operation : Operation or str
         Layer normalization, unless another is given.
     eps : float, optional
         By default, ``eps`` of the file, or of its metadata, or 1e-5.
@@ -287,7 +288,7 @@ def load_data(
     ...     tv.load_data(f"{folder}/rows.npz").name
     'float32-own-rows-8x64'
     """
-    path = Path(path)
+    path, operation = Path(path), as_operation(operation)
     readers = {".npz": _read_npz, ".safetensors": _read_safetensors}
     if path.suffix.lower() not in readers:
         raise ValueError(f"data must end in {' or '.join(readers)}; got {path}")

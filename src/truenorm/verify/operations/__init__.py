@@ -87,6 +87,11 @@ def _norm(
     return made if made.is_variant else OPERATIONS[name]
 
 
+def as_operation(operation: Operation | str) -> Operation:
+    """Return an operation that may be given as text."""
+    return parse_operation(operation) if isinstance(operation, str) else operation
+
+
 def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
     """Return the operation of a specification such as ``add_rms_norm,gain=zero-centred``.
 

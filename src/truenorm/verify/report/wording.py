@@ -219,8 +219,12 @@ def verdict_line(report: Report) -> str:
     if not new:
         return f"no {words}" if report.passed else f"every output must be {report.require}"
     text = counted(len(new), words)
-    followers = sum(each.follows > 0 for each in new)
-    return f"{text} ({followers} may follow from others)" if followers else text
+    followers = [each for each in new if each.follows]
+    if not followers:
+        return text
+    certain = all(each.cause for each in followers)
+    verb = "may follow" if not certain else "follows" if len(followers) == 1 else "follow"
+    return f"{text} ({len(followers)} {verb} from others)"
 
 
 def conclusion(report: Report) -> str:

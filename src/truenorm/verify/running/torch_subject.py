@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import numpy as np
 
 from truenorm.verify.operation import Operation
-from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations import as_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.pytorch import FORMS, Form, Tensors, Values
 from truenorm.verify.running.records import describe_error
@@ -93,7 +93,7 @@ def torch_subject(
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}")
-    norm = parse_operation(operation) if isinstance(operation, str) else operation
+    norm = as_operation(operation)
     if not isinstance(norm, Norm):
         raise ValueError(f"operation must be a result of truenorm.verify.norm, got {norm.name}")
     kernel = FORMS[form](function, norm, Tensors(device), signature)
