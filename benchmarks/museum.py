@@ -1,15 +1,14 @@
-"""``python -m benchmarks.museum``: write docs/judge/museum.md from the judge's named cases.
+"""The results of docs/judge/museum.md: the judge's named cases, and the packages that fail them.
 
-What fails them comes from what ``python -m benchmarks.scoreboard`` wrote, if that is there.
+The failures are those that ``python -m benchmarks.scoreboard`` wrote.
 """
 
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from benchmarks.common import DOCS, read_results
-from benchmarks.scoreboard import BOARDS
+from benchmarks.common import coloured, markdown_table
+from benchmarks.scoreboard import FILES, SHORT
 from truenorm.tools.text import number
 from truenorm.verify import Case, case
 from truenorm.verify.cases.named import Entry, entries, not_cases
@@ -18,75 +17,115 @@ from truenorm.verify.operations import LAYER_NORM, OPERATIONS, RMS_NORM
 from truenorm.verify.oracle import expected
 from truenorm.verify.report.wording import link
 
-PAGE = DOCS / "judge" / "museum.md"
+__all__ = ["CASES", "FILES", "page"]
+
 SHOWN = "float32"  # the type of an exhibit, if the entry has it
+CASES = tuple(
+    each.folder / "cases.toml" for each in (LAYER_NORM, RMS_NORM) if each.folder is not None
+)
 
 Board = Mapping[str, Any]
-Boards = Mapping[str, Board]
-"""By operation."""
 
-HEAD = """\
-<!-- Written by python -m benchmarks.museum from each operation's cases.toml: change that. -->
-# Museum of failures
+MATRIX = """\
+The type is float32, or the first type of an exhibit that has no float32.
+An output fails if its error is larger than that of a stable algorithm, or if it was not returned.
+A dash: not judged.
+*float64* and *NumPy* are the textbook form, in float64 and in the type of x.
+thinc computes with eps = 1e-8 whatever it is asked for.
+Measured on {date}: {level} level, {cpu}, {versions}."""
 
-Rows that broke somebody's layer norm, and [RMSNorm](#rmsnorm). Each exhibit is a case of the
-judge: of those of layer norm {reported} were reported, {quiet} were not but break many.
-[`truenorm verify`](verify.md) puts all of them to your kernel, and one alone is
-
-    tv.check(subject, tv.case("{example}"))
+REPORTED = """\
+## Reported
 
 κ is the condition number of a row, rms(x)/√(var + eps), see
-[Read the grades](../reference/grades.md#read-the-grades). An exhibit that needs an
-extension is judged only if the subject asks for it."""
-
-TODAY = """\
-**Fails today** is what `python -m benchmarks.scoreboard` found on {date}, see
-[the scoreboard](scoreboard.md): {level} level, {cpu}, {common}. An output fails if its error is
-larger than that of a stable algorithm, or if it was not returned. What needs an extension was not
-put to them. thinc computes with eps = 1e-8 whatever it is asked for, and fails wherever that
-matters.
-
-| | |
-|---|---|
-{versions}"""
-
-
-NOT_MEASURED = "- **Fail today:** not measured: the case is newer than the scoreboard"
+[Read the grades](../reference/grades.md#read-the-grades)."""
 
 RMSNORM = """\
-No mean is subtracted: κ is 1 for every row, and what is hard is the range of the squares, sums in
-few bits, and dx where x is in proportion to gamma·dy. One case alone is
+## RMSNorm
+
+No mean is subtracted, so κ is 1 for every row.
+Hard for an RMSNorm are the range of the squares, sums in few bits, and dx where x is in proportion
+to gamma·dy.
+One case alone is
 
     tv.check(subject, tv.case("{example}", operation=tv.RMS_NORM))
 
-These rows of layer norm, without beta, are put to an RMSNorm as well: {taken}."""
+These rows of layer norm, without beta, are cases of RMSNorm as well: {taken}."""
 
 
-def scoreboards() -> Boards:
-    """Return the scoreboards that exist, and say how to make the others."""
-    boards = {}
-    for name, board in BOARDS.items():
-        if board.results.exists():
-            boards[name] = read_results(board.results)
-        else:
-            command = f"python -m benchmarks.scoreboard --operation {name}"
-            print(f"no failures of {name}: run {command} first", file=sys.stderr)
-    return boards
-
-
-def page(boards: Boards) -> str:
-    """Return the page as Markdown."""
+def page(layer_norm: Board, rms_norm: Board) -> str:
+    """Return what passes and fails, then the exhibits."""
     reported, quiet = _own_entries(LAYER_NORM)
-    example = _shown(reported[0])
-    head = HEAD.format(reported=len(reported), quiet=len(quiet), example=example)
-    board = boards.get("layer_norm")
-    parts = [head, *([] if board is None else [_today(board)])]
-    parts += ["## Reported", *(_exhibit(LAYER_NORM, entry, board) for entry in reported)]
-    parts += ["## Not reported", *(_exhibit(LAYER_NORM, entry, board) for entry in quiet)]
-    parts += ["## RMSNorm", *_of_rms_norm(boards.get("rms_norm"))]
+    of_rms_norm = [each for entries in _own_entries(RMS_NORM) for each in entries]
+    taken = ", ".join(f"`{each['name']}`" for each in entries(RMS_NORM) if "as_in" in each)
     missing = [each for operation in OPERATIONS.values() for each in not_cases(operation)]
-    parts += ["## What no case can show", *map(_missing, missing)]
+    parts = [
+        "## Exhibits by package",
+        "**Layer norm**",
+        _matrix(LAYER_NORM, [*reported, *quiet], layer_norm),
+        "**RMSNorm**",
+        _matrix(RMS_NORM, of_rms_norm, rms_norm),
+        _facts(layer_norm),
+        REPORTED,
+        *(_exhibit(LAYER_NORM, entry, layer_norm) for entry in reported),
+        "## Not reported",
+        *(_exhibit(LAYER_NORM, entry, layer_norm) for entry in quiet),
+        RMSNORM.format(example=_shown(of_rms_norm[0]), taken=taken),
+        *(_exhibit(RMS_NORM, entry, rms_norm) for entry in of_rms_norm),
+        "## What no case can show",
+        *map(_missing, missing),
+    ]
     return "\n\n".join(parts) + "\n"
+
+
+def _matrix(operation: Operation, exhibits: Iterable[Entry], board: Board) -> str:
+    """Return a row for each exhibit and a column for each subject."""
+    subjects = board["subjects"]
+    rows = []
+    for entry in exhibits:
+        if not entry["also"]:  # an extension, which no subject claims
+            shown = case(_shown(entry), operation=operation)
+            cells = [_cell(_outcome(shown, each)) for each in subjects.values()]
+            title = f"[{_escape(entry['title'])}](#{_anchor(operation, entry)})"
+            rows.append([title, *cells])
+    return markdown_table(["exhibit", *(SHORT[key] for key in subjects)], rows, numbers=False)
+
+
+def _cell(failed: list[str] | None) -> str:
+    return "-" if failed is None else coloured("fail" if failed else "pass")
+
+
+def _outcome(shown: Case, subject: Mapping[str, Any]) -> list[str] | None:
+    """Return the outputs that fail a case, or the verdict that it is about; None if not judged.
+
+    That y of a row is accurate does not say that its bits do not depend on the batch.
+    """
+    if shown.name not in subject["named"]:
+        return None
+    verdict = _verdict_of(shown)
+    if verdict:
+        word = subject["verdicts"][verdict]
+        return None if word == "not judged" else [verdict] * (word == "fail")
+    return [output for output, names in subject["failing"].items() if shown.name in names]
+
+
+def _verdict_of(shown: Case) -> str:
+    """Return the verdict that a case is about, or an empty string if that is accuracy."""
+    if shown.kind == "special":
+        return "special values"
+    return "batch-invariant" if shown.family == "batch" else ""
+
+
+def _anchor(operation: Operation, entry: Entry) -> str:
+    return f"{operation.name.replace('_', '-')}-{entry['name'].replace('.', '-')}"
+
+
+def _facts(board: Board) -> str:
+    """Return machine, date and versions of the scoreboard, each version once."""
+    versions = {k: v for each in board["subjects"].values() for k, v in each["versions"].items()}
+    versions.pop("backend", None)
+    text = ", ".join(f"{_escape(name)} {version}" for name, version in versions.items())
+    return MATRIX.format(level=board["level"], versions=text, **board["machine"])
 
 
 def _own_entries(operation: Operation) -> tuple[list[Entry], list[Entry]]:
@@ -94,14 +133,6 @@ def _own_entries(operation: Operation) -> tuple[list[Entry], list[Entry]]:
     own = [entry for entry in entries(operation) if "as_in" not in entry]
     with_sources = [entry for entry in own if entry["sources"]]
     return with_sources, [entry for entry in own if not entry["sources"]]
-
-
-def _of_rms_norm(board: Board | None) -> Iterator[str]:
-    reported, quiet = _own_entries(RMS_NORM)
-    taken = ", ".join(f"`{each['name']}`" for each in entries(RMS_NORM) if "as_in" in each)
-    yield RMSNORM.format(example=_shown(reported[0]), taken=taken)
-    for entry in (*reported, *quiet):
-        yield _exhibit(RMS_NORM, entry, board)
 
 
 def _escape(text: str) -> str:
@@ -121,22 +152,19 @@ def _shown(entry: Entry) -> str:
     return f"{kind}-{entry['name']}"
 
 
-def _exhibit(operation: Operation, entry: Entry, board: Board | None) -> str:
+def _exhibit(operation: Operation, entry: Entry, board: Board) -> str:
     shown = case(_shown(entry), operation=operation)
-    lines = [f"### {_escape(entry['title'])}", ""]
-    if entry["failed"]:
-        lines += [_escape(entry["failed"]), ""]
-    if entry["sources"]:
-        lines.append(f"- **Reported:** {_links(entry['sources'])}")
     shows = entry["shows"]
-    lines += [
+    lines = [
+        f"({_anchor(operation, entry)})=",
+        f"### {_escape(entry['title'])}",
+        "",
+        *([_escape(entry["failed"]), ""] if entry["failed"] else []),
+        *([f"- **Reported:** {_links(entry['sources'])}"] if entry["sources"] else []),
         f"- **Tests:** {_escape(shows[:1].upper() + shows[1:].rstrip('.'))}.",
         f"- **Case:** {_described(shown, entry)}",
+        *([] if entry["also"] else [_failing(shown, board["subjects"])]),
     ]
-    if board is not None and not entry["also"]:
-        # Cases that were added since; the next run of the scoreboard has none.
-        newer = entry["name"] in board.get("newer", [])
-        lines.append(NOT_MEASURED if newer else _failing(shown, board["subjects"]))
     return "\n".join(lines)
 
 
@@ -154,53 +182,20 @@ def _described(shown: Case, entry: Entry) -> str:
     return text + (f"; needs {needs}" if needs else "")
 
 
-def _today(board: Board) -> str:
-    """Return machine and versions of the scoreboard; common versions are listed once."""
-    subjects = board["subjects"].values()
-    common = dict(set.intersection(*(set(each["versions"].items()) for each in subjects)))
-    rows = []
-    for each in subjects:
-        own = ", ".join(f"{k} {value}" for k, value in each["versions"].items() if k not in common)
-        rows.append(f"| {_escape(each['name'])} | {_escape(own)} |")
-    return TODAY.format(
-        date=board["machine"]["date"],
-        level=board["level"],
-        cpu=board["machine"]["cpu"],
-        common=", ".join(f"{name} {common[name]}" for name in sorted(common, reverse=True)),
-        versions="\n".join(rows),
-    )
-
-
 def _failing(shown: Case, subjects: Mapping[str, Any]) -> str:
-    """Return the subjects that fail a case, or the verdict that the case is about."""
-    if shown.kind == "special":
-        return _verdict("special values", subjects)
-    if shown.family == "batch":
-        return _verdict("batch-invariant", subjects)
-    failures = []
-    for each in subjects.values():
-        outputs = [output for output, names in each["failing"].items() if shown.name in names]
-        if outputs:
-            failures.append(f"{_escape(each['name'])} ({', '.join(outputs)})")
-    return f"- **Fail in {shown.dtype} today:** {'; '.join(failures) or 'none'}"
-
-
-def _verdict(verdict: str, subjects: Mapping[str, Any]) -> str:
-    failed = [each["name"] for each in subjects.values() if each["verdicts"][verdict] == "fail"]
-    names = "; ".join(map(_escape, failed)) or "none"
-    return f"- **Fail “{verdict}” today, in at least one type:** {names}"
+    """Return the subjects that fail a case, those with the same outputs together."""
+    groups: dict[str, list[str]] = {}
+    for key, subject in subjects.items():
+        if failed := _outcome(shown, subject):
+            groups.setdefault(", ".join(failed), []).append(SHORT[key])
+    verdict = _verdict_of(shown)
+    if verdict:
+        names = ", ".join(groups.get(verdict, ["none"]))
+        return f"- **Fail “{verdict}” in at least one type:** {names}"
+    texts = [f"{', '.join(names)} ({outputs})" for outputs, names in groups.items()]
+    return f"- **Fail in {shown.dtype}:** {'; '.join(texts) or 'none'}"
 
 
 def _missing(failure: Entry) -> str:
     title, reason = _escape(failure["title"]), _escape(failure["reason"])
     return f"### {title}\n\n{reason}\n\n- **Reported:** {_links(failure['sources'])}"
-
-
-def main() -> int:
-    """Write the page."""
-    PAGE.write_text(page(scoreboards()), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -162,7 +162,8 @@ def summary(recipe: Recipe) -> dict[str, Any]:
 RAN = """\
 ### Run on a CPU
 
-A share is that of elements which have the recipe's bits, over the judge's ordinary cases.
+A share is of the elements that a recipe decides, over the judge's ordinary cases: those with its
+bits.
 The next best recipe stands behind it.
 Recipes in brackets give the same bits for these types.
 Run on {date}: {cpu}, Python {python}, {versions}."""

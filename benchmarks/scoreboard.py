@@ -1,20 +1,21 @@
 """``python -m benchmarks.scoreboard``: judge the norms of other packages, and of truenorm.
 
 Each subject of benchmarks/subjects runs in a process and an environment of its own; the exact
-answers are computed once, here. ``--page`` fills the tables of docs/judge/scoreboard.md and of
-README.md from files that were written before.
+answers are computed once, here. docs/judge/scoreboard.md shows the files of results. ``--page``
+fills the table of README.md from files that were written before.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common import (
-    DOCS,
     RESULTS,
     ROOT,
+    coloured,
     fill_page,
     heading,
     machine,
@@ -40,56 +41,109 @@ from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS
 
 FOLDER = ROOT / "benchmarks" / "subjects"
-PAGE, README = DOCS / "judge" / "scoreboard.md", ROOT / "README.md"
+README = ROOT / "README.md"
 DIGITS = 6  # of the numbers in the file; grades are computed before
 
 
 class Entry(NamedTuple):
-    """A subject: its file and name, the peer in whose environment it runs, and its packages."""
+    """A subject: its file and name, the peer in whose environment it runs, and its packages.
+
+    `calls` says what it calls, for the page.
+    """
 
     target: str
     peer: str
     packages: tuple[str, ...]
+    calls: str
 
 
 OURS, NUMPY, ONNX = ("truenorm", "backend"), ("truenorm", "ml_dtypes"), ("onnxruntime", "onnx")
+JAX = ("jax", "jaxlib")
+WIDE = "`truenorm.textbook` on arrays widened to float64; results are cast"
+REFERENCE = "the same model in `onnx.reference.ReferenceEvaluator`; forward only"
 LAYER_NORM = {
-    "truenorm": Entry("truenorm_subjects.py:correct", "truenorm", OURS),
-    "truenorm-fast": Entry("truenorm_subjects.py:fast", "truenorm", OURS),
-    "textbook64": Entry("numpy_subjects.py:wide", "textbook64", NUMPY),
-    "textbook": Entry("numpy_subjects.py:textbook_form", "textbook", NUMPY),
-    "torch": Entry("torch_subjects.py:layer_norm", "torch", ("torch",)),
-    "jax": Entry("jax_subjects.py:stable", "jax", ("jax", "jaxlib")),
-    "jax-fast": Entry("jax_subjects.py:fast", "jax", ("jax", "jaxlib")),
-    "onnxruntime": Entry("onnx_subjects.py:runtime_layer_norm", "onnxruntime", ONNX),
-    "onnx": Entry("onnx_subjects.py:layer_norm", "onnxruntime", ("onnx", "ml_dtypes")),
-    "thinc": Entry("thinc_subject.py:layer_norm", "thinc", ("thinc",)),
-}
+    "truenorm": Entry(
+        "truenorm_subjects.py:correct", "truenorm", OURS, 'layer norm with `rounding="correct"`'
+    ),
+    "truenorm-fast": Entry(
+        "truenorm_subjects.py:fast", "truenorm", OURS, 'layer norm with `rounding="fast"`'
+    ),
+    "textbook64": Entry("numpy_subjects.py:wide", "textbook64", NUMPY, WIDE),
+    "textbook": Entry(
+        "numpy_subjects.py:textbook_form", "textbook", NUMPY,
+        "`truenorm.textbook` in the type of x, eps as well",
+    ),
+    "torch": Entry(
+        "torch_subjects.py:layer_norm", "torch", ("torch",),
+        "`native_layer_norm` and its backward, which `torch.nn.functional.layer_norm` and "
+        "autograd call",
+    ),
+    "jax": Entry(
+        "jax_subjects.py:stable", "jax", JAX,
+        '`jax.nn.standardize` with `algorithm="stable"` (two passes), times gamma, plus beta, '
+        "compiled, with `jax.vjp`",
+    ),
+    "jax-fast": Entry(
+        "jax_subjects.py:fast", "jax", JAX, 'the same with `"fast"`, its default (one pass)'
+    ),
+    "onnxruntime": Entry(
+        "onnx_subjects.py:runtime_layer_norm", "onnxruntime", ONNX,
+        "one node `LayerNormalization`, opset 17; forward only",
+    ),
+    "onnx": Entry(
+        "onnx_subjects.py:layer_norm", "onnxruntime", ("onnx", "ml_dtypes"), REFERENCE
+    ),
+    "thinc": Entry(
+        "thinc_subject.py:layer_norm", "thinc", ("thinc",),
+        "the layer `LayerNorm`, whose eps is always 1e-8; the cases have others",
+    ),
+}  # fmt: skip
 RMS_NORM = {
-    "truenorm": Entry("truenorm_subjects.py:rms_norm_correct", "truenorm", OURS),
-    "truenorm-fast": Entry("truenorm_subjects.py:rms_norm_fast", "truenorm", OURS),
-    "textbook64": Entry("numpy_subjects.py:rms_norm_wide", "textbook64", NUMPY),
-    "hugging-face": Entry("numpy_subjects.py:hugging_face", "textbook", ("ml_dtypes",)),
-    "torch": Entry("torch_subjects.py:rms_norm", "torch", ("torch",)),
-    "jax": Entry("jax_subjects.py:rms_norm", "jax", ("jax", "jaxlib")),
-    "onnxruntime": Entry("onnx_subjects.py:runtime_rms_norm", "onnxruntime", ONNX),
-    "onnxruntime-simplified": Entry("onnx_subjects.py:simplified", "onnxruntime", ONNX),
-    "onnx": Entry("onnx_subjects.py:rms_norm", "onnxruntime", ("onnx", "ml_dtypes")),
-}
+    "truenorm": Entry(
+        "truenorm_subjects.py:rms_norm_correct", "truenorm", OURS,
+        'RMSNorm with `rounding="correct"`',
+    ),
+    "truenorm-fast": Entry(
+        "truenorm_subjects.py:rms_norm_fast", "truenorm", OURS, 'RMSNorm with `rounding="fast"`'
+    ),
+    "textbook64": Entry("numpy_subjects.py:rms_norm_wide", "textbook64", NUMPY, WIDE),
+    "hugging-face": Entry(
+        "numpy_subjects.py:hugging_face", "textbook", ("ml_dtypes",),
+        "`LlamaRMSNorm` written anew, in float32 for every type; gradients by hand",
+    ),
+    "torch": Entry(
+        "torch_subjects.py:rms_norm", "torch", ("torch",),
+        "`torch.nn.functional.rms_norm` with autograd",
+    ),
+    "jax": Entry(
+        "jax_subjects.py:rms_norm", "jax", JAX,
+        "the formula in float32, or float64 for float64, compiled, with `jax.vjp`",
+    ),
+    "onnxruntime": Entry(
+        "onnx_subjects.py:runtime_rms_norm", "onnxruntime", ONNX,
+        "one node `RMSNormalization`, opset 23; forward only, no bfloat16",
+    ),
+    "onnxruntime-simplified": Entry(
+        "onnx_subjects.py:simplified", "onnxruntime", ONNX,
+        "its node `SimplifiedLayerNormalization`, an RMSNorm; forward only",
+    ),
+    "onnx": Entry("onnx_subjects.py:rms_norm", "onnxruntime", ("onnx", "ml_dtypes"), REFERENCE),
+}  # fmt: skip
 
 
 class Board(NamedTuple):
-    """The scoreboard of one operation: its subjects, its file, and the prefix of its tables."""
+    """The scoreboard of one operation: its title, its subjects and its file."""
 
+    title: str
     subjects: dict[str, Entry]
     results: Path
-    prefix: str = ""
 
 
 BOARDS = {
-    "layer_norm": Board(LAYER_NORM, RESULTS / "scoreboard.json"),
-    "rms_norm": Board(RMS_NORM, RESULTS / "scoreboard_rms_norm.json", "RMSNorm: "),
+    "layer_norm": Board("Layer norm", LAYER_NORM, RESULTS / "scoreboard.json"),
+    "rms_norm": Board("RMSNorm", RMS_NORM, RESULTS / "scoreboard_rms_norm.json"),
 }
+FILES = tuple(board.results for board in BOARDS.values())
 
 
 def judge(key: str, entry: Entry, level: str) -> dict[str, Any]:
@@ -127,8 +181,11 @@ def summary(report: Report, within: Report) -> dict[str, Any]:
     outputs = list(dict.fromkeys(grade.output for grade in report.grades))
     operation, results = report.operation, report.results
     named = {f"{kind}-{entry['name']}" for entry in entries(operation) for kind in FORMATS}
-    suite = [
-        case.name for kind in dtypes for case in cases(kind, report.level, operation=operation)
+    judged = [
+        case.name
+        for kind in dtypes
+        for case in cases(kind, report.level, operation=operation)
+        if case.name in named
     ]
     keys = ("verdict", "dtype", "output", "case", "symptom", "also_in")
     return {
@@ -143,11 +200,8 @@ def summary(report: Report, within: Report) -> dict[str, Any]:
         "cases_within": within.cases,
         "verdicts": report.verdicts,
         "families": families(results, operation),
-        "named": sum(name in named for name in suite),
-        "failing": {
-            output: failing(results, output, [name for name in suite if name in named])
-            for output in outputs
-        },
+        "named": judged,
+        "failing": {output: failing(results, output, judged) for output in outputs},
         "against_kappa": {output: curve(results, output) for output in outputs},
         "findings": [{key: getattr(each, key) for key in keys} for each in report.findings],
     }
@@ -200,8 +254,8 @@ def curve(results: Iterable[CaseResult], output: str) -> dict[str, list[float]]:
 
 
 SHORT = {
-    "truenorm": "correct",
-    "truenorm-fast": "fast",
+    "truenorm": "truenorm",
+    "truenorm-fast": "truenorm fast",
     "textbook64": "float64",
     "textbook": "NumPy",
     "hugging-face": "Hugging Face",
@@ -214,70 +268,147 @@ SHORT = {
     "thinc": "thinc",
 }
 """Column heads."""
-WORDS = {"pass": "yes", "fail": "**no**", "not judged": "-"}
 Subjects = Mapping[str, Mapping[str, Any]]
 
+LEGEND = """\
+The columns without "all" count rows with \\|x\\| ≤ 1e4 and κ ≤ 10, the default of
+[`truenorm verify`](verify.md).
+There a sum over n rows may have log2(n) times the error.
+The columns with "all" count every case, as with `--strict`.
+A grade is that of the worst case.
+[Read the grades](../reference/grades.md#read-the-grades) defines the words and κ.
+A dash: the subject has no such output."""
+FIGURE = """\
+## Error against κ
 
-def tables(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the blocks of docs/judge/scoreboard.md for one operation."""
-    subjects: Subjects = report["subjects"]
-    operation = report["operation"]
-    outputs = [each.name for each in OPERATIONS[operation].outputs]
-    blocks = {
-        "where": where(report),
-        "grades": grades(subjects, outputs),
-        "verdicts": verdicts(subjects),
-        "failures": failures(subjects),
-        "y per family": per_family(subjects, "y"),
-        "dx per family": per_family(subjects, "dx"),
-        "named cases": named_cases(subjects, outputs),
-    }
-    return {f"{BOARDS[operation].prefix}{name}": block for name, block in blocks.items()}
+![The error of y and of dx in float32 against the condition number, for each subject\
+](../figures/scoreboard.svg)
+
+Layer norm in float32: rows of 67 normal numbers whose mean grows.
+The error is the largest beyond one ulp, in units of u times the natural scale.
+Errors below 10⁻² are drawn at 10⁻²."""
+VERDICTS = """\
+## Verdicts
+
+Checks beside accuracy; a dash is not judged.
+*Findings* counts all findings over all cases, those about accuracy included."""
+FAMILIES = """\
+## Largest error by family
+
+In ulp of the exact result, float32, over the generated families.
+Where terms of y or dx nearly cancel, a small error is many ulp.
+*float64* and *NumPy* are the textbook form, in float64 and in the type of x."""
+NAMED = """\
+## Named cases
+
+The cases of the [museum](museum.md), in all types of a subject.
+The other columns count failures: an error larger than that of a stable algorithm, or no result."""
 
 
-def where(report: Mapping[str, Any]) -> str:
-    """Return machine, date and level, and each subject's versions that differ from them."""
-    facts = {**report["machine"], "level": report["level"]}
-    rows = [[name, value] for name, value in facts.items()]
+def page(layer_norm: Mapping[str, Any], rms_norm: Mapping[str, Any]) -> str:
+    """Return the grades of both operations, how they were measured, and the errors."""
+    reports = {"layer_norm": layer_norm, "rms_norm": rms_norm}
+
+    def both(table: Callable[[Mapping[str, Any]], str], about: str = "") -> list[str]:
+        return [
+            text
+            for name, report in reports.items()
+            if (rows := table(report))
+            for text in (f"**{BOARDS[name].title}{about}**", rows)
+        ]
+
+    parts = ["## Grades in float32", *both(partial(grades, dtype="float32")), LEGEND]
+    for dtype in (each for each in FORMATS if each != "float32"):
+        parts += [f"## Grades in {dtype}", *both(partial(grades, dtype=dtype))]
+    parts += [
+        FIGURE,
+        "## How it was run",
+        how(layer_norm),
+        *both(called),
+        VERDICTS,
+        *both(verdicts),
+        "Where a verdict fails:",
+        *both(failures),
+        FAMILIES,
+        *both(lambda report: per_family(report["subjects"], "y"), ", y"),
+        *both(lambda report: per_family(report["subjects"], "dx"), ", dx"),
+        NAMED,
+        *both(named_cases),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def outputs_of(report: Mapping[str, Any]) -> list[str]:
+    """Return the outputs of the operation of a report."""
+    return [each.name for each in OPERATIONS[report["operation"]].outputs]
+
+
+def grades(report: Mapping[str, Any], dtype: str) -> str:
+    """Return the grade of each output: within the default domain, then over all cases."""
+    rows, outputs = [], outputs_of(report)
     for subject in report["subjects"].values():
-        own = [f"{k} {value}" for k, value in subject["versions"].items() if facts.get(k) != value]
-        rows.append([subject["name"], f"{', '.join(own)}; {subject['cases']} cases"])
-    return markdown_table(["", ""], rows, numbers=False)
+        cells = [
+            coloured(words[each]) if each in words else "-"
+            for words in (grades_in(subject, dtype, key) for key in GRADES)
+            for each in outputs
+        ]
+        if set(cells) != {"-"}:  # judged in this type
+            rows.append([subject["name"], *cells])
+    head = ["", *outputs, *(f"{each}, all" for each in outputs)]
+    return markdown_table(head, rows, numbers=False)
 
 
-def grades(subjects: Subjects, outputs: Sequence[str]) -> str:
-    """Return the grade of each output, with the slope where the error grows."""
+GRADES = ("grades_within", "grades")
+"""Keys of a subject: grades within the default domain, and over all cases."""
 
-    def cell(grade: Mapping[str, Any] | None) -> str:
-        if grade is None:
-            return "-"
-        slope = grade["slope"]
-        return str(grade["grade"]) + ("" if slope is None else f" ({float(slope):.1f})")
 
+def grades_in(subject: Mapping[str, Any], dtype: str, key: str) -> dict[str, str]:
+    """Return the grades of one type by output."""
+    return {each["output"]: each["grade"] for each in subject[key] if each["dtype"] == dtype}
+
+
+def how(report: Mapping[str, Any]) -> str:
+    """Return machine, date and level."""
+    facts = report["machine"]
+    return (
+        "Each subject ran in a process and an environment of its own, with the same cases and "
+        "exact answers.\n"
+        "Each uses as many threads as it chooses.\n"
+        f"Run on {facts['date']}: {facts['cpu']}, {facts['cores']} cores, "
+        f"Python {facts['python']}, NumPy {facts['numpy']}, {report['level']} level.\n"
+        "*Cases* are all cases, and those of the default domain."
+    )
+
+
+def called(report: Mapping[str, Any]) -> str:
+    """Return what each subject calls, its versions and its number of cases."""
     rows = []
-    for subject in subjects.values():
-        by_place = {(each["dtype"], each["output"]): each for each in subject["grades"]}
-        name = subject["name"]
-        for kind in (kind for kind in FORMATS if (kind, "y") in by_place):
-            rows.append([name, kind, *(cell(by_place.get((kind, each))) for each in outputs)])
-            name = ""  # only in the first row
-    return markdown_table(["", "type", *outputs], rows, numbers=False)
+    for key, subject in report["subjects"].items():
+        own = {k: v for k, v in subject["versions"].items() if report["machine"].get(k) != v}
+        versions = ", ".join(f"{name} {version}" for name, version in own.items())
+        calls = BOARDS[report["operation"]].subjects[key].calls
+        cases = f"{subject['cases']}, {subject['cases_within']}"
+        rows.append([subject["name"], calls, versions, cases])
+    return markdown_table(["", "calls", "versions", "cases"], rows, numbers=False)
 
 
-def verdicts(subjects: Subjects) -> str:
-    """Return the verdicts beside the grades."""
-    heads = list(next(iter(subjects.values()))["verdicts"])
+def verdicts(report: Mapping[str, Any]) -> str:
+    """Return the verdicts beside the grades, a row for each."""
+    subjects: Subjects = report["subjects"]
     rows = []
-    for each in subjects.values():
-        words = [WORDS[each["verdicts"][head]] for head in heads]
-        rows.append([each["name"], *words, str(len(each["findings"]))])
-    return markdown_table(["", *heads, "findings"], rows, numbers=False)
+    for verdict in next(iter(subjects.values()))["verdicts"]:
+        words = [each["verdicts"][verdict] for each in subjects.values()]
+        rows.append(
+            [verdict, *("-" if word == "not judged" else coloured(word) for word in words)]
+        )
+    rows.append(["findings", *(str(len(each["findings"])) for each in subjects.values())])
+    return markdown_table(["", *(SHORT[key] for key in subjects)], rows, numbers=False)
 
 
-def failures(subjects: Subjects) -> str:
-    """Return an example of each failed verdict, and the places where it failed."""
+def failures(report: Mapping[str, Any]) -> str:
+    """Return an example of each failed verdict, and where it failed; empty if none failed."""
     rows = []
-    for subject in subjects.values():
+    for subject in report["subjects"].values():
         for verdict in (name for name, word in subject["verdicts"].items() if word == "fail"):
             findings = [each for each in subject["findings"] if each["verdict"] == verdict]
             places: dict[str, list[str]] = {}
@@ -286,7 +417,8 @@ def failures(subjects: Subjects) -> str:
             text = "; ".join(f"{kind} {', '.join(names)}" for kind, names in places.items())
             example = f"`{findings[0]['case']}`: {findings[0]['symptom']}"
             rows.append([subject["name"], verdict, text, example])
-    return markdown_table(["", "fails", "in", "for example"], rows, numbers=False)
+    head = ["", "fails", "in", "for example"]
+    return markdown_table(head, rows, numbers=False) if rows else ""
 
 
 def per_family(subjects: Subjects, output: str) -> str:
@@ -311,17 +443,20 @@ def per_family(subjects: Subjects, output: str) -> str:
     return markdown_table([output, *(SHORT[key] for key in columns)], rows)
 
 
-def named_cases(subjects: Subjects, outputs: Sequence[str]) -> str:
+def named_cases(report: Mapping[str, Any]) -> str:
     """Return the number of named cases, over all types, and how many fail."""
-    rows = []
-    for each in subjects.values():
-        failed = {output: str(len(names)) for output, names in each["failing"].items()}
+    rows, outputs = [], outputs_of(report)
+    for each in report["subjects"].values():
+        failed = {
+            output: coloured(str(len(names)), "fail" if names else "pass")
+            for output, names in each["failing"].items()
+        }
         cells = [failed.get(output, "-") for output in outputs]
-        rows.append([each["name"], str(each["named"]), *cells])
+        rows.append([each["name"], str(len(each["named"])), *cells])
     return markdown_table(["", "cases", *outputs], rows)
 
 
-FRONT_SHAPE = [8, 1024, 4096]
+FRONT_SHAPES = ([2, 128, 64], [2, 128, 1024], [8, 1024, 4096])
 FRONT = {  # the names of subjects, and of the same contestants in `benchmarks.peers`
     "truenorm": "truenorm correct, out=",
     "truenorm-fast": "truenorm fast, out=",
@@ -335,43 +470,44 @@ FRONT = {  # the names of subjects, and of the same contestants in `benchmarks.p
 
 
 def front_table(timings: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
-    """Return the table of README.md: grades in float32, and times divided by PyTorch's."""
+    """Return the table of README.md: grades of y in float32, and times divided by PyTorch's."""
     taken = {
-        (each["direction"], each["contestant"]): each["p50"]
+        (tuple(each["shape"]), each["direction"], each["contestant"]): each["p50"]
         for each in timings["figures"]
-        if each["shape"] == FRONT_SHAPE
     }
+
+    def times(name: str, shape: Sequence[int]) -> str:
+        both = [
+            f"{taken[*place, name] / taken[*place, 'PyTorch']:.2f}"
+            for place in ((tuple(shape), "forward"), (tuple(shape), "backward"))
+            if (*place, name) in taken
+        ]
+        return " / ".join([*both, "none", "none"][:2])
+
     rows = []
     for key, name in FRONT.items():
-        by_output = {
-            grade["output"]: grade["grade"]
-            for grade in scores["subjects"][key]["grades"]
-            if grade["dtype"] == "float32"
-        }
-        times = [
-            f"{taken[d, name] / taken[d, 'PyTorch']:.2f}" if (d, name) in taken else "none"
-            for d in ("forward", "backward")
-        ]
-        cells = [by_output.get(output, "none") for output in ("y", "dx", "dgamma")]
-        rows.append([name.removesuffix(", out="), *cells, *times])
+        words = [grades_in(scores["subjects"][key], "float32", each)["y"] for each in GRADES]
+        cells = [times(name, shape) for shape in FRONT_SHAPES]
+        rows.append([name.removesuffix(", out="), *words, *cells])
     facts, noise = timings["machine"], "" if timings["quiet"] else ", and it was not quiet"
-    head = ["float32", "y", "dx", "dgamma", "forward", "backward"]
+    shapes = ["x".join(map(str, shape)) for shape in FRONT_SHAPES]
+    head = ["float32", r"y, \|x\| ≤ 1e4", "y, all x", *shapes]
     return (
         f"{markdown_table(head, rows)}\n\n"
-        f"Grades by `python -m benchmarks.scoreboard`, {scores['machine']['date']}. "
-        f"Times of x of shape {tuple(FRONT_SHAPE)}, PyTorch's = 1, by "
+        f"Grades by `python -m benchmarks.scoreboard`, {scores['machine']['date']}.\n"
+        "Times of forward / backward for x of each shape, PyTorch's = 1, by "
         f"`python -m benchmarks.peers`, {facts['date']}, on {facts['cpu']} with "
-        f"{facts['cores']} cores{noise}; truenorm and ONNX Runtime write to "
-        "an array that exists, the others allocate."
+        f"{facts['cores']} cores{noise}.\n"
+        "truenorm and ONNX Runtime write to an array that exists, the others allocate."
     )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Judge, save and print; or fill the pages."""
+    """Judge, save and print; or fill README.md."""
     names = list(dict.fromkeys(name for board in BOARDS.values() for name in board.subjects))
     parser = options(
         "scoreboard", "Judge normalizations, each in its own process and environment.",
-        page="fill the tables of docs/judge/scoreboard.md and README.md",
+        page="fill the table of README.md",
     )  # fmt: skip
     add = parser.add_argument
     add("--output", type=Path, help="the JSON file to write")
@@ -380,11 +516,8 @@ def main(argv: list[str] | None = None) -> int:
     add("--peers", choices=names, nargs="+", default=names, metavar="NAME", help=", ".join(names))
     arguments = parser.parse_args(argv)
     if arguments.page:
-        reports = {name: read_results(each.results) for name, each in BOARDS.items()}
-        for report in reports.values():
-            fill_page(PAGE, tables(report))
-        timings = read_results(RESULTS / "peers.json")
-        fill_page(README, {"front": front_table(timings, reports["layer_norm"])})
+        timings, scores = read_results(RESULTS / "peers.json"), read_results(FILES[0])
+        fill_page(README, {"front": front_table(timings, scores)})
         return 0
     board = BOARDS[arguments.operation]
     chosen = {key: each for key, each in board.subjects.items() if key in arguments.peers}
@@ -400,7 +533,8 @@ def main(argv: list[str] | None = None) -> int:
     output = arguments.output or board.results
     strict_json.write(measured, output)
     report = read_results(output)
-    print(heading(report["machine"]), *tables(report).values(), sep="\n\n")
+    tables = [f"{dtype}\n\n{grades(report, dtype)}" for dtype in FORMATS]
+    print(heading(report["machine"]), *tables, sep="\n\n")
     return 0
 
 
