@@ -162,8 +162,8 @@ def summary(recipe: Recipe) -> dict[str, Any]:
 RAN = """\
 ### Run on a CPU
 
-A share is of the elements that a recipe decides, over the judge's ordinary cases: those with its
-bits.
+A share counts the elements with the recipe's bits, among those that it decides.
+The rows are those of the judge's ordinary cases.
 The next best recipe stands behind it.
 Recipes in brackets give the same bits for these types.
 Run on {date}: {cpu}, Python {python}, {versions}."""
