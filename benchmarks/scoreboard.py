@@ -458,14 +458,11 @@ def named_cases(report: Mapping[str, Any]) -> str:
 
 FRONT_SHAPES = ([2, 128, 64], [2, 128, 1024], [8, 1024, 4096])
 FRONT = {  # the names of subjects, and of the same contestants in `benchmarks.peers`
-    "truenorm": "truenorm correct, out=",
-    "truenorm-fast": "truenorm fast, out=",
+    "truenorm": "truenorm correct",
+    "truenorm-fast": "truenorm fast",
     "textbook": "textbook NumPy",
     "textbook64": "textbook in float64, then cast",
     "torch": "PyTorch",
-    "jax": "JAX",
-    "onnxruntime": "ONNX Runtime",
-    "thinc": "thinc",
 }
 
 
@@ -482,23 +479,22 @@ def front_table(timings: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
             for place in ((tuple(shape), "forward"), (tuple(shape), "backward"))
             if (*place, name) in taken
         ]
-        return " / ".join([*both, "none", "none"][:2])
+        return "/".join([*both, "none", "none"][:2])
 
     rows = []
     for key, name in FRONT.items():
         words = [grades_in(scores["subjects"][key], "float32", each)["y"] for each in GRADES]
         cells = [times(name, shape) for shape in FRONT_SHAPES]
-        rows.append([name.removesuffix(", out="), *words, *cells])
+        rows.append([name, *words, *cells])
     facts, noise = timings["machine"], "" if timings["quiet"] else ", and it was not quiet"
     shapes = ["x".join(map(str, shape)) for shape in FRONT_SHAPES]
     head = ["float32", r"y, \|x\| ≤ 1e4", "y, all x", *shapes]
     return (
         f"{markdown_table(head, rows)}\n\n"
-        f"Grades by `python -m benchmarks.scoreboard`, {scores['machine']['date']}.\n"
-        "Times of forward / backward for x of each shape, PyTorch's = 1, by "
-        f"`python -m benchmarks.peers`, {facts['date']}, on {facts['cpu']} with "
-        f"{facts['cores']} cores{noise}.\n"
-        "truenorm and ONNX Runtime write to an array that exists, the others allocate."
+        "Times of forward/backward, PyTorch's = 1; all return new arrays "
+        f"(`python -m benchmarks.peers`, {facts['date']}, {facts['cpu']}, "
+        f"{facts['cores']} cores{noise}).\n"
+        f"Grades: `python -m benchmarks.scoreboard`, {scores['machine']['date']}."
     )
 
 
