@@ -494,7 +494,8 @@ def front_table(timings: Mapping[str, Any], scores: Mapping[str, Any]) -> str:
         "Times of forward/backward, PyTorch's = 1; all return new arrays "
         f"(`python -m benchmarks.peers`, {facts['date']}, {facts['cpu']}, "
         f"{facts['cores']} cores{noise}).\n"
-        f"Grades: `python -m benchmarks.scoreboard`, {scores['machine']['date']}."
+        "[Grades](docs/reference/grades.md): `python -m benchmarks.scoreboard`, "
+        f"{scores['machine']['date']}."
     )
 
 
