@@ -28,8 +28,8 @@ from truenorm.verify import campaign
 FILES = (RESULTS / "campaign.json",)
 FACTS = """\
 An element is wrong if it is not correctly rounded.
-*Answers* are the exact ones: rows that a case repeats share one.
-*Time* is by the clock, at a low priority beside other work.
+*Answers* counts exact answers: repeated rows of a case share one.
+*Time* is elapsed time, at a low priority beside other work.
 Each line has {cases} cases with seeds from {seed} on, by {jobs} processes.
 Run on {date}: {cpu}, {cores} cores, Python {python}, NumPy {numpy}."""
 NUMBERS = ("cases", "elements", "answers", "wrong")

@@ -99,9 +99,9 @@ Run on {date}: Python {python}, NumPy {numpy}, {cpu}.
 ## Details
 
 *Difference* is the largest error of a kernel that passed, and the largest number of that result.
-*none* is a fault that the inputs of the tests do not reach.
+*none* means that the inputs of the tests do not show the error.
 *Shown by* is the smallest ordinary [case of the judge](verify.md) on which the kernel fails.
-Where no ordinary case shows the fault, it is another case."""
+If no ordinary case shows the error, it is a special one."""
 
 
 def page(report: Mapping[str, Any]) -> str:

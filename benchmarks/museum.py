@@ -29,24 +29,24 @@ Board = Mapping[str, Any]
 MATRIX = """\
 The type is float32, or the first type of an exhibit that has no float32.
 An output fails if its error is larger than that of a stable algorithm, or if it was not returned.
-A dash: not judged.
+A dash means: not judged.
 *float64* and *NumPy* are the textbook form, in float64 and in the type of x.
-thinc computes with eps = 1e-8 whatever it is asked for.
+thinc always computes with eps = 1e-8; the cases have others.
 Measured on {date}: {level} level, {cpu}, {versions}."""
 
 REPORTED = """\
-## Reported
+## Reported failures
 
-κ is the condition number of a row, rms(x)/√(var + eps), see
-[Read the grades](../reference/grades.md#read-the-grades)."""
+κ is the [condition number](../reference/grades.md#read-the-grades) of a row,
+rms(x)/√(var + eps)."""
 
 RMSNORM = """\
 ## RMSNorm
 
 No mean is subtracted, so κ is 1 for every row.
-Hard for an RMSNorm are the range of the squares, sums in few bits, and dx where x is in proportion
-to gamma·dy.
-One case alone is
+Three things are hard for an RMSNorm: the range of the squares, sums in few bits, and dx where x is
+proportional to gamma·dy.
+To run one case alone:
 
     tv.check(subject, tv.case("{example}", operation=tv.RMS_NORM))
 
@@ -68,7 +68,7 @@ def page(layer_norm: Board, rms_norm: Board) -> str:
         _facts(layer_norm),
         REPORTED,
         *(_exhibit(LAYER_NORM, entry, layer_norm) for entry in reported),
-        "## Not reported",
+        "## Cases without a report",
         *(_exhibit(LAYER_NORM, entry, layer_norm) for entry in quiet),
         RMSNORM.format(example=_shown(of_rms_norm[0]), taken=taken),
         *(_exhibit(RMS_NORM, entry, rms_norm) for entry in of_rms_norm),
@@ -154,14 +154,13 @@ def _shown(entry: Entry) -> str:
 
 def _exhibit(operation: Operation, entry: Entry, board: Board) -> str:
     shown = case(_shown(entry), operation=operation)
-    shows = entry["shows"]
     lines = [
         f"({_anchor(operation, entry)})=",
         f"### {_escape(entry['title'])}",
         "",
         *([_escape(entry["failed"]), ""] if entry["failed"] else []),
         *([f"- **Reported:** {_links(entry['sources'])}"] if entry["sources"] else []),
-        f"- **Tests:** {_escape(shows[:1].upper() + shows[1:].rstrip('.'))}.",
+        f"- **Tests:** {_escape(entry['shows'].rstrip('.'))}.",
         f"- **Case:** {_described(shown, entry)}",
         *([] if entry["also"] else [_failing(shown, board["subjects"])]),
     ]

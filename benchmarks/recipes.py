@@ -162,13 +162,13 @@ def summary(recipe: Recipe) -> dict[str, Any]:
 RAN = """\
 ### Run on a CPU
 
-A share counts the elements with the recipe's bits, among those that it decides.
+The last two columns have the share of decided elements with the bits of a recipe.
+They show the best recipe and the next.
 The rows are those of the judge's ordinary cases.
-The next best recipe stands behind it.
-Recipes in brackets give the same bits for these types.
+Recipes in parentheses give the same bits for these types.
 Run on {date}: {cpu}, Python {python}, {versions}."""
 WRITTEN = """\
-### Written anew from its formula
+### Computed from the formula
 
 These kernels need a GPU, or did not install.
 NumPy computes their formula in float32; the bits are those of the formula, not of the kernel."""
@@ -196,7 +196,7 @@ def _table(subjects: Iterable[Mapping[str, Any]]) -> str:
         ]
         for each in subjects
     ]
-    head = ["norm", "recipe", "taken for", *(f"{dtype}, %" for dtype in DTYPES)]
+    head = ["norm", "recipe", "judged as", *(f"{dtype}, %" for dtype in DTYPES)]
     return markdown_table(head, rows, numbers=False)
 
 

@@ -273,11 +273,11 @@ Subjects = Mapping[str, Mapping[str, Any]]
 LEGEND = """\
 The columns without "all" count rows with \\|x\\| ≤ 1e4 and κ ≤ 10, the default of
 [`truenorm verify`](verify.md).
-There a sum over n rows may have log2(n) times the error.
+In these columns, a sum over n rows may have log2(n) times the error.
 The columns with "all" count every case, as with `--strict`.
 A grade is that of the worst case.
 [Read the grades](../reference/grades.md#read-the-grades) defines the words and κ.
-A dash: the subject has no such output."""
+A dash means that the subject has no such output."""
 FIGURE = """\
 ## Error against κ
 
@@ -285,24 +285,26 @@ FIGURE = """\
 ](../figures/scoreboard.svg)
 
 Layer norm in float32: rows of 67 normal numbers whose mean grows.
-The error is the largest beyond one ulp, in units of u times the natural scale.
+The error is the largest beyond one ulp, in
+[natural units](../reference/grades.md#read-the-grades).
 Errors below 10⁻² are drawn at 10⁻²."""
 VERDICTS = """\
-## Verdicts
+## Checks
 
-Checks beside accuracy; a dash is not judged.
-*Findings* counts all findings over all cases, those about accuracy included."""
+A dash means: not judged.
+*Findings* counts all findings over all cases, including those about accuracy."""
 FAMILIES = """\
 ## Largest error by family
 
-In ulp of the exact result, float32, over the generated families.
+The largest errors in float32, in ulp of the exact result.
+A family is a group of generated cases of one kind.
 Where terms of y or dx nearly cancel, a small error is many ulp.
 *float64* and *NumPy* are the textbook form, in float64 and in the type of x."""
 NAMED = """\
 ## Named cases
 
-The cases of the [museum](museum.md), in all types of a subject.
-The other columns count failures: an error larger than that of a stable algorithm, or no result."""
+These are the cases of the [museum](museum.md), in all types of a subject.
+The columns after *cases* count failures: an error larger than *stable* allows, or no result."""
 
 
 def page(layer_norm: Mapping[str, Any], rms_norm: Mapping[str, Any]) -> str:
@@ -327,7 +329,7 @@ def page(layer_norm: Mapping[str, Any], rms_norm: Mapping[str, Any]) -> str:
         *both(called),
         VERDICTS,
         *both(verdicts),
-        "Where a verdict fails:",
+        "Where a check fails:",
         *both(failures),
         FAMILIES,
         *both(lambda report: per_family(report["subjects"], "y"), ", y"),
@@ -376,7 +378,7 @@ def how(report: Mapping[str, Any]) -> str:
         "Each uses as many threads as it chooses.\n"
         f"Run on {facts['date']}: {facts['cpu']}, {facts['cores']} cores, "
         f"Python {facts['python']}, NumPy {facts['numpy']}, {report['level']} level.\n"
-        "*Cases* are all cases, and those of the default domain."
+        "The column *cases* has the number of all cases, and of those in the default domain."
     )
 
 

@@ -123,7 +123,7 @@ def test_grades_within_the_domain_stand_beside_all(textbook_entry: Any) -> None:
 def test_page_of_one_subject(textbook_entry: Any) -> None:
     of_rms_norm = {**report_of(torch=textbook_entry), "operation": "rms_norm"}
     text = scoreboard.page(report_of(textbook=textbook_entry), of_rms_norm)
-    assert text.index("[unstable]") < text.index("## How it was run") < text.index("## Verdicts")
+    assert text.index("[unstable]") < text.index("## How it was run") < text.index("## Checks")
     assert "|  | NumPy |\n| --- | --- |\n| runs | [pass]{.grade-pass} |" in text
     assert "| y | NumPy |" in text
     assert "nan" not in text
