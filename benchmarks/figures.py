@@ -210,54 +210,56 @@ def taylor() -> None:
 MEMORY, DEVICE, FALLBACK, HOST = PALE_GREY, PALE_BLUE, PALE_GREEN, PALE_ORANGE
 Box = tuple[str, float, float, float, str]
 FORWARD: tuple[Box, ...] = (
-    (MEMORY, 2.2, 9.4, 4, "global memory: x, D elements"),
-    (DEVICE, 2.2, 8.0, 4, "registers of a team: 16 bytes at a load,\n8 elements a thread; beyond "
-     "16 a thread\nthe row is read again, from a cache"),
-    (DEVICE, 2.2, 6.6, 4, "sum 1, of x - x₀: near,\na float32 next to the mean"),
-    (DEVICE, 2.2, 5.3, 4, "sums 2 and 3, of d = x - near and d²,\nfloat64: low, v, "
+    (MEMORY, 2.95, 9.4, 5.8, "global memory: x, D elements"),
+    (DEVICE, 2.95, 8.1, 5.8, "registers of a team: 16 bytes at a load,\n8 elements a thread; "
+     "beyond 16 a thread\nthe row is read again, from a cache"),
+    (DEVICE, 2.95, 6.7, 5.8, "sum 1, of x - x₀: near,\na float32 next to the mean"),
+    (DEVICE, 2.95, 5.3, 5.8, "sums 2 and 3, of d = x - near and d²,\nfloat64: low, v, "
      "r = 1/√(v + eps)"),
-    (DEVICE, 2.2, 4.0, 4, "z = ((x - near) - low)·(r·gamma) + beta\nand its bound E, float64"),
-    (DEVICE, 2.2, 2.75, 4, "z - E and z + E rounded:\nsame bits?"),
-    (MEMORY, 2.2, 1.4, 4, "global memory: y"),
-    (MEMORY, 6.6, 5.3, 2.6, "near, low, v:\n24 bytes a row"),
-    (MEMORY, 6.6, 2.75, 2.6, "row status:\nundecided"),
-    (HOST, 10.2, 2.75, 3.4, "the host reads the status\n(the one wait of correct mode)"),
-    (FALLBACK, 10.2, 4.4, 3.4, "forward_tier2: the row\nin double-double"),
-    (HOST, 10.2, 6.0, 3.4, "rows still undecided or\nnot finite: NumPy, and integers"),
+    (DEVICE, 2.95, 3.9, 5.8, "z = ((x - near) - low)·(r·gamma) + beta\nand its bound E, float64"),
+    (DEVICE, 2.95, 2.5, 5.8, "z - E and z + E rounded:\nsame bits?"),
+    (MEMORY, 2.95, 1.0, 5.8, "global memory: y"),
+    (MEMORY, 8.3, 5.3, 3.3, "near, low, v:\n24 bytes a row"),
+    (MEMORY, 8.3, 2.5, 3.3, "row status:\nundecided"),
+    (HOST, 8.3, 1.0, 3.3, "the host reads the\nstatus: the one wait\nof correct mode"),
+    (FALLBACK, 8.3, -0.5, 3.3, "forward_tier2: the\nrow in double-double"),
+    (HOST, 8.3, -2.0, 3.3, "rows still undecided\nor not finite:\nNumPy, and integers"),
 )  # fmt: skip
 FORWARD_ARROWS = "0>1; 1>2; 2>3; 3>4; 4>5; 5>6 yes or no: the lower end; 3>7; 5>8 no; 8>9; 9>10; \
 10>11 few"
 BACKWARD: tuple[Box, ...] = (
-    (MEMORY, 2.2, 9.4, 4, "global memory: dy, x; near, low, v"),
-    (DEVICE, 2.2, 8.2, 4, "a team takes the rows of a run (16, or 64\nif D ≤ 1024), and "
-     "reads each twice"),
-    (DEVICE, 2.2, 6.9, 4, "four sums over a row, at once, float64:\ng·c, g², c, g"),
-    (DEVICE, 2.2, 5.6, 4, "z = r·((g - mean g) - c·q), its bound,\nboth ends rounded"),
-    (MEMORY, 2.2, 4.2, 4, "global memory: dx;\nrow status"),
-    (HOST, 2.2, 2.8, 4, "the host reads the row status, and flags\nof undecided columns"),
-    (FALLBACK, 2.2, 1.4, 4, "undecided rows: backward_tier2;\nundecided columns: columns_tier2"),
-    (DEVICE, 7.9, 5.6, 4, "sums over the run, in registers:\ndy·xhat (float64), its bound "
-     "(float32),\ndy (float64, exact or NaN)"),
-    (MEMORY, 7.9, 4.2, 4, "global memory: the sums of each run,\n20 bytes a column"),
-    (DEVICE, 7.9, 2.8, 4, "column_sums: runs in order, as pairs"),
-    (DEVICE, 7.9, 1.4, 4, "round_dgamma, round_dbeta"),
-    (FALLBACK, 7.9, 7.3, 4, "D > 4096: no registers for that;\nthe kernel run_sums reads dy and x "
-     "again"),
+    (MEMORY, 2.4, 9.4, 4.7, "global memory: dy, x;\nnear, low, v"),
+    (DEVICE, 2.4, 8.0, 4.7, "a team takes the rows of a\nrun (16, or 64 if D ≤ 1024),\n"
+     "and reads each twice"),
+    (DEVICE, 2.4, 6.6, 4.7, "four sums over a row,\nat once, float64:\ng·c, g², c, g"),
+    (DEVICE, 2.4, 5.2, 4.7, "z = r·((g - mean g) - c·q),\nits bound,\nboth ends rounded"),
+    (MEMORY, 2.4, 3.8, 4.7, "global memory: dx;\nrow status"),
+    (HOST, 2.4, 2.4, 4.7, "the host reads the row\nstatus, and flags of\nundecided columns"),
+    (FALLBACK, 2.4, 1.0, 4.7, "undecided rows:\nbackward_tier2; undecided\n"
+     "columns: columns_tier2"),
+    (DEVICE, 7.6, 5.2, 4.7, "sums over the run, registers:\ndy·xhat (float64), its bound\n"
+     "(float32), dy (float64)"),
+    (MEMORY, 7.6, 3.8, 4.7, "global memory: the sums of\neach run, 20 bytes a column"),
+    (DEVICE, 7.6, 2.4, 4.7, "column_sums: runs in order,\nas pairs"),
+    (DEVICE, 7.6, 1.0, 4.7, "round_dgamma,\nround_dbeta"),
+    (FALLBACK, 7.6, 6.8, 4.7, "D > 4096: no registers for\nthat; the kernel run_sums\n"
+     "reads dy and x again"),
 )  # fmt: skip
-BACKWARD_ARROWS = "0>1; 1>2; 2>3; 3>4; 4>5; 5>6; 3>7 each row; 11>7; 7>8 each run; 8>9; 9>10"
+BACKWARD_ARROWS = "0>1; 1>2; 2>3; 3>4; 4>5; 5>6; 3>7; 11>7; 7>8 each run; 8>9; 9>10"
 
 
 def gpu() -> None:
     """Draw both passes of the GPU kernels."""
-    for name, boxes, arrows, width in (
-        ("gpu-forward", FORWARD, FORWARD_ARROWS, 12.1),
-        ("gpu-backward", BACKWARD, BACKWARD_ARROWS, 10.1),
+    for name, boxes, arrows in (
+        ("gpu-forward", FORWARD, FORWARD_ARROWS),
+        ("gpu-backward", BACKWARD, BACKWARD_ARROWS),
     ):
-        figure = canvas(0.72 * width, 6.4)
+        bottom = min(y for _, _, y, _, _ in boxes) - 0.6
+        figure = canvas(5.6, 0.62 * (9.9 - bottom))
         axes = figure.subplots()
-        heights = [(0.7, 0.85, 1.15)[text.count("\n")] for *_, text in boxes]
+        heights = [(0.65, 0.85, 1.05)[text.count("\n")] for *_, text in boxes]
         for (colour, x, y, w, text), h in zip(boxes, heights, strict=True):
-            rounded_box(axes, (x, y), (w, h), colour, text, 8.5)
+            rounded_box(axes, (x, y), (w, h), colour, text, 10.5)
         for a, b, words in re.findall(r"(\d+)>(\d+) ?([^;]*)", arrows):
             (_, x, y, w, _), (_, to_x, to_y, to_w, _) = boxes[int(a)], boxes[int(b)]
             if vertical := x == to_x:
@@ -269,11 +271,11 @@ def gpu() -> None:
             axes.annotate("", xy=(to_x, to_y), xytext=(x, y), arrowprops=style)
             x, y = (x + to_x) / 2, (y + to_y) / 2
             if vertical:
-                axes.text(x + 0.12, y, words, ha="left", va="center", fontsize=8)
+                axes.text(x + 0.12, y, words, ha="left", va="center", fontsize=10)
             else:
-                axes.text(x, y + 0.13, words, ha="center", va="bottom", fontsize=8)
-        axes.set_xlim(0, width)
-        axes.set_ylim(0.8, 9.9)
+                axes.text(x, y + 0.13, words, ha="center", va="bottom", fontsize=10)
+        axes.set_xlim(0, 10)
+        axes.set_ylim(bottom, 9.9)
         axes.set_axis_off()
         save_as(figure, name)
 
@@ -344,12 +346,14 @@ def layers_of(contract: str) -> list[list[str]]:
 
 def layers() -> None:
     """Draw a row of boxes for each layer of each contract."""
-    figure = canvas(10, 4.4)
-    places = figure.subplots(1, len(CONTRACTS), width_ratios=(1.4, 1.15, 0.95))
-    for axes, (contract, folder) in zip(places, CONTRACTS.items(), strict=True):
+    drawn = {folder: layers_of(contract) for contract, folder in CONTRACTS.items()}
+    heights = [len(each) + 1 for each in drawn.values()]
+    figure = canvas(5.6, 0.3 * sum(heights) + 0.6)
+    places = figure.subplots(len(drawn), 1, height_ratios=heights)
+    for axes, (folder, layers) in zip(places, drawn.items(), strict=True):
         colour = MODULES.get(Path(folder).name, PALE_GREY)
-        for height, layer in enumerate(reversed(layers_of(contract))):
-            width, size = 1 / len(layer), 9 if len(layer) < 4 else 6.5
+        for height, layer in enumerate(reversed(layers)):
+            width, size = 1 / len(layer), 12 if len(layer) < 4 else 9.3
             for k, module in enumerate(layer):
                 axes.barh(
                     height, width - 0.01, left=k * width, height=0.88,
@@ -357,12 +361,13 @@ def layers() -> None:
                 )  # fmt: skip
                 middle = (k + 0.5) * width - 0.005
                 axes.text(middle, height, module, ha="center", va="center", fontsize=size)
-        axes.set_title(folder, fontsize=10, loc="left")
+        axes.set_title(folder, fontsize=13, loc="left")
+        axes.margins(0.01)
         axes.set_axis_off()
     figure.supxlabel(
-        "A module imports only modules in layers below its own. "
-        "Blue computes, orange judges, and neither imports the other.",
-        fontsize=8,
+        "A module imports only modules in layers below its own.\n"
+        "Blue computes, orange judges; neither imports the other.",
+        fontsize=11,
     )
     save_as(figure, "layers")
 
@@ -435,7 +440,7 @@ def scoreboard() -> None:
         sign = {FLOOR: r"\leq ", TOP: r"\geq "}.get(value, "")
         return f"${sign}10^{{{round(math.log10(value))}}}$"
 
-    figure = canvas(7.2, 8.4)
+    figure = canvas(5.6, 9)
     panels = figure.subplots(2, 1, sharex=True)
     for axes, output in zip(panels, ("y", "dx"), strict=True):
         for key, own in SCORE_STYLES.items():
@@ -447,14 +452,18 @@ def scoreboard() -> None:
             ends = [10.0, (1e6, 1e5)[power - 1]]
             axes.loglog(ends, [4 * end**power for end in ends], "k:", lw=1)
             end = (ends[1], 4 * ends[1] ** power)
-            axes.annotate(name, end, (4, 2), textcoords="offset points")
+            axes.annotate(name, end, (4, 2), textcoords="offset points", fontsize=13)
         axes.set_ylim(FLOOR, TOP)
         axes.yaxis.set_major_formatter(power_of_ten)
-        axes.set_ylabel(f"error of {output} / (u · scale)")
+        axes.set_title(f"error of {output}, in natural units", loc="left", fontsize=13)
+        axes.tick_params(labelsize=12)
         axes.grid(alpha=0.3)
-    panels[1].set_xlabel("condition number κ = rms(x)/sqrt(var + eps)")
+    panels[1].set_xlabel("condition number κ = rms(x)/√(var + eps)", fontsize=12)
     handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
+    figure.legend(
+        handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize=10.5,
+        columnspacing=1, handletextpad=0.5,
+    )  # fmt: skip
     save_as(figure, "scoreboard")
 
 
@@ -475,8 +484,8 @@ RECIPES = {
 def recipes() -> None:
     """Draw the percentage of elements in which two recipes differ, a triangle an operation."""
     family = Family("normal", PLAIN_X[0], "ordinary", "standard normal rows")
-    figure = canvas(12.6, 4.2)
-    places = figure.subplots(1, len(RECIPES))
+    figure = canvas(5.6, 12)
+    places = figure.subplots(len(RECIPES), 1)
     for axes, (title, (operation, names)) in zip(places, RECIPES.items(), strict=True):
         case = family.case(LAYER_NORM if operation.centred else RMS_NORM, "bfloat16", 64, 4096)
         bits = recipe_results(
@@ -490,25 +499,26 @@ def recipes() -> None:
         for i, row in enumerate(shares[1:], start=1):
             for j, share in enumerate(row[:i]):
                 colour = "white" if share > 0.4 else "black"
-                axes.text(j, i - 1, f"{100 * share:.0f} %", ha="center", va="center", color=colour)
+                text = f"{100 * share:.0f} %"
+                axes.text(j, i - 1, text, ha="center", va="center", color=colour, fontsize=13)
         wrapped = [
             name.replace(", ", ",\n").replace("of the unrounded", "unrounded") for name in names
         ]
         axes.set_xticks(range(len(names) - 1), wrapped[:-1], rotation=40, ha="right")
         axes.set_yticks(range(len(names) - 1), wrapped[1:])
-        axes.set_title(title, fontsize=11, pad=10)
+        axes.set_title(title, fontsize=14, pad=10)
         axes.spines[:].set_visible(False)
-        axes.tick_params(length=0)
+        axes.tick_params(length=0, labelsize=12)
     save_as(figure, "recipes")
 
 
 def roofline() -> None:
     """Draw the three limits of each card, in correct mode."""
     cards, colours = roofline_model.CARDS, ("#999999", RED, GREEN)
-    figure = canvas(8.4, 6.0)
-    places = figure.subplots(2, 2, sharey=True)
+    figure = canvas(5.6, 10.5)
+    places = figure.subplots(4, 1, sharex=True)
     panels = product(roofline_model.PASSES, roofline_model.TYPES)
-    for axes, (direction, kind) in zip(places.flat, panels, strict=True):
+    for axes, (direction, kind) in zip(places, panels, strict=True):
         for place, card in enumerate(cards.values()):
             times = roofline_model.limits(card, "correct", direction, kind)
             for k, (name, limit) in enumerate(times.items()):
@@ -517,18 +527,20 @@ def roofline() -> None:
                     label=name if place == 0 else None,
                 )  # fmt: skip
                 if limit == max(times.values()):
-                    axes.text(limit + 0.1, place + 0.25 * (k - 1), f"{limit:.1f}", va="center")
+                    middle = place + 0.25 * (k - 1)
+                    axes.text(limit + 0.1, middle, f"{limit:.1f}", va="center", fontsize=12)
         axes.axvline(1, color="black", linestyle=":", linewidth=1.2)
         axes.set_yticks(range(len(cards)), list(cards))
         axes.set_ylim(len(cards) - 0.45, -0.55)
         axes.set_xlim(0, 7.6)
-        axes.set_title(f"{direction}, {kind}", loc="left", fontsize=11)
+        axes.set_title(f"{direction}, {kind}", loc="left", fontsize=13)
+        axes.tick_params(labelsize=12)
         without_frame(axes)
-    places[0, 0].legend(loc="lower right", fontsize=9, frameon=False)
-    figure.supxlabel(
-        "Correct mode, computed and not measured: the time that each resource takes at its stated "
-        "rate,\nin units of what a copy of the same bytes takes (dotted); the longest decides.",
-        fontsize=9,
+    places[0].legend(loc="upper right", fontsize=12, frameon=False)
+    places[3].set_xlabel(
+        "Time of each resource, copy = 1 (dotted); correct mode.\n"
+        "Computed, not measured; the longest time decides.",
+        fontsize=11,
     )
     save_as(figure, "roofline")
 
@@ -547,25 +559,27 @@ def scale() -> None:
     model, network = scale_model.Model(), scale_model.Network()
     ranks = np.unique(np.geomspace(2, 10_000, 60).astype(int)).tolist()
     times = [model.times(count, network) for count in ranks]
-    figure = canvas(7.4, 4.2)
-    axes = figure.subplots()
+    figure = canvas(5.6, 4.8)
+    axes, ends = figure.subplots(), {}
     for name, (label, colour, style) in SCALE_LINES.items():
         line = [getattr(each, name) for each in times]
         axes.loglog(ranks, line, style, color=colour, linewidth=1.8)
-        axes.text(ranks[-1] * 1.15, line[-1], label, color=colour, va="center", fontsize=9)
+        ends[label] = (line[-1], colour)
     axes.set_xlim(2, 10_000)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("ranks")
-    axes.set_ylabel("ms of a step, by the model")
+    axes.tick_params(labelsize=12)
+    axes.set_xlabel("ranks", fontsize=12)
     axes.grid(which="major", color="#dddddd", linewidth=0.6)
     without_frame(axes)
     axes.set_title(
-        f"dgamma and dbeta of {model.norms} norms of {model.columns} columns; "
+        "ms of a step, by the model: dgamma and dbeta\n"
+        f"of {model.norms} norms of {model.columns} columns; "
         f"{network.bandwidth / 1e9:.0f} GB/s, {network.latency * 1e6:.0f} µs",
         loc="left",
-        fontsize=10,
+        fontsize=12,
     )
+    name_ends(axes, ends)
     save_as(figure, "scale")
 
 
