@@ -341,18 +341,18 @@ def blocks_at_once(use: Use, threads: int, of: Multiprocessor) -> int:
 SUMMARY_SIZES = (1024, 4096, 8192, 16384)
 SUMMARY = """\
 {spilling} of {compiled:,} compiled kernels spill registers to memory{where}.
-The table has the most registers of a thread: over all targets, both norms and both types.
-The most bytes that a thread spills follow."""
+A cell is the largest number of registers of a thread, over all targets, norms and types.
+The most bytes that a thread spills follow, if any."""
 TABLES = """\
 Not in the table are {small}, which take at most {registers} registers and spill nothing.
-A dash: the kernel is not launched for rows of this length.
+A dash means that the kernel is not launched for rows of this length.
 Compiled on {date} by {compilers}, on {cpu}, Python {python}.
 
 ## All kernels
 
-A cell has registers of a thread, a slash, and how much runs at the same time.
-Spilled bytes follow.
-For NVIDIA, the second number is blocks on a multiprocessor, the least of four limits:
+A cell has the registers of a thread, a slash, and the number of blocks or waves at the same time.
+Spilled bytes follow, if any.
+For NVIDIA, the second number counts blocks on a multiprocessor, the least of four limits:
 
 - registers: 65,536; a warp takes those of its 32 threads, rounded up to a multiple of 256
 - threads: 2,048, on sm_120 1,536
@@ -370,7 +370,7 @@ COUNTED = """\
 Operations for each element, counted in the PTX of nvcc for sm_90.
 128 threads have a row of 1,024 elements or one of 2,048, and all loops over elements are unrolled.
 So the longer text has the operations of eight more elements; the count is an eighth of those.
-Work for a row, and exchange between threads, is the same in both and drops out.
+Work for a row and exchange between threads are the same in both, and are not counted.
 Loads, stores, signs and moves do not count.
 Elements are float32: for 16 bits nvcc does not unroll forward."""
 
