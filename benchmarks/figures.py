@@ -33,6 +33,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.ticker import LogLocator
 
 from benchmarks import roofline as roofline_model
 from benchmarks import scale as scale_model
@@ -118,7 +119,7 @@ def cost() -> None:
     save_as(figure, "cost")
 
 
-BOX, CODE = 1.25, 2.9
+BOX, CODE = 1.35, 3.15
 """Widths of a box and of the code between boxes."""
 
 
@@ -164,9 +165,9 @@ def fusion_kernel(axes: Axes, y: float, reads: list[str], writes: list[str], cod
         corner = (x + 0.03, y - 0.4)
         axes.add_patch(Rectangle(corner, BOX - 0.06, 0.8, facecolor=colour, edgecolor="black"))
         text = name.strip("()")
-        axes.text(x + BOX / 2, y, text, ha="center", va="center", fontsize=11)
+        axes.text(x + BOX / 2, y, text, ha="center", va="center", fontsize=12)
     short = code.replace("axis=-1", "").replace("axis=rows", "rows")
-    axes.text(CODE / 2, y, short, ha="center", va="center", fontsize=10, family="monospace")
+    axes.text(CODE / 2, y, short, ha="center", va="center", fontsize=12)
     return y - 1
 
 
@@ -188,7 +189,7 @@ def stability() -> None:
 def taylor() -> None:
     """Draw the Taylor remainders of three backward passes."""
     tests = read_results(RESULTS / "gradient_methods.json")["taylor"]
-    figure = canvas(6.4, 4.8)
+    figure = canvas(5.6, 5.0)
     axes = figure.add_subplot()
     for (name, test), colour, marker in zip(tests.items(), (BLUE, RED, GREY), "os^", strict=True):
         relative = [r / h for r, h in zip(test["remainders"], test["steps"], strict=True)]
@@ -197,12 +198,15 @@ def taylor() -> None:
     steps, remainders = (tests["truenorm"][name] for name in ("steps", "remainders"))
     second = [remainders[0] / steps[0] ** 2 * h for h in steps]
     axes.loglog(steps, second, "k:", lw=1, label="order 2")
-    axes.set_xlabel("step h, in units of the spread of the inputs")
-    axes.set_ylabel("R(h)/h, relative to the gradient")
-    axes.set_title("Taylor remainder of layer norm, x = 1e8 + 1e-3 N(0,1), D = 16", fontsize=11)
+    axes.set_xlabel("step h / spread of the inputs", fontsize=13)
+    axes.set_ylabel("R(h)/h, relative to the gradient", fontsize=13)
+    axes.set_title("layer norm, x = 1e8 + 1e-3 N(0,1), D = 16", loc="left", fontsize=13)
+    axes.tick_params(labelsize=12)
+    axes.xaxis.set_major_locator(LogLocator(numticks=6))
+    axes.set_ylim(top=1e3)
     axes.invert_xaxis()
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    axes.legend(loc="upper right", fontsize=12, frameon=False)
     save_as(figure, "taylor")
 
 

@@ -159,7 +159,7 @@ def test_tables_of_the_page(heading: str) -> None:
 
 def test_table_of_the_forms() -> None:
     """For which it takes a shape where what is smaller does not show."""
-    for name, flops, words, intensity in table_under("What that means"):
+    for name, flops, words, intensity in table_under("Arithmetic and memory traffic"):
         direction, form = name.split(", ")
         keep: Any = "xhat" if form == "textbook" else "x"
         cost = layer_norm_cost((2**20, 2**12), "float32", form, keep)  # type: ignore[arg-type]
