@@ -130,7 +130,17 @@ def test_factor_of_each_row() -> None:
         rows = np.resize(factors[:once], case.shape[0])[:, np.newaxis]
         return np.asarray(beta + (exact_y(case) - beta) * rows)
 
-    assert described(kernel).startswith("in wrong rows, 1/sqrt(... + eps) is wrong by a factor")
+    assert described(kernel) == (
+        "in wrong rows, 1/sqrt(... + eps) is wrong, by factors that differ; the rest of y is right"
+    )
+
+
+def test_factors_in_words() -> None:
+    """A range would be that of the compared cases alone."""
+    for error, words in ((-0.1, "0.9"), (3e-4, "1 + 3.0e-4"), (-2e-5, "1 - 2.0e-5")):
+        multiples = np.full(3, error)
+        assert patterns.factor_in_words(multiples) == f" by a factor of {words}"
+    assert patterns.factor_in_words(np.array([0.1, 0.2])) == ", by factors that differ"
 
 
 def test_two_wrong_terms_are_not_called_one() -> None:

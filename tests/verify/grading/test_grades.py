@@ -294,12 +294,28 @@ def test_each_cause_is_named_once() -> None:
             assert ordered[0].output == "y"
 
 
+def test_special_rows_may_follow_from_plain_ones() -> None:
+    plain = finding_of("ordinary", "y", cause="beta is left out (matches y within 1 ulp)")
+    for other, follows in (
+        (finding_of("special", "y"), 1),
+        (finding_of("finite", "y"), 1),
+        (finding_of("special", "y", cause="NaN is replaced by 0"), 0),
+        (finding_of("special", "dx"), 0),
+        (finding_of("special", "y", dtype="float16"), 0),
+        (finding_of("repeat", "y"), 0),
+    ):
+        assert order_findings([plain, other], ["y"])[-1].follows == follows, other
+        unknown = replace(plain, cause="")
+        assert order_findings([unknown, other], ["y"])[-1].follows == 0
+
+
 @pytest.mark.parametrize(
     ("operation", "name", "guard", "slope", "words"),
     [
         ("rms_norm", "inputs-near-1e30", "finite", None, "divide each row by a power of two"),
         ("layer_norm", "inputs-near-1e30", "finite", None, "divide each row by a power of two"),
         ("layer_norm", "four-consecutive-numbers", "finite", 2.0, "subtract the mean before"),
+        ("layer_norm", "one-gamma-zero", "finite", None, "run the reproducer"),
         ("layer_norm", "offset-1e4-4x67", "growth", 2.0, "subtract the mean before squaring"),
         ("layer_norm", "offset-1e4-4x67", "growth", 1.0, "keep the mean in a wider type"),
         ("layer_norm", "one-element-large-gamma", "growth", 1.1, "keep the mean in a wider type"),

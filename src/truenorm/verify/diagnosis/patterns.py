@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truenorm.tools.text import number
 from truenorm.verify.diagnosis.accuracy import (
     LISTED,
     MANY_ELEMENTS,
@@ -47,6 +48,8 @@ LEAST_PRECISE = 2.0**-6
 BLOCKS = tuple(2**k for k in range(1, 14))
 SPARE = 4
 """A fit must leave at least this many elements of each row, or column, to test it."""
+EQUAL_FACTORS = 0.05
+"""Largest difference between relative errors that are taken for one factor."""
 CONTRAST = 16.0
 """Least error, relative to the tolerance, of which a fit of multiples says something."""
 
@@ -274,17 +277,25 @@ def _describe_terms(errors: Sequence[Errors]) -> str:
 
 def _terms_in_words(errors: Sequence[Errors], terms: ErrorTerms, multiples: Float64s) -> str:
     output, each = errors[0].evidence.output, "row" if terms.axis else "column"
-    amount = ""
-    if terms.is_factor:
-        low, high = 1 + multiples.min(), 1 + multiples.max()
-        ends = list(dict.fromkeys(f"{end:.4g}" for end in (low, high)))
-        amount = (
-            f" by a factor from {' to '.join(ends)}" if ends[1:] else f" by a factor of {ends[0]}"
-        )
+    amount = factor_in_words(multiples) if terms.is_factor else ""
     are = "are" if " and " in terms.words else "is"
     cause = f"in wrong {each}s, {terms.words} {are} wrong{amount}; the rest of {output} is right"
     sizes = _sizes(errors)
     return f"where {sizes}, {cause}" if sizes else cause
+
+
+def factor_in_words(multiples: Float64s) -> str:
+    """Return by which factor a result is wrong, given its relative errors.
+
+    The cases of a fit are some of those that fail: a range of factors would be theirs alone.
+    """
+    if np.ptp(multiples) > EQUAL_FACTORS * np.abs(multiples).max():
+        return ", by factors that differ"
+    error = float(np.median(multiples))
+    factor = f"{1 + error:.4g}"
+    if factor == "1":
+        factor = f"1 {'-' if error < 0 else '+'} {number(abs(error))}"
+    return f" by a factor of {factor}"
 
 
 def _fit_terms(errors: Sequence[Errors], terms: ErrorTerms) -> Float64s | None:

@@ -6,11 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from truenorm.verify.diagnosis.patterns import computed_in
+from truenorm.verify.enclosures import largest_kappa
 from truenorm.verify.grading.checks import Symptom
-from truenorm.verify.types import FORMATS
+from truenorm.verify.operation import Case
+from truenorm.verify.types import FORMATS, unit_roundoff
 
 MANY_ROWS = 64
 """Rows from which the error of a sum over rows comes from adding them."""
+NO_DIGIT_LEFT = 0.1
+"""Relative error of a one-pass variance from which it may be negative."""
 
 
 class Advice(NamedTuple):
@@ -155,13 +159,18 @@ def _reason(symptom: Symptom, slope: float | None) -> str:
         size = _square_size(symptom)
         if size:
             return size
-        return "negative variance" if centred and case.kind != "ordinary" else "finite"
+        return "negative variance" if centred and _may_be_negative(case) else "finite"
     is_sum = not case.operation.is_rows(symptom.output)
     if guard == "growth" and is_sum and case.shape[0] >= MANY_ROWS:
         return "column"
     if guard == "growth" and centred and slope is not None and slope >= 0.5:
         return "squares" if slope >= 1.5 else "mean"
     return guard
+
+
+def _may_be_negative(case: Case) -> bool:
+    """Return True if mean(x^2) - mean^2 of a row has a rounding error as large as itself."""
+    return largest_kappa(case) ** 2 * unit_roundoff(computed_in(case)) >= NO_DIGIT_LEFT
 
 
 def _square_size(symptom: Symptom) -> str:

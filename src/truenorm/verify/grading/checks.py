@@ -324,7 +324,7 @@ def accuracy_symptom(one: MeasuredResult, got: float, right: float) -> Symptom:
     """Describe the worst element of an inaccurate result, and choose the check it fails."""
     output, error, case = one.output, one.error, one.case
     text = f"{output}{list(error.at)} is {0 if got == 0 else got}, the exact answer {right}"
-    if got != 0 and not error.not_finite:
+    if got != 0 and right != 0 and not error.not_finite:
         text += f": off by {error.ulp_at:.3g} ulp"
     if case.kind in ("special", "subnormal"):
         guard = case.kind

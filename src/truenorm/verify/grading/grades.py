@@ -450,6 +450,8 @@ def _values_of(measured: Iterable[MeasuredResult], *, zeros: bool) -> str:
 
 IDLE_CLAIM = "idle-rows"
 """The extension by which a subject claims that rows of zero gradient change no sum."""
+ON_SPECIAL_ROWS = ("finite", "growth", "special", "subnormal", "position")
+"""Checks of rows that a wrong formula also fails."""
 PRIMARY = ("repeat", "sums", "position", "batch")
 """Checks whose symptoms have consequences in other checks, the simplest first."""
 CONSEQUENCES = {
@@ -696,9 +698,10 @@ def make_findings(
 def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tuple[Finding, ...]:
     """Put the simplest checks first, and findings that follow from another one after it.
 
-    A finding follows from another one of accuracy if both have the same likely cause. A gradient
-    without a likely cause may follow from a result of forward in the same type that fails on the
-    same inputs, or whose error grows with the same power of kappa.
+    A finding follows from another one of accuracy if both have the same likely cause. Without a
+    likely cause, a gradient may follow from a result of forward in the same type that fails on the
+    same inputs, or whose error grows with the same power of kappa; and an error on special rows
+    may follow from one of the same result that plain rows show.
     """
     order = [*GUARDS, "rounding"]
     ranked = sorted(findings, key=lambda each: order.index(each.guard))
@@ -722,6 +725,9 @@ def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tup
 
 def _explains(one: Finding, other: Finding, forward: Collection[str]) -> bool:
     """Return True if a finding about accuracy explains another one."""
+    same_result = (one.dtype, one.output) == (other.dtype, other.output)
+    if one.guard == "ordinary" and one.cause and same_result and not other.cause:
+        return other.guard in ON_SPECIAL_ROWS
     if not one.verdict == other.verdict == ACCURACY:
         return False
     if other.cause:

@@ -255,6 +255,7 @@ def of_gradients(norm: "Norm") -> Table:
         "gamma is left out of mean(g*xhat)": {
             "projection": lambda at: at["xhat"] * mean(at["dy"] * at["xhat"])
         },
+        "gamma is applied twice in xhat*mean(g*xhat)": _times_gain("projection"),
         "gamma is applied after the projection": {
             "g": lambda at: at["dy"],
             **_times_gain("dnorm"),

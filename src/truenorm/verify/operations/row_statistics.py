@@ -72,6 +72,9 @@ def of_statistics(norm: "Norm") -> Table:
             "mean_g": lambda at: mean(at["g"]),
         }
         table["the mean is subtracted in forward, but mean(g) is not in backward"] = centre
+        table["the variance is used for the mean square, and x is not centred"] = {
+            "w": lambda at: mean((at["rows"] - mean(at["rows"])) ** 2)
+        }
     return table
 
 
