@@ -109,6 +109,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def files_of(folder: Path) -> list[Path]:
+    """Return all files but the byte code that executing one of them leaves."""
+    return sorted(path for path in folder.rglob("*.*") if path.suffix != ".pyc")
+
+
 @pytest.fixture
 def stopped(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -118,7 +123,7 @@ def stopped(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PYTHONPATH", str(Path(truenorm.__file__).parents[1]))  # not relative
     monkeypatch.setattr(sys, "path", list(sys.path))  # executing a file changes it
-    before = sorted(folder.rglob("*.*"))
+    before = files_of(folder)
 
     def run(main: Callable[[], object], *words: str) -> str:
         monkeypatch.setattr(sys, "argv", ["truenorm", *words])
@@ -130,7 +135,7 @@ def stopped(
         assert "bug of truenorm" not in message
         assert "\x1b" not in message
         assert 1 <= len(message.splitlines()) <= MOST_LINES, message
-        assert [path for path in sorted(folder.rglob("*.*")) if path.suffix != ".pyc"] == before
+        assert files_of(folder) == before
         return " ".join(message.split())
 
     yield run
