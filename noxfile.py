@@ -252,9 +252,11 @@ def reader(session: nox.Session, name: str) -> None:
     start = time.monotonic()
     if name == "student":
         programs = fresh_environment(session, name, wheel)
-        for page in ("worked-row", "derivation", "gradient-check", "fuse"):
+        for page in ("worked-row", "derivation", "fuse"):
             follow_page(session, programs, f"docs/learn/{page}.md")
         run_in(session, programs, "python", "-m", "truenorm.gradient_check")
+        install_in(session, programs, f"{wheel}[verify]")  # python-flint, for the method jet
+        follow_page(session, programs, "docs/learn/gradient-check.md")
     elif name == "kernel-engineer":
         programs = fresh_environment(session, name, f"{wheel}[verify]")
         install_in(session, programs, *nox.project.dependency_groups(PROJECT, "torch")[:1])
@@ -267,6 +269,7 @@ def reader(session: nox.Session, name: str) -> None:
             run_in(session, programs, "truenorm", *command, success_codes=[code])
     elif name == "numpy-user":
         programs = fresh_environment(session, name, wheel)
+        install_in(session, programs, "ml_dtypes")  # for bfloat16
         follow_page(session, programs, "docs/use/start.md")
     elif name == "gpu-owner":
         programs = fresh_environment(session, name, f"{wheel}[opencl,verify]")
