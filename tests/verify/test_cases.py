@@ -13,10 +13,18 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.cases import named
-from truenorm.verify.cases.families import RANDOM_WIDTHS, WIDTHS, ordinary, random_widths
+from truenorm.verify.cases.families import (
+    LARGE_VALUES,
+    RANDOM_WIDTHS,
+    WIDTHS,
+    ordinary,
+    random_widths,
+)
 from truenorm.verify.cases.patterns import PATTERNS, Pattern, filled, number
-from truenorm.verify.operation import Case
+from truenorm.verify.grading.grades import split_by_domain
+from truenorm.verify.operation import MODEL_INPUT, Case
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS
+from truenorm.verify.operations.norms import NAMES, Norm
 from truenorm.verify.report.wording import link
 from truenorm.verify.suite import LEVELS
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of
@@ -165,6 +173,12 @@ def test_tiny_parameters_are_normal_numbers(dtype: str) -> None:
     tiny = np.abs(wide(filled_with("tiny", dtype)))
     assert (tiny >= number("smallest-normal", dtype)).all()
     assert tiny.max() < 0.1
+
+
+def test_elements_are_clipped() -> None:
+    x = filled({"pattern": "normal", "scale": 9, "clip": 10}, "float32", (3, 50), "test")
+    assert np.abs(x).max() == 10
+    assert (np.abs(x) < 10).any()
 
 
 def test_put_comes_last() -> None:
@@ -364,6 +378,19 @@ def test_ordinary_input_is_not_degenerate() -> None:
         assert np.ptp(each.gamma) > 0
         assert np.ptp(each.dy) > 0
         assert abs(float(each.dy.mean())) > 0.05
+
+
+@pytest.mark.parametrize("norm", map(Norm, NAMES), ids=NAMES)
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_ordinary_input_reaches_the_largest_x_of_the_domain(norm: Norm, dtype: str) -> None:
+    """A report says |x| <= 1e4: a kernel that clamps x below that must fail."""
+    large = [each for each in tv.cases(dtype, operation=norm) if each.family == LARGE_VALUES]
+    assert {each.kind for each in large} == {"ordinary"}
+    assert split_by_domain(large, MODEL_INPUT) == (large, [])
+    sizes = np.concatenate([np.abs(norm.normalized(each)).max(axis=1) for each in large])
+    assert 9984 <= sizes.max() <= MODEL_INPUT.largest  # bfloat16 has no 1e4
+    for low, high in itertools.pairwise((60, 255, 1000, 3000, 9900)):
+        assert ((sizes > low) & (sizes <= high)).any(), (low, high)
 
 
 def test_random_widths_depend_on_the_seed() -> None:

@@ -492,7 +492,7 @@ TYPE_BUGS = [
         "mean squares in float16",
         ADD_LAYER_NORM,
         "float16",
-        y="unstable",
+        y="wrong",
     ),
     plant(
         InverseRootInBfloat16(),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.cases.patterns import Pattern, filled, number
-from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operation import MODEL_INPUT, Case, Operation
 from truenorm.verify.types import FORMATS
 
 
@@ -133,6 +133,39 @@ LARGE_BETA = Family(
         "beta": {"pattern": "alternating", "high": 300.0, "ripple": 40.0},
     },
 )
+LARGE_VALUES = "large-values"
+"""The family of rows whose elements reach the largest |x| of the default domain."""
+# So that no dx of float16 is subnormal.
+DY_OF_LARGE_VALUES: Mapping[str, Pattern] = {
+    "dy": {"pattern": "normal", "offset": 32.0, "scale": 64.0}
+}
+UP_TO_LIMIT = Family(
+    LARGE_VALUES,
+    {
+        "pattern": "normal",
+        "scale": [30.0, 300.0, 1000.0, 3000.0],
+        "clip": MODEL_INPUT.largest,
+        "put": [[3, 5, MODEL_INPUT.largest], [3, 41, -MODEL_INPUT.largest]],
+    },
+    "ordinary",
+    "standard deviations from 30 to 3000, elements to 1e4",
+    DY_OF_LARGE_VALUES,
+)
+# Two columns of large language models are like this, in every row.
+MASSIVE = Family(
+    "massive-activations",
+    {
+        "pattern": "normal",
+        "put": [
+            [row, column, sign * size]
+            for row, size in enumerate((300.0, 1200.0, 4000.0, 9000.0))
+            for column, sign in ((7, 1), (50, -0.5))
+        ],
+    },
+    "ordinary",
+    "standard deviation 1, and two elements of up to 9000 in each row",
+    DY_OF_LARGE_VALUES,
+)
 ENDS = (*range(8), *range(59, 67))
 STARTS_PLAIN = Family(
     "starts-plain",
@@ -210,6 +243,9 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     yield LARGE.case(operation, dtype, 2, 500, first)
     yield PADDING.case(operation, dtype, 4, 67, first)
     yield STARTS_PLAIN.case(operation, dtype, 4, 67, first)
+    yield UP_TO_LIMIT.case(operation, dtype, 4, 67, first)
+    yield replace(UP_TO_LIMIT.case(operation, dtype, 4, 1024, first), enclosed=True)
+    yield replace(MASSIVE.case(operation, dtype, 4, 67, first), family=LARGE_VALUES)
     yield SQUARE.case(operation, dtype, 17, 17, first)
     yield replace(UNALIGNED.case(operation, dtype, 4, 67, first), layout="unaligned")
     yield replace(EQUAL_SIZES.case(operation, dtype, 1, 16384, first), enclosed=True)

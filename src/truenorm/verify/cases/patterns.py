@@ -23,7 +23,8 @@ Number = float | str | Sequence[float | str]  # rows take the numbers of a list 
 Pattern = Mapping[str, Any] | str
 """The name of one of `PATTERNS`; or a mapping with that name as ``pattern``, and its options.
 
-All have ``put``, a list such as ``[[2, 5, "nan"]]``: values put there in the end.
+All have ``clip``, the largest size of an element, and ``put``, a list such as
+``[[2, 5, "nan"]]``: values put there in the end.
 """
 
 
@@ -264,7 +265,7 @@ def filled(
         raise ValueError(f"pattern must be one of {', '.join(PATTERNS)}; got {name!r}")
     entropy = zlib.crc32(seed.encode()) if isinstance(seed, str) else seed
     place = _Place(np.random.default_rng(entropy), shape, dtype, x)
-    largest = number("max", dtype)
+    largest = number(options.pop("clip", "max"), dtype)
     with np.errstate(all="ignore"):  # the caller's settings must not matter
         values = np.clip(PATTERNS[name](place, **options), -largest, largest)
         result = values.astype(dtype_of(dtype))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truenorm.verify.cases.families import LARGE_VALUES
 from truenorm.verify.diagnosis.patterns import computed_in
 from truenorm.verify.enclosures import largest_kappa
 from truenorm.verify.grading.checks import Symptom
@@ -29,6 +30,9 @@ BY_HAND = "run the reproducer, and compare each intermediate result with float64
 SCALE_ROWS = "divide each row by a power of two near its largest element, or square in float64"
 ACCURACY_ADVICE = {
     "ordinary": Advice("plain random rows show it: no special input is needed", BY_HAND),
+    "large values": Advice(
+        "inputs of this size occur in models: a few activations are in the thousands", BY_HAND
+    ),
     "finite": Advice(
         "one such element makes the loss NaN; a zero silently stops learning", BY_HAND
     ),
@@ -165,6 +169,8 @@ def _reason(symptom: Symptom, slope: float | None) -> str:
         return "column"
     if guard == "growth" and centred and slope is not None and slope >= 0.5:
         return "squares" if slope >= 1.5 else "mean"
+    if guard == "ordinary" and case.family == LARGE_VALUES:
+        return "large values"
     return guard
 
 

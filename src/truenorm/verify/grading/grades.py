@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from truenorm.tools.text import counted
+from truenorm.verify.cases.families import LARGE_VALUES
 from truenorm.verify.diagnosis import conduct
 from truenorm.verify.diagnosis.accuracy import (
     UNKNOWN,
@@ -739,12 +740,16 @@ def _explains(one: Finding, other: Finding, forward: Collection[str]) -> bool:
     return grow_alike or set(other.families) <= set(one.families)
 
 
-def _example_order(symptom: Symptom) -> tuple[float, bool, float, int]:
-    """Sort key that puts the best example of a symptom first: the worst, then the smallest."""
+def _example_order(symptom: Symptom) -> tuple[float, bool, bool, float, int]:
+    """Sort key that puts the best example of a symptom first: the worst, then the smallest.
+
+    Large values are an example only if others show nothing: they are not plain random rows.
+    """
     grows = symptom.guard == "growth"
     return (
         -symptom.severity,
         symptom.record.call.kind != PLAIN or (grows and symptom.case.kind == "ordinary"),
+        symptom.case.family == LARGE_VALUES,
         -symptom.natural if grows else 0.0,
         int(np.prod(symptom.case.shape)),
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
 from truenorm.verify.cases.patterns import filled, number
-from truenorm.verify.operation import Case
+from truenorm.verify.operation import MODEL_INPUT, Case
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, unit_roundoff
 
 if TYPE_CHECKING:
@@ -84,14 +84,19 @@ def summands(total: Array, dtype: str, name: str) -> tuple[Array, Array]:
 
     A random one of the two is a small part of each element, with digits below the last place of
     the sum. Where their sum does not round to the element, try two halves. Where that fails, and
-    where the element is not finite, one summand is zero.
+    where the element is not finite, one summand is zero. If an element is in the default domain,
+    so are both summands.
     """
     kind, random = dtype_of(dtype), _random(name, "residual")
     wide = np.where(np.isfinite(total), total, 0).astype(np.float64)
     # A zero is the difference of two numbers of the size of its row.
     opposite = np.abs(wide).max(axis=-1, keepdims=True, initial=0.0)
     signs = np.sign(random.uniform(-1, 1, wide.shape))
-    part = np.where(wide == 0, opposite * signs, wide * random.uniform(-0.45, 0.45, wide.shape))
+    shares = random.uniform(-0.45, 0.45, wide.shape)
+    limit = MODEL_INPUT.largest
+    outside = (np.abs(wide) <= limit) & (np.abs(wide * (1 - shares)) > limit)
+    shares = np.where(outside, -shares, shares)
+    part = np.where(wide == 0, opposite * signs, wide * shares)
     one, other, left = total, np.zeros_like(total), np.isfinite(total)
     for share in (part, wide / 2):
         small = share.astype(kind)
