@@ -392,6 +392,8 @@ Hypothesis = Callable[[Case], Float64s]
 
 Mixture = Callable[[Case, Case], Float64s]
 """Returns an output of the second case, computed with something of the first."""
+Clamped = Callable[[float, Case], Float64s]
+"""Returns an output of a case, with something between minus a limit and the limit."""
 
 
 class ErrorTerms(NamedTuple):
@@ -431,11 +433,14 @@ class Clues(NamedTuple):
         By words for an intermediate result: the output with that of another call.
     growth : Growth, optional
         The errors that grow with kappa.
+    clamped : mapping of str to callable
+        By words for an input or an intermediate result: the output if that is clamped to a limit.
     """
 
     error_terms: Sequence[ErrorTerms] = ()
     mixtures: Mapping[str, Mixture] = {}
     growth: Growth | None = None
+    clamped: Mapping[str, Clamped] = {}
 
 
 def padded(case: Case, numbers: Sequence[float]) -> Case:

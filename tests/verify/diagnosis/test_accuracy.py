@@ -1,6 +1,7 @@
 """Each hypothesis is named for a kernel that does just that, and none for another kernel."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import truenorm.verify as tv
 from truenorm.verify.diagnosis.accuracy import Diagnosis, Evidence, diagnose, distinguishing_size
 from truenorm.verify.grading.checks import UNEXPLAINED, measure
 from truenorm.verify.operation import Case, Operation
+from truenorm.verify.operations.steps import Steps
 from truenorm.verify.oracle import expected
 from truenorm.verify.types import Float64s, dtype_of, unit_roundoff
 
@@ -116,6 +118,38 @@ def test_kernel_without_a_hypothesis(operation: Operation, dtype: str, kernel: K
 def test_constant_factor(operation: Operation, dtype: str) -> None:
     cause = diagnosed(operation, dtype, "y", lambda case: 1.02 * expected(case).wide["y"]).cause
     assert cause.startswith("y is multiplied by 1.02 (matches y within ")
+
+
+@pytest.mark.parametrize("limit", [448, 1000, 3500.5])
+@pytest.mark.parametrize("output", ["y", "dx", "dgamma"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_clamped_input(dtype: str, output: str, limit: float) -> None:
+    """The limit is fitted: to as many digits as the type of the result can tell."""
+    clamped = tv.LAYER_NORM.clues(output).clamped["x"]
+    cause = diagnosed(tv.LAYER_NORM, dtype, output, partial(clamped, limit)).cause
+    named = 3500 if limit == 3500.5 and dtype == "bfloat16" else limit
+    assert cause.startswith(f"x is clamped to +-{named:g} (matches {output} within ")
+
+
+@pytest.mark.parametrize(
+    ("output", "words", "limit"),
+    [("y", "x - mean", 500), ("dx", "xhat", 2), ("y", "x + residual", 9000)],
+)
+def test_clamped_step(output: str, words: str, limit: float) -> None:
+    norm = tv.norm("add_layer_norm") if "residual" in words else tv.LAYER_NORM
+    kernel = partial(norm.clues(output).clamped[words], limit)
+    cause = diagnosed(norm, "float32", output, kernel).cause
+    assert cause.startswith(f"{words} is clamped to +-{limit} (matches {output} within ")
+
+
+def softly_limited(case: Case) -> Float64s:
+    """Return the norm of 1000*tanh(x/1000), which is no clamp."""
+    x = 1000 * np.tanh(case.x.astype(np.float64) / 1000)
+    return Steps(case.operation, case, {"rows": lambda _: x})["y"]  # type: ignore[arg-type]
+
+
+def test_a_soft_limit_is_not_called_a_clamp() -> None:
+    assert "clamped" not in diagnosed(tv.RMS_NORM, "bfloat16", "y", softly_limited).cause
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])

@@ -143,6 +143,28 @@ def clipped(values: Float64s, *_: Any) -> Any:
     return np.clip(values, -65504, 65504)
 
 
+class ClampedInput(Kernel):
+    """The finite elements of x are clamped, as a guard against overflow."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+    def statistics(self, x: Array, *rest: Any) -> Saved:
+        wide = x.astype(np.float64)
+        clamped = np.where(np.isfinite(wide), wide.clip(-self.limit, self.limit), wide)
+        return super().statistics(clamped.astype(x.dtype), *rest)
+
+
+def squares_in_half(_: Float64s, __: Float64s, centred: Float64s) -> Any:
+    c = centred.astype(np.float16)
+    return (c * c).astype(np.float64).mean(-1, keepdims=True)
+
+
+def saturated_squares(_: Float64s, __: Float64s, centred: Float64s) -> Any:
+    """Return the variance by squares that a saturating cast keeps in the range of float16."""
+    return clipped(centred * centred).mean(-1, keepdims=True)
+
+
 def all_like_first(neutral: float) -> Callable[[Float64s, Saved], Any]:
     """Return a step that takes a parameter for neutral if its first element is."""
     return lambda values, _: np.where(values[0] == neutral, neutral, values)
@@ -329,6 +351,11 @@ FORWARD = [
     plant(no_beta_between(2047, 3072), "wrong from 2048 to 3071", y="wrong"),
     plant(no_beta_between(1025, 2048), "wrong between 1025 and 2048", y="wrong"),
     plant(no_beta_between(16384), "wrong above 16384", y="wrong"),
+    plant(ClampedInput(1000), "x clamped to 1000", y="wrong"),
+    plant(ClampedInput(4000), "x clamped to 4000", y="wrong"),
+    plant(ClampedInput(300), "x clamped to 300", dtypes=["bfloat16"], y="wrong"),
+    plant(Altered(xhat=lambda xhat, _: xhat.clip(-5, 5)), "xhat clamped to 5", y="wrong"),
+    plant(Altered(variance=squares_in_half), "squares in float16", y="wrong"),
     plant(Altered(output=clipped), "y clipped at 65504", y="unstable"),
     plant(Altered(gamma=clipped), "gamma clipped at 65504", y="unstable", dx="unstable"),
     plant(Altered(gamma=all_like_first(1)), "gamma taken for ones by its first", y="wrong"),

@@ -64,6 +64,9 @@ RMS_NORM = [
     plant(forward.LastBlockDropped(64), "last partial block of 64 dropped", y="wrong"),
     plant(forward.LastBlockDropped(1024), "last partial block of 1024 dropped", y="wrong"),
     plant(Altered(variance=forward.squares_in_float32), "overflow of squares", y="unstable"),
+    plant(forward.ClampedInput(9000), "x clamped to 9000", y="wrong"),
+    plant(Altered(variance=forward.squares_in_half), "squares in float16", y="wrong"),
+    plant(Altered(variance=forward.saturated_squares), "squares saturated", y="wrong"),
     plant(SquaresAddedIn("float16"), "squares added in float16", dtypes=["float16"]),
     plant(SquaresAddedIn("bfloat16"), "squares added in bfloat16", dtypes=["bfloat16"]),
     plant(

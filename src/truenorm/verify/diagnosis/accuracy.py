@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truenorm.verify.operation import Case, Hypothesis
+from truenorm.verify.operation import Case, Clamped, Hypothesis
 from truenorm.verify.oracle import FLOAT32_ROUNDOFF, expected
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, ulps_of, unit_roundoff
 
@@ -33,6 +33,11 @@ EQUAL_IN_FLOAT64 = 2.0**-40
 """Relative difference up to which two hypotheses count as one."""
 FACTOR_DIGITS = (1, 2, 3, 4)
 """Significant digits of a constant factor, tried in this order."""
+LIMIT_POWERS = tuple(half / 2 for half in range(35))
+"""Powers of two among which a limit is searched for first, up to the range of float16."""
+LIMIT_DIGITS = (1, 2, 3, 4, 5, 6)
+LIMIT_PRECISION = 2.0**-18
+"""Least relative error of a fitted limit: it is rounded to as few digits as this allows."""
 AMBIGUOUS = 2.0
 """Hypotheses whose distance is within this factor of the smallest are equally good."""
 MAX_LISTED = 3
@@ -161,6 +166,7 @@ def _fitted(order: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
     wrong = [each for each in order if not each.correct and not is_large(each)]
     if wrong:
         yield from _limits(wrong)
+        yield from _clamps(wrong[0])
         yield from _constant_factors(wrong[-1])
 
 
@@ -182,6 +188,40 @@ def _limits(wrong: Sequence[Evidence]) -> Iterator[tuple[str, Hypothesis]]:
 
 def _limited(low: float, high: float, output: str, case: Case) -> Float64s:
     return np.clip(expected(case).wide[output], low, high)
+
+
+def _clamps(one: Evidence) -> Iterator[tuple[str, Hypothesis]]:
+    """Yield the output with a clamped step; the limit is fitted to one wrong case."""
+    for words, clamped in one.case.operation.clues(one.output).clamped.items():
+        fitted = _fit_limit(one, clamped)
+        precision = max(unit_roundoff(one.case.dtype) / 2, LIMIT_PRECISION)
+        for digits in LIMIT_DIGITS:
+            limit = float(f"{fitted:.{digits}g}")
+            if abs(limit - fitted) <= precision * fitted:
+                yield f"{words} is clamped to +-{limit:g}", partial(clamped, limit)
+                break
+
+
+def _fit_limit(one: Evidence, clamped: Clamped) -> float:
+    """Return the limit with the least squared distance from a result: a grid, then thirds."""
+    case, output, result, _ = one
+    got = result.astype(np.float64)
+    allowed = expected(case).allowed(output)
+
+    def squares(power: float) -> float:
+        with np.errstate(all="ignore"):
+            distances = distance(clamped(2.0**power, case), got) / allowed
+            return float((distances**2).sum())
+
+    nearest = min(LIMIT_POWERS, key=squares)
+    low, high = nearest - 0.5, nearest + 0.5
+    while high - low > LIMIT_PRECISION / 16:
+        third = (high - low) / 3
+        if squares(low + third) <= squares(high - third):  # equal where nothing is clamped
+            high -= third
+        else:
+            low += third
+    return float(2.0 ** ((low + high) / 2))
 
 
 def _constant_factors(one: Evidence) -> Iterator[tuple[str, Hypothesis]]:

@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from truenorm.verify.operation import Case, Clues, ErrorTerms, Growth, Hypothesis, Mixture
-from truenorm.verify.operations.changes import R
+from truenorm.verify.operation import (
+    Case,
+    Clamped,
+    Clues,
+    ErrorTerms,
+    Growth,
+    Hypothesis,
+    Mixture,
+)
+from truenorm.verify.operations.changes import R, changed
 from truenorm.verify.operations.hypotheses import STEPS_OF
 from truenorm.verify.operations.steps import Step, Steps
 from truenorm.verify.types import Float64s
@@ -19,7 +27,9 @@ if TYPE_CHECKING:
 def clues_of(norm: "Norm", output: str) -> Clues:
     """Return the clues for one output of a norm."""
     growth = _growth(norm) if norm.centred and output == "y" else None
-    return Clues(_error_terms(norm, output), _mixtures(norm, output), growth)
+    return Clues(
+        _error_terms(norm, output), _mixtures(norm, output), growth, _clamped_steps(norm, output)
+    )
 
 
 def _term(norm: "Norm", value: Step) -> Hypothesis:
@@ -88,6 +98,23 @@ def _mixed(norm: "Norm", output: str, steps: Sequence[str], other: Case, case: C
 
 def _of_others(others: Steps, name: str, _: Steps) -> Float64s:
     return others[name]
+
+
+def _clamped_steps(norm: "Norm", output: str) -> dict[str, Clamped]:
+    """Return an output with a clamped step, by words for that step."""
+    row = "x + residual" if norm.adds else "x"
+    steps = {row: "rows", "xhat": "xhat"}
+    if norm.centred:
+        steps[f"{row} - mean"] = "c"
+    return {
+        words: partial(_with_clamped, norm, output, step)
+        for words, step in steps.items()
+        if step in STEPS_OF[output]
+    }
+
+
+def _with_clamped(norm: "Norm", output: str, step: str, limit: float, case: Case) -> Float64s:
+    return Steps(norm, case, changed(lambda _, right: right.clip(-limit, limit), step))[output]
 
 
 def _growth(norm: "Norm") -> Growth:

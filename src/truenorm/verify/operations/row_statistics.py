@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from truenorm.verify.cases.families import HALF_MAX
 from truenorm.verify.operations.changes import (
     NARROW,
     R,
@@ -331,6 +332,20 @@ def _of_rounding(norm: "Norm") -> Table:
             summed: Changes = {"mean": partial(_mean_of_rounded, kind)}
             table[f"for both sums of a row, {row} is rounded to {kind}"] = {**summed, **squares}
             table[f"for the mean, {row} is rounded to {kind}"] = summed
+    overflow = f"where squares overflow above {HALF_MAX:.0f}"
+    table |= {
+        f"{minuend} is squared in float16, {overflow}": {"w": partial(_half_squares, "float64")},
+        f"squares are rounded to float16, {overflow}": {
+            "w": lambda at: mean(rounded(at["c"] ** 2, "float16"))
+        },
+    }
+    if norm.centred:
+        table[f"{minuend}, a float32 number, is squared in float16, {overflow}"] = {
+            "w": partial(_half_squares, "float32")
+        }
+    table[f"squares are limited to {HALF_MAX:.0f}, the largest number of float16"] = {
+        "w": lambda at: mean(np.minimum(at["c"] ** 2, HALF_MAX))
+    }
     for kind in (*NARROW, "TF32", "float32"):
         root = rounded_steps(kind, "r")
         table[f"{R} is rounded to {kind}"] = root
@@ -364,6 +379,15 @@ def _truncated_rows(bits: int, at: Steps) -> Float64s:
 
 def _squares_of_rounded(kind: str, at: Steps) -> Float64s:
     return mean(rounded(at["c"], kind) ** 2)
+
+
+def _half_squares(kind: str, at: Steps) -> Float64s:
+    """Return mean squares in float16 of deviations that are computed in another type.
+
+    A rounding error of a deviation may change its rounding to float16.
+    """
+    c = at["c"] if kind == "float64" else rounded(at["rows"] - rounded(at["mean"], kind), kind)
+    return mean(rounded(rounded(c, "float16") ** 2, "float16"))
 
 
 def _mean_of_rounded(kind: str, at: Steps) -> Float64s:
