@@ -20,6 +20,7 @@ ONLY_BY = {
     "subnormal": "subnormal inputs flushed",
     "repeat": "y by fused products in every second run",
     "sums": "dgamma by rows in random order",
+    "history": "blocks by earlier rows",
     "position": "a row depending on its place in a block",
     "batch": "a row depending on its batch",
     "padding": "a row depending on zeros beside it",
@@ -32,4 +33,11 @@ ONLY_BY = {
     "spent": "backward spends what was saved",
 }
 """The name of the bug."""
-globals().update({guard: PLANTED[name].subject for guard, name in ONLY_BY.items()})
+OF_STATE = {
+    "workspace": "a workspace not cleared",
+    "statistics": "statistics of an earlier call",
+    "accumulator": "dgamma not cleared",
+    "packed": "gamma cached by width",
+}
+"""Bugs of state that is kept between calls."""
+globals().update({key: PLANTED[name].subject for key, name in (ONLY_BY | OF_STATE).items()})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from truenorm.verify.diagnosis.conduct import KEPT_STATE, depends_on_calls
 from truenorm.verify.grading.checks import GUARDS
 from truenorm.verify.grading.report import VERDICTS
 from truenorm.verify.judge import verify_target
@@ -182,11 +183,42 @@ def test_a_reproducer_reproduces(guard: str, tmp_path: Path) -> None:
     (finding, *_) = graded(only_by.ONLY_BY[guard], spec=spec).findings
     assert finding.guard == guard
     assert len(finding.reproducer.splitlines()) <= 11
-    script = tmp_path / "again.py"
-    script.write_text(finding.reproducer, encoding="utf-8")
+    own_words = finding.symptom.partition(": ")[2].partition(";")[0]
+    printed = _errors_of(finding.reproducer, tmp_path)
+    assert (own_words if guard == "raised" else "AssertionError") in printed
+
+
+def _errors_of(reproducer: str, folder: Path) -> str:
+    """Run a script in a new process; return what it prints to stderr if it ends with 1."""
+    script = folder / "again.py"
+    script.write_text(reproducer, encoding="utf-8")
     run = subprocess.run(
         [sys.executable, "-W", "ignore", script], capture_output=True, text=True, check=False
     )
-    assert run.returncode == 1
-    own_words = finding.symptom.partition(": ")[2].partition(";")[0]
-    assert (own_words if guard == "raised" else "AssertionError") in run.stderr
+    assert run.returncode == 1, run.stdout
+    return run.stderr
+
+
+@pytest.mark.parametrize("key", ["workspace", "statistics", "accumulator"])
+def test_state_between_calls_is_the_cause(key: str, tmp_path: Path) -> None:
+    """Of all findings on the output: and their reproducers make the other calls first."""
+    spec = SubjectSpec(str(Path(only_by.__file__).resolve()), key)
+    findings = graded(only_by.OF_STATE[key], spec=spec).findings
+    first = findings[0]
+    assert depends_on_calls(first.cause)
+    assert "buffers and caches kept between calls" in first.to_try
+    related = [each for each in findings if each.output == first.output]
+    assert [each.follows for each in related] == [0, *[1] * (len(related) - 1)]
+    for each in related:
+        assert "AssertionError" in _errors_of(each.reproducer, tmp_path)
+
+
+def test_an_error_that_vanishes_in_a_new_process(tmp_path: Path) -> None:
+    """Weights that are packed once have the same wrong bits in every later call."""
+    report = verify_target(f"{Path(only_by.__file__).resolve()}:packed")
+    by_guard = {each.guard: each for each in report.findings if each.output == "y"}
+    assert by_guard.keys() == {"ordinary", "history", "special"}
+    assert {each.cause for each in by_guard.values()} == {KEPT_STATE}
+    assert report.verdicts["repeatable"] == "fail"
+    for each in by_guard.values():
+        assert "AssertionError" in _errors_of(each.reproducer, tmp_path)

@@ -4,6 +4,7 @@ The cases are run in this process, in a process of the subject, or by the worker
 """
 
 import atexit
+import math
 import sys
 import threading
 import uuid
@@ -23,10 +24,12 @@ from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
 from truenorm.tools.text import parse_shape
 from truenorm.verify.baseline import compare_with_baseline, read_baseline
+from truenorm.verify.diagnosis.accuracy import without_match
+from truenorm.verify.diagnosis.conduct import depends_on_calls
 from truenorm.verify.equality import Equality, common_cases, compare_runners
-from truenorm.verify.grading.checks import large_call
-from truenorm.verify.grading.grades import grade
-from truenorm.verify.grading.report import Report
+from truenorm.verify.grading.checks import check_case, large_call
+from truenorm.verify.grading.grades import grade, split_by_domain
+from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.grading.user_cases import run_user_case
 from truenorm.verify.operation import EVERYWHERE, Case, Domain
 from truenorm.verify.oracle import (
@@ -39,9 +42,18 @@ from truenorm.verify.oracle import (
 )
 from truenorm.verify.running.loading import dotted_path, file_and_name
 from truenorm.verify.running.process import MAX_DEATHS, START_SECONDS, SubjectProcess
-from truenorm.verify.running.records import CannotRunError, GaveUpError, Record, Runner, calls_of
+from truenorm.verify.running.records import (
+    ALONE,
+    FEW_ELEMENTS,
+    Call,
+    CannotRunError,
+    GaveUpError,
+    Record,
+    Runner,
+    calls_of,
+)
 from truenorm.verify.running.runners import runner_for, try_a_call
-from truenorm.verify.running.torch_subject import DTYPES
+from truenorm.verify.running.torch_subject import DTYPES, TRIAL_SHAPE
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import case as case_named
 from truenorm.verify.suite import cases
@@ -195,16 +207,21 @@ def _judge(
     known = None if baseline is None else read_baseline(Path(baseline))
     suite = [*scope(subject, settings.level), *settings.user_cases]
     records = [*try_a_call(runner, suite), *collecting(suite, settings.progress)]
-    report = grade_records(
+    grading = partial(
+        grade_records,
         subject,
         suite,
-        records,
-        spec,
+        spec=spec,
         require=settings.require,
         level=settings.level,
         domain=subject.required_domain(strict=settings.strict),
         strict=settings.strict,
     )
+    report = grading(records)
+    if isinstance(runner, SubjectProcess) and subject.command is None:
+        within, _ = split_by_domain(suite, report.domain)
+        alone = run_alone(runner, within, records, report.findings)
+        report = grading([*records, *alone]) if alone else report
     facts = describe("date", "python", "numpy", "machine")
     files = [each.why for each in settings.user_cases if each.why.startswith(YOUR_DATA)]
     if files:
@@ -442,6 +459,51 @@ def records_of(runner: Runner, case: Case) -> Iterator[Record]:
         plain = plain or record
     if case.family == "large" and plain is not None:
         yield from large_call(runner, case, plain)
+
+
+WRONG = ("ordinary", "finite")
+"""Checks of results that no condition number explains."""
+MOST_ALONE = 2
+"""Cases that are run alone: each one starts a process."""
+
+
+def run_alone(
+    process: SubjectProcess,
+    suite: Sequence[Case],
+    records: Sequence[Record],
+    findings: Collection[Finding],
+) -> list[Record]:
+    """Run cases of findings without a matching hypothesis again, each in a new process.
+
+    Return the records whose results are right there: these depend on earlier calls. Loading a
+    function calls it with `TRIAL_SHAPE`, so that no case of this width would be the first.
+    """
+    unexplained = {
+        (each.dtype, each.output)
+        for each in findings
+        if each.guard in WRONG and without_match(each.cause) == each.cause
+        if not depends_on_calls(each.cause)
+    }
+    alone: list[Record] = []
+    tried = 0
+    for case in suite:
+        if not unexplained or tried == MOST_ALONE or process.deaths >= MAX_DEATHS:
+            break
+        if is_user_case(case) or case.kind != "ordinary" or case.shape[1] == TRIAL_SHAPE[1]:
+            continue
+        if math.prod(case.shape) <= FEW_ELEMENTS:
+            of_case = [record for record in records if record.case == case.name]
+            symptoms, _ = check_case(case, of_case, process.subject.outputs)
+            wrong = {each.type_and_output for each in symptoms if each.guard in WRONG}
+            if wrong & unexplained:
+                unexplained -= wrong
+                tried += 1
+                with process.another() as other:
+                    record = other.run(case, Call(ALONE))
+                symptoms, _ = check_case(case, [*of_case, record], process.subject.outputs)
+                if any(each.guard == "history" for each in symptoms):
+                    alone.append(record)
+    return alone
 
 
 class RemoteSubject(NamedTuple):

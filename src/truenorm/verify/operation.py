@@ -461,6 +461,28 @@ def padded(case: Case, numbers: Sequence[float]) -> Case:
     return replace(case.with_inputs(**more), repeats=1)
 
 
+def other_cases(case: Case) -> list[Case]:
+    """Return other inputs for calls before a case: a result must not depend on such calls.
+
+    The first has the same shape. The second has twice as many rows, and one more column.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> [other.shape for other in other_cases(tv.case("float32-normal-4x67"))]
+    [(4, 67), (8, 68)]
+    """
+    arrays = {name: array for name, array in case.inputs.items() if array is not None}
+    with np.errstate(all="ignore"):
+        same = {name: array[::-1] * array.dtype.type(-2) for name, array in arrays.items()}
+        wider = {
+            name: np.concatenate([array, array[..., :1] + array.dtype.type(1)], axis=-1)
+            for name, array in same.items()
+        }
+    wider |= {name: np.tile(wider[name], (2, 1)) for name in case.rows}
+    return [replace(case.with_inputs(**inputs), repeats=1) for inputs in (same, wider)]
+
+
 def with_idle_rows(case: Case, *, among: bool) -> Case:
     """Return a case with a copy of each row whose gradients are zero, at the end or interleaved.
 

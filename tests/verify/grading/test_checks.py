@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.grading.checks import UNEXPLAINED, measure, misplaced
+from truenorm.verify.grading.checks import UNEXPLAINED, check_case, measure, misplaced
+from truenorm.verify.grading.grades import drop_consequences
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import collect, grade_records
 from truenorm.verify.oracle import Expected, expected
+from truenorm.verify.running.records import Call, Record
 from truenorm.verify.running.runners import InProcess
 from truenorm.verify.subject import Subject, SubjectSpec
 from truenorm.verify.suite import case
@@ -210,3 +212,27 @@ def test_result_is_lost_at_some_number_of_rows(
     assert finding.symptom.endswith(f"it should have the shape ({rows}, 67)")
     with pytest.raises(AssertionError, match="it should have the shape"):
         tv.check(subject, tv.case(BATCH))
+
+
+def _guards(*results: tuple[str, Array]) -> list[str]:
+    """Return the checks that calls of one case fail, by the kinds of these calls."""
+    one = case("float32-normal-4x17")
+    records = [Record(one.name, Call(kind), {"y": y}) for kind, y in results]
+    return [each.guard for each in drop_consequences(check_case(one, records, ["y"])[0])]
+
+
+@pytest.mark.parametrize("kind", ["after others", "alone"])
+def test_repetition_is_compared_before_other_calls(plain: Expected, kind: str) -> None:
+    """A result that varies by itself says nothing about earlier calls."""
+    y = _y(plain)
+    assert _guards(("plain", y + 1), ("again", y + 1), (kind, y)) == ["ordinary", "history"]
+    assert _guards(("plain", y + 1), ("again", y + 2), (kind, y)) == ["ordinary", "repeat"]
+
+
+def test_other_bits_in_a_new_process_are_allowed(plain: Expected) -> None:
+    """It may choose another algorithm; calls after others in one process may not."""
+    y = _y(plain)
+    other = np.nextafter(y, np.float32(np.inf))
+    assert _guards(("plain", y), ("again", y), ("alone", other)) == []
+    assert _guards(("plain", y + 1), ("again", y + 1), ("alone", y + 2)) == ["ordinary"]
+    assert _guards(("plain", y), ("again", y), ("after others", other)) == ["history"]

@@ -303,6 +303,58 @@ class OneBuffer(Kernel):
         return dx, dgamma, None if dbeta is None else self.there("dbeta", dbeta)
 
 
+class StaleWorkspace(Kernel):
+    """A mean reads its row from a padded workspace, of which a call writes only D columns."""
+
+    def __init__(self) -> None:
+        self.spaces: dict[int, Float64s] = {}
+
+    def mean(self, rows: Float64s) -> tuple[Float64s, Float64s]:
+        count, size = rows.shape
+        width = -(-size // 64) * 64
+        space = self.spaces.get(width)
+        if space is None or len(space) < count:
+            space = self.spaces[width] = np.zeros((count, width))
+        space[:count, :size] = rows
+        return space[:count].sum(axis=1, keepdims=True) / size, np.zeros((count, 1))
+
+
+class NotCleared(Kernel):
+    """dgamma is added to that of earlier calls with as many columns."""
+
+    def __init__(self) -> None:
+        self.sums: dict[int, Float64s] = {}
+
+    def dgamma(self, dy: Float64s, xhat: Float64s, saved: Saved) -> Float64s:
+        size = dy.shape[1]
+        self.sums[size] = self.sums.get(size, np.zeros(size)) + super().dgamma(dy, xhat, saved)
+        return self.sums[size]
+
+
+class CachedGamma(Kernel):
+    """gamma is that of the first call with as many columns."""
+
+    def __init__(self) -> None:
+        self.cache: dict[int, Float64s] = {}
+
+    def gamma(self, saved: Saved) -> Float64s:
+        gamma = super().gamma(saved)
+        return self.cache.setdefault(len(gamma), gamma)
+
+
+class BlockByEarlierRows(Kernel):
+    """The widest row so far of about this width decides over which blocks squares are summed."""
+
+    def __init__(self) -> None:
+        self.widest: dict[int, int] = {}
+
+    def variance(self, rows: Float64s, centred: Float64s) -> Float64s:
+        size = rows.shape[1]
+        about = size + size % 2
+        self.widest[about] = widest = max(size, self.widest.get(about, 0))
+        return in_blocks(centred * centred, 8 if widest % 2 else 64)
+
+
 class SavedIsSpent(Kernel):
     """Backward multiplies what was saved in place, so that it is good for one time."""
 
@@ -331,6 +383,10 @@ class PlacesInFloat32(Kernel):
 MEMORY = [
     plant(OneBuffer("y"), "y in a buffer that is used again", verdict="results kept"),
     plant(OneBuffer("dbeta"), "dbeta in a buffer that is used again", verdict="results kept"),
+    plant(StaleWorkspace(), "a workspace not cleared", verdict="repeatable", y="wrong"),
+    plant(NotCleared(), "dgamma not cleared", verdict="sums repeatable", dgamma="wrong"),
+    plant(CachedGamma(), "gamma cached by width", y="wrong"),
+    plant(BlockByEarlierRows(), "blocks by earlier rows", verdict="repeatable"),
     plant(SavedIsSpent(), "backward spends what was saved", verdict="saved kept"),
     plant(
         Altered(output=zero_elements_beyond, project=zero_elements_beyond),

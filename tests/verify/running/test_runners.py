@@ -49,7 +49,7 @@ def test_wrong_number_of_results() -> None:
 def test_all_calls_are_used() -> None:
     kinds = {call.kind for each in tv.cases("float32") for call in calls_of(each)}
     usual = {"plain", "again", "interleaved", "later", "paused", "twice", "tiled", "many"}
-    usual |= {*SAME_ROWS, *IDLE_ROWS}
+    usual |= {"after others", *SAME_ROWS, *IDLE_ROWS}
     assert kinds == usual
     also = ["layouts-of-gradients", "idle-rows"]
     suite = tv.cases("float32", also=also)

@@ -83,11 +83,11 @@ def test_threads() -> None:
 
 @pytest.mark.usefixtures("short")
 def test_workers_load_the_subject(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The kernel is right only in the first process, that of the judge."""
+    """The kernel is right only in the first process, that of the judge; one runs cases alone."""
     monkeypatch.setenv(kernels.FIRST_COME, str(tmp_path))
     target = f"{FILE}:of_process"
     report = verify_target(target, executor=Backwards())
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) in (2, 3)
     assert report.grades[0].grade == "wrong"
 
 

@@ -22,6 +22,7 @@ from truenorm.verify.diagnosis.accuracy import (
     distance,
     distinguishing_size,
 )
+from truenorm.verify.diagnosis.patterns import OF_AN_EARLIER_CALL
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, compute_exact, expected
 from truenorm.verify.running.records import (
@@ -36,7 +37,15 @@ from truenorm.verify.running.records import (
     Record,
     other_rows,
 )
-from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
+from truenorm.verify.types import (
+    FORMATS,
+    Array,
+    Float64s,
+    dtype_of,
+    same_bits,
+    ulps_of,
+    unit_roundoff,
+)
 
 
 class CaseRecords(NamedTuple):
@@ -238,6 +247,8 @@ def explain_large(output: str, cases: Sequence[CaseRecords]) -> str:
     return f"in one call, {output} is {contents.pop()[0]}" if len(contents) == 1 else ""
 
 
+MIN_ULPS = 64
+"""An answer of so many ulp of the results shows that it was added to one of them."""
 MIN_TERMS = 3
 """Only sums of at least this many terms depend on the order of additions."""
 PARTS: dict[str, tuple[slice, ...]] = {
@@ -251,6 +262,23 @@ PARTS: dict[str, tuple[slice, ...]] = {
 """Parts of a result that a kernel may leave unwritten, the smallest first."""
 
 
+EARLIER_CALLS = "results depend on earlier calls"
+KEPT_STATE = (
+    f"{EARLIER_CALLS}: state is kept between calls (a workspace or cache that is not cleared, or "
+    "is keyed by too little)"
+)
+
+
+def depends_on_calls(cause: str) -> bool:
+    """Return True if a cause is that something of earlier calls is used."""
+    return cause.startswith(EARLIER_CALLS) or cause.endswith(OF_AN_EARLIER_CALL)
+
+
+def explain_history(output: str, cases: Sequence[CaseRecords]) -> str:  # noqa: ARG001
+    """Return the only cause of results that are repeatable but differ after other calls."""
+    return KEPT_STATE
+
+
 class _TwoRuns(NamedTuple):
     """Two results of the same call: which elements differ, and which are right in both."""
 
@@ -260,8 +288,10 @@ class _TwoRuns(NamedTuple):
 
 
 def explain_repeat(output: str, cases: Sequence[CaseRecords]) -> str:
-    """Tell a varying order of additions from elements that are never written."""
+    """Tell a varying order of additions, elements never written and sums that are not cleared."""
     by_rows = cases[0].case.operation.is_rows(output)
+    if _is_added(output, cases):
+        return f"{EARLIER_CALLS}: {output} is added to that of earlier calls, and never cleared"
     runs = []
     for each in cases:
         one, other = each.result(output), each.result(output, AGAIN)
@@ -278,6 +308,29 @@ def explain_repeat(output: str, cases: Sequence[CaseRecords]) -> str:
         cause = f"sums over {axis} are added in a different order each time; all are right"
         return cause if min(run.terms for run in different) >= MIN_TERMS else ""
     return _unwritten_part(runs) if by_rows else ""
+
+
+def _is_added(output: str, cases: Sequence[CaseRecords]) -> bool:
+    """Return True if every repeated call returns its answer plus the result before it."""
+    telling = 0
+    for each in cases:
+        one, other = each.result(output), each.result(output, AGAIN)
+        if not each.wrong or one is None or other is None:
+            continue
+        exact = expected(each.case)
+        right, first, second = (
+            exact.wide[output],
+            *(result.astype(np.float64) for result in (one, other)),
+        )
+        with np.errstate(all="ignore"):
+            ulps = ulps_of(np.maximum(np.abs(first), np.abs(second)), exact.types[output])
+            added = np.abs(second - first - right) <= exact.allowed(output) + 2 * ulps
+            finite = np.isfinite(first) & np.isfinite(second) & np.isfinite(right)
+            shown = finite & (np.abs(right) > MIN_ULPS * ulps)
+        if not added[finite].all():
+            return False
+        telling += bool(shown.any())
+    return telling >= MIN_CASES
 
 
 def _unwritten_part(runs: Sequence[_TwoRuns]) -> str:

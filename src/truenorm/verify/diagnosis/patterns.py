@@ -229,6 +229,9 @@ def _share_wrong(errors: Sequence[Errors], region: Region) -> float:
     return wrong / inside if inside and cases >= MIN_CASES and is_part and clear else 0.0
 
 
+OF_AN_EARLIER_CALL = "of an earlier call with the same sizes"
+
+
 def describe_stale(evidence: Sequence[Evidence]) -> str:
     """Name what is taken from an earlier call, if that explains every wrong result.
 
@@ -243,7 +246,7 @@ def describe_stale(evidence: Sequence[Evidence]) -> str:
         telling = (_telling_of_earlier(small[k], small[:k], mixture) for k in wrong)
         counts = list(takewhile(bool, telling))
         if len(counts) == len(wrong) and max(counts) >= MANY_ELEMENTS:
-            return f"{with_subject(words, output)} of an earlier call with the same sizes"
+            return f"{with_subject(words, output)} {OF_AN_EARLIER_CALL}"
     return ""
 
 

@@ -105,6 +105,10 @@ ADVICE = {
         "two runs of one training step give different weights, and diverge from there",
         "add partial sums in a fixed order, in stages if necessary: no atomics",
     ),
+    "history": Advice(
+        "a call is right in its own test and wrong in a program that makes others before it",
+        "look for buffers and caches kept between calls: clear them, or key them by all inputs",
+    ),
     "position": Advice(
         "the result of an input depends on its position: it cannot be cached",
         "sum every row in the same order, also in a partial block at the end",

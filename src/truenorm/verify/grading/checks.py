@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import Expected, expected
 from truenorm.verify.running.records import (
+    AFTER_OTHERS,
     AGAIN,
+    ALONE,
     GRADIENT_LAYOUTS,
     IDLE_ROWS,
     INTERLEAVED,
@@ -52,6 +54,7 @@ GUARDS = {
     "subnormal": "subnormals kept",
     "repeat": "repeatable",
     "sums": "sums repeatable",
+    "history": "repeatable",
     "position": "batch-invariant",
     "batch": "batch-invariant",
     "padding": "batch-invariant",
@@ -406,6 +409,9 @@ def _check_invariance(
                 number = record.holds[output][0]
                 guard, text = repeat_guard(case, output), f"{output} {NOT_REPEATABLE}"
                 yield Symptom(guard, case, record, output, f"{text}: here, after {number} calls")
+        elif kind in (AFTER_OTHERS, ALONE):
+            again = [each for each in done if each.call.kind == AGAIN]
+            yield from _check_history(case, plain, again, record, outputs)
         elif kind in SAME_ROWS:
             guard, change = row_invariance(case, record.call)
             for output in _differing(plain, record, rows, matching_rows(case, record.call)):
@@ -420,6 +426,36 @@ def _check_invariance(
 
 
 NOT_REPEATABLE = "has different bits when the call is repeated"
+DEPENDS_ON_CALLS = "has different bits after calls on other inputs"
+
+
+def _check_history(
+    case: Case,
+    plain: Record,
+    again: Collection[Record],
+    record: Record,
+    outputs: Collection[str],
+) -> Iterator[Symptom]:
+    """Check that a result does not depend on the calls before it.
+
+    Results that also differ when the call is repeated at once are symptoms of another check. A
+    call in a new process may choose another algorithm: there, a result must be wrong only after
+    other calls.
+    """
+    varying = {output for each in again for output in _differing(plain, each, outputs)}
+    exact = expected(case)
+    for output in _differing(plain, record, [each for each in outputs if each not in varying]):
+        at: tuple[int, ...] = ()
+        value = exact.values[output]
+        if record.call.kind == ALONE and value is not None:
+            result, alone = (each.results[output] for each in (plain, record))
+            if result is None or alone is None or result.size != value.size:
+                continue
+            error = measure(exact, output, result.reshape(value.shape))
+            if not error.needs or measure(exact, output, alone.reshape(value.shape)).needs:
+                continue
+            at = error.at
+        yield Symptom("history", case, record, output, f"{output} {DEPENDS_ON_CALLS}", at)
 
 
 def repeat_guard(case: Case, output: str) -> str:

@@ -21,7 +21,7 @@ from truenorm.verify.diagnosis.accuracy import (
     diagnose,
     without_match,
 )
-from truenorm.verify.diagnosis.conduct import CaseRecords, Explain
+from truenorm.verify.diagnosis.conduct import CaseRecords, Explain, depends_on_calls
 from truenorm.verify.diagnosis.patterns import (
     describe,
     describe_growth,
@@ -30,7 +30,7 @@ from truenorm.verify.diagnosis.patterns import (
     describe_sums,
 )
 from truenorm.verify.enclosures import largest_kappa
-from truenorm.verify.grading.advice import advice
+from truenorm.verify.grading.advice import ADVICE, advice
 from truenorm.verify.grading.checks import (
     GUARDS,
     UNEXPLAINED,
@@ -63,6 +63,7 @@ from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Case, Domain, Hyp
 from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.running.records import (
     AGAIN,
+    ALONE,
     GRADIENT_LAYOUTS,
     IDLE_ROWS,
     INTERLEAVED,
@@ -144,11 +145,13 @@ def grade(
         symptoms += recipe_symptoms(recipes, evidence, recipe)
     not_run = len(within) - len(run)
     spec = spec._replace(recipe=recipe)
+    of_conduct = diagnose_conduct(symptoms, run, by_case)
     diagnoses = {
-        **diagnose_accuracy(symptoms, every_measured),
-        **diagnose_conduct(symptoms, run, by_case),
+        **diagnose_accuracy(symptoms, every_measured, of_conduct),
+        **of_conduct,
         **diagnose_recipes(symptoms, recipes),
     }
+    diagnoses |= _diagnose_by_state(symptoms, diagnoses)
     findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
     run_records = [each for case in run for each in by_case[case.name]]
     reasons = _reasons_not_judged(run, run_records, in_process=spec.callable)
@@ -453,11 +456,12 @@ IDLE_CLAIM = "idle-rows"
 """The extension by which a subject claims that rows of zero gradient change no sum."""
 ON_SPECIAL_ROWS = ("finite", "growth", "special", "subnormal", "position")
 """Checks of rows that a wrong formula also fails."""
-PRIMARY = ("repeat", "sums", "position", "batch")
+PRIMARY = ("repeat", "sums", "history", "position", "batch")
 """Checks whose symptoms have consequences in other checks, the simplest first."""
 CONSEQUENCES = {
-    **dict.fromkeys(("position", "stale", "overwritten", "spent", "idle", "layout"), PRIMARY[:2]),
-    "batch": PRIMARY[:3],
+    "history": PRIMARY[:2],
+    **dict.fromkeys(("position", "stale", "overwritten", "spent", "idle", "layout"), PRIMARY[:3]),
+    "batch": PRIMARY[:4],
     "padding": PRIMARY,
 }
 """By check: the checks whose symptoms, of the same output, explain its own."""
@@ -540,6 +544,7 @@ EXPLANATIONS: dict[str, Explain] = {
     "subnormal": conduct.explain_subnormal,
     "repeat": conduct.explain_repeat,
     "sums": conduct.explain_repeat,
+    "history": conduct.explain_history,
     "position": conduct.explain_position,
     "batch": conduct.explain_batch,
     "large": conduct.explain_large,
@@ -555,14 +560,24 @@ WELL_CONDITIONED = 4.0
 
 
 def diagnose_accuracy(
-    symptoms: Collection[Symptom], measured: Collection[MeasuredResult]
+    symptoms: Collection[Symptom],
+    measured: Collection[MeasuredResult],
+    of_conduct: Mapping[tuple[str, str, str], Diagnosis],
 ) -> Diagnoses:
     """Diagnose the inaccurate outputs of each type.
 
     If an output is wrong on ordinary input, use only those cases, where no large kappa blurs the
     result, and cases in which eps dominates, where a diagnosis about eps must hold, too. If none
-    explains all of them, use only well-conditioned ones: the output may have two bugs.
+    explains all of them, use only well-conditioned ones: the output may have two bugs. If the
+    conduct shows that the output depends on earlier calls, that is the cause unless a hypothesis
+    matches. It is the cause in any case if the error vanishes in a process of its own.
     """
+    kept = {
+        (dtype, output): diagnosis
+        for (_, dtype, output), diagnosis in of_conduct.items()
+        if depends_on_calls(diagnosis.cause)
+    }
+    right_alone = {each.type_and_output for each in symptoms if each.record.call.kind == ALONE}
     diagnoses: Diagnoses = {}
     places: dict[tuple[str, str], list[Symptom]] = defaultdict(list)
     for each in symptoms:
@@ -592,6 +607,11 @@ def diagnose_accuracy(
             easy = [each for each in evidence if _kappa(each.case) <= WELL_CONDITIONED]
             diagnosis = diagnose(easy, hypotheses, by_size=False) if easy else diagnosis
         explains_all = bool(diagnosis.cause) and not ordinary
+        state = kept.get((dtype, output))
+        if state and ((dtype, output) in right_alone or not diagnosis.cause):
+            every = ("ordinary", "growth", "finite", "rounding")
+            diagnoses |= {(guard, dtype, output): state for guard in every}
+            continue
         if not diagnosis.cause:
             names = {each.case.name for each in failing}
             cause = _described(evidence, hypotheses, names if not ordinary else None)
@@ -620,6 +640,30 @@ def _described(
     if stale or growing is not None:
         return stale or describe_growth(evidence, growing or ()) or describe_sums(evidence)
     return describe([each for each in evidence if each.case.kind == "ordinary"], hypotheses)
+
+
+BY_STATE = ("special", "subnormal", "large", *CONSEQUENCES)
+"""Checks other than accuracy that an output may fail because it depends on earlier calls."""
+
+
+def _diagnose_by_state(symptoms: Collection[Symptom], diagnoses: Diagnoses) -> Diagnoses:
+    """Return the diagnoses of checks that fail since an output depends on earlier calls.
+
+    A cause of inaccuracy that was found from the results stays.
+    """
+    state = {
+        (dtype, output): diagnosis
+        for (_, dtype, output), diagnosis in diagnoses.items()
+        if depends_on_calls(diagnosis.cause)
+    }
+    found = {key for key, diagnosis in diagnoses.items() if diagnosis.cause}
+    by_state: Diagnoses = {}
+    for each in symptoms:
+        key = (each.guard, *each.type_and_output)
+        unexplained = GUARDS.get(each.guard) == ACCURACY and key not in found
+        if each.type_and_output in state and (each.guard in BY_STATE or unexplained):
+            by_state[key] = state[each.type_and_output]
+    return by_state
 
 
 def diagnose_conduct(
@@ -671,7 +715,8 @@ def make_findings(
             text += f"; {counted(not_run, 'case')} skipped after that"
         verdict = GUARDS.get(guard, ACCURACY)
         diagnosis = diagnoses.get((guard, dtype, output), UNKNOWN)
-        matters, to_try = advice(shown, slope, diagnosis.cause)
+        of_state = depends_on_calls(diagnosis.cause)
+        matters, to_try = ADVICE["history"] if of_state else advice(shown, slope, diagnosis.cause)
         findings.append(
             Finding(
                 guard,
@@ -683,7 +728,7 @@ def make_findings(
                 text,
                 shown.case.sources,
                 len({each.case.name for each in group}) - 1,
-                reproducer(shown, spec),
+                reproducer(shown, spec, after_others=of_state),
                 diagnosis.cause,
                 diagnosis.tried,
                 tuple(sorted({each.case.family for each in group})),
@@ -699,10 +744,11 @@ def make_findings(
 def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tuple[Finding, ...]:
     """Put the simplest checks first, and findings that follow from another one after it.
 
-    A finding follows from another one of accuracy if both have the same likely cause. Without a
-    likely cause, a gradient may follow from a result of forward in the same type that fails on the
-    same inputs, or whose error grows with the same power of kappa; and an error on special rows
-    may follow from one of the same result that plain rows show.
+    A finding follows from another one of accuracy if both have the same likely cause, and from one
+    of any check if that cause is that results depend on earlier calls. Without a likely cause, a
+    gradient may follow from a result of forward in the same type that fails on the same inputs, or
+    whose error grows with the same power of kappa; and an error on special rows may follow from
+    one of the same result that plain rows show.
     """
     order = [*GUARDS, "rounding"]
     ranked = sorted(findings, key=lambda each: order.index(each.guard))
@@ -725,7 +771,9 @@ def order_findings(findings: Sequence[Finding], forward: Collection[str]) -> tup
 
 
 def _explains(one: Finding, other: Finding, forward: Collection[str]) -> bool:
-    """Return True if a finding about accuracy explains another one."""
+    """Return True if a finding about accuracy or earlier calls explains another one."""
+    if depends_on_calls(one.cause) and one.cause == other.cause:
+        return True
     same_result = (one.dtype, one.output) == (other.dtype, other.output)
     if one.guard == "ordinary" and one.cause and same_result and not other.cause:
         return other.guard in ON_SPECIAL_ROWS

@@ -25,12 +25,16 @@ WIDTH = 80
 """Columns of the comment. Code is not wrapped, so that it can be copied and run."""
 BY_CHECK = ("result", "shape", "type", "inputs", "rounding", "recipe")
 """Checks that `tv.check` reproduces."""
+IMPORT_OTHERS = "from truenorm.verify.operation import other_cases"
 OTHER_ROWS = "-2*case.{}[::-1]"
 """An input of the same shape whose results all have different bits."""
 
 
-def reproducer(symptom: Symptom, spec: SubjectSpec) -> str:
-    """Return a script that ends with an AssertionError, or as the subject itself ends."""
+def reproducer(symptom: Symptom, spec: SubjectSpec, *, after_others: bool = False) -> str:
+    """Return a script that ends with an AssertionError, or as the subject itself ends.
+
+    If `after_others`, it compares with the exact answer after calls on other inputs.
+    """
     comment = textwrap.wrap(
         one_line(f"{symptom.case}: {symptom.text}"),
         WIDTH,
@@ -44,7 +48,7 @@ def reproducer(symptom: Symptom, spec: SubjectSpec) -> str:
     if spec.file:
         operation = f", operation={spec.operation!r}" if spec.operation else ""
         subject = f"tv.load({spec.target!r}{operation})"
-    script = _Script(symptom, spec)
+    script = _Script(symptom, spec, after_others=after_others)
     lines = ["import truenorm.verify as tv", f"subject = {subject}", script.case_line()]
     return "\n".join([*comment, *lines, *script.body()]) + "\n"
 
@@ -52,8 +56,9 @@ def reproducer(symptom: Symptom, spec: SubjectSpec) -> str:
 class _Script:
     """The lines of a script; `rows` is a format for an input of rows, such as "case.{}"."""
 
-    def __init__(self, symptom: Symptom, spec: SubjectSpec) -> None:
+    def __init__(self, symptom: Symptom, spec: SubjectSpec, *, after_others: bool) -> None:
         self.symptom, self.spec, self.case = symptom, spec, symptom.case
+        self.after_others = after_others and spec.callable and bool(symptom.at)
         self.operation = symptom.case.operation
         self.forward_outputs = self.operation.outputs_of(backward=False)
         self.backward_outputs = self.operation.outputs_of(backward=True)
@@ -92,7 +97,13 @@ class _Script:
             return self._compare_with_later()
         if guard in ("stale", "spent"):
             return self._compare_backwards()
-        return [*self._passes(), *(self._compare_with_answer() if self.symptom.at else [])]
+        if guard == "history" and not self.after_others:
+            return self._compare_with_first()
+        passes = self._passes()
+        if self.after_others:
+            loop = "for case in [*other_cases(case), case]:"
+            passes = [IMPORT_OTHERS, loop, *(f"    {line}" for line in passes)]
+        return [*passes, *(self._compare_with_answer() if self.symptom.at else [])]
 
     def _call_forward(self, rows: str) -> str:
         arguments = [
@@ -144,13 +155,7 @@ class _Script:
 
     def _compare_calls(self) -> list[str]:
         setup, test = self._equal_bits()
-        return [
-            *setup,
-            "def run(variant):",
-            *(f"    {line.replace('case.', 'variant.')}" for line in self._passes()),
-            f"    return {self.symptom.output}.copy()",
-            f"assert {test}, {self.symptom.text!r}",
-        ]
+        return [*setup, *self._define_run(), f"assert {test}, {self.symptom.text!r}"]
 
     def _equal_bits(self) -> tuple[list[str], str]:
         """Return the setup and the test that two calls have equal bits."""
@@ -179,6 +184,21 @@ class _Script:
             setup = ["from truenorm.verify.operation import with_idle_rows"]
             other = f"run(with_idle_rows(case, among={IDLE_ROWS[call.kind]}))"
         return setup, f"{other}.tobytes() == {whole}.tobytes()"
+
+    def _compare_with_first(self) -> list[str]:
+        return [
+            IMPORT_OTHERS,
+            *self._define_run(),
+            "first, *_, last = [run(each) for each in [case, *other_cases(case), case]]",
+            f"assert first.tobytes() == last.tobytes(), {self.symptom.text!r}",
+        ]
+
+    def _define_run(self) -> list[str]:
+        return [
+            "def run(variant):",
+            *(f"    {line.replace('case.', 'variant.')}" for line in self._passes()),
+            f"    return {self.symptom.output}.copy()",
+        ]
 
     def _compare_layouts(self) -> list[str]:
         layout = GRADIENT_LAYOUTS[self.symptom.record.call.kind]

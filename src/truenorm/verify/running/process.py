@@ -109,6 +109,7 @@ class SubjectProcess:
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
     ) -> None:
+        self._arguments = (target, operation, dtypes, python, environment, start_seconds)
         # -P: a file called numpy.py in the current folder must not shadow the package.
         module = "truenorm.verify.running.worker"
         types = ",".join(dtypes or ())
@@ -124,6 +125,18 @@ class SubjectProcess:
             self._kill()
             raise CannotRunError(str(unknown)) from unknown
         self._is_command = self.subject.command is not None
+
+    def another(self) -> "SubjectProcess":
+        """Start another process of the same subject."""
+        target, operation, dtypes, python, environment, start_seconds = self._arguments
+        return SubjectProcess(
+            target,
+            operation=operation,
+            dtypes=dtypes,
+            python=python,
+            environment=environment,
+            start_seconds=start_seconds,
+        )
 
     def __enter__(self) -> "SubjectProcess":
         """Return itself."""

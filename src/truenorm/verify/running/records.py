@@ -15,6 +15,7 @@ TILED, LARGE, LARGE_FORWARD = "tiled", "large", "large forward"
 REPEATED_ROWS = (TILED, LARGE, LARGE_FORWARD)
 """Calls that repeat the rows of the case: see `truenorm.verify.running.tiled`."""
 PAUSED = "paused"
+AFTER_OTHERS, ALONE = "after others", "alone"
 PAUSE_SECONDS = 0.1
 """How long a paused call waits for a thread of the subject that writes to its results."""
 PADDING_ROWS: dict[str, tuple[float, ...]] = {
@@ -46,6 +47,8 @@ MANY_CALLS = 3000
 MANY_SECONDS, MOST_SECONDS, FEW_CALLS = 0.2, 1.5, 1000
 """Processor time after which no other of these calls is made; the longer one until there were
 `FEW_CALLS`."""
+FEW_ELEMENTS = 2**9
+"""Elements of x in a case that is also called after other cases."""
 CHUNK = 128
 RUNS = 8
 """Number of calls with many rows: sums in random order may have equal bits by chance."""
@@ -98,6 +101,8 @@ class Call(NamedTuple):
     ``plain`` and ``again`` are one forward and one backward pass. ``interleaved`` runs the forward
     pass of another input between the two. ``rows`` passes only the rows from start to stop.
     ``later`` reads the results after another pair of passes, ``paused`` after `PAUSE_SECONDS`.
+    ``after others`` makes the calls of `other_cases` first. ``alone`` is the first call of a new
+    process.
     ``twice`` calls backward two times and records the second results. ``many`` makes up to `stop`
     equal calls, up to the first whose bits differ. ``tiled`` repeats the rows until there are
     `stop` of them; its record has one copy of the rows. So do ``large`` and ``large forward``,
@@ -168,8 +173,9 @@ class Runner(Protocol):
 def calls_of(case: Case) -> list[Call]:
     """Return the calls that a case is run with.
 
-    Every case has a plain call, ordinary input a second one, and many rows `RUNS` calls. Families
-    of `TILED_SIZES` also have calls with more rows, and the family `repeated` has many calls. The
+    Every case has a plain call, ordinary input a second one, and many rows `RUNS` calls. Small
+    cases of an odd width, which kernels pad, also have a call after others. Families of
+    `TILED_SIZES` also have calls with more rows, and the family `repeated` has many calls. The
     family `batch` also has batches, chunks, reversed rows, padding, and passes between or after
     its own two. Families of an extension have the calls that the extension is about. The calls of
     the family `large` are not among them: `truenorm.verify.grading.checks` makes them.
@@ -178,6 +184,8 @@ def calls_of(case: Case) -> list[Call]:
     rows, family = case.shape[0], case.family
     if case.kind == "ordinary":
         calls += [Call(AGAIN)] * (RUNS - 1 if family in ("batch", "many-rows") else 1)
+        if family == "normal" and case.shape[1] % 2 and math.prod(case.shape) <= FEW_ELEMENTS:
+            calls.append(Call(AFTER_OTHERS))
     calls += [Call(ROWS, 0, size) for size in BATCH_SIZES.get(family, ()) if size < rows]
     calls += [Call(TILED, 0, size) for size in TILED_SIZES.get(family, ())]
     if family == "repeated":
