@@ -380,7 +380,7 @@ def test_ordinary_input_is_not_degenerate() -> None:
         assert abs(float(each.dy.mean())) > 0.05
 
 
-@pytest.mark.parametrize("norm", map(Norm, NAMES), ids=NAMES)
+@pytest.mark.parametrize("norm", [*map(Norm, NAMES)], ids=NAMES)
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_ordinary_input_reaches_the_largest_x_of_the_domain(norm: Norm, dtype: str) -> None:
     """A report says |x| <= 1e4: a kernel that clamps x below that must fail."""

@@ -244,7 +244,8 @@ def ordinary(operation: Operation, dtype: str, level: str, first: int = 0) -> It
     yield PADDING.case(operation, dtype, 4, 67, first)
     yield STARTS_PLAIN.case(operation, dtype, 4, 67, first)
     yield UP_TO_LIMIT.case(operation, dtype, 4, 67, first)
-    yield replace(UP_TO_LIMIT.case(operation, dtype, 4, 1024, first), enclosed=True)
+    if dtype != "float64":  # there dbeta of four rows has ties, which no enclosure decides
+        yield replace(UP_TO_LIMIT.case(operation, dtype, 4, 1024, first), enclosed=True)
     yield replace(MASSIVE.case(operation, dtype, 4, 67, first), family=LARGE_VALUES)
     yield SQUARE.case(operation, dtype, 17, 17, first)
     yield replace(UNALIGNED.case(operation, dtype, 4, 67, first), layout="unaligned")
