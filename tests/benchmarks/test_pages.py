@@ -446,10 +446,10 @@ class TestSpeed:
     @pytest.mark.parametrize(
         ("direction", "mode", "one_row", "more_rows"),
         [
-            ("forward", "truenorm fast, out=", (1.0, 1.3), (0.8, 1.4)),
-            ("forward", "truenorm correct, out=", (1.3, 1.6), (1.3, 1.7)),
-            ("backward", "truenorm fast, out=", (0.4, 0.5), (0.7, 1.0)),
-            ("backward", "truenorm correct, out=", (0.6, 1.3), (1.0, 2.3)),
+            ("forward", "truenorm fast, out=", (1.1, 1.4), (0.9, 1.1)),
+            ("forward", "truenorm correct, out=", (1.4, 1.6), (1.3, 1.8)),
+            ("backward", "truenorm fast, out=", (0.5, 1.2), (0.8, 0.9)),
+            ("backward", "truenorm correct, out=", (0.6, 1.4), (1.3, 1.8)),
         ],
     )
     def test_below_32_megabytes(
@@ -468,9 +468,8 @@ class TestSpeed:
             for rival in [*TEXTBOOKS, "thinc", "PyTorch", "JAX"]:
                 for mode in (fast, correct):
                     assert max(self.ratios(direction, mode, rival, self.large)) < 1
-        assert max(self.ratios("forward", fast, "ONNX Runtime", self.large)) < 1
-        beside_onnx = self.ratios("forward", correct, "ONNX Runtime", self.large)
-        assert {round(each, 1) for each in beside_onnx} <= {1.1, 1.2}
+        for mode in (fast, correct):
+            assert max(self.ratios("forward", mode, "ONNX Runtime", self.large)) < 1
 
     def test_textbooks(self) -> None:
         plain, wide = TEXTBOOKS
@@ -480,9 +479,10 @@ class TestSpeed:
             for mode in ("truenorm fast, out=", "truenorm correct, out="):
                 one += self.ratios(direction, plain, mode, self.one_row)
                 large += self.ratios(direction, plain, mode, self.large)
-                assert min(self.ratios(direction, plain, mode, self.every)) > 1
-        assert (round(min(one), 1), round(max(one), 1)) == (1.1, 5.5)
-        assert (round(min(large)), round(max(large))) == (8, 18)
+                slower = sum(each > 1 for each in self.ratios(direction, plain, mode, self.every))
+                assert slower == 9 - ((direction, mode) == ("backward", "truenorm correct, out="))
+        assert (round(min(one), 1), round(max(one), 1)) == (1.0, 4.4)
+        assert (round(min(large)), round(max(large))) == (8, 19)
 
     def test_new_arrays(self) -> None:
         taken = peers.times_of(self.report, "forward")["8x1024x4096"]
