@@ -293,10 +293,11 @@ def reader(session: nox.Session, name: str) -> None:
 
 @nox.session
 def torch(session: nox.Session) -> None:
-    """Judge PyTorch kernels on the CPU, and a Triton kernel by its interpreter."""
+    """Judge PyTorch kernels on the CPU, and a Triton kernel by its interpreter; run a report."""
     install(session, "torch", "-e", ".")
     session.env.update(CACHE | ONE_THREAD)
-    session.run("pytest", *PARALLEL, "tests/pytorch", *session.posargs)
+    tests = ["tests/pytorch", "tests/benchmarks/test_reports.py"]
+    session.run("pytest", *PARALLEL, *tests, *session.posargs)
 
 
 @nox.session

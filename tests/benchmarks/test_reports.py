@@ -1,0 +1,44 @@
+"""Reports to other projects: the reproducers are short, and print what the pages show."""
+
+import sys
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+
+import pytest
+
+from benchmarks.reports import FOLDER, REPORTS, block, run, version
+
+
+def test_every_page_is_a_report() -> None:
+    assert {page.stem for page in FOLDER.glob("*.md")} == {*REPORTS, "index"}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_reproducer_is_short(name: str) -> None:
+    lines = [line for line in block(name, "python").splitlines() if line]
+    assert 0 < len(lines) <= 10
+    imports = [line for line in lines if "import" in line]
+    assert imports == lines[:1]
+    words = set(imports[0].replace(",", " ").split())
+    assert words == {"import", "numpy", "as", "np", REPORTS[name]}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_report_names_the_version_that_the_benchmarks_install(name: str) -> None:
+    text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    assert version(REPORTS[name]) in text.partition("\n## Versions\n")[2]
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_output_is_what_the_reproducer_prints(name: str) -> None:
+    package = REPORTS[name]
+    try:
+        installed = installed_version(package).partition("+")[0]
+    except PackageNotFoundError:
+        installed = "no version"
+    if installed != version(package):
+        pytest.skip(
+            f"{package} {version(package)} is needed, {installed} is installed; "
+            f"`python -m benchmarks.reports {name}` installs it and runs the reproducer"
+        )
+    assert run(name, sys.executable) == block(name, "text")
