@@ -3,8 +3,9 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import ZipFile
 
 import nox
@@ -24,6 +25,10 @@ if sys.platform == "linux":  # gcc, whose warnings are errors
     BUILD["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -Werror".lstrip()
 # MSVC does not compile the core: on Windows it is absent unless another compiler is set up.
 NATIVE = {"TRUENORM_REQUIRE_NATIVE": "" if sys.platform == "win32" else "1"}
+# A release sets the address; another one shows that links become absolute.
+REPOSITORY = {
+    "TRUENORM_REPOSITORY": os.environ.get("TRUENORM_REPOSITORY", "https://example.org/truenorm")
+}
 PURE = {"TRUENORM_PURE": "1", "TRUENORM_REQUIRE_NATIVE": ""}
 # lint and docs read the sources; nothing is built or installed.
 FROM_SOURCE = {"PYTHONPATH": "src"}
@@ -93,7 +98,35 @@ GPU_TESTS = ("tests/gpu", "tests/test_doctor.py")
 # Not copied to the folder of an installation without the core.
 BUILT = ("*.egg-info", "*.pyd", "*.so", "__pycache__", "_build", "build", "dist", "environments")
 EXAMPLES = Path("examples").resolve()
-READERS = ("student", "kernel-engineer", "numpy-user", "gpu-owner", "contributor")
+# Commands that a release must run, and their exit codes, by the folder in examples.
+AUDIT = "truenorm audit test_norm.py --replace norm_kernel:rms_norm --operation rms_norm"
+EXAMPLE_COMMANDS = (
+    (".", "python layer.py", 0),
+    (".", "python transformer.py --steps 20", 0),
+    (".", "python llama.py --steps 20", 0),
+    (".", "truenorm gradcheck pair.py", 0),
+    ("audit", AUDIT, 1),
+    ("c", "make naive stable rms_norm", 0),
+    ("c", "truenorm verify c_kernel_check.py:subject", 1),
+    ("c", "truenorm verify c_kernel_check.py:stable", 0),
+    ("c", "truenorm verify c_kernel_check.py:rms_norm", 0),
+    ("ranks", "python torch_allreduce.py 3", 0),
+    ("verify", "truenorm verify numpy_check.py", 1),
+    ("verify", "truenorm verify numpy_check.py:mended", 0),
+    ("verify", "truenorm verify rms_norm_check.py", 1),
+    ("verify", "python -m pytest -q test_my_kernel.py", 0),
+    ("verify", "truenorm verify torch_check.py --dtype float32", 0),
+)
+# Files that other files import, and files that need more than PyTorch: sessions run those.
+OTHER_EXAMPLES = {
+    "audit/norm_kernel.py": "imported by test_norm.py",
+    "cluster/dask_zarr.py": "session cluster",
+    "ranks/data_parallel.py": "session ranks",
+    "ranks/mpi_allreduce.py": "session ranks",
+    "ranks/sequences.py": "imported by data_parallel.py",
+    "ranks/sharded_features.py": "session ranks",
+    "verify/triton_check.py": "session torch",
+}
 READERS_SECONDS = 300
 # An RMSNorm on tensors that lacks eps.
 WRONG_RMS_NORM = """
@@ -182,21 +215,37 @@ def docs(session: nox.Session) -> None:
             session.error(f"{page} loads a file from another site: {match[0]}")
 
 
-@nox.session
-def package(session: nox.Session) -> None:
-    """Build wheels and sdist, install each in a fresh environment, and follow the README.
+class Step(NamedTuple):
+    """A step of a proof."""
 
-    The pure wheel, and the sdist where there is no compiler, compute without the C core.
-    """
-    session.env.update(CACHE)
+    name: str
+    shows: str
+    run: Callable[[nox.Session], None]
+
+
+def run_steps(session: nox.Session, steps: Sequence[Step]) -> None:
+    """Run steps up to the first that fails, and print a table of all."""
     install(session, "package")
-    wheel = build_wheel(session)
-    pure = fresh_environment(session, "pure", build_pure_wheel(session))
-    compute_in(session, pure, absent="built with TRUENORM_PURE=1")
-    sdist = str(next(Path("dist").glob("*.tar.gz")))
-    no_compiler = fresh_environment(session, "no-compiler", sdist, CC="no-compiler")
-    compute_in(session, no_compiler, absent="no-compiler was not found")
-    fresh = fresh_environment(session, "package", wheel)
+    session.env.update(CACHE)
+    results = {step.name: ("not run", 0.0) for step in steps}
+    try:
+        for step in steps:
+            start, result = time.monotonic(), "FAILED"
+            try:
+                step.run(session)
+                result = "passed"
+            finally:
+                results[step.name] = result, time.monotonic() - start
+    finally:
+        session.log(f"{'step':15}  {'what it shows':51}  result   seconds")
+        for step in steps:
+            result, seconds = results[step.name]
+            session.log(f"{step.name:15}  {step.shows:51}  {result:7}  {seconds:7.0f}")
+
+
+def prove_wheel(session: nox.Session) -> None:
+    """Build sdist and wheel, and follow the README with nothing but NumPy."""
+    fresh = fresh_environment(session, "wheel", build_wheel(session))
     if NATIVE["TRUENORM_REQUIRE_NATIVE"]:
         compute_in(session, fresh, absent="")
     follow_readme(session, fresh)
@@ -205,84 +254,203 @@ def package(session: nox.Session) -> None:
     run_in(session, fresh, "python", "-m", "truenorm", "--help", success_codes=[2])
     run_in(session, fresh, "python", "-m", "truenorm.doctor")
     run_in(session, fresh, "python", "-m", "truenorm.gradient_check", str(EXAMPLES / "pair.py"))
-    install_in(session, fresh, f"{wheel}[verify]")
+
+
+def prove_pure_wheel(session: nox.Session) -> None:
+    """Compute without the C core."""
+    pure = fresh_environment(session, "pure", build_pure_wheel(session))
+    compute_in(session, pure, absent="built with TRUENORM_PURE=1")
+
+
+def prove_sdist(session: nox.Session) -> None:
+    """Install from the sdist where there is no compiler."""
+    (sdist,) = Path("dist").glob("*.tar.gz")
+    fresh = fresh_environment(session, "sdist", str(sdist), CC="no-compiler")
+    compute_in(session, fresh, absent="no-compiler was not found")
+
+
+def prove_judge(session: nox.Session) -> None:
+    """Install the extra, and find the bugs of an example."""
+    fresh = fresh_environment(session, "judge", f"{built_wheel()}[verify]")
     buggy = str(EXAMPLES / "verify" / "numpy_check.py")
     run_in(session, fresh, "truenorm", "verify", buggy, success_codes=[1])
 
 
-@nox.session
-def newcomer(session: nox.Session) -> None:
-    """From the wheel with all extras: the README, each command, and the example package."""
-    install(session, "package")
-    wheel = f"{build_wheel(session)}[verify]"
-    fresh = fresh_environment(session, "newcomer", wheel)
-    follow_readme(session, fresh)
-    buggy, loose = EXAMPLES / "verify" / "numpy_check.py", EXAMPLES / "audit" / "test_norm.py"
-    run_in(session, fresh, "truenorm", "verify", str(buggy), success_codes=[1])
-    run_in(session, fresh, "truenorm", "verify", f"{buggy}:mended")
-    install_in(session, fresh, "pytest")
-    options = ["--replace", "norm_kernel:rms_norm", "--operation", "rms_norm"]
-    run_in(session, fresh, "truenorm", "audit", str(loose), *options, success_codes=[1])
+def prove_commands(session: nox.Session) -> None:
+    """Run the commands that no example runs."""
     folder = Path(session.create_tmp()).resolve() / "vectors"
     shutil.rmtree(folder, ignore_errors=True)
     for command in (
         ["vectors", str(folder), "--dtype", "float32"],
-        ["gradcheck", str(EXAMPLES / "pair.py")],
         ["cost", "8", "1024", "4096"],
         ["demo"],
         ["bench", "2x128x64", "2x128x1024"],
         ["doctor", "--full"],
     ):
-        run_in(session, fresh, "truenorm", *command)
-    follow_example_package(session, fresh_environment(session, "example", wheel))
+        run_in(session, environment(session, "judge"), "truenorm", *command)
+
+
+def prove_torch(session: nox.Session) -> None:
+    """Judge the norms of PyTorch, on its CPU build."""
+    programs = environment(session, "judge")
+    install_in(session, programs, torch_requirement())
+    for norm in ("layer_norm", "rms_norm"):
+        command = ["verify", f"torch:torch.nn.functional.{norm}", "--operation", norm]
+        run_in(session, programs, "truenorm", *command)
+
+
+def prove_examples(session: nox.Session) -> None:
+    """Run every example that needs no more than PyTorch, in a copy."""
+    programs = environment(session, "judge")
+    install_in(session, programs, "pytest")
+    copy = Path(session.create_tmp()).resolve() / "examples"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("__pycache__", "package"))
+    commands = " ".join(command for _, command, _ in EXAMPLE_COMMANDS)
+    for path in copy.rglob("*.py"):
+        name = path.relative_to(copy).as_posix()
+        if path.name not in commands and name not in OTHER_EXAMPLES:
+            session.error(f"no command runs examples/{name}: add it to EXAMPLE_COMMANDS")
+    for folder, command, code in EXAMPLE_COMMANDS:
+        program, *arguments = command.split()
+        located = shutil.which(program, path=f"{programs}{os.pathsep}{os.environ['PATH']}")
+        with session.chdir(copy / folder):
+            session.run(located or program, *arguments, external=True, success_codes=[code])
+
+
+def prove_example_package(session: nox.Session) -> None:
+    """Follow the workflow of a project with the judge in its CI."""
+    fresh = fresh_environment(session, "project", f"{built_wheel()}[verify]")
+    follow_example_package(session, fresh)
+
+
+PACKAGE_STEPS = (
+    Step("wheel", "sdist and wheel build; the C core computes; README", prove_wheel),
+    Step("pure wheel", "builds from the sdist; NumPy computes", prove_pure_wheel),
+    Step("sdist", "installs without a compiler; NumPy computes", prove_sdist),
+    Step("judge", "with its extra, it finds planted bugs", prove_judge),
+)
+RELEASE_STEPS = (
+    *PACKAGE_STEPS,
+    Step("commands", "each command runs; doctor --full finds no problem", prove_commands),
+    Step("PyTorch", "the judge passes layer_norm and rms_norm of PyTorch", prove_torch),
+    Step("examples", "every file that needs no more than PyTorch runs", prove_examples),
+    Step("example package", "a project tests, judges and audits its norm", prove_example_package),
+)
 
 
 @nox.session
-@nox.parametrize("name", READERS, ids=READERS)
+def package(session: nox.Session) -> None:
+    """Build wheels and sdist, install each in a fresh environment, and follow the README.
+
+    The pure wheel, and the sdist where there is no compiler, compute without the C core.
+    """
+    run_steps(session, PACKAGE_STEPS)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Prove a release: the session package, then every command, PyTorch and the examples."""
+    run_steps(session, RELEASE_STEPS)
+
+
+@nox.session
+def release_workflow(session: nox.Session) -> None:
+    """Run the steps of the release workflow that need no GitHub, on the last commit."""
+    install(session, "workflow")
+    version = re.search(r'__version__ = "(.*)"', Path("src/truenorm/__init__.py").read_text())
+    tag = f"v{version[1]}" if version else ""
+    folder = Path(session.create_tmp()).resolve() / "jobs"
+    workflow = ".github/workflows/release.yml"
+    session.run("python", ".ci/follow_workflow.py", workflow, tag, str(folder))
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Measure what the tests run, and write HTML, XML and JSON to the folder coverage.
+
+    Child processes are measured too. The figure is for reading; nothing depends on it.
+    """
+    install(session, "coverage", "-e", ".")
+    session.env.update(CACHE | ONE_THREAD)
+    shutil.rmtree("coverage", ignore_errors=True)
+    session.run("coverage", "run", "-m", "pytest", *PARALLEL, *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    for form in ("html", "xml", "json"):
+        session.run("coverage", form, "--quiet")
+    session.run("coverage", "report", "--format=total")
+
+
+def be_student(session: nox.Session) -> None:
+    """Learn the derivation, then check gradients."""
+    wheel = built_wheel()
+    programs = fresh_environment(session, "student", wheel)
+    for page in ("worked-row", "derivation", "fuse"):
+        follow_page(session, programs, f"docs/learn/{page}.md")
+    run_in(session, programs, "python", "-m", "truenorm.gradient_check")
+    install_in(session, programs, f"{wheel}[verify]")  # python-flint, for the method jet
+    follow_page(session, programs, "docs/learn/gradient-check.md")
+
+
+def be_kernel_engineer(session: nox.Session) -> None:
+    """Judge a right and a wrong kernel of PyTorch."""
+    programs = fresh_environment(session, "kernel-engineer", f"{built_wheel()}[verify]")
+    install_in(session, programs, torch_requirement())
+    wrong = Path(session.create_tmp()).resolve() / "wrong.py"
+    wrong.write_text(WRONG_RMS_NORM)
+    for target, code in (("torch:torch.nn.functional.rms_norm", 0), (f"{wrong}:rms_norm", 1)):
+        command = ["verify", target, "--operation", "rms_norm"]
+        run_in(session, programs, "truenorm", *command, success_codes=[code])
+
+
+def be_numpy_user(session: nox.Session) -> None:
+    """Compute both norms."""
+    programs = fresh_environment(session, "numpy-user", built_wheel())
+    install_in(session, programs, "ml_dtypes")  # for bfloat16
+    follow_page(session, programs, "docs/use/start.md")
+
+
+def be_gpu_owner(session: nox.Session) -> None:
+    """Examine an OpenCL device, which is PoCL."""
+    programs = fresh_environment(session, "gpu-owner", f"{built_wheel()}[opencl,verify]")
+    session.env.update(install_opencl(session))
+    run_in(session, programs, "truenorm", "doctor", "--gpu")
+
+
+def be_contributor(session: nox.Session) -> None:
+    """Run the commands of CONTRIBUTING.md in a clone."""
+    checkout = Path(session.create_tmp()).resolve() / "checkout"
+    shutil.rmtree(checkout, ignore_errors=True)
+    session.run("git", "clone", "--quiet", ".", str(checkout), external=True)
+    page = (checkout / "CONTRIBUTING.md").read_text()
+    if "\n## Add an operation\n" not in page:
+        session.error("CONTRIBUTING.md does not say how to add an operation")
+    commands = "\n".join(re.findall(r"^\$ (.*)", page, re.MULTILINE))
+    with session.chdir(checkout):
+        session.run("bash", "-ec", commands, external=True)
+
+
+READERS = {
+    "student": be_student,
+    "kernel-engineer": be_kernel_engineer,
+    "numpy-user": be_numpy_user,
+    "gpu-owner": be_gpu_owner,
+    "contributor": be_contributor,
+}
+
+
+@nox.session
+@nox.parametrize("name", list(READERS), ids=list(READERS))
 def reader(session: nox.Session, name: str) -> None:
     """Follow one reader of the README from nothing; it must take at most five minutes.
 
     The wheel is built before the clock starts, except that a contributor builds the core.
     """
-    folder = Path(session.create_tmp()).resolve()
     if name != "contributor":
         install(session, "package")
-        wheel = build_wheel(session)
+        build_wheel(session)
     start = time.monotonic()
-    if name == "student":
-        programs = fresh_environment(session, name, wheel)
-        for page in ("worked-row", "derivation", "fuse"):
-            follow_page(session, programs, f"docs/learn/{page}.md")
-        run_in(session, programs, "python", "-m", "truenorm.gradient_check")
-        install_in(session, programs, f"{wheel}[verify]")  # python-flint, for the method jet
-        follow_page(session, programs, "docs/learn/gradient-check.md")
-    elif name == "kernel-engineer":
-        programs = fresh_environment(session, name, f"{wheel}[verify]")
-        install_in(session, programs, *nox.project.dependency_groups(PROJECT, "torch")[:1])
-        (folder / "wrong.py").write_text(WRONG_RMS_NORM)
-        for target, code in (
-            ("torch:torch.nn.functional.rms_norm", 0),
-            (f"{folder / 'wrong.py'}:rms_norm", 1),
-        ):
-            command = ["verify", target, "--operation", "rms_norm"]
-            run_in(session, programs, "truenorm", *command, success_codes=[code])
-    elif name == "numpy-user":
-        programs = fresh_environment(session, name, wheel)
-        install_in(session, programs, "ml_dtypes")  # for bfloat16
-        follow_page(session, programs, "docs/use/start.md")
-    elif name == "gpu-owner":
-        programs = fresh_environment(session, name, f"{wheel}[opencl,verify]")
-        session.env.update(install_opencl(session))
-        run_in(session, programs, "truenorm", "doctor", "--gpu")
-    else:
-        shutil.rmtree(folder / "checkout", ignore_errors=True)
-        session.run("git", "clone", "--quiet", ".", str(folder / "checkout"), external=True)
-        page = (folder / "checkout" / "CONTRIBUTING.md").read_text()
-        if "\n## Add an operation\n" not in page:
-            session.error("CONTRIBUTING.md does not say how to add an operation")
-        commands = "\n".join(re.findall(r"^\$ (.*)", page, re.MULTILINE))
-        with session.chdir(folder / "checkout"):
-            session.run("bash", "-ec", commands, external=True)
+    READERS[name](session)
     seconds = time.monotonic() - start
     session.log(f"{name}: {seconds:.0f} s")
     if seconds > READERS_SECONDS:
@@ -377,7 +545,14 @@ def build_wheel(session: nox.Session) -> str:
     session.run("python", "-m", "build", env=BUILD | NATIVE)
     artefacts = sorted(str(path) for path in Path("dist").iterdir())
     session.run("twine", "check", "--strict", *artefacts)
-    return checked_wheel(session, "cp311-abi3-*" if NATIVE["TRUENORM_REQUIRE_NATIVE"] else "*")
+    session.run("check-wheel-contents", built_wheel())
+    return built_wheel()
+
+
+def built_wheel() -> str:
+    """Return the wheel that `build_wheel` built."""
+    tag = "cp311-abi3-*" if NATIVE["TRUENORM_REQUIRE_NATIVE"] else "*"
+    return str(min(Path("dist").glob(f"*-{tag}.whl")))  # a pure one is the last
 
 
 def build_pure_wheel(session: nox.Session) -> str:
@@ -387,38 +562,42 @@ def build_pure_wheel(session: nox.Session) -> str:
     """
     (sdist,) = Path("dist").glob("*.tar.gz")
     options = ["--no-deps", "--wheel-dir", "dist", str(sdist)]
-    repository = {"TRUENORM_REPOSITORY": "https://example.org/truenorm"}
-    session.run("python", "-m", "pip", "wheel", *options, env=PURE | repository)
-    wheel = checked_wheel(session, "py3-none-any")
+    session.run("python", "-m", "pip", "wheel", *options, env=PURE | REPOSITORY)
+    (wheel,) = Path("dist").glob("*-py3-none-any.whl")
+    session.run("check-wheel-contents", str(wheel))
     with ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
         text = archive.read(metadata).decode()
     if relative := re.search(r"\]\((?!https?://|#).*?\)", text):
         session.error(f"the description has a relative link: {relative[0]}")
-    return wheel
-
-
-def checked_wheel(session: nox.Session, tag: str) -> str:
-    """Check the contents of the wheel with a tag, and return its path."""
-    (wheel,) = Path("dist").glob(f"*-{tag}.whl")
-    session.run("check-wheel-contents", str(wheel))
     return str(wheel)
 
 
 def fresh_environment(session: nox.Session, name: str, requirement: str, **variables: str) -> Path:
     """Make an environment with a requirement; return its folder of programs."""
-    fresh = Path(session.create_tmp()).resolve() / name
+    programs = environment(session, name)
     # Installing pip takes longer than installing the wheel.
-    session.run("python", "-m", "venv", "--clear", "--without-pip", str(fresh))
-    programs = fresh / ("Scripts" if sys.platform == "win32" else "bin")
+    session.run("python", "-m", "venv", "--clear", "--without-pip", str(programs.parent))
     install_in(session, programs, requirement, **variables)
     return programs
+
+
+def environment(session: nox.Session, name: str) -> Path:
+    """Return the folder of programs of an environment."""
+    folder = Path(session.create_tmp()).resolve() / name
+    return folder / ("Scripts" if sys.platform == "win32" else "bin")
 
 
 def install_in(session: nox.Session, programs: Path, requirement: str, **variables: str) -> None:
     """Install a requirement in an environment."""
     pip = ["python", "-m", "pip", "--python", str(programs / "python"), "install"]
     session.run(*pip, requirement, env=variables)
+
+
+def torch_requirement() -> str:
+    """Return the pinned version of PyTorch."""
+    groups = nox.project.dependency_groups(PROJECT, "torch")
+    return next(each for each in groups if each.startswith("torch=="))
 
 
 def run_in(
