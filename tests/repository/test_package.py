@@ -1,11 +1,8 @@
 """What the package says of itself, and what importing it does."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 import truenorm
 
@@ -28,12 +25,6 @@ def test_no_public_function_has_the_name_of_a_module() -> None:
     beside = {path.stem for path in (ROOT / "src" / "truenorm").iterdir()}
     functions = {name for name in truenorm.__all__ if callable(getattr(truenorm, name))}
     assert not functions & beside
-
-
-@pytest.mark.parametrize("file", ["CITATION.cff", "CHANGELOG.md"])
-def test_versions_agree(file: str) -> None:
-    release = re.sub(r"\.dev\d+$", "", truenorm.__version__)
-    assert release in (ROOT / file).read_text(encoding="utf-8")
 
 
 def test_import_loads_nothing_heavy_and_starts_no_thread() -> None:
