@@ -1,15 +1,19 @@
-"""A release is refused unless tag, version, changelog and citation agree."""
+"""The workflow of a release, its dry run, and the check of tag, version and changelog."""
 
+import importlib.util
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import truenorm
 
 ROOT = Path(__file__).parents[2]
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
 SCRIPT = Path(".ci", "check_release.py")
 FILES = {
     "src/truenorm/__init__.py": '"""Norms."""\n\n__version__ = "1.2.3"\n',
@@ -30,7 +34,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def problems(checkout: Path, tag: str) -> str:
-    command = [sys.executable, checkout / SCRIPT, tag]
+    command = [sys.executable, str(checkout / SCRIPT), tag]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == (1 if done.stderr else 0), done.stderr
     return done.stderr
@@ -67,3 +71,79 @@ def test_files_that_disagree(
 ) -> None:
     (checkout / file).write_text(FILES[file].replace(before, after), encoding="utf-8")
     assert expected in problems(checkout, "v1.2.3")
+
+
+def test_only_jobs_that_publish_may_write() -> None:
+    assert WORKFLOW["permissions"] == {}
+    written = {
+        name: {scope for scope, access in job["permissions"].items() if access == "write"}
+        for name, job in WORKFLOW["jobs"].items()
+    }
+    assert {name: scopes for name, scopes in written.items() if scopes} == {
+        "attest": {"attestations", "id-token"},
+        "publish": {"id-token"},
+        "publish-pages": {"id-token", "pages"},
+    }
+
+
+def test_every_build_and_test_precedes_publishing() -> None:
+    jobs = WORKFLOW["jobs"]
+    before = {"publish"}
+    while (
+        needed := {each for name in before for each in as_list(jobs[name].get("needs"))} - before
+    ):
+        before |= needed
+    assert before == jobs.keys() - {"publish-pages"}
+    assert jobs["publish-pages"]["needs"] == "publish"
+
+
+def as_list(names: str | list[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else names or []
+
+
+@pytest.fixture
+def follow(tmp_path: Path) -> Any:
+    """Return a function that follows jobs in a folder."""
+    path = ROOT / ".ci" / "follow_workflow.py"
+    spec = importlib.util.spec_from_file_location("follow_workflow", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def steps(**jobs: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+        workflow = {
+            "env": {"NAME": "${{ github.repository }}"},
+            "jobs": {name: {"steps": steps} for name, steps in jobs.items()},
+        }
+        return list(module.Runner(workflow, "v1.2.3", tmp_path).steps())
+
+    return steps
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="steps run in bash")
+class TestDryRun:
+    def test_an_artefact_goes_from_job_to_job(self, follow: Any, tmp_path: Path) -> None:
+        write = {"run": 'echo "$NAME $GITHUB_REF_NAME $ONE" > file', "env": {"ONE": "1"}}
+        upload = {"uses": "actions/upload-artifact@v4", "with": {"name": "a", "path": "file"}}
+        download = {"uses": "actions/download-artifact@v4", "with": {"name": "a", "path": "in"}}
+        steps = follow(first=[write, upload], second=[download, {"run": "test -z $ONE"}])
+        assert [outcome for _, _, outcome in steps] == ["ran"] * 4
+        assert (tmp_path / "second/in/file").read_text() == "example/truenorm v1.2.3 1\n"
+
+    def test_steps_after_one_that_needs_github_do_not_run(self, follow: Any) -> None:
+        steps = follow(first=[{"uses": "a/b@v1"}, {"run": "false"}], second=[{"run": "true"}])
+        assert steps == [
+            ("first", "a/b@v1", "needs GitHub"),
+            ("first", "false", "needs GitHub"),
+            ("second", "true", "ran"),
+        ]
+
+    def test_errors(self, follow: Any) -> None:
+        with pytest.raises(subprocess.CalledProcessError):
+            follow(fails=[{"run": "false | true"}])
+        with pytest.raises(KeyError, match=r"github\.unknown"):
+            follow(unknown=[{"run": "echo ${{ github.unknown }}"}])
+        upload = {"uses": "actions/upload-artifact@v4", "with": {"name": "a", "path": "none"}}
+        with pytest.raises(FileNotFoundError, match="no file matches none"):
+            follow(uploads=[upload])
