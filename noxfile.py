@@ -115,7 +115,7 @@ EXAMPLE_COMMANDS = (
     ("verify", "truenorm verify numpy_check.py:mended", 0),
     ("verify", "truenorm verify rms_norm_check.py", 1),
     ("verify", "python -m pytest -q test_my_kernel.py", 0),
-    ("verify", "truenorm verify torch_check.py --dtype float32", 0),
+    ("verify", "truenorm verify torch_check.py --dtype float32", 1),
 )
 # Files that other files import, and files that need more than PyTorch: sessions run those.
 OTHER_EXAMPLES = {
@@ -294,9 +294,10 @@ def prove_torch(session: nox.Session) -> None:
     """Judge the norms of PyTorch, on its CPU build."""
     programs = environment(session, "judge")
     install_in(session, programs, torch_requirement())
-    for norm in ("layer_norm", "rms_norm"):
+    # Of layer_norm, docs/reports/pytorch-layer-norm.md has the defects.
+    for norm, code in (("layer_norm", 1), ("rms_norm", 0)):
         command = ["verify", f"torch:torch.nn.functional.{norm}", "--operation", norm]
-        run_in(session, programs, "truenorm", *command)
+        run_in(session, programs, "truenorm", *command, success_codes=[code])
 
 
 def prove_examples(session: nox.Session) -> None:
@@ -333,7 +334,7 @@ PACKAGE_STEPS = (
 RELEASE_STEPS = (
     *PACKAGE_STEPS,
     Step("commands", "each command runs; doctor --full finds no problem", prove_commands),
-    Step("PyTorch", "the judge passes layer_norm and rms_norm of PyTorch", prove_torch),
+    Step("PyTorch", "layer_norm fails by known defects, rms_norm passes", prove_torch),
     Step("examples", "every file that needs no more than PyTorch runs", prove_examples),
     Step("example package", "a project tests, judges and audits its norm", prove_example_package),
 )
