@@ -1,6 +1,8 @@
 """Fixtures of the tests of the public functions, which run on every usable backend."""
 
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -44,6 +46,14 @@ def forward(request: pytest.FixtureRequest) -> Forward:
 @pytest.fixture
 def passes(backend: str, rounding: str, dtype: np.dtype[Any]) -> Passes:
     return Passes(backend, rounding, dtype)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a mock of the module where an imported PyTorch would be."""
+    module: Any = ModuleType("torch")
+    module.uint16 = "uint16"
+    monkeypatch.setitem(sys.modules, "torch", module)
 
 
 @pytest.fixture

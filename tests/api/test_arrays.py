@@ -30,6 +30,7 @@ from api.helpers import (
     normal_inputs,
     read_only,
 )
+from api.tensors import DLPackArray, TorchTensor, tensor_of
 from promise.oracle import bits
 
 WRONG_TYPES: dict[str, tuple[Any, str]] = {
@@ -77,21 +78,6 @@ class TestTypes:
         assert_same_bits((y,), (right,))
 
 
-class DLPackArray:
-    """An array of another library, exported through DLPack."""
-
-    def __init__(self, array: Any, device: int = 1) -> None:
-        self.array, self.device = array, device
-
-    def __dlpack__(self, **options: Any) -> Any:
-        if self.device != 1:
-            raise AssertionError("memory of another device was requested")
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.device, 0
-
-
 class TestDLPack:
     def test_on_the_cpu(self, backend: str) -> None:
         x, row = X.copy(), ROW.copy()
@@ -120,42 +106,6 @@ class TestDLPack:
         words = r"x is a DLPackArray of type unknown, which NumPy cannot take .+: pass a NumPy"
         with pytest.raises(TypeError, match=words):
             forward(DLPackArray(X.astype(BFLOAT16)))
-
-
-class TorchTensor:
-    """Mock of the DLPack export of PyTorch 2.13."""
-
-    def __init__(
-        self,
-        dtype: str,
-        *,
-        device: str = "cpu",
-        requires_grad: bool = False,
-        negative: bool = False,
-        conjugate: bool = False,
-    ) -> None:
-        self.dtype, self.device, self.requires_grad = f"torch.{dtype}", device, requires_grad
-        self.negative, self.conjugate = negative, conjugate
-
-    def is_neg(self) -> bool:
-        return self.negative
-
-    def is_conj(self) -> bool:
-        return self.conjugate
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        if self.device == "meta":
-            raise ValueError("Unknown device type meta for Dlpack")
-        return 1, 0
-
-    def __dlpack__(self, **options: Any) -> Any:
-        if self.requires_grad:
-            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        if self.conjugate:
-            raise BufferError("Can't export tensors with the conjugate bit set")
-        if self.dtype == "torch.bfloat16":
-            raise RuntimeError("Unsupported dtype in DLTensor.")  # from within NumPy
-        return X.copy().__dlpack__(**options)
 
 
 class TestTensors:
@@ -190,40 +140,47 @@ class TestTensors:
         words = "is a TorchTensor of type torch.complex64, which NumPy cannot take"
         assert_type_error(forward, tensor, tensor, words)
 
-    def test_out(self) -> None:
-        for negative in (False, True):
-            tensor: Any = TorchTensor("float32", negative=negative)
-            with pytest.raises(TypeError, match="out must be a NumPy array, got a TorchTensor"):
-                tn.layer_norm(X, out=tensor)
+    @pytest.mark.usefixtures("torch")
+    def test_every_type(self, backend: str, dtype: np.dtype[Any]) -> None:
+        inputs = normal_inputs((3, 5), dtype)
+        tensors = Inputs(*map(tensor_of, inputs.arrays))
+        assert_same_bits(both_passes(tensors, backend), both_passes(inputs, backend))
 
-    @pytest.mark.parametrize(
-        ("tensor", "type_name", "way_out"),
-        [
-            (
-                TorchTensor("bfloat16"),
-                "bfloat16",
-                "pass x.view(torch.uint16).numpy().view(ml_dtypes.bfloat16), or x.float().numpy()",
-            ),
-            (
-                TorchTensor("bfloat16", requires_grad=True),
-                "bfloat16",
-                "pass x.detach().view(torch.uint16).numpy().view(ml_dtypes.bfloat16), or "
-                "x.detach().float().numpy(), which is float32",
-            ),
-            (TorchTensor("float32", requires_grad=True), "float32", "pass x.detach(), truenorm"),
-        ],
-        ids=["bfloat16", "bfloat16 that requires grad", "requires grad"],
-    )
-    def test_what_to_pass_instead(
-        self, forward: Forward, tensor: TorchTensor, type_name: str, way_out: str
+    def test_bfloat16_of_jax(self, backend: str) -> None:
+        """NumPy takes it by its own protocol, since its type is that of ml_dtypes."""
+
+        class JaxArray(DLPackArray):
+            dtype = BFLOAT16
+
+            def __array__(self, *_: Any, **__: Any) -> Array:
+                array: Array = self.array
+                return array
+
+        inputs = normal_inputs((3, 5), BFLOAT16)
+        arrays = Inputs(*map(JaxArray, inputs.arrays))  # type: ignore[arg-type]
+        assert_same_bits(both_passes(arrays, backend), both_passes(inputs, backend))
+
+    @pytest.mark.usefixtures("torch")
+    def test_bfloat16_without_ml_dtypes(
+        self, forward: Forward, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        message = f"x is a TorchTensor of type torch.{type_name}, which NumPy cannot take through"
-        with pytest.raises(
-            TypeError, match=f"^{exact_match(message)}.*{exact_match('): ' + way_out)}"
-        ):
+        monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+        tensor = tensor_of(X.astype(BFLOAT16))
+        hint = "pip install ml_dtypes, or pass x.float(), which is float32"
+        with pytest.raises(TypeError, match=f"of type torch.bfloat16.+: {exact_match(hint)}"):
             forward(tensor)
-        with pytest.raises(TypeError, match=exact_match(way_out.replace("x.", "gamma."))):
-            forward(X, tensor)
+
+    @pytest.mark.usefixtures("torch")
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+    def test_required_gradient(self, forward: Forward, dtype: str) -> None:
+        array = X.astype(dtype)
+        words = (
+            f"is a TorchTensor of type torch.{dtype}, which NumPy cannot take through DLPack "
+            "(Can't export tensors that require gradient, use tensor.detach()): pass "
+            "{name}.detach(), truenorm records no operations to differentiate"
+        )
+        x, row = (TorchTensor(dtype, each, requires_grad=True) for each in (array, array[0]))
+        assert_type_error(forward, x, row, words)
 
 
 AXES: list[int | tuple[int, ...]] = [-1, 0, 1, (0, 2), (2, 0), (-1, -2), (0, 1, 2)]

@@ -17,12 +17,14 @@ from api.helpers import (
     LAYOUTS,
     Array,
     Forward,
+    X,
     assert_same_bits,
     exact_match,
     native,
     normal_inputs,
     swapped,
 )
+from api.tensors import DLPackArray, TorchTensor, tensor_of
 from truenorm.api import arguments
 
 
@@ -142,7 +144,7 @@ class TestOutErrors:
     @pytest.mark.parametrize("out", [[1.0], "abc", 5, (None,)], ids=str)
     def test_not_an_array(self, backend: str, out: Any) -> None:
         for call in self.calls(backend):
-            words = f"out must be a NumPy array, got a {type(out).__name__}"
+            words = f"out must be a NumPy array or a tensor on the CPU, got a {type(out).__name__}"
             with pytest.raises(TypeError, match=words):
                 call(out)
 
@@ -194,6 +196,89 @@ class TestOutErrors:
         right = tn.layer_norm(x, rounding=rounding, backend=backend)
         tn.layer_norm_forward(x, out=out, rounding=rounding, backend=backend)
         assert_same_bits((out,), (right,))
+
+
+@pytest.mark.usefixtures("torch")
+@pytest.mark.skipif(
+    not np.from_dlpack(np.zeros(1)).flags.writeable,
+    reason="NumPy 2.0 takes every array through DLPack as read-only",
+)
+class TestTensors:
+    """A tensor of PyTorch as `out`: its memory is written, and it is returned."""
+
+    @pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
+    def test_every_function(self, backend: str, dtype: np.dtype[Any], *, centred: bool) -> None:
+        x, gamma, beta, dy = normal_inputs((3, 5), dtype).arrays
+        norm = "layer_norm" if centred else "rms_norm"
+        arguments = (x, gamma, beta) if centred else (x, gamma)
+        right, saved = getattr(tn, f"{norm}_forward")(*arguments, backend=backend)
+        gradients = getattr(tn, f"{norm}_backward")(dy, saved, backend=backend)
+
+        def check(function: str, *arguments: Any, result: Array) -> None:
+            out = tensor_of(np.zeros_like(x))
+            returned = getattr(tn, function)(*arguments, out=out, backend=backend)
+            assert (returned[0] if isinstance(returned, tuple) else returned) is out
+            assert_same_bits((out.array,), (result,))
+
+        check(norm, *arguments, result=right)
+        check(f"{norm}_forward", *arguments, result=right)
+        check(f"{norm}_backward", dy, saved, result=gradients.dx)
+        if dtype != np.float64:
+            check(f"{norm}_backward_partial", dy, saved, result=gradients.dx)
+
+    def test_x_itself(self, backend: str, dtype: np.dtype[Any]) -> None:
+        x = tensor_of(normal_inputs((30, 67), dtype).x)
+        right = tn.layer_norm(x.array, backend=backend)
+        returned: Any = tn.layer_norm(x, out=x, backend=backend)
+        assert returned is x
+        assert_same_bits((x.array,), (right,))
+
+    def test_overlap(self, backend: str, dtype: np.dtype[Any]) -> None:
+        x = tensor_of(normal_inputs((3, 5), dtype).x)
+        before = x.array.tobytes()
+        with pytest.raises(ValueError, match="out must not overlap x, which backward needs"):
+            tn.layer_norm_forward(x, out=x, backend=backend)
+        _, saved = tn.layer_norm_forward(x, backend=backend)
+        with pytest.raises(ValueError, match="out must not overlap x, which backward needs"):
+            tn.layer_norm_backward(x, saved, out=x, backend=backend)
+        assert x.array.tobytes() == before
+
+    def test_other_type(self) -> None:
+        x = np.ones((3, 5), np.float32)
+        with pytest.raises(ValueError, match=r"float32, got shape \(3, 5\) and type bfloat16"):
+            tn.layer_norm(x, out=tensor_of(x.astype("bfloat16")))
+
+
+class TestTensorErrors:
+    @pytest.mark.parametrize(
+        ("tensor", "words"),
+        [
+            (TorchTensor("float32", negative=True), "out must be a tensor without the negative"),
+            (TorchTensor("float32", requires_grad=True), "pass out.detach()"),
+            (TorchTensor("bfloat16", requires_grad=True), "pass out.detach()"),
+            (TorchTensor("float32", device="meta"), "out is on a device that DLPack does not"),
+            (DLPackArray(X, device=2), "out is on another device (DLPack type 2): move it"),
+        ],
+        ids=["negative bit", "gradient", "gradient of bfloat16", "meta", "other device"],
+    )
+    def test_tensors_that_cannot_be_written(self, tensor: Any, words: str) -> None:
+        with pytest.raises(TypeError, match=exact_match(words)):
+            tn.layer_norm(X, out=tensor)
+
+    def test_read_only(self) -> None:
+        """As every array in NumPy 2.0, which asks for no version of DLPack, and those of JAX."""
+
+        class Unversioned(DLPackArray):
+            def __dlpack__(self, **_: Any) -> Any:
+                return self.array.__dlpack__()
+
+        words = "out must be writable, got a Unversioned that NumPy"
+        with pytest.raises(ValueError, match=f"{words}.+ as read-only: pass a NumPy array"):
+            tn.layer_norm(X, out=Unversioned(X.copy()))
+
+    def test_masked(self) -> None:
+        with pytest.raises(TypeError, match="on the CPU, got a MaskedArray"):
+            tn.layer_norm(X, out=np.ma.masked_invalid(X))
 
 
 class TestDisjointElements:

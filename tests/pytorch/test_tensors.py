@@ -1,4 +1,4 @@
-"""Tensors as arguments: the negative bit of ``z.conj().imag``, and bounds of tensors."""
+"""Tensors as arguments and results: the negative bit, `out`, and bounds of tensors."""
 
 import re
 from collections.abc import Callable
@@ -63,14 +63,50 @@ def test_resolved_negative_bit() -> None:
     assert tn.layer_norm(required.detach().resolve_neg()).tobytes() == right.tobytes()
 
 
-def test_out_must_be_an_array() -> None:
-    x = np.ones((4, 8), np.float32)
-    for out in (torch.empty(4, 8), negative(4, 8)):
-        with pytest.raises(TypeError, match="out must be a NumPy array, got a Tensor"):
-            tn.layer_norm(x, out=out)
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", DTYPES)
+class TestOut:
+    def test_tensors_only(self, dtype: Any) -> None:
+        torch.manual_seed(0)
+        x, dy = torch.randn(2, 4, 8).to(dtype)
+        gamma, beta = torch.randn(2, 8).to(dtype)
+        arrays = [array_of(each) for each in (x, gamma, beta, dy)]
+        y, saved = tn.layer_norm_forward(*arrays[:3])
+        dx = tn.layer_norm_backward(arrays[3], saved).dx
+        out, _ = tn.layer_norm_forward(x, gamma, beta, out=torch.empty(4, 8, dtype=dtype))
+        assert array_of(out).tobytes() == y.tobytes()
+        out = tn.layer_norm_backward(dy, saved, out=torch.empty(4, 8, dtype=dtype)).dx
+        assert array_of(out).tobytes() == dx.tobytes()
+        assert tn.layer_norm(x, gamma, beta, out=x) is x
+        assert array_of(x).tobytes() == y.tobytes()
+
+    def test_not_contiguous(self, dtype: Any) -> None:
+        """Only the elements of the view are written."""
+        x = torch.arange(32).reshape(8, 4).to(dtype)
+        memory = torch.zeros(4, 16, dtype=dtype)
+        tn.rms_norm(x, out=memory[:, 1::2].T)
+        assert array_of(memory[:, 1::2].T).tobytes() == tn.rms_norm(array_of(x)).tobytes()
+        assert not memory[:, ::2].any()
+
+    def test_tensors_that_cannot_be_written(self, dtype: Any) -> None:
+        x = torch.ones(4, 8, dtype=dtype)
+        calls = (
+            (torch.empty(4, 8, dtype=dtype, requires_grad=True), "pass out.detach()"),
+            (negative(4, 8, dtype=dtype), "out must be a tensor without the negative bit"),
+            (torch.empty(4, 8, dtype=dtype, device="meta"), "out is on a device that DLPack"),
+        )
+        for out, words in calls:
+            with pytest.raises(TypeError, match=re.escape(words)):
+                tn.layer_norm(x, out=out)
+        with pytest.raises(ValueError, match="elements of out must not overlap"):
+            tn.layer_norm(x, out=torch.empty(1, 8, dtype=dtype).expand(4, 8))
+        with pytest.raises(TypeError, match=re.escape("pass x.detach()")):
+            tn.layer_norm(x.requires_grad_())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_array_of(dtype: Any) -> None:
     tensor = negative(4, 8, dtype=dtype)
     assert array_of(tensor).astype(np.float64).tolist() == tensor.tolist()

@@ -72,27 +72,37 @@ def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
         raise TypeError(f"{name} is on another device (DLPack type {device}): move it to the CPU")
     check_negative_bit(name, value)
     try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError) as error:
+        return _shared_memory(value)
+    except (BufferError, ImportError, RuntimeError, TypeError) as error:
         raise TypeError(
             f"{name} is a {type(value).__name__} of type {getattr(value, 'dtype', 'unknown')}, "
-            f"which NumPy cannot take through DLPack ({error}): {_hint(name, value)}"
+            f"which NumPy cannot take through DLPack ({error}): {_hint(name, value, error)}"
         ) from error
 
 
-def _hint(name: str, value: Any) -> str:
-    """Return a hint for an array that NumPy does not take. No framework is imported."""
-    is_torch_bfloat16 = str(getattr(value, "dtype", None)) == "torch.bfloat16"
+def _shared_memory(value: Any) -> NDArray[Any]:
+    """Return the memory of an array of another library as a NumPy array.
+
+    NumPy takes no bfloat16 through DLPack. No framework is imported.
+    """
+    dtype = str(getattr(value, "dtype", None))
+    if dtype == "bfloat16":
+        return np.asarray(value)  # of JAX, whose types are those of ml_dtypes
+    # A view as integers would hide that a gradient is required.
+    if dtype == "torch.bfloat16" and not value.requires_grad:
+        import ml_dtypes
+
+        bits = np.from_dlpack(value.view(sys.modules["torch"].uint16))
+        return bits.view(ml_dtypes.bfloat16)
+    return np.from_dlpack(value)
+
+
+def _hint(name: str, value: Any, error: Exception) -> str:
+    """Return a hint for an array that NumPy does not take."""
+    if isinstance(error, ImportError):
+        return f"pip install ml_dtypes, or pass {name}.float(), which is float32"
     if getattr(value, "requires_grad", False):
-        # NumPy does not take bfloat16 even then: the hint has both steps.
-        name += ".detach()"
-        if not is_torch_bfloat16:
-            return f"pass {name}, truenorm records no operations for automatic differentiation"
-    if is_torch_bfloat16:
-        return (
-            f"pass {name}.view(torch.uint16).numpy().view(ml_dtypes.bfloat16), or "
-            f"{name}.float().numpy(), which is float32"
-        )
+        return f"pass {name}.detach(), truenorm records no operations to differentiate"
     return f"pass a NumPy array of {FOUR_TYPES}"
 
 
@@ -260,29 +270,52 @@ def hide_unknown(function: Function) -> Function:
 
 
 def output_for(x: NDArray[Any], out: Any, others: dict[str, NDArray[Any] | None]) -> NDArray[Any]:
-    """Return the array to write to: `out`, if it fits and does not overlap the others."""
+    """Return the array to write to, new or that of `out`.
+
+    Raise if `out` does not fit or overlaps one of the others.
+    """
     if out is None:
         return np.empty(x.shape, x.dtype.newbyteorder("="))
-    if not isinstance(out, np.ndarray) or is_masked(out):
-        raise TypeError(f"out must be a NumPy array, got a {type(out).__name__}")
-    if out.shape != x.shape or format_of(out.dtype) != format_of(x.dtype):
+    array = _array_to_write(out)
+    if array.shape != x.shape or format_of(array.dtype) != format_of(x.dtype):
         raise ValueError(
-            f"out must have shape {x.shape} and type {x.dtype}, got shape {out.shape} and type "
-            f"{out.dtype}"
+            f"out must have shape {x.shape} and type {x.dtype}, got shape {array.shape} and type "
+            f"{array.dtype}"
         )
-    if not out.flags.writeable:
-        raise ValueError("out must be writable, got a read-only array")
-    if not (out.flags.c_contiguous or _is_disjoint(out)):
+    if not (array.flags.c_contiguous or _is_disjoint(array)):
         raise ValueError(
-            f"elements of out must not overlap, got shape {out.shape} and strides {out.strides}: "
-            "pass another array"
+            f"elements of out must not overlap, got shape {array.shape} and strides "
+            f"{array.strides}: pass another array"
         )
     for name, other in others.items():
-        if other is not None and np.may_share_memory(out, other) and np.shares_memory(out, other):
+        if (
+            other is not None
+            and np.may_share_memory(array, other)
+            and np.shares_memory(array, other)
+        ):
             raise ValueError(
                 f"out must not overlap {name}, which backward needs: pass another array"
             )
-    return out
+    return array
+
+
+def _array_to_write(out: Any) -> NDArray[Any]:
+    """Return `out`, or the memory of a tensor on the CPU, as an array that can be written to."""
+    if isinstance(out, np.ndarray) and not is_masked(out):
+        if not out.flags.writeable:
+            raise ValueError("out must be writable, got a read-only array")
+        return out
+    if is_masked(out) or not hasattr(out, "__dlpack__"):
+        raise TypeError(
+            f"out must be a NumPy array or a tensor on the CPU, got a {type(out).__name__}"
+        )
+    array = _from_dlpack("out", out)
+    if not array.flags.writeable:
+        raise ValueError(
+            f"out must be writable, got a {type(out).__name__} that NumPy {np.__version__} takes "
+            "through DLPack as read-only: pass a NumPy array"
+        )
+    return array
 
 
 def _is_disjoint(array: NDArray[Any]) -> bool:

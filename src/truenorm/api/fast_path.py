@@ -41,7 +41,7 @@ def forward(
     gamma: Any,
     beta: Any,
     axis: Any,
-    out: Array | None,
+    out: Any,
     stream: Any,
     *,
     needs_saved: bool,
@@ -95,7 +95,7 @@ def backward(
     norm: Norm,
     dy: Any,
     saved: Saved,
-    out: Array | None,
+    out: Any,
     backend: str | None,
     threads: int | None,
     stream: Any,
@@ -113,7 +113,7 @@ def backward(
 
 
 def _backward(
-    core: "Core", settings: Settings, dy: Any, saved: Saved, out: Array | None
+    core: "Core", settings: Settings, dy: Any, saved: Saved, out: Any
 ) -> Gradients | None:
     """Return the gradients, or None if the general path must compute them."""
     x, gamma, beta_dtype = saved.x, saved.gamma, saved.beta_dtype

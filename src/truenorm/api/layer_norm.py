@@ -21,7 +21,7 @@ def layer_norm(
     axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
     rounding: str = "correct",
-    out: NDArray[Any] | None = None,
+    out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
@@ -50,8 +50,9 @@ def layer_norm(
     rounding : {"correct", "fast"}
         "fast" trades the last bit for speed, within the bound of docs/inside/error-analysis.md.
         The environment variable TRUENORM_ROUNDING overrides it.
-    out : ndarray, optional
-        Output array. It may be x.
+    out : ndarray or tensor, optional
+        Output array, which is returned: a NumPy array, or a tensor of PyTorch on the CPU. It may
+        be x.
     backend : str, optional
         See `truenorm.backends`. TRUENORM_BACKEND overrides it.
     threads : int, optional
@@ -87,7 +88,7 @@ def layer_norm_forward(
     axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
     rounding: str = "correct",
-    out: NDArray[Any] | None = None,
+    out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
@@ -99,7 +100,7 @@ def layer_norm_forward(
     ----------
     x, gamma, beta, axis, eps, rounding, backend, threads, stream
         As in `layer_norm`.
-    out : ndarray, optional
+    out : ndarray or tensor, optional
         Output array. It must overlap neither x nor gamma, which backward reads.
 
     Returns
@@ -127,7 +128,7 @@ def layer_norm_backward(
     dy: Any,
     saved: Saved,
     *,
-    out: NDArray[Any] | None = None,
+    out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
@@ -148,7 +149,7 @@ def layer_norm_backward(
         The gradient with respect to y, of its shape and type.
     saved : Saved
         State returned by `layer_norm_forward`.
-    out : ndarray, optional
+    out : ndarray or tensor, optional
         Output array for dx. It must not overlap x, gamma or dy.
     backend, threads, stream
         As in `layer_norm`.

@@ -20,7 +20,7 @@ def rms_norm(
     axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
     rounding: str = "correct",
-    out: NDArray[Any] | None = None,
+    out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
@@ -70,7 +70,7 @@ def rms_norm_forward(
     axis: int | Sequence[int] = -1,
     eps: float = 1e-5,
     rounding: str = "correct",
-    out: NDArray[Any] | None = None,
+    out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
@@ -82,7 +82,7 @@ def rms_norm_forward(
     ----------
     x, gamma, axis, eps, rounding, backend, threads, stream
         As in `rms_norm`.
-    out : ndarray, optional
+    out : ndarray or tensor, optional
         Output array. It must overlap neither x nor gamma, which backward reads.
 
     Returns
@@ -112,7 +112,7 @@ def rms_norm_backward(
     dy: Any,
     saved: Saved,
     *,
-    out: NDArray[Any] | None = None,
+    out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
     stream: Any = None,
@@ -131,7 +131,7 @@ def rms_norm_backward(
         The gradient with respect to y, of its shape and type.
     saved : Saved
         State returned by `rms_norm_forward`.
-    out : ndarray, optional
+    out : ndarray or tensor, optional
         Output array for dx. It must not overlap x, gamma or dy.
     backend, threads, stream
         As in `rms_norm`.

@@ -38,7 +38,7 @@ def forward(
     gamma: Any,
     beta: Any,
     axis: int | Sequence[int],
-    out: Array | None,
+    out: Any,
     stream: Any,
     *,
     needs_saved: bool,
@@ -54,12 +54,14 @@ def forward(
         beta_row, beta = parameter_of("beta", beta, x, axes, 0.0)
         # Both parameters are read before y is written; backward reads gamma again.
         y = output_for(x, out, {"x": x, "gamma": gamma} if needs_saved else {})
-        if out is not None and out is not x and np.may_share_memory(out, x):
-            x = x.copy()  # as ufuncs do; if out is x, each block is read before it is written
+        if out is not None and y is not x and np.may_share_memory(y, x):
+            x = x.copy()  # as ufuncs do; if y is x, each block is read before it is written
         x_rows, y_rows = Rows(x, axes, x_format), Rows(y, axes, x_format)
         call = Call.of(settings, x_rows, gamma_row, beta_row)
         statistics = driver.forward(backend, call, x_rows, y_rows)
-    return y, Saved(x, gamma, None if beta is None else beta.dtype, axes, settings, statistics)
+    beta_dtype = None if beta is None else beta.dtype
+    saved = Saved(x, gamma, beta_dtype, axes, settings, statistics)
+    return (y if out is None else out), saved
 
 
 def _forward_on_device(
@@ -91,7 +93,7 @@ def _forward_on_device(
 
 
 def backward(
-    backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Array | None, stream: Any
+    backend: "Backend", settings: Settings, dy: Any, saved: Saved, out: Any, stream: Any
 ) -> Gradients:
     """Compute the gradients of the call that returned `saved`."""
     if (library := library_of(saved.x, stream)) is not None:
@@ -112,7 +114,7 @@ def by_driver(
     settings: Settings,
     dy: Any,
     saved: Saved,
-    out: Array | None,
+    out: Any,
 ) -> tuple[Array, Columns]:
     """Call a backward function of the driver; return dx and the result of the function."""
     check_arithmetic()
@@ -125,11 +127,12 @@ def by_driver(
     with np.errstate(all="ignore"):
         gamma, _ = parameter_of("gamma", saved.gamma, x, axes, 1.0)
         beta = Parameter(np.zeros(len(gamma.values)), beta_format)
-        return dx, function(backend, Call.of(settings, x_rows, gamma, beta), rows)
+        columns = function(backend, Call.of(settings, x_rows, gamma, beta), rows)
+    return (dx if out is None else out), columns
 
 
 def _backward_on_device(
-    library: "Library", settings: Settings, dy: Any, saved: Saved, out: Array | None
+    library: "Library", settings: Settings, dy: Any, saved: Saved, out: Any
 ) -> Gradients:
     """Compute the gradients on the device of x."""
     from truenorm.devices.call import DeviceCall

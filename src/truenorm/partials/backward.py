@@ -28,7 +28,7 @@ def layer_norm_backward_partial(
     dy: Any,
     saved: Saved,
     *,
-    out: Array | None = None,
+    out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
 ) -> tuple[Array, PartialGradients]:
@@ -74,7 +74,7 @@ def rms_norm_backward_partial(
     dy: Any,
     saved: Saved,
     *,
-    out: Array | None = None,
+    out: Any = None,
     backend: str | None = None,
     threads: int | None = None,
 ) -> tuple[Array, PartialGradients]:
@@ -109,7 +109,7 @@ def _backward(
     norm: Norm,
     dy: Any,
     saved: Saved,
-    out: Array | None,
+    out: Any,
     backend: str | None,
     threads: int | None,
 ) -> tuple[Array, PartialGradients]:
@@ -129,7 +129,7 @@ def _backward(
 
 
 def _by_core(
-    core: "Core", kind: Signature, settings: Settings, dy: Any, saved: Saved, out: Array | None
+    core: "Core", kind: Signature, settings: Settings, dy: Any, saved: Saved, out: Any
 ) -> tuple[Array, PartialGradients] | None:
     """Return dx and the partial of fast-path arrays; None if the driver has to compute them."""
     x, gamma = saved.x, saved.gamma
