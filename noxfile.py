@@ -102,6 +102,7 @@ EXAMPLES = Path("examples").resolve()
 AUDIT = "truenorm audit test_norm.py --replace norm_kernel:rms_norm --operation rms_norm"
 EXAMPLE_COMMANDS = (
     (".", "python layer.py", 0),
+    (".", "python torch_layer.py", 0),
     (".", "python transformer.py --steps 20", 0),
     (".", "python llama.py --steps 20", 0),
     (".", "truenorm gradcheck pair.py", 0),
@@ -121,6 +122,7 @@ EXAMPLE_COMMANDS = (
 OTHER_EXAMPLES = {
     "audit/norm_kernel.py": "imported by test_norm.py",
     "cluster/dask_zarr.py": "session cluster",
+    "jax_layer.py": "session jax",
     "ranks/data_parallel.py": "session ranks",
     "ranks/mpi_allreduce.py": "session ranks",
     "ranks/sequences.py": "imported by data_parallel.py",
@@ -462,11 +464,19 @@ def reader(session: nox.Session, name: str) -> None:
 
 @nox.session
 def torch(session: nox.Session) -> None:
-    """Judge PyTorch kernels on the CPU, and a Triton kernel by its interpreter; run a report."""
+    """Judge PyTorch kernels on the CPU, Triton's by its interpreter; test layers, run a report."""
     install(session, "torch", "-e", ".")
     session.env.update(CACHE | ONE_THREAD)
     tests = ["tests/pytorch", "tests/benchmarks/test_reports.py"]
     session.run("pytest", *PARALLEL, *tests, *session.posargs)
+
+
+@nox.session
+def jax(session: nox.Session) -> None:
+    """Run the example with norms for JAX on the CPU."""
+    install(session, "jax", "-e", ".")
+    session.env.update(CACHE | ONE_THREAD)
+    session.run("pytest", "tests/with_jax", *session.posargs)
 
 
 @nox.session
