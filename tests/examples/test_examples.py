@@ -1,5 +1,6 @@
 """The examples of layers and transformers, run as programs."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,17 @@ def test_layer() -> None:
     output = run("layer.py")
     assert "mean of a row of y: 0.0\n" in output
     assert "dot product of dx and x: 0.0\n" in output
+
+
+@pytest.mark.parametrize(
+    ("example", "start"), [("torch_layer.py", "class Norm("), ("jax_layer.py", "def norm_of(")]
+)
+def test_excerpts_on_the_page(example: str, start: str) -> None:
+    """The page about frameworks has them without the comments for the type checker."""
+    page = (FOLDER.parent / "docs" / "use" / "frameworks.md").read_text(encoding="utf-8")
+    (excerpt,) = re.findall(rf"```python\n({re.escape(start)}.*?)```", page, re.DOTALL)
+    source = (FOLDER / example).read_text(encoding="utf-8")
+    assert f"\n\n\n{excerpt}\n\n" in re.sub(r"  # type: ignore\[.*?\]", "", source)
 
 
 @pytest.mark.slow

@@ -123,3 +123,12 @@ def test_program() -> None:
     assert completed.returncode == 0, completed.stderr
     lines = completed.stdout.splitlines()
     assert [line.split(",")[0] for line in lines] == ["layer_norm"] * 4 + ["rms_norm"] * 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_are_not_written(dtype: str) -> None:
+    """Arrays of JAX are immutable."""
+    x = jnp.ones((4, 8), dtype)
+    with pytest.raises(ValueError, match=r"out must be writable, got a ArrayImpl .+ NumPy array"):
+        tn.layer_norm(x, out=x)
+    assert bool((x == 1).all())
