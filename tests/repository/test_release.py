@@ -1,6 +1,7 @@
 """The workflow of a release, its dry run, and the check of tag, version and changelog."""
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,17 @@ def test_files_that_disagree(
 ) -> None:
     (checkout / file).write_text(FILES[file].replace(before, after), encoding="utf-8")
     assert expected in problems(checkout, "v1.2.3")
+
+
+def test_a_release_runs_every_example() -> None:
+    """Or `OTHER_EXAMPLES` says which session does."""
+    lists = (ROOT / "noxfile.py").read_text(encoding="utf-8").partition("def install(")[0]
+    named = set(re.findall(r"[\w/]+\.py", lists.partition("\nAUDIT")[2]))
+    examples = ROOT / "examples"
+    for path in examples.rglob("*.py"):
+        name = path.relative_to(examples).as_posix()
+        if not name.startswith("package/"):
+            assert named & {name, path.name}, f"add examples/{name} to a list in noxfile.py"
 
 
 def test_only_jobs_that_publish_may_write() -> None:
