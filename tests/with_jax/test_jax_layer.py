@@ -104,6 +104,22 @@ def test_large_arrays() -> None:
     assert_same_bits(gradients, expected("rms_norm", *inputs)[1:])
 
 
+def test_callbacks_without_a_thread() -> None:
+    """They run on threads that flush subnormal numbers to zero."""
+    x = arrays("rms_norm", "float32", 64, 32)[1]
+    raised = []
+
+    def rms_norm(x: Any) -> Any:
+        try:
+            tn.rms_norm(x)
+        except RuntimeError as error:
+            raised.append(str(error))
+        return np.asarray(x)
+
+    jax.jit(lambda x: jax.pure_callback(rms_norm, x, x))(x).block_until_ready()
+    assert "JAX runs callbacks on such threads: call truenorm on another thread" in raised[0]
+
+
 def test_training() -> None:
     """A step against the gradient makes a loss smaller."""
     _, x, *parameters = arrays("layer_norm", "float32", 16, 32)

@@ -64,7 +64,8 @@ def check_arithmetic() -> None:
             "this thread flushes subnormal numbers to zero, so results would be wrong. Usually a "
             "library compiled with -ffast-math did that when it was loaded, or "
             "torch.set_flush_denormal(True): load that library in another process, or call "
-            "torch.set_flush_denormal(False)"
+            "torch.set_flush_denormal(False). JAX runs callbacks on such threads: call truenorm "
+            "on another thread there, as examples/jax_layer.py does"
         )
     if _ONE + _HALF_ULP != 1 or _ONE + 3 * _HALF_ULP == 1 + 2 * _HALF_ULP:
         raise RuntimeError(
