@@ -65,7 +65,7 @@ def reason_to_be_pure() -> str | None:
     if sys.implementation.name != "cpython":
         return f"the C core needs CPython, not {platform.python_implementation()}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return "the C core needs the limited API, which free-threaded Python does not have"
+        return "the C core needs the limited API of 3.11, which free-threaded Python does not have"
     return None
 
 
@@ -228,5 +228,6 @@ setup(
     ext_modules=[core] if PURE_REASON is None else [],
     cmdclass={"build_py": BuildModules, "build_ext": BuildCore},
     # The oldest Python whose limited API the core uses: see Py_LIMITED_API in module.c.
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+    # Free-threaded Python, which has no limited API, rejects the option.
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if PURE_REASON is None else {},
 )

@@ -1,12 +1,74 @@
 """What the package says of itself, and what importing it does."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import truenorm
 
 ROOT = Path(__file__).parents[2]
+BUILD_FILES = (
+    "LICENSE",
+    "MANIFEST.in",
+    "README.md",
+    "pyproject.toml",
+    "setup.py",
+    "src/truenorm/__init__.py",
+)
+IN_SDIST = (
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "benchmarks/results/scoreboard.json",  # a page shows it
+    "docs/conf.py",
+    "docs/figures/layers.svg",
+    "examples/package/.github/workflows/norms.yml",
+    "src/truenorm/kernels/native/core.h",
+    "src/truenorm/kernels/native/module.c",
+    "src/truenorm/verify/operations/rms_norm/quick.zip",
+    "tests/conftest.py",
+    "tests/promise/data/float64-dx.npz",
+)
+NOT_IN_SDIST = (
+    ".ci/check_release.py",
+    ".github/workflows/ci.yml",
+    ".nox/tests/file",
+    ".pre-commit-config.yaml",
+    "benchmarks/environments/torch/file.py",
+    "benchmarks/results/fingerprint.txt",
+    "build/lib/truenorm/api.py",
+    "dist/truenorm.whl",
+    "docs/_build/html/index.html",
+    "examples/.hypothesis/file",
+    "noxfile.py",
+    "src/truenorm/__pycache__/api.cpython-311.pyc",
+    "src/truenorm/kernels/native/_core.abi3.so",
+    "src/truenorm/kernels/native/not_built.txt",
+    "tests/.pytest_cache/file",
+    "tests/benchmarks/test_pages.py",
+    "tests/repository/test_links.py",
+)
+
+
+# Python with the build flag of a free-threaded one, which has no limited API.
+FREE_THREADED_SETUP = """
+import runpy, sysconfig
+
+get = sysconfig.get_config_var
+sysconfig.get_config_var = lambda name: 1 if name == "Py_GIL_DISABLED" else get(name)
+runpy.run_path("setup.py", run_name="__main__")
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a folder with the files that a build reads."""
+    for name in BUILD_FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
 
 
 def run_python(code: str) -> str:
@@ -43,3 +105,21 @@ def test_import_loads_nothing_heavy_and_starts_no_thread() -> None:
         f"print([name for name in {heavy} if name in sys.modules], threading.active_count())"
     )
     assert loaded.strip() == "[] 1"
+
+
+def test_sdist_has_what_builds_tests_and_documents_and_no_more(checkout: Path) -> None:
+    for name in (*IN_SDIST, *NOT_IN_SDIST):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).touch()
+    command = [sys.executable, "setup.py", "--quiet", "egg_info"]
+    subprocess.run(command, cwd=checkout, check=True)
+    (manifest,) = checkout.glob("src/*.egg-info/SOURCES.txt")
+    listed = set(manifest.read_text(encoding="utf-8").splitlines())
+    assert {name for name in listed if ".egg-info/" not in name} == {*BUILD_FILES, *IN_SDIST}
+
+
+def test_free_threaded_python_builds_no_core_and_says_why(checkout: Path) -> None:
+    command = [sys.executable, "-c", FREE_THREADED_SETUP, "--quiet", "bdist_wheel"]
+    printed = subprocess.check_output(command, cwd=checkout, text=True)
+    assert "limited API of 3.11, which free-threaded Python does not have" in printed
+    assert [path.name for path in checkout.glob("dist/*-py3-none-any.whl")]
