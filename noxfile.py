@@ -18,6 +18,14 @@ nox.options.allow_parallel = True
 PROJECT = nox.project.load_toml("pyproject.toml")
 DEPENDENCIES = PROJECT["project"]["dependencies"]
 OLDEST_NUMPY = "numpy==2.0.*"
+# The Pythons that are tested, and the oldest NumPy from 2.0 that has a wheel for each.
+PYTHONS = {"3.11": "2.0.*", "3.12": "2.0.*", "3.13": "2.1.*", "3.14": "2.3.2", "3.14t": "2.3.2"}
+# Reasons for which the C core is absent.
+PURE_WHEEL = "built with TRUENORM_PURE=1"
+FREE_THREADED = (
+    "the C core needs the limited API of 3.11, which free-threaded Python does not have"
+)
+PYTHONS_TESTS = ("tests/api", "tests/native", "tests/promise/test_invariance.py")
 # Sessions share cached answers and the compiled C core.
 CACHE = {"TRUENORM_CACHE_DIR": str(Path(".nox/kept").resolve())}
 BUILD = {
@@ -266,7 +274,7 @@ def prove_wheel(session: nox.Session) -> None:
 def prove_pure_wheel(session: nox.Session) -> None:
     """Compute without the C core."""
     pure = fresh_environment(session, "pure", build_pure_wheel(session))
-    compute_in(session, pure, absent="built with TRUENORM_PURE=1")
+    compute_in(session, pure, absent=PURE_WHEEL)
 
 
 def prove_sdist(session: nox.Session) -> None:
@@ -367,6 +375,49 @@ def release_workflow(session: nox.Session) -> None:
     workflow = ".github/workflows/release.yml"
     core = {"TRUENORM_BUILD_CACHE": BUILD["TRUENORM_BUILD_CACHE"]}
     session.run("python", ".ci/follow_workflow.py", workflow, tag, str(folder), env=core)
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build in dist what a release has for this machine, and print the size of each part.
+
+    The C core must use the limited API only. On Linux, the tag of its wheel becomes that of the
+    oldest glibc that has its symbols.
+    """
+    install(session, "wheels")
+    wheel = build_wheel(session)
+    if sys.platform == "linux":
+        session.run("auditwheel", "repair", "--wheel-dir", "dist", wheel)
+        Path(wheel).unlink()
+        wheel = built_wheel()
+    session.run("abi3audit", "--strict", wheel)
+    for file in (wheel, build_pure_wheel(session)):
+        session.run("python", "-m", "benchmarks.size", "--wheel", file)
+
+
+@nox.session(python=list(PYTHONS), requires=["wheels"])
+@nox.parametrize("numpy", ["newest", "oldest"], ids=["newest", "oldest"])
+def pythons(session: nox.Session, numpy: str) -> None:
+    """Install what pip chooses in dist; compute, examine the installation, and run tests.
+
+    For free-threaded Python pip chooses the wheel without the C core, and the sdist builds none.
+    """
+    python = str(session.python)
+    programs = Path(session.bin)
+    requirement = f"numpy=={PYTHONS[python]}" if numpy == "oldest" else "numpy"
+    session.install("--only-binary", "numpy", requirement)
+    if python.endswith("t"):
+        session.install("--no-deps", str(next(Path("dist").glob("*.tar.gz"))))
+        compute_in(session, programs, absent=FREE_THREADED)
+    session.install(
+        "--force-reinstall", "--no-index", "--no-deps", "--find-links", "dist", "truenorm"
+    )
+    compute_in(session, programs, absent=PURE_WHEEL if python.endswith("t") else "")
+    run_in(session, programs, "python", "-W", "error", "-m", "truenorm.doctor")
+    run_in(session, programs, "python", "-W", "error", "-m", "truenorm.gradient_check")
+    install(session, "tests", requirement)
+    session.env.update(CACHE | ONE_THREAD)
+    session.run("pytest", *PARALLEL, *PYTHONS_TESTS, *session.posargs)
 
 
 @nox.session

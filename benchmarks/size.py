@@ -3,7 +3,8 @@
 For src, tests and benchmarks: Python files, lines, lines of imports and ``__all__``, and folders;
 the words of the docs; and, of some calls, the files of the package in which a Python function is
 called. The calls are made twice, and the second is counted. ``--words`` prints the words of each
-page instead: those of its sentences and tables, and all.
+page instead: those of its sentences and tables, and all. ``--wheel FILE`` prints the bytes of each
+part of a wheel instead, unpacked and packed.
 """
 # A command prints its result.
 
@@ -14,9 +15,10 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import FrameType
 from typing import Any, cast
+from zipfile import ZipFile
 
 TREES = ("src", "tests", "benchmarks")
 TRIPS = {
@@ -68,6 +70,22 @@ def words_by_page(root: Path) -> dict[str, tuple[int, int]]:
     return words
 
 
+def wheel_parts(wheel: Path) -> dict[str, tuple[int, int]]:
+    """Return the bytes of each part of a wheel, unpacked and packed.
+
+    A part is an extension module, or the files of a folder down to the second one in the package.
+    """
+    parts: dict[str, tuple[int, int]] = {}
+    with ZipFile(wheel) as archive:
+        for info in filter(lambda each: not each.is_dir(), archive.infolist()):
+            path = PurePosixPath(info.filename)
+            compiled = path.suffix in (".so", ".pyd")
+            name = str(path if compiled else PurePosixPath(*path.parent.parts[:3]))
+            unpacked, packed = parts.get(name, (0, 0))
+            parts[name] = unpacked + info.file_size, packed + info.compress_size
+    return parts
+
+
 def files_of_trip(kind: str, backend: str, rows: int) -> list[str]:
     """Return the files of the package in which the second of two calls enters a function."""
     import numpy as np
@@ -112,10 +130,20 @@ def main(argv: list[str] | None = None) -> int:
     described = argparse.ArgumentParser(prog="python -m benchmarks.size", description=__doc__)
     described.add_argument("checkout", nargs="?", type=Path, default=Path(__file__).parents[1])
     described.add_argument("--words", action="store_true", help="print the words of each page")
+    described.add_argument("--wheel", type=Path, help="print the parts of a wheel")
     described.add_argument("--trip", help=argparse.SUPPRESS)
     arguments = described.parse_args(argv)
     if arguments.trip:
         print(json.dumps(files_of_trip(*TRIPS[arguments.trip])))
+        return 0
+    if arguments.wheel:
+        parts = wheel_parts(arguments.wheel)
+        print(f"{arguments.wheel.name}: {arguments.wheel.stat().st_size:,d} bytes")
+        print(f"{'unpacked':>10s}{'packed':>10s}")
+        unpacked, packed = map(sum, zip(*parts.values(), strict=True))
+        parts["together"] = unpacked, packed
+        for part, (unpacked, packed) in sorted(parts.items(), key=lambda item: item[1]):
+            print(f"{unpacked:10,d}{packed:10,d}  {part}")
         return 0
     root = arguments.checkout.resolve()
     words = words_by_page(root)

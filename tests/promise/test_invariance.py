@@ -4,7 +4,9 @@ The oracle is not needed here, so there are more and larger shapes than in `test
 rows as a kernel takes at once, one less and one more; widths next to where sums are split.
 """
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -31,6 +33,7 @@ from truenorm.kernels.reference import tier1
 
 WIDTHS = (1, 2, 3, 5, 16, 17, 64, 67, 127, 128, 129, 513, 1000, 1024, 4096)
 ROWS = (1, 2, 7, 8, 9, 40)
+CALLERS = 8
 
 each_type = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 both_norms = pytest.mark.parametrize("centred", [True, False], ids=["layer_norm", "rms_norm"])
@@ -151,6 +154,21 @@ def test_threads(dtype: np.dtype[Any], backend: str, *, centred: bool) -> None:
     case = case if centred else case.as_rms_norm()
     one, two = (bytes_of(*both_passes(case, backend, threads=count)) for count in (1, 2))
     assert one == two
+
+
+def test_concurrent_callers(backend: str) -> None:
+    """Callers that share their arrays get the bits of a single caller."""
+    cases = [usual_case("normal", 40, size, dtype) for dtype in DTYPES for size in (5, 67)]
+    expected = [bytes_of(*both_passes(case, backend)) for case in cases]
+    start = threading.Barrier(CALLERS, timeout=60)
+
+    def call(number: int) -> list[str]:
+        start.wait()
+        results = [bytes_of(*both_passes(case, backend, threads=1 + number % 2)) for case in cases]
+        return [str(k) for k, bits in enumerate(results) if bits != expected[k]]
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        assert list(pool.map(call, range(CALLERS))) == [[]] * CALLERS
 
 
 class TestBlocksOfTheReference:
