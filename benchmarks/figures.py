@@ -392,10 +392,10 @@ def peers() -> None:
     """Draw times divided by PyTorch's over the shapes, with a name beside each line."""
     report = read_results(RESULTS / "peers.json")
     figure = canvas(5.8, 7.4)
-    panels = figure.subplots(2, 1, sharex=True)
+    panels = figure.subplots(2, 1, sharex=True, sharey=True)
     for direction, axes in zip(DIRECTIONS, panels, strict=True):
         times, ends = times_of(report, direction), {"PyTorch": (1.0, "black")}
-        axes.set(yscale="log", ylim=(0.18, 80), xlim=(-0.3, len(times) - 0.8))
+        axes.set(yscale="log", xlim=(-0.3, len(times) - 0.8))
         for name, style in PEER_STYLES.items():
             if name in next(iter(times.values())):
                 ratios = [taken[name] / taken["PyTorch"] for taken in times.values()]
@@ -403,7 +403,7 @@ def peers() -> None:
                 short = PEER_NAMES.get(name, name.removesuffix(", out="))
                 ends[short] = (ratios[-1], style["color"])
         axes.axhline(1, color="black", lw=1.5)
-        axes.set_yticks([0.2, 0.5, 1, 2, 5, 10, 20, 50])
+        axes.set_yticks([0.2, 0.5, 1, 2, 5, 10, 20, 50, 100])
         axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.tick_params(labelsize=11)
