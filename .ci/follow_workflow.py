@@ -21,8 +21,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 RAN = "ran"
-# Program of a step: what it needs and where that is looked for.
-NEEDS = {"cibuildwheel": ("containers", ("docker", "podman"))}
+# Program of a step: what it needs, and the commands of which one must succeed.
+NEEDS = {"cibuildwheel": ("containers", (["docker", "info"], ["podman", "info"]))}
 
 
 class Runner:
@@ -55,8 +55,8 @@ class Runner:
     def outcome(self, step: dict[str, Any], place: Path, environment: dict[str, str]) -> str:
         """Run a step; return "ran", or what it needs, and so do the later steps of its job."""
         if "run" in step:
-            for program, (need, programs) in NEEDS.items():
-                if f"-m {program}" in step["run"] and not any(map(shutil.which, programs)):
+            for program, (need, commands) in NEEDS.items():
+                if f"-m {program}" in step["run"] and not any(map(succeeds, commands)):
                     return f"needs {need}"
             command = ["bash", "-eo", "pipefail", "-c", step["run"]]
             variables = environment | step.get("env", {})
@@ -85,6 +85,13 @@ class Runner:
         else:
             return "needs GitHub"
         return RAN
+
+
+def succeeds(command: list[str]) -> bool:
+    """Return True if a program is installed and succeeds: a client may be without its server."""
+    if shutil.which(command[0]) is None:
+        return False
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def replaced(value: Any, context: dict[str, str]) -> Any:

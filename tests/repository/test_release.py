@@ -1,6 +1,7 @@
 """The workflow of a release, its dry run, and the check of tag, version and changelog."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -150,6 +151,25 @@ class TestDryRun:
             ("first", "false", "needs GitHub"),
             ("second", "true", "ran"),
         ]
+
+    @pytest.mark.parametrize(("code", "outcome"), [(0, "ran"), (1, "needs containers")])
+    def test_containers_need_a_server(
+        self,
+        follow: Any,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        code: int,
+        outcome: str,
+    ) -> None:
+        """A client alone does not run them."""
+        programs = tmp_path / "programs"
+        programs.mkdir()
+        for name in ("docker", "podman"):
+            (programs / name).write_text(f'#!/bin/sh\ntest "$1" = info && exit {code}\nexit 2\n')
+            (programs / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+        steps = follow(builds=[{"run": "echo -m cibuildwheel"}])
+        assert steps == [("builds", "echo -m cibuildwheel", outcome)]
 
     def test_errors(self, follow: Any) -> None:
         with pytest.raises(subprocess.CalledProcessError):
