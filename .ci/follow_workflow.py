@@ -4,7 +4,8 @@ usage: python .ci/follow_workflow.py WORKFLOW TAG FOLDER
 
 Each job starts in an empty folder with a new environment of Python. Of a matrix the first entry is
 taken. Checking out is cloning the last commit; artefacts are copied to and from FOLDER. Other
-actions need GitHub, and cibuildwheel needs containers: the table says so.
+actions need GitHub, and cibuildwheel needs containers: the table says so. After a step that fails,
+the rest of its job is not run, and neither are the jobs that need it.
 """
 
 import os
@@ -20,7 +21,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[1]
-RAN = "ran"
+RAN, FAILED, NOT_RUN = "ran", "FAILED", "not run"
 # Program of a step: what it needs, and the commands of which one must succeed.
 NEEDS = {"cibuildwheel": ("containers", (["docker", "info"], ["podman", "info"]))}
 
@@ -37,7 +38,8 @@ class Runner:
         }
 
     def steps(self) -> Iterator[tuple[str, str, str]]:
-        """Run every step; yield the job, the step, and "ran" or why it did not run."""
+        """Run every step; yield the job, the step, and "ran", "FAILED" or why it did not run."""
+        failed: set[str] = set()
         for name, job in self.workflow["jobs"].items():
             matrix = job.get("strategy", {}).get("matrix", {})
             context = self.context | {f"matrix.{key}": each[0] for key, each in matrix.items()}
@@ -46,22 +48,28 @@ class Runner:
             environment = {**os.environ, "GITHUB_REF_NAME": context["github.ref_name"]}
             for each in (self.workflow, job):
                 environment |= replaced(each.get("env", {}), context)
-            outcome = RAN
+            needs = job.get("needs", [])
+            needed = {needs} if isinstance(needs, str) else set(needs)
+            outcome = NOT_RUN if failed & needed else RAN
             for step in replaced(job["steps"], context):
                 if outcome == RAN:
                     outcome = self.outcome(step, place, environment)
+                elif outcome == FAILED:
+                    outcome = NOT_RUN
                 yield name, step.get("run") or step["uses"], outcome
+            if outcome in (FAILED, NOT_RUN):
+                failed.add(name)
 
     def outcome(self, step: dict[str, Any], place: Path, environment: dict[str, str]) -> str:
-        """Run a step; return "ran", or what it needs, and so do the later steps of its job."""
+        """Run a step; return "ran", "FAILED", or what it and the rest of its job need."""
         if "run" in step:
             for program, (need, commands) in NEEDS.items():
                 if f"-m {program}" in step["run"] and not any(map(succeeds, commands)):
                     return f"needs {need}"
             command = ["bash", "-eo", "pipefail", "-c", step["run"]]
             variables = environment | step.get("env", {})
-            subprocess.run(command, cwd=place, env=variables, check=True)
-            return RAN
+            done = subprocess.run(command, cwd=place, env=variables)
+            return FAILED if done.returncode else RAN
         action, options = step["uses"].partition("@")[0], step.get("with", {})
         if action == "actions/checkout":
             command = ["git", "clone", "--quiet", str(ROOT), str(place)]
@@ -113,17 +121,13 @@ def main() -> int:
     workflow, tag, folder = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]).resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    lines = []
+    steps: list[tuple[str, str, str]] = []
     try:
         runner = Runner(yaml.safe_load(workflow.read_text(encoding="utf-8")), tag, folder)
-        for job, step, outcome in runner.steps():
-            lines.append(f"{job:14} {outcome:16} {step}")
-    except subprocess.CalledProcessError as failure:
-        lines.append(f"FAILED with exit code {failure.returncode}: {failure.cmd[-1]}")
-        return 1
+        steps.extend(runner.steps())
     finally:
-        print(*lines, sep="\n")
-    return 0
+        print(*(f"{job:14} {outcome:16} {step}" for job, step, outcome in steps), sep="\n")
+    return 1 if any(outcome == FAILED for _, _, outcome in steps) else 0
 
 
 if __name__ == "__main__":

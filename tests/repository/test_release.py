@@ -124,11 +124,13 @@ def follow(tmp_path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
-    def steps(**jobs: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
-        workflow = {
-            "env": {"NAME": "${{ github.repository }}"},
-            "jobs": {name: {"steps": steps} for name, steps in jobs.items()},
-        }
+    def steps(
+        needs: dict[str, Any] | None = None, **jobs: list[dict[str, Any]]
+    ) -> list[tuple[str, str, str]]:
+        described: dict[str, Any] = {name: {"steps": steps} for name, steps in jobs.items()}
+        for name, needed in (needs or {}).items():
+            described[name]["needs"] = needed
+        workflow = {"env": {"NAME": "${{ github.repository }}"}, "jobs": described}
         return list(module.Runner(workflow, "v1.2.3", tmp_path).steps())
 
     return steps
@@ -171,9 +173,33 @@ class TestDryRun:
         steps = follow(builds=[{"run": "echo -m cibuildwheel"}])
         assert steps == [("builds", "echo -m cibuildwheel", outcome)]
 
+    def test_a_step_that_fails_stops_the_jobs_that_need_it(self, follow: Any) -> None:
+        steps = follow(
+            {"second": "first", "third": ["other", "second"]},
+            first=[{"run": "false | true"}, {"run": "true"}],
+            second=[{"uses": "a/b@v1"}],
+            other=[{"run": "true"}],
+            third=[{"run": "true"}],
+        )
+        assert steps == [
+            ("first", "false | true", "FAILED"),
+            ("first", "true", "not run"),
+            ("second", "a/b@v1", "not run"),
+            ("other", "true", "ran"),
+            ("third", "true", "not run"),
+        ]
+
+    @pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 3", 1)])
+    def test_exit_code(self, tmp_path: Path, command: str, code: int) -> None:
+        workflow = tmp_path / "workflow.yml"
+        workflow.write_text(f"jobs: {{job: {{steps: [run: {command}]}}}}\n")
+        script = str(ROOT / ".ci" / "follow_workflow.py")
+        program = [sys.executable, script, str(workflow), "v1.2.3", str(tmp_path / "jobs")]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, done.stderr
+        assert done.stdout.split() == ["job", "FAILED" if code else "ran", *command.split()]
+
     def test_errors(self, follow: Any) -> None:
-        with pytest.raises(subprocess.CalledProcessError):
-            follow(fails=[{"run": "false | true"}])
         with pytest.raises(KeyError, match=r"github\.unknown"):
             follow(unknown=[{"run": "echo ${{ github.unknown }}"}])
         upload = {"uses": "actions/upload-artifact@v4", "with": {"name": "a", "path": "none"}}
