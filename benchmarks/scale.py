@@ -183,10 +183,10 @@ def _share(model: Model, network: Network, ranks: int = 1024) -> str:
     times = model.times(ranks, network)
     more = times.exact - times.plain
     return (
-        f"Such a model has {model.parameters / 1e9:.0f} billion parameters, a share of "
-        f"{2 * model.columns * model.norms / model.parameters:.0e} in norms. All gradients in "
-        f"float32 take {whole / 1e3:.1f} s over {ranks:,} ranks, exact norms "
-        f"{more:.1f} ms more: {100 * more / whole:.2f} %."
+        f"Such a model has {model.parameters / 1e9:.0f} billion parameters, of which "
+        f"{2e6 * model.columns * model.norms / model.parameters:.0f} in a million belong to "
+        f"norms. All gradients in float32 take {whole / 1e3:.1f} s over {ranks:,} ranks. Exact "
+        f"gradients of the norms take {more:.1f} ms more, {100 * more / whole:.2f} %."
     )
 
 

@@ -1,8 +1,11 @@
 """Sphinx: the pages are MyST Markdown, readable on a code host as they are."""
 
+import re
 import sys
 from importlib.resources import files
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 import truenorm
 
@@ -47,3 +50,12 @@ html_math_renderer = "mathml"
 # The font of the formulas; a reader's machine need not have one for mathematics.
 html_static_path = ["_static", str(files("ziamath.fonts") / "STIXTwoMath-Regular.ttf")]
 html_title = "truenorm"
+
+
+def remove_empty_lines(_: Sphinx, _docname: str, source: list[str]) -> None:
+    """Remove the empty line at the end of a block, which doctest needs."""
+    source[0] = re.sub(r"\n\n```$", "\n```", source[0], flags=re.MULTILINE)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", remove_empty_lines)
