@@ -17,6 +17,8 @@ from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case, Domain
 from truenorm.verify.operations import EXTENSIONS, LAYER_NORM, RMS_NORM, norm
 from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.quantized.codes import unswizzled
+from truenorm.verify.operations.quantized.quant import Quant
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.torch_subject import torch_subject
 from truenorm.verify.subject import Subject
@@ -37,6 +39,7 @@ __all__ = [
     "Grade",
     "Judgement",
     "Norm",
+    "Quant",
     "Recipe",
     "Report",
     "Subject",
@@ -52,6 +55,7 @@ __all__ = [
     "load_data",
     "norm",
     "torch_subject",
+    "unswizzled",
     "update_baseline",
     "verify",
 ]

@@ -11,7 +11,6 @@ import numpy as np
 from truenorm.tools.text import counted
 from truenorm.verify.diagnosis.accuracy import Evidence, diagnose
 from truenorm.verify.enclosures import largest_kappa, unsupported_reason
-from truenorm.verify.grading.checks import element_errors, misplaced
 from truenorm.verify.grading.user_cases import EnclosedAnswers, enclosed_answers
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import parse_operation
@@ -146,13 +145,13 @@ def compare_with_answers(
 
 def _compare_part(answers: Expected, output: str, result: Array, grade: str) -> OutOfBounds:
     bounds = answers.bounds[output] if isinstance(answers, EnclosedAnswers) else None
-    errors = element_errors(answers, output, result, bounds=bounds)
+    errors = answers.element_errors(output, result, bounds=bounds)
     tolerance = tolerance_of(answers, output, grade)
     if grade == "correct":
         wrong = ~errors.correct
     else:
         wrong = errors.in_ulp >= 1 if grade == "faithful" else errors.error > tolerance
-    not_finite = misplaced(answers, output, result, bounds)
+    not_finite = answers.misplaced(output, result, bounds)
     wrong = wrong | not_finite
     values = answers.values[output]
     if not wrong.any() or values is None:

@@ -16,7 +16,6 @@ from truenorm.verify.grading.checks import (
     GUARDS,
     MeasuredResult,
     check_case,
-    misplaced,
     relax_sums,
 )
 from truenorm.verify.grading.grades import (
@@ -480,7 +479,7 @@ def _add_output(tally: Tally, one: MeasuredResult, require: str) -> int:
     exact = [(slice(None), expected(one.case))]
     off = compare_with_answers(exact, one.output, one.result, require)
     if require in POWERS and not one.error.needs:  # it may be a sum whose bound was relaxed
-        off = replace(off, count=int(misplaced(expected(one.case), one.output, one.result).sum()))
+        off = replace(off, count=int(expected(one.case).misplaced(one.output, one.result).sum()))
     rows = one.case.operation.is_rows(one.output)
     answers = off.total // one.case.repeats if rows else off.total
     count = Count(1, off.total, answers, off.count, {one.case.kind: case_result(one)})

@@ -242,11 +242,8 @@ def unsupported_reason(case: Case) -> str:
 
 
 @np.errstate(all="ignore")  # an overflow makes the radius infinite or NaN
-def enclose(case: Case) -> Enclosures:
-    """Return balls of the results of a case, and of r and xhat of each row.
-
-    Sums over rows are one row.
-    """
+def enclose_forward(case: Case) -> Enclosures:
+    """Return balls of the results of forward, and of r and xhat of each row."""
     norm = case.operation
     if not isinstance(norm, EnclosedNorm):
         raise TypeError(unsupported_reason(case))
@@ -257,9 +254,26 @@ def enclose(case: Case) -> Enclosures:
     r = ((centred * centred).sum(1).over(size) + eps).inverse_root()
     xhat = centred * r
     gain, beta = _gain(case, norm), _parameter(case.inputs.get("beta"))
-    dy = Ball.of(case.dy.astype(np.float64))
     y = xhat if gain is None else gain * xhat
     balls = {"r": r, "xhat": xhat, "y": y if beta is None else y + beta}
+    if norm.adds:
+        summands = case.x.astype(np.float64), case.residual.astype(np.float64)
+        total, error = two_sum(*summands)
+        balls["sum"] = Ball(total, error, np.zeros_like(total))
+    return balls
+
+
+@np.errstate(all="ignore")
+def enclose(case: Case) -> Enclosures:
+    """Return balls of the results of a case, and of r and xhat of each row.
+
+    Sums over rows are one row.
+    """
+    balls = enclose_forward(case)
+    norm = case.operation
+    assert isinstance(norm, EnclosedNorm)
+    size, r, xhat, gain = case.shape[1], balls["r"], balls["xhat"], _gain(case, norm)
+    dy = Ball.of(case.dy.astype(np.float64))
     g = dy if gain is None else gain * dy
     projected = g - xhat * (g * xhat).sum(1).over(size)
     if norm.centred:
@@ -268,9 +282,6 @@ def enclose(case: Case) -> Enclosures:
     balls["dgamma"] = (dy * xhat).sum(0)
     balls["dbeta"] = dy.sum(0)
     if norm.adds:
-        summands = case.x.astype(np.float64), case.residual.astype(np.float64)
-        total, error = two_sum(*summands)
-        balls["sum"] = Ball(total, error, np.zeros_like(total))
         balls["dx"] = balls["dx"] + Ball.of(case.dsum.astype(np.float64))
         balls["dresidual"] = balls["dx"]
     return balls

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
-from truenorm.verify.grading.checks import element_errors, misplaced
 from truenorm.verify.grading.grades import split_by_domain
 from truenorm.verify.operation import EVERYWHERE, Case, Operation
 from truenorm.verify.oracle import Expected, expected, output_types
@@ -203,8 +202,8 @@ def _rows_to_measure(
 def _errors(exact: Expected, output: str, result: Array) -> Float64s:
     """Return errors in ulp: infinite if only one of result and answer is finite."""
     values = result.reshape(exact.wide[output].shape)
-    error = element_errors(exact, output, values).in_ulp
-    return np.where(misplaced(exact, output, values), np.inf, error).reshape(result.shape)
+    error = exact.element_errors(output, values).in_ulp
+    return np.where(exact.misplaced(output, values), np.inf, error).reshape(result.shape)
 
 
 def compare(

@@ -68,11 +68,12 @@ It uses single operations of IEEE 754, whose bits are the same everywhere.
 class Input(NamedTuple):
     """An argument: `data` are rows for forward, a `gradient` rows for backward.
 
-    A `parameter` has one number for each column, for forward, and may be None.
+    A `parameter` has one number for each column, for forward, and may be None. A `setting` is an
+    array that forward takes after eps, such as the scale of a quantized result.
     """
 
     name: str
-    role: Literal["data", "parameter", "gradient"]
+    role: Literal["data", "parameter", "gradient", "setting"]
 
 
 class Output(NamedTuple):
@@ -194,6 +195,8 @@ class Operation(ABC):
         What answers depend on beside the sources and the inputs.
     recipe_names : mapping of str to str
         Recipes that a subject may claim, with their formulas: see `recipes`.
+    expected_type : type, optional
+        The class of its answers, if that is not `truenorm.verify.oracle.Expected`.
     """
 
     name: str
@@ -212,6 +215,7 @@ class Operation(ABC):
     predictors: Mapping[str, Predictor] = {}
     variant: str = ""
     recipe_names: Mapping[str, str] = {}
+    expected_type: Any = None
 
     @abstractmethod
     def cases(self, dtype: str, level: str, seed: int = 0) -> "Iterable[Case]":
@@ -242,8 +246,19 @@ class Operation(ABC):
         """Return the type of a result, given that of the input it is like."""
         return like
 
-    def recipes(self, case: "Case") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
-        """Return the first output by each recipe, for cases whose bits show the recipe."""
+    def result_shapes(self, output: str, rows: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """Return the shapes that a result may have, given that of x; the first is named."""
+        return (rows,) if self.is_rows(output) else (rows[-1:],)
+
+    def recipes(self, case: "Case", results: "Results") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
+        """Return the first output by each recipe, for cases whose bits show the recipe.
+
+        `results` are those of the call: the first output may depend on the others.
+        """
+        return {}
+
+    def ways(self, case: "Case", results: "Results") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
+        """Return the first output by each way to scale it, for cases whose bits show the way."""
         return {}
 
     def inner_roundings(self, dtype: str) -> "Mapping[str, RoundedResult]":  # noqa: ARG002 (subclasses use it)
@@ -260,6 +275,18 @@ class Operation(ABC):
         The words are a clause such as "beta is left out".
         """
         return {}
+
+    def find_cause(
+        self,
+        output: str,  # noqa: ARG002 (subclasses use it)
+        runs: "Sequence[tuple[Case, Results]]",  # noqa: ARG002 (subclasses use it)
+    ) -> tuple[str, int] | None:
+        """Return the likely cause of wrong results, or "", and the number of hypotheses.
+
+        `runs` are the cases of one type with all results. None stands for the search by
+        `hypotheses` and `clues`, which is for results that are linear in y.
+        """
+        return None
 
     def clues(self, output: str) -> "Clues":  # noqa: ARG002 (subclasses use it)
         """Return clues to wrong results that no hypothesis explains as a whole."""
@@ -385,6 +412,8 @@ class Case:
         return replace(self.with_inputs(**many), repeats=times * self.repeats)
 
 
+Results = Mapping[str, Array | None]
+"""The results of a call by output, as the subject returned them."""
 RoundedResult = Callable[[Case], RecipeResult]
 """Returns an output of a case with some steps rounded."""
 Hypothesis = Callable[[Case], Float64s]
@@ -472,7 +501,12 @@ def other_cases(case: Case) -> list[Case]:
     >>> [other.shape for other in other_cases(tv.case("float32-normal-4x67"))]
     [(4, 67), (8, 68)]
     """
-    arrays = {name: array for name, array in case.inputs.items() if array is not None}
+    settings = case.operation.inputs_of("setting")
+    arrays = {
+        name: array
+        for name, array in case.inputs.items()
+        if array is not None and name not in settings
+    }
     with np.errstate(all="ignore"):
         same = {name: array[::-1] * array.dtype.type(-2) for name, array in arrays.items()}
         wider = {

@@ -25,7 +25,7 @@ import truenorm.exact
 from truenorm import user_cache
 from truenorm.exact import FLOAT64, FloatFormat, InverseRoot, Term, round_sum_of_roots
 from truenorm.verify import types
-from truenorm.verify.operation import Case, Operation, Predictor
+from truenorm.verify.operation import Case, Operation, Predictor, Results
 from truenorm.verify.types import Array, Float64s, dtype_of, ulps_of, unit_roundoff
 
 Arrays = dict[str, Float64s]
@@ -427,7 +427,8 @@ def expected(case: Case) -> "Expected":
 
 def remember(case: Case, exact: Arrays) -> "Expected":
     """Hold the answers to a case in memory; `exact` may come from another process."""
-    EXPECTED_BY_CASE[case] = answers = Expected(case, exact)
+    kind: type[Expected] = case.operation.expected_type or Expected
+    EXPECTED_BY_CASE[case] = answers = kind(case, exact)
     return answers
 
 
@@ -440,6 +441,44 @@ def forget(cases: Iterable[Case]) -> None:
 FLOAT32_ROUNDOFF = 2.0**-24
 LARGEST_SUM_ERROR = 1 / 8
 """Relative to the scale: the largest error that a sum in sequence may have."""
+
+
+class AnswerBounds(NamedTuple):
+    """Enclosures of answers that are not exact.
+
+    The exact answer is within `radius` of the stored one; `low` and `high` are the ends of that
+    interval, rounded to the type of the result. Errors are reduced by the radius.
+    """
+
+    radius: Float64s
+    low: Float64s
+    high: Float64s
+
+
+class ElementErrors(NamedTuple):
+    """Absolute errors, errors in ulp, and a mask of correctly rounded elements.
+
+    Elements whose answer is NaN or infinite have no error: see `Expected.misplaced`.
+    """
+
+    error: Float64s
+    in_ulp: Float64s
+    correct: NDArray[np.bool_]
+
+    @classmethod
+    def where(
+        cls,
+        measured: NDArray[np.bool_],
+        error: Float64s,
+        in_ulp: Float64s,
+        correct: NDArray[np.bool_],
+    ) -> "ElementErrors":
+        """Return errors of the measured elements; NaN is an infinite error."""
+        error, in_ulp = (
+            np.where(measured, np.where(np.isnan(each), np.inf, each), 0.0)
+            for each in (error, in_ulp)
+        )
+        return cls(error, in_ulp, correct | ~measured)
 
 
 class Expected:
@@ -485,6 +524,67 @@ class Expected:
         if not self._case.operation.is_rows(output) or self._case.repeats == 1:
             return values
         return np.tile(values, (self._case.repeats, *(1,) * (values.ndim - 1)))
+
+    def given(self, results: Results) -> "Expected":  # noqa: ARG002 (subclasses use it)
+        """Return the answers where some depend on other results of the call."""
+        return self
+
+    def type_error(self, output: str, result: Array) -> str:
+        """Return what is wrong with the type of a result, or an empty string."""
+        value = self.values[output]
+        if value is None or result.dtype == value.dtype:
+            return ""
+        return f"{output} is {result.dtype.name}; it should be {value.dtype.name}"
+
+    def decoded(self, output: str, result: Array | None) -> Array | None:
+        """Return a result as numbers in the shape of the answer, or None if that is impossible."""
+        value = self.values[output]
+        if value is None or result is None or result.size != value.size:
+            return None
+        return result.reshape(value.shape)
+
+    def element_errors(
+        self,
+        output: str,
+        result: Array,
+        *,
+        finite: bool = True,
+        bounds: AnswerBounds | None = None,
+    ) -> ElementErrors:
+        """Return the error of each element of a decoded result.
+
+        If `finite` is False, ignore non-finite elements, as a check ``abs(error) > tolerance``
+        would. `bounds` encloses answers that are not exact.
+        """
+        exact, ulps, rest = self.wide[output], self.ulps[output], self.remainders[output]
+        with np.errstate(all="ignore"):
+            wide = result.astype(np.float64)
+            measured = np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(wide)
+            error = np.abs((wide - exact) - rest * ulps)
+            in_ulp = np.abs((wide - exact) / ulps - rest)
+            correct = wide == exact
+            if bounds is not None:
+                measured &= np.isfinite(bounds.low) & np.isfinite(bounds.high)
+                error = (error - bounds.radius).clip(0)
+                in_ulp = (in_ulp - bounds.radius / ulps).clip(0)
+                correct = (bounds.low <= wide) & (wide <= bounds.high)
+        return ElementErrors.where(measured, error, in_ulp, correct)
+
+    def misplaced(
+        self, output: str, result: Array, bounds: AnswerBounds | None = None
+    ) -> NDArray[np.bool_]:
+        """Return True for each element that should be NaN or infinite and is not.
+
+        Any non-finite value is accepted except infinity of the wrong sign: infinity times a
+        number that an algorithm rounds to zero is NaN. An answer that may be finite by its
+        `bounds` accepts any value.
+        """
+        with np.errstate(all="ignore"):
+            exact, wide = self.wide[output], result.astype(np.float64)
+        wrong = ~np.isfinite(exact) & np.isfinite(wide) | np.isinf(exact) & (wide == -exact)
+        if bounds is not None:
+            wrong &= ~(np.isfinite(bounds.low) | np.isfinite(bounds.high))
+        return np.asarray(wrong)
 
     def scale(self, output: str, power: int = 0) -> Float64s:
         """Return the natural scale of each element, for errors like that power of kappa."""

@@ -12,12 +12,19 @@ Float64s = NDArray[np.float64]
 FORMATS: dict[str, FloatFormat] = {
     each.name: each for each in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
 }
+CODE_TYPES = (
+    *("uint8", "int8", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e8m0fnu"),
+    "float4_e2m1fn",
+)
+"""The types of codes and scales of one byte; float8 and float4 are those of ml_dtypes."""
+JUDGED_TYPES = (*FORMATS, *CODE_TYPES)
+"""The types of results whose bits are compared."""
 NUMERIC_TYPES = (
     *FORMATS,
     *("bool", "complex64", "complex128", np.dtype(np.longdouble).name),
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 )
-"""The types that are judged, and those that a subject may return by mistake."""
+"""The types of y that are judged, and those that a subject may return by mistake."""
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -39,6 +46,16 @@ def dtype_of(name: str) -> np.dtype[Any]:
             "bfloat16 needs the package ml_dtypes: pip install 'truenorm[verify]'"
         ) from missing
     dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
+
+
+def numeric_dtype(name: str) -> np.dtype[Any]:
+    """Return the NumPy dtype of one of `NUMERIC_TYPES` or `CODE_TYPES`."""
+    if not name.startswith(("bfloat", "float8", "float4")):
+        return np.dtype(name)
+    import ml_dtypes
+
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return dtype
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.grading.checks import UNEXPLAINED, check_case, measure, misplaced
+from truenorm.verify.grading.checks import UNEXPLAINED, check_case, measure
 from truenorm.verify.grading.grades import drop_consequences
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import collect, grade_records
@@ -76,20 +76,20 @@ def test_misplaced_nan() -> None:
     exact = expected(nan_in_x)
     y = _y(exact)
     row = int(np.flatnonzero(np.isnan(nan_in_x.x).any(axis=1))[0])
-    assert not misplaced(exact, "y", y).any()
+    assert not exact.misplaced("y", y).any()
     y[row] = np.inf
-    assert not misplaced(exact, "y", y).any()
+    assert not exact.misplaced("y", y).any()
     y[row, 4] = 0
-    assert np.argwhere(misplaced(exact, "y", y)).tolist() == [[row, 4]]
+    assert np.argwhere(exact.misplaced("y", y)).tolist() == [[row, 4]]
 
 
 def test_infinity_of_the_wrong_sign() -> None:
     exact = expected(case("float32-infinity-and-nan-in-dy"))
     dbeta = exact.wide["dbeta"].copy()
     at = int(np.flatnonzero(np.isinf(dbeta))[0])
-    assert not misplaced(exact, "dbeta", dbeta).any()
+    assert not exact.misplaced("dbeta", dbeta).any()
     dbeta[at] *= -1
-    assert np.argwhere(misplaced(exact, "dbeta", dbeta)).tolist() == [[at]]
+    assert np.argwhere(exact.misplaced("dbeta", dbeta)).tolist() == [[at]]
 
 
 BATCH = "float32-batch-300x67"

@@ -176,7 +176,7 @@ def test_other_operation_is_recognized(
     assert cause in report.findings[0].cause
 
 
-TELLING = [case for case in tv.cases("bfloat16") if tv.LAYER_NORM.recipes(case)]
+TELLING = [case for case in tv.cases("bfloat16") if tv.LAYER_NORM.recipes(case, {})]
 
 
 def to_bfloat16(numbers: Float64s) -> Array:

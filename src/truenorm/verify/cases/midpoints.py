@@ -37,7 +37,7 @@ STEPS = {"float16": 5, "bfloat16": 8, "float32": 2, "float64": 2}
 """Inputs chosen for a result: each reduces the distance by about 2^-precision."""
 
 
-class _Maker:
+class RowMaker:
     """Random numbers of a type, by a fixed seed, and fractions rounded to the type."""
 
     def __init__(self, name: str, dtype: str, eps: float, *, centred: bool) -> None:
@@ -54,6 +54,7 @@ class _Maker:
         return rounded
 
     def nearest(self, value: Fraction) -> float:
+        """Round to the type."""
         return round_ratio(value.numerator, value.denominator, self.kind)
 
     def ulp(self, size: Fraction) -> Fraction:
@@ -108,12 +109,20 @@ def _sum(terms: Iterable[Fraction]) -> Fraction:
     return sum(terms, Fraction(0))
 
 
-def _of_y(make: _Maker, size: int) -> Inputs:
+def _of_y(make: RowMaker, size: int) -> Inputs:
+    """Lower one y of each row to a midpoint of the type."""
+    return rows_of_y(make, size, make.midpoint_below)
+
+
+def rows_of_y(
+    make: RowMaker, size: int, below: Callable[[Fraction], Fraction], count: int = 0
+) -> Inputs:
     """Lower one y of each row by small elements; numbers and their negatives have the mean 0.
 
-    None of them is zero: kernels may handle rows with zeros differently.
+    `below` returns the number that a y is lowered to. No element is zero: kernels may handle rows
+    with zeros differently.
     """
-    half = make.numbers(_rows(size), size // 2, exponent=9 if make.narrow else 0)
+    half = make.numbers(count or _rows(size), size // 2, exponent=9 if make.narrow else 0)
     half[:, 0] *= LARGER
     half[:, 1 : 1 + make.steps] = 0.0
     gamma = np.abs(make.numbers(size))
@@ -121,14 +130,14 @@ def _of_y(make: _Maker, size: int) -> Inputs:
         xhat, r = make.normalized([*row, *-row])
         # With r -> middle/(gamma*x), y is the midpoint; w = 1/r^2 is linear in squares of x.
         y = xhat[0] * Fraction(gamma[0])
-        distance = ((y / make.midpoint_below(y)) ** 2 - 1) / r**2 * size / 2
+        distance = ((y / below(y)) ** 2 - 1) / r**2 * size / 2
         for place in range(1, 1 + make.steps):
             row[place] = make.root_below(distance)
             distance -= Fraction(row[place]) ** 2
     return {"x": np.concatenate([half, -half], axis=1), "gamma": gamma, "beta": np.zeros(size)}
 
 
-def _of_dx(make: _Maker, size: int) -> Inputs:
+def _of_dx(make: RowMaker, size: int) -> Inputs:
     """Move the last dx of each row to a midpoint by the first elements of dy."""
     places = range(make.steps)
     x = make.numbers(_rows(size), size, exponent=8 if make.narrow else 0)
@@ -150,7 +159,7 @@ def _of_dx(make: _Maker, size: int) -> Inputs:
     return {"x": x, "gamma": gamma, "dy": dy}
 
 
-def _of_dgamma(make: _Maker, size: int) -> Inputs:
+def _of_dgamma(make: RowMaker, size: int) -> Inputs:
     """Move sums over three rows to midpoints by further rows."""
     exponents, of_dy = [0] * (3 + make.steps), 0
     if make.narrow:  # rows far below sqrt(eps) have a small xhat
@@ -164,7 +173,7 @@ def _of_dgamma(make: _Maker, size: int) -> Inputs:
     return {"x": x, "dy": dy}
 
 
-def _of_dbeta(make: _Maker, size: int) -> Inputs:
+def _of_dbeta(make: RowMaker, size: int) -> Inputs:
     """Make sums that are ties, or one subnormal away from ties, among numbers that cancel."""
     top = 2 ** (make.kind.precision - 3)
     signs = make.random.choice([-1, 1], size)
@@ -176,7 +185,7 @@ def _of_dbeta(make: _Maker, size: int) -> Inputs:
     return {"x": make.numbers(len(dy), size), "dy": dy}
 
 
-MAKERS: dict[str, Callable[[_Maker, int], Inputs]] = {
+MAKERS: dict[str, Callable[[RowMaker, int], Inputs]] = {
     "y": _of_y,
     "dx": _of_dx,
     "dgamma": _of_dgamma,
@@ -205,7 +214,7 @@ def _case(
     """Return the case of an output and a shape."""
     slug = f"{output}-{NEXT_TO_MIDPOINTS}"
     eps = _eps(output, dtype, seed)
-    make = _Maker(f"{dtype}-{slug}-{size}-{seed}", dtype, eps, centred=centred)
+    make = RowMaker(f"{dtype}-{slug}-{size}-{seed}", dtype, eps, centred=centred)
     made = MAKERS[output](make, size)
     family = Family(slug, "normal", "hard", f"{output} next to midpoints", eps=eps)
     case = family.case(operation, dtype, len(made["x"]), size, seed)

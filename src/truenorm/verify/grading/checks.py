@@ -1,19 +1,18 @@
 """The checks of the judge: compare the records of a case with its answers and with each other.
 
-`measure` and `element_errors` compare a result with the exact answer, in ulp and in natural units.
+`measure` compares a result with the exact answer, in ulp and in natural units.
 `check_case` runs all checks on a case and returns a `Symptom` for each one that fails.
 `large_call` makes the calls of more than 2^24 elements, whose results are too large to keep.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truenorm.verify.operation import Case
-from truenorm.verify.oracle import Expected, expected
+from truenorm.verify.oracle import AnswerBounds, Expected, expected
 from truenorm.verify.running.records import (
     AFTER_OTHERS,
     AGAIN,
@@ -39,7 +38,7 @@ from truenorm.verify.running.records import (
     case_of_call,
     matching_rows,
 )
-from truenorm.verify.types import FORMATS, Array, Float64s, same_bits
+from truenorm.verify.types import JUDGED_TYPES, Array, same_bits
 
 GUARDS = {
     "raised": "runs",
@@ -71,29 +70,6 @@ UNEXPLAINED = 3
 """The power of kappa of an error that no power up to 2 explains."""
 
 
-class AnswerBounds(NamedTuple):
-    """Enclosures of answers that are not exact.
-
-    The exact answer is within `radius` of the stored one; `low` and `high` are the ends of that
-    interval, rounded to the type of the result. Errors are reduced by the radius.
-    """
-
-    radius: Float64s
-    low: Float64s
-    high: Float64s
-
-
-class ElementErrors(NamedTuple):
-    """Absolute errors, errors in ulp, and a mask of correctly rounded elements.
-
-    Elements whose answer is NaN or infinite have no error: see `misplaced`.
-    """
-
-    error: Float64s
-    in_ulp: Float64s
-    correct: NDArray[np.bool_]
-
-
 @dataclass(frozen=True)
 class Error:
     """The error of one output of one case; `at` is the element with the largest excess."""
@@ -121,7 +97,7 @@ def measure(
     The result must have the shape of the answer. If `finite` is False, ignore non-finite elements,
     as a check ``abs(error) > tolerance`` would. `bounds` encloses answers that are not exact.
     """
-    error, in_ulp, correct = element_errors(expected, output, result, finite=finite, bounds=bounds)
+    error, in_ulp, correct = expected.element_errors(output, result, finite=finite, bounds=bounds)
     if error.size == 0:
         return Error(0.0, 0.0, 0, True, (), 0.0, False)
     with np.errstate(all="ignore"):
@@ -142,51 +118,6 @@ def measure(
         not_finite=not np.isfinite(float(np.real(result[at]))),
         excess=float(excess[at]),
     )
-
-
-def element_errors(
-    expected: Expected,
-    output: str,
-    result: Array,
-    *,
-    finite: bool = True,
-    bounds: AnswerBounds | None = None,
-) -> ElementErrors:
-    """Return the error of each element; parameters as in `measure`."""
-    exact, ulps, rest = expected.wide[output], expected.ulps[output], expected.remainders[output]
-    with np.errstate(all="ignore"):
-        wide = result.astype(np.float64)
-        measured = np.isfinite(exact) if finite else np.isfinite(exact) & np.isfinite(wide)
-        error = np.abs((wide - exact) - rest * ulps)
-        in_ulp = np.abs((wide - exact) / ulps - rest)
-        correct = wide == exact
-        if bounds is not None:
-            measured &= np.isfinite(bounds.low) & np.isfinite(bounds.high)
-            error = (error - bounds.radius).clip(0)
-            in_ulp = (in_ulp - bounds.radius / ulps).clip(0)
-            correct = (bounds.low <= wide) & (wide <= bounds.high)
-
-    def or_infinite(errors: Float64s) -> Float64s:
-        return np.where(measured, np.where(np.isnan(errors), np.inf, errors), 0.0)
-
-    return ElementErrors(or_infinite(error), or_infinite(in_ulp), correct | ~measured)
-
-
-def misplaced(
-    expected: Expected, output: str, result: Array, bounds: AnswerBounds | None = None
-) -> NDArray[np.bool_]:
-    """Return True for each element that should be NaN or infinite and is not.
-
-    Any non-finite value is accepted except infinity of the wrong sign: infinity times a number
-    that an algorithm rounds to zero is NaN. An answer that may be finite by its `bounds` accepts
-    any value.
-    """
-    with np.errstate(all="ignore"):
-        exact, wide = expected.wide[output], result.astype(np.float64)
-    wrong = ~np.isfinite(exact) & np.isfinite(wide) | np.isinf(exact) & (wide == -exact)
-    if bounds is not None:
-        wrong &= ~(np.isfinite(bounds.low) | np.isfinite(bounds.high))
-    return np.asarray(wrong)
 
 
 def first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
@@ -221,7 +152,7 @@ class Symptom:
 
 @dataclass(frozen=True)
 class MeasuredResult:
-    """A result and its error; `result` has the shape of the answer.
+    """A result and its error; `result` has the shape of the answer, and codes are decoded.
 
     `allowed` is the largest error of a stable result, in natural units.
     """
@@ -261,18 +192,25 @@ def check_case(
         symptoms += wrong_shape
         if record.call.kind != PLAIN:
             continue
+        right_shape = {
+            name: each
+            for name, each in record.results.items()
+            if name not in {symptom.output for symptom in wrong_shape}
+        }
+        given = exact.given(right_shape)
         for output in outputs:
-            value, result = exact.values[output], record.results.get(output)
-            if value is None or result is None or output in {s.output for s in wrong_shape}:
+            value, result = given.values[output], record.results.get(output)
+            if value is None or result is None or output not in right_shape:
                 continue
-            if result.dtype != value.dtype:
-                text = f"{output} is {result.dtype.name}; it should be {value.dtype.name}"
+            if text := given.type_error(output, result):
                 symptoms.append(Symptom("type", case, record, output, text))
-            result = result.reshape(value.shape)
-            error = measure(exact, output, result, finite=finite)
-            allowed = exact.factor(output)
+            result = given.decoded(output, result)
+            if result is None:
+                continue
+            error = measure(given, output, result, finite=finite)
+            allowed = given.factor(output)
             measured.append(MeasuredResult(case, record, output, result, error, allowed))
-            symptoms += _check_accuracy(measured[-1], exact, value)
+            symptoms += _check_accuracy(measured[-1], given, value)
     symptoms += _check_invariance(case, records, outputs)
     return symptoms, measured
 
@@ -298,9 +236,9 @@ def _check_shapes(
         value, result = exact.values[output], record.results.get(output)
         if value is None or (result is None and (record.failure or record.left_out)):
             continue
-        shape = shape_of_rows if case.operation.is_rows(output) else value.shape
-        if result is None or result.shape != shape:
-            text = wrong_shape_text(output, result, shape, where)
+        shapes = case.operation.result_shapes(output, shape_of_rows)
+        if result is None or result.shape not in shapes:
+            text = wrong_shape_text(output, result, shapes[0], where)
             yield Symptom("shape", case, record, output, text)
 
 
@@ -314,7 +252,7 @@ def wrong_shape_text(
 
 def _check_accuracy(one: MeasuredResult, exact: Expected, value: Array) -> Iterator[Symptom]:
     """Check that a result is within its tolerance, and NaN or infinite where it must be."""
-    wrong = misplaced(exact, one.output, one.result)
+    wrong = exact.misplaced(one.output, one.result)
     if wrong.any():
         at = first_index(wrong)
         text = f"{one.output}{list(at)} is {one.result[at]}; it should be {value[at]}"
@@ -448,11 +386,15 @@ def _check_history(
         at: tuple[int, ...] = ()
         value = exact.values[output]
         if record.call.kind == ALONE and value is not None:
-            result, alone = (each.results[output] for each in (plain, record))
-            if result is None or alone is None or result.size != value.size:
+            given = [exact.given(each.results) for each in (plain, record)]
+            result, alone = (
+                right.decoded(output, each.results[output])
+                for right, each in zip(given, (plain, record), strict=True)
+            )
+            if result is None or alone is None:
                 continue
-            error = measure(exact, output, result.reshape(value.shape))
-            if not error.needs or measure(exact, output, alone.reshape(value.shape)).needs:
+            error = measure(given[0], output, result)
+            if not error.needs or measure(given[1], output, alone).needs:
                 continue
             at = error.at
         yield Symptom("history", case, record, output, f"{output} {DEPENDS_ON_CALLS}", at)
@@ -480,7 +422,8 @@ def _check_repeated_rows(case: Case, plain: Record, rows: Collection[str]) -> It
     distinct = case.shape[0] // case.repeats
     for output in rows:
         result = plain.results.get(output)
-        if result is None or result.shape != case.shape or result.dtype.name not in FORMATS:
+        shapes = case.operation.result_shapes(output, case.shape)
+        if result is None or result.shape not in shapes or result.dtype.name not in JUDGED_TYPES:
             continue
         copies = np.ascontiguousarray(result).view(np.uint8).reshape(case.repeats, distinct, -1)
         differs = (copies != copies[0]).any(axis=-1)
@@ -533,7 +476,7 @@ def _differing(
 
 def _equal(one: Array, other: Array) -> bool:
     """Compare bits; in types that are not judged, compare values, as some bits may be unused."""
-    if one.dtype.name in FORMATS:
+    if one.dtype.name in JUDGED_TYPES:
         return one.dtype == other.dtype and same_bits(one, other)
     return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))
 
@@ -583,28 +526,38 @@ def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:
 
 
 def _worst_rows(case: Case, record: Record) -> Iterator[Record]:
-    """Yield a record for each output of rows that has only the copy with the largest error."""
+    """Yield a record for each copy of the rows that has the largest error of an output.
+
+    It has also the outputs of which all copies are equal.
+    """
     kind, rows, size = record.call.kind, record.call.stop, case.shape[1]
     if record.failure:
         where = f"in one call with {rows * size:,} elements"
         yield replace(record, failure=f"{record.failure}, {where}", results={})
         return
     yield replace(record, results={}, holds={})
-    for output, result in record.results.items():
-        if result is not None and case.operation.is_rows(output):
-            start, *description = record.holds.get(output, ("0",))
-            call = Call(kind, int(start), int(start) + case.shape[0])
-            holds = {output: tuple(description)} if description else {}
-            yield Record(case.name, call, {output: result}, holds=holds)
+    results = {name: each for name, each in record.results.items() if case.operation.is_rows(name)}
+    worst = {name: record.holds[name] for name in results if name in record.holds}
+    for start in dict.fromkeys(first for first, *_ in worst.values()) or ["0"]:
+        here = {
+            name: each for name, each in results.items() if worst.get(name, [start])[0] == start
+        }
+        holds = {
+            name: tuple(description)
+            for name, (first, *description) in worst.items()
+            if first == start and description
+        }
+        call = Call(kind, int(start), int(start) + case.shape[0])
+        yield Record(case.name, call, here, holds=holds)
 
 
 def _check_large(
     case: Case, record: Record, outputs: Collection[str], *, finite: bool
 ) -> Iterator[Symptom]:
     """Check that the worst rows of a large call have no error beyond rounding."""
-    exact = expected(case)
-    for output, result in record.results.items():
-        value = exact.values[output]
+    exact = expected(case).given(record.results)
+    for output, returned in record.results.items():
+        value, result = exact.values[output], exact.decoded(output, returned)
         if result is None or value is None or output not in outputs:
             continue
         error = measure(exact, output, result, finite=finite)

@@ -46,6 +46,7 @@ from truenorm.verify.grading.recipes import (
     identify_forward,
     recipe_evidence,
     recipe_symptoms,
+    way_evidence,
 )
 from truenorm.verify.grading.report import (
     ACCURACY,
@@ -137,8 +138,10 @@ def grade(
     symptoms += _rounding_symptoms(measured, below - {each.type_and_output for each in symptoms})
     evidence = recipe_evidence(measured)
     wrong = {each.dtype for each in grades if (each.output, each.grade) == (outputs[0], "wrong")}
+    ways = way_evidence(measured)
     recipes = tuple(
-        identify_forward(each, explain=dtype not in wrong) for dtype, each in evidence.items()
+        identify_forward(each, explain=dtype not in wrong, ways=ways.get(dtype))
+        for dtype, each in evidence.items()
     )
     backward_recipes = tuple(map(identify_backward, backward_evidence(measured).values()))
     if recipe and "recipe" in guards:
@@ -590,6 +593,14 @@ def diagnose_accuracy(
             if one.type_and_output == (dtype, output)
             and not is_user_case(one.case)  # its results are not kept
         ]
+        every = ("ordinary", "growth", "finite", "rounding")
+        operation, runs = (
+            failing[0].case.operation,
+            [(one.case, one.record.results) for one in of_output],
+        )
+        if (own := operation.find_cause(output, runs)) is not None:
+            diagnoses |= {(guard, dtype, output): Diagnosis(*own) for guard in every}
+            continue
         on_ordinary = [each for each in failing if each.case.kind == "ordinary"]
         ordinary = any(each.severity == UNEXPLAINED for each in on_ordinary)
         kinds = ("ordinary",) if ordinary else ("ordinary", "sweep", "hard")
@@ -609,7 +620,6 @@ def diagnose_accuracy(
         explains_all = bool(diagnosis.cause) and not ordinary
         state = kept.get((dtype, output))
         if state and ((dtype, output) in right_alone or not diagnosis.cause):
-            every = ("ordinary", "growth", "finite", "rounding")
             diagnoses |= {(guard, dtype, output): state for guard in every}
             continue
         if not diagnosis.cause:

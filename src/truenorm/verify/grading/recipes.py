@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorm.verify.diagnosis.accuracy import Diagnosis, describe_recipe, diagnose_bits
 from truenorm.verify.grading.checks import MeasuredResult, Symptom
@@ -18,7 +19,10 @@ from truenorm.verify.types import Float64s
 
 SAME_RECIPE = 0.9999
 """The share of decided elements that must have the bits of a recipe. Honest kernels have all of
-them; recipes that differ do so in a twentieth or more."""
+them. Recipes of y differ in a twentieth or more, those of codes in a few of ten thousand."""
+FEW, MOST = 8, 0.95
+"""Two recipes are distinguished by this many elements in which they differ; of several that match,
+one is named if it has this share of those elements against each other one."""
 RecipeEvidence = Sequence[tuple[MeasuredResult, Mapping[str, RecipeResult]]]
 """Results of one output in one type, each with the bits by every recipe."""
 
@@ -28,7 +32,9 @@ def recipe_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvi
     evidence: dict[str, list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
     for one in measured:
         operation = one.case.operation
-        if one.output == operation.outputs[0].name and (bits := operation.recipes(one.case)):
+        if one.output == operation.outputs[0].name and (
+            bits := operation.recipes(one.case, one.record.results)
+        ):
             evidence.setdefault(one.case.dtype, []).append((one, bits))
     return dict(evidence)
 
@@ -48,12 +54,19 @@ class _Bits(NamedTuple):
     """The bits by one recipe in all cases, and where they are decided."""
 
     values: Float64s
-    decided: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    decided: NDArray[np.bool_]
 
     def agrees(self, other: "_Bits") -> bool:
         """Return True if two recipes hardly differ where both are decided."""
-        both = self.decided & other.decided
-        return _share(self.values[both], other.values[both]) >= SAME_RECIPE
+        return int(self._differs(other).sum()) < FEW
+
+    def beats(self, other: "_Bits", result: Float64s) -> bool:
+        """Return True if the result has these bits in most elements where the two differ."""
+        differs = self._differs(other)
+        return _share(result[differs], self.values[differs]) >= MOST
+
+    def _differs(self, other: "_Bits") -> NDArray[np.bool_]:
+        return np.asarray(self.decided & other.decided & (self.values != other.values))
 
     def share(self, result: Float64s) -> float:
         """Return the share of decided elements in which the result has these bits."""
@@ -85,14 +98,36 @@ def identify_recipe(evidence: RecipeEvidence) -> Recipe:
             groups.append([name])
     shares = {group[0]: every[group[0]].share(result) for group in groups}
     matching = [name for name, share in shares.items() if share >= SAME_RECIPE]
+    matching = [
+        name
+        for name in matching
+        if all(every[name].beats(every[each], result) for each in matching if each != name)
+    ]
     same = {first: tuple(others) for first, *others in groups}
     dtype, output = evidence[0][0].type_and_output
     return Recipe(dtype, matching[0] if len(matching) == 1 else "", shares, same, output)
 
 
-def identify_forward(evidence: RecipeEvidence, *, explain: bool) -> Recipe:
+def way_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
+    """Return, by type, the codes whose bits distinguish ways to scale y."""
+    evidence: dict[str, list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
+    for one in measured:
+        operation = one.case.operation
+        if one.output == operation.outputs[0].name and (
+            bits := operation.ways(one.case, one.record.results)
+        ):
+            evidence.setdefault(one.case.dtype, []).append((one, bits))
+    return dict(evidence)
+
+
+def identify_forward(
+    evidence: RecipeEvidence, *, explain: bool, ways: RecipeEvidence | None = None
+) -> Recipe:
     """Identify the recipe of the first output; if none matches, find what explains the bits."""
     recipe = identify_recipe(evidence)
+    if ways:
+        way = identify_recipe(ways)
+        recipe = replace(recipe, way=way.name, ways=way.shares)
     if recipe.name or not explain:
         return recipe
     cause, tried = explain_bits(evidence)

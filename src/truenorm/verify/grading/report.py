@@ -162,6 +162,10 @@ class Recipe:
         The roundings that explain the bits if no recipe does, or those of backward.
     tried : int
         The number of roundings and hypotheses that were compared if no recipe matches.
+    way : str
+        How y is scaled before it is quantized, if the bits show it.
+    ways : dict of str to float
+        By way, the share of the elements with its bits, in rows that are made for it.
     """
 
     dtype: str
@@ -171,11 +175,14 @@ class Recipe:
     output: str = "y"
     explanation: str = ""
     tried: int = 0
+    way: str = ""
+    ways: dict[str, float] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The recipe that matches, and those with the same bits."""
-        return (self.name, *self.same[self.name]) if self.name else ()
+        """The recipe that matches, and those with the same bits; also with the way."""
+        names = (self.name, *self.same[self.name]) if self.name else ()
+        return (*names, *(f"{name}, {self.way}" for name in names if self.way))
 
     def __str__(self) -> str:
         """Return the three largest shares in words, rounded down: 100 % is all."""

@@ -14,7 +14,6 @@ from truenorm.verify.enclosures import Ball, enclose, largest_kappa, round_ball,
 from truenorm.verify.grading.checks import (
     NOT_REPEATABLE,
     UNEXPLAINED,
-    AnswerBounds,
     Error,
     MeasuredResult,
     Symptom,
@@ -22,13 +21,18 @@ from truenorm.verify.grading.checks import (
     check_call,
     first_index,
     measure,
-    misplaced,
     repeat_guard,
     row_invariance,
     wrong_shape_text,
 )
 from truenorm.verify.operation import Case, Scales
-from truenorm.verify.oracle import Expected, compute_exact, load_or_compute, output_types
+from truenorm.verify.oracle import (
+    AnswerBounds,
+    Expected,
+    compute_exact,
+    load_or_compute,
+    output_types,
+)
 from truenorm.verify.running.records import (
     AGAIN,
     ROWS,
@@ -307,7 +311,7 @@ def _measure_part(answers: Expected, output: str, result: Array, start: int) -> 
     """Measure a part of a result, whose first row is `start`."""
     bounds = answers.bounds[output] if isinstance(answers, EnclosedAnswers) else None
     error = measure(answers, output, result, bounds=bounds)
-    if (wrong := misplaced(answers, output, result, bounds)).any():
+    if (wrong := answers.misplaced(output, result, bounds)).any():
         error = replace(error, needs=UNEXPLAINED, at=first_index(wrong), ulp=np.inf, excess=np.inf)
     at = error.at
     moved = (start + at[0], *at[1:]) if answers.wide[output].ndim == 2 else at

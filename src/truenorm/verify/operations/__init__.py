@@ -5,6 +5,9 @@ from typing import Any, cast
 
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations.norms import NAMES, Gain, Norm, NormName, Sum
+from truenorm.verify.operations.quantized import quant as quantization
+from truenorm.verify.operations.quantized.norm import QuantizedNorm
+from truenorm.verify.operations.quantized.quant import Quant, quant_from
 from truenorm.verify.types import Array
 
 __all__ = ["LAYER_NORM", "NAMES", "OPERATIONS", "RMS_NORM", "norm", "parse_operation"]
@@ -17,6 +20,7 @@ EXTENSIONS = LAYER_NORM.extensions
 """What is judged only if a subject claims it, by name."""
 OUTPUTS = tuple(each.name for each in LAYER_NORM.outputs)
 OPTIONS = {"gain", "beta", "parameters", "result", "sum"}
+QUANT_OPTIONS = quantization.OPTIONS
 
 
 def layer_norm_case(
@@ -43,6 +47,7 @@ def norm(
     parameters: str = "",
     result: str = "",
     sum: Sum = "rounded",  # noqa: A002 (public name)
+    quant: Quant | None = None,
 ) -> Norm:
     """Return an operation for `Subject`: a norm as kernels ship it.
 
@@ -64,6 +69,9 @@ def norm(
     sum : str
         ``rounded``: the sum is normalized as it is returned. ``unrounded``: before it is rounded
         to a type of 16 bits.
+    quant : Quant, optional
+        How y is quantized: ``forward(x, gamma, ..., eps)`` then returns codes, and what `Quant`
+        says. There is no backward pass.
 
     Returns
     -------
@@ -76,14 +84,23 @@ def norm(
     >>> tv.norm("add_rms_norm", gain="zero-centred", parameters="float32").title
     'residual add and RMS normalization, zero-centred gain, float32 parameters'
     """
-    return _norm(name, gain, beta, parameters, result, sum)
+    return _norm(name, gain, beta, parameters, result, sum, quant)
 
 
 @cache  # the cases of an operation are made once
 def _norm(
-    name: NormName, gain: Gain, beta: bool | None, parameters: str, result: str, sum_: Sum
+    name: NormName,
+    gain: Gain,
+    beta: bool | None,
+    parameters: str,
+    result: str,
+    sum_: Sum,
+    quant: Quant | None,
 ) -> Norm:
-    made = Norm(name, gain=gain, beta=beta, parameters=parameters, result=result, sum=sum_)
+    options = {"gain": gain, "beta": beta, "parameters": parameters, "result": result}
+    if quant is not None:
+        return QuantizedNorm(name, quant, **options, sum=sum_)
+    made = Norm(name, **options, sum=sum_)  # type: ignore[arg-type]
     return made if made.is_variant else OPERATIONS[name]
 
 
@@ -102,14 +119,21 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
         key: value for key, _, value in (each.partition("=") for each in settings)
     }
     beta = {"true": True, "false": False}
-    if not spec or not options.keys() <= OPTIONS or options.get("beta", "true") not in beta:
+    known = OPTIONS | QUANT_OPTIONS
+    if not spec or not options.keys() <= known or options.get("beta", "true") not in beta:
         raise ValueError(
             "operation must be a name such as add_rms_norm, followed by any of "
-            ",gain=zero-centred ,beta=false ,parameters=float32 ,result=float32 and "
-            f",sum=unrounded; got {spec!r}"
+            ",gain=zero-centred ,beta=false ,parameters=float32 ,result=float32 "
+            ",sum=unrounded and, for quantized results, ,quant=e4m3fn with "
+            f"{' '.join(f',{name}=' for name in sorted(QUANT_OPTIONS - {'quant'}))}; got {spec!r}"
         )
     if not name and isinstance(default, Norm):
         name, options = default.name, {**default.options, **options}
     if "beta" in options:
         options["beta"] = beta[options["beta"]]
+    of_quant = {key: options.pop(key) for key in [*options] if key in QUANT_OPTIONS}
+    if of_quant and "quant" not in of_quant:
+        raise ValueError(f"{', '.join(of_quant)} needs quant=, such as quant=e4m3fn; got {spec!r}")
+    if of_quant:
+        options["quant"] = quant_from(of_quant)
     return norm(cast(NormName, name), **options)

@@ -37,7 +37,7 @@ def exact_answers(
     case: Case, norm: "Norm", known: Mapping[str, Float64s] = MappingProxyType({})
 ) -> dict[str, Float64s]:
     """Return r and xhat of each row and all rounded results; compute only what is not known."""
-    rows = _ExactRows(case, norm)
+    rows = ExactRows(case, norm)
     size = case.shape[1]
     arrays = {**(known or rows.statistics())}
     numbers = {"y": rows.y, "dx": rows.dx, "dgamma": rows.dgamma, "dbeta": rows.dbeta}
@@ -47,7 +47,7 @@ def exact_answers(
         if output == "dresidual":  # both summands have the same gradient
             arrays[output] = arrays["dx"]
         elif output == "sum":
-            arrays[output] = _round_sum(case.x, case.residual)[: len(rows.rows)]
+            arrays[output] = round_sum(case.x, case.residual)[: len(rows.rows)]
         else:
             shape = (-1, size, 2) if case.operation.is_rows(output) else (size, 2)
             arrays[output] = round_exactly(list(numbers[output]()), FORMATS[kind]).reshape(shape)
@@ -55,7 +55,7 @@ def exact_answers(
 
 
 @np.errstate(all="ignore")
-def _round_sum(one: Array, other: Array) -> Float64s:
+def round_sum(one: Array, other: Array) -> Float64s:
     """Return the rounded sum of two arrays, and its remainder in ulp, by Knuth's TwoSum."""
     total = one + other
     a, b, s = (each.astype(np.float64) for each in (one, other, total))
@@ -103,7 +103,7 @@ class _Row:
         return [float((each > 0) - (each < 0)) for each in self.x]
 
 
-class _ExactRows:
+class ExactRows:
     """The exact results of a case; repeated rows are computed once."""
 
     def __init__(self, case: Case, norm: "Norm") -> None:
@@ -112,7 +112,7 @@ class _ExactRows:
         self.repeats = case.repeats
         self.offset = int(norm.gain == "zero-centred")
         arrays = {name: _rows(array[:once]) for name, array in case.rows.items()}
-        self.dy, self.dsum = arrays["dy"], arrays.get("dsum")
+        self.dy, self.dsum = arrays.get("dy", []), arrays.get("dsum")
         self.gamma = _floats(case.gamma, self.size, 1.0 - self.offset)
         self.beta = _floats(case.inputs.get("beta"), self.size, 0.0)
         normalized = _rows(norm.normalized(case)[:once])
@@ -120,25 +120,27 @@ class _ExactRows:
 
     def y(self) -> Iterator[ExactNumber]:
         """Yield gamma*c*r + beta, row by row."""
-        finite = [isfinite(a) and isfinite(b) for a, b in zip(self.gamma, self.beta, strict=True)]
         for row in self.rows:
-            if row.exact is None:
-                yield from [NOT_A_NUMBER] * self.size
-                continue
-            for j, (gamma, beta) in enumerate(zip(self.gamma, self.beta, strict=True)):
-                if not finite[j] or (row.vanishes and not isfinite(row.x[j])):
-                    yield NonFinite(gamma * row.signs[j] + beta)
-                    continue
-                scale, of_scale = gamma.as_integer_ratio()
-                scale += self.offset * of_scale
-                shift, of_shift = beta.as_integer_ratio()
-                under = row.exact.scale * of_scale
-                yield LinearInRoot(
-                    row.exact.root,
-                    scale * row.exact.centred[j] * of_shift,
-                    shift * under,
-                    under * of_shift,
-                )
+            for j in range(self.size):
+                yield self.y_at(row, j)
+
+    def y_at(self, row: "_Row", j: int) -> ExactNumber:
+        """Return one element of y."""
+        gamma, beta = self.gamma[j], self.beta[j]
+        if row.exact is None:
+            return NOT_A_NUMBER
+        if not (isfinite(gamma) and isfinite(beta)) or (row.vanishes and not isfinite(row.x[j])):
+            return NonFinite(gamma * row.signs[j] + beta)
+        scale, of_scale = gamma.as_integer_ratio()
+        scale += self.offset * of_scale
+        shift, of_shift = beta.as_integer_ratio()
+        under = row.exact.scale * of_scale
+        return LinearInRoot(
+            row.exact.root,
+            scale * row.exact.centred[j] * of_shift,
+            shift * under,
+            under * of_shift,
+        )
 
     def dx(self) -> Iterator[ExactNumber]:
         """Yield r*(g - mean(g) - c*mean(g*c)/w) + dsum, row by row; mean(g) only if centred."""

@@ -20,6 +20,7 @@ from truenorm.verify.operation import (
     Operation,
     Output,
     RecipeResult,
+    Results,
     RoundedResult,
 )
 from truenorm.verify.operations.clues import clues_of
@@ -206,8 +207,7 @@ class Norm(Operation):
 
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterator[Case]:
         """Yield families of a seed, then cases that do not depend on it."""
-        if self.sum == "unrounded" and FORMATS[dtype].precision > 11:
-            raise ValueError(f"sum='unrounded' needs a type of 16 bits; got {dtype}")
+        self.check_type(dtype)
         if self.is_variant:
             for case in self._plain.cases(dtype, level, seed):
                 if case.needs <= self.extensions.keys():
@@ -220,6 +220,11 @@ class Norm(Operation):
         yield from next_to_midpoints(self, dtype, level, centred=self.centred)
         yield from named_cases(self, dtype)
         yield from extensions(self, dtype, seed)
+
+    def check_type(self, dtype: str) -> None:
+        """Raise ValueError for a type that an option excludes."""
+        if self.sum == "unrounded" and FORMATS[dtype].precision > 11:
+            raise ValueError(f"sum='unrounded' needs a type of 16 bits; got {dtype}")
 
     @cached_property
     def _plain(self) -> "Norm":
@@ -236,7 +241,7 @@ class Norm(Operation):
             rows = case.x.astype(np.float64) + case.residual.astype(np.float64)
         return rows
 
-    def recipes(self, case: Case) -> dict[str, RecipeResult]:
+    def recipes(self, case: Case, results: Results) -> dict[str, RecipeResult]:  # noqa: ARG002 (quantized norms use it)
         """Return y by every recipe, for ordinary rows of a type of 16 bits."""
         if not shows_recipe(case.dtype) or case.family != "normal":
             return {}

@@ -112,9 +112,9 @@ def recipe_results(norm: "Norm", case: Case) -> dict[str, RecipeResult]:
     """
     rows = norm.normalized(case)
     if not shows_recipe(norm.result_type or case.dtype):  # only a rounding to 16 bits shows
-        return {"early": _Computation(norm, case, rows).result(ROUNDED_STEPS["early"])}
+        return {"early": RoundedComputation(norm, case, rows).result(ROUNDED_STEPS["early"])}
     results = {
-        name: _Computation(norm, case, rows).result(ROUNDED_STEPS[name])
+        name: RoundedComputation(norm, case, rows).result(ROUNDED_STEPS[name])
         for name in recipe_names(norm)
     }
     if norm.adds:
@@ -122,7 +122,7 @@ def recipe_results(norm: "Norm", case: Case) -> dict[str, RecipeResult]:
         if norm.sum == "unrounded":
             other = (case.x + case.residual).astype(np.float64)
         for name in ("late", "early"):
-            result = _Computation(norm, case, other).result(ROUNDED_STEPS[name])
+            result = RoundedComputation(norm, case, other).result(ROUNDED_STEPS[name])
             results[f"{name}, {OTHER_SUM[norm.sum]}"] = result
     return results
 
@@ -147,7 +147,7 @@ def inner_roundings(norm: "Norm", dtype: str) -> dict[str, RoundedResult]:
 
 
 def _rounded_at(norm: "Norm", steps: RoundedSteps, case: Case) -> RecipeResult:
-    return _Computation(norm, case, norm.normalized(case)).result(steps)
+    return RoundedComputation(norm, case, norm.normalized(case)).result(steps)
 
 
 def backward_results(norm: "Norm", case: Case, output: str) -> dict[str, RecipeResult]:
@@ -169,7 +169,7 @@ def _backward_result(
 
     def round_step(at: Steps, step: str, values: Float64s) -> Float64s:
         nonlocal decided
-        rounded, known = _round_decided(values, _backward_noise(at, step, values), case.dtype)
+        rounded, known = round_decided(values, _backward_noise(at, step, values), case.dtype)
         decided = decided & known
         return rounded
 
@@ -215,7 +215,7 @@ def _backward_noise(at: Steps, step: str, values: Float64s) -> Float64s:
     return noise * (terms if step == "terms" else terms.sum(axis=0))
 
 
-class _Computation:
+class RoundedComputation:
     """y of a case in float64, rounded at some steps; tracks which elements float32 decides.
 
     The noise of a number is how far float32 arithmetic may have moved it.
@@ -233,15 +233,20 @@ class _Computation:
         self.steps: RoundedSteps = {}
         self.decided = np.ones(rows.shape, bool)
 
-    def result(self, steps: RoundedSteps) -> RecipeResult:
-        """Return y with some steps rounded."""
+    def before_rounding(self, steps: RoundedSteps) -> tuple[Float64s, Float64s]:
+        """Return y with some steps rounded, before its own rounding, and the noise of it."""
         self.steps = steps
         with np.errstate(all="ignore"):
             values, noise = self._product()
             beta = self._parameter("beta", 0.0)
-            noise = noise + _operation_error(values) * (beta != 0)
-            values, noise = self._rounded("sum", values + beta, noise)
-            return RecipeResult(self._round(values, noise, self.types["y"]), self.decided)
+            noise = noise + operation_error(values) * (beta != 0)
+            return self._rounded("sum", values + beta, noise)
+
+    def result(self, steps: RoundedSteps) -> RecipeResult:
+        """Return y with some steps rounded."""
+        values, noise = self.before_rounding(steps)
+        with np.errstate(all="ignore"):
+            return RecipeResult(self.round(values, noise, self.types["y"]), self.decided)
 
     def _product(self) -> tuple[Float64s, Float64s]:
         """Return xhat times the gain, and its noise."""
@@ -249,15 +254,15 @@ class _Computation:
         gain_noise = np.zeros(1)
         if self.norm.gain == "zero-centred" and self.case.gamma is not None:
             gain = gain + 1
-            gain_noise = _operation_error(gain)
+            gain_noise = operation_error(gain)
         gain, gain_noise = self._rounded("gain", gain, gain_noise)
         c, c_noise = self._deviations()
         r, r_noise = self._inverse_root(c, c_noise)
         if "x*gain" in self.steps:
             scaled, _ = self._rounded("x*gain", c * gain, c_noise * np.abs(gain))
-            return scaled * r, np.abs(scaled) * r_noise + _operation_error(scaled * r)
+            return scaled * r, np.abs(scaled) * r_noise + operation_error(scaled * r)
         xhat = c * r
-        noise = np.abs(c) * r_noise + r * c_noise + _operation_error(xhat)
+        noise = np.abs(c) * r_noise + r * c_noise + operation_error(xhat)
         xhat, noise = self._rounded("xhat", xhat, noise)
         noise = noise * np.abs(gain) + np.abs(xhat) * gain_noise
         return self._rounded("product", xhat * gain, noise)
@@ -272,12 +277,12 @@ class _Computation:
         rows, nothing = self._rounded("rows", self.rows, np.zeros(1))
         if not self.norm.centred:
             return rows, nothing
-        terms = self._rounded("x/D", rows / self.size, _operation_error(rows / self.size))[0]
+        terms = self._rounded("x/D", rows / self.size, operation_error(rows / self.size))[0]
         mean = terms.sum(axis=1, keepdims=True)
         noise = self.noise * np.abs(terms).sum(axis=1, keepdims=True)
         mean, noise = self._rounded("mean", mean, noise)
         c = rows - mean
-        return self._rounded("c", c, noise + _operation_error(c))
+        return self._rounded("c", c, noise + operation_error(c))
 
     def _inverse_root(self, c: Float64s, c_noise: Float64s) -> tuple[Float64s, Float64s]:
         """Return 1/sqrt(mean(c^2) + eps) of each row as a column, and its noise."""
@@ -292,7 +297,7 @@ class _Computation:
         root, noise = self._rounded("root", np.sqrt(w), noise / np.sqrt(w))
         r = 1 / root
         # Two divisions and a root: more than an operation, and far less than a sum.
-        noise = noise * r * r + 4 * _operation_error(r)
+        noise = noise * r * r + 4 * operation_error(r)
         return self._rounded("r", r, noise)
 
     def _rounded(self, step: str, values: Float64s, noise: Float64s) -> tuple[Float64s, Float64s]:
@@ -301,11 +306,12 @@ class _Computation:
             return values, noise
         kind = self.types[self.steps[step]]
         if not shows_recipe(kind):  # a rounding to float32 is noise itself
-            return values, noise + _operation_error(values)
-        return self._round(values, noise, kind), np.zeros(1)
+            return values, noise + operation_error(values)
+        return self.round(values, noise, kind), np.zeros(1)
 
-    def _round(self, values: Float64s, noise: Float64s, kind: str) -> Float64s:
-        rounded, decided = _round_decided(values, noise, kind)
+    def round(self, values: Float64s, noise: Float64s, kind: str) -> Float64s:
+        """Round to a type, and note where the noise decides the result."""
+        rounded, decided = round_decided(values, noise, kind)
         self.decided &= decided
         return rounded
 
@@ -318,18 +324,18 @@ def _noise(size: int) -> float:
     return (32 + math.sqrt(size)) * unit_roundoff("float32")
 
 
-def _operation_error(values: Float64s) -> Float64s:
+def operation_error(values: Float64s) -> Float64s:
     """Return the rounding error of one operation in float32; 0 where its result is exact."""
     exact = values.astype(np.float32) == values
     return np.where(exact, 0.0, unit_roundoff("float32") * np.abs(values))
 
 
-def _round_decided(
+def round_decided(
     values: Float64s, noise: Float64s, kind: str
 ) -> tuple[Float64s, NDArray[np.bool_]]:
     """Round to a type, ties to even; also return where the noise cannot change the result."""
     if FORMATS[kind].precision < FORMATS["float32"].precision:  # numbers are in float32 before
-        noise = noise + _operation_error(values)
+        noise = noise + operation_error(values)
     ulps = ulps_of(values, kind)
     rounded = np.rint(values / ulps) * ulps
     low, high = (np.rint((values + shift) / ulps) for shift in (-noise, noise))

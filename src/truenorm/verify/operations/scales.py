@@ -40,9 +40,11 @@ class NormScales:
         # The smallest number as a rounding error of relative size u.
         self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
         x = _magnitudes(norm.normalized(case)[:once], size, 0.0)
-        self._dy = _magnitudes(case.dy[:once], size, 0.0)
-        dsum = case.inputs.get("dsum")
-        self._dsum = 0.0 if dsum is None else _magnitudes(dsum[:once], size, 0.0)
+        gradients = (case.rows.get(name) for name in ("dy", "dsum"))
+        self._dy, self._dsum = (
+            np.zeros(1) if each is None else _magnitudes(each[:once], size, 0.0)
+            for each in gradients
+        )
         self._gain = _magnitudes(case.gamma, size, 1.0)
         if norm.gain == "zero-centred" and case.gamma is not None:
             self._gain = _magnitudes(1.0 + case.gamma.astype(np.float64), size, 1.0)

@@ -22,7 +22,7 @@ from truenorm.verify.operation import Case
 from truenorm.verify.running.command import TAIL_BYTES, kill_group
 from truenorm.verify.running.records import Call, CannotRunError, GaveUpError, Record
 from truenorm.verify.subject import from_description
-from truenorm.verify.types import FORMATS, NUMERIC_TYPES, Array, dtype_of
+from truenorm.verify.types import CODE_TYPES, NUMERIC_TYPES, Array, dtype_of, numeric_dtype
 
 START_SECONDS = 120.0  # enough to import a framework
 EXIT_SECONDS = 5.0  # for a worker to end its program, or for its exit to be seen
@@ -76,9 +76,9 @@ def receive(pipe: IO[bytes], limit: Callable[[], int]) -> Message | None:
 
 def _read_array(pipe: IO[bytes], description: list[Any], limit: int) -> Array:
     kind, shape = description
-    if kind not in NUMERIC_TYPES:
+    if kind not in (*NUMERIC_TYPES, *CODE_TYPES):
         raise BrokenMessageError(f"an array of the unknown type {kind!r}")
-    dtype = dtype_of(kind) if kind in FORMATS else np.dtype(kind)
+    dtype = numeric_dtype(kind)
     size = prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size > limit:
         raise BrokenMessageError(f"an array of shape {shape}, above {limit} bytes")

@@ -199,7 +199,7 @@ def calls_of(case: Case) -> list[Call]:
             Call(ROWS, start, min(start + CHUNK, rows)) for start in range(CHUNK, rows, CHUNK)
         ]
         calls += map(Call, PADDING_ROWS)
-    if family in ("batch", "idle-rows"):
+    if family in ("batch", "idle-rows") and case.operation.outputs_of(backward=True):
         calls += map(Call, IDLE_ROWS)
     if family == "layouts-of-gradients":
         calls += map(Call, GRADIENT_LAYOUTS)

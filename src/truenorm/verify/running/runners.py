@@ -38,7 +38,14 @@ from truenorm.verify.running.records import (
 )
 from truenorm.verify.running.tiled import reduced_record, tiled_damage, tiled_inputs
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import FORMATS, NUMERIC_TYPES, Array, same_bits
+from truenorm.verify.types import (
+    CODE_TYPES,
+    FORMATS,
+    JUDGED_TYPES,
+    NUMERIC_TYPES,
+    Array,
+    same_bits,
+)
 
 USUAL_WIDTH = 64
 """A row length that every kernel supports."""
@@ -192,9 +199,12 @@ class _Functions:
         """Return the results of forward, and `saved` if there is a backward pass."""
         if self._subject.forward is None:
             raise TypeError("a command is not run in this process")
-        names = self._subject.operation.inputs_of("data", "parameter")
-        returned = self._subject.forward(*(arrays[name] for name in names), *self._eps)
-        outputs = self._subject.operation.outputs_of(backward=False)
+        operation = self._subject.operation
+        before, after = operation.inputs_of("data", "parameter"), operation.inputs_of("setting")
+        returned = self._subject.forward(
+            *(arrays[name] for name in before), *self._eps, *(arrays[name] for name in after)
+        )
+        outputs = operation.outputs_of(backward=False)
         expected = [*outputs, *(["saved"] if self._subject.backward is not None else [])]
         if len(expected) == 1:
             return {expected[0]: returned}, None
@@ -325,7 +335,7 @@ def _same_bits(arrays: Arrays, results: Arrays) -> dict[str, tuple[str, ...]]:
 
 
 def _equal(one: Array | None, other: Array | None) -> bool:
-    if one is None or other is None or one.dtype.name not in FORMATS:
+    if one is None or other is None or one.dtype.name not in JUDGED_TYPES:
         return False
     return one.shape == other.shape and one.dtype == other.dtype and same_bits(one, other)
 
@@ -343,15 +353,16 @@ def _copied(
         if result is None:
             copies[output] = None
             continue
-        expected = f"expected an array of {output_types(case).get(output, case.dtype)}"
+        kind = output_types(case).get(output, case.dtype)
+        expected = f"expected an array of {kind}"
         if not any(hasattr(result, name) for name in ("__array__", "__array_interface__")):
-            kind = type(result).__name__
             raise ResultError(
-                f"returned {output} as {kind}; {expected}: return one array for each result, "
-                "without a list or a tuple around it"
+                f"returned {output} as {type(result).__name__}; {expected}: return one array for "
+                "each result, without a list or a tuple around it"
             )
         array: Array = np.array(result, copy=copy)
-        if array.dtype.name not in NUMERIC_TYPES or array.dtype.kind == "c":
+        known = NUMERIC_TYPES if kind in FORMATS else (*NUMERIC_TYPES, *CODE_TYPES)
+        if array.dtype.name not in known or array.dtype.kind == "c":
             advice = f"return {output}.real" if array.dtype.kind == "c" else "convert it"
             raise ResultError(
                 f"returned {output} as an array of {array.dtype.name}; {expected}: {advice}"

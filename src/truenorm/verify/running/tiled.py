@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from truenorm.verify.operation import Case
 from truenorm.verify.running.records import LARGE_FORWARD, Call, Record
-from truenorm.verify.types import FORMATS, Array
+from truenorm.verify.types import JUDGED_TYPES, Array
 
 BLOCK_ELEMENTS = 2**18
 FLOAT32_INTEGERS = 24
@@ -73,11 +73,12 @@ def reduced_record(case: Case, record: Record) -> Record:
             results[output] = result
             continue
         shape = record.call.stop, case.shape[1]
-        if result.shape != shape:
+        if result.shape not in case.operation.result_shapes(output, shape):
             failure = f"{output} of {shape[0]} rows of {shape[1]} has the shape {result.shape}"
             return replace(record, results={}, failure=failure)
-        known = result.dtype.name in FORMATS
+        known = result.dtype.name in JUDGED_TYPES
         whole = result if known else np.real(result).astype(np.float64)
+        whole = whole.reshape(len(whole), -1)
         first = whole[: case.shape[0]].copy()
         worst = _worst_row(first, whole)
         results[output] = first

@@ -1,0 +1,1 @@
+"""Norms whose results are quantized: codes of a few bits, with scales."""
