@@ -184,7 +184,7 @@ class TestMethods:
     def test_without_flint(self) -> None:
         result = tn.gradcheck(np.tanh, tanh_backward, data((3,)))
         assert result.method == "complex"
-        assert "pip install truenorm[verify]" in result.why
+        assert "pip install 'truenorm[verify]'" in result.why
 
     def test_error_is_relative_to_each_element(self, method: str) -> None:
         factors = np.array([1.0, 1e-9])

@@ -56,7 +56,9 @@ def _gpu() -> BackendStatus:
     """Return the status of devices, which are searched once."""
     cards = "; arrays on cards of NVIDIA by CUDA, which is experimental" if _has_cuda() else ""
     if find_spec("pyopencl") is None:
-        return BackendStatus("gpu", False, f"needs pyopencl: pip install truenorm[opencl]{cards}")
+        return BackendStatus(
+            "gpu", False, f"needs pyopencl: pip install 'truenorm[opencl]'{cards}"
+        )
     from truenorm.kernels.gpu.opencl import choose_device
 
     choice = choose_device()

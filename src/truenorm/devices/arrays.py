@@ -36,7 +36,7 @@ def library_of(x: Any, stream: Any) -> "Library | None":
         from truenorm.kernels.gpu.cuda import CudaArrays
     except ImportError as missing:
         raise TypeError(
-            f"x is on a CUDA device, which needs {missing.name}: pip install truenorm[cuda], or "
+            f"x is on a CUDA device, which needs {missing.name}: pip install 'truenorm[cuda]', or "
             "move x to the CPU"
         ) from missing
     return CudaArrays(x, stream)

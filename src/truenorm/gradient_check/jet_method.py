@@ -47,7 +47,7 @@ class JetMethod:
             import flint
         except ImportError:
             raise NotApplicableError(
-                "python-flint is not installed: pip install truenorm[verify]"
+                "python-flint is not installed: pip install 'truenorm[verify]'"
             ) from None
         from truenorm.gradient_check.jets import UndecidedError, jets_of  # needs python-flint
 
