@@ -90,9 +90,9 @@ class CodeType:
         """Return the codes of values of the type; NaN becomes the first code of NaN, or 0."""
         with np.errstate(invalid="ignore"):
             order = np.argsort(self.values, kind="stable")  # NaN is last
-            finite = order[: int(np.isfinite(self.values[order]).sum())]
-            places = np.searchsorted(self.values[finite], np.nan_to_num(values))
-            codes = finite[np.minimum(places, len(finite) - 1)]
+            order = order[~np.isnan(self.values[order])]
+            places = np.searchsorted(self.values[order], np.where(np.isnan(values), 0.0, values))
+            codes = order[np.minimum(places, len(order) - 1)]
             negative_zero = np.flatnonzero((self.values == 0) & np.signbit(self.values))
             zeros = np.where(np.signbit(values), negative_zero[0] if negative_zero.size else 0, 0)
             codes = np.where(values == 0, zeros, codes)
