@@ -5,11 +5,12 @@ ml_dtypes, y = gain*c/sqrt(mean(c^2) + eps) + beta from balls. A number that 400
 separate from a midpoint is a tie.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 
-import ml_dtypes
 import numpy as np
 from flint import arb, ctx, fmpq
 
@@ -46,34 +47,27 @@ def as_ball(number: Fraction) -> arb:
     return arb(fmpq(number.numerator, number.denominator))
 
 
+@cache
+def _saturated(kind: str, qmax: float) -> tuple[list[Fraction], list[arb]]:
+    """Return the values up to qmax, and the midpoints of neighbours."""
+    values = [each for each in values_of(kind) if abs(each) <= qmax]
+    return values, [as_ball((a + b) / 2) for a, b in pairwise(values)]
+
+
 def nearest(number: Callable[[], arb], kind: str, qmax: float = 0.0) -> Fraction:
     """Round a number to a type, ties to even codes, and saturate.
 
     `number` computes it at the precision of the context.
     """
-    top = Fraction(qmax or LARGEST[kind])
-    values = [each for each in values_of(kind) if abs(each) <= top]
+    values, middles = _saturated(kind, qmax or LARGEST[kind])
     for bits in PRECISIONS:
         ctx.prec = bits
         ball = number()
-        low, high = (_count_below(values, end) for end in (ball.lower(), ball.upper()))
+        low, high = bisect_left(middles, ball.lower()), bisect_right(middles, ball.upper())
         if low == high:
             return values[low]
     assert high == low + 1, "a ball covers two midpoints"
-    pair = values[low], values[high]
-    return min(pair, key=lambda each: codes_of(kind)[each] & 1)
-
-
-def _count_below(values: list[Fraction], end: arb) -> int:
-    """Return how many midpoints of neighbouring values are below a number, by bisection."""
-    low, high = 0, len(values) - 1
-    while low < high:
-        place = (low + high) // 2
-        if end > as_ball((values[place] + values[place + 1]) / 2):
-            low = place + 1
-        else:
-            high = place
-    return low
+    return min(values[low], values[high], key=lambda each: codes_of(kind)[each] & 1)
 
 
 class Norm:
@@ -102,9 +96,11 @@ class Norm:
                 numbers = [a + b for a, b in zip(numbers, others, strict=True)]
                 if not unrounded:
                     numbers = [round_to(each, x.dtype.name) for each in numbers]
-            mean = sum(numbers) / len(numbers) if centred else Fraction(0)
+            mean = sum(numbers, Fraction(0)) / len(numbers) if centred else Fraction(0)
             self.rows.append([each - mean for each in numbers])
-        self.squares = [sum(c * c for c in row) / len(row) + self.eps for row in self.rows]
+        self.squares = [
+            sum((c * c for c in row), Fraction(0)) / len(row) + self.eps for row in self.rows
+        ]
 
     def y(self, i: int, j: int) -> arb:
         """Return an element as a ball."""
@@ -115,9 +111,7 @@ class Norm:
         """Yield the indices of all elements."""
         return np.ndindex(len(self.rows), len(self.gain))
 
-    def codes(
-        self, factor: Callable[[int, int], Fraction], kind: str, qmax: float = 0.0
-    ) -> Array:
+    def codes(self, factor: Callable[[int, int], Fraction], kind: str, qmax: float = 0.0) -> Array:
         """Return the value of each code; `factor` is that of y on the way to its code."""
         found = np.zeros((len(self.rows), len(self.gain)))
         for i, j in self.elements():
@@ -139,6 +133,3 @@ def round_to(number: Fraction, dtype: str) -> Fraction:
     exponent -= abs(number) < Fraction(2) ** exponent
     unit = Fraction(2) ** max(exponent - precision + 1, quantum)
     return round(number / unit) * unit
-
-
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

@@ -1,7 +1,8 @@
-"""Code types: values, rounding, cells, steps and packing, compared with ml_dtypes and fractions."""
+"""Code types: values, rounding, cells, steps and packing by ml_dtypes and by fractions."""
 
 from bisect import bisect_left
 from fractions import Fraction
+from itertools import pairwise
 
 import ml_dtypes
 import numpy as np
@@ -33,13 +34,10 @@ def decoded(kind: str) -> Array:
     return np.asarray(all_codes(kind).view(dtype).astype(np.float64))
 
 
-def rounded(number: float, kind: str, largest: float) -> float:
-    """Round to the nearest value by fractions, ties to even codes, and saturate."""
-    values = [each for each in values_of(kind) if abs(each) <= largest]
-    exact = Fraction(max(min(number, 2 * largest), -2 * largest))
-    place = bisect_left(values, exact)
-    near = values[max(place - 1, 0) : place + 1]
-    codes = codes_of(kind)
+def rounded(number: float, values: list[Fraction], codes: dict[Fraction, int]) -> float:
+    """Round to the nearest of some values by fractions, ties to even codes."""
+    place = bisect_left(values, number)
+    near, exact = values[max(place - 1, 0) : place + 1], Fraction(number)
     return float(min(near, key=lambda each: (abs(each - exact), codes[each] & 1)))
 
 
@@ -83,7 +81,7 @@ def test_each_value_has_its_code(kind: str) -> None:
 @pytest.mark.parametrize("kind", FLOATS)
 def test_rounds_as_ml_dtypes_does(kind: str) -> None:
     # float32 numbers: ml_dtypes rounds float64 numbers twice. It does not saturate.
-    numbers = np.concatenate([numbers_around(kind, "float32"), np.float32([0.0, -0.0])])
+    numbers = np.concatenate([numbers_around(kind, "float32"), np.array([0.0, -0.0], np.float32)])
     inside = np.clip(numbers, -LARGEST[kind], LARGEST[kind])
     expected = inside.astype(DTYPES[kind])
     values = CODE_TYPES[kind].nearest(numbers.astype(np.float64))
@@ -101,7 +99,8 @@ def test_rounds_as_fractions_do(kind: str, largest: float) -> None:
     if largest != code.largest:
         code = Quant(kind, scale="per-token", qmax=largest).code
     numbers = numbers_around(kind)
-    expected = [rounded(each, kind, largest) for each in numbers.tolist()]
+    values = [each for each in values_of(kind) if abs(each) <= largest]
+    expected = [rounded(each, values, codes_of(kind)) for each in numbers.tolist()]
     np.testing.assert_array_equal(code.nearest(numbers), expected)
 
 
@@ -117,7 +116,7 @@ def test_a_cell_has_the_numbers_that_round_to_its_value(kind: str) -> None:
     code, values = CODE_TYPES[kind], values_of(kind)
     inside = [each for each in values if abs(each) <= code.largest]
     low, high = code.cells(np.array([float(each) for each in inside]))
-    middles = [float((a + b) / 2) for a, b in zip(inside, inside[1:], strict=False)]
+    middles = [float((a + b) / 2) for a, b in pairwise(inside)]
     np.testing.assert_array_equal(low, [-np.inf, *middles])
     np.testing.assert_array_equal(high, [*middles, np.inf])
 
@@ -133,7 +132,7 @@ def test_cells_of_special_codes() -> None:
 def test_steps_are_distances_of_neighbours(kind: str) -> None:
     code = CODE_TYPES[kind]
     values = [each for each in values_of(kind) if 0 <= each <= code.largest]
-    pairs = list(zip(values, values[1:], strict=False))
+    pairs = list(pairwise(values))
     for share in (0, Fraction(1, 3), Fraction(99, 100)):
         numbers = np.array([float(a + share * (b - a)) for a, b in pairs])
         expected = [float(b - a) for a, b in pairs]
