@@ -350,6 +350,7 @@ def _passes(arrays: list[Any], *, centred: bool, **options: Any) -> list[Any]:
 
 
 def _speed(card: Card, progress: Progress | None) -> Iterator[Line]:
+    yield Line("unit", "the time of a copy that moves as many bytes: 1 is memory speed")
     if not card.is_gpu:
         yield Line("a processor", "this is no GPU, and these are no times of one")
     types = [each for each in card.types if each != "float16"]
