@@ -130,15 +130,20 @@ class QuantizedExpected(Expected):
             kind = np.float32 if self.quant.scale_type == "float32" else np.float64
             self.values["scale"] = exact.astype(kind)
         if "amax" in self.types:
-            top = finite.max(initial=0.0)
-            at = np.unravel_index(int(np.argmax(finite)), finite.shape)
-            ends = (np.float32(top - error[at]), np.float32(top + error[at]))
-            value = float(ends[0])
-            if ends[0] != ends[1]:
-                value = abs(self._element(*map(int, at)).round_to(FLOAT32))
-            wide = top if self._finite.all() else np.nan
-            self._set("amax", np.full(1, wide))
-            self.values["amax"] = np.full(1, value, np.float32)
+            top = finite.max(initial=0.0) if self._finite.all() else np.nan
+            self._set("amax", np.full(1, top))
+            once = len(finite) // self._case.repeats
+            amax = self._exact_amax(finite[:once], error[:once])
+            self.values["amax"] = np.full(1, amax, np.float32)
+
+    def _exact_amax(self, sizes: Float64s, errors: Float64s) -> float:
+        """Return the largest |y| of the call, rounded once to float32."""
+        least = (sizes - errors).max(initial=0.0)
+        low, high = (np.float32(end) for end in (least, (sizes + errors).max(initial=0.0)))
+        if low == high:
+            return float(low)
+        candidates = np.argwhere(sizes + errors >= least).tolist()
+        return max(abs(self._element(i, j).round_to(FLOAT32)) for i, j in candidates)
 
     def _exact_scales(self, amax: Float64s, bound: Float64s, candidates: Mask) -> Float64s:
         """Return the exact scale of each group, rounded once."""
@@ -167,7 +172,7 @@ class QuantizedExpected(Expected):
             power = int(quant.powers(np.asarray(amax)))
             for near in (power - 1, power):
                 end, included = quant.power_boundary(near)
-                above = _size_minus(element, Fraction(end))
+                above = _square_minus(element, end)
                 if above < 0 or (included and above == 0):
                     return float(np.ldexp(1.0, max(near, -127)))
             return float(np.ldexp(1.0, power + 1))
@@ -412,14 +417,19 @@ def _times(element: LinearInRoot, factor: Fraction) -> LinearInRoot:
     )
 
 
-def _size_minus(element: LinearInRoot, number: Fraction) -> float:
-    """Return |element| - number, rounded: its sign is exact."""
-    sign = -1 if element.round_to(FLOAT64) < 0 else 1
+def _square_minus(element: LinearInRoot, number: Fraction) -> float:
+    """Return element**2 - number, rounded: its sign is exact.
+
+    (a*r + b)**2 is linear in r too, since r**2 is rational.
+    """
+    root, a, b, denominator = element
     over, under = number.as_integer_ratio()
+    square = a * a * root.denominator + b * b * root.numerator
+    unit = denominator * denominator * root.numerator
     difference = LinearInRoot(
-        element.root,
-        sign * element.a * under,
-        sign * element.b * under - over * element.denominator,
-        element.denominator * under,
+        root,
+        2 * a * b * root.numerator * under,
+        square * under - over * unit,
+        unit * under,
     )
     return difference.round_to(FLOAT64)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -210,10 +211,15 @@ class Quant:
         low = np.where(powers <= SMALLEST_POWER, 0.0, np.ldexp(end, powers - 1))
         return low, np.where(powers >= LARGEST_POWER, np.inf, np.ldexp(end, powers))
 
-    def power_boundary(self, power: int) -> tuple[float, bool]:
-        """Return the largest amax with an exponent, and whether it belongs to it."""
+    def power_boundary(self, power: int) -> tuple[Fraction, bool]:
+        """Return the square of the largest amax with an exponent, and whether it belongs to it.
+
+        The square is rational for every rule.
+        """
         end, included = self._power_end
-        return math.ldexp(end, power), included
+        is_root = self.power == "nearest"
+        square = 2 * Fraction(self.code.largest) ** 2 if is_root else Fraction(end) ** 2
+        return square * Fraction(4) ** power, included
 
     def is_floor(self, scales: Float64s) -> NDArray[np.bool_]:
         """Return True for each scale that is a floor that `floor` allows."""
