@@ -525,10 +525,11 @@ def torch(session: nox.Session) -> None:
 
 @nox.session
 def jax(session: nox.Session) -> None:
-    """Run the example with norms for JAX on the CPU."""
+    """Run the example with norms for JAX on the CPU, and a report."""
     install(session, "jax", "-e", ".")
     session.env.update(CACHE | ONE_THREAD)
-    session.run("pytest", "tests/with_jax", *session.posargs)
+    tests = ["tests/with_jax", "tests/benchmarks/test_reports.py"]
+    session.run("pytest", *tests, *session.posargs)
 
 
 @nox.session

@@ -18,6 +18,8 @@ from benchmarks.environments import PEERS, VARIABLES, python_for
 FOLDER = DOCS / "reports"
 REPORTS = {"jax-standardize": "jax", "pytorch-layer-norm": "torch"}
 """The page of each report, and the package that it is about."""
+# By AVX-512, XLA gives zeros for a row for which it gives NaN by AVX2.
+SAME_INSTRUCTIONS = {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}
 
 
 def version(package: str) -> str:
@@ -38,7 +40,8 @@ def block(name: str, language: str) -> str:
 def run(name: str, python: str | Path) -> str:
     """Return what the reproducer of a report prints; it sees the package and NumPy only."""
     command = [str(python), "-I", "-c", block(name, "python")]
-    return subprocess.check_output(command, env=os.environ | VARIABLES, encoding="utf-8")
+    variables = os.environ | VARIABLES | SAME_INSTRUCTIONS
+    return subprocess.check_output(command, env=variables, encoding="utf-8")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
