@@ -142,7 +142,7 @@ KERNEL = tv.Subject(one_pass, name="kernel")
 
 def judged(subject: tv.Subject, names: Sequence[str] = FEW, require: str = "stable") -> Report:
     """Judge a subject on a few cases."""
-    suite = [tv.case(name) for name in names]
+    suite = [tv.case(name, operation=subject.operation) for name in names]
     records = collect(InProcess(subject), suite)
     return grade(subject.name, suite, records, outputs=subject.outputs, require=require)
 

@@ -94,6 +94,41 @@ class RecipeResult(NamedTuple):
     decided: NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class Quantization:
+    """How the results of one type are quantized, as codes and scales show it.
+
+    Attributes
+    ----------
+    dtype : str
+        The type of the rows.
+    exact_codes : float
+        The share of codes of ordinary rows that are exact, given their scales.
+    noise : float
+        Of ordinary rows: the rms error of codes times scales, divided by that of exact ones.
+    scale : str
+        How scales are computed: ``amax/qmax`` or ``amax*[1/qmax]``; empty if the bits do not show
+        it.
+    floors : dict of str to str
+        The rules for the least scale that tiny groups follow, each with a case that shows it.
+        Empty if there is no least scale. More than one is a finding.
+    zeros : str
+        The scale of groups of zeros; empty if they have several.
+    """
+
+    dtype: str
+    exact_codes: float
+    noise: float
+    scale: str = ""
+    floors: Mapping[str, str] = field(default_factory=dict)
+    zeros: str = ""
+
+    @property
+    def floor(self) -> str:
+        """The rule for the least scale, or ``none``; empty if there are several."""
+        return ("none", *self.floors)[len(self.floors)] if len(self.floors) < 2 else ""
+
+
 class Scales(Protocol):
     """The natural scales of a case: errors may be a few roundings times u times the scale."""
 
@@ -260,6 +295,10 @@ class Operation(ABC):
     def ways(self, case: "Case", results: "Results") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
         """Return the first output by each way to scale it, for cases whose bits show the way."""
         return {}
+
+    def quantization(self, runs: "Sequence[tuple[Case, Results]]") -> Quantization | None:  # noqa: ARG002 (subclasses use it)
+        """Summarize codes and scales of one type; None if results are not quantized."""
+        return None
 
     def inner_roundings(self, dtype: str) -> "Mapping[str, RoundedResult]":  # noqa: ARG002 (subclasses use it)
         """Return the first output with roundings that no recipe has, by a clause for them."""

@@ -1,28 +1,30 @@
-"""Right kernels pass, and their recipe and way are named."""
+"""Right kernels pass; their recipe, their way to scale and their least scale are named."""
 
+import io
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import truenorm.verify as tv
-from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
-from verify.quantized.kernels import Array, F, Kernel
-
-
-def at_least_1e6(groups: Array) -> Array:
-    """Return the largest |y| of each group, from 1e-6 on, as TensorRT-LLM does."""
-    return np.asarray(np.maximum(np.abs(groups).max(-1), F(1e-6)))
-
+from truenorm.verify.report.html import to_html
+from truenorm.verify.report.terminal import show
+from verify.quantized.engines import AITER_TRITON, ENGINES, LEAST, at_least, floored
+from verify.quantized.kernels import Array, F, Kernel, judge, quantized_norm
 
 RIGHT: dict[str, tuple[dict[str, Any], str, str]] = {
     "rms_norm,quant=e4m3fn": ({}, "late/T", "divide"),
     "rms_norm,quant=e4m3fn,scale=per-token": ({}, "late/T", "divide"),
-    "rms_norm,quant=int8,scale=per-token": ({"way": "reciprocal"}, "late/T", "reciprocal"),
+    "rms_norm,quant=int8,scale=per-token": (
+        # Without a least scale, its reciprocal would overflow.
+        {"way": "reciprocal", "scale": floored(127, 2.0**-23)},
+        "late/T",
+        "reciprocal",
+    ),
     "rms_norm,quant=e5m2": ({"via": "direct"}, "late/direct", ""),
     "rms_norm,quant=e4m3fnuz,scale=per-token": (
-        {"way": "qmax/amax", "amax": at_least_1e6},
+        {"way": "qmax/amax", "amax": at_least(1e-6)},
         "late/T",
         "qmax/amax",
     ),
@@ -40,9 +42,84 @@ RIGHT: dict[str, tuple[dict[str, Any], str, str]] = {
 @pytest.mark.parametrize("operation", RIGHT)
 def test_passes_with_its_recipe(operation: str) -> None:
     how, recipe, way = RIGHT[operation]
-    norm = parse_operation(operation)
-    assert isinstance(norm, QuantizedNorm)
-    report = tv.verify(Kernel(norm, **how).subject())
+    report = judge(Kernel(quantized_norm(operation), **how).subject())
     assert report.passed, report.findings[0].symptom
     assert [(each.name, each.way) for each in report.recipes] == [(recipe, way)]
     assert report.recipes[0].shares[recipe] == 1
+
+
+@pytest.mark.parametrize(
+    "operation", ["rms_norm,quant=e4m3fn", "rms_norm,quant=e4m3fn,scale=per-128"]
+)
+def test_large_calls_pass(operation: str) -> None:
+    report = tv.verify(Kernel(quantized_norm(operation)).subject())
+    assert report.passed, report.findings[0].symptom
+    assert report.verdicts["large calls"] == "pass"
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_kernel_of_an_engine_passes(name: str) -> None:
+    engine = ENGINES[name]
+    report = judge(engine.kernel.subject())
+    assert report.passed, report.findings[0].symptom
+    assert [(each.name, each.way) for each in report.recipes] == [(engine.recipe, engine.way)]
+    (quantization,) = report.quantization
+    assert quantization.floor == (engine.floor or "none")
+    assert quantization.exact_codes > 0.95
+    assert 0.999 < quantization.noise < 1.04
+
+
+def test_reciprocal_of_a_tiny_scale_overflows() -> None:
+    """The int8 kernel of aiter is right but for amax below 4e-37, as 1/scale is infinite there."""
+    report = judge(AITER_TRITON.kernel.subject())
+    (finding,) = report.findings
+    assert (finding.output, finding.families) == ("codes", ("tiny-4e-38",))
+    assert [each.name for each in report.recipes] == [AITER_TRITON.recipe]
+    assert [(each.floor, each.zeros) for each in report.quantization] == [("none", "1")]
+
+
+@pytest.mark.parametrize(
+    ("steps", "rule"),
+    [
+        ({}, "amax/qmax"),
+        ({"scale": lambda amax: amax * F(1 / 240)}, "amax*[1/qmax]"),
+        ({"via": "direct"}, ""),
+    ],
+)
+def test_names_the_rule_of_the_scale(steps: dict[str, Any], rule: str) -> None:
+    norm = quantized_norm("rms_norm,quant=e4m3fnuz,scale=per-token")
+    (quantization,) = judge(Kernel(norm, **steps).subject()).quantization
+    assert quantization.scale == rule
+
+
+def test_another_floor_than_the_declared_one_is_a_finding() -> None:
+    declared = quantized_norm("rms_norm,quant=e4m3fn,scale=per-token,floor=1/(qmax*512)")
+    assert judge(Kernel(declared, scale=floored(448, LEAST)).subject()).passed
+    for step in ({}, {"scale": floored(448, 2.0**-23)}):
+        report = judge(Kernel(declared, **step).subject())
+        assert "scale" in {each.output for each in report.findings}
+
+
+def test_two_floors_are_a_finding() -> None:
+    def scale(amax: Array) -> Array:
+        least = np.where(amax < 1e-15, F(2.0**-23), F(LEAST))
+        return np.maximum(amax / F(448), least)
+
+    norm = quantized_norm("rms_norm,quant=e4m3fn,scale=per-token")
+    report = judge(Kernel(norm, scale=scale).subject())
+    assert [each.guard for each in report.findings] == ["floor"]
+    assert [sorted(each.floors) for each in report.quantization] == [
+        ["1/(qmax*512)", "float32 eps"]
+    ]
+
+
+def test_report_describes_codes_and_scales() -> None:
+    engine = ENGINES["vLLM rms_norm_dynamic_per_token_quant, int8"]
+    report = judge(engine.kernel.subject())
+    terminal = Console(width=200, file=io.StringIO())
+    show(report, terminal)
+    texts = terminal.file.getvalue(), to_html(report)  # type: ignore[attr-defined]
+    for text in texts:
+        assert "early/T, reciprocal: bits of early/T" in text or "early/T, reciprocal</dt>" in text
+        assert "95.37 % are exact in ordinary rows; the rms error is 1.033 times" in text
+        assert "amax/qmax, rounded once; least scale: float32 eps; 1.19209e-07 for zeros" in text

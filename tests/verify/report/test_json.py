@@ -23,6 +23,7 @@ from verify.fake_report import (
     passing_report,
     wide,
 )
+from verify.quantized.kernels import Kernel, quantized_norm
 
 
 def refuse(constant: str) -> Any:
@@ -89,6 +90,8 @@ def reports() -> Iterator[tv.Report]:
         made(finding(), of_y="conditional"), updated_entries(made(finding()), ())
     )
     yield judged(tv.Subject(wide, dtypes=["float16"]), ["float16-normal-4x17"])
+    norm = quantized_norm("rms_norm,quant=int8,scale=per-token")
+    yield judged(Kernel(norm).subject(), ["bfloat16-normal-64x16"])
 
 
 def test_reports() -> None:

@@ -89,6 +89,10 @@ ADVICE = {
         "weights were trained with other roundings: two programs will not agree to the bit",
         "round where the recipe rounds, or declare another one with --recipe",
     ),
+    "floor": Advice(
+        "codes of small activations are coarser in one case than in another",
+        "choose one least scale, and use it for every group",
+    ),
     "special": Advice(
         "a NaN that vanishes hides a broken batch; one that spreads spoils other rows",
         "pass NaN and infinity through the arithmetic: max, where and clamp drop them",

@@ -49,6 +49,7 @@ GUARDS = {
     "finite": "accuracy",
     "growth": "accuracy",
     "recipe": "recipe",
+    "floor": "least scale",
     "special": "special values",
     "subnormal": "subnormals kept",
     "repeat": "repeatable",

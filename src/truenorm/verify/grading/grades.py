@@ -42,6 +42,7 @@ from truenorm.verify.grading.checks import (
 from truenorm.verify.grading.recipes import (
     backward_evidence,
     diagnose_recipes,
+    floor_symptoms,
     identify_backward,
     identify_forward,
     recipe_evidence,
@@ -60,7 +61,15 @@ from truenorm.verify.grading.report import (
 )
 from truenorm.verify.grading.reproducer import reproducer
 from truenorm.verify.grading.user_cases import MeasuredRecord, check_user_case
-from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Case, Domain, Hypothesis
+from truenorm.verify.operation import (
+    EVERYWHERE,
+    MODEL_INPUT,
+    Case,
+    Domain,
+    Hypothesis,
+    Quantization,
+    Results,
+)
 from truenorm.verify.oracle import expected, output_types
 from truenorm.verify.running.records import (
     AGAIN,
@@ -144,6 +153,9 @@ def grade(
         for dtype, each in evidence.items()
     )
     backward_recipes = tuple(map(identify_backward, backward_evidence(measured).values()))
+    quantization = quantizations(measured)
+    if "floor" in guards:
+        symptoms += floor_symptoms(quantization, measured)
     if recipe and "recipe" in guards:
         symptoms += recipe_symptoms(recipes, evidence, recipe)
     not_run = len(within) - len(run)
@@ -175,6 +187,7 @@ def grade(
         sum(record.seconds for record in records),
         recipes=recipes,
         backward_recipes=backward_recipes,
+        quantization=quantization,
         notes=notes,
         domain=domain,
         left_out=len(beyond),
@@ -191,6 +204,16 @@ def grade(
         recipe=recipe,
         operation=operation,
     )
+
+
+def quantizations(measured: Sequence[MeasuredResult]) -> tuple[Quantization, ...]:
+    """Return the summary of codes and scales in each type, if there are any."""
+    runs: dict[str, list[tuple[Case, Results]]] = defaultdict(list)
+    for one in measured:
+        if one.output == one.case.operation.outputs[0].name and not is_user_case(one.case):
+            runs[one.case.dtype].append((one.case, one.record.results))
+    every = (each[0][0].operation.quantization(each) for each in runs.values())
+    return tuple(each for each in every if each is not None)
 
 
 def _check_all(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from truenorm.verify.diagnosis.accuracy import Diagnosis, describe_recipe, diagnose_bits
 from truenorm.verify.grading.checks import MeasuredResult, Symptom
 from truenorm.verify.grading.report import Recipe
-from truenorm.verify.operation import RecipeResult, RoundedResult
+from truenorm.verify.operation import Quantization, RecipeResult, RoundedResult
 from truenorm.verify.types import Float64s
 
 SAME_RECIPE = 0.9999
@@ -127,7 +127,10 @@ def identify_forward(
     recipe = identify_recipe(evidence)
     if ways:
         way = identify_recipe(ways)
-        recipe = replace(recipe, way=way.name, ways=way.shares)
+        # The rows for it are computed by recipes that have a name with the way.
+        named = evidence[0][0].case.operation.recipe_names
+        name = way.name if f"{recipe.name}, {way.name}" in named else ""
+        recipe = replace(recipe, way=name, ways=way.shares)
     if recipe.name or not explain:
         return recipe
     cause, tried = explain_bits(evidence)
@@ -189,7 +192,24 @@ def recipe_symptoms(
         if required not in each.names and (each.name or required in compared):
             one = max((one for one, _ in evidence[each.dtype]), key=lambda one: one.result.size)
             text = f"{one.output} is not rounded as {required} requires: {each}"
+            if any(required.startswith(f"{name}, ") for name in each.names if each.ways):
+                text = f"{one.output} is not scaled as {required} requires: {each.ways_text}"
             symptoms.append(Symptom("recipe", one.case, one.record, one.output, text))
+    return symptoms
+
+
+def floor_symptoms(
+    quantization: Collection[Quantization], measured: Collection[MeasuredResult]
+) -> list[Symptom]:
+    """Return a symptom for each type whose tiny groups follow no single rule for the scale."""
+    symptoms = []
+    for each in quantization:
+        if len(each.floors) > 1:
+            rules = [f"{rule} in {case}" for rule, case in each.floors.items()]
+            text = f"the least scale follows several rules: {', '.join(rules)}"
+            first = next(iter(each.floors.values()))
+            one = next(one for one in measured if (one.case.name, one.output) == (first, "scale"))
+            symptoms.append(Symptom("floor", one.case, one.record, one.output, text))
     return symptoms
 
 
@@ -205,6 +225,6 @@ def diagnose_recipes(
             cause = recipe.explanation
             if recipe.name:
                 descriptions = each.case.operation.recipe_names
-                cause = describe_recipe(descriptions, each.output, recipe.name)
+                cause = describe_recipe(descriptions, each.output, recipe.full_name)
             diagnoses["recipe", recipe.dtype, each.output] = Diagnosis(cause, recipe.tried)
     return diagnoses

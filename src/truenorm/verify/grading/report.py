@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from truenorm.verify.operation import EVERYWHERE, Domain, Operation
+from truenorm.verify.operation import EVERYWHERE, Domain, Operation, Quantization
 
 GRADES = ("wrong", "unstable", "conditional", "stable", "faithful", "correct")
 """The grades, from worst to best."""
@@ -184,12 +184,25 @@ class Recipe:
         names = (self.name, *self.same[self.name]) if self.name else ()
         return (*names, *(f"{name}, {self.way}" for name in names if self.way))
 
+    @property
+    def full_name(self) -> str:
+        """The recipe that matches, with the way."""
+        return f"{self.name}, {self.way}" if self.name and self.way else self.name
+
     def __str__(self) -> str:
         """Return the three largest shares in words, rounded down: 100 % is all."""
-        order = sorted(self.shares, key=lambda name: -self.shares[name])[:3]
-        percent = {name: math.floor(1e4 * self.shares[name]) / 100 for name in order}
-        parts = [f"of {name} in {percent[name]:.2f} %" for name in order]
-        return f"bits {', '.join(parts)} of decided elements"
+        return f"bits {_shares_text(self.shares)} of decided elements"
+
+    @property
+    def ways_text(self) -> str:
+        """The shares of the ways in words."""
+        return f"bits {_shares_text(self.ways)} of rows that distinguish them"
+
+
+def _shares_text(shares: dict[str, float]) -> str:
+    order = sorted(shares, key=lambda name: -shares[name])[:3]
+    percent = {name: math.floor(1e4 * shares[name]) / 100 for name in order}
+    return ", ".join(f"of {name} in {percent[name]:.2f} %" for name in order)
 
 
 @dataclass(frozen=True)
@@ -243,6 +256,7 @@ class Report:
     notes: dict[str, str] = field(default_factory=dict)  # reasons of verdicts not judged
     recipes: tuple[Recipe, ...] = ()  # of the first output, by type of 16 bits
     backward_recipes: tuple[Recipe, ...] = ()  # by type of 16 bits and output
+    quantization: tuple[Quantization, ...] = ()  # by type, of codes and scales
     domain: Domain = EVERYWHERE
     left_out: int = 0  # cases outside the domain
     beyond: tuple[BeyondDomain, ...] = ()  # what fails there

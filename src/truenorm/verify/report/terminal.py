@@ -28,6 +28,7 @@ from truenorm.verify.report.wording import (
     link,
     location,
     max_ulp,
+    quantization_lines,
     recipe_lines,
     recipe_notes,
     slope,
@@ -115,6 +116,12 @@ def show(report: Report, console: Console) -> None:
             table.add_row(plain_text("recipe", "dim"), plain_text(dtype), recipe)
             for note in recipe_notes(report, dtype):
                 table.add_row("", "", plain_text(f"note: {note}", "yellow"))
+        console.print(table)
+        console.print()
+    if quantization := quantization_lines(report):
+        table = rich_table("llw")
+        for label, dtype, line in quantization:
+            table.add_row(plain_text(label, "dim"), plain_text(dtype), plain_text(line))
         console.print(table)
         console.print()
     console.print(_verdicts(report, ticks=not console.options.ascii_only))

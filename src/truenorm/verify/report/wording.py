@@ -1,5 +1,6 @@
 """Sentences that the terminal page, the HTML page and the pytest plugin share."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -208,8 +209,33 @@ def recipe_notes(report: Report, dtype: str) -> list[str]:
 
 
 def _recipe_name(recipe: Recipe) -> str:
-    name, *others = recipe.names or ("none matches",)
-    return f"{name} (as {' and '.join(others)} here)" if others else name
+    if not recipe.name:
+        return "none matches"
+    others = recipe.same[recipe.name]
+    return recipe.full_name + (f" (as {' and '.join(others)} here)" if others else "")
+
+
+SCALE_RULES = {
+    "amax/qmax": "amax/qmax, rounded once",
+    "amax*[1/qmax]": "amax times the rounded 1/qmax",
+    "": "amax/qmax; the bits do not show how it is rounded",
+}
+
+
+def quantization_lines(report: Report) -> list[tuple[str, str, str]]:
+    """Return lines about codes and scales: what a line is about, the type, and the text."""
+    lines = []
+    for each in report.quantization:
+        share = math.floor(1e4 * each.exact_codes) / 100
+        codes = f"{share:.2f} % are exact in ordinary rows"
+        noise = f"the rms error is {each.noise:.3f} times that of exact codes and scales"
+        lines.append(("codes", each.dtype, f"{codes}; {noise}"))
+        if report.operation.type_of("scale", "") == "float32":
+            zeros = f"; {each.zeros} for zeros" if each.zeros else ""
+            floor = each.floor or f"several rules ({', '.join(each.floors)})"
+            rules = f"{SCALE_RULES[each.scale]}; least scale: {floor}{zeros}"
+            lines.append(("scale", each.dtype, rules))
+    return lines
 
 
 def verdict_line(report: Report) -> str:
@@ -249,7 +275,7 @@ def _pass_reason(report: Report) -> str:
     if report.baseline is not None:
         known = "" if all(each.reaches(report.require) for each in report.grades) else " or known"
         return f"no new finding, and every grade is at least {report.require}{known}{where}"
-    recipes = {each.dtype: each.name for each in report.recipes if each.name}
+    recipes = {each.dtype: each.full_name for each in report.recipes if each.name}
     names: dict[str, list[str]] = {}
     for dtype in dict.fromkeys(each.dtype for each in report.grades):
         grades = [each.grade for each in report.grades if each.dtype == dtype]

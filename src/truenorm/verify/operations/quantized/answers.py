@@ -83,7 +83,7 @@ class QuantizedExpected(Expected):
     """The exact answers to a case of a quantized norm; codes depend on the returned scales."""
 
     def __init__(self, case: Case, exact: Arrays) -> None:
-        self._case = case
+        self._case = self.case = case
         self.norm: QuantizedNorm = case.operation  # type: ignore[assignment]
         self.quant = self.norm.quant
         self.types = output_types(case)
@@ -92,12 +92,12 @@ class QuantizedExpected(Expected):
         self._allowed = {}
         with np.errstate(all="ignore"):
             self.scales = case.operation.scales(case, exact)
-            self._y, self._radius = (
+            self.y, self._radius = (
                 np.tile(exact[name], (case.repeats, 1)) for name in ("y", "radius")
             )
-            self._finite = np.isfinite(self._y)
+            self._finite = np.isfinite(self.y)
             self._rows: dict[int, ExactRows] = {}
-            self._set("codes", self._y)
+            self._set("codes", self.y)
             if "sum" in self.types:
                 pairs = np.tile(exact["sum"], (case.repeats, 1, 1))
                 self._set("sum", pairs[..., 0])
@@ -110,21 +110,22 @@ class QuantizedExpected(Expected):
     def _set(self, output: str, wide: Float64s) -> None:
         """Set the exact numbers of an output, in the units in which errors are measured."""
         self.wide[output] = wide
-        kind = self._case.dtype
+        kind = self.case.dtype
         self.ulps[output] = ulps_of(np.where(np.isfinite(wide), wide, 0.0), kind)
 
     # Scales
 
     def _set_scales(self) -> None:
         """Compute amax of each group, and the exact scales and the amax of the call."""
-        finite = np.where(self._finite, np.abs(self._y), 0.0)
+        finite = np.where(self._finite, np.abs(self.y), 0.0)
         error = np.where(self._finite, BOUND * finite + self._radius, 0.0)
         sizes, errors = in_groups(finite, self.quant), in_groups(error, self.quant)
         if self.quant.scale_type:
             self._broken = in_groups(~self._finite, self.quant).any(axis=2)
-            amax = sizes.max(axis=2, initial=0.0)
+            amax = self.amax = sizes.max(axis=2, initial=0.0)
             candidates = sizes + errors >= (sizes - errors).max(axis=2, keepdims=True, initial=0.0)
-            self._set("scale", np.where(self._broken, np.nan, amax))
+            least = self.quant.least_scale * self.quant.code.largest
+            self._set("scale", np.where(self._broken, np.nan, np.maximum(amax, least)))
             bound = (errors * candidates).max(axis=2, initial=0.0)
             exact = self._exact_scales(amax, bound, candidates)
             kind = np.float32 if self.quant.scale_type == "float32" else np.float64
@@ -149,10 +150,10 @@ class QuantizedExpected(Expected):
         """Return the exact scale of each group, rounded once."""
         low, high = (self._rounded_scales(amax + sign * bound) for sign in (-1, 1))
         values = self._rounded_scales(amax)
-        group = self.quant.group or self._case.shape[1]
+        group = self.quant.group or self.case.shape[1]
         for i, g in np.argwhere((low != high) & ~self._broken & (amax > 0)).tolist():
             columns = g * group + np.flatnonzero(candidates[i, g])
-            elements = [self._element(i, int(j)) for j in columns if j < self._case.shape[1]]
+            elements = [self._element(i, int(j)) for j in columns if j < self.case.shape[1]]
             values[i, g] = max(map(self._round_scale, elements))
         return values
 
@@ -162,7 +163,8 @@ class QuantizedExpected(Expected):
             return np.ldexp(1.0, self.quant.powers(np.maximum(amax, 0.0)))
         if self.quant.scale_type == "e4m3fn":
             return E4M3FN.nearest(amax * self._global_scale / self.quant.code.largest)
-        return (amax / self.quant.code.largest).astype(np.float32).astype(np.float64)
+        scales = np.maximum(amax / self.quant.code.largest, self.quant.least_scale)
+        return scales.astype(np.float32).astype(np.float64)
 
     def _round_scale(self, element: LinearInRoot) -> float:
         """Return the scale of a group with this largest element, rounded in integers."""
@@ -180,11 +182,13 @@ class QuantizedExpected(Expected):
         if quant.scale_type == "e4m3fn":
             scaled = _times(element, factor * Fraction(float(self._global_scale)))
             return min(abs(scaled.round_to(E4M3FN.format)), E4M3FN.largest)
-        return abs(_times(element, factor).round_to(FLOAT32))
+        return max(
+            abs(_times(element, factor).round_to(FLOAT32)), float(np.float32(quant.least_scale))
+        )
 
     @property
     def _global_scale(self) -> np.float64:
-        return np.float64(np.asarray(self._case.global_scale).reshape(()))
+        return np.float64(np.asarray(self.case.global_scale).reshape(()))
 
     def _scale_cells(self, scales: Float64s) -> tuple[Float64s, Float64s]:
         """Return the least and the largest amax of which each scale is the rounded one."""
@@ -214,7 +218,7 @@ class QuantizedExpected(Expected):
             in_ulp = np.abs(scales - exact) / E4M3FN.steps(np.nan_to_num(exact))
         error, in_ulp = (np.where(np.isfinite(scales), each, np.inf) for each in (error, in_ulp))
         # Any finite scale is right for zeros, and a known floor for a tiny group.
-        fits = (amax == 0) & np.isfinite(scales)
+        fits = (self.amax == 0) & np.isfinite(scales)
         if self.quant.scale_type == "float32":
             fits |= (scales > value) & self.quant.is_floor(scales)
         measured = ~np.isnan(amax) if finite else ~np.isnan(amax) & np.isfinite(scales)
@@ -234,17 +238,24 @@ class QuantizedExpected(Expected):
                 answers._set_codes(scales)
         return answers
 
+    def given_exact(self) -> "QuantizedExpected":
+        """Return the answers with codes for the exact scales; zeros have the scale 1."""
+        answers = copy(self)
+        scales = np.asarray(self.values["scale"], np.float64)
+        answers._set_codes(np.where(scales > 0, scales, 1.0))
+        return answers
+
     def _set_codes(self, scales: Float64s) -> None:
         """Compute the exact codes for scales of all rows, of each row or of each group."""
-        size = self._case.shape[1]
+        size = self.case.shape[1]
         spread = (
             np.repeat(scales, self.quant.group, axis=1)[:, :size] if self.quant.group else scales
         )
-        self.code_unit, self._quotient = self._units(np.broadcast_to(spread, self._y.shape))
+        self.code_unit, self._quotient = self._units(np.broadcast_to(spread, self.y.shape))
         quotient, code = self._quotient, self.quant.code
         error = BOUND * np.abs(quotient) + self._radius / np.abs(self.code_unit)
         low, high = code.nearest(quotient - error), code.nearest(quotient + error)
-        values = np.where((self._y == 0) | (self.code_unit == 0), 0.0, code.nearest(quotient))
+        values = np.where((self.y == 0) | (self.code_unit == 0), 0.0, code.nearest(quotient))
         usable = self._finite & np.isfinite(self.code_unit) & (self.code_unit != 0)
         for i, j in np.argwhere((low != high) & usable).tolist():
             ratio = self._ratio(float(spread[i % len(spread), j % spread.shape[1]]))
@@ -256,11 +267,11 @@ class QuantizedExpected(Expected):
     def _units(self, scales: Float64s) -> tuple[Float64s, Float64s]:
         """Return the value of the code 1, and y divided by it."""
         if self.quant.direction == "multiply":
-            return 1 / scales, self._y * scales
+            return 1 / scales, self.y * scales
         if self.quant.scale_type == "e4m3fn":
             unit = scales / self._global_scale
-            return unit, self._y * self._global_scale / scales
-        return scales, self._y / scales
+            return unit, self.y * self._global_scale / scales
+        return scales, self.y / scales
 
     def _ratio(self, scale: float) -> Fraction:
         """Return the exact factor from y to codes."""
@@ -274,8 +285,8 @@ class QuantizedExpected(Expected):
     def _shared(self) -> Mask:
         """True where the scale is that of a group in which a y is not finite."""
         if self.quant.is_static:
-            return np.zeros(self._y.shape, bool)
-        size = self._case.shape[1]
+            return np.zeros(self.y.shape, bool)
+        size = self.case.shape[1]
         group = self.quant.group or size
         return np.repeat(self._broken, group, axis=1)[:, :size]
 
@@ -286,7 +297,7 @@ class QuantizedExpected(Expected):
         within = np.clip(quotient, -code.largest, code.largest)
         in_ulp = np.abs(values - within) / code.steps(within)
         # Where y or the scale is 0, so is the code; whether that scale is right is another error.
-        is_zero = (self._y == 0) | (unit == 0)
+        is_zero = (self.y == 0) | (unit == 0)
         away, in_ulp = (
             np.where(is_zero, np.where(values == 0, 0.0, np.inf), each) for each in (away, in_ulp)
         )
@@ -383,7 +394,7 @@ class QuantizedExpected(Expected):
 
     def unit(self, output: str) -> float:  # noqa: ARG002 (of the interface)
         """Return the unit roundoff of an output: that of the rows."""
-        return unit_roundoff(self._case.dtype)
+        return unit_roundoff(self.case.dtype)
 
     def factor(self, output: str, power: int = 0) -> float:
         """Return K; amax has that of y."""
@@ -401,9 +412,9 @@ class QuantizedExpected(Expected):
 
     def _element(self, i: int, j: int) -> LinearInRoot:
         """Return an element of y exactly."""
-        row = i % (self._case.shape[0] // self._case.repeats)
+        row = i % (self.case.shape[0] // self.case.repeats)
         if row not in self._rows:
-            self._rows[row] = ExactRows(self._case.part(slice(row, row + 1)), self.norm)
+            self._rows[row] = ExactRows(self.case.part(slice(row, row + 1)), self.norm)
         rows = self._rows[row]
         element = rows.y_at(rows.rows[0], j)
         assert isinstance(element, LinearInRoot)

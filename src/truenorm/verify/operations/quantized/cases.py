@@ -213,7 +213,7 @@ def _hard(quant: Quant, dtype: str) -> Iterator[_Kind]:
         yield kind("beyond-448", "codes of e5m2 between 448 and 57344", room=40.0)
     tiny = (1e-2, 1e-3, 1e-4) if narrow else (1e-3, 1e-6, 1e-9, 1e-20, 1e-30)
     if not (narrow or quant.setting):
-        tiny = (*tiny, 1e-37)
+        tiny = (*tiny, 4e-38)
     for top in tiny:
         scaled = {"pattern": "normal", "offset": 2 * top, "scale": top / 4}
         yield kind(

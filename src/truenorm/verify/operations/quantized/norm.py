@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 
 from truenorm.verify.enclosures import enclose_forward
-from truenorm.verify.operation import Case, Clues, Hypothesis, Input, Output, RecipeResult, Results
+from truenorm.verify.operation import (
+    Case,
+    Clues,
+    Hypothesis,
+    Input,
+    Output,
+    Quantization,
+    RecipeResult,
+    Results,
+)
 from truenorm.verify.operations.exact import round_sum
 from truenorm.verify.operations.norms import Norm, NormName
 from truenorm.verify.operations.quantized.answers import QuantizedExpected, QuantizedScales
@@ -17,6 +26,7 @@ from truenorm.verify.operations.quantized.recipes import (
     recipes_of,
     way_results,
 )
+from truenorm.verify.operations.quantized.summary import summarize
 from truenorm.verify.operations.recipes import shows_recipe
 from truenorm.verify.operations.scales import NormScales
 from truenorm.verify.types import Float64s
@@ -139,6 +149,10 @@ class QuantizedNorm(Norm):
         if not shows_recipe(case.dtype) or case.family != "ways":
             return {}
         return way_results(self, case, results)
+
+    def quantization(self, runs: Sequence[tuple[Case, Results]]) -> Quantization | None:
+        """Summarize the codes and the scales of one type."""
+        return summarize(self, runs)
 
     def inner_roundings(self, dtype: str) -> dict[str, Any]:  # noqa: ARG002 (of the interface)
         """Return nothing: recipes have all roundings that are looked for."""

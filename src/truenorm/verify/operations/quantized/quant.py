@@ -66,7 +66,8 @@ class Quant:
     qmax : float
         The code of the largest \|y\|; by default, the largest of the type.
     floor : str
-        The least scale: ``any`` known rule, ``none``, or one of them.
+        The least scale: one of the known rules that holds for ``any`` tiny row, ``none``, or the
+        name of a rule, such as ``float32 eps``.
     nan : str
         ``propagate``: where y is NaN, code times scale is not finite. ``clamp``: it is finite.
     amax : bool
@@ -220,6 +221,11 @@ class Quant:
         is_root = self.power == "nearest"
         square = 2 * Fraction(self.code.largest) ** 2 if is_root else Fraction(end) ** 2
         return square * Fraction(4) ** power, included
+
+    @property
+    def least_scale(self) -> float:
+        """The least scale by the rule `floor`; 0 if it names none."""
+        return FLOORS[self.floor](self.code.largest) if self.floor in FLOORS else 0.0
 
     def is_floor(self, scales: Float64s) -> NDArray[np.bool_]:
         """Return True for each scale that is a floor that `floor` allows."""
