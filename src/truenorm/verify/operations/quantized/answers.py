@@ -200,8 +200,10 @@ class QuantizedExpected(Expected):
             low, high = E4M3FN.cells(scales)
             unit = quant.code.largest / self._global_scale
             return low * unit, high * unit
-        half = ulps_of(np.where(np.isfinite(scales), scales, 0.0), "float32") / 2
-        return (scales - half) * quant.code.largest, (scales + half) * quant.code.largest
+        finite = np.where(np.isfinite(scales), scales, 0.0)
+        # Below a power of two numbers are twice as dense.
+        below, above = (ulps_of(each, "float32") / 2 for each in (np.nextafter(finite, 0), finite))
+        return (scales - below) * quant.code.largest, (scales + above) * quant.code.largest
 
     def _scale_errors(self, scales: Float64s, *, finite: bool) -> ElementErrors:
         amax, value = self.wide["scale"], np.asarray(self.values["scale"], np.float64)
@@ -296,6 +298,8 @@ class QuantizedExpected(Expected):
         away = np.maximum(np.maximum(low - quotient, quotient - high), 0.0) * unit
         within = np.clip(quotient, -code.largest, code.largest)
         in_ulp = np.abs(values - within) / code.steps(within)
+        # Below a power of two steps are smaller: not all codes within one step are neighbours.
+        in_ulp = np.where(code.are_neighbours(values, within), in_ulp, np.maximum(in_ulp, 1.0))
         # Where y or the scale is 0, so is the code; whether that scale is right is another error.
         is_zero = (self.y == 0) | (unit == 0)
         away, in_ulp = (
@@ -384,6 +388,8 @@ class QuantizedExpected(Expected):
             finite = np.isfinite(result * self.code_unit)
         if self.quant.nan == "clamp":
             return np.asarray(~finite & (~self._finite | self._shared))
+        if self.quant.is_static and np.isfinite(self.quant.code.values).all():
+            return np.zeros(result.shape, bool)  # int8 has no such code
         return np.asarray(finite & ~self._finite)
 
     def scale(self, output: str, power: int = 0) -> Float64s:

@@ -112,6 +112,14 @@ class CodeType:
         """Return the distance between values of the type at some numbers, saturated before."""
         return np.ldexp(1.0, self._places(np.clip(numbers, -self.largest, self.largest)))
 
+    def are_neighbours(self, values: Float64s, numbers: Float64s) -> NDArray[np.bool_]:
+        """Return True for each value that is next to a number, or equal to it if that is one."""
+        sizes, last = np.abs(numbers), len(self.sizes) - 1
+        above = self.sizes[np.minimum(np.searchsorted(self.sizes, sizes), last)]
+        below = self.sizes[np.maximum(np.searchsorted(self.sizes, sizes, "right") - 1, 0)]
+        signed = np.where(numbers < 0, -values, values)
+        return np.asarray((signed == above) | (signed == below))
+
     def _places(self, numbers: Float64s) -> NDArray[np.intp]:
         _, exponents = np.frexp(np.where(np.isfinite(numbers), numbers, 0.0))
         places = np.maximum(exponents - self.precision, self.quantum)

@@ -127,11 +127,13 @@ class Quant:
             value = getattr(self, option)
             if value != _DEFAULTS[option] and not applies:
                 raise ValueError(f"{option}={value} of quant needs {needed}; got {self.type}")
-        largest = CODE_TYPES.get(self.type, E2M1).largest
-        if self.qmax and not 0 < self.qmax <= largest:
-            raise ValueError(
-                f"qmax must be above 0 and at most {largest:g} for {self.type}; got {self.qmax:g}"
-            )
+        if self.qmax:
+            code = CODE_TYPES[self.type]
+            if not 0 < self.qmax <= code.largest or self.qmax not in code.sizes:
+                raise ValueError(
+                    f"qmax must be a value of {self.type}, above 0 and at most {code.largest:g}; "
+                    f"got {self.qmax:g}"
+                )
 
     @cached_property
     def code(self) -> CodeType:
@@ -180,7 +182,8 @@ class Quant:
             if each.name != "type" and getattr(self, each.name) != each.default
         }
         texts = {
-            name: f"{value:g}" if name == "qmax" else str(value) for name, value in given.items()
+            name: f"{value:.17g}" if name == "qmax" else str(value)
+            for name, value in given.items()
         }
         return {"quant": self.type, **{name: text.lower() for name, text in texts.items()}}
 
