@@ -7,7 +7,7 @@ import pytest
 
 from pytorch.kernels import RMSNorm, fused_add_rms_norm, layer_norm, rms_norm
 from truenorm.verify.audit.planted import Kernel, planted_bugs
-from truenorm.verify.audit.replacing import Observations, Replacer
+from truenorm.verify.audit.replacing import AuditTask, Observations, Replacer
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
 
@@ -92,3 +92,46 @@ def test_results_in_place() -> None:
     assert replaced.wrap(fused_add_rms_norm)(*copies, weight, 1e-6) is None
     torch.testing.assert_close(copies[0], rms_norm(total, weight, 1e-6))
     assert not copies[1].any()
+
+
+def rms_norm_quant(input: Any, weight: Any, scale: Any, eps: float) -> Any:  # noqa: A002
+    """Return codes of y over the scale."""
+    y = rms_norm(input.float(), weight.float(), eps).to(input.dtype).float()
+    return (y / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+
+
+def per_token(out: Any, input: Any, weight: Any, scale: Any, eps: float) -> None:  # noqa: A002
+    """Write codes, and a scale for each row."""
+    y = rms_norm(input.float(), weight.float(), eps)
+    scale.copy_(y.abs().amax(-1, keepdim=True) / 127)
+    out.copy_(torch.round(y / scale))
+
+
+def test_quantized_results() -> None:
+    """Inputs that require gradients are no error: codes have none."""
+    x, weight = random_tensors((3, 64), (64,), dtype=torch.bfloat16)
+    scale = torch.tensor([0.02])
+    right = rms_norm_quant(x, weight, scale, 1e-5).view(torch.uint8)
+    for bug, same in (("right", True), ("truncated", False)):
+        task = AuditTask("a:b", "rms_norm,quant=e4m3fn", recipe="late/T, divide", kernel=bug)
+        replaced = Replacer(task.make_kernel(), Observations()).wrap(rms_norm_quant)
+        codes = replaced(x, weight, scale, 1e-5)
+        assert codes.dtype == torch.float8_e4m3fn
+        assert torch.equal(codes.view(torch.uint8), right) == same
+        raw = Replacer(task.make_kernel(), Observations()).wrap(
+            lambda input, weight, scale, eps: right.clone()  # noqa: A006
+        )
+        assert torch.equal(raw(x, weight, 0.02, 1e-5), right) == same
+
+
+def test_quantized_results_in_place() -> None:
+    x, weight = (each.detach() for each in random_tensors((3, 64), (64,), dtype=torch.bfloat16))
+    known, scales = torch.empty((3, 64), dtype=torch.int8), torch.empty((3, 1))
+    per_token(known, x, weight, scales, 1e-5)
+    for bug in ("right", "inverse returned"):
+        task = AuditTask("a:b", "rms_norm,quant=int8,scale=per-token", kernel=bug)
+        out, written = torch.zeros_like(known), torch.zeros_like(scales)
+        Replacer(task.make_kernel(), Observations()).wrap(per_token)(out, x, weight, written, 1e-5)
+        assert (out != known).sum() <= 1
+        expected = 1 / scales if bug == "inverse returned" else scales
+        torch.testing.assert_close(written, expected)

@@ -68,8 +68,9 @@ def audit_command(
         str,
         option(
             "NAME",
-            "Where it must round to 16 bits: late, early or weight-typed. Kernels that follow "
-            "another recipe are then among the wrong ones.",
+            "Where it must round to 16 bits: late, early or weight-typed; for a quantized norm, "
+            "a name such as late/T. Kernels that follow another recipe are then among the wrong "
+            "ones.",
         ),
     ] = "",
     seconds: Annotated[
@@ -93,6 +94,8 @@ def audit_command(
             --operation layer_norm --jobs 4
         truenorm audit tests --replace mypackage:norm_forward \\
             --backward mypackage:norm_backward --operation layer_norm -- -k norm
+        truenorm audit tests/test_quant.py --replace mypackage:rms_norm_quant \\
+            --operation rms_norm,quant=e4m3fn,scale=per-token
 
     Exit codes:
 

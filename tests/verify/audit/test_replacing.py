@@ -11,7 +11,7 @@ import pytest
 
 from truenorm.verify.audit.planted import Kernel, planted_bugs
 from truenorm.verify.audit.replacing import MatchError, Observations, Replacer, parse_signature
-from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations import RMS_NORM, parse_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.types import Array
 
@@ -175,7 +175,7 @@ def test_signatures() -> None:
         replaced.wrap(rms_norm, "x")(X, WEIGHT)
     assert "--signature 'x'" in replaced.observations.error
     with pytest.raises(MatchError, match="signature has the unknown name 'rows'"):
-        parse_signature("rows, weight")
+        parse_signature("rows, weight", RMS_NORM)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 import truenorm.pytest_plugin
 from truenorm.tools import strict_json
 from truenorm.verify.audit import running
-from truenorm.verify.audit.planted import planted_bugs
 from truenorm.verify.audit.replacing import AuditTask, Observations
 from truenorm.verify.audit.running import audit_tests
 from truenorm.verify.running.records import CannotRunError
@@ -84,10 +83,12 @@ def plant_only(monkeypatch: pytest.MonkeyPatch) -> PlantOnly:
     """Plant only the named bugs."""
 
     def only(*names: str) -> None:
-        def chosen(*arguments: Any) -> list[Any]:
-            return [bug for bug in planted_bugs(*arguments) if bug.name in names]
+        every = AuditTask.bugs
 
-        monkeypatch.setattr(running, "planted_bugs", chosen)
+        def chosen(task: AuditTask) -> list[Any]:
+            return [bug for bug in every(task) if bug.name in names]
+
+        monkeypatch.setattr(AuditTask, "bugs", chosen)
 
     return only
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,8 +20,6 @@ RECIPES = ("late", "early", "weight-typed")
 """Rounding recipes: xhat is not rounded, rounded to the type of x, or to that of gamma."""
 USUAL_EPS = (1e-5, 1e-6)
 EPS_TOLERANCE = 1e-2  # relative: 1e-5 in float16 is off by 1.4e-3
-SAMPLE = (4, 67)
-"""Rows on which a bug shows if it can: two halves, and a partial last block."""
 SAMPLE_EPS = 1e-5
 
 
@@ -193,9 +191,9 @@ def case_of_inputs(
     rows: dict[str, Array | None] = {}
     for each in norm.inputs:
         array = inputs.get(each.name)
-        if array is None and each.role != "parameter":
+        if array is None and each.role in ("data", "gradient"):
             array = np.broadcast_to(np.zeros(1, x.dtype), x.shape)
-        shape = (-1,) if each.role == "parameter" else (x.size // size, size)
+        shape = (x.size // size, size) if each.role in ("data", "gradient") else (-1,)
         rows[each.name] = None if array is None else array.reshape(shape)
     return Case(norm, "call of a test", x.dtype.name, rows, eps)
 
@@ -215,9 +213,20 @@ class Kernel:
     Its `forward` and `backward` are those of a `truenorm.verify.Subject`.
     """
 
+    sample_shape: tuple[int, ...] = (4, 67)
+    """Rows on which a bug shows if it can: two halves, and a partial last block."""
+
     def __init__(self, norm: Norm, bug: PlantedBug | None = None, recipe: str = "") -> None:
         self.norm, self.bug, self.recipe = norm, bug, recipe
-        self._changes = {**recipe_changes(recipe), **(bug.changes if bug else {})}
+        self._changes = {**self._steps_of_recipe(), **(bug.changes if bug else {})}
+
+    def _steps_of_recipe(self) -> Changes:
+        """Return the steps that are not those of the definition; raise ValueError for a recipe."""
+        return recipe_changes(self.recipe)
+
+    def without_bug(self) -> Self:
+        """Return the right kernel."""
+        return type(self)(self.norm, recipe=self.recipe)
 
     def steps(self, case: Case) -> Steps:
         """Return the steps of a case, which are computed on access."""
@@ -234,26 +243,44 @@ class Kernel:
 
     def wrong_results(self, dtype: str, arguments: Collection[str]) -> list[str]:
         """Return the results that the bug changes in a call with these arguments."""
-        random = np.random.default_rng(0)
-        inputs: dict[str, Array | None] = {}
-        for each in self.norm.inputs:
-            if each.name in arguments:
-                shape = SAMPLE[1:] if each.role == "parameter" else SAMPLE
-                inputs[each.name] = round_to(random.normal(size=shape), dtype_of(dtype))
-        case = case_of_inputs(self.norm, inputs, SAMPLE_EPS)
-        control = Kernel(self.norm, recipe=self.recipe)
+        case, control = self._sample(dtype, arguments), self.without_bug()
         with np.errstate(all="ignore"):
             right, wrong = control.steps(case), self.steps(case)
             return [
                 each.name
                 for each in self.norm.outputs
-                if each.like in inputs
+                if each.like in arguments
                 and not np.array_equal(
                     control.result(right, each.name),
                     self.result(wrong, each.name),
                     equal_nan=True,
                 )
             ]
+
+    def _sample(self, dtype: str, arguments: Collection[str]) -> Case:
+        """Return a case with these arguments on which a bug shows if it can."""
+        random = np.random.default_rng(0)
+        inputs: dict[str, Array | None] = {}
+        for each in self.norm.inputs:
+            if each.name in arguments:
+                of_rows = each.role != "parameter"
+                shape = self.sample_shape if of_rows else self.sample_shape[1:]
+                inputs[each.name] = round_to(random.normal(size=shape), dtype_of(dtype))
+        return case_of_inputs(self.norm, inputs, SAMPLE_EPS)
+
+    def as_array(
+        self,
+        name: str,  # noqa: ARG002 (of quantized kernels)
+        values: Float64s,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> Array:
+        """Return a result in a shape and a type."""
+        return round_to(values, dtype).reshape(shape)
+
+    def written_arguments(self, arguments: Collection[str]) -> dict[str, str]:
+        """Return the arguments to which a function may write its results, by result."""
+        return {"y": "out" if "out" in arguments else "x", "sum": "residual"}
 
     def forward(self, *arguments: Any) -> Any:
         """Return the results, then the inputs and eps for backward."""
@@ -279,5 +306,5 @@ class Kernel:
                 results.append(None)
                 continue
             kind = dtype_of(self.norm.type_of(name, model.dtype.name))
-            results.append(round_to(self.result(steps, name), kind).reshape(model.shape))
+            results.append(self.as_array(name, self.result(steps, name), model.shape, kind))
         return results

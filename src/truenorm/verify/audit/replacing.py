@@ -21,15 +21,18 @@ import numpy as np
 from truenorm.verify.audit.planted import (
     CONTROL,
     Kernel,
+    PlantedBug,
     case_of_inputs,
     planted_bugs,
     round_to,
 )
+from truenorm.verify.audit.quantized import QuantizedKernel, quantized_bugs
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.operations.steps import Steps
-from truenorm.verify.running.pytorch import NAMES, Tensors, array_of, role_of
+from truenorm.verify.running.pytorch import Tensors, array_of, names_of, role_of
 from truenorm.verify.types import FORMATS, Array, Float64s
 
 ENVIRONMENT_VARIABLE = "TRUENORM_AUDIT"
@@ -82,10 +85,18 @@ class AuditTask:
         assert isinstance(norm, Norm)
         return norm
 
+    def bugs(self) -> list[PlantedBug]:
+        """Return the bugs that can be planted in the kernel."""
+        norm = self.norm
+        if isinstance(norm, QuantizedNorm):
+            return quantized_bugs(norm, self.recipe)
+        return planted_bugs(norm, self.recipe)
+
     def make_kernel(self) -> Kernel:
         """Return the kernel with its bug."""
-        bugs = {bug.name: bug for bug in planted_bugs(self.norm, self.recipe)}
-        return Kernel(self.norm, bugs.get(self.kernel), self.recipe)
+        norm, bugs = self.norm, {bug.name: bug for bug in self.bugs()}
+        kind = QuantizedKernel if isinstance(norm, QuantizedNorm) else Kernel
+        return kind(norm, bugs.get(self.kernel), self.recipe)
 
     def to_environment(self) -> dict[str, str]:
         """Return the environment variables for a session of pytest and its workers."""
@@ -178,20 +189,21 @@ class CallArguments(NamedTuple):
     size: int
 
 
-def parse_signature(text: str) -> inspect.Signature:
+def parse_signature(text: str, norm: Norm) -> inspect.Signature:
     """Return the signature that is written like ``x, weight, eps=1e-6``.
 
     Examples
     --------
-    >>> str(parse_signature("x, weight, _, eps=1e-6"))
+    >>> from truenorm.verify.operations import RMS_NORM
+    >>> str(parse_signature("x, weight, _, eps=1e-6", RMS_NORM))
     '(x, weight, _2, eps=1e-06)'
     """
-    parameters = []
+    parameters, names = [], names_of(norm)
     for position, part in enumerate(text.split(",")):
         name, _, default = (each.strip() for each in part.partition("="))
         unused = name == UNUSED
-        if not (unused or role_of(name) or (name == SELF and not position)):
-            known = ", ".join(names[0] for names in NAMES.values())
+        if not (unused or role_of(name, names) or (name == SELF and not position)):
+            known = ", ".join(each[0] for each in names.values())
             raise MatchError(
                 f"signature has the unknown name {name!r}; write names such as {known}, "
                 f"or {UNUSED} for any other argument"
@@ -211,22 +223,26 @@ def match_arguments(
     written: str,
     arguments: tuple[Any, ...],
     named: Mapping[str, Any],
+    norm: Norm,
 ) -> CallArguments:
     """Match the arguments of a call to roles by their names, and copy the arrays."""
     try:
-        signature = parse_signature(written) if written else inspect.signature(original)
+        signature = parse_signature(written, norm) if written else inspect.signature(original)
         bound = signature.bind(*arguments, **named)
     except (TypeError, ValueError) as error:
         how = f"by --signature {written!r}" if written else "by name"
         raise MatchError(f"the arguments cannot be matched {how}: {error}; {HINT}") from error
     bound.apply_defaults()
     values: dict[str, Any] = {}
+    names, settings = names_of(norm), norm.inputs_of("setting")
     for name, value in bound.arguments.items():
-        role = role_of(name)
+        role = role_of(name, names)
         if name == SELF:
-            values = _module_arguments(value)
+            values = _module_arguments(value, names)
         elif role in SCALARS or hasattr(value, "shape"):
             values.setdefault(role, value)
+        elif role in settings and isinstance(value, (int, float)):
+            values[role] = np.float32(value)
     originals = {role: value for role, value in values.items() if role and role not in SCALARS}
     arrays = {role: np.array(array_of(value)) for role, value in originals.items()}
     eps, shape = values.get("eps"), values.get("shape")
@@ -234,12 +250,12 @@ def match_arguments(
     return CallArguments(originals, arrays, None if eps is None else float(eps), size)
 
 
-def _module_arguments(module: Any) -> dict[str, Any]:
+def _module_arguments(module: Any, names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for path, parameter in module.named_parameters():
-        values.setdefault(role_of(path.rpartition(".")[2]), parameter)
+        values.setdefault(role_of(path.rpartition(".")[2], names), parameter)
     for name, value in vars(module).items():
-        role = role_of(name)
+        role = role_of(name, names)
         if role in SCALARS:
             values.setdefault(role, value)
     return values
@@ -260,7 +276,7 @@ class Replacer:
         keeps_calls: bool = False,
     ) -> None:
         self.kernel, self.observations, self.norm = kernel, observations, kernel.norm
-        self._control = Kernel(kernel.norm, recipe=kernel.recipe)
+        self._control = kernel.without_bug()
         self._eps = eps
         self._calls: deque[tuple[list[Any], CallArguments]] = deque(
             maxlen=KEPT_CALLS * keeps_calls
@@ -273,7 +289,7 @@ class Replacer:
         def replaced(*arguments: Any, **named: Any) -> Any:
             # Match first: the original may overwrite its arguments.
             try:
-                call = match_arguments(original, signature, arguments, named)
+                call = match_arguments(original, signature, arguments, named, self.norm)
             except Exception as error:
                 original(*arguments, **named)  # a test may expect its exception
                 self._record(error)
@@ -315,6 +331,11 @@ class Replacer:
         eps = self._eps if call.eps is None else call.eps
         if eps is None:
             raise MatchError("no argument for eps, or it is None: give --eps NUMBER")
+        for name in self.norm.inputs_of("setting"):
+            if name not in call.arrays:
+                raise MatchError(f"no argument for {name}: {HINT}")
+            if call.arrays[name].size != 1:
+                raise MatchError(f"{name} must be one number; got {call.arrays[name].size}")
         case = case_of_inputs(self.norm, call.arrays, eps, call.size)
         if case.dtype not in self.observations.dtypes:
             self.observations.dtypes.append(case.dtype)
@@ -325,23 +346,37 @@ class Replacer:
         self.observations.calls += 1
         right, wrong = self._control.steps(case), self.kernel.steps(case)
         names = self.norm.outputs_of(backward=False)
-        # If nothing is returned, y is written to out or to x, and the sum to the residual.
-        places = [originals.get("out", originals["x"]), originals.get("residual")]
-        results = _as_list(places[: len(names)] if returned is None else returned)
-        count = len(results)
-        if count < len(names) and _is_written(call, "residual"):
-            results.append(originals["residual"])
+        results = [] if returned is None else _as_list(returned)
         outputs = dict(zip(names, results, strict=False))
+        # Results that are not returned are written to arguments.
+        for name, role in self.kernel.written_arguments(originals).items():
+            if name in names[len(results) :] and (returned is None or _is_written(call, role)):
+                if role not in originals:
+                    raise MatchError(f"no argument for the result {name}: {HINT}")
+                outputs[name] = originals[role]
         self.observations.add_names(call.arrays, outputs)
         values = {name: self._result(name, right, wrong) for name in outputs}
+        arrays = [self._as_array(name, values[name], each) for name, each in outputs.items()]
+        pairs = list(zip(outputs.values(), arrays, strict=True))
         if any(output is array for output in outputs.values() for array in originals.values()):
-            new = [_write_to(output, values[name]) for name, output in outputs.items()]
+            new = [_write_to(output, array) for output, array in pairs]
         else:
-            new = [_new_like(output, values[name]) for name, output in outputs.items()]
+            new = [_new_like(output, array) for output, array in pairs]
             new = self._differentiable(call, case, list(outputs), new)
-        extras = [_statistic(each, right, wrong) for each in results[len(new) :]]
+        extras = [_statistic(each, right, wrong) for each in results[len(names) :]]
         self._calls.append((extras, call))
-        return None if returned is None else _as_returned(returned, [*new, *extras][:count])
+        if returned is None:
+            return None
+        return _as_returned(returned, [*new, *extras] if extras else new[: len(results)])
+
+    def _as_array(self, name: str, values: Float64s, model: Any) -> Array:
+        """Return a result of the kernel in the shape and the type of the function's."""
+        if not hasattr(model, "shape"):
+            raise MatchError(f"the result {name} is no array: {type(model).__name__}")
+        try:
+            return self.kernel.as_array(name, values, tuple(model.shape), array_of(model).dtype)
+        except ValueError as error:
+            raise MatchError(f"{error}; check --operation") from error
 
     def _result(self, name: str, right: Steps, wrong: Steps) -> Float64s:
         """Return a result of the kernel, and record its difference from the right one."""
@@ -360,7 +395,7 @@ class Replacer:
             if name in call.originals
         }
         wanted = [name for name, each in inputs.items() if getattr(each, "requires_grad", False)]
-        if not wanted:
+        if not wanted or not self.norm.inputs_of("gradient"):
             return results
 
         def backward(incoming: list[Array | None]) -> list[Array | None]:
@@ -399,7 +434,9 @@ class Replacer:
         values = self._gradients(self._case(call), dy, present)
         self.observations.add_names(call.arrays, present)
         new = [
-            _new_like(output, values[name]) if name in values else None
+            _new_like(output, self._as_array(name, values[name], output))
+            if name in values
+            else None
             for name, output in outputs.items()
         ]
         return _as_returned(returned, [*new, *results[len(new) :]])
@@ -442,14 +479,18 @@ def _as_returned(returned: Any, results: Sequence[Any]) -> Any:
     return kind(*results) if hasattr(returned, "_fields") else kind(results)
 
 
-def _new_like(model: Any, values: Float64s) -> Any:
-    """Return values as an array or tensor of the type, shape and device of another."""
-    array = round_to(values, array_of(model).dtype).reshape(model.shape)
-    return array if isinstance(model, np.ndarray) else Tensors(model.device).of(array)
+def _new_like(model: Any, array: Array) -> Any:
+    """Return an array, or a tensor of the type and the device of another."""
+    if isinstance(model, (np.ndarray, np.generic)):
+        return array
+    tensors, dtype = Tensors(model.device), model.dtype
+    if dtype.itemsize == 1:  # NumPy's types of codes are not PyTorch's
+        return tensors.of(array.view(np.uint8)).view(dtype)
+    return tensors.of(array)
 
 
-def _write_to(destination: Any, values: Float64s) -> Any:
-    new = _new_like(destination, values)
+def _write_to(destination: Any, array: Array) -> Any:
+    new = _new_like(destination, array)
     if isinstance(destination, np.ndarray):
         destination[...] = new
     else:
@@ -470,5 +511,6 @@ def _statistic(returned: Any, right: Steps, wrong: Steps) -> Any:
     values = array.astype(np.float64).ravel()
     for step in STATISTICS:
         if np.allclose(values, right[step].ravel(), rtol=STATISTIC_TOLERANCE):
-            return _new_like(returned, np.broadcast_to(wrong[step], right[step].shape))
+            values = np.broadcast_to(wrong[step], right[step].shape)
+            return _new_like(returned, round_to(values, array.dtype).reshape(array.shape))
     return returned

@@ -8,14 +8,14 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from truenorm.tools.machine import describe
 from truenorm.tools.progress import Progress
-from truenorm.verify.audit.planted import Kernel, PlantedBug, planted_bugs, recipe_changes
+from truenorm.verify.audit.planted import Kernel, PlantedBug
 from truenorm.verify.audit.replacing import (
     AuditTask,
     Observations,
@@ -26,6 +26,7 @@ from truenorm.verify.judge import grade_records
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import OPERATIONS
 from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.operations.recipes import shows_recipe
 from truenorm.verify.running.command import Program
 from truenorm.verify.running.records import Call, CannotRunError
@@ -134,7 +135,7 @@ def audit_tests(
     """
     _check(task)
     tell = progress or (lambda *_: None)
-    bugs = planted_bugs(task.norm, task.recipe)
+    bugs = task.bugs()
     with tempfile.TemporaryDirectory(prefix="truenorm-audit-") as folder:
         session = _Session(tests, Path(folder), seconds)
         tell(0, len(bugs) + 2, "your tests as they are")
@@ -185,8 +186,8 @@ def _check(task: AuditTask) -> None:
     if task.eps is not None and not 0 <= task.eps < math.inf:
         raise ValueError(f"eps must be finite and at least 0; got {task.eps}")
     if task.signature:
-        parse_signature(task.signature)
-    recipe_changes(task.recipe)
+        parse_signature(task.signature, task.norm)
+    task.make_kernel()  # raises ValueError for an unknown recipe
     if find_spec("pytest") is None:
         raise CannotRunError("an audit runs pytest, which is not installed: pip install pytest")
 
@@ -302,7 +303,9 @@ def select_bugs(
     chosen, left_out = [], {}
     narrow = any(map(shows_recipe, observed.dtypes))
     if not task.recipe and narrow:
-        left_out["recipe, cut off"] = NO_RECIPE
+        any_recipe = replace(task, recipe=next(iter(task.norm.recipe_names)))
+        names = [bug.name for bug in any_recipe.bugs() if bug.by_bits]
+        left_out[", ".join(names)] = NO_RECIPE
     for bug in bugs:
         if bug.narrow and not narrow:
             left_out[bug.name] = f"in {', '.join(observed.dtypes)} it is not wrong"
@@ -310,7 +313,7 @@ def select_bugs(
             left_out[bug.name] = NO_GRADIENT
         elif not bug.backward and not observed.calls:
             left_out[bug.name] = "the tests call only its backward pass"
-        elif reason := _why_right(Kernel(task.norm, bug, task.recipe), bug, observed):
+        elif reason := _why_right(replace(task, kernel=bug.name).make_kernel(), bug, observed):
             left_out[bug.name] = reason
         else:
             chosen.append(bug)
@@ -359,9 +362,16 @@ def _suite(norm: Norm, dtypes: Sequence[str]) -> Iterator[Case]:
 
 
 def _expression(case: Case, norm: Norm) -> str:
-    plain = {"layer_norm": "", "rms_norm": ", operation=tv.RMS_NORM"}
+    known = {"layer_norm": "", "rms_norm": ", operation=tv.RMS_NORM"}
     if OPERATIONS.get(norm.name) is norm:
-        return f"tv.case({case.name!r}{plain[norm.name]})"
-    options = "".join(f", {key}={value!r}" for key, value in norm.options.items())
+        return f"tv.case({case.name!r}{known[norm.name]})"
+    plain = norm.plain if isinstance(norm, QuantizedNorm) else norm
+    options = "".join(f", {key}={value!r}" for key, value in plain.options.items())
     options = options.replace("beta='true'", "beta=True").replace("beta='false'", "beta=False")
+    if isinstance(norm, QuantizedNorm):
+        quant = norm.quant
+        others = [each for each in fields(quant) if getattr(quant, each.name) != each.default]
+        texts = (f", {each.name}={getattr(quant, each.name)!r}" for each in others)
+        given = "".join(text for text in texts if not text.startswith(", type="))
+        options += f", quant=tv.Quant({quant.type!r}{given})"
     return f"tv.case({case.name!r}, operation=tv.norm({norm.name!r}{options}))"

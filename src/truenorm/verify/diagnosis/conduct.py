@@ -24,7 +24,7 @@ from truenorm.verify.diagnosis.accuracy import (
 )
 from truenorm.verify.diagnosis.patterns import OF_AN_EARLIER_CALL
 from truenorm.verify.operation import Case
-from truenorm.verify.oracle import Expected, compute_exact, expected
+from truenorm.verify.oracle import Expected, compute_exact, expected, output_types
 from truenorm.verify.running.records import (
     AGAIN,
     INTERLEAVED,
@@ -435,11 +435,15 @@ CountExplained = Callable[[Case, str, Float64s], int]
 def _consistent_causes(
     output: str, cases: Sequence[CaseRecords], kind: str, causes: Mapping[str, CountExplained]
 ) -> list[str]:
-    """Return the causes that no case of a kind contradicts and that explain several elements."""
+    """Return the causes that no case of a kind contradicts and that explain several elements.
+
+    They are about floating-point results: there is none for codes.
+    """
     results = [
         (each.case, result.astype(np.float64))
         for each in cases
         if each.case.kind == kind and (result := each.result(output)) is not None
+        if output_types(each.case)[output] in FORMATS
     ]
     consistent = []
     for words, count in causes.items():

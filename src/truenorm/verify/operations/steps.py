@@ -33,7 +33,8 @@ class Steps:
         """Return the result of a step."""
         if name not in self._results:
             with np.errstate(all="ignore"):
-                self._results[name] = np.asarray(self._changes.get(name, DEFINITION[name])(self))
+                step = self._changes[name] if name in self._changes else DEFINITION[name]
+                self._results[name] = np.asarray(step(self))
         return self._results[name]
 
     def right(self, name: str) -> Float64s:

@@ -4,13 +4,14 @@ import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.types import Array, dtype_of
+from truenorm.verify.operations.quantized.norm import QuantizedNorm
+from truenorm.verify.types import Array, dtype_of, numeric_dtype
 
 NAMES = {
     "x": ("input", "x", "hidden_states", "inputs", "inp"),
@@ -23,8 +24,20 @@ NAMES = {
     "out": ("out", "output", "y", "result"),
     "dy": ("dy", "grad_output", "grad", "dout", "grad_out", "grad_y", "do"),
     "dsum": ("dsum", "grad_residual", "dresidual_out"),
+    "sum": ("residual_out",),
 }
 """By role, the argument names of kernels in lower case. A shape is [D], a size is D."""
+QUANTIZED_NAMES = {
+    **NAMES,
+    "gamma": tuple(name for name in NAMES["gamma"] if name != "scale"),
+    "out": (*NAMES["out"], "codes", "y_fp4", "y_fp8"),
+    "scale": ("scale", "scales", "block_scale", "yscale", "y_scale", "scale_out"),
+    "scale_ub": ("scale_ub",),
+    "global_scale": ("global_scale",),
+    "amax": ("amax",),
+    "group": ("group_size", "block_size"),
+}
+"""The names for a quantized norm, in which a scale is not gamma."""
 ROW_LENGTH = ("shape", "size")
 MAY_BE_NONE = ("residual", "beta")
 """Passed as None to a kernel that has more arguments than the operation."""
@@ -46,9 +59,14 @@ class Arguments(NamedTuple):
         return function(*positional, **{name: values.get(role) for name, role in self.by_name})
 
 
-def role_of(name: str) -> str:
+def names_of(norm: Norm) -> Mapping[str, Sequence[str]]:
+    """Return the argument names of kernels of an operation, by role."""
+    return QUANTIZED_NAMES if isinstance(norm, QuantizedNorm) else NAMES
+
+
+def role_of(name: str, names: Mapping[str, Sequence[str]] = NAMES) -> str:
     """Return the role of an argument, or nothing."""
-    return next((role for role, names in NAMES.items() if name.lower() in names), "")
+    return next((role for role, known in names.items() if name.lower() in known), "")
 
 
 def arguments_of(
@@ -190,6 +208,12 @@ class Tensors:
         if host.dtype == self.torch.bfloat16:
             bits: Array = host.view(self.torch.uint16).numpy()
             return bits.view(dtype_of("bfloat16"))
+        name = str(host.dtype).removeprefix("torch.")
+        if name.startswith(("float8", "float4")):
+            codes: Array = host.view(self.torch.uint8).numpy()
+            with suppress(ImportError, AttributeError):  # codes in pairs have no type in NumPy
+                return codes.view(numeric_dtype(name))
+            return codes
         numbers: Array = host.numpy()
         return numbers
 
