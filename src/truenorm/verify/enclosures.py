@@ -18,7 +18,7 @@ Radii are computed in float64 and enlarged by 2^-20 each time, for more rounding
 rows. Products of numbers beyond `LIMIT` would overflow: `unsupported_reason` excludes them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -80,6 +80,10 @@ class Ball:
     def rows(self, which: slice) -> "Ball":
         """Return some rows."""
         return Ball(self.high[which], self.low[which], self.radius[which])
+
+    def map(self, change: Callable[[Float64s], Float64s]) -> "Ball":
+        """Reshape or select."""
+        return Ball(change(self.high), change(self.low), change(self.radius))
 
     def __neg__(self) -> "Ball":
         """Negate."""

@@ -56,6 +56,13 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "read-only": _read_only,
 }
 """By name: functions that lay out rows as a subject gets them."""
+AS_SHAPE = "as-"
+"""How the layout begins that gives each row a shape: ``as-12x25``."""
+
+
+def shape_of_layout(layout: str) -> tuple[int, ...]:
+    """Return the shape of a row in a layout such as ``as-12x25``."""
+    return tuple(map(int, layout.removeprefix(AS_SHAPE).split("x")))
 
 
 Predictor = Callable[[Mapping[str, Float64s]], Float64s]
@@ -405,7 +412,8 @@ class Case:
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown kind or layout."""
-        if self.kind not in KINDS or self.layout not in LAYOUTS:
+        known = self.layout in LAYOUTS or self.layout.startswith(AS_SHAPE)
+        if self.kind not in KINDS or not known:
             raise ValueError(f"{self.name} has the kind {self.kind!r}, the layout {self.layout!r}")
 
     def __str__(self) -> str:
@@ -434,7 +442,18 @@ class Case:
     def in_layout(self, rows: Array, name: str = "") -> Array:
         """Return rows in the layout of the case; `name` is the input."""
         of_gradient = self.gradient_layout if name in self.operation.inputs_of("gradient") else ""
+        if self.layout.startswith(AS_SHAPE):
+            shape = shape_of_layout(self.layout)
+            # Inputs with fewer columns, such as one scale for all units of a row, stay rows.
+            fits = rows.shape[1] == math.prod(shape)
+            rows = rows.reshape(len(rows), *shape) if fits else rows
+            return LAYOUTS[of_gradient](rows) if of_gradient else rows
         return LAYOUTS[of_gradient or self.layout](rows)
+
+    @property
+    def given_shape(self) -> tuple[int, ...]:
+        """The shape in which the subject gets x."""
+        return self.in_layout(self.x).shape
 
     def with_inputs(self, **inputs: Array | None) -> "Case":
         """Return the case with some inputs replaced."""

@@ -231,7 +231,7 @@ def _check_shapes(
 ) -> Iterator[Symptom]:
     """Check that each result exists and has the shape that the rows of the call require."""
     called = case_of_call(case, record.call)
-    shape_of_rows = called.in_layout(called.x).shape
+    shape_of_rows = called.given_shape
     where = "" if record.call.kind == PLAIN else f" in the call '{record.call}'"
     for output in outputs:
         value, result = exact.values[output], record.results.get(output)
@@ -423,7 +423,7 @@ def _check_repeated_rows(case: Case, plain: Record, rows: Collection[str]) -> It
     distinct = case.shape[0] // case.repeats
     for output in rows:
         result = plain.results.get(output)
-        shapes = case.operation.result_shapes(output, case.shape)
+        shapes = case.operation.result_shapes(output, case.given_shape)
         if result is None or result.shape not in shapes or result.dtype.name not in JUDGED_TYPES:
             continue
         copies = np.ascontiguousarray(result).view(np.uint8).reshape(case.repeats, distinct, -1)

@@ -1,13 +1,15 @@
 """The operations of the judge: layer norm, RMSNorm and their variants."""
 
 from functools import cache
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations.norms import NAMES, Gain, Norm, NormName, Sum
 from truenorm.verify.operations.quantized import quant as quantization
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.operations.quantized.quant import Quant, quant_from
+from truenorm.verify.operations.relatives import norm as relatives
+from truenorm.verify.operations.relatives.norm import RelativeNorm, RelativeOptions
 from truenorm.verify.types import Array
 
 __all__ = ["LAYER_NORM", "NAMES", "OPERATIONS", "RMS_NORM", "norm", "parse_operation"]
@@ -48,6 +50,7 @@ def norm(
     result: str = "",
     sum: Sum = "rounded",  # noqa: A002 (public name)
     quant: Quant | None = None,
+    **relative: Unpack[RelativeOptions],
 ) -> Norm:
     """Return an operation for `Subject`: a norm as kernels ship it.
 
@@ -72,6 +75,9 @@ def norm(
     quant : Quant, optional
         How y is quantized: ``forward(x, gamma, ..., eps)`` then returns codes, and what `Quant`
         says. There is no backward pass.
+    relative
+        `groups`, `heads`, `gate`, `modulate`, `variance`, `divisor`, `gamma` and `over`, of
+        grouped, gated and modulated norms: see `RelativeNorm`.
 
     Returns
     -------
@@ -84,7 +90,8 @@ def norm(
     >>> tv.norm("add_rms_norm", gain="zero-centred", parameters="float32").title
     'residual add and RMS normalization, zero-centred gain, float32 parameters'
     """
-    return _norm(name, gain, beta, parameters, result, sum, quant)
+    options = tuple(sorted(relative.items()))
+    return _norm(name, gain, beta, parameters, result, sum, quant, options)
 
 
 @cache  # the cases of an operation are made once
@@ -96,8 +103,13 @@ def _norm(
     result: str,
     sum_: Sum,
     quant: Quant | None,
+    relative: tuple[tuple[str, Any], ...],
 ) -> Norm:
     options = {"gain": gain, "beta": beta, "parameters": parameters, "result": result}
+    if relative or name in relatives.SPATIAL:
+        if quant is not None:
+            raise ValueError(f"quant={quant.type} is not for grouped, gated or modulated norms")
+        return RelativeNorm(name, **dict(relative), **options, sum=sum_)  # type: ignore[arg-type]
     if quant is not None:
         return QuantizedNorm(name, quant, **options, sum=sum_)
     made = Norm(name, **options, sum=sum_)  # type: ignore[arg-type]
@@ -119,21 +131,36 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
         key: value for key, _, value in (each.partition("=") for each in settings)
     }
     beta = {"true": True, "false": False}
-    known = OPTIONS | QUANT_OPTIONS
+    known = OPTIONS | QUANT_OPTIONS | {*relatives.OPTIONS}
     if not spec or not options.keys() <= known or options.get("beta", "true") not in beta:
         raise ValueError(
             "operation must be a name such as add_rms_norm, followed by any of "
             ",gain=zero-centred ,beta=false ,parameters=float32 ,result=float32 "
-            ",sum=unrounded and, for quantized results, ,quant=e4m3fn with "
+            ",sum=unrounded; of grouped, gated and modulated norms "
+            f"{' '.join(f',{name}=' for name in relatives.OPTIONS)}; and, for quantized results, "
+            ",quant=e4m3fn with "
             f"{' '.join(f',{name}=' for name in sorted(QUANT_OPTIONS - {'quant'}))}; got {spec!r}"
         )
     if not name and isinstance(default, Norm):
         name, options = default.name, {**default.options, **options}
     if "beta" in options:
         options["beta"] = beta[options["beta"]]
+    for key in ("groups", "heads"):
+        if key in options:
+            options[key] = _count(key, options[key])
+    if "gamma" in options:
+        if options["gamma"] not in beta:
+            raise ValueError(f"gamma must be true or false; got {options['gamma']!r}")
+        options["gamma"] = beta[options["gamma"]]
     of_quant = {key: options.pop(key) for key in [*options] if key in QUANT_OPTIONS}
     if of_quant and "quant" not in of_quant:
         raise ValueError(f"{', '.join(of_quant)} needs quant=, such as quant=e4m3fn; got {spec!r}")
     if of_quant:
         options["quant"] = quant_from(of_quant)
     return norm(cast(NormName, name), **options)
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 2**20:
+        raise ValueError(f"{name} must be a whole number above 0; got {text!r}")
+    return int(text)

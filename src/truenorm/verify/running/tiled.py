@@ -72,9 +72,11 @@ def reduced_record(case: Case, record: Record) -> Record:
         if result is None or not case.operation.is_rows(output):
             results[output] = result
             continue
-        shape = record.call.stop, case.shape[1]
+        shape = record.call.stop, *case.given_shape[1:]
         if result.shape not in case.operation.result_shapes(output, shape):
-            failure = f"{output} of {shape[0]} rows of {shape[1]} has the shape {result.shape}"
+            failure = (
+                f"{output} of {shape[0]} rows of {case.shape[1]} has the shape {result.shape}"
+            )
             return replace(record, results={}, failure=failure)
         known = result.dtype.name in JUDGED_TYPES
         whole = result if known else np.real(result).astype(np.float64)
@@ -149,7 +151,9 @@ def tiled_inputs(case: Case, call: Call) -> dict[str, Array | None]:
     return {
         name: None
         if array is None or name in unused
-        else (repeated(array, call.stop) if name in case.rows else array.copy())
+        else (
+            case.in_layout(repeated(array, call.stop), name) if name in case.rows else array.copy()
+        )
         for name, array in case.inputs.items()
     }
 
@@ -161,7 +165,8 @@ def tiled_damage(case: Case, arrays: Mapping[str, Array | None]) -> tuple[str, .
         now = arrays[name]
         if before is not None and now is not None:
             is_row = name in case.rows
-            rows, result = (before, now) if is_row else (before[np.newaxis], now[np.newaxis])
+            now = now.reshape(len(now), -1) if is_row else now[np.newaxis]
+            rows, result = (before, now) if is_row else (before[np.newaxis], now)
             if first_change(rows, result) >= 0:
                 damaged.append(name)
     return tuple(damaged)

@@ -1,0 +1,277 @@
+"""Relatives of layer norm and RMSNorm as operations of the judge."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any, TypedDict
+
+from truenorm.verify.operation import (
+    Case,
+    Clues,
+    Hypothesis,
+    Input,
+    Output,
+    RecipeResult,
+    Results,
+    RoundedResult,
+)
+from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.relatives.answers import exact_answers
+from truenorm.verify.operations.relatives.cases import relative_cases
+from truenorm.verify.operations.relatives.geometry import Geometry
+from truenorm.verify.operations.relatives.scales import RelativeScales
+from truenorm.verify.types import Float64s
+
+SPATIAL = ("group_norm", "instance_norm")
+GATES = ("silu", "sigmoid", "silu-first", "sigmoid-first", "self")
+MODULATIONS = ("sample", "row")
+DIVISORS = ("mean", "sum")
+OVER = ("row", "channels")
+OPTIONS = ("groups", "heads", "gate", "modulate", "variance", "divisor", "gamma", "over")
+
+
+class RelativeOptions(TypedDict, total=False):
+    """The options of `RelativeNorm` beside those of `Norm`."""
+
+    groups: int
+    heads: int
+    gate: str
+    modulate: str
+    variance: str
+    divisor: str
+    gamma: bool
+    over: str
+
+
+class RelativeNorm(Norm):
+    """A norm of units: parts of a row that share a mean and an r.
+
+    Parameters
+    ----------
+    name : str
+        As for `Norm`; or ``group_norm`` and ``instance_norm``, layer norms of groups of channels
+        and of single channels, for x of shape (N, C, ...).
+    groups : int
+        The number of groups of a row, each of which is a unit. gamma has a number for each column.
+    heads : int
+        The number of heads of a row, each of which is a unit. gamma has a number for each column
+        of a head. x has the shape (N, heads, D).
+    gate : str
+        ``silu`` and ``sigmoid`` multiply y by a function of z; with ``-first``, x. ``self`` is the
+        silu of y.
+    modulate : str
+        ``sample`` and ``row``: y*(1 + scale) + shift. A sample has one scale for all its units,
+        and x has the shape (N, T, D); a row is a unit.
+    variance : str
+        The part of a unit, from its first column on, that counts for the mean square, as ``3/4``.
+    divisor : str
+        ``mean``: squares are averaged. ``sum``: they are summed, as in an L2 norm.
+    gamma : bool
+        Whether there are gamma and beta.
+    over : str
+        ``row``, or ``channels``: a unit is the channels at one place of x (N, C, ...).
+    options
+        Those of `Norm`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        groups: int = 1,
+        heads: int = 0,
+        gate: str = "",
+        modulate: str = "",
+        variance: str = "",
+        divisor: str = "mean",
+        gamma: bool = True,
+        over: str = "row",
+        **options: Any,
+    ) -> None:
+        base: Any = "layer_norm" if name in SPATIAL else name
+        super().__init__(base, **options)
+        self.base = Norm(base, **options)
+        for argument, value, choices in (
+            ("gate", gate, ("", *GATES)),
+            ("modulate", modulate, ("", *MODULATIONS)),
+            ("divisor", divisor, DIVISORS),
+            ("over", over, OVER),
+        ):
+            if value not in choices:
+                names = ", ".join(filter(None, choices))
+                raise ValueError(f"{argument} must be one of {names}; got {value!r}")
+        self.name: Any = name
+        self.spatial = name in SPATIAL
+        self.groups, self.heads, self.over = groups, heads, over
+        self.gate, self.modulate, self.divisor = gate, modulate, divisor
+        self.gate_first = gate.endswith("-first")
+        self.gates_by_z = gate not in ("", "self")
+        self.activation = "sigmoid" if gate.startswith("sigmoid") else "silu"
+        self.share = _share(variance)
+        self._check(variance)
+        self.parameters = self.parameters if gamma else ()
+        given = {
+            "groups": str(groups) if groups > 1 else "",
+            "heads": str(heads) if heads else "",
+            "gate": gate,
+            "modulate": modulate,
+            "variance": variance,
+            "divisor": divisor if divisor != "mean" else "",
+            "gamma": "" if gamma else "false",
+            "over": over if over != "row" else "",
+        }
+        self.own_options = {key: value for key, value in given.items() if value}
+        self.options = {**self.options, **self.own_options}
+        self.variant = ",".join([self.name, *map("=".join, self.options.items())])
+        self.case_file, self.folder, self.predictors = "", None, {}
+        self.recipe_names: Mapping[str, str] = {}
+        self.inputs, self.outputs = self._relative_signature()
+        self.extensions = {
+            "one-element-units": "a unit has one element",
+        }
+        self.not_for_commands = frozenset(self.extensions)
+
+    def _check(self, variance: str) -> None:
+        """Raise ValueError for options that exclude each other."""
+        several = [
+            text
+            for text, used in (
+                ("groups", self.groups > 1 and not self.spatial),
+                ("heads", self.heads > 0),
+                ("modulate=sample", self.modulate == "sample"),
+                ("over=channels", self.over == "channels"),
+                (self.name, self.spatial),
+            )
+            if used
+        ]
+        if len(several) > 1:
+            raise ValueError(f"one of {' and '.join(several)} divides a row; got all of them")
+        if self.name == "group_norm" and self.groups < 2:
+            raise ValueError("group_norm needs groups of at least 2, such as groups=8")
+        if self.name == "instance_norm" and self.groups > 1:
+            raise ValueError(f"instance_norm has no groups; got groups={self.groups}")
+        if self.groups < 1 or self.heads < 0:
+            raise ValueError("groups and heads must be positive")
+        if variance and self.centred:
+            raise ValueError(f"variance={variance} needs rms_norm: a mean is of all columns")
+
+    def _relative_signature(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
+        """Return the inputs and the outputs."""
+        adds, modulation = self.adds, ("scale", "shift") if self.modulate else ()
+        data = ("x", *(["residual"] if adds else []), *(["z"] if self.gates_by_z else []))
+        inputs = (
+            *(Input(name, "data") for name in data),
+            *(Input(name, "parameter") for name in self.parameters),
+            *(Input(name, "data") for name in modulation),
+            Input("dy", "gradient"),
+            *([Input("dsum", "gradient")] if adds else []),
+        )
+        outputs = (
+            Output("y", like="x"),
+            *([Output("sum", like="x")] if adds else []),
+            *(Output(f"d{name}", like=name, backward=True) for name in data),
+            *(Output(f"d{name}", like=name, backward=True) for name in self.parameters),
+            *(Output(f"d{name}", like=name, backward=True) for name in modulation),
+        )
+        return inputs, outputs
+
+    @property
+    def title(self) -> str:  # type: ignore[override]
+        """The name for people, with its options."""
+        base = self.name.replace("_", " ") if self.spatial else self.base.title
+        texts = {
+            "groups": f"{self.groups} groups",
+            "heads": f"{self.heads} heads",
+            "gamma": "without gamma",
+            "gate": f"gate {self.gate}",
+            "modulate": f"modulated by {self.modulate}",
+            "variance": f"variance of {self.own_options.get('variance')}",
+            "divisor": "squares summed",
+            "over": "over channels",
+        }
+        return ", ".join([base, *(texts[key] for key in self.own_options)])
+
+    @property
+    def condition(self) -> str:  # type: ignore[override]
+        """The formula of kappa."""
+        return "rms(x)/sqrt(var + eps) of a unit" if self.centred else "1"
+
+    def counted(self, size: int) -> int:
+        """Return the columns of a unit that count for the mean square."""
+        return max(1, int(size * self.share))
+
+    def geometry(self, case: Case) -> Geometry:
+        """Return how the rows of a case are divided."""
+        return self.geometry_of(case.shape[1], case.layout)
+
+    def geometry_of(self, size: int, layout: str) -> Geometry:
+        """Return how rows of a size and a layout such as ``as-12x25`` are divided."""
+        first = int(layout.removeprefix("as-").split("x")[0]) if layout.startswith("as-") else 1
+        rest = size // first
+        if self.spatial:
+            groups = first if self.name == "instance_norm" else self.groups
+            sizes = {"g": groups, "c": first // groups, "s": rest}
+            return Geometry("g c s", "g", "g c", sizes)
+        if self.over == "channels":
+            return Geometry("c s", "s", "c", {"c": first, "s": rest})
+        if self.heads or self.modulate == "sample":
+            return Geometry("t d", "t", "d", {"t": first, "d": rest})
+        if self.groups > 1:
+            sizes = {"g": self.groups, "d": size // self.groups}
+            return Geometry("g d", "g", "g d", sizes)
+        return Geometry("d", "", "d", {"d": size})
+
+    def result_shapes(self, output: str, rows: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """Return the shapes that a result may have, given that of x."""
+        like = {each.name: each.like for each in self.outputs}[output]
+        if like in ("scale", "shift"):
+            return ((rows[0], rows[-1]),)
+        if like in self.parameters:
+            of_channels = (self.spatial or self.over == "channels") and len(rows) > 2
+            return ((rows[1] if of_channels else rows[-1],),)
+        return (rows,)
+
+    def cases(self, dtype: str, level: str, seed: int = 0) -> Iterator[Case]:
+        """Yield the cases of the plain norm, whose rows become units, and some of gates."""
+        self.check_type(dtype)
+        yield from relative_cases(self, dtype, level, seed)
+
+    def exact(self, case: Case) -> dict[str, Float64s]:
+        """Return all outputs, and r, xhat and the gate of each row."""
+        return exact_answers(self, case)
+
+    def scales(self, case: Case, exact: Mapping[str, Float64s]) -> RelativeScales:  # type: ignore[override]
+        """Return the natural scales."""
+        return RelativeScales(case, exact, self)
+
+    def recipes(self, case: Case, results: Results) -> dict[str, RecipeResult]:  # noqa: ARG002 (of the interface)
+        """Return nothing yet."""
+        return {}
+
+    def inner_roundings(self, dtype: str) -> dict[str, RoundedResult]:  # noqa: ARG002 (of the interface)
+        """Return nothing."""
+        return {}
+
+    def backward_recipes(self, case: Case, output: str) -> dict[str, RecipeResult]:  # noqa: ARG002 (of the interface)
+        """Return nothing."""
+        return {}
+
+    def hypotheses(self, output: str) -> dict[str, Hypothesis]:  # noqa: ARG002 (of the interface)
+        """Return nothing yet."""
+        return {}
+
+    def clues(self, output: str) -> Clues:  # noqa: ARG002 (of the interface)
+        """Return no clues."""
+        return Clues()
+
+
+def _share(variance: str) -> Fraction:
+    """Return the part of a unit that counts."""
+    if not variance:
+        return Fraction(1)
+    try:
+        share = Fraction(variance)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if not 0 < share < 1:
+        raise ValueError(f"variance must be a fraction between 0 and 1 as 3/4; got {variance!r}")
+    return share

@@ -1,0 +1,159 @@
+"""The natural scales of relatives of the norms: those of a unit, times those of gates."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.relatives.answers import ROW_SUMS, Formulas
+from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
+
+if TYPE_CHECKING:
+    from truenorm.verify.operations.relatives.norm import RelativeNorm
+
+LARGEST_EXPONENT = 700.0  # of exp in float64
+
+
+def _root_mean_square(units: Float64s) -> Float64s:
+    """Return one number for each unit, without overflow of squares."""
+    largest = units.max(axis=1, keepdims=True, initial=0.0)
+    safe = np.where(largest > 0, largest, 1.0)
+    root: Float64s = largest * np.sqrt(((units / safe) ** 2).mean(axis=1, keepdims=True))
+    return root
+
+
+class RelativeScales:
+    """The natural scales of one case: see `truenorm.verify.operation.Scales`."""
+
+    def __init__(self, case: Case, exact: Mapping[str, Float64s], norm: "RelativeNorm") -> None:
+        once = case.part(slice(case.shape[0] // case.repeats))
+        self._norm, self._rows = norm, case.shape[0]
+        self._formulas = formulas = Formulas(norm, once)
+        geometry = self._geometry = formulas.geometry
+        self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
+        self._r = exact["r"].reshape(-1, 1)
+        self._xhat = np.abs(geometry.units_of(exact["xhat"]))
+        self._dy, self._dsum = (
+            _sizes(formulas.rows(name)) if name in case.inputs else np.zeros((1, 1))
+            for name in ("dy", "dsum")
+        )
+        offset = 1.0 if norm.gain == "zero-centred" else 0.0
+        self._gain = _sizes(formulas.columns("gamma", 1.0 - offset) + offset)
+        self._beta = _sizes(formulas.columns("beta", 0.0))
+        self._factor = _sizes(1 + formulas.columns("scale", 0.0))
+        self._shift_size = _sizes(formulas.columns("shift", 0.0))
+        self._rho = _root_mean_square(self._xhat) + self._least * self._r
+        # The change of xhat by the rounding of a mean or, without one, by that of x.
+        self._move = self._rho if norm.centred else self._least * self._r
+        x = _sizes(formulas.rows("x"))
+        self._x = x
+        kappa = _root_mean_square(x) * self._r if norm.centred else np.ones_like(self._r)
+        self._kappa = kappa
+        self.kappa = kappa.reshape(len(once.x), -1).max(axis=1, keepdims=True)
+        self._gate = self._slope = self._gate_kappa = self._mean_kappa = np.ones((1, 1))
+        if norm.gate:
+            self._set_gate()
+
+    @np.errstate(all="ignore")
+    def _set_gate(self) -> None:
+        """Compute the size, the slope and the condition number of the gate.
+
+        Kernels compute 1 - sigma as it stands, so that its terms count, not their sum.
+        """
+        norm, formulas = self._norm, self._formulas
+        z = formulas.rows("z") if norm.gates_by_z else self._modulated(0)
+        z = np.nan_to_num(z, posinf=LARGEST_EXPONENT, neginf=-LARGEST_EXPONENT)
+        sigma = 1 / (1 + np.exp(-np.clip(z, -LARGEST_EXPONENT, LARGEST_EXPONENT)))
+        if norm.gate == "self":  # of either sign: the scale of z is an upper bound
+            sigma = np.ones_like(z)
+        size = np.abs(z)
+        self._gate_kappa = 1 + size * (1 - sigma) if norm.gate != "self" else 1 + size
+        silu = norm.activation == "silu"
+        self._gate = size * sigma if silu else sigma
+        self._slope = sigma * (1 + size) if silu else sigma
+        weights = self._xhat**2 if norm.gate_first else np.ones_like(self._xhat)
+        total = weights.sum(axis=1, keepdims=True)
+        safe = np.where(total > 0, total, 1.0)
+        self._mean_kappa = (weights * self._gate_kappa).sum(axis=1, keepdims=True) / safe
+
+    def terms(self, output: str) -> int:
+        """Return how many numbers are summed: along a unit, and for columns over rows."""
+        geometry, size = self._geometry, self._geometry.unit_size
+        along = self._rows * geometry.count * size // max(geometry.width, 1)
+        sums = {"dgamma": along + size, "dbeta": along, "sum": 1}
+        units = geometry.count * size // max(geometry.width, 1)
+        return {**sums, "dscale": units + size, "dshift": units}.get(output, size)
+
+    def _xhat_sizes(self, power: int) -> Float64s:
+        growth = (1 + self._kappa) ** power
+        sizes = (self._xhat + self._move) * growth + (self._kappa**power if power else 0.0)
+        return sizes * (self._gate_kappa + self._mean_kappa) if self._norm.gate_first else sizes
+
+    def _normalized(self, power: int) -> Float64s:
+        """Return the scale of n."""
+        return self._gain * self._xhat_sizes(power) + (self._beta + self._least)
+
+    def _modulated(self, power: int) -> Float64s:
+        """Return the scale of m."""
+        return self._normalized(power) * self._factor + self._shift_size
+
+    def of(self, output: str, power: int = 0) -> Float64s:
+        """Return the scale of each element, for errors that grow like this power of kappa."""
+        norm, power = self._norm, power if self._norm.centred else 0
+        after = bool(norm.gate) and not norm.gate_first
+        count, size = len(self._xhat), self._geometry.unit_size
+        if output == "sum":
+            return np.zeros_like(self._geometry.rows_of(self._xhat))
+        arriving = self._dy
+        if after:
+            slope = self._slope if norm.gate == "self" else self._gate
+            arriving = self._dy * slope * self._gate_kappa
+        e = arriving * self._factor
+        terms = {
+            "dgamma": lambda: e * self._xhat_sizes(power) + self._least,
+            "dbeta": lambda: e,
+            "dscale": lambda: arriving * self._normalized(power) + self._least,
+            "dshift": lambda: arriving,
+        }
+        if output in terms:
+            full = np.broadcast_to(terms[output](), (count, size))
+            return self._summed(full, output)
+        scale = self._of_element(output, power, e)
+        rows: Float64s = self._geometry.rows_of(np.broadcast_to(scale, (count, size)))
+        return rows
+
+    def _summed(self, terms: Float64s, output: str) -> Float64s:
+        geometry = self._geometry
+        rows = terms.reshape(-1, geometry.count * geometry.unit_size)[:, geometry.by_column]
+        summed: Float64s = rows.sum(axis=2)
+        return summed if output in ROW_SUMS else summed.sum(axis=0)
+
+    def _of_element(self, output: str, power: int, e: Float64s) -> Float64s:
+        norm = self._norm
+        after = norm.gates_by_z and not norm.gate_first
+        m = self._modulated(power)
+        if output == "y":
+            if norm.gate == "self":
+                return m * self._gate_kappa + self._least
+            return m * self._gate * self._gate_kappa + self._least if after else m
+        if output == "dz" and after:
+            return self._dy * m * self._slope * self._gate_kappa + self._least
+        g = self._gain * e + self._least
+        projection = _root_mean_square(g) * self._rho * (self._move + self._xhat)
+        if norm.divisor == "sum":  # xhat is smaller, and its products are not divided
+            projection = projection * self._geometry.unit_size
+        mean_g = g.mean(axis=1, keepdims=True) if norm.centred else 0.0
+        growth = (1 + self._kappa) ** power
+        du = self._r * (g + mean_g + projection) * growth
+        if not norm.gate_first:
+            return du + self._dsum
+        du = du * (self._gate_kappa + self._mean_kappa)
+        factor = self._gate if output == "dx" else self._x * self._slope
+        return du * factor * self._gate_kappa + self._least
+
+
+def _sizes(array: Array) -> Float64s:
+    """Return magnitudes in float64; 0 where a number is not finite."""
+    wide: Float64s = np.abs(array.astype(np.float64))
+    return np.where(np.isfinite(wide), wide, 0.0)
