@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
 from truenorm.verify.operation import Case
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.quantized import answers
 from truenorm.verify.operations.quantized.answers import QuantizedExpected
+from truenorm.verify.operations.quantized.cases import codes_next_to_midpoints
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.oracle import compute_exact
 from verify.quantized.balls import Norm, exactly, values_of
@@ -196,10 +196,8 @@ def test_codes_at_ties_and_beside_them(spec: str, dtype: str) -> None:
 )
 def test_codes_of_the_family_next_to_midpoints(spec: str, dtype: str) -> None:
     norm = operation(spec)
-    cases = [each for each in norm.cases(dtype, "quick") if each.family == NEXT_TO_MIDPOINTS]
-    assert cases
-    for case in cases:
-        np.testing.assert_array_equal(judged(case, None), by_balls(norm, case, None))
+    (case,) = codes_next_to_midpoints(norm, dtype)
+    np.testing.assert_array_equal(judged(case, None), by_balls(norm, case, None))
 
 
 def test_codes_where_the_mean_and_beta_cancel() -> None:

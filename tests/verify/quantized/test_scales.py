@@ -4,6 +4,7 @@ Rows of ones with eps = 3 have r = 1/2 and y = gamma/2 + beta. Neighbours of 3 i
 2^-54 of gamma/2, which float64 does not show.
 """
 
+from bisect import bisect_left
 from fractions import Fraction
 from itertools import pairwise
 from math import isqrt
@@ -62,7 +63,10 @@ def power(amax: Fraction, rule: str, kind: str) -> int:
 def block_scale(number: Fraction) -> Fraction:
     """Round to e4m3fn, ties to even codes, and saturate."""
     codes, number = codes_of("e4m3fn"), min(number, Fraction(448))
-    return min(values_of("e4m3fn"), key=lambda each: (abs(each - number), codes[each] & 1))
+    values = values_of("e4m3fn")
+    place = bisect_left(values, number)
+    near = values[place - 1 : place + 1]
+    return min(near, key=lambda each: (abs(each - number), codes[each] & 1))
 
 
 def case_of(

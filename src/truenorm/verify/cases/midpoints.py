@@ -111,26 +111,32 @@ def _sum(terms: Iterable[Fraction]) -> Fraction:
 
 def _of_y(make: RowMaker, size: int) -> Inputs:
     """Lower one y of each row to a midpoint of the type."""
-    return rows_of_y(make, size, make.midpoint_below)
+    return rows_of_y(make, size, lambda y: make.midpoint_below(y[0]))
 
 
 def rows_of_y(
-    make: RowMaker, size: int, below: Callable[[Fraction], Fraction], count: int = 0
+    make: RowMaker,
+    size: int,
+    below: Callable[[Sequence[Fraction]], Fraction],
+    count: int = 0,
+    gains: Float64s | float = 1.0,
 ) -> Inputs:
     """Lower one y of each row by small elements; numbers and their negatives have the mean 0.
 
-    `below` returns the number that a y is lowered to. No element is zero: kernels may handle rows
-    with zeros differently.
+    `below` returns the number that the first y of a row is lowered to; the others shrink with it.
+    `gains` are powers of two that multiply gamma. No element is zero: kernels may handle rows with
+    zeros differently.
     """
     half = make.numbers(count or _rows(size), size // 2, exponent=9 if make.narrow else 0)
     half[:, 0] *= LARGER
     half[:, 1 : 1 + make.steps] = 0.0
-    gamma = np.abs(make.numbers(size))
+    gamma = np.abs(make.numbers(size)) * gains
+    exact_gamma = [Fraction(each) for each in gamma.tolist()]
     for row in half:
         xhat, r = make.normalized([*row, *-row])
         # With r -> middle/(gamma*x), y is the midpoint; w = 1/r^2 is linear in squares of x.
-        y = xhat[0] * Fraction(gamma[0])
-        distance = ((y / below(y)) ** 2 - 1) / r**2 * size / 2
+        y = list(map(mul, xhat, exact_gamma))
+        distance = ((y[0] / below(y)) ** 2 - 1) / r**2 * size / 2
         for place in range(1, 1 + make.steps):
             row[place] = make.root_below(distance)
             distance -= Fraction(row[place]) ** 2

@@ -4,12 +4,13 @@ Rows and parameters are made for a plain norm, and adapted to variants as its ow
 """
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truenorm.verify.cases import families
 from truenorm.verify.cases.families import EPS, EPSILONS, PLAIN_X, SEEDS, Family
@@ -272,8 +273,8 @@ def _constructed(norm: "QuantizedNorm", dtype: str) -> Iterator[Case]:
     if quant.scale == "per-token" and FORMATS[dtype].precision <= 11:
         for amax, gamma in _telling_rows(quant.code, dtype):
             yield _of_gamma(norm, dtype, f"ways-{amax:g}", "hard", gamma, 0.0, "ways")
-    if quant.setting == "scale":
-        yield from _next_to_midpoints(norm, dtype)
+    if quant.scale_type != "float32":
+        yield from codes_next_to_midpoints(norm, dtype)
 
 
 def _of_gamma(
@@ -369,28 +370,80 @@ def ways_of_row(
 
 
 MIDPOINT_ROWS = 12
+MIDPOINT_SCALE = {"e5m2": 1e-4, "int8": 0.03, "nvfp4": 700.0}
+"""Scales for rows of y up to about 10: static, or global; the other types have 0.0099."""
 
 
-def _next_to_midpoints(norm: "QuantizedNorm", dtype: str) -> Iterator[Case]:
+def codes_next_to_midpoints(norm: "QuantizedNorm", dtype: str) -> Iterator[Case]:
     """Yield rows with one y over the scale next to a midpoint of the code type."""
-    slug, size, code = f"codes-{NEXT_TO_MIDPOINTS}", 64, norm.quant.code
-    make = RowMaker(f"{dtype}-{slug}-{code.name}", dtype, EPS, centred=norm.centred)
-    base = 1e-4 if norm.quant.type == "e5m2" else 0.03 if code.name == "int8" else 0.0099
-    scale = _in_float32(1 / base if norm.quant.direction == "multiply" else base)
-    unit = 1 / Fraction(scale) if norm.quant.direction == "multiply" else Fraction(scale)
-
-    def below(y: Fraction) -> Fraction:
-        """Return the next midpoint of codes towards zero, times the scale."""
-        middles = (code.sizes[1:] + code.sizes[:-1]) / 2
-        place = int(np.searchsorted(middles, float(abs(y) / unit))) - 1
-        middle = Fraction(float(middles[max(place, 0)])) * unit
-        return middle if y > 0 else -middle
-
-    made = rows_of_y(make, size, below, MIDPOINT_ROWS)
+    slug, size, quant = f"codes-{NEXT_TO_MIDPOINTS}", 64, norm.quant
+    make = RowMaker(f"{dtype}-{slug}-{quant.code.name}", dtype, EPS, centred=norm.centred)
+    scale = MIDPOINT_SCALE.get(quant.type, 0.0099)
+    scale = _in_float32(1 / scale if quant.direction == "multiply" else scale)
+    rows = _MidpointRows(quant, scale)
+    count, gains = MIDPOINT_ROWS, np.ones(size)
+    if not quant.is_static:
+        # Another y is the largest of the group. Not every row can have a midpoint beside that.
+        count, gains = 10 * MIDPOINT_ROWS, np.full(size, 8.0)
+        gains[0], gains[1 : 1 + make.steps] = 2.0, 1.0
+    made = rows_of_y(make, size, rows.below, count, gains)
+    made["x"] = made["x"][rows.are_at_midpoints(made["x"], made["gamma"])][:MIDPOINT_ROWS]
+    if not len(made["x"]):
+        return
     family = Family(slug, "normal", "hard", "codes next to midpoints", {"beta": "zeros"})
-    plain = family.case(_plain(norm), dtype, MIDPOINT_ROWS, size)
+    plain = family.case(_plain(norm), dtype, len(made["x"]), size)
     chosen = {
         name: array.astype(dtype_of(dtype)) for name, array in made.items() if name in plain.inputs
     }
     plain = replace(plain.with_inputs(**chosen), family=NEXT_TO_MIDPOINTS)
     yield quantized(norm, plain, 1.0, scale)
+
+
+class _MidpointRows:
+    """Midpoints for the first y of a row, times a scale that the largest y of its group has."""
+
+    def __init__(self, quant: Quant, setting: float) -> None:
+        self.quant, self.setting = quant, setting
+        sizes = quant.code.sizes[quant.code.sizes <= quant.code.largest]
+        self.middles = (sizes[1:] + sizes[:-1]) / 2
+
+    def units(self, amax: Float64s) -> Float64s:
+        """Return the values of the code 1, approximately."""
+        quant = self.quant
+        if quant.scale_type == "e8m0":
+            return np.ldexp(1.0, quant.powers(amax))
+        if quant.scale_type == "e4m3fn":
+            return E4M3FN.nearest(amax * self.setting / quant.code.largest) / self.setting
+        unit = 1 / self.setting if quant.direction == "multiply" else self.setting
+        return np.full(np.shape(amax), unit)
+
+    def exact_unit(self, unit: float) -> Fraction:
+        """Return the value of the code 1."""
+        if self.quant.scale_type == "e4m3fn":
+            return Fraction(round(unit * self.setting * 512), 512) / Fraction(self.setting)
+        multiplies = self.quant.direction == "multiply"
+        return 1 / Fraction(self.setting) if multiplies else Fraction(unit)
+
+    def below(self, y: Sequence[Fraction]) -> Fraction:
+        """Return the largest midpoint below the first y; all y shrink with it."""
+        first = float(abs(y[0]))
+        ratio = float(max(map(abs, y[: self.quant.group or len(y)]))) / first
+        # The units of all rows whose y are at most twice smaller.
+        units = np.unique(self.units(first * ratio * np.linspace(0.5, 1, 65)))
+        middle, unit = np.meshgrid(self.middles, units)
+        at = middle * unit
+        fits = (at < first) & (np.abs(self.units(ratio * at) - unit) < 1e-9 * unit)
+        # Rows without such a midpoint are left out afterwards.
+        best = np.unravel_index(int(np.argmax(np.where(fits, at, at * 1e-9))), at.shape)
+        exact = Fraction(float(middle[best])) * self.exact_unit(float(unit[best]))
+        while not exact < abs(y[0]):
+            exact /= 2
+        return exact if y[0] > 0 else -exact
+
+    def are_at_midpoints(self, x: Float64s, gamma: Float64s) -> NDArray[np.bool_]:
+        """Return True for each row whose first y is at a midpoint."""
+        y = np.abs(x * gamma) / np.sqrt((x * x).mean(axis=1, keepdims=True) + EPS)
+        amax = y[:, : self.quant.group or None].max(axis=1)
+        codes = y[:, 0] / self.units(amax)
+        distances = np.abs(codes[:, np.newaxis] / self.middles - 1).min(axis=1)
+        return np.asarray(distances < 1e-10)
