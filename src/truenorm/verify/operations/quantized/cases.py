@@ -165,7 +165,7 @@ def _of_calls(quant: Quant) -> Iterator[_Kind]:
         wide = _multiple(quant, size)
         # D of the large call is no power of two: see `families.LARGE`.
         yield _Kind(family, rows, 640 if wide == 512 else wide)
-    yield _Kind(families.SERVED, 2, 2048)
+    yield _Kind(families.SERVED, 2, _multiple(quant, 2048))
     for rows in ROW_COUNTS:
         why = f"{rows} rows"
         yield _Kind(Family("rows", PLAIN_X[1], "ordinary", why), rows, _multiple(quant, 128))
@@ -320,6 +320,7 @@ def _with_amax(quant: Quant, top: float, seed: int) -> Float64s:
     return gamma
 
 
+@np.errstate(invalid="ignore")  # some of the bits are signaling NaN
 def _numbers_between(low: float, high: float, dtype: str) -> Float64s:
     """Return all numbers of a type of 16 bits from low to below high."""
     bits = np.arange(1 << 15, dtype=np.uint16)
