@@ -27,6 +27,14 @@ class Textbook:
             self.forward, self.backward, name=name, dtypes=[dtype], operation=self.norm, **claims
         )
 
+    def widen(self, array: Array) -> Array:
+        """Return an array in the wide type."""
+        return np.asarray(array.astype(self.wide))
+
+    def narrow(self, array: Array, kind: Any) -> Array:
+        """Round a result to the type of x."""
+        return np.asarray(array.astype(kind))
+
     def units(self, x: Array) -> Array:
         """Return x as (N, units, elements of a unit)."""
         norm, count = self.norm, len(x)
@@ -68,29 +76,29 @@ class Textbook:
         total: Array = np.sum(c[..., :counted] ** 2, axis=-1, keepdims=True)
         return total if self.norm.divisor == "sum" else total / counted
 
-    def forward(self, *arguments: Array) -> Any:
+    def forward(self, *arguments: Any) -> Any:
         """Return y, the sum if a residual is added, and what backward needs."""
         *arrays, eps = arguments
         at: dict[str, Any] = dict(
             zip(self.norm.inputs_of("data", "parameter"), arrays, strict=True)
         )
         kind, shape = at["x"].dtype, at["x"].shape
-        at = {name: each.astype(self.wide) for name, each in at.items()}
+        at = {name: self.widen(each) for name, each in at.items()}
         at["kind"], at["shape"] = kind, shape
         x, total = at["x"], None
         if self.norm.adds:
-            total = (x + at["residual"]).astype(kind)
-            x = total.astype(self.wide)
+            total = self.narrow(x + at["residual"], kind)
+            x = self.widen(total)
         u = x
         if self.norm.gates_by_z:
             at["s"], at["slope"] = self.gate(at["z"])
             u = x * at["s"] if self.norm.gate_first else x
         cut = self.units(u)
         c = cut - cut.mean(-1, keepdims=True) if self.norm.centred else cut
-        r = 1 / np.sqrt(self.squares(c) + self.wide(eps))
+        r = 1 / np.sqrt(self.squares(c) + self.widen(np.full(1, eps)))
         at |= {"u": x, "r": r, "xhat": c * r}
         n = self.back(at["xhat"], shape)
-        at["gain"] = np.ones(shape)
+        at["gain"] = self.widen(np.ones(shape))
         if "gamma" in at:
             at["gain"] = self.per_element(at["gamma"] + (self.norm.gain == "zero-centred"), shape)
             n = n * at["gain"]
@@ -106,14 +114,14 @@ class Textbook:
         elif self.norm.gates_by_z and not self.norm.gate_first:
             y = m * at["s"]
         at |= {"n": n, "m": m}
-        result = y.astype(kind)
+        result = self.narrow(y, kind)
         return (result, at) if total is None else (result, total, at)
 
     def backward(self, dy: Array, *rest: Any) -> Any:
         """Return the gradients of all inputs."""
         *others, at = rest
         norm, shape = self.norm, at["shape"]
-        d = dy = dy.astype(self.wide)
+        d = dy = self.widen(dy)
         results: dict[str, Array] = {}
         if norm.gate == "self":
             d = dy * at["slope"]
@@ -138,10 +146,10 @@ class Textbook:
             results["dz"] = du * at["u"] * at["slope"]
             du = du * at["s"]
         if norm.adds:
-            du = du + others[0].astype(self.wide)
+            du = du + self.widen(others[0])
         results |= {"dx": du, "dresidual": du}
         names = norm.outputs_of(backward=True)
-        gradients = tuple(results[name].astype(at["kind"]) for name in names)
+        gradients = tuple(self.narrow(results[name], at["kind"]) for name in names)
         return gradients if len(gradients) > 1 else gradients[0]
 
     def columns(self, terms: Array) -> Array:

@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 N = TypeVar("N", Ball, Floats, Arbs, Roots)
 Units = NDArray[np.intp]
 FIRST_BITS, MOST_BITS = 256, 2**14
-"""Precision of arbs: it is multiplied by four until a rounding is decided. A gradient of a gate
-before the norm that is undecided at the last is taken for a tie."""
+"""Precision of arbs: it is multiplied by four until a rounding is decided. A number that is
+undecided at the last is taken for a tie, as sums over rows may be. For gradients of a gate before
+the norm this is not proven: their answer may be the other neighbour of the tie."""
 
 
 SATURATING = 2000.0
@@ -342,9 +343,7 @@ def _refined(compute: Callable[[], Any], count: int, kind: str, repeats: int) ->
         with module.ctx.workprec(bits):
             for place, ball in enumerate(compute()):
                 exact = ball * repeats
-                value = round_arb(exact, target)
-                if value is None and bits == MOST_BITS:
-                    value = round_arb(exact.mid(), target)
+                value = round_arb(exact, target, is_last=bits == MOST_BITS)
                 if value is not None and np.isnan(pairs[place, 0]):
                     remainder = 0.0
                     if np.isfinite(value):

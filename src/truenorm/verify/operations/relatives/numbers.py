@@ -154,15 +154,23 @@ def _each(function: Callable[[Any], Any], values: Array) -> Objects:
     return results.reshape(values.shape)
 
 
-def round_arb(ball: Any, target: FloatFormat) -> float | None:
-    """Return the number of a type that all of an arb rounds to, or None."""
+def round_arb(ball: Any, target: FloatFormat, *, is_last: bool = False) -> float | None:
+    """Return the number of a type that all of an arb rounds to, or None.
+
+    At the last precision, return the even one of two neighbours.
+    """
     if not ball.is_finite():
         return None
     ends = []
     for end in (ball.lower(), ball.upper()):
         mantissa, exponent = (int(each) for each in end.man_exp())
         ends.append(round_ratio(mantissa << max(0, exponent), 1 << max(0, -exponent), target))
-    return ends[0] if ends[0] == ends[1] else None
+    if ends[0] == ends[1]:
+        return ends[0]
+    if not is_last or not np.isfinite(ends).all():
+        return None
+    middle = (Fraction(ends[0]) + Fraction(ends[1])) / 2
+    return round_ratio(*middle.as_integer_ratio(), target)
 
 
 @dataclass(frozen=True)
