@@ -9,7 +9,7 @@ from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.operations.quantized.quant import FLOORS, NAMES, POWERS
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
+BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"type": "e3m4"}, "type of quant must be one of e4m3fn, e4m3fnuz, e5m2, int8, mxfp8"),
     ({"type": "e2m1"}, "type of quant must be one of"),
     ({"type": "e8m0"}, "type of quant must be one of"),
@@ -51,7 +51,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), REFUSED)
+@pytest.mark.parametrize(("options", "message"), BAD_OPTIONS)
 def test_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tv.Quant(**options)
