@@ -84,6 +84,8 @@ class Subject:
             )
         if (self.forward is None) == (self.command is None):
             raise ValueError("give either forward (with or without backward) or command")
+        if self.backward is not None and not self.operation.outputs_of(backward=True):
+            raise ValueError(f"backward must not be given: {self.operation.title} has none")
         if self.command is not None and (isinstance(self.command, str) or not self.command):
             raise ValueError(
                 f"command must be a list such as ['./my_kernel'], got {self.command!r}: "

@@ -1,18 +1,25 @@
 """A plain function as a subject of the judge, on NumPy arrays or on PyTorch tensors."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.running.pytorch import Arguments, arguments_of, parameters_of, role_of
+from truenorm.verify.running.pytorch import (
+    Arguments,
+    arguments_of,
+    arguments_of_norm,
+    form_of,
+    names_of,
+    parameters_of,
+    role_of,
+)
 from truenorm.verify.running.records import describe_error
-from truenorm.verify.running.torch_subject import TRIAL_SHAPE, torch_subject
+from truenorm.verify.running.torch_subject import TRIAL_SHAPE, torch_subject, trial_arrays
 from truenorm.verify.subject import Subject
-from truenorm.verify.types import Array, dtype_of
 
 DTYPES = ("float32",)
 """The types of a function on NumPy arrays by default."""
@@ -28,10 +35,13 @@ def function_subject(
     """
     norm = parse_operation(operation)
     assert isinstance(norm, Norm)
+    claims: dict[str, Any] = {"dtypes": dtypes} if dtypes else {}
     nn = getattr(sys.modules.get("torch"), "nn", None)
     if nn and (isinstance(function, nn.Module) or _is_subclass(function, nn.Module)):
-        claims: dict[str, Any] = {"dtypes": dtypes} if dtypes else {}
         return torch_subject(function, operation=norm, form="module", name=name, **claims)
+    if nn and form_of(function, norm) == "out":
+        named = f"{name} on PyTorch tensors"
+        return torch_subject(function, operation=norm, form="out", name=named, **claims)
     norm, arguments = _match(function, norm)
     try:
         _try(function, norm, arguments, (dtypes or DTYPES)[0])
@@ -39,8 +49,7 @@ def function_subject(
         return _on_tensors(function, norm, name, dtypes, describe_error(rejected))
 
     def forward(*values: Any) -> Any:
-        *arrays, eps = values
-        return _call(function, norm, arguments, arrays, eps)
+        return _call(function, arguments, dict(zip(arguments_of_norm(norm), values, strict=True)))
 
     return Subject(
         forward, name=f"{name} on NumPy arrays", dtypes=dtypes or DTYPES, operation=norm
@@ -59,49 +68,36 @@ def _match(function: Callable[..., Any], norm: Norm) -> tuple[Norm, Arguments]:
         assert isinstance(without, Norm)
         norms.append(without)
     for each in norms:
-        wanted = _arguments_of_norm(each)
+        wanted = arguments_of_norm(each)
         try:
-            return each, arguments_of(function, wanted)
+            return each, arguments_of(function, wanted, names_of(each))
         except ValueError:
-            if _is_in_order(function, wanted):
+            if _is_in_order(function, each):
                 return each, Arguments(tuple(wanted))
-    wanted = _arguments_of_norm(norm)
+    wanted = arguments_of_norm(norm)
     names = ", ".join(each.name for each in parameters_of(function) or ())
     raise ValueError(f"expected the arguments {', '.join(wanted)}; got {names}")
 
 
-def _arguments_of_norm(norm: Norm) -> list[str]:
-    return [*norm.inputs_of("data", "parameter"), "eps"]
-
-
-def _is_in_order(function: Callable[..., Any], wanted: Sequence[str]) -> bool:
+def _is_in_order(function: Callable[..., Any], norm: Norm) -> bool:
     """Return True if required arguments are as many as wanted, and none is known as another."""
     required = [each for each in parameters_of(function) or () if each.default is each.empty]
+    wanted, names = arguments_of_norm(norm), names_of(norm)
     return len(required) == len(wanted) and all(
-        each.kind is not each.KEYWORD_ONLY and role_of(each.name) in ("", role)
+        each.kind is not each.KEYWORD_ONLY and role_of(each.name, names) in ("", role)
         for each, role in zip(required, wanted, strict=True)
     )
 
 
-def _call(
-    function: Callable[..., Any],
-    norm: Norm,
-    arguments: Arguments,
-    arrays: Sequence[Array],
-    eps: float,
-) -> Any:
-    names, size = norm.inputs_of("data", "parameter"), arrays[0].shape[-1]
-    values = dict(zip(names, arrays, strict=True))
-    return arguments.call(function, {**values, "eps": eps, "shape": (size,), "size": size})
+def _call(function: Callable[..., Any], arguments: Arguments, values: Mapping[str, Any]) -> Any:
+    size = values["x"].shape[-1]
+    return arguments.call(function, {**values, "shape": (size,), "size": size})
 
 
 def _try(function: Callable[..., Any], norm: Norm, arguments: Arguments, dtype: str) -> None:
     """Call a function with ones; raise TypeError if it does not return arrays."""
-    kind = dtype_of(norm.parameter_type or dtype)
-    arrays = [np.ones(TRIAL_SHAPE, dtype_of(dtype)) for _ in norm.inputs_of("data")]
-    arrays += [np.ones(TRIAL_SHAPE[1:], kind) for _ in norm.parameters]
     with np.errstate(all="ignore"):
-        returned = _call(function, norm, arguments, arrays, 1e-5)
+        returned = _call(function, arguments, {**trial_arrays(norm, dtype), "eps": 1e-5})
     outputs = norm.outputs_of(backward=False)
     results = [returned] if len(outputs) == 1 else returned
     is_tuple = isinstance(results, (list, tuple)) and len(results) == len(outputs)
@@ -112,10 +108,9 @@ def _try(function: Callable[..., Any], norm: Norm, arguments: Arguments, dtype: 
 def _on_tensors(
     function: Callable[..., Any], norm: Norm, name: str, dtypes: Sequence[str], rejected: str
 ) -> Subject:
-    wanted = _arguments_of_norm(norm)
     claims: dict[str, Any] = {"dtypes": dtypes} if dtypes else {}
-    if _is_in_order(function, wanted):
-        claims["signature"] = ", ".join(wanted)
+    if _is_in_order(function, norm):
+        claims["signature"] = ", ".join(arguments_of_norm(norm))
     try:
         named = f"{name} on PyTorch tensors"
         return torch_subject(function, operation=norm, name=named, **claims)

@@ -8,8 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from truenorm.tools.user_files import NotThereError, run_file, split_target
+from truenorm.verify.operations import parse_operation
+from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.functions import function_subject
-from truenorm.verify.running.pytorch import is_module
+from truenorm.verify.running.pytorch import form_of, is_module
 from truenorm.verify.running.torch_subject import torch_subject
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS
@@ -103,18 +105,19 @@ def file_and_name(target: str, folder: str | Path = "") -> tuple[str, str]:
 def _load_torch(path: str, operation: str) -> Subject:
     """Return the subject of a dotted path, which claims every type.
 
-    A class of modules has the form ``module``, everything else is ``functional``.
+    A class of modules has the form ``module``; a function may write its results to arguments.
     """
     if not operation:
         raise ValueError(
             f"what {path} computes is not known: give --operation rms_norm, or another of "
             "layer_norm, add_layer_norm, add_rms_norm"
         )
-    kernel = _import_path(path)
+    kernel, norm = _import_path(path), parse_operation(operation)
+    assert isinstance(norm, Norm)
     return torch_subject(
         kernel,
-        operation=operation,
-        form="module" if is_module(kernel) else "functional",
+        operation=norm,
+        form="module" if is_module(kernel) else form_of(kernel, norm),
         name=path,
         dtypes=list(FORMATS),
     )

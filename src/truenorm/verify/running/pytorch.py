@@ -1,11 +1,13 @@
 """Call kernels on PyTorch tensors: match their arguments by name, and convert arrays."""
 
 import inspect
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from itertools import cycle
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -38,13 +40,24 @@ QUANTIZED_NAMES = {
     "group": ("group_size", "block_size"),
 }
 """The names for a quantized norm, in which a scale is not gamma."""
-ROW_LENGTH = ("shape", "size")
-MAY_BE_NONE = ("residual", "beta")
+OPTIONAL = ("shape", "size", "group")
+"""Passed to a kernel that has an argument for it."""
+MAY_BE_NONE = ("residual", "beta", "scale_ub")
 """Passed as None to a kernel that has more arguments than the operation."""
+TORCH_TYPES = {
+    **{name: f"float8_{name}" for name in ("e4m3fn", "e4m3fnuz", "e5m2")},
+    "e2m1": "float4_e2m1fn_x2",
+    "e8m0": "uint8",
+}
+"""PyTorch's types of codes and scales in `out`; others have their own name."""
+FILLS = (0x7F, 0x2A)
+"""The bytes that codes are filled with by turns: unwritten ones differ between equal calls."""
 Tensor = Any
 """The environment of the type checker has no PyTorch."""
 Values = dict[str, Any]
 """Tensors and numbers by role."""
+Unpacking = Callable[[Array, int, int], Array]
+"""Returns scales of another layout in rows, given the numbers of rows and of groups."""
 
 
 class Arguments(NamedTuple):
@@ -58,6 +71,11 @@ class Arguments(NamedTuple):
         positional = [values.get(role) for role in self.by_place]
         return function(*positional, **{name: values.get(role) for name, role in self.by_name})
 
+    @property
+    def roles(self) -> set[str]:
+        """The roles of all arguments."""
+        return {*self.by_place, *(role for _, role in self.by_name)}
+
 
 def names_of(norm: Norm) -> Mapping[str, Sequence[str]]:
     """Return the argument names of kernels of an operation, by role."""
@@ -70,23 +88,28 @@ def role_of(name: str, names: Mapping[str, Sequence[str]] = NAMES) -> str:
 
 
 def arguments_of(
-    function: Callable[..., Any], wanted: Sequence[str], signature: str = ""
+    function: Callable[..., Any],
+    wanted: Sequence[str],
+    names: Mapping[str, Sequence[str]],
+    signature: str = "",
+    optional: Sequence[str] = (),
 ) -> Arguments:
     """Match the arguments of a function; one without a signature has them in this order."""
     if signature:
-        roles = {name.strip(): role_of(name.strip()) for name in signature.split(",")}
+        roles = {name.strip(): role_of(name.strip(), names) for name in signature.split(",")}
         _check_matched(
             [name for name, role in roles.items() if not role],
             [role for role in wanted if role not in roles.values()],
+            names,
         )
         return Arguments(tuple(roles.values()))
     parameters = parameters_of(function)
     if parameters is None:
         return Arguments(tuple(wanted))
     positional, named, unknown = [], [], []
-    unmatched = [*wanted, *ROW_LENGTH]
+    unmatched = [*wanted, *OPTIONAL, *optional]
     for each in parameters:
-        role = role_of(each.name)
+        role = role_of(each.name, names)
         if role in unmatched:
             unmatched.remove(role)
         elif each.default is not each.empty:
@@ -98,8 +121,13 @@ def arguments_of(
             positional.append(role)
         else:
             named.append((each.name, role))
-    _check_matched(unknown, [role for role in unmatched if role in wanted])
+    _check_matched(unknown, [role for role in unmatched if role in wanted], names)
     return Arguments(tuple(positional), tuple(named))
+
+
+def arguments_of_norm(norm: Norm) -> list[str]:
+    """Return the roles of the arguments of forward."""
+    return [*norm.inputs_of("data", "parameter"), "eps", *norm.inputs_of("setting")]
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
@@ -113,14 +141,23 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter] | Non
     return named if named or not parameters else None
 
 
-def _check_matched(unknown: Sequence[str], missing: Sequence[str]) -> None:
+def form_of(function: Callable[..., Any], norm: Norm) -> Literal["functional", "out"]:
+    """Return ``out`` for a function that must be given an output, else ``functional``."""
+    required = [each for each in parameters_of(function) or () if each.default is each.empty]
+    written = any(role_of(each.name, names_of(norm)) == "out" for each in required)
+    return "out" if written else "functional"
+
+
+def _check_matched(
+    unknown: Sequence[str], missing: Sequence[str], names: Mapping[str, Sequence[str]]
+) -> None:
     """Raise ValueError for unknown arguments and for roles without an argument."""
     if not unknown and not missing:
         return
     reasons = []
     if unknown:
         reasons.append(f"unknown arguments {', '.join(unknown)}")
-    reasons += [f"no argument for {role} ({', '.join(NAMES[role])})" for role in missing]
+    reasons += [f"no argument for {role} ({', '.join(names[role])})" for role in missing]
     raise ValueError(
         f"the arguments cannot be matched: {'; '.join(reasons)}; wrap it in a function that has "
         "these names, or write them in order, as signature='input, weight, eps'. An operation "
@@ -165,6 +202,7 @@ class Tensors:
     def __init__(self, device: Any) -> None:
         self.torch = _torch()
         self.device = self.torch.device(device)
+        self._fills = cycle(FILLS)
 
     def of(self, array: Array) -> Tensor:
         """Return a tensor with the same numbers and strides; on a CPU it shares the memory."""
@@ -188,10 +226,13 @@ class Tensors:
         wide = self.torch.full((size,), np.nan, dtype=tensor.dtype, device=self.device)
         return wide.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
 
-    def empty(self, like: Tensor, dtype: str) -> Tensor:
-        """Return a contiguous output tensor, filled with NaN."""
-        kind = getattr(self.torch, dtype)
-        return self.torch.full(like.shape, np.nan, dtype=kind, device=self.device)
+    def empty(self, shape: Sequence[int], name: str) -> Tensor:
+        """Return a contiguous output tensor: floats are NaN, codes have one of `FILLS`."""
+        kind = getattr(self.torch, TORCH_TYPES.get(name, name))
+        if kind.itemsize > 1:
+            return self.torch.full(shape, np.nan, dtype=kind, device=self.device)
+        codes = self.torch.empty(shape, dtype=self.torch.uint8, device=self.device)
+        return codes.fill_(next(self._fills)).view(kind)
 
     def array(self, tensor: Tensor) -> Array | None:
         """Wait for the device and return a tensor as an array; on a CPU it shares the memory.
@@ -289,16 +330,31 @@ class Form(ABC):
     """False if results are written to memory, which autograd does not see."""
 
     def __init__(
-        self, function: Callable[..., Any], norm: Norm, tensors: Tensors, signature: str
+        self,
+        function: Callable[..., Any],
+        norm: Norm,
+        tensors: Tensors,
+        signature: str,
+        unpack: Unpacking | None = None,
     ) -> None:
-        self.function, self.norm, self.tensors = function, norm, tensors
-        self.results = norm.outputs_of(backward=False)
+        self.function, self.norm, self.tensors, self.unpack = function, norm, tensors, unpack
+        self.results, self.names = norm.outputs_of(backward=False), names_of(norm)
+        if unpack is not None and "scale" not in self.results:
+            raise ValueError(f"unpack is for scales that are returned; {norm.title} has none")
         self.arguments = self.match(signature)
 
     def match(self, signature: str) -> Arguments:
         """Match the arguments."""
-        wanted = [*self.norm.inputs_of("data", "parameter"), "eps"]
-        return arguments_of(self.function, wanted, signature)
+        return arguments_of(self.function, arguments_of_norm(self.norm), self.names, signature)
+
+    def arrays(self, results: Sequence[Tensor], x: Tensor) -> list[Array | None]:
+        """Return results as arrays, with the scales in rows."""
+        arrays = dict(zip(self.results, map(self.tensors.array, results), strict=True))
+        scales = arrays.get("scale")
+        if self.unpack is not None and scales is not None:
+            *rows, groups = self.norm.result_shapes("scale", tuple(x.shape))[0]
+            arrays["scale"] = self.unpack(scales, math.prod(rows), groups)
+        return list(arrays.values())
 
     @abstractmethod
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
@@ -323,33 +379,60 @@ class Functional(Form):
 
 
 class Out(Form):
-    """``function(out, x, weight, eps)`` writes y to `out`."""
+    """``function(out, x, weight, eps)`` writes y to `out`.
+
+    Other results have arguments of their own; a sum may also replace the residual.
+    """
 
     differentiable = False
 
     def match(self, signature: str) -> Arguments:
-        """Match the arguments; by default, the first is `out`."""
-        if self.norm.adds:
-            raise ValueError(
-                "form 'out' has one result, and an operation with a residual has two: give "
-                "'inplace', or wrap it in a function that returns both"
-            )
-        wanted = ["out", *self.norm.inputs_of("data", "parameter"), "eps"]
-        return arguments_of(self.function, wanted, signature)
+        """Match the arguments; by default, the results come first."""
+        written = ["out", *(name for name in self.results[1:] if name != "sum")]
+        wanted = [*written, *arguments_of_norm(self.norm)]
+        return arguments_of(self.function, wanted, self.names, signature, optional=["sum"])
 
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
-        """Allocate the output and call the function."""
-        x = values["x"]
-        kind = self.norm.type_of("y", str(x.dtype).removeprefix("torch."))
-        out = self.tensors.empty(x, kind)
-        returned = self.arguments.call(self.function, {**values, "out": out})
-        return [out], () if returned is None or returned is out else (returned,)
+        """Allocate the results and call the function."""
+        first, *others = self.results
+        written = {"out": self._empty(first, values["x"])}
+        written |= {name: self._empty(name, values["x"]) for name in others if name != "sum"}
+        if "sum" in others:
+            in_place = "sum" not in self.arguments.roles
+            role = "residual" if in_place else "sum"
+            written[role] = (
+                self.tensors.copied(values["residual"])
+                if in_place
+                else self._empty("sum", values["x"])
+            )
+        returned = self.arguments.call(self.function, {**values, **written})
+        nothing_else = returned is None or any(returned is each for each in written.values())
+        return list(written.values()), () if nothing_else else (returned,)
+
+    def _empty(self, result: str, x: Tensor) -> Tensor:
+        kind = self.norm.type_of(result, str(x.dtype).removeprefix("torch."))
+        shape = self.norm.result_shapes(result, tuple(x.shape))[0]
+        if result == "scale" and self.unpack is not None:
+            *rows, groups = shape
+            shape = (-(-math.prod(rows) // 128) * 128 * -(-groups // 4) * 4,)
+        out = self.tensors.empty(shape, kind)
+        # Kernels take the maximum of what is there and their own, as Transformer Engine does.
+        return out.zero_() if result == "amax" else out
 
 
 class InPlace(Form):
     """``function(x, residual, weight, eps)`` writes y to x, and the sum to the residual."""
 
     differentiable = False
+
+    def match(self, signature: str) -> Arguments:
+        """Match the arguments."""
+        if isinstance(self.norm, QuantizedNorm):
+            raise ValueError(
+                "form 'inplace' is for a y of the type of x, and that of a quantized norm is "
+                "another: give 'out', where the sum may replace the residual"
+            )
+        return super().match(signature)
 
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
         """Call the function with copies of its inputs."""
@@ -366,21 +449,25 @@ class Module(Form):
 
     def match(self, signature: str) -> Arguments:
         """Match the arguments of the constructor."""
+        if settings := self.norm.inputs_of("setting"):
+            raise ValueError(
+                f"form 'module' has no argument for the {settings[0]}: wrap the module in a "
+                f"function of {', '.join(arguments_of_norm(self.norm))}"
+            )
         if isinstance(self.function, self.tensors.torch.nn.Module):
             raise ValueError(
                 "expected a class of modules, or a function of D and eps, got one module: give "
                 "lambda D, eps: MyNorm(D, eps=eps)"
             )
         if signature:
-            return arguments_of(self.function, ["eps"], signature)
+            return arguments_of(self.function, ["eps"], self.names, signature)
         try:
-            arguments = arguments_of(self.function, ["eps"])
+            arguments = arguments_of(self.function, ["eps"], self.names)
         except ValueError:
             if isinstance(self.function, type):
                 raise
             arguments = Arguments(())
-        roles = {*arguments.by_place, *(role for _, role in arguments.by_name)}
-        return arguments if roles & {"shape", "size"} else Arguments(("size", "eps"))
+        return arguments if arguments.roles & {"shape", "size"} else Arguments(("size", "eps"))
 
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
         """Construct a module, set its parameters to those of the case, and call it."""
@@ -393,10 +480,13 @@ class Module(Form):
     def _set(self, module: Any, name: str, value: Tensor) -> Tensor:
         """Replace a parameter by a tensor, and return the new parameter."""
         known = [each for each, _ in module.named_parameters()]
-        path = next((each for each in known if each.split(".")[-1].lower() in NAMES[name]), None)
+        names = self.names[name]
+        path = next((each for each in known if each.split(".")[-1].lower() in names), None)
         if path is None:
-            names, has = ", ".join(NAMES[name]), ", ".join(known) or "none"
-            raise ValueError(f"the module has no parameter for {name} ({names}); it has {has}")
+            has = ", ".join(known) or "none"
+            raise ValueError(
+                f"the module has no parameter for {name} ({', '.join(names)}); it has {has}"
+            )
         owner, _, last = path.rpartition(".")
         parameter = None
         if value is not None:

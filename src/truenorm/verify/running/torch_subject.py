@@ -9,7 +9,15 @@ import numpy as np
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import as_operation
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.running.pytorch import FORMS, Form, Tensors, Values
+from truenorm.verify.operations.quantized.norm import QuantizedNorm
+from truenorm.verify.running.pytorch import (
+    FORMS,
+    Form,
+    Tensors,
+    Unpacking,
+    Values,
+    arguments_of_norm,
+)
 from truenorm.verify.running.records import describe_error
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, dtype_of
@@ -18,7 +26,7 @@ FormName = Literal["functional", "out", "inplace", "module"]
 DTYPES = ("float32", "bfloat16")
 """The types of a subject by default."""
 TRIAL_SHAPE = (4, 64)
-"""The shape of the rows of the first call."""
+"""The shape of the rows of the first call; a row has at least one group."""
 
 
 class Claims(TypedDict, total=False):
@@ -39,6 +47,7 @@ def torch_subject(
     device: str = "cpu",
     backward: Callable[..., Any] | Literal[False] | None = None,
     signature: str = "",
+    unpack: Unpacking | None = None,
     **claims: Unpack[Claims],
 ) -> Subject:
     """Return a subject for the judge: a function or a module on PyTorch tensors.
@@ -52,7 +61,8 @@ def torch_subject(
         ``"add_rms_norm,parameters=float32"``.
     form : str
         ``functional``: ``function(x, weight, eps)`` returns y, or (y, sum) where a residual is
-        added. ``out``: ``function(out, x, weight, eps)`` writes y. ``inplace``:
+        added. ``out``: ``function(out, x, weight, eps)`` writes y; other results have arguments
+        of their own, and the sum may replace the residual. ``inplace``:
         ``function(x, residual, weight, eps)`` writes y to x and the sum to the residual; it is
         given copies. ``module``: ``module(x)`` or ``module(x, residual)``, its parameters set to
         those of each case.
@@ -66,6 +76,10 @@ def torch_subject(
     signature : str
         The names of the arguments in order, such as ``"x, weight, eps"``, if the function has no
         signature or other names.
+    unpack : callable, optional
+        ``unpack(scales, rows, groups)`` returns the scales of a quantized norm as an array of
+        this shape, from the array that was returned; `unswizzled` is one. In the form ``out``,
+        `scales` has one axis, with room for multiples of 128 rows and of 4 groups.
     **claims
         name, dtypes, also, recipe and seconds, as of `Subject`; by default float32 and bfloat16.
 
@@ -96,7 +110,7 @@ def torch_subject(
     norm = as_operation(operation)
     if not isinstance(norm, Norm):
         raise ValueError(f"operation must be a result of truenorm.verify.norm, got {norm.name}")
-    kernel = FORMS[form](function, norm, Tensors(device), signature)
+    kernel = FORMS[form](function, norm, Tensors(device), signature, unpack)
     options: Claims = {"name": _name_of(function), "dtypes": DTYPES, **claims}
     passes = _Passes(kernel, backward or None)
     if backward is None:
@@ -112,6 +126,7 @@ def torch_subject(
             device=device,
             backward=backward,
             signature=signature,
+            unpack=unpack,
             **claims,
         ),
         **options,
@@ -150,21 +165,21 @@ class _Passes:
 
     def forward(self, *arguments: Any) -> Any:
         """Return the results, and the saved values if there is a backward pass."""
-        *arrays, eps = arguments
-        names = self.norm.inputs_of("data", "parameter")
+        arrays = dict(zip(arguments_of_norm(self.norm), arguments, strict=True))
+        eps = arrays.pop("eps")
         with self.tensors.memory():
             values: Values = {
                 name: None if array is None else self.tensors.of(array)
-                for name, array in zip(names, arrays, strict=True)
+                for name, array in arrays.items()
             }
             inputs = dict(values)
             results, rest = _call(self.form, values, eps, by_autograd=self.by_autograd)
-            for name, array in zip(names, arrays, strict=True):
+            for name, array in arrays.items():
                 if array is not None:
                     self.tensors.write_back(array, inputs[name])
-            outputs = [self.tensors.array(each) for each in results]
+            outputs = self.form.arrays(results, inputs["x"])
         if self.has_backward:
-            return *outputs, (results, [values[name] for name in names], rest)
+            return *outputs, (results, [values[name] for name in arrays], rest)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def backward(self, *arguments: Any) -> tuple[Array | None, ...]:
@@ -190,7 +205,9 @@ def _call(form: Form, values: Values, eps: float, *, by_autograd: bool) -> Any:
         for value in values.values():
             if value is not None:
                 value.requires_grad_()
-    values |= {"eps": eps, "shape": [size], "size": size}
+    norm = form.norm
+    group = norm.quant.group if isinstance(norm, QuantizedNorm) else 0
+    values |= {"eps": eps, "shape": [size], "size": size, "group": group}
     with form.tensors.torch.set_grad_enabled(by_autograd):
         return form.run(values)
 
@@ -203,7 +220,8 @@ def _is_differentiable(form: Form, dtypes: Sequence[str]) -> bool:
     """
     rejected: Exception | None = None
     for dtype in dtypes:
-        for by_autograd in (True, False) if form.differentiable else (False,):
+        differentiable = form.differentiable and form.norm.outputs_of(backward=True)
+        for by_autograd in (True, False) if differentiable else (False,):
             try:
                 results, _ = _call(form, _ones(form, dtype), 1e-5, by_autograd=by_autograd)
             except Exception as error:  # any exception is the kernel's
@@ -222,9 +240,17 @@ def _is_differentiable(form: Form, dtypes: Sequence[str]) -> bool:
 
 
 def _ones(form: Form, dtype: str) -> Values:
-    """Return rows and parameters of ones."""
-    norm = form.norm
+    return {name: form.tensors.of(array) for name, array in trial_arrays(form.norm, dtype).items()}
+
+
+def trial_arrays(norm: Norm, dtype: str) -> dict[str, Array]:
+    """Return rows, parameters and settings of ones."""
     kind = dtype_of(norm.parameter_type or dtype)
-    values = {name: np.ones(TRIAL_SHAPE, dtype_of(dtype)) for name in norm.inputs_of("data")}
-    values |= {name: np.ones(TRIAL_SHAPE[1:], kind) for name in norm.parameters}
-    return {name: form.tensors.of(array) for name, array in values.items()}
+    rows, size = TRIAL_SHAPE
+    if isinstance(norm, QuantizedNorm):
+        size = max(size, norm.quant.group)
+    return {
+        **{name: np.ones((rows, size), dtype_of(dtype)) for name in norm.inputs_of("data")},
+        **{name: np.ones(size, kind) for name in norm.parameters},
+        **{name: np.ones(1, np.float32) for name in norm.inputs_of("setting")},
+    }
