@@ -12,13 +12,17 @@ from truenorm.verify.running.pytorch import (
     Arguments,
     arguments_of,
     arguments_of_norm,
-    form_of,
     names_of,
     parameters_of,
     role_of,
 )
 from truenorm.verify.running.records import describe_error
-from truenorm.verify.running.torch_subject import TRIAL_SHAPE, torch_subject, trial_arrays
+from truenorm.verify.running.torch_subject import (
+    TRIAL_SHAPE,
+    form_of,
+    torch_subject,
+    trial_arrays,
+)
 from truenorm.verify.subject import Subject
 
 DTYPES = ("float32",)
@@ -70,7 +74,7 @@ def _match(function: Callable[..., Any], norm: Norm) -> tuple[Norm, Arguments]:
     for each in norms:
         wanted = arguments_of_norm(each)
         try:
-            return each, arguments_of(function, wanted, names_of(each))
+            return each, arguments_of(function, wanted, names=names_of(each))
         except ValueError:
             if _is_in_order(function, each):
                 return each, Arguments(tuple(wanted))

@@ -8,11 +8,9 @@ from types import ModuleType
 from typing import Any
 
 from truenorm.tools.user_files import NotThereError, run_file, split_target
-from truenorm.verify.operations import parse_operation
-from truenorm.verify.operations.norms import Norm
 from truenorm.verify.running.functions import function_subject
-from truenorm.verify.running.pytorch import form_of, is_module
-from truenorm.verify.running.torch_subject import torch_subject
+from truenorm.verify.running.pytorch import is_module
+from truenorm.verify.running.torch_subject import form_of, torch_subject
 from truenorm.verify.subject import Subject
 from truenorm.verify.types import FORMATS
 
@@ -112,12 +110,11 @@ def _load_torch(path: str, operation: str) -> Subject:
             f"what {path} computes is not known: give --operation rms_norm, or another of "
             "layer_norm, add_layer_norm, add_rms_norm"
         )
-    kernel, norm = _import_path(path), parse_operation(operation)
-    assert isinstance(norm, Norm)
+    kernel = _import_path(path)
     return torch_subject(
         kernel,
-        operation=norm,
-        form="module" if is_module(kernel) else form_of(kernel, norm),
+        operation=operation,
+        form="module" if is_module(kernel) else form_of(kernel, operation),
         name=path,
         dtypes=list(FORMATS),
     )

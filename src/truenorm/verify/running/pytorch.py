@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import cycle
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,8 +90,9 @@ def role_of(name: str, names: Mapping[str, Sequence[str]] = NAMES) -> str:
 def arguments_of(
     function: Callable[..., Any],
     wanted: Sequence[str],
-    names: Mapping[str, Sequence[str]],
     signature: str = "",
+    *,
+    names: Mapping[str, Sequence[str]] = NAMES,
     optional: Sequence[str] = (),
 ) -> Arguments:
     """Match the arguments of a function; one without a signature has them in this order."""
@@ -139,13 +140,6 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter] | Non
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     named = [each for each in parameters if each.kind not in variadic]
     return named if named or not parameters else None
-
-
-def form_of(function: Callable[..., Any], norm: Norm) -> Literal["functional", "out"]:
-    """Return ``out`` for a function that must be given an output, else ``functional``."""
-    required = [each for each in parameters_of(function) or () if each.default is each.empty]
-    written = any(role_of(each.name, names_of(norm)) == "out" for each in required)
-    return "out" if written else "functional"
 
 
 def _check_matched(
@@ -345,7 +339,9 @@ class Form(ABC):
 
     def match(self, signature: str) -> Arguments:
         """Match the arguments."""
-        return arguments_of(self.function, arguments_of_norm(self.norm), self.names, signature)
+        return arguments_of(
+            self.function, arguments_of_norm(self.norm), signature, names=self.names
+        )
 
     def arrays(self, results: Sequence[Tensor], x: Tensor) -> list[Array | None]:
         """Return results as arrays, with the scales in rows."""
@@ -390,7 +386,7 @@ class Out(Form):
         """Match the arguments; by default, the results come first."""
         written = ["out", *(name for name in self.results[1:] if name != "sum")]
         wanted = [*written, *arguments_of_norm(self.norm)]
-        return arguments_of(self.function, wanted, self.names, signature, optional=["sum"])
+        return arguments_of(self.function, wanted, signature, names=self.names, optional=["sum"])
 
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
         """Allocate the results and call the function."""
@@ -460,9 +456,9 @@ class Module(Form):
                 "lambda D, eps: MyNorm(D, eps=eps)"
             )
         if signature:
-            return arguments_of(self.function, ["eps"], self.names, signature)
+            return arguments_of(self.function, ["eps"], signature, names=self.names)
         try:
-            arguments = arguments_of(self.function, ["eps"], self.names)
+            arguments = arguments_of(self.function, ["eps"], names=self.names)
         except ValueError:
             if isinstance(self.function, type):
                 raise

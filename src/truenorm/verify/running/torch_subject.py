@@ -17,6 +17,9 @@ from truenorm.verify.running.pytorch import (
     Unpacking,
     Values,
     arguments_of_norm,
+    names_of,
+    parameters_of,
+    role_of,
 )
 from truenorm.verify.running.records import describe_error
 from truenorm.verify.subject import Subject
@@ -131,6 +134,15 @@ def torch_subject(
         ),
         **options,
     )
+
+
+def form_of(function: Callable[..., Any], operation: Operation | str) -> FormName:
+    """Return ``out`` for a function that must be given an output, else ``functional``."""
+    norm = as_operation(operation)
+    assert isinstance(norm, Norm)
+    required = [each for each in parameters_of(function) or () if each.default is each.empty]
+    written = any(role_of(each.name, names_of(norm)) == "out" for each in required)
+    return "out" if written else "functional"
 
 
 @dataclass(frozen=True, repr=False)
