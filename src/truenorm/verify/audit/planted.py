@@ -224,6 +224,11 @@ class Kernel:
         """Return the steps that are not those of the definition; raise ValueError for a recipe."""
         return recipe_changes(self.recipe)
 
+    @property
+    def roundings(self) -> str:
+        """The recipe, as one case can show it."""
+        return self.recipe
+
     def without_bug(self) -> Self:
         """Return the right kernel."""
         return type(self)(self.norm, recipe=self.recipe)

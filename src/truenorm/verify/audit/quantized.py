@@ -142,6 +142,11 @@ class QuantizedKernel(Kernel):
     def _steps_of_recipe(self) -> Changes:
         return {**QUANTIZED, **Recipe.parse(self.recipe, self.norm).steps()}
 
+    @property
+    def roundings(self) -> str:
+        """The recipe without the way to scale, which has cases of its own."""
+        return "/".join(Recipe.parse(self.recipe, self.norm)[:2])
+
     def result(self, steps: Steps, name: str) -> Float64s:
         """Return a result as numbers."""
         count, size = steps.case.shape
