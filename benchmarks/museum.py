@@ -5,12 +5,15 @@ The failures are those that ``python -m benchmarks.scoreboard`` wrote.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from benchmarks.common import coloured, markdown_table
 from benchmarks.scoreboard import FILES, SHORT
 from truenorm.tools.text import number
 from truenorm.verify import Case, case
+from truenorm.verify.audit.replacing import AuditTask
+from truenorm.verify.audit.running import Witness, witness_for
 from truenorm.verify.cases.named import Entry, entries, not_cases
 from truenorm.verify.operation import Operation
 from truenorm.verify.operations import LAYER_NORM, OPERATIONS, RMS_NORM
@@ -53,6 +56,75 @@ To run one case alone:
 These rows of layer norm, without beta, are cases of RMSNorm as well: {taken}."""
 
 
+QUANTIZED = """\
+## Quantized norms
+
+No package of the scoreboard has these norms.
+Instead, a [kernel of the audit](audit.md#the-wrong-kernels) with the same fault is judged in
+bfloat16: the case is the first that shows it."""
+
+
+class QuantizedFailure(NamedTuple):
+    """A reported failure of a quantized norm, and the planted bug that imitates it."""
+
+    title: str
+    sources: tuple[str, ...]
+    operation: str
+    bug: str
+    recipe: str = ""
+
+    @property
+    def witness(self) -> Witness:
+        """The case that shows the bug, and what it shows."""
+        return _witness(AuditTask("", self.operation, recipe=self.recipe, kernel=self.bug))
+
+
+@cache
+def _witness(task: AuditTask) -> Witness:
+    witness = witness_for(task.make_kernel(), ["bfloat16"])
+    assert witness is not None, task
+    return witness
+
+
+QUANTIZED_FAILURES = (
+    QuantizedFailure("y is not rounded to bfloat16 before the cast to 8 bits: 3 % of the codes "
+                     "change, and the score of a model falls from 93.0 to 83.5 %",
+                     ("TensorRT-LLM#14464", "vllm#37838"),
+                     "rms_norm,quant=e4m3fn", "not rounded", "late/T"),
+    QuantizedFailure("y over the scale is rounded to bfloat16 once more",
+                     ("flashinfer#4160", "flashinfer#4167"),
+                     "layer_norm,quant=e4m3fn", "rounded again", "late/T"),
+    QuantizedFailure("codes beyond 448 are NaN, not saturated", ("ROCm/TransformerEngine#249",),
+                     "rms_norm,quant=e4m3fn", "no saturation"),
+    QuantizedFailure("int8 codes are truncated", ("aiter#4637",),
+                     "rms_norm,quant=int8,scale=per-token", "truncated"),
+    QuantizedFailure("0/0 in a row of zeros", ("torchao#4714",),
+                     "rms_norm,quant=e4m3fn,scale=per-token", "zero rows"),
+    QuantizedFailure("NaN becomes the largest code", ("vllm#41427",),
+                     "rms_norm,quant=e4m3fn,scale=per-token", "NaN clamped"),
+    QuantizedFailure("all rows have one scale", ("sglang#5156",),
+                     "rms_norm,quant=e4m3fn,scale=per-token", "one scale"),
+    QuantizedFailure("the power of two is that of amax, without the largest code",
+                     ("vllm#53110",), "rms_norm,quant=mxfp8", "power of amax"),
+)  # fmt: skip
+
+
+def _quantized() -> str:
+    """Return a table of failures of quantized norms."""
+    rows = [
+        [
+            _escape(each.title),
+            _links(each.sources),
+            f"`{each.operation}`",
+            f"`{each.witness.case}`",
+            _escape(each.witness.symptom),
+        ]
+        for each in QUANTIZED_FAILURES
+    ]
+    head = ["failure", "reported", "operation", "case", "there"]
+    return markdown_table(head, rows, numbers=False)
+
+
 def page(layer_norm: Board, rms_norm: Board) -> str:
     """Return what passes and fails, then the exhibits."""
     reported, quiet = _own_entries(LAYER_NORM)
@@ -72,6 +144,8 @@ def page(layer_norm: Board, rms_norm: Board) -> str:
         *(_exhibit(LAYER_NORM, entry, layer_norm) for entry in quiet),
         RMSNORM.format(example=_shown(of_rms_norm[0]), taken=taken),
         *(_exhibit(RMS_NORM, entry, rms_norm) for entry in of_rms_norm),
+        QUANTIZED,
+        _quantized(),
         "## What no case can show",
         *map(_missing, missing),
     ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import museum
+from truenorm.verify import case
 from truenorm.verify.types import FORMATS
 
 ROOT = Path(__file__).parents[2]
@@ -137,3 +138,15 @@ def test_each_operation_has_its_own_scoreboard() -> None:
 def test_date_and_versions_are_below_the_matrix() -> None:
     top = page().partition("## Reported")[0]
     assert "on 2001-02-03: quick level, an abacus, python 3.11, torch 1.0, jax 1.0." in top
+
+
+def test_failures_of_quantized_norms() -> None:
+    """Each has a case on which a kernel with that fault fails, and links to its reports."""
+    part = page().partition("## Quantized norms")[2].partition("## What no case")[0]
+    rows = [line for line in part.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == len(museum.QUANTIZED_FAILURES) >= 8
+    for row, failure in zip(rows, museum.QUANTIZED_FAILURES, strict=True):
+        assert f"`{failure.operation}` | `bfloat16-" in row
+        for source in failure.sources:
+            assert f"[{source}](https://github.com/" in row
+        assert case(failure.witness.case, operation=failure.operation).dtype == "bfloat16"
