@@ -16,6 +16,8 @@ ONLY_BY = {
     "finite": "negative variance of a constant row",
     "growth": "float32 mean only",
     "recipe": "rms_norm: early, where late is claimed",
+    "floor": "rms_norm,quant=e4m3fn,scale=per-token: two least scales",
+    "biased": "add_rms_norm: the returned sum cut off",
     "special": "NaN swallowed",
     "subnormal": "subnormal inputs flushed",
     "repeat": "y by fused products in every second run",

@@ -237,6 +237,8 @@ class Operation(ABC):
         What answers depend on beside the sources and the inputs.
     recipe_names : mapping of str to str
         Recipes that a subject may claim, with their formulas: see `recipes`.
+    rounded_once : frozenset of str
+        Outputs that every kernel can round correctly: see `biased_symptoms`.
     expected_type : type, optional
         The class of its answers, if that is not `truenorm.verify.oracle.Expected`.
     """
@@ -257,6 +259,7 @@ class Operation(ABC):
     predictors: Mapping[str, Predictor] = {}
     variant: str = ""
     recipe_names: Mapping[str, str] = {}
+    rounded_once: frozenset[str] = frozenset()
     expected_type: Any = None
 
     @abstractmethod
@@ -326,11 +329,14 @@ class Operation(ABC):
         self,
         output: str,  # noqa: ARG002 (subclasses use it)
         runs: "Sequence[tuple[Case, Results]]",  # noqa: ARG002 (subclasses use it)
+        *,
+        special: bool = False,  # noqa: ARG002 (subclasses use it)
     ) -> tuple[str, int] | None:
         """Return the likely cause of wrong results, or "", and the number of hypotheses.
 
-        `runs` are the cases of one type with all results. None stands for the search by
-        `hypotheses` and `clues`, which is for results that are linear in y.
+        `runs` are the cases of one type with all results. `special` asks for the cause of what
+        happens to NaN and infinity. None stands for the search by `hypotheses` and `clues`, which
+        is for results that are linear in y.
         """
         return None
 

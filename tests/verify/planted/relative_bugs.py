@@ -29,6 +29,8 @@ from verify.planted.relatives import (
     plant,
     rounded,
 )
+from verify.quantized.kernels import Kernel as QuantizedKernel
+from verify.quantized.kernels import quantized_norm
 
 
 class CutOff(Relative):
@@ -47,6 +49,14 @@ class CutOff(Relative):
             return super().add(x, residual)
         total = cut(x.astype(np.float64) + residual.astype(np.float64)).astype(x.dtype)
         return total, total
+
+
+class CutResult(CutOff):
+    """The sum that is returned is cut off, and the rounded one is normalized."""
+
+    def add(self, x: Array, residual: Array) -> tuple[Array, Array]:
+        total, _ = Relative.add(self, x, residual)
+        return total, super().add(x, residual)[1]
 
 
 def cut(values: Float64s) -> Array:
@@ -634,4 +644,30 @@ LAYOUT_BUGS = [
 ]
 
 
-RELATIVES = [*RECIPE_BUGS, *OTHER_NORMS, *RESIDUAL_BUGS, *PARAMETER_BUGS, *TYPE_BUGS, *LAYOUT_BUGS]
+def two_least_scales(amax: Array) -> Array:
+    """Divide by qmax, with another least scale for a smaller amax."""
+    least = np.where(amax < 1e-15, 2.0**-23, 1 / (448 * 512))
+    return np.maximum(amax / np.float32(448), least.astype(np.float32))
+
+
+OF_CODES = "rms_norm,quant=e4m3fn,scale=per-token"
+ROUNDING_RULES = [
+    plant(
+        CutResult(sums=True),
+        "the returned sum cut off",
+        ADD_RMS_NORM,
+        symptom="not rounded to nearest",
+    ),
+    PlantedBug(
+        QuantizedKernel(quantized_norm(OF_CODES), scale=two_least_scales).subject(
+            name=f"{OF_CODES}: two least scales"
+        ),
+        {},
+        "",
+        "follows several rules",
+    ),
+]
+RELATIVES = [
+    *(*RECIPE_BUGS, *OTHER_NORMS, *RESIDUAL_BUGS, *PARAMETER_BUGS, *TYPE_BUGS, *LAYOUT_BUGS),
+    *ROUNDING_RULES,
+]

@@ -33,6 +33,8 @@ LARGEST = {"e4m3fn": 448.0, "e4m3fnuz": 240.0, "e5m2": 57344.0, "e2m1": 6.0, "in
 Step = Callable[..., Any]
 OF_MANY_ROWS = ("large", "row-counts", "batch-sizes")
 """Families whose calls take most of the time of a kernel in NumPy."""
+OF_CALLS = ("batch", "repeated", "served")
+"""Families that compare the bits of calls."""
 
 
 def quantized_norm(operation: str) -> QuantizedNorm:
@@ -48,9 +50,13 @@ def _suite(operation: str, dtype: str) -> list[Case]:
     return [case for case in cases(dtype, operation=operation) if case.family not in OF_MANY_ROWS]
 
 
-def judge(subject: tv.Subject) -> Report:
-    """Judge a subject as `tv.verify` does, without the families `OF_MANY_ROWS`."""
+def judge(subject: tv.Subject, *, calls: bool = True) -> Report:
+    """Judge a subject as `tv.verify` does, without the families `OF_MANY_ROWS`.
+
+    Without `calls`, also leave out `OF_CALLS`.
+    """
     suite = _suite(subject.operation.spec, *subject.dtypes)
+    suite = [case for case in suite if calls or case.family not in OF_CALLS]
     records = collect(runner_for(subject), suite)
     domain = subject.required_domain(strict=False)
     spec = SubjectSpec.of(subject)
@@ -143,6 +149,10 @@ class Kernel:
         """Return the code of a scale that is a power of two."""
         return np.where(np.isfinite(amax), powers + 127, 255).astype(np.uint8)
 
+    def by_power(self, groups: Array, powers: Array) -> Array:
+        """Return y in units of a scale that is a power of two."""
+        return np.asarray(groups / np.ldexp(F(1), powers))
+
     def block_scale(self, amax: Array, global_scale: Array) -> Array:
         """Return the e4m3 scale of each group, as codes."""
         return encode(amax * F(1 / 6) * global_scale, "e4m3fn")
@@ -218,7 +228,7 @@ class Kernel:
         elif self.quant.scale_type == "e8m0":
             powers = self.power(amax)
             scale = self.power_byte(powers, amax)
-            values = groups / np.ldexp(F(1), powers)[..., np.newaxis]
+            values = self.by_power(groups, powers[..., np.newaxis])
         else:
             scale = self.block_scale(amax, given["global_scale"])
             factor = self.block_factor(scale.astype(F), given["global_scale"])

@@ -10,6 +10,7 @@ from truenorm.verify.diagnosis.patterns import computed_in
 from truenorm.verify.enclosures import largest_kappa
 from truenorm.verify.grading.checks import Symptom
 from truenorm.verify.operation import Case
+from truenorm.verify.oracle import expected
 from truenorm.verify.types import FORMATS, unit_roundoff
 
 MANY_ROWS = 64
@@ -26,12 +27,26 @@ class Advice(NamedTuple):
 
 
 WITH_CAUSE = "start with the likely cause: it explains every failing case it was compared with"
+QUANTIZED = ("codes", "scale")
+"""Outputs with advice of their own."""
 BY_HAND = "run the reproducer, and compare each intermediate result with float64"
 SCALE_ROWS = "divide each row by a power of two near its largest element, or square in float64"
 ACCURACY_ADVICE = {
     "ordinary": Advice("plain random rows show it: no special input is needed", BY_HAND),
     "large values": Advice(
         "inputs of this size occur in models: a few activations are in the thousands", BY_HAND
+    ),
+    "zeros": Advice(
+        "rows of padding are zeros: a NaN there spreads to everything that reads them",
+        "set the scale of a group of zeros to 1, or divide only where it is above zero",
+    ),
+    "codes": Advice(
+        "a matrix product reads these codes: no later step corrects them",
+        "compare y, y over the scale and its rounding with float64, one after the other",
+    ),
+    "scale": Advice(
+        "a scale that is too large loses digits of its group; one too small saturates it",
+        "compare the largest |y| of the group, and the division by qmax, with float64",
     ),
     "finite": Advice(
         "one such element makes the loss NaN; a zero silently stops learning", BY_HAND
@@ -92,6 +107,10 @@ ADVICE = {
     "floor": Advice(
         "codes of small activations are coarser in one case than in another",
         "choose one least scale, and use it for every group",
+    ),
+    "biased": Advice(
+        "errors of one sign add up: the residual stream drifts from layer to layer",
+        "round to nearest, ties to even, when the sum is stored",
     ),
     "special": Advice(
         "a NaN that vanishes hides a broken batch; one that spreads spoils other rows",
@@ -167,6 +186,9 @@ def _reason(symptom: Symptom, slope: float | None) -> str:
     """Return a key of `ACCURACY_ADVICE` for a symptom of accuracy."""
     case, guard = symptom.case, symptom.guard
     centred = case.operation.centred
+    if symptom.output in QUANTIZED:
+        exact = expected(case).wide[symptom.output][symptom.at] if symptom.at else 1.0
+        return "zeros" if exact == 0 else symptom.output
     if guard == "finite":
         size = _square_size(symptom)
         if size:

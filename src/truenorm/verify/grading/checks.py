@@ -50,6 +50,7 @@ GUARDS = {
     "growth": "accuracy",
     "recipe": "recipe",
     "floor": "least scale",
+    "biased": "rounding",
     "special": "special values",
     "subnormal": "subnormals kept",
     "repeat": "repeatable",
@@ -265,7 +266,8 @@ def _check_accuracy(one: MeasuredResult, exact: Expected, value: Array) -> Itera
 def accuracy_symptom(one: MeasuredResult, got: float, right: float) -> Symptom:
     """Describe the worst element of an inaccurate result, and choose the check it fails."""
     output, error, case = one.output, one.error, one.case
-    text = f"{output}{list(error.at)} is {0 if got == 0 else got}, the exact answer {right}"
+    got, right = (0 if each == 0 else each for each in (got, right))  # no -0
+    text = f"{output}{list(error.at)} is {got}, the exact answer {right}"
     if got != 0 and right != 0 and not error.not_finite:
         text += f": off by {error.ulp_at:.3g} ulp"
     if case.kind in ("special", "subnormal"):
@@ -277,6 +279,47 @@ def accuracy_symptom(one: MeasuredResult, got: float, right: float) -> Symptom:
         if error.not_finite or (got == 0 and unexplained and guard == "growth"):
             guard = "finite"
     return Symptom(guard, case, one.record, output, text, error.at, error.needs, error.natural)
+
+
+MOST_NOT_NEAREST = 1e-3
+"""The share of elements of an output that is rounded once which may not be the nearest number.
+Half an ulp of bias in a sum that is used again shrinks it with every layer (aiter#5151)."""
+
+
+def biased_symptoms(measured: Iterable[MeasuredResult]) -> list[Symptom]:
+    """Return a symptom for each output that is rounded once, but often not to nearest."""
+    groups: dict[tuple[str, str], list[MeasuredResult]] = {}
+    for one in measured:
+        if one.output in one.case.operation.rounded_once and one.case.kind == "ordinary":
+            groups.setdefault(one.type_and_output, []).append(one)
+    symptoms = []
+    for group in groups.values():
+        wrong = sum(int((~_nearest(one)).sum()) for one in group)
+        share = wrong / max(sum(one.result.size for one in group), 1)
+        if share > MOST_NOT_NEAREST:
+            one = max(group, key=lambda one: int((~_nearest(one)).sum()))
+            text = f"{one.output} is not rounded to nearest in {100 * share:.2g} % of its elements"
+            at = first_index(~_nearest(one))
+            symptoms.append(Symptom("biased", one.case, one.record, one.output, text, at))
+    return symptoms
+
+
+def _nearest(one: MeasuredResult) -> NDArray[np.bool_]:
+    return expected(one.case).element_errors(one.output, one.result).correct
+
+
+def explain_bias(output: str, measured: Iterable[MeasuredResult]) -> str:
+    """Return in which direction an output is rounded, if that is the same everywhere."""
+    towards_zero = down = True
+    for one in measured:
+        if one.output == output and one.case.kind == "ordinary":
+            answers, result = expected(one.case), one.result.astype(np.float64)
+            exact = answers.wide[output] + answers.remainders[output] * answers.ulps[output]
+            towards_zero &= bool((np.abs(result) <= np.abs(exact)).all())
+            down &= bool((result <= exact).all())
+    if towards_zero:
+        return f"{output} is truncated, not rounded to nearest"
+    return f"{output} is rounded down" if down else ""
 
 
 def relax_sums(

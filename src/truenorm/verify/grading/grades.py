@@ -36,7 +36,9 @@ from truenorm.verify.grading.checks import (
     UNEXPLAINED,
     MeasuredResult,
     Symptom,
+    biased_symptoms,
     check_case,
+    explain_bias,
     relax_sums,
 )
 from truenorm.verify.grading.recipes import (
@@ -154,6 +156,9 @@ def grade(
     )
     backward_recipes = tuple(map(identify_backward, backward_evidence(measured).values()))
     quantization = quantizations(measured)
+    if "biased" in guards:
+        accurate = [one for one in measured if one.type_and_output not in below]
+        symptoms += biased_symptoms(accurate)
     if "floor" in guards:
         symptoms += floor_symptoms(quantization, measured)
     if recipe and "recipe" in guards:
@@ -166,6 +171,10 @@ def grade(
         **of_conduct,
         **diagnose_recipes(symptoms, recipes),
     }
+    for each in symptoms:
+        if each.guard == "biased":
+            cause = explain_bias(each.output, measured)
+            diagnoses[each.guard, *each.type_and_output] = Diagnosis(cause, 0)
     diagnoses |= _diagnose_by_state(symptoms, diagnoses)
     findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
     run_records = [each for case in run for each in by_case[case.name]]
@@ -717,8 +726,22 @@ def diagnose_conduct(
             if case.dtype == dtype and not is_user_case(case)
         ]
         if any(each.wrong for each in evidence):
-            diagnoses[guard, dtype, output] = Diagnosis(EXPLANATIONS[guard](output, evidence), 0)
+            diagnoses[guard, dtype, output] = _diagnose_calls(guard, output, evidence)
     return diagnoses
+
+
+OF_CALLS = ("raised", "result", "history", "position", "batch", "large", "inputs", "overwritten")
+"""Checks whose explanations compare calls, or sizes, and no result with an exact answer."""
+
+
+def _diagnose_calls(guard: str, output: str, evidence: Sequence[CaseRecords]) -> Diagnosis:
+    """Explain a symptom of conduct; an operation may explain its own results."""
+    if guard not in OF_CALLS:
+        runs = [(each.case, record.results) for each in evidence for record in each.of_kind(PLAIN)]
+        own = evidence[0].case.operation.find_cause(output, runs, special=guard == "special")
+        if own is not None:
+            return Diagnosis(*own) if guard == "special" else UNKNOWN
+    return Diagnosis(EXPLANATIONS[guard](output, evidence), 0)
 
 
 def make_findings(

@@ -23,8 +23,10 @@ from truenorm.verify.user_cases import is_user_case
 
 WIDTH = 80
 """Columns of the comment. Code is not wrapped, so that it can be copied and run."""
-BY_CHECK = ("result", "shape", "type", "inputs", "rounding", "recipe")
+BY_CHECK = ("result", "shape", "type", "inputs", "rounding", "recipe", "biased")
 """Checks that `tv.check` reproduces."""
+ANSWERED = ("ordinary", "finite", "growth", "special")
+"""Checks that compare with an answer; answers to codes depend on the scales that are returned."""
 IMPORT_OTHERS = "from truenorm.verify.operation import other_cases"
 OTHER_ROWS = "-2*case.{}[::-1]"
 """An input of the same shape whose results all have different bits."""
@@ -83,12 +85,16 @@ class _Script:
         guard = self.symptom.guard
         failed_call = guard == "raised" and self.symptom.record.call.kind != PLAIN
         of_forward = guard in ("stale", "spent") and self.symptom.output in self.forward_outputs
-        if not self.spec.callable or failed_call or of_forward or guard in BY_CHECK:
+        of_codes = self.operation.expected_type is not None and guard in ANSWERED
+        if not self.spec.callable or failed_call or of_forward or of_codes or guard in BY_CHECK:
             options = {
                 "rounding": ", require='correct'",
                 "recipe": f", recipe={self.spec.recipe!r}",
             }
             return [f"tv.check(subject, case{options.get(guard, '')})"]
+        if guard == "floor":  # two cases show it
+            test = "all(each.guard != 'floor' for each in tv.verify(subject).findings)"
+            return [f"assert {test}, {self.symptom.text!r}"]
         if guard in ("repeat", "sums", "position", "batch", "padding", "idle"):
             return self._compare_calls()
         if guard == "layout":
@@ -111,7 +117,8 @@ class _Script:
             for name in self.operation.inputs_of("data", "parameter")
         ]
         eps = ["case.eps"] if self.operation.takes_eps else []
-        return f"subject.forward({', '.join([*arguments, *eps])})"
+        settings = [f"case.{name}" for name in self.operation.inputs_of("setting")]
+        return f"subject.forward({', '.join([*arguments, *eps, *settings])})"
 
     def _forward(self, rows: str = "case.{}") -> str:
         saved = ["saved"] if self.spec.backward else []

@@ -96,6 +96,7 @@ class Norm(Operation):
         self.gain: str = gain
         self.sum: str = sum
         self.adds = name.startswith("add_")
+        self.rounded_once = frozenset({"sum"} if self.adds else ())
         if sum != "rounded" and not self.adds:
             raise ValueError(f"sum={sum!r} needs add_{name}: {name} adds nothing")
         base = name.removeprefix("add_")

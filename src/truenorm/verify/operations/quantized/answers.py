@@ -300,12 +300,13 @@ class QuantizedExpected(Expected):
         in_ulp = np.abs(values - within) / code.steps(within)
         # Below a power of two steps are smaller: not all codes within one step are neighbours.
         in_ulp = np.where(code.are_neighbours(values, within), in_ulp, np.maximum(in_ulp, 1.0))
-        # Where y or the scale is 0, so is the code; whether that scale is right is another error.
-        is_zero = (self.y == 0) | (unit == 0)
         away, in_ulp = (
-            np.where(is_zero, np.where(values == 0, 0.0, np.inf), each) for each in (away, in_ulp)
+            np.where(self.y == 0, np.where(values == 0, 0.0, np.inf), each)
+            for each in (away, in_ulp)
         )
-        measured = self._finite & ~self._shared
+        # For a scale that is not finite, or 0, no code is right: the scale is another error.
+        is_scaled = np.isfinite(unit) & ((unit != 0) | (self.y == 0))
+        measured = self._finite & ~self._shared & is_scaled
         if not finite:
             measured &= np.isfinite(values)
         correct = np.asarray(values == self.values["codes"])

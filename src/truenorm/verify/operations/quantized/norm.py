@@ -20,6 +20,7 @@ from truenorm.verify.operations.exact import round_sum
 from truenorm.verify.operations.norms import Norm, NormName
 from truenorm.verify.operations.quantized.answers import QuantizedExpected, QuantizedScales
 from truenorm.verify.operations.quantized.cases import PARTIAL_GROUPS, quantized_cases
+from truenorm.verify.operations.quantized.hypotheses import find_cause
 from truenorm.verify.operations.quantized.quant import Quant
 from truenorm.verify.operations.quantized.recipes import (
     recipe_results,
@@ -164,11 +165,13 @@ class QuantizedNorm(Norm):
 
     def find_cause(
         self,
-        output: str,  # noqa: ARG002 (of the interface)
-        runs: Sequence[tuple[Case, Results]],  # noqa: ARG002 (of the interface)
+        output: str,
+        runs: Sequence[tuple[Case, Results]],
+        *,
+        special: bool = False,
     ) -> tuple[str, int]:
-        """Return no cause: the hypotheses of plain norms are about y, which is not returned."""
-        return "", 0
+        """Return the hypothesis about codes and scales whose bits the results have."""
+        return find_cause(self, output, runs, special=special)
 
     def hypotheses(self, output: str) -> dict[str, Hypothesis]:  # noqa: ARG002 (of the interface)
         """Return nothing: see `find_cause`."""
