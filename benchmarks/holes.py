@@ -4,6 +4,7 @@ It audits benchmarks/imitations.py, which has inputs and tolerances of other pro
 goes to results/holes.json, which docs/judge/holes.md shows.
 """
 
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -29,6 +30,8 @@ class Listed(NamedTuple):
     operation: str
     taken: str
     backward: bool = False
+    kernel: str = ""  # if it has not the name of its operation
+    recipe: str = ""
 
     @property
     def path(self) -> str:
@@ -37,9 +40,10 @@ class Listed(NamedTuple):
 
     @property
     def task(self) -> AuditTask:
-        """The replacement; a kernel has the name of its operation."""
-        kernel = f"{MODULE}:{self.operation}"
-        return AuditTask(kernel, self.operation, f"{kernel}_backward" if self.backward else "")
+        """The replacement."""
+        kernel = f"{MODULE}:{self.kernel or self.operation}"
+        backward = f"{kernel}_backward" if self.backward else ""
+        return AuditTask(kernel, self.operation, backward, recipe=self.recipe)
 
     @property
     def command(self) -> str:
@@ -48,11 +52,12 @@ class Listed(NamedTuple):
         tests = f"'{self.path}'" if "[" in self.test else self.path
         return (
             f"truenorm audit {tests} --replace {self.task.replace}{backward} "
-            f"--operation {self.operation}"
+            f"--operation {self.operation}" + (f" --recipe '{self.recipe}'" if self.recipe else "")
         )
 
 
 VLLM = "x and residual randn/(2H), weight N(1, 0.1), 1e-2 for all types"
+SMALL_CASES = "cases of the judge up to 8192 elements, bfloat16, `tv.check`"
 LISTED = (
     Listed("vLLM", "RMSNorm, H = 5120", "test_vllm_rms_norm[5120]", "rms_norm", VLLM),
     Listed("vLLM", "RMSNorm, H from 8 to 8192", "test_vllm_rms_norm", "rms_norm", VLLM),
@@ -61,8 +66,6 @@ LISTED = (
            VLLM),
     Listed("FlashInfer", "RMSNorm", "test_flashinfer_norm", "rms_norm",
            "x and weight randn, float16, 1e-3"),
-    Listed("FlashInfer", "RMSNorm, quantized", "test_flashinfer_norm_quant", "rms_norm",
-           "the same, 8 bits, rtol = atol = 1"),
     Listed("Liger", "RMSNorm", "test_liger", "rms_norm",
            "x and dy randn, weight 1, bfloat16, 2e-1 and 2e-2", backward=True),
     Listed("quack", "RMSNorm", "test_quack", "rms_norm",
@@ -75,12 +78,39 @@ LISTED = (
            backward=True),
     Listed("KernelBench", "40_LayerNorm", "test_kernelbench", "layer_norm",
            "a row of 4,194,304, U(0, 1), gamma 1, beta 0, half precision, 1e-2, forward only"),
+    Listed("FlashInfer", "RMSNorm in e4m3fn", "test_flashinfer_norm_quant",
+           "rms_norm,quant=e4m3fn,nan=clamp",
+           "x and weight randn, float16 and bfloat16, scales 0.01, 1 and 10, codes at rtol = atol "
+           "= 1", kernel="rms_norm_quant", recipe="late/direct"),
+    Listed("FlashInfer", "layer norm of diffusion transformers in NVFP4", "test_flashinfer_dit",
+           "add_layer_norm,parameters=float32,quant=nvfp4",
+           "8 rows of 3072, randn, global scale 100; only types and shapes are compared",
+           kernel="add_layer_norm_nvfp4", recipe="late/T"),
+    Listed("TensorRT-LLM", "add + RMSNorm in NVFP4", "test_tensorrt_llm",
+           "add_rms_norm,quant=nvfp4",
+           "x, residual and weight randn, float16 and bfloat16, 97 % of the bytes, scales to one "
+           "step, the sum 2e-2", kernel="add_rms_norm_nvfp4", recipe="late/T"),
+    Listed("aiter", "add + RMSNorm in int8", "test_aiter",
+           "add_rms_norm,quant=int8,scale=per-token",
+           "x, residual and weight randn, bfloat16, codes to 1, scales and the sum 1e-2, in 95 % "
+           "of the elements", kernel="add_rms_norm_int8", recipe="late/T"),
+    Listed("fla", "RMSNorm in int8", "test_fla", "rms_norm,quant=int8,scale=per-token",
+           "x and weight randn, code times scale to an error ratio of 1e-2 or to 0.3",
+           kernel="rms_norm_int8", recipe="late/T"),
     Listed("none: strict", "RMSNorm", "test_strict_rms_norm", "rms_norm",
            "300 rows of 45, 4 of 769, of size 1 and 1e-3, two eps, `tv.bound`", backward=True),
     Listed("none: strict", "add + RMSNorm", "test_strict_add_rms_norm", "add_rms_norm",
            "8 rows of 45, of size 1 and 1e-3, `tv.bound`"),
     Listed("none: strict", "layer norm", "test_strict_layer_norm", "layer_norm",
            "8 rows of 45, of size 1 and 1e-3, means 0.5 and 100, `tv.bound`"),
+    Listed("none: strict", "RMSNorm in e4m3fn", "test_strict_rms_norm_quant",
+           "rms_norm,quant=e4m3fn,nan=clamp", SMALL_CASES, kernel="rms_norm_quant",
+           recipe="late/direct"),
+    Listed("none: strict", "add + RMSNorm in NVFP4", "test_strict_add_rms_norm_nvfp4",
+           "add_rms_norm,quant=nvfp4", SMALL_CASES, kernel="add_rms_norm_nvfp4", recipe="late/T"),
+    Listed("none: strict", "add + RMSNorm in int8", "test_strict_add_rms_norm_int8",
+           "add_rms_norm,quant=int8,scale=per-token", SMALL_CASES, kernel="add_rms_norm_int8",
+           recipe="late/T"),
 )  # fmt: skip
 
 
@@ -136,15 +166,25 @@ def main(argv: list[str] | None = None) -> int:
         "holes", "Audit tests that have the inputs and tolerances of other projects.",
         output=FILES[0],
     )  # fmt: skip
-    parser.add_argument("--only", default="", metavar="TEXT", help="only names that contain TEXT")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT",
+        help="run only names that contain TEXT, and keep the other results of the file",
+    )  # fmt: skip
     parser.add_argument("--jobs", type=int, default=usable_cores(), help="runs at once")
     arguments = parser.parse_args(argv)
     os.chdir(ROOT)
+    known: dict[str, Any] = {}
+    if arguments.only and arguments.output.exists():
+        published = json.loads(arguments.output.read_text(encoding="utf-8"))["audits"]
+        known = {f"{each['project']}, {each['what']}": each for each in published}
     audits = []
     for each in LISTED:
-        if arguments.only in f"{each.project}, {each.what}":
-            status_line(f"{each.project}, {each.what}")
+        name = f"{each.project}, {each.what}"
+        if arguments.only in name:
+            status_line(name)
             audits.append(audited(each, arguments.jobs))
+        elif name in known:
+            audits.append(known[name])
     status_line()
     facts = machine(usable_cores(), packages=("numpy", "pytest"))
     publish({"machine": facts, "audits": audits}, arguments.output, page)

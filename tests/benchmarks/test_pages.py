@@ -1,8 +1,10 @@
 """Pages and figures show what the benchmarks make of their files of results."""
 
+import json
 import math
 import re
 import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,7 +145,15 @@ class TestHoles:
             ("vLLM", "RMSNorm, H = 5120", "no reduction"),
             ("vLLM", "add + RMSNorm, H = 768", "zeros for the sum"),
             ("vLLM", "add + RMSNorm, H = 5120", "zeros for the sum"),
-            ("FlashInfer", "RMSNorm, quantized", "zeros"),
+            ("FlashInfer", "RMSNorm in e4m3fn", "zeros"),
+            (
+                "FlashInfer",
+                "layer norm of diffusion transformers in NVFP4",
+                "no reduction, normal",
+            ),
+            ("TensorRT-LLM", "add + RMSNorm in NVFP4", "other eps"),
+            ("aiter", "add + RMSNorm in int8", "not rounded"),
+            ("fla", "RMSNorm in int8", "one scale"),
             ("Liger", "RMSNorm", "no gamma"),
             ("apex", "layer norm", "zeros for dgamma"),
             ("KernelBench", "40_LayerNorm", "no reduction, uniform"),
@@ -157,6 +167,19 @@ class TestHoles:
         assert "| quack, RMSNorm | [3 of 22]{.grade-fail} | eps outside the root, no eps," in text
         assert "| strict, RMSNorm | [0 of 22]{.grade-pass} | none |" in text
         assert text.index("3 of 22") < text.index("## Details") < text.index("### quack, RMSNorm")
+
+    def test_only_keeps_other_results(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        output = tmp_path / "holes.json"
+        output.write_text(json.dumps(PUBLISHED["holes"]))
+        new = {**AUDITS["apex", "layer norm"], "calls": 1234}
+        monkeypatch.setattr(holes, "audited", lambda *_: new)
+        monkeypatch.chdir(tmp_path)
+        holes.main(["--only", "apex", "--output", str(output)])
+        audits = json.loads(output.read_text())["audits"]
+        expected = [new if each["project"] == "apex" else each for each in AUDITS.values()]
+        assert audits == expected
 
     def test_none_passes_strict_tests(self) -> None:
         for project, what in AUDITS:

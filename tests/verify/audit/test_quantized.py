@@ -110,7 +110,7 @@ def test_names_of_bugs_and_recipes() -> None:
         names = [bug.name for bug in task_of(operation, recipe=recipe).bugs()]
         assert len(set(names)) == len(names) >= 8
         assert not [bug for bug in task_of(operation).bugs() if bug.by_bits]
-    with pytest.raises(ValueError, match=r"one of late/direct, late/T, .*; got 'late'"):
+    with pytest.raises(ValueError, match=r"one of late/direct; late/T; .*; got 'late'"):
         task_of("rms_norm,quant=e4m3fn", recipe="late").make_kernel()
 
 
@@ -247,3 +247,9 @@ def test_audit_of_a_loose_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert audit.left_out == {
         "rounded first, rounded again": "any recipe is right unless --recipe requires one"
     }
+
+
+def test_a_backward_pass_is_refused() -> None:
+    task = replace(task_of("rms_norm,quant=e4m3fn"), backward="mine:backward")
+    with pytest.raises(ValueError, match="quantized to e4m3fn has no backward pass: leave out"):
+        audit_tests(["test_loose.py"], task)

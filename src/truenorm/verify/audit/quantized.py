@@ -103,7 +103,7 @@ class Recipe(NamedTuple):
         if not text:
             return cls()
         if text not in norm.recipe_names:
-            names = ", ".join(norm.recipe_names)
+            names = "; ".join(norm.recipe_names)
             raise ValueError(f"recipe must be one of {names}; got {text!r}")
         name, _, rest = text.partition("/")
         return cls(name, rest) if rest == SCALED_TOO else cls(name, *rest.split(", "))

@@ -188,6 +188,8 @@ def _check(task: AuditTask) -> None:
         raise ValueError(f"eps must be finite and at least 0; got {task.eps}")
     if task.signature:
         parse_signature(task.signature, task.norm)
+    if task.backward and not task.norm.inputs_of("gradient"):
+        raise ValueError(f"{task.norm.title} has no backward pass: leave out --backward")
     task.make_kernel()  # raises ValueError for an unknown recipe
     if find_spec("pytest") is None:
         raise CannotRunError("an audit runs pytest, which is not installed: pip install pytest")
