@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from datetime import date
 from typing import Any, NamedTuple
 
 from benchmarks.common import RESULTS, ROOT, coloured, machine, markdown_table, options, publish
@@ -120,11 +121,12 @@ def audited(listed: Listed, jobs: int) -> dict[str, Any]:
     for name in ("machine", "schema", "tests", "seconds"):
         del report[name]
     about = {"project": listed.project, "what": listed.what, "taken": listed.taken}
+    about["date"] = date.today().isoformat()
     return {**about, "command": listed.command, **report}
 
 
 DETAILS = """\
-Run on {date}: Python {python}, NumPy {numpy}, {cpu}.
+Run {dates}: Python {python}, NumPy {numpy}, {cpu}.
 
 ## Details
 
@@ -148,7 +150,9 @@ def page(report: Mapping[str, Any]) -> str:
             head = ["wrong kernel", "what is wrong", "difference", "shown by"]
             details.append(markdown_table(head, [_detail(each) for each in passed], numbers=False))
     table = markdown_table(["imitation", "pass", "wrong kernels that pass"], rows, numbers=False)
-    return "\n\n".join([table, DETAILS.format(**report["machine"]), *details]) + "\n"
+    days = sorted({audit["date"] for audit in report["audits"]})
+    dates = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+    return "\n\n".join([table, DETAILS.format(dates=dates, **report["machine"]), *details]) + "\n"
 
 
 def _detail(outcome: Mapping[str, Any]) -> list[str]:
