@@ -130,6 +130,8 @@ EXAMPLE_COMMANDS = (
     ("verify", "truenorm verify rms_norm_check.py", 1),
     ("verify", "python -m pytest -q test_my_kernel.py", 0),
     ("verify", "truenorm verify torch_check.py --dtype float32", 1),
+    ("verify", "truenorm verify quantized_check.py --recipe late/T", 1),
+    ("verify", "truenorm verify quantized_check.py:mended --recipe late/T", 0),
 )
 # Files that other files import, and files that need more than PyTorch: sessions run those.
 OTHER_EXAMPLES = {
@@ -141,6 +143,7 @@ OTHER_EXAMPLES = {
     "ranks/sequences.py": "imported by data_parallel.py",
     "ranks/sharded_features.py": "session ranks",
     "verify/triton_check.py": "session torch",
+    "verify/triton_quantized_check.py": "session torch",
 }
 READERS_SECONDS = 300
 # An RMSNorm on tensors that lacks eps.

@@ -86,6 +86,16 @@ TRANSCRIPTS = {
         "truenorm verify torch:torch.nn.functional.rms_norm --operation rms_norm"
     ),
     "triton": Transcript("TRITON_INTERPRET=1 truenorm verify triton_check.py --dtype float16"),
+    "quantized": Transcript(
+        "truenorm verify quantized_check.py --recipe late/T",
+        page="judge/quantized.md",
+        select=paragraphs(0, 8),
+    ),
+    "quantized triton": Transcript(
+        'TRITON_INTERPRET=1 truenorm verify triton_quantized_check.py --recipe "late/T, divide"',
+        page="judge/quantized.md",
+        select=paragraphs(1, 5),
+    ),
     "c": Transcript("truenorm verify c_kernel_check.py:subject", "examples/c", "make"),
     "fail verdict": _part_of_fail(0, 2),
     "fail finding": _part_of_fail(2, 3),

@@ -16,7 +16,7 @@ from benchmarks.transcripts import TRANSCRIPTS, masked, run, shown
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "verify"
 PAGES = ROOT / "docs" / "judge"
-NEED_TORCH = {"pytorch", "triton"}
+NEED_TORCH = {"pytorch", "triton", "quantized", "quantized triton"}
 """Compared in tests/pytorch."""
 MINUTES = {"audit", "c"}
 

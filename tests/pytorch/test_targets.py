@@ -177,6 +177,24 @@ def test_triton_example() -> None:
     assert [each["output"] for each in report["grades"]] == ["y"]
 
 
+@pytest.mark.parametrize(
+    ("target", "recipe", "identified"),
+    [
+        ("quantized_check.py", "late/T", "late/direct"),
+        ("quantized_check.py:mended", "late/T", "late/T"),
+        ("triton_quantized_check.py", "late/T, divide", "late/T"),
+    ],
+)
+def test_quantized_examples(target: str, recipe: str, identified: str) -> None:
+    """The rounding that is left out is the only finding."""
+    if target.startswith("triton"):
+        pytest.importorskip("triton")
+    report = report_of(target, "--recipe", recipe)
+    assert [each["name"] for each in report["recipes"]] == [identified]
+    guards = [] if recipe.startswith(identified) else ["recipe"]
+    assert [each["guard"] for each in report["findings"]] == guards
+
+
 def test_triton_interpreter_truncates() -> None:
     """The example says so of bfloat16; a Triton that rounds fails here."""
     pytest.importorskip("triton")

@@ -83,13 +83,16 @@ def vectors_command(
     """  # noqa: D301  (the backspace keeps lines as they are)
     from truenorm.verify import suite
     from truenorm.verify.operations import parse_operation
+    from truenorm.verify.operations.quantized.norm import refuse_quantized
     from truenorm.verify.report.vectors import write_vectors
 
     with stop_on(ValueError), progress_bar("writing") as progress:
+        norm = parse_operation(operation)
+        refuse_quantized(norm, "truenorm vectors")
         cases = [
             case
             for name in dtype or [Dtype.float32]
-            for case in suite.cases(name, level, operation=parse_operation(operation))
+            for case in suite.cases(name, level, operation=norm)
         ]
         try:
             summary = write_vectors(folder, cases, progress)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation, parse_operation
+from truenorm.verify.operations.quantized.norm import refuse_quantized
 from truenorm.verify.types import FORMATS
 
 
@@ -86,6 +87,8 @@ class Subject:
             raise ValueError("give either forward (with or without backward) or command")
         if self.backward is not None and not self.operation.outputs_of(backward=True):
             raise ValueError(f"backward must not be given: {self.operation.title} has none")
+        if self.command is not None:
+            refuse_quantized(self.operation, "a command, whose files hold no codes,")
         if self.command is not None and (isinstance(self.command, str) or not self.command):
             raise ValueError(
                 f"command must be a list such as ['./my_kernel'], got {self.command!r}: "

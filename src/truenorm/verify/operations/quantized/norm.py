@@ -11,6 +11,7 @@ from truenorm.verify.operation import (
     Clues,
     Hypothesis,
     Input,
+    Operation,
     Output,
     Quantization,
     RecipeResult,
@@ -31,6 +32,12 @@ from truenorm.verify.operations.quantized.summary import summarize
 from truenorm.verify.operations.recipes import shows_recipe
 from truenorm.verify.operations.scales import NormScales
 from truenorm.verify.types import Float64s
+
+
+def refuse_quantized(operation: Operation, what: str) -> None:
+    """Raise ValueError for a quantized norm, whose codes depend on the returned scales."""
+    if isinstance(operation, QuantizedNorm):
+        raise ValueError(f"{what} needs a norm without quant=; got {operation.spec}")
 
 
 class QuantizedNorm(Norm):
