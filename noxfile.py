@@ -115,6 +115,7 @@ EXAMPLES = Path("examples").resolve()
 AUDIT = "truenorm audit test_norm.py --replace norm_kernel:rms_norm --operation rms_norm"
 EXAMPLE_COMMANDS = (
     (".", "python layer.py", 0),
+    (".", "python group_norm.py", 0),
     (".", "python torch_layer.py", 0),
     (".", "python transformer.py --steps 20", 0),
     (".", "python llama.py --steps 20", 0),

@@ -1,13 +1,17 @@
 """The examples of layers and transformers, run as programs."""
 
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import truenorm.verify as tv
 from cli.recording import run as run_cli
+from truenorm.verify.oracle import expected
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
@@ -23,6 +27,41 @@ def test_layer() -> None:
     output = run("layer.py")
     assert "mean of a row of y: 0.0\n" in output
     assert "dot product of dx and x: 0.0\n" in output
+
+
+def test_group_norm() -> None:
+    output = run("group_norm.py")
+    assert "undecided sums: 0\n" in output
+    for name in ("y", "dx"):
+        assert f"\n{name}: sums in float32 change 0 of 2940\n" in output
+
+
+def test_bits_of_group_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exact answers, rounded once, are y and dx, and the sums that are not undecided."""
+    monkeypatch.syspath_prepend(FOLDER)
+    example = importlib.import_module("group_norm")
+    norm = tv.norm("group_norm", groups=2)
+    small = [
+        case
+        for case in tv.cases("float32", operation=norm)
+        if case.x.size <= 500 and case.kind != "special"
+    ]
+    decided = 0
+    for case in small:
+        layer = example.GroupNorm(2)
+        channels = len(case.gamma)
+        x, dy = (each.reshape(len(each), channels, -1) for each in (case.x, case.dy))
+        y, kept = layer.forward(x, case.gamma, case.beta, case.eps)
+        dx, dgamma, dbeta = layer.backward(dy, kept)
+        results = {"y": y, "dx": dx}
+        if not layer.undecided:
+            decided += 1
+            results |= {"dgamma": dgamma, "dbeta": dbeta}
+        for name, result in results.items():
+            exact = expected(case).values[name]
+            assert exact is not None
+            assert np.array_equal(result.ravel(), exact.ravel(), equal_nan=True), case.name
+    assert decided > len(small) // 3 > 8, (decided, len(small))
 
 
 @pytest.mark.parametrize(

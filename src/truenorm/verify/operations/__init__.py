@@ -9,7 +9,7 @@ from truenorm.verify.operations.quantized import quant as quantization
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.operations.quantized.quant import Quant, quant_from
 from truenorm.verify.operations.relatives import norm as relatives
-from truenorm.verify.operations.relatives.norm import RelativeNorm, RelativeOptions
+from truenorm.verify.operations.relatives.norm import RelativeNorm, RelativeOptions, SpatialName
 from truenorm.verify.types import Array
 
 __all__ = ["LAYER_NORM", "NAMES", "OPERATIONS", "RMS_NORM", "norm", "parse_operation"]
@@ -42,7 +42,7 @@ def rms_norm_case(
 
 
 def norm(
-    name: NormName,
+    name: NormName | SpatialName,
     *,
     gain: Gain = "plain",
     beta: bool | None = None,
@@ -60,7 +60,7 @@ def norm(
         ``layer_norm``, ``rms_norm``, ``add_layer_norm`` or ``add_rms_norm``. The latter two add a
         residual first: ``forward(x, residual, gamma, ..., eps) -> (y, sum, saved)`` and
         ``backward(dy, dsum, saved) -> (dx, dresidual, dgamma, ...)``, where dsum is the gradient
-        of the sum.
+        of the sum. Also ``group_norm`` and ``instance_norm``, for x of shape (N, C, ...).
     gain : str
         ``plain``: a column is multiplied by gamma. ``zero-centred``: by 1 + gamma.
     beta : bool, optional
@@ -96,7 +96,7 @@ def norm(
 
 @cache  # the cases of an operation are made once
 def _norm(
-    name: NormName,
+    name: NormName | SpatialName,
     gain: Gain,
     beta: bool | None,
     parameters: str,
@@ -110,6 +110,7 @@ def _norm(
         if quant is not None:
             raise ValueError(f"quant={quant.type} is not for grouped, gated or modulated norms")
         return RelativeNorm(name, **dict(relative), **options, sum=sum_)  # type: ignore[arg-type]
+    name = cast(NormName, name)
     if quant is not None:
         return QuantizedNorm(name, quant, **options, sum=sum_)
     made = Norm(name, **options, sum=sum_)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from truenorm.verify.operation import (
     Case,
@@ -21,7 +21,8 @@ from truenorm.verify.operations.relatives.geometry import Geometry
 from truenorm.verify.operations.relatives.scales import RelativeScales
 from truenorm.verify.types import Float64s
 
-SPATIAL = ("group_norm", "instance_norm")
+SpatialName = Literal["group_norm", "instance_norm"]
+SPATIAL = get_args(SpatialName)
 GATES = ("silu", "sigmoid", "silu-first", "sigmoid-first", "self")
 MODULATIONS = ("sample", "row")
 DIVISORS = ("mean", "sum")
