@@ -109,3 +109,19 @@ def test_report_describes_codes_and_scales() -> None:
         assert "early/T, reciprocal: bits of early/T" in text or "early/T, reciprocal</dt>" in text
         assert "95.37 % are exact in ordinary rows; the rms error is 1.033 times" in text
         assert "amax/qmax, rounded once; least scale: float32 eps; 1.19209e-07 for zeros" in text
+
+
+@pytest.mark.parametrize("recipe", ["late/T", "late/T, divide"])
+@pytest.mark.parametrize("name", ["bfloat16-normal-64x2", "bfloat16-normal-64x512"])
+def test_one_case_does_not_refute_what_it_cannot_show(name: str, recipe: str) -> None:
+    norm = quantized_norm("rms_norm,quant=e4m3fn")
+    tv.check(Kernel(norm).subject(), tv.case(name, operation=norm), recipe=recipe)
+
+
+def test_one_case_refutes_another_recipe() -> None:
+    norm = quantized_norm("rms_norm,quant=e4m3fn")
+    case = tv.case("bfloat16-normal-64x512", operation=norm)
+    with pytest.raises(AssertionError, match="not rounded as late/direct requires"):
+        tv.check(Kernel(norm).subject(), case, recipe="late/direct")
+    with pytest.raises(AssertionError, match="not rounded as late/T, scaled too requires"):
+        tv.check(Kernel(norm).subject(), case, recipe="late/T, scaled too")

@@ -96,7 +96,8 @@ def identify_recipe(evidence: RecipeEvidence) -> Recipe:
                 break
         else:
             groups.append([name])
-    shares = {group[0]: every[group[0]].share(result) for group in groups}
+    # Where a few elements show no difference, the first of a group stands for all of it.
+    shares = {group[0]: max(every[name].share(result) for name in group) for group in groups}
     matching = [name for name, share in shares.items() if share >= SAME_RECIPE]
     matching = [
         name
@@ -184,11 +185,15 @@ def recipe_symptoms(
 ) -> list[Symptom]:
     """Return a symptom for each type in which the bits are not those of the required recipe.
 
-    A recipe whose bits no case shows is refuted only by the bits of another one.
+    A recipe whose bits no case shows is refuted only by the bits of another one. So is a way to
+    scale y, which no ordinary case shows.
     """
     symptoms = []
     for each in recipes:
         compared = {name for first, others in each.same.items() for name in (first, *others)}
+        shown = required if each.ways or required in compared else required.rpartition(", ")[0]
+        if shown in each.names:
+            continue
         if required not in each.names and (each.name or required in compared):
             one = max((one for one, _ in evidence[each.dtype]), key=lambda one: one.result.size)
             text = f"{one.output} is not rounded as {required} requires: {each}"
