@@ -115,11 +115,15 @@ class Kernel:
         total = x.astype(F) + residual.astype(F)
         return total if self.operation.sum == "unrounded" else self.rounded(total, x.dtype)
 
+    def inverse_root(self, c: Array, eps: float) -> Array:
+        """Return 1/sqrt(mean(c^2) + eps) of each row."""
+        return np.asarray(F(1) / np.sqrt((c * c).mean(-1, keepdims=True, dtype=F) + F(eps)))
+
     def y(self, rows: Array, gamma: Array, beta: Array | None, eps: float, dtype: Any) -> Array:
         """Return y in float32."""
         gain = gamma.astype(F) + F(self.operation.gain == "zero-centred")
         c = rows - rows.mean(-1, keepdims=True, dtype=F) if self.operation.centred else rows
-        r = F(1) / np.sqrt((c * c).mean(-1, keepdims=True, dtype=F) + F(eps))
+        r = self.inverse_root(c, eps)
         if self.norm == "late":
             y = c * r * gain
         elif self.norm == "early":
