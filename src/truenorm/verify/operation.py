@@ -56,13 +56,15 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "read-only": _read_only,
 }
 """By name: functions that lay out rows as a subject gets them."""
-AS_SHAPE = "as-"
-"""How the layout begins that gives each row a shape: ``as-12x25``."""
+AS_SHAPE, CHANNELS_LAST = "as-", "-last"
+"""The start of a layout that gives each row a shape, ``as-12x25``, and its end if the channels,
+which are the first axis of that shape, are the last in memory."""
 
 
 def shape_of_layout(layout: str) -> tuple[int, ...]:
     """Return the shape of a row in a layout such as ``as-12x25``."""
-    return tuple(map(int, layout.removeprefix(AS_SHAPE).split("x")))
+    sizes = layout.removeprefix(AS_SHAPE).removesuffix(CHANNELS_LAST)
+    return tuple(map(int, sizes.split("x")))
 
 
 Predictor = Callable[[Mapping[str, Float64s]], Float64s]
@@ -453,6 +455,8 @@ class Case:
             # Inputs with fewer columns, such as one scale for all units of a row, stay rows.
             fits = rows.shape[1] == math.prod(shape)
             rows = rows.reshape(len(rows), *shape) if fits else rows
+            if fits and self.layout.endswith(CHANNELS_LAST):
+                rows = np.moveaxis(np.ascontiguousarray(np.moveaxis(rows, 1, -1)), -1, 1)
             return LAYOUTS[of_gradient](rows) if of_gradient else rows
         return LAYOUTS[of_gradient or self.layout](rows)
 

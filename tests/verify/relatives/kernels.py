@@ -23,9 +23,8 @@ class Textbook:
 
     def subject(self, dtype: str = "float32", name: str = "textbook", **claims: Any) -> tv.Subject:
         """Return it as a subject."""
-        return tv.Subject(
-            self.forward, self.backward, name=name, dtypes=[dtype], operation=self.norm, **claims
-        )
+        claims = {"operation": self.norm, **claims}
+        return tv.Subject(self.forward, self.backward, name=name, dtypes=[dtype], **claims)
 
     def widen(self, array: Array) -> Array:
         """Return an array in the wide type."""
@@ -70,18 +69,48 @@ class Textbook:
             return sigma, sigma * (1 - sigma)
         return z * sigma, sigma * (1 + z * (1 - sigma))
 
-    def squares(self, c: Array) -> Array:
+    def mean(self, cut: Array) -> Array:
+        """Return the mean of each unit, or 0 without one."""
+        return cut.mean(-1, keepdims=True) if self.norm.centred else self.widen(np.zeros(1))
+
+    def variance(self, cut: Array, mean: Array) -> Array:
         """Return the mean or the sum of squares of each unit."""
-        counted = self.norm.counted(c.shape[-1])
-        total: Array = np.sum(c[..., :counted] ** 2, axis=-1, keepdims=True)
+        counted = self.norm.counted(cut.shape[-1])
+        total: Array = np.sum((cut - mean)[..., :counted] ** 2, axis=-1, keepdims=True)
         return total if self.norm.divisor == "sum" else total / counted
+
+    def rstd(self, variance: Array, eps: Array, size: int) -> Array:  # noqa: ARG002 (for bugs)
+        """Return r of each unit, whose size is given."""
+        return np.asarray(1 / np.sqrt(variance + eps))
+
+    def normalized(self, u: Array, eps: float, at: dict[str, Any]) -> Array:
+        """Return xhat, and save what backward needs of it."""
+        cut = self.units(u)
+        at["mean"] = self.mean(cut)
+        variance = self.variance(cut, at["mean"])
+        at["r"] = self.rstd(variance, self.widen(np.full(1, eps)), cut.shape[-1])
+        return np.asarray((cut - at["mean"]) * at["r"])
+
+    def gain(self, xhat: Array, at: dict[str, Any]) -> Array:
+        """Return n."""
+        shape, n = at["shape"], xhat
+        at["gain"] = self.widen(np.ones(shape))
+        if "gamma" in at:
+            at["gain"] = self.per_element(at["gamma"] + (self.norm.gain == "zero-centred"), shape)
+            n = n * at["gain"]
+        return n + self.per_element(at["beta"], shape) if "beta" in at else n
+
+    def modulated(self, n: Array, at: dict[str, Any]) -> Array:
+        """Return m."""
+        shape = at["shape"]
+        at["factor"] = 1 + self.modulation(at["scale"], shape)
+        return np.asarray(n * at["factor"] + self.modulation(at["shift"], shape))
 
     def forward(self, *arguments: Any) -> Any:
         """Return y, the sum if a residual is added, and what backward needs."""
         *arrays, eps = arguments
-        at: dict[str, Any] = dict(
-            zip(self.norm.inputs_of("data", "parameter"), arrays, strict=True)
-        )
+        names = self.norm.inputs_of("data", "parameter")
+        at: dict[str, Any] = dict(zip(names, arrays, strict=True))
         kind, shape = at["x"].dtype, at["x"].shape
         at = {name: self.widen(each) for name, each in at.items()}
         at["kind"], at["shape"] = kind, shape
@@ -89,25 +118,13 @@ class Textbook:
         if self.norm.adds:
             total = self.narrow(x + at["residual"], kind)
             x = self.widen(total)
-        u = x
+        at["u"] = u = x
         if self.norm.gates_by_z:
             at["s"], at["slope"] = self.gate(at["z"])
             u = x * at["s"] if self.norm.gate_first else x
-        cut = self.units(u)
-        c = cut - cut.mean(-1, keepdims=True) if self.norm.centred else cut
-        r = 1 / np.sqrt(self.squares(c) + self.widen(np.full(1, eps)))
-        at |= {"u": x, "r": r, "xhat": c * r}
-        n = self.back(at["xhat"], shape)
-        at["gain"] = self.widen(np.ones(shape))
-        if "gamma" in at:
-            at["gain"] = self.per_element(at["gamma"] + (self.norm.gain == "zero-centred"), shape)
-            n = n * at["gain"]
-        if "beta" in at:
-            n = n + self.per_element(at["beta"], shape)
-        m = n
-        if self.norm.modulate:
-            at["factor"] = 1 + self.modulation(at["scale"], shape)
-            m = n * at["factor"] + self.modulation(at["shift"], shape)
+        at["xhat"] = self.normalized(u, eps, at)
+        n = self.gain(self.back(at["xhat"], shape), at)
+        m = self.modulated(n, at) if self.norm.modulate else n
         y = m
         if self.norm.gate == "self":
             y, at["slope"] = self.gate(m)
@@ -115,7 +132,11 @@ class Textbook:
             y = m * at["s"]
         at |= {"n": n, "m": m}
         result = self.narrow(y, kind)
+        self.save(at)
         return (result, at) if total is None else (result, total, at)
+
+    def save(self, at: dict[str, Any]) -> None:
+        """Change what backward gets."""
 
     def backward(self, dy: Array, *rest: Any) -> Any:
         """Return the gradients of all inputs."""
@@ -127,30 +148,51 @@ class Textbook:
             d = dy * at["slope"]
         elif norm.gates_by_z and not norm.gate_first:
             d = dy * at["s"]
-            results["dz"] = dy * at["m"] * at["slope"]
+            results["dz"] = self.gate_gradient(dy, at)
         e = d
         if norm.modulate:
-            sums = (1,) if norm.modulate == "sample" else ()
-            results["dshift"], results["dscale"] = d.sum(sums), (d * at["n"]).sum(sums)
+            results["dshift"], results["dscale"] = self.row_sums(d), self.row_sums(d * at["n"])
             e = d * at["factor"]
-        xhat = self.back(at["xhat"], shape)
-        results |= {"dgamma": self.columns(e * xhat), "dbeta": self.columns(e)}
-        g, xhat = self.units(at["gain"] * e), at["xhat"]
-        counted = norm.counted(g.shape[-1])
-        along = (g * xhat).sum(-1, keepdims=True) / (1 if norm.divisor == "sum" else counted)
-        projected = xhat * along
-        projected[..., counted:] = 0
-        inner = g - g.mean(-1, keepdims=True) if norm.centred else g
-        du = self.back(at["r"] * (inner - projected), shape)
+        results |= {"dgamma": self.columns(self.terms(dy, e, at)), "dbeta": self.columns(e)}
+        du = self.back(self.input_gradient(self.units(at["gain"] * e), at), shape)
         if norm.gate_first:
             results["dz"] = du * at["u"] * at["slope"]
             du = du * at["s"]
         if norm.adds:
             du = du + self.widen(others[0])
         results |= {"dx": du, "dresidual": du}
-        names = norm.outputs_of(backward=True)
-        gradients = tuple(self.narrow(results[name], at["kind"]) for name in names)
-        return gradients if len(gradients) > 1 else gradients[0]
+        gradients = self.returned([results[name] for name in norm.outputs_of(backward=True)])
+        narrow = tuple(self.narrow(each, at["kind"]) for each in gradients)
+        return narrow if len(narrow) > 1 else narrow[0]
+
+    def gate_gradient(self, dy: Array, at: dict[str, Any]) -> Array:
+        """Return dz of a gate after the norm."""
+        return np.asarray(dy * at["m"] * at["slope"])
+
+    def terms(self, dy: Array, e: Array, at: dict[str, Any]) -> Array:  # noqa: ARG002 (for bugs)
+        """Return the terms of dgamma."""
+        return np.asarray(e * self.back(at["xhat"], at["shape"]))
+
+    def input_gradient(self, g: Array, at: dict[str, Any]) -> Array:
+        """Return du by unit."""
+        mean, along = self.means(g, at["xhat"])
+        projected = at["xhat"] * along
+        projected[..., self.norm.counted(g.shape[-1]) :] = 0
+        return np.asarray(at["r"] * (g - mean - projected))
+
+    def means(self, g: Array, xhat: Array) -> tuple[Array, Array]:
+        """Return mean(g) and mean(g*xhat) of each unit."""
+        counted = 1 if self.norm.divisor == "sum" else self.norm.counted(g.shape[-1])
+        along = (g * xhat).sum(-1, keepdims=True) / counted
+        return self.mean(g), along
+
+    def returned(self, gradients: list[Array]) -> list[Array]:
+        """Return the gradients in the order of the inputs."""
+        return gradients
+
+    def row_sums(self, terms: Array) -> Array:
+        """Sum over the units of a sample."""
+        return np.asarray(terms.sum(1)) if self.norm.modulate == "sample" else terms
 
     def columns(self, terms: Array) -> Array:
         """Sum over all elements with the same element of gamma."""
@@ -158,3 +200,23 @@ class Textbook:
         kept = 1 if by_channel else terms.ndim - 1
         axes = tuple(axis for axis in range(terms.ndim) if axis != kept)
         return np.asarray(terms.sum(axes))
+
+
+class InFloat32(Textbook):
+    """Float32 arithmetic, with sums over rows in float64."""
+
+    def __init__(self, norm: RelativeNorm) -> None:
+        super().__init__(norm, np.float32)
+
+    def columns(self, terms: Array) -> Array:
+        """Sum in float64: one after the other, 65,536 float32 numbers lose 4 digits."""
+        return super().columns(terms.astype(np.float64))
+
+
+class HuggingFace(InFloat32):
+    """The roundings of Qwen3-Next: [[[xhat]*gamma]*silu(z)]."""
+
+    def gain(self, xhat: Array, at: dict[str, Any]) -> Array:
+        """Return n, with xhat and n in the type of x."""
+        rounded = xhat.astype(at["kind"]).astype(self.wide)
+        return super().gain(rounded, at).astype(at["kind"]).astype(self.wide)

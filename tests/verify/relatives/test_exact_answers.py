@@ -7,13 +7,13 @@ import pytest
 
 from truenorm.verify.enclosures import Ball, RoundedBall, round_ball
 from truenorm.verify.operation import Case, shape_of_layout
-from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.relatives import answers
 from truenorm.verify.operations.relatives.norm import RelativeNorm
 from truenorm.verify.oracle import compute_exact
 from truenorm.verify.types import dtype_of
 from verify.relatives.decimals import Decimals
 from verify.relatives.kernels import Array
+from verify.relatives.planted import relative
 
 TYPES = ("float32", "bfloat16", "float64", "float16")
 GROUPED = (
@@ -40,12 +40,6 @@ GATED = (
     ("layer_norm,gate=sigmoid-first", "61"),
     ("rms_norm,modulate=row,gate=silu", "61"),
 )
-
-
-def relative(spec: str) -> RelativeNorm:
-    norm = parse_operation(spec)
-    assert isinstance(norm, RelativeNorm)
-    return norm
 
 
 def random_case(spec: str, layout: str, dtype: str, rows: int, seed: int = 0) -> Case:

@@ -64,11 +64,11 @@ class CaseRecords(NamedTuple):
 
         Return None for a result of another size, which is a finding of its own.
         """
-        shape = self.case.shape if self.case.operation.is_rows(output) else self.case.shape[1:]
-        result = self.raw_result(output, kind)
-        if result is None or result.size != math.prod(shape):
+        like = {each.name: each.like for each in self.case.operation.outputs}[output]
+        array, result = self.case.inputs[like], self.raw_result(output, kind)
+        if array is None or result is None or result.size != array.size:
             return None
-        return result.reshape(shape)
+        return result.reshape(array.shape)
 
     def raw_result(self, output: str, kind: str = PLAIN) -> Array | None:
         """Return a result of the first call of a kind as the subject returned it."""

@@ -84,10 +84,10 @@ class Region(NamedTuple):
 
     def mask(self, case: Case, shape: tuple[int, ...]) -> Mask:
         """Return the elements of a result of this shape that are in the region."""
-        place = np.arange(case.shape[self.axis])
+        rows = shape if len(shape) > 1 else (case.shape[0], *shape)
+        place = np.arange(rows[self.axis])
         selected = self.rule(self.block, place, len(place))
-        rows = np.expand_dims(selected, 1 - self.axis)
-        mask = np.broadcast_to(rows, case.shape)
+        mask = np.broadcast_to(np.expand_dims(selected, 1 - self.axis), rows)
         return mask if len(shape) > 1 else mask[0]
 
 
@@ -200,8 +200,8 @@ def _describe_region(
     return f"{output} is wrong only in {region.words}"
 
 
-def _nan(case: Case) -> Float64s:
-    return np.full(case.shape[-1:], np.nan)
+def _nan(_: Case) -> Float64s:
+    return np.full(1, np.nan)
 
 
 def _inside(region: Region, output: str, hypothesis: Hypothesis, case: Case) -> Float64s:
@@ -225,7 +225,7 @@ def _share_wrong(errors: Sequence[Errors], region: Region) -> float:
         inside, wrong, cases = inside + int(mask.sum()), wrong + count, cases + (count > 0)
         is_part |= count > 0 and not mask.all()
         excess.append(each.excess[each.wrong])
-    clear = excess and np.median(np.concatenate(excess)) >= CLEARLY_WRONG
+    clear = wrong and np.median(np.concatenate(excess)) >= CLEARLY_WRONG
     return wrong / inside if inside and cases >= MIN_CASES and is_part and clear else 0.0
 
 

@@ -31,7 +31,7 @@ from truenorm.verify.operations.relatives.numbers import (
     round_arb,
     sigmoid_of_balls,
 )
-from truenorm.verify.oracle import output_types, round_exactly
+from truenorm.verify.oracle import AnswerBounds, Expected, output_types, round_exactly
 from truenorm.verify.types import FORMATS, Array, Float64s, ulps_of
 
 if TYPE_CHECKING:
@@ -47,6 +47,24 @@ the norm this is not proven: their answer may be the other neighbour of the tie.
 
 SATURATING = 2000.0
 """A z whose sigmoid is 0 or 1 in every type, as that of an infinite z is."""
+
+
+class RelativeExpected(Expected):
+    """Answers of a relative: those of a silu at minus infinity are 0 or NaN."""
+
+    def misplaced(
+        self, output: str, result: Array, bounds: AnswerBounds | None = None
+    ) -> NDArray[np.bool_]:
+        """Return True for each element that should be NaN or infinite and is not.
+
+        The limit of silu at minus infinity is 0, and z*sigma(z) is NaN there.
+        """
+        z = self._case.inputs.get("z")
+        with np.errstate(all="ignore"):
+            wrong = super().misplaced(output, result, bounds)
+            if z is not None and np.isneginf(z.astype(np.float64)).any():
+                wrong &= ~np.isnan(self.wide[output])
+        return wrong
 
 
 class Formulas:

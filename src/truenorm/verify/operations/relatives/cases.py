@@ -9,7 +9,7 @@ import numpy as np
 
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
 from truenorm.verify.cases.patterns import Pattern, filled
-from truenorm.verify.operation import Case
+from truenorm.verify.operation import CHANNELS_LAST, Case
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.types import FORMATS, Array, dtype_of
@@ -24,6 +24,8 @@ SMALLER = -0.5
 SATURATED = (0.0, -0.0, 1e-3, -20.0, 20.0, 89.5, 100.0, -8.0, 2.0**-20, 60.0)
 """Gates that are nearly 0 or 1, or one half; exp overflows in float32 at 89."""
 LARGEST_GATE = {"float16": 12.0}
+SMALL_GATE = {"float16": -11.5, "float64": -740.0}
+LARGE_GAMMA = {"float16": 256.0}
 FLAT = -1.2784645
 """Where the derivative of silu is 0."""
 
@@ -41,23 +43,33 @@ def relative_cases(norm: "RelativeNorm", dtype: str, level: str, seed: int) -> I
             yield from _of_modulation(norm, made)
         if case.family == "normal" and case.shape[1] == 96:
             yield _unlike_units(norm, made)
+            yield from _of_partial_variance(norm, made)
+            yield from _of_sizes(norm, case)
 
 
 def _of_plain(norm: "RelativeNorm", plain: Case) -> Case | None:
     """Return a plain case as one of the relative, or None if it cannot be one."""
     moved = plain.family == NEXT_TO_MIDPOINTS and (norm.gate or norm.modulate or norm.share < 1)
-    if plain.layout != "rows" or plain.needs or moved or plain.shape[1] < 2:
+    if moved or plain.shape[1] < 2 or plain.layout != "rows" or plain.needs:
         return None
+    return _divided(norm, plain)
+
+
+def _divided(norm: "RelativeNorm", plain: Case, channels: int = 0, units: int = 0) -> Case:
+    """Return a case whose units are the rows of a plain one.
+
+    `channels` and `units` are those of a group and of a row, if they are not drawn.
+    """
     base = norm.base
     once = plain.part(slice(0, plain.shape[0] // plain.repeats))
     if base.is_variant:
         once = adapt_case(base, once)
-    layout, units, width = _layout(norm, once)
+    layout, units, width = _layout(norm, once, channels, units)
     inputs: dict[str, Array | None] = {}
     for each in norm.inputs:
         name, given = each.name, once.inputs.get(each.name)
         if name in ("scale", "shift"):
-            inputs[name] = _modulation(once, name, width, norm)
+            inputs[name] = _modulation(once, name, width, norm, units)
         elif name == "z":
             inputs[name] = _gate(once, units)
         elif each.role == "parameter":
@@ -71,13 +83,15 @@ def _of_plain(norm: "RelativeNorm", plain: Case) -> Case | None:
     return made.tiled(plain.repeats)
 
 
-def _layout(norm: "RelativeNorm", once: Case) -> tuple[str, int, int]:
+def _layout(
+    norm: "RelativeNorm", once: Case, channels: int = 0, units: int = 0
+) -> tuple[str, int, int]:
     """Return the layout of a case, the number of units of a row, and the elements of gamma."""
     size = once.shape[1]
-    units = norm.heads or (norm.groups if norm.groups > 1 else UNITS)
+    units = norm.heads or (norm.groups if norm.groups > 1 else units or UNITS)
     if norm.spatial:
         divisors = [each for each in range(1, size + 1) if size % each == 0]
-        channels = divisors[zlib.crc32(once.name.encode()) % len(divisors)]
+        channels = channels or divisors[zlib.crc32(once.name.encode()) % len(divisors)]
         if norm.name == "instance_norm":
             channels = 1
         return f"as-{units * channels}x{size // channels}", units, units * channels
@@ -125,11 +139,11 @@ def _gate(once: Case, units: int) -> Array:
     return filled(pattern, once.dtype, (count, units * once.shape[1]), f"{once.name} z")
 
 
-def _modulation(once: Case, name: str, width: int, norm: "RelativeNorm") -> Array:
+def _modulation(once: Case, name: str, width: int, norm: "RelativeNorm", units: int) -> Array:
     """Return scale or shift: one row for each sample."""
     rows = once.shape[0]
-    if norm.modulate == "sample" and rows % UNITS == 0:
-        rows //= UNITS
+    if norm.modulate == "sample" and rows % units == 0:
+        rows //= units
     pattern: Pattern = {"pattern": "normal", "offset": 0.25, "scale": 0.5}
     return filled(pattern, once.dtype, (rows, width), f"{once.name} {name}")
 
@@ -149,10 +163,17 @@ def _of_gates(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
     yield _named(case, "gate-saturated", "gates that are nearly 0 or 1, or one half", {"z": z})
     flat = np.full(case.x.shape, FLAT).astype(kind)
     yield _named(case, "gate-flat", "gates where the derivative of silu is 0", {"z": flat})
-    for slug, value in (("nan", np.nan), ("inf", np.inf)):
+    for slug, value in (("nan", np.nan), ("inf", np.inf), ("minus-inf", -np.inf)):
         z = case.z.copy()
         z[1, 7] = value
         yield _named(case, f"gate-{slug}", f"one z is {slug}", {"z": z}, "special")
+    if norm.gate_first or case.gamma is None:
+        return
+    small = np.full(case.x.shape, SMALL_GATE.get(case.dtype, -95.0)).astype(kind)
+    gamma = (case.gamma * kind.type(LARGE_GAMMA.get(case.dtype, 2.0**30))).astype(kind)
+    inputs = {"z": small, "gamma": gamma}
+    why = "the gate is subnormal, and the norm is large"
+    yield _named(case, "gate-subnormal", why, inputs, "subnormal")
 
 
 def _of_modulation(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
@@ -164,6 +185,66 @@ def _of_modulation(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
     scale[:, ::3] += 4 * 2.0 ** -FORMATS[case.dtype].precision
     why = "1 + scale is 0 or next to it"
     yield _named(case, "scale-near-minus-1", why, {"scale": scale.astype(kind)})
+    unlike = case.scale * np.resize([kind.type(2.0**-10), kind.type(64)], (len(scale), 1))
+    why = "samples have scales of 1e-3 and of 64"
+    yield _named(case, "samples-unlike", why, {"scale": unlike.astype(kind)})
+
+
+def _of_partial_variance(norm: "RelativeNorm", case: Case) -> Iterator[Case]:
+    """Yield columns that do not count for the variance and would dominate it."""
+    geometry = norm.geometry(case)
+    if norm.share < 1:
+        units = geometry.units_of(case.x.astype(np.float64))
+        units[:, norm.counted(geometry.unit_size) :] *= 100.0 if case.dtype == "float16" else 1e4
+        x = geometry.rows_of(units).astype(dtype_of(case.dtype))
+        why = "columns beyond those of the variance are 1e4 times larger"
+        yield _named(case, "large-beyond-variance", why, {"x": x})
+
+
+SIZES = {
+    "odd-group": (3, 25, "a group has three channels"),
+    "five-channels": (5, 7, "a group has five channels"),
+    "many-places": (1, 4096, "a channel has 4,096 places"),
+    "one-place": (48, 1, "a channel has one place"),
+    "one-channel": (1, 49, "a group has one channel"),
+}
+"""By name: the channels of a group, their places, and why."""
+MANY_UNITS = 1024
+
+
+def _of_sizes(norm: "RelativeNorm", plain: Case) -> Iterator[Case]:
+    """Yield groups of unusual sizes, many units, units of one element, and other layouts."""
+    if norm.spatial:
+        for slug, (channels, places, why) in SIZES.items():
+            if norm.name == "group_norm" or channels == 1:
+                size = channels * places
+                yield _divided(norm, _resized(plain, slug, why, UNITS, size), channels)
+    if norm.modulate == "sample":
+        many = _resized(plain, "many-units", "a sample has many units", MANY_UNITS, 4)
+        # Terms of one sign: a sum in 16 bits stops to grow.
+        steady: Pattern = {"pattern": "normal", "offset": 0.5, "scale": 0.125}
+        dy = filled(steady, plain.dtype, many.shape, f"{many.name} dy")
+        yield _divided(norm, many.with_inputs(dy=dy), units=MANY_UNITS)
+    one = _resized(plain, "one-element-units", "a unit has one element", 4, 1)
+    yield replace(_divided(norm, one), needs=frozenset(["one-element-units"]), kind="hard")
+    for key, layout in (("padded-rows", "padded"), ("channels-last", "")):
+        if key in norm.extensions:
+            made = _divided(norm, _resized(plain, key, norm.extensions[key], 4, 60))
+            layout = layout or f"{made.layout}{CHANNELS_LAST}"
+            yield replace(made, layout=layout, needs=frozenset([key]))
+
+
+def _resized(plain: Case, slug: str, why: str, count: int, size: int) -> Case:
+    """Return a case of normal numbers of another size, in a family of its own."""
+    name = f"{plain.dtype}-{slug}-{count}x{size}"
+    inputs: dict[str, Array | None] = {}
+    for key, role in plain.operation.inputs:
+        pattern: Pattern = {"pattern": "normal", "offset": 0.5}
+        if key == "gamma":
+            pattern = {"pattern": "normal", "offset": 1.0, "scale": 0.25}
+        shape = (size,) if role == "parameter" else (count, size)
+        inputs[key] = filled(pattern, plain.dtype, shape, f"{name} {key}")
+    return replace(plain, name=name, family=slug, why=why, inputs=inputs, repeats=1)
 
 
 def _unlike_units(norm: "RelativeNorm", case: Case) -> Case:

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any, Literal, TypedDict, get_args
 
 from truenorm.verify.operation import (
+    AS_SHAPE,
     Case,
     Clues,
     Hypothesis,
@@ -13,9 +14,10 @@ from truenorm.verify.operation import (
     RecipeResult,
     Results,
     RoundedResult,
+    shape_of_layout,
 )
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.relatives.answers import exact_answers
+from truenorm.verify.operations.relatives.answers import RelativeExpected, exact_answers
 from truenorm.verify.operations.relatives.cases import relative_cases
 from truenorm.verify.operations.relatives.geometry import Geometry
 from truenorm.verify.operations.relatives.scales import RelativeScales
@@ -74,6 +76,8 @@ class RelativeNorm(Norm):
         Those of `Norm`.
     """
 
+    expected_type = RelativeExpected
+
     def __init__(
         self,
         name: str,
@@ -126,9 +130,7 @@ class RelativeNorm(Norm):
         self.case_file, self.folder, self.predictors = "", None, {}
         self.recipe_names: Mapping[str, str] = {}
         self.inputs, self.outputs = self._relative_signature()
-        self.extensions = {
-            "one-element-units": "a unit has one element",
-        }
+        self.extensions = self._relative_extensions()
         self.not_for_commands = frozenset(self.extensions)
 
     def _check(self, variance: str) -> None:
@@ -154,6 +156,16 @@ class RelativeNorm(Norm):
             raise ValueError("groups and heads must be positive")
         if variance and self.centred:
             raise ValueError(f"variance={variance} needs rms_norm: a mean is of all columns")
+
+    def _relative_extensions(self) -> dict[str, str]:
+        """Return the extensions and their meaning."""
+        extensions = {"one-element-units": "a unit has one element"}
+        if self.spatial or self.over == "channels":
+            extensions["channels-last"] = "the channels of x and dy are the last axis in memory"
+        elif not self.heads and self.modulate != "sample":
+            key = "padded-rows"
+            extensions[key] = super()._extensions()[key]
+        return extensions
 
     def _relative_signature(self) -> tuple[tuple[Input, ...], tuple[Output, ...]]:
         """Return the inputs and the outputs."""
@@ -206,7 +218,7 @@ class RelativeNorm(Norm):
 
     def geometry_of(self, size: int, layout: str) -> Geometry:
         """Return how rows of a size and a layout such as ``as-12x25`` are divided."""
-        first = int(layout.removeprefix("as-").split("x")[0]) if layout.startswith("as-") else 1
+        first = shape_of_layout(layout)[0] if layout.startswith(AS_SHAPE) else 1
         rest = size // first
         if self.spatial:
             groups = first if self.name == "instance_norm" else self.groups

@@ -32,6 +32,9 @@ class RelativeScales:
         self._formulas = formulas = Formulas(norm, once)
         geometry = self._geometry = formulas.geometry
         self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
+        # 1/(1 + exp(-z)) is 0 in float32 where exp overflows.
+        smallest = -1022 if case.dtype == "float64" else -126
+        self._underflow = 2.0**smallest / unit_roundoff(case.dtype)
         self._r = exact["r"].reshape(-1, 1)
         self._xhat = np.abs(geometry.units_of(exact["xhat"]))
         self._dy, self._dsum = (
@@ -67,6 +70,7 @@ class RelativeScales:
         sigma = 1 / (1 + np.exp(-np.clip(z, -LARGEST_EXPONENT, LARGEST_EXPONENT)))
         if norm.gate == "self":  # of either sign: the scale of z is an upper bound
             sigma = np.ones_like(z)
+        sigma = sigma + self._underflow
         size = np.abs(z)
         self._gate_kappa = 1 + size * (1 - sigma) if norm.gate != "self" else 1 + size
         silu = norm.activation == "silu"

@@ -1,0 +1,50 @@
+"""Every planted bug of a relative is caught, and no wrong cause is named."""
+
+import numpy as np
+import pytest
+
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import collect, scope
+from truenorm.verify.running.runners import InProcess
+from verify.relatives.planted import PLANTED, Planted
+
+FEW_ELEMENTS = 6000
+OF_MANY_CALLS = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
+SHOWN_BY = {"saved in bfloat16": "long-columns", "dgamma in bfloat16": "many-rows"}
+"""Bugs that small cases do not show, and the family that does."""
+
+
+@np.errstate(all="ignore")
+def judged(bug: Planted) -> Report:
+    """Judge a bug by small cases of the quick level, and those that show it."""
+    subject = bug.subject
+    cases = [
+        case
+        for case in scope(subject, "quick")
+        if case.family == SHOWN_BY.get(bug.name)
+        or (case.family not in OF_MANY_CALLS and case.x.size <= FEW_ELEMENTS)
+    ]
+    assert subject.domain is not None
+    return grade(
+        bug.name,
+        cases,
+        list(collect(InProcess(subject), cases)),
+        outputs=subject.outputs,
+        domain=subject.domain,
+    )
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_caught(bug: Planted) -> None:
+    report = judged(bug)
+    assert not report.passed
+    named = {finding.cause for finding in report.findings if finding.cause}
+    for cause in named:
+        assert bug.cause, cause
+        assert bug.cause in cause
+    assert bool(named) == bool(bug.cause)
+
+
+def test_there_are_enough() -> None:
+    assert len({bug.name for bug in PLANTED}) >= 38
