@@ -16,7 +16,7 @@ from verify.quantized.kernels import Kernel
 
 STATIC = "rms_norm,quant=e4m3fn"
 ROWS = np.ones((4, 64), np.float32)
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+NOT_JUDGED: dict[str, tuple[Callable[[], Any], str]] = {
     "a command": (
         lambda: tv.Subject(command=["./kernel"], operation=STATIC),
         "a command, whose files hold no codes, needs a norm without quant=; got rms_norm,quant=",
@@ -37,9 +37,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", NOT_JUDGED)
 def test_refusals(name: str) -> None:
-    call, message = REFUSED[name]
+    call, message = NOT_JUDGED[name]
     with pytest.raises(ValueError, match=re.escape(message)):
         call()
 
