@@ -89,7 +89,7 @@ TRANSCRIPTS = {
     "quantized": Transcript(
         "truenorm verify quantized_check.py --recipe late/T",
         page="judge/quantized.md",
-        select=paragraphs(0, 8),
+        select=paragraphs(0, 6),
     ),
     "quantized triton": Transcript(
         'TRITON_INTERPRET=1 truenorm verify triton_quantized_check.py --recipe "late/T, divide"',

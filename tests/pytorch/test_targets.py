@@ -81,7 +81,7 @@ def test_types_and_reproducers() -> None:
     assert "AssertionError" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["pytorch", "triton"])
+@pytest.mark.parametrize("name", ["pytorch", "triton", "quantized", "quantized triton"])
 def test_page_shows_this_output(name: str) -> None:
     """Compare the words; the numbers depend on the machine."""
     assert masked(shown(name)) == masked(run(name))
