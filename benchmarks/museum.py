@@ -98,7 +98,7 @@ QUANTIZED_FAILURES = (
                      "rms_norm,quant=e4m3fn", "no saturation"),
     QuantizedFailure("int8 codes are truncated", ("aiter#4637",),
                      "rms_norm,quant=int8,scale=per-token", "truncated"),
-    QuantizedFailure("0/0 in a row of zeros", ("torchao#4714",),
+    QuantizedFailure("0/0 in a row of zeros", ("pytorch/ao#4714",),
                      "rms_norm,quant=e4m3fn,scale=per-token", "zero rows"),
     QuantizedFailure("NaN becomes the largest code", ("vllm#41427",),
                      "rms_norm,quant=e4m3fn,scale=per-token", "NaN clamped"),

@@ -46,7 +46,6 @@ REPOSITORIES = {
     "tensorflow": "tensorflow/tensorflow",
     "TensorRT-LLM": "NVIDIA/TensorRT-LLM",
     "tilelang": "tile-ai/tilelang",
-    "torchao": "pytorch/ao",
     "trueno": "paiml/trueno",
     "tt-metal": "tenstorrent/tt-metal",
     "tt-mlir": "tenstorrent/tt-mlir",
