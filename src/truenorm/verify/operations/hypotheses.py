@@ -489,11 +489,12 @@ def _read_together(norm: "Norm", output: str) -> list[tuple[str, ...]]:
 def _misread(
     norm: "Norm", output: str, names: Sequence[str], only_in_rows: bool, case: Case
 ) -> Float64s:
-    arrays = {name: _read_without_gaps(case, case.rows[name], only_in_rows) for name in names}
+    arrays = {name: read_without_gaps(case, case.rows[name], only_in_rows) for name in names}
     return Steps(norm, case.with_inputs(**arrays), {})[output]
 
 
-def _read_without_gaps(case: Case, rows: Array, only_in_rows: bool) -> Array:
+def read_without_gaps(case: Case, rows: Array, only_in_rows: bool) -> Array:
+    """Return the numbers that are read from a view of rows as though it had no gaps."""
     laid = case.in_layout(rows)
     if laid.ndim != rows.ndim or laid.flags.c_contiguous:
         return rows

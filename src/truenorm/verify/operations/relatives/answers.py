@@ -119,6 +119,10 @@ class Formulas:
         count = self.case.shape[0] * self.geometry.count
         return np.resize(spread, (count, self.size))
 
+    def step(self, name: str, value: N) -> N:  # noqa: ARG002 (a hypothesis uses it)
+        """Return the result of a step, which a hypothesis may replace."""
+        return value
+
     def forward(self, of: Callable[[Float64s], N], sigmoid: Callable[[N], N]) -> dict[str, N]:
         """Return the steps of forward."""
         norm, one = self.norm, of(np.ones((1, 1)))
@@ -127,19 +131,22 @@ class Formulas:
         if norm.gates_by_z:
             z = of(self.rows("z"))
             sigma = sigmoid(z)
-            steps["s"], steps["slope"] = self._gate(z, sigma, one)
+            s, slope = self._gate(z, sigma, one)
+            steps["s"], steps["slope"] = self.step("s", s), self.step("slope", slope)
         u = x * steps["s"] if norm.gate_first else x
         c = u - u.sum(1).over(self.size) if norm.centred else u
         part = c.map(lambda each: each[:, : self.counted])
         squares = (part * part).sum(1)
         w = squares if norm.divisor == "sum" else squares.over(self.counted)
-        r = (w + of(np.full((1, 1), self.case.eps))).inverse_root()
-        xhat = c * r
+        w = self.step("w", w)
+        r = self.step("r", (w + of(np.full((1, 1), self.case.eps))).inverse_root())
+        xhat = self.step("xhat", c * r)
         offset = 1.0 if norm.gain == "zero-centred" else 0.0
         gain = of(self.columns("gamma", 1.0 - offset)) + of(np.full((1, 1), offset))
+        gain = self.step("gain", gain)
         n = gain * xhat
         if "beta" in norm.parameters:
-            n = n + of(self.columns("beta", 0.0))
+            n = n + self.step("beta", of(self.columns("beta", 0.0)))
         m = n
         if norm.modulate:
             steps["factor"] = one + of(self.columns("scale", 0.0))
@@ -168,17 +175,17 @@ class Formulas:
             d = dy * at["slope"]
         elif norm.gates_by_z and not norm.gate_first:
             d = dy * at["s"]
-            results["dz"] = dy * at["m"] * at["slope"]
+            results["dz"] = self.step("dz", dy * at["m"] * at["slope"])
         results |= {"dshift": d, "dscale": d * at["n"]}
         e = d * at["factor"] if norm.modulate else d
-        results |= {"dgamma": e * at["xhat"], "dbeta": e}
-        g = at["gain"] * e
+        results |= {"dgamma": self.step("terms", e * at["xhat"]), "dbeta": e}
+        g = self.step("g", at["gain"] * e)
         along = (g * at["xhat"]).sum(1)
         along = along if norm.divisor == "sum" else along.over(self.counted)
-        projected = at["xhat"] * along
+        projected = at["xhat"] * self.step("along", along)
         if self.counted < self.size:
             projected = projected.map(self._of_counted)
-        inner = g - g.sum(1).over(self.size) if norm.centred else g
+        inner = g - self.step("mean_g", g.sum(1).over(self.size)) if norm.centred else g
         du = at["r"] * (inner - projected)
         if norm.gate_first:
             results["dz"] = du * at["x"] * at["slope"]

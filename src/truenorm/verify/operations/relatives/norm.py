@@ -20,6 +20,7 @@ from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.relatives.answers import RelativeExpected, exact_answers
 from truenorm.verify.operations.relatives.cases import relative_cases
 from truenorm.verify.operations.relatives.geometry import Geometry
+from truenorm.verify.operations.relatives.hypotheses import hypotheses_of
 from truenorm.verify.operations.relatives.scales import RelativeScales
 from truenorm.verify.types import Float64s
 
@@ -268,9 +269,9 @@ class RelativeNorm(Norm):
         """Return nothing."""
         return {}
 
-    def hypotheses(self, output: str) -> dict[str, Hypothesis]:  # noqa: ARG002 (of the interface)
-        """Return nothing yet."""
-        return {}
+    def hypotheses(self, output: str) -> dict[str, Hypothesis]:
+        """Return what a result would be if one step were wrong."""
+        return hypotheses_of(self, output)
 
     def clues(self, output: str) -> Clues:  # noqa: ARG002 (of the interface)
         """Return no clues."""
