@@ -730,8 +730,11 @@ def diagnose_conduct(
     return diagnoses
 
 
-OF_CALLS = ("raised", "result", "history", "position", "batch", "large", "inputs", "overwritten")
-"""Checks whose explanations compare calls, or sizes, and no result with an exact answer."""
+OF_CALLS = (
+    *("raised", "result", "repeat", "history", "position", "batch", "large", "inputs"),
+    "overwritten",
+)
+"""Checks whose explanations compare calls, or sizes; none compares codes with exact answers."""
 
 
 def _diagnose_calls(guard: str, output: str, evidence: Sequence[CaseRecords]) -> Diagnosis:
