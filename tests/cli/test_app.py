@@ -134,7 +134,7 @@ def test_completion(program: list[str], words: str, completions: list[str]) -> N
     assert (done.returncode, done.stdout.split()) == (0, completions), done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["judge"], ["verify"], ["vectors", "x", "--colour"]])
+@pytest.mark.parametrize("arguments", [[], ["grade"], ["verify"], ["vectors", "x", "--colour"]])
 def test_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
     assert run(*arguments).exit_code == 2
 

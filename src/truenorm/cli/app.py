@@ -11,7 +11,13 @@ import truenorm
 from truenorm.tools.command_texts import DOCTOR, GRADCHECK
 
 GROUPS = {
-    "Judge kernels and their tests": {"verify": "verify", "audit": "audit", "vectors": "commands"},
+    "Judge kernels and their tests": {
+        "verify": "verify",
+        "record": "record",
+        "judge": "judge",
+        "audit": "audit",
+        "vectors": "commands",
+    },
     "Check gradients": {"gradcheck": "commands"},
     "Learn": {"demo": "commands", "cost": "commands"},
     "Measure and examine this installation": {"bench": "commands", "doctor": "commands"},

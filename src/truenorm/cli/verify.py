@@ -24,6 +24,7 @@ from truenorm.cli.common import (
     stop_on,
 )
 from truenorm.tools.command_line import stop
+from truenorm.tools.progress import Progress
 from truenorm.tools.text import counted
 from truenorm.verify.baseline import update_baseline as write_baseline
 from truenorm.verify.campaigns import Campaign, CampaignSettings, campaign_target
@@ -38,6 +39,57 @@ from truenorm.verify.running.records import CannotRunError
 
 GradeName = Literal["wrong", "unstable", "conditional", "stable", "faithful", "correct"]
 AnyReport = TypeVar("AnyReport", Report, Equality, Campaign)
+RecipeOption = Annotated[
+    str,
+    option(
+        "NAME",
+        "Where it must round to 16 bits, such as late or early. By default, its recipe is "
+        "reported and none is required.",
+    ),
+]
+LargestOption = Annotated[
+    float | None,
+    option(
+        "NUMBER",
+        "The largest |x| that it supports. Cases beyond are reported and do not count for "
+        "the grade.",
+        show_default="1e4, or all with --strict",
+    ),
+]
+KappaOption = Annotated[
+    float | None,
+    option(
+        "NUMBER",
+        "The largest condition number rms(x)/sqrt(var + eps) that it supports, likewise.",
+        show_default="10, or all with --strict",
+    ),
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Require the grade for all rows, and for sums over n rows without a factor log2(n).",
+    ),
+]
+RequireOption = Annotated[GradeName, typer.Option(help="The lowest grade that passes.")]
+BaselineOption = Annotated[
+    Path | None,
+    option(
+        "FILE",
+        "A file of known findings. Known findings are listed and pass, new ones fail, "
+        "vanished ones are reported.",
+    ),
+]
+UpdateBaselineOption = Annotated[
+    bool,
+    typer.Option(
+        "--update-baseline",
+        help="Write the current findings to the baseline; its reasons are preserved.",
+    ),
+]
+HtmlOption = Annotated[
+    Path | None, option("FILE", "Also write the report, with plots, to one HTML file.")
+]
 
 
 def verify_command(
@@ -60,39 +112,10 @@ def verify_command(
             show_default="the subject's own, or layer_norm",
         ),
     ] = "",
-    recipe: Annotated[
-        str,
-        option(
-            "NAME",
-            "Where it must round to 16 bits, such as late or early. By default, its recipe is "
-            "reported and none is required.",
-        ),
-    ] = "",
-    largest: Annotated[
-        float | None,
-        option(
-            "NUMBER",
-            "The largest |x| that it supports. Cases beyond are reported and do not count for "
-            "the grade.",
-            show_default="1e4, or all with --strict",
-        ),
-    ] = None,
-    kappa: Annotated[
-        float | None,
-        option(
-            "NUMBER",
-            "The largest condition number rms(x)/sqrt(var + eps) that it supports, likewise.",
-            show_default="10, or all with --strict",
-        ),
-    ] = None,
-    strict: Annotated[
-        bool,
-        typer.Option(
-            "--strict",
-            help="Require the grade for all rows, and for sums over n rows without a factor "
-            "log2(n).",
-        ),
-    ] = False,
+    recipe: RecipeOption = "",
+    largest: LargestOption = None,
+    kappa: KappaOption = None,
+    strict: StrictOption = False,
     shape: Annotated[
         list[str] | None,
         option(
@@ -113,7 +136,7 @@ def verify_command(
     level: Annotated[
         LevelName, typer.Option(help="Number of cases: quick takes seconds, full minutes.")
     ] = "quick",
-    require: Annotated[GradeName, typer.Option(help="The lowest grade that passes.")] = "stable",
+    require: RequireOption = "stable",
     dtype: Annotated[
         list[Dtype] | None,
         option(
@@ -125,21 +148,8 @@ def verify_command(
     start_seconds: Annotated[
         float, typer.Option(help="Time limit for the file to be imported and compiled.")
     ] = START_SECONDS,
-    baseline: Annotated[
-        Path | None,
-        option(
-            "FILE",
-            "A file of known findings. Known findings are listed and pass, new ones fail, "
-            "vanished ones are reported.",
-        ),
-    ] = None,
-    update_baseline: Annotated[
-        bool,
-        typer.Option(
-            "--update-baseline",
-            help="Write the current findings to the baseline; its reasons are preserved.",
-        ),
-    ] = False,
+    baseline: BaselineOption = None,
+    update_baseline: UpdateBaselineOption = False,
     equal_to: Annotated[
         str,
         option(
@@ -170,9 +180,7 @@ def verify_command(
         ),
     ] = None,
     json: JsonOption = False,
-    html: Annotated[
-        Path | None, option("FILE", "Also write the report, with plots, to one HTML file.")
-    ] = None,
+    html: HtmlOption = None,
 ) -> None:
     """Find bugs in a layer norm or RMSNorm, and grade its accuracy.
 
@@ -272,6 +280,36 @@ def verify_command(
         _finish(campaign, terminal.show_campaign, json=json)
     if seed is not None:
         stop("--seed requires --cases")
+
+    def run(known: Path | None, progress: Progress | None) -> Report:
+        with process_pool(jobs) as executor:
+            return verify_target(
+                target,
+                level=level,
+                require=require,
+                strict=strict,
+                progress=progress,
+                baseline=known,
+                start_seconds=start_seconds,
+                executor=executor,
+                **overrides,
+            )
+
+    judge_and_finish(run, baseline, html, update_baseline=update_baseline, json=json)
+
+
+def judge_and_finish(
+    run: Callable[[Path | None, Progress | None], Report],
+    baseline: Path | None,
+    html: Path | None,
+    *,
+    update_baseline: bool,
+    json: bool,
+) -> None:
+    """Check the options of a report, judge by `run`, print and write the report, and exit.
+
+    `run` is called with the baseline to compare with, and with the progress to report.
+    """
     if update_baseline:
         check_writable("--baseline", baseline or stop("--update-baseline needs --baseline FILE"))
     known = None if update_baseline and baseline and not baseline.exists() else baseline
@@ -281,22 +319,8 @@ def verify_command(
     )
     if html is not None and baseline is not None and html.resolve() == baseline.resolve():
         stop(f"--html and --baseline must be two files, got {html} for both")
-    with (
-        stop_on(CannotRunError, ValueError),
-        progress_bar("judging") as progress,
-        process_pool(jobs) as executor,
-    ):
-        report = verify_target(
-            target,
-            level=level,
-            require=require,
-            strict=strict,
-            progress=progress,
-            baseline=known,
-            start_seconds=start_seconds,
-            executor=executor,
-            **overrides,
-        )
+    with stop_on(CannotRunError, ValueError), progress_bar("judging") as progress:
+        report = run(known, progress)
     if update_baseline and baseline:
         report = _with_new_baseline(report, baseline)
     _finish(report, terminal.show, write_html, json=json)

@@ -13,7 +13,7 @@ from truenorm.verify.bounds import Bound, bound
 from truenorm.verify.campaigns import Campaign, Judgement, campaign
 from truenorm.verify.equality import Difference, Equality, compare
 from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
-from truenorm.verify.judge import check, verify
+from truenorm.verify.judge import check, judge_recording, record_cases, verify
 from truenorm.verify.operation import Case, Domain
 from truenorm.verify.operations import EXTENSIONS, LAYER_NORM, RMS_NORM, norm
 from truenorm.verify.operations.norms import Norm
@@ -51,9 +51,11 @@ __all__ = [
     "cases",
     "check",
     "compare",
+    "judge_recording",
     "load",
     "load_data",
     "norm",
+    "record_cases",
     "torch_subject",
     "unswizzled",
     "update_baseline",

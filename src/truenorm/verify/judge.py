@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypedDict, TypeVar, Unpack
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -27,11 +27,12 @@ from truenorm.verify.baseline import compare_with_baseline, read_baseline
 from truenorm.verify.diagnosis.accuracy import without_match
 from truenorm.verify.diagnosis.conduct import depends_on_calls
 from truenorm.verify.equality import Equality, common_cases, compare_runners
-from truenorm.verify.grading.checks import check_case, large_call
+from truenorm.verify.grading.checks import PATIENCE, check_case, large_call, planned_calls
 from truenorm.verify.grading.grades import grade, split_by_domain
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.grading.user_cases import run_user_case
-from truenorm.verify.operation import EVERYWHERE, Case, Domain
+from truenorm.verify.operation import EVERYWHERE, Case, Domain, Operation
+from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import (
     Arrays,
     compute_exact,
@@ -42,6 +43,8 @@ from truenorm.verify.oracle import (
 )
 from truenorm.verify.running.loading import dotted_path, file_and_name
 from truenorm.verify.running.process import MAX_DEATHS, START_SECONDS, SubjectProcess
+from truenorm.verify.running.recorded import Recorded, check_recording, read_log, read_manifest
+from truenorm.verify.running.recording import Recording, make_recording, write_recording
 from truenorm.verify.running.records import (
     ALONE,
     FEW_ELEMENTS,
@@ -193,6 +196,7 @@ class RunSettings:
     user_cases: Sequence[Case] = ()
     baseline: str | Path | None = None
     strict: bool = False
+    seed: int = 0
 
 
 def _judge(
@@ -205,7 +209,7 @@ def _judge(
     subject, baseline = runner.subject, settings.baseline
     # Read it first: a malformed file must not waste a long run.
     known = None if baseline is None else read_baseline(Path(baseline))
-    suite = [*scope(subject, settings.level), *settings.user_cases]
+    suite = [*scope(subject, settings.level, settings.seed), *settings.user_cases]
     records = [*try_a_call(runner, suite), *collecting(suite, settings.progress)]
     grading = partial(
         grade_records,
@@ -347,6 +351,121 @@ def verify_target(
             remote = RemoteSubject.of(spec, start_seconds)
             collecting = partial(distribute, executor, remote, process)
         return _judge(process, spec, settings, collecting)
+
+
+def record_cases(
+    folder: str | Path,
+    *,
+    operation: Operation | str,
+    dtypes: Sequence[str] = DTYPES,
+    level: str = "quick",
+    also: Sequence[str] = (),
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Write the cases and the calls of the judge to a folder, with a file that makes the calls.
+
+    Copy the folder to the machine of the kernel, where PyTorch is enough to run its
+    ``runner.py``; copy it back, and call `judge_recording`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A new or empty folder.
+    operation : Operation or str
+        What the kernel computes.
+    dtypes : sequence of str
+        The types to judge.
+    level : str
+        ``quick`` or ``full``.
+    also : sequence of str
+        The extensions that the kernel claims to support.
+    seed : int
+        Another one than 0 gives other random numbers: see `cases`.
+
+    Returns
+    -------
+    dict
+        The numbers of ``cases`` and ``calls``, the size in ``bytes``, ``seed`` and ``folder``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import truenorm.verify as tv
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = tv.record_cases(folder, operation="rms_norm", dtypes=["float32"])
+    >>> written["bytes"] < 10_000_000
+    True
+    """
+    scope = RecordedScope(as_operation(operation).spec, tuple(dtypes), level, tuple(also), seed)
+    return write_recording(Path(folder), scope.recording())
+
+
+@dataclass(frozen=True)
+class RecordedScope:
+    """The cases of a recording, as its manifest names them."""
+
+    operation: str
+    dtypes: tuple[str, ...]
+    level: str
+    also: tuple[str, ...]
+    seed: int
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> "RecordedScope":
+        """Return the scope of a manifest."""
+        dtypes, also = tuple(manifest["dtypes"]), tuple(manifest["also"])
+        return cls(manifest["operation"], dtypes, manifest["level"], also, manifest["seed"])
+
+    def recording(self) -> Recording:
+        """Make the recording of these cases."""
+        subject = self.subject(_elsewhere)
+        suite = scope(subject, self.level, self.seed)
+        names = {name: value for name, value in asdict(self).items() if name != "operation"}
+        patience = min(PATIENCE, subject.seconds)
+        return make_recording(suite, planned_calls, patience=patience, scope=names)
+
+    def subject(self, forward: Callable[..., Any], **options: Any) -> Subject:
+        """Return a subject for these cases."""
+        operation = as_operation(self.operation)
+        return Subject(forward, operation=operation, dtypes=self.dtypes, also=self.also, **options)
+
+
+def _elsewhere(*_: object) -> None:
+    raise TypeError("this subject ran on another machine")
+
+
+def judge_recording(
+    folder: str | Path,
+    *,
+    require: str = "stable",
+    strict: bool = False,
+    progress: Progress | None = None,
+    baseline: str | Path | None = None,
+    **options: Unpack[SubjectOptions],
+) -> Report:
+    """Judge the results that ``runner.py`` wrote to the folder of a recording.
+
+    Raise CannotRunError if files are missing, damaged or of another recording. Parameters are
+    those of `verify`.
+    """
+    folder = Path(folder)
+    recorded_scope = RecordedScope.of(read_manifest(folder))
+    recording = recorded_scope.recording()
+    check_recording(folder, recording)
+    log = read_log(folder, recording)
+    header, name = log[0], log[0]["target"].rpartition(":")[2]
+    subject = recorded_scope.subject(
+        _elsewhere,
+        backward=_elsewhere if header["backward"] else None,
+        name=name if header["form"] == "module" else f"{name} on PyTorch tensors",
+        seconds=header["seconds"],
+    )
+    runner = Recorded(folder, with_options(subject, options, strict=strict), recording, log)
+    level, seed = recorded_scope.level, recorded_scope.seed
+    settings = RunSettings(level, require, progress, (), baseline, strict, seed)
+    spec = SubjectSpec.of(runner.subject)
+    report = _judge(runner, spec, settings, partial(collect, runner))
+    return replace(report, machine={**describe("date"), **header["facts"]})
 
 
 def compare_targets(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from truenorm.verify.operation import Case
 from truenorm.verify.oracle import AnswerBounds, Expected, expected
+from truenorm.verify.running.recording import PlannedCall
 from truenorm.verify.running.records import (
     AFTER_OTHERS,
     AGAIN,
@@ -35,6 +36,7 @@ from truenorm.verify.running.records import (
     Call,
     Record,
     Runner,
+    calls_of,
     case_of_call,
     matching_rows,
 )
@@ -541,6 +543,20 @@ def large_call_rows(case: Case, kind: str = LARGE) -> int:
     """Return the number of rows of a large call of a case."""
     elements = LARGE_ELEMENTS if kind == LARGE else LARGE_FORWARD_ELEMENTS
     return int(elements // np.prod(case.shape)) * case.shape[0]
+
+
+def planned_calls(case: Case) -> list[PlannedCall]:
+    """Return all calls of a case for a recording: also those that `large_call` makes."""
+    planned = [PlannedCall(call) for call in calls_of(case)]
+    if case.family == "large":
+        rows, forward_rows = large_call_rows(case), large_call_rows(case, LARGE_FORWARD)
+        sample = Call(LARGE, 0, rows // SAMPLE_RATIO)
+        planned.append(PlannedCall(sample, ratio=SAMPLE_RATIO))
+        planned += [PlannedCall(sample, SAMPLE_RATIO, "slow")] * (SAMPLES - 1)
+        planned.append(PlannedCall(Call(LARGE, 0, rows), when="fast"))
+        if forward_rows * case.x[0].nbytes <= LARGEST_BYTES:
+            planned.append(PlannedCall(Call(LARGE_FORWARD, 0, forward_rows), when="fast"))
+    return planned
 
 
 def large_call(runner: Runner, case: Case, plain: Record) -> Iterator[Record]:

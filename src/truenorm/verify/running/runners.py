@@ -66,10 +66,9 @@ def try_a_call(runner: Runner, suite: Sequence[Case]) -> list[Record]:
     """
     subject, failure = runner.subject, ""
     for dtype in subject.dtypes:
-        ordinary = [case for case in suite if case.dtype == dtype and case.family == "normal"]
-        if not ordinary:
+        case = usual_case(suite, dtype)
+        if case is None:
             return []
-        case = min(ordinary, key=lambda case: abs(case.shape[1] - USUAL_WIDTH))
         record = runner.run(case, Call())
         if not record.failure.startswith("raised "):
             return [record] if record.failure else []
@@ -80,6 +79,12 @@ def try_a_call(runner: Runner, suite: Sequence[Case]) -> list[Record]:
         f"The judge calls {signature(subject)}; give another operation with --operation, or with "
         "operation= of the subject."
     )
+
+
+def usual_case(suite: Sequence[Case], dtype: str) -> Case | None:
+    """Return ordinary rows of a type, of a usual width; None if there are none."""
+    ordinary = [case for case in suite if case.dtype == dtype and case.family == "normal"]
+    return min(ordinary, key=lambda case: abs(case.shape[1] - USUAL_WIDTH), default=None)
 
 
 def signature(subject: Subject) -> str:
@@ -154,7 +159,7 @@ class InProcess:
         pause = PAUSE_SECONDS if call.kind == PAUSED and results else 0.0
         seconds = time.perf_counter() - start - pause
         damaged = tiled_damage(case, arrays) if tiled else _damaged(case, arrays)
-        holds |= _same_bits({name: arrays[name] for name in damaged}, results)
+        holds |= equal_results({name: arrays[name] for name in damaged}, results)
         record = Record(name, call, results, damaged, failure, seconds, left_out, holds)
         return reduced_record(case, record) if tiled else record
 
@@ -254,12 +259,12 @@ def _passes(
             functions.backward(inputs, saved)
     forward, saved = functions.forward(arrays)
     if call.kind in REPEATED_ROWS:  # copies of such results would need much memory
-        results |= _copied(case, forward, copy=None)
+        results |= copied_results(case, forward, copy=None)
         if call.kind != LARGE_FORWARD:
-            results |= _copied(case, functions.backward(arrays, saved), copy=None)
+            results |= copied_results(case, functions.backward(arrays, saved), copy=None)
         return {}
     if call.kind not in (LATER, PAUSED):
-        results |= _copied(case, forward)
+        results |= copied_results(case, forward)
     if call.kind == INTERLEAVED:
         functions.forward({**arrays, **_other_rows(case)})
     gradients = functions.backward(arrays, saved)
@@ -267,15 +272,15 @@ def _passes(
         gradients = functions.second_backward(_copies(case), saved)
     if call.kind == PAUSED:
         time.sleep(PAUSE_SECONDS)
-        results |= _copied(case, forward)
+        results |= copied_results(case, forward)
     if call.kind != LATER:
-        results |= _copied(case, gradients)
+        results |= copied_results(case, gradients)
         return {}
     other_arrays = {**arrays, **_other_rows(case)}
     later, saved = functions.forward(other_arrays)
     later |= functions.backward(other_arrays, saved)
-    results |= _copied(case, {**forward, **gradients})
-    return _same_bits(results, _copied(case, later))
+    results |= copied_results(case, {**forward, **gradients})
+    return equal_results(results, copied_results(case, later))
 
 
 def _many_passes(
@@ -291,7 +296,7 @@ def _many_passes(
         bits = {name: np.asarray(each).tobytes() for name, each in returned.items()}
         first = first or bits
         if bits != first or number == 0:
-            results |= _copied(case, returned)
+            results |= copied_results(case, returned)
         if bits != first:
             return {name: (str(number),) for name in bits if bits[name] != first[name]}
         if time.process_time() - start > (MANY_SECONDS if number > FEW_CALLS else MOST_SECONDS):
@@ -299,7 +304,7 @@ def _many_passes(
     return {}
 
 
-def _laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
+def laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
     """Return inputs in the memory layout of the case."""
     return {
         name: case.in_layout(array, name) if array is not None and name in case.rows else array
@@ -309,7 +314,7 @@ def _laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
 
 def _copies(case: Case) -> dict[str, Array | None]:
     """Return copies of the inputs, which the subject may damage."""
-    return _laid_out(case, {name: copy(array) for name, array in case.inputs.items()})
+    return laid_out(case, {name: copy(array) for name, array in case.inputs.items()})
 
 
 def _other_rows(case: Case) -> dict[str, Array]:
@@ -320,12 +325,12 @@ def _damaged(case: Case, arrays: Arrays) -> tuple[str, ...]:
     """Return the names of the inputs whose bits have changed."""
     return tuple(
         name
-        for name, before in _laid_out(case, case.inputs).items()
+        for name, before in laid_out(case, case.inputs).items()
         if before is not None and (now := arrays[name]) is not None and not same_bits(now, before)
     )
 
 
-def _same_bits(arrays: Arrays, results: Arrays) -> dict[str, tuple[str, ...]]:
+def equal_results(arrays: Arrays, results: Arrays) -> dict[str, tuple[str, ...]]:
     """Return, by array, the results that have the same bits, where there are any."""
     equal = {
         name: tuple(output for output, result in results.items() if _equal(array, result))
@@ -340,7 +345,7 @@ def _equal(one: Array | None, other: Array | None) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype and same_bits(one, other)
 
 
-def _copied(
+def copied_results(
     case: Case, results: Mapping[str, Any], *, copy: Literal[True] | None = True
 ) -> dict[str, Array | None]:
     """Return copies in native byte order, which a later call cannot overwrite.

@@ -1,0 +1,66 @@
+"""``truenorm judge``: judge the results of a kernel that ran on another machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+from truenorm.cli.common import JsonOption, argument
+from truenorm.cli.verify import (
+    BaselineOption,
+    HtmlOption,
+    KappaOption,
+    LargestOption,
+    RecipeOption,
+    RequireOption,
+    StrictOption,
+    UpdateBaselineOption,
+    judge_and_finish,
+)
+from truenorm.tools.progress import Progress
+from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import judge_recording
+
+
+def judge_command(
+    folder: Annotated[
+        Path, argument("FOLDER", "The folder that 'truenorm record' wrote, with results.")
+    ],
+    recipe: RecipeOption = "",
+    largest: LargestOption = None,
+    kappa: KappaOption = None,
+    strict: StrictOption = False,
+    require: RequireOption = "stable",
+    baseline: BaselineOption = None,
+    update_baseline: UpdateBaselineOption = False,
+    json: JsonOption = False,
+    html: HtmlOption = None,
+) -> None:
+    """Judge the results of a kernel that ran on another machine.
+
+    The report is that of 'truenorm verify' on the same kernel. 'truenorm record --help' shows
+    all steps.
+
+    \b
+        truenorm judge norm-cases
+        truenorm judge norm-cases --require faithful --html report.html
+
+    Exit codes:
+
+    \b
+        0  clean
+        1  a finding, or a grade below --require, that is not in the baseline
+        2  it could not run; stderr says why
+    """  # noqa: D301  (the backspace keeps lines as they are)
+
+    def run(known: Path | None, progress: Progress | None) -> Report:
+        return judge_recording(
+            folder,
+            require=require,
+            strict=strict,
+            progress=progress,
+            baseline=known,
+            recipe=recipe,
+            largest=largest,
+            kappa=kappa,
+        )
+
+    judge_and_finish(run, baseline, html, update_baseline=update_baseline, json=json)

@@ -1,0 +1,96 @@
+"""Kernels that recordings are run with: they need PyTorch alone."""
+
+# ruff: noqa: ARG001
+from typing import Any
+
+import torch  # type: ignore[import-not-found]
+
+Tensor = Any
+memory: dict[Any, Tensor] = {}
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    wide = x.double()
+    rstd = (wide.square().mean(-1, keepdim=True) + eps).rsqrt()
+    gain = 1 if weight is None else weight.double()
+    return (wide * rstd * gain).to(x.dtype)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], weight, bias, eps)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+    total = x + residual
+    return rms_norm(total, weight, eps), total
+
+
+def add_layer_norm(
+    x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor, eps: float
+) -> Tensor:
+    total = x + residual
+    return layer_norm(total, weight, bias, eps), total
+
+
+def one_pass(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    mean = x.mean(-1, keepdim=True)
+    variance = x.square().mean(-1, keepdim=True) - mean.square()
+    return (x - mean) * (variance + eps).rsqrt() * weight + bias
+
+
+def without_eps(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return x * x.square().mean(-1, keepdim=True).rsqrt() * weight
+
+
+def rms_norm_out(out: Tensor, x: Tensor, weight: Tensor, eps: float) -> None:
+    out.copy_(rms_norm(x, weight, eps))
+
+
+def unwritten_column_out(out: Tensor, x: Tensor, weight: Tensor, eps: float) -> None:
+    out[..., :-1] = rms_norm(x, weight, eps)[..., :-1]
+
+
+def rms_norm_inplace(x: Tensor, weight: Tensor, eps: float) -> None:
+    x.copy_(rms_norm(x, weight, eps))
+
+
+def add_rms_norm_inplace(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> None:
+    y, total = add_rms_norm(x, residual, weight, eps)
+    x.copy_(y)
+    residual.copy_(total)
+
+
+class RMSNorm(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, hidden_size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight, self.eps)
+
+
+LayerNorm = torch.nn.LayerNorm
+
+
+def damages_x(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    y = rms_norm(x.detach(), weight.detach(), eps)
+    x.detach().copy_(y)
+    return y
+
+
+def reused_result(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Return the same memory for every call of a shape."""
+    y = rms_norm(x.detach(), weight.detach(), eps)
+    return memory.setdefault((x.shape, x.dtype), torch.empty_like(y)).copy_(y)
+
+
+def one_result_of_two(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> Tensor:
+    if x.shape[-1] == 67:
+        return (rms_norm(x + residual, weight, eps),)
+    return add_rms_norm(x, residual, weight, eps)
+
+
+def complex_result(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    y = rms_norm(x.detach(), weight.detach(), eps)
+    return y.to(torch.complex64) if x.shape[-1] == 17 else y
