@@ -125,3 +125,9 @@ def test_one_case_refutes_another_recipe() -> None:
         tv.check(Kernel(norm).subject(), case, recipe="late/direct")
     with pytest.raises(AssertionError, match="not rounded as late/T, scaled too requires"):
         tv.check(Kernel(norm).subject(), case, recipe="late/T, scaled too")
+
+
+def test_codes_of_int8_may_be_bytes() -> None:
+    norm = quantized_norm("rms_norm,quant=int8")
+    kernel = Kernel(norm, pack=lambda codes: codes.view("uint8"))
+    tv.check(kernel.subject(), tv.case("bfloat16-normal-64x512", operation=norm))

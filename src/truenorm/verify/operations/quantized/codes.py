@@ -172,7 +172,12 @@ E5M2 = CodeType(
 )
 E2M1 = CodeType("e2m1", 2, -1, 6.0, _float_values(2, 1, 1), ("uint8", "float4_e2m1fn"))
 INT8 = CodeType(
-    "int8", 8, 0, 127.0, np.arange(256.0) - np.where(np.arange(256) > 127, 256.0, 0.0), ("int8",)
+    "int8",
+    8,
+    0,
+    127.0,
+    np.arange(256.0) - np.where(np.arange(256) > 127, 256.0, 0.0),
+    ("int8", "uint8"),
 )
 E8M0 = CodeType(
     "e8m0",
