@@ -195,7 +195,7 @@ def _backward_result(
 
 def _backward_noise(at: Steps, step: str, values: Float64s) -> Float64s:
     """Return how far float32 arithmetic may have moved the result of a step of backward."""
-    noise = _noise(at.size)
+    noise = float32_noise(at.size)
     if step == "mean":
         return noise * mean(np.abs(at["rows"]))
     if step == "r":
@@ -229,7 +229,7 @@ class RoundedComputation:
             "y": norm.result_type or case.dtype,
         }
         self.size = rows.shape[1]
-        self.noise = _noise(self.size)
+        self.noise = float32_noise(self.size)
         self.steps: RoundedSteps = {}
         self.decided = np.ones(rows.shape, bool)
 
@@ -316,7 +316,7 @@ class RoundedComputation:
         return rounded
 
 
-def _noise(size: int) -> float:
+def float32_noise(size: int) -> float:
     """Return the relative error of float32 arithmetic that sums `size` terms.
 
     In sums that are added one by one, Welford's among them, rounding errors add up like a root.

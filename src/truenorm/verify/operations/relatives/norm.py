@@ -17,10 +17,12 @@ from truenorm.verify.operation import (
     shape_of_layout,
 )
 from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.recipes import shows_recipe
 from truenorm.verify.operations.relatives.answers import RelativeExpected, exact_answers
 from truenorm.verify.operations.relatives.cases import relative_cases
 from truenorm.verify.operations.relatives.geometry import Geometry
 from truenorm.verify.operations.relatives.hypotheses import hypotheses_of
+from truenorm.verify.operations.relatives.recipes import recipe_names, recipe_results
 from truenorm.verify.operations.relatives.scales import RelativeScales
 from truenorm.verify.types import Float64s
 
@@ -129,7 +131,7 @@ class RelativeNorm(Norm):
         self.options = {**self.options, **self.own_options}
         self.variant = ",".join([self.name, *map("=".join, self.options.items())])
         self.case_file, self.folder, self.predictors = "", None, {}
-        self.recipe_names: Mapping[str, str] = {}
+        self.recipe_names: Mapping[str, str] = recipe_names(self)
         self.inputs, self.outputs = self._relative_signature()
         self.extensions = self._relative_extensions()
         self.not_for_commands = frozenset(self.extensions)
@@ -258,8 +260,11 @@ class RelativeNorm(Norm):
         return RelativeScales(case, exact, self)
 
     def recipes(self, case: Case, results: Results) -> dict[str, RecipeResult]:  # noqa: ARG002 (of the interface)
-        """Return nothing yet."""
-        return {}
+        """Return y by every recipe, for ordinary rows of a type of 16 bits."""
+        narrow = shows_recipe(case.dtype) and shows_recipe(self.result_type or case.dtype)
+        if not narrow or case.family != "normal":
+            return {}
+        return recipe_results(self, case)
 
     def inner_roundings(self, dtype: str) -> dict[str, RoundedResult]:  # noqa: ARG002 (of the interface)
         """Return nothing."""
