@@ -85,7 +85,7 @@ def recipe_of(kernel: Textbook, dtype: str) -> Recipe:
     return recipe
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("kernel", "spec", "name"),
     [

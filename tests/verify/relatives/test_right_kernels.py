@@ -54,8 +54,8 @@ def test_small_cases(spec: str, dtype: str) -> None:
     [
         (Textbook, "group_norm,groups=2", "float32"),
         (Textbook, "rms_norm,gate=silu", "float32"),
-        (InFloat32, "group_norm,groups=2", "bfloat16"),
-        (InFloat32, "rms_norm,gate=silu", "bfloat16"),
+        pytest.param(InFloat32, "group_norm,groups=2", "bfloat16", marks=pytest.mark.slow),
+        pytest.param(InFloat32, "rms_norm,gate=silu", "bfloat16", marks=pytest.mark.slow),
         (HuggingFace, "rms_norm,gate=silu", "bfloat16"),
         *(
             pytest.param(InFloat32, spec, "float32", marks=pytest.mark.slow)
