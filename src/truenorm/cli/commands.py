@@ -84,11 +84,13 @@ def vectors_command(
     from truenorm.verify import suite
     from truenorm.verify.operations import parse_operation
     from truenorm.verify.operations.quantized.norm import refuse_quantized
+    from truenorm.verify.operations.relatives.norm import refuse_axes
     from truenorm.verify.report.vectors import write_vectors
 
     with stop_on(ValueError), progress_bar("writing") as progress:
         norm = parse_operation(operation)
         refuse_quantized(norm, "truenorm vectors")
+        refuse_axes(norm, "a folder of vectors")
         cases = [
             case
             for name in dtype or [Dtype.float32]

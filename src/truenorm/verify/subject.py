@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from truenorm.verify.operation import EVERYWHERE, MODEL_INPUT, Domain, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation, parse_operation
 from truenorm.verify.operations.quantized.norm import refuse_quantized
+from truenorm.verify.operations.relatives.norm import refuse_axes
 from truenorm.verify.types import FORMATS
 
 
@@ -89,6 +90,7 @@ class Subject:
             raise ValueError(f"backward must not be given: {self.operation.title} has none")
         if self.command is not None:
             refuse_quantized(self.operation, "a command, whose files hold no codes,")
+            refuse_axes(self.operation, "the folder of a command")
         if self.command is not None and (isinstance(self.command, str) or not self.command):
             raise ValueError(
                 f"command must be a list such as ['./my_kernel'], got {self.command!r}: "

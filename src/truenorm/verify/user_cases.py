@@ -18,6 +18,7 @@ from truenorm.verify.operation import Case, Operation
 from truenorm.verify.operations import LAYER_NORM, as_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.norm import refuse_quantized
+from truenorm.verify.operations.relatives.norm import refuse_relative
 from truenorm.verify.types import FORMATS, Array, dtype_of
 
 YOUR_DATA = "your data, "
@@ -129,6 +130,7 @@ def case_from(
     """
     operation = as_operation(operation)
     refuse_quantized(operation, "a case of your own shape or data")
+    refuse_relative(operation, "a case of your own shape or data")
     by_input = _by_input(arrays, operation)
     x = by_input["x"]
     dtype = x.dtype.name

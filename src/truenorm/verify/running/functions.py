@@ -12,13 +12,13 @@ from truenorm.verify.running.pytorch import (
     Arguments,
     arguments_of,
     arguments_of_norm,
+    constants_of,
     names_of,
     parameters_of,
     role_of,
 )
 from truenorm.verify.running.records import describe_error
 from truenorm.verify.running.torch_subject import (
-    TRIAL_SHAPE,
     form_of,
     torch_subject,
     trial_arrays,
@@ -53,7 +53,8 @@ def function_subject(
         return _on_tensors(function, norm, name, dtypes, describe_error(rejected))
 
     def forward(*values: Any) -> Any:
-        return _call(function, arguments, dict(zip(arguments_of_norm(norm), values, strict=True)))
+        by_role = dict(zip(arguments_of_norm(norm), values, strict=True))
+        return _call(function, norm, arguments, by_role)
 
     return Subject(
         forward, name=f"{name} on NumPy arrays", dtypes=dtypes or DTYPES, operation=norm
@@ -93,15 +94,18 @@ def _is_in_order(function: Callable[..., Any], norm: Norm) -> bool:
     )
 
 
-def _call(function: Callable[..., Any], arguments: Arguments, values: Mapping[str, Any]) -> Any:
-    size = values["x"].shape[-1]
-    return arguments.call(function, {**values, "shape": (size,), "size": size})
+def _call(
+    function: Callable[..., Any], norm: Norm, arguments: Arguments, values: Mapping[str, Any]
+) -> Any:
+    constants = constants_of(norm, values["x"].shape)
+    constants["shape"] = tuple(constants["shape"])  # as NumPy's are
+    return arguments.call(function, {**values, **constants})
 
 
 def _try(function: Callable[..., Any], norm: Norm, arguments: Arguments, dtype: str) -> None:
     """Call a function with ones; raise TypeError if it does not return arrays."""
     with np.errstate(all="ignore"):
-        returned = _call(function, arguments, {**trial_arrays(norm, dtype), "eps": 1e-5})
+        returned = _call(function, norm, arguments, {**trial_arrays(norm, dtype), "eps": 1e-5})
     outputs = norm.outputs_of(backward=False)
     results = [returned] if len(outputs) == 1 else returned
     is_tuple = isinstance(results, (list, tuple)) and len(results) == len(outputs)
@@ -119,7 +123,8 @@ def _on_tensors(
         named = f"{name} on PyTorch tensors"
         return torch_subject(function, operation=norm, name=named, **claims)
     except ValueError as error:
-        shapes = f"{'x'.join(map(str, TRIAL_SHAPE))} ones"
+        shape = trial_arrays(norm, DTYPES[0])["x"].shape
+        shapes = f"{'x'.join(map(str, shape))} ones"
         raise ValueError(
             f"with NumPy arrays of {shapes}: {rejected}\nwith PyTorch tensors: {error}"
         ) from error

@@ -13,6 +13,7 @@ import numpy as np
 
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
+from truenorm.verify.operations.relatives.norm import RelativeNorm
 from truenorm.verify.types import Array, dtype_of, numeric_dtype
 
 NAMES = {
@@ -40,9 +41,33 @@ QUANTIZED_NAMES = {
     "group": ("group_size", "block_size"),
 }
 """The names for a quantized norm, in which a scale is not gamma."""
-OPTIONAL = ("shape", "size", "group")
+RELATIVE_NAMES = {
+    **NAMES,
+    "z": ("z", "gate", "g"),
+    "shift": ("shift",),
+    "size": (*NAMES["size"], "num_channels"),
+    "groups": ("num_groups", "groups", "n_groups", "ngroups"),
+    "group": ("group_size",),
+    "heads": ("num_heads", "n_heads", "heads"),
+    "activation": ("activation",),
+    "gate_last": ("norm_before_gate",),
+    "counted": ("variance_size", "var_hidden_size"),
+}
+"""The names for a grouped or gated norm."""
+MODULATED_NAMES = {**RELATIVE_NAMES, "gamma": QUANTIZED_NAMES["gamma"], "scale": ("scale",)}
+"""The names for a modulated norm, in which a scale is not gamma."""
+OPTIONAL = (
+    "shape",
+    "size",
+    "group",
+    "groups",
+    "heads",
+    "activation",
+    "gate_last",
+    "counted",
+)
 """Passed to a kernel that has an argument for it."""
-MAY_BE_NONE = ("residual", "beta", "scale_ub")
+MAY_BE_NONE = ("residual", "gamma", "beta", "scale_ub", "z", "scale", "shift")
 """Passed as None to a kernel that has more arguments than the operation."""
 TORCH_TYPES = {
     **{name: f"float8_{name}" for name in ("e4m3fn", "e4m3fnuz", "e5m2")},
@@ -79,7 +104,28 @@ class Arguments(NamedTuple):
 
 def names_of(norm: Norm) -> Mapping[str, Sequence[str]]:
     """Return the argument names of kernels of an operation, by role."""
+    if isinstance(norm, RelativeNorm):
+        return MODULATED_NAMES if norm.modulate else RELATIVE_NAMES
     return QUANTIZED_NAMES if isinstance(norm, QuantizedNorm) else NAMES
+
+
+def constants_of(norm: Norm, shape: Sequence[int]) -> Values:
+    """Return the values of the roles that the operation and the shape of x determine."""
+    size = int(shape[-1])
+    constants: Values = {"shape": [size], "size": size}
+    if isinstance(norm, QuantizedNorm):
+        constants["group"] = norm.quant.group
+    if isinstance(norm, RelativeNorm):
+        constants |= {
+            "size": norm.parameter_size(shape),
+            "groups": norm.groups,
+            "group": size // norm.groups if norm.groups > 1 else None,
+            "heads": norm.heads,
+            "activation": norm.activation,
+            "gate_last": not norm.gate_first,
+            "counted": norm.counted(size),
+        }
+    return constants
 
 
 def role_of(name: str, names: Mapping[str, Sequence[str]] = NAMES) -> str:
@@ -109,7 +155,10 @@ def arguments_of(
         return Arguments(tuple(wanted))
     positional, named, unknown = [], [], []
     unmatched = [*wanted, *OPTIONAL, *optional]
+    fixed = getattr(function, "keywords", {})  # of a functools.partial
     for each in parameters:
+        if each.name in fixed:
+            continue
         role = role_of(each.name, names)
         if role in unmatched:
             unmatched.remove(role)
@@ -432,7 +481,7 @@ class InPlace(Form):
 
     def run(self, values: Values) -> tuple[list[Tensor], tuple[Any, ...]]:
         """Call the function with copies of its inputs."""
-        data = self.norm.inputs_of("data")
+        data = [name for name in self.norm.inputs_of("data") if name in ("x", "residual")]
         copies = {name: self.tensors.copied(values[name]) for name in data}
         returned = self.arguments.call(self.function, {**values, **copies})
         written = list(copies.values())

@@ -1,7 +1,8 @@
 """`torch_subject`: a kernel on PyTorch tensors as a subject of the judge."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
@@ -10,6 +11,7 @@ from truenorm.verify.operation import Operation
 from truenorm.verify.operations import as_operation
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
+from truenorm.verify.operations.relatives.norm import RelativeNorm
 from truenorm.verify.running.pytorch import (
     FORMS,
     Form,
@@ -17,6 +19,7 @@ from truenorm.verify.running.pytorch import (
     Unpacking,
     Values,
     arguments_of_norm,
+    constants_of,
     names_of,
     parameters_of,
     role_of,
@@ -51,6 +54,7 @@ def torch_subject(
     backward: Callable[..., Any] | Literal[False] | None = None,
     signature: str = "",
     unpack: Unpacking | None = None,
+    settings: Mapping[str, Any] | None = None,
     **claims: Unpack[Claims],
 ) -> Subject:
     """Return a subject for the judge: a function or a module on PyTorch tensors.
@@ -83,6 +87,10 @@ def torch_subject(
         ``unpack(scales, rows, groups)`` returns the scales of a quantized norm as an array of
         this shape, from the array that was returned; `unswizzled` is one. In the form ``out``,
         `scales` has one axis, with room for multiples of 128 rows and of 4 groups.
+    settings : mapping, optional
+        Further arguments by name that are the same in every call, such as
+        ``{"casting_mode": "gemma"}``. Those that the operation determines are known by name:
+        num_groups, group_size, num_heads, activation, norm_before_gate, variance_size.
     **claims
         name, dtypes, also, recipe and seconds, as of `Subject`; by default float32 and bfloat16.
 
@@ -113,7 +121,8 @@ def torch_subject(
     norm = as_operation(operation)
     if not isinstance(norm, Norm):
         raise ValueError(f"operation must be a result of truenorm.verify.norm, got {norm.name}")
-    kernel = FORMS[form](function, norm, Tensors(device), signature, unpack)
+    called = partial(function, **settings) if settings else function
+    kernel = FORMS[form](called, norm, Tensors(device), signature, unpack)
     options: Claims = {"name": _name_of(function), "dtypes": DTYPES, **claims}
     passes = _Passes(kernel, backward or None)
     if backward is None:
@@ -130,6 +139,7 @@ def torch_subject(
             backward=backward,
             signature=signature,
             unpack=unpack,
+            settings=settings,
             **claims,
         ),
         **options,
@@ -212,14 +222,11 @@ class _Passes:
 
 def _call(form: Form, values: Values, eps: float, *, by_autograd: bool) -> Any:
     """Run a form with or without autograd."""
-    size = int(values["x"].shape[-1])
     if by_autograd:
         for value in values.values():
             if value is not None:
                 value.requires_grad_()
-    norm = form.norm
-    group = norm.quant.group if isinstance(norm, QuantizedNorm) else 0
-    values |= {"eps": eps, "shape": [size], "size": size, "group": group}
+    values |= {"eps": eps, **constants_of(form.norm, values["x"].shape)}
     with form.tensors.torch.set_grad_enabled(by_autograd):
         return form.run(values)
 
@@ -259,6 +266,8 @@ def trial_arrays(norm: Norm, dtype: str) -> dict[str, Array]:
     """Return rows, parameters and settings of ones."""
     kind = dtype_of(norm.parameter_type or dtype)
     rows, size = TRIAL_SHAPE
+    if isinstance(norm, RelativeNorm):
+        return _relative_trial(norm, dtype)
     if isinstance(norm, QuantizedNorm):
         size = max(size, norm.quant.group)
     return {
@@ -266,3 +275,18 @@ def trial_arrays(norm: Norm, dtype: str) -> dict[str, Array]:
         **{name: np.ones(size, kind) for name in norm.parameters},
         **{name: np.ones(1, np.float32) for name in norm.inputs_of("setting")},
     }
+
+
+def _relative_trial(norm: RelativeNorm, dtype: str) -> dict[str, Array]:
+    """Return samples and parameters of ones, with as many groups or heads as the norm has."""
+    rows, size = TRIAL_SHAPE
+    units = norm.heads or norm.groups
+    shape: tuple[int, ...] = (rows, units * size)
+    if norm.has_axes:
+        shape = (rows, 2 * units if norm.spatial else max(units, 2), size)
+    arrays = {}
+    for name in norm.inputs_of("data", "parameter"):
+        kind = norm.parameter_type if name in norm.parameters else ""
+        (wanted,) = norm.result_shapes(f"d{name}", shape)
+        arrays[name] = np.ones(wanted, dtype_of(kind or dtype))
+    return arrays

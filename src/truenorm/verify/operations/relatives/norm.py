@@ -1,6 +1,6 @@
 """Relatives of layer norm and RMSNorm as operations of the judge."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, TypedDict, get_args
 
@@ -10,6 +10,7 @@ from truenorm.verify.operation import (
     Clues,
     Hypothesis,
     Input,
+    Operation,
     Output,
     RecipeResult,
     Results,
@@ -22,6 +23,7 @@ from truenorm.verify.operations.relatives.answers import RelativeExpected, exact
 from truenorm.verify.operations.relatives.cases import relative_cases
 from truenorm.verify.operations.relatives.geometry import Geometry
 from truenorm.verify.operations.relatives.hypotheses import hypotheses_of
+from truenorm.verify.operations.relatives.numbers import flint
 from truenorm.verify.operations.relatives.recipes import recipe_names, recipe_results
 from truenorm.verify.operations.relatives.scales import RelativeScales
 from truenorm.verify.types import Float64s
@@ -33,6 +35,24 @@ MODULATIONS = ("sample", "row")
 DIVISORS = ("mean", "sum")
 OVER = ("row", "channels")
 OPTIONS = ("groups", "heads", "gate", "modulate", "variance", "divisor", "gamma", "over")
+
+
+def refuse_relative(operation: Operation, what: str) -> None:
+    """Raise ValueError for a grouped, gated or modulated norm."""
+    if isinstance(operation, RelativeNorm):
+        raise ValueError(
+            f"{what} needs a norm without {', '.join(f'{name}=' for name in OPTIONS)}; "
+            f"got {operation.spec}"
+        )
+
+
+def refuse_axes(operation: Operation, what: str) -> None:
+    """Raise ValueError for a norm whose rows of x have axes of their own."""
+    if isinstance(operation, RelativeNorm) and operation.has_axes:
+        raise ValueError(
+            f"{what} holds x as rows of D, and {operation.spec} needs a shape such as (N, C, S): "
+            "give a Python function"
+        )
 
 
 class RelativeOptions(TypedDict, total=False):
@@ -136,8 +156,17 @@ class RelativeNorm(Norm):
         self.extensions = self._relative_extensions()
         self.not_for_commands = frozenset(self.extensions)
 
+    @property
+    def has_axes(self) -> bool:
+        """True if a row of x has axes of its own, as in (N, C, S) or (N, heads, D)."""
+        return (
+            self.spatial or self.heads > 0 or self.modulate == "sample" or self.over == "channels"
+        )
+
     def _check(self, variance: str) -> None:
-        """Raise ValueError for options that exclude each other."""
+        """Raise ValueError for options that exclude each other, or that need a package."""
+        if self.gate:
+            flint()
         several = [
             text
             for text, used in (
@@ -241,10 +270,12 @@ class RelativeNorm(Norm):
         like = {each.name: each.like for each in self.outputs}[output]
         if like in ("scale", "shift"):
             return ((rows[0], rows[-1]),)
-        if like in self.parameters:
-            of_channels = (self.spatial or self.over == "channels") and len(rows) > 2
-            return ((rows[1] if of_channels else rows[-1],),)
-        return (rows,)
+        return ((self.parameter_size(rows),),) if like in self.parameters else (rows,)
+
+    def parameter_size(self, rows: Sequence[int]) -> int:
+        """Return the number of elements of gamma, given the shape of x."""
+        of_channels = (self.spatial or self.over == "channels") and len(rows) > 2
+        return int(rows[1] if of_channels else rows[-1])
 
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterator[Case]:
         """Yield the cases of the plain norm, whose rows become units, and some of gates."""
