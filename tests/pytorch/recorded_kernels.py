@@ -1,6 +1,9 @@
 """Kernels that recordings are run with: they need PyTorch alone."""
 
 # ruff: noqa: ARG001
+import os
+import signal
+import time
 from typing import Any
 
 import torch  # type: ignore[import-not-found]
@@ -94,3 +97,52 @@ def one_result_of_two(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -
 def complex_result(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     y = rms_norm(x.detach(), weight.detach(), eps)
     return y.to(torch.complex64) if x.shape[-1] == 17 else y
+
+
+def quantized(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return codes of e4m3fn and a scale for each row, from float64."""
+    wide = x.double()
+    y = wide * (wide.square().mean(-1, keepdim=True) + eps).rsqrt() * weight.double()
+    scale = (y.abs().amax(-1, keepdim=True) / 448).float()
+    codes = (y / scale.double()).nan_to_num(0).clamp(-448, 448).to(torch.float8_e4m3fn)
+    return codes, scale
+
+
+def quantized_out(out: Tensor, x: Tensor, weight: Tensor, scale: Tensor, eps: float) -> None:
+    codes, scales = quantized(x, weight, eps)
+    out.copy_(codes)
+    scale.copy_(scales)
+
+
+def group_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    return torch.nn.functional.group_norm(x, 4, weight, bias, eps)
+
+
+def crashes(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    if x.shape[-1] == 17:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return rms_norm(x, weight, eps)
+
+
+def exits(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    if x.shape[-1] == 17:
+        os._exit(0)
+    return rms_norm(x, weight, eps)
+
+
+def raises(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    if x.shape[-1] == 17:
+        raise ValueError("no 17")
+    return rms_norm(x, weight, eps)
+
+
+def rejects_all(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    if x.shape[-1] == 64 and bool((x == 1).all()):
+        return rms_norm(x, weight, eps)
+    raise RuntimeError("no")
+
+
+def hangs(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    if x.shape[-1] == 17:
+        time.sleep(1000)
+    return rms_norm(x, weight, eps)

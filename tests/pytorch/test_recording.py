@@ -1,6 +1,8 @@
 """Record, run and judge: the report is that of verify on the same kernel."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +18,7 @@ from truenorm.verify import judge
 from truenorm.verify.grading.report import Report
 from truenorm.verify.operation import Case
 from truenorm.verify.report.json_report import to_json
+from truenorm.verify.running.records import CannotRunError
 
 HERE = Path(__file__).parent
 KERNELS = HERE / "recorded_kernels.py"
@@ -97,6 +100,9 @@ EVERY_LAYOUT = ("ranks", "strides", "padded-rows", "layouts-of-gradients", "idle
         ("damages_x", "rms_norm", "functional", ()),
         ("reused_result", "rms_norm", "functional", ()),
         ("one_result_of_two", "add_rms_norm", "functional", ()),
+        ("quantized", "rms_norm,quant=e4m3fn,scale=per-token", "functional", ()),
+        ("quantized_out", "rms_norm,quant=e4m3fn,scale=per-token", "out", ()),
+        ("group_norm", "group_norm,groups=4", "functional", ()),
         ("complex_result", "rms_norm", "functional", ()),
     ],
 )
@@ -110,3 +116,170 @@ def test_the_report_is_that_of_verify(
         kernel(name), operation=operation, form=form, name=label, dtypes=["float32"], also=also
     )
     assert comparable(report) == comparable(tv.verify(subject))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record ordinary rows of up to 67 columns alone."""
+    scope: Callable[..., list[Case]] = judge.scope
+
+    def fewer(*arguments: Any) -> list[Case]:
+        return [each for each in scope(*arguments) if each.family == "normal"][:16]
+
+    monkeypatch.setattr(judge, "scope", fewer)
+
+
+FATAL = {
+    "crashes": "crashed: SIGSEGV",
+    "exits": "ended with exit code 0",
+    "raises": "raised ValueError: no 17",
+    "hangs": "gave no answer within 10 s",
+}
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", FATAL)
+def test_crashes_and_hangs_are_findings_and_other_cases_run(name: str, tmp_path: Path) -> None:
+    tv.record_cases(tmp_path, operation="rms_norm", dtypes=["float32"])
+    done = run(tmp_path, name, "--seconds", "10")
+    assert done.returncode == 0, done.stderr
+    report = tv.judge_recording(tmp_path)
+    assert not report.passed
+    assert {FATAL[name]} <= {finding.symptom for finding in report.findings}
+    judged = {each.case for each in report.results}
+    assert "float32-normal-4x64" in judged
+    assert "float32-normal-4x17" not in judged
+
+
+@pytest.mark.usefixtures("small")
+def test_a_crash_has_the_report_of_verify(tmp_path: Path) -> None:
+    report = recorded(tmp_path, "crashes", "rms_norm")
+    assert not report.passed
+    other = judge.verify_target(f"{KERNELS}:crashes", operation="rms_norm", dtypes=["float32"])
+    assert comparable(report) == comparable(other)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_kernel_that_rejects_everything_cannot_be_judged(tmp_path: Path) -> None:
+    tv.record_cases(tmp_path, operation="rms_norm", dtypes=["float32"])
+    assert run(tmp_path, "rejects_all").returncode == 0
+    with pytest.raises(CannotRunError, match="cannot be called: it raised RuntimeError: no"):
+        tv.judge_recording(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with results."""
+    folder = tmp_path_factory.mktemp("complete")
+    with pytest.MonkeyPatch.context() as patch:
+        scope: Callable[..., list[Case]] = judge.scope
+        patch.setattr(judge, "scope", lambda *some: _few(scope(*some)))
+        tv.record_cases(folder, operation="rms_norm", dtypes=["float32"])
+    assert run(folder, "rms_norm").returncode == 0
+    return folder
+
+
+def _few(suite: list[Case]) -> list[Case]:
+    return [case for case in suite if case.family == "normal"][:16]
+
+
+def lines_of(folder: Path) -> list[str]:
+    return (folder / "results" / "log.jsonl").read_text().splitlines(keepends=True)
+
+
+def write_lines(folder: Path, lines: list[str]) -> None:
+    (folder / "results" / "log.jsonl").write_text("".join(lines))
+
+
+def swap(lines: list[str]) -> list[str]:
+    """Exchange two results."""
+    first, second = [n for n, line in enumerate(lines) if '"arrays"' in line][2:4]
+    lines[first], lines[second] = lines[second], lines[first]
+    return lines
+
+
+def changed_byte(folder: Path, name: str, place: int) -> None:
+    content = bytearray((folder / name).read_bytes())
+    content[place] ^= 1
+    (folder / name).write_bytes(content)
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no log": (lambda f: (f / "results/log.jsonl").unlink(), "there are no results"),
+    "no arrays": (lambda f: (f / "results/arrays.bin").unlink(), "cannot be read"),
+    "arrays cut off": (
+        lambda f: (f / "results/arrays.bin").write_bytes(
+            (f / "results/arrays.bin").read_bytes()[:-9]
+        ),
+        "an array has other bytes",
+    ),
+    "another bit": (lambda f: changed_byte(f, "results/arrays.bin", 99), "has other bytes"),
+    "a line removed": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[8:]]), "line 8"),
+    "a line twice": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[6:]]), "line 8"),
+    "results swapped": (lambda f: write_lines(f, swap(lines_of(f))), "it was changed"),
+    "a line edited": (
+        lambda f: write_lines(f, [each.replace("[4, ", "[5, ") for each in lines_of(f)]),
+        "it was changed",
+    ),
+    "the end missing": (lambda f: write_lines(f, lines_of(f)[:-1]), "ends early"),
+    "half a line": (lambda f: write_lines(f, ["".join(lines_of(f))[:-50]]), "it was changed"),
+    "not text": (lambda f: changed_byte_high(f), "is no text"),
+    "an empty log": (lambda f: write_lines(f, []), "another recording"),
+    "inputs changed": (lambda f: changed_byte(f, "cases.bin", 50), "it was changed"),
+    "no inputs": (lambda f: (f / "cases.bin").unlink(), "cannot be read"),
+    "calls removed": (
+        lambda f: (f / "manifest.json").write_text(
+            (f / "manifest.json").read_text().replace('"again"', '"plain"', 1)
+        ),
+        "it was changed",
+    ),
+}
+
+
+def changed_byte_high(folder: Path) -> None:
+    file = folder / "results" / "log.jsonl"
+    file.write_bytes(b"\xff" + file.read_bytes())
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged_files_are_refused(name: str, complete: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(complete, folder)
+    assert tv.judge_recording(folder).passed
+    damage, words = DAMAGES[name]
+    damage(folder)
+    with pytest.raises(CannotRunError, match=words):
+        tv.judge_recording(folder)
+
+
+@pytest.mark.usefixtures("small")
+def test_results_of_another_recording_are_refused(complete: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "other"
+    tv.record_cases(folder, operation="rms_norm", dtypes=["float32"], seed=3)
+    shutil.copytree(complete / "results", folder / "results")
+    with pytest.raises(CannotRunError, match="results of another recording"):
+        tv.judge_recording(folder)
+    done = run(folder, "rms_norm")
+    assert done.returncode != 0
+    assert "has results of another run" in done.stderr
+
+
+@pytest.mark.usefixtures("small")
+def test_a_run_that_was_killed_continues(complete: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(complete, folder)
+    text = "".join(lines_of(folder))
+    write_lines(folder, [text[: len(text) // 2]])
+    with pytest.raises(CannotRunError):
+        tv.judge_recording(folder)
+    assert run(folder, "rms_norm").returncode == 0
+    assert comparable(tv.judge_recording(folder)) == comparable(tv.judge_recording(complete))
+
+
+def test_the_runner_imports_pytorch_alone(complete: Path) -> None:
+    """Its imports are of the standard library and torch, also if others are not there."""
+    source = (complete / "runner.py").read_text()
+    imported = re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE)
+    assert set(imported) <= set(sys.stdlib_module_names)
+    assert 'importlib.import_module("torch")' in source

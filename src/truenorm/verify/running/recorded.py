@@ -167,7 +167,8 @@ class Recorded:
         unchanged[places] = False
         table[places] = changed
         order = self._order(number) if entry["rows"] else np.zeros(1, np.int64)
-        table[unchanged] = base[order[np.flatnonzero(unchanged)]]
+        if unchanged.any():  # else the base may have rows of another width
+            table[unchanged] = base[order[np.flatnonzero(unchanged)]]
         numbers: Array = table.reshape(-1).view(_dtype_of(entry["type"]))
         return numbers.reshape(entry["shape"])
 
@@ -182,9 +183,14 @@ class Recorded:
         """Return the first rows of a plain call, the places of changed rows, and these rows."""
         size = prod(entry["shape"]) * _dtype_of(entry["type"]).itemsize // max(entry["rows"], 1)
         own, changed = entry["own"], entry["changed"]
-        with self._file.open("rb") as file:
-            file.seek(entry["at"])
-            content = file.read(entry["bytes"])
+        try:
+            with self._file.open("rb") as file:
+                file.seek(entry["at"])
+                content = file.read(entry["bytes"])
+        except OSError as missing:
+            raise DamagedResultsError(
+                f"{self._file} cannot be read: {missing.strerror}"
+            ) from missing
         complete = len(content) == 8 * changed + (own + changed) * size
         if not complete or hashlib.sha256(content).hexdigest() != entry["sha256"]:
             raise DamagedResultsError(f"{self._file} was changed: an array has other bytes")

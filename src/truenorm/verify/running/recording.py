@@ -17,8 +17,9 @@ import numpy as np
 
 from truenorm.verify.operation import AS_SHAPE, Case, Operation, other_cases
 from truenorm.verify.operations.norms import Norm
+from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.oracle import output_types
-from truenorm.verify.running.pytorch import names_of
+from truenorm.verify.running.pytorch import TORCH_TYPES, names_of
 from truenorm.verify.running.records import (
     AFTER_OTHERS,
     FEW_CALLS,
@@ -118,9 +119,9 @@ def make_recording(
         **scope,
         **_roles_of(operation),
         "names": _names_of(operation),
-        "types": {case.dtype: output_types(case)[operation.outputs[0].name] for case in trials},
+        "group": operation.quant.group if isinstance(operation, QuantizedNorm) else 0,
         "patience": patience,
-        "ones": [content.add_laid_out(_ones(case)) for case in trials],
+        "ones": [[content.add_laid_out(_ones(case)), _written(case)] for case in trials],
         "trials": [suite.index(case) for case in trials],
         "cases": [_describe_case(case, planned_calls(case), content) for case in suite],
     }
@@ -165,6 +166,22 @@ def _ones(case: Case) -> dict[str, Array | None]:
     return dict(trial_arrays(case.operation, case.dtype))
 
 
+def _written(case: Case) -> dict[str, Entry]:
+    """Return how memory for each result of forward is allocated, for a kernel that writes to it.
+
+    An entry has the type; the last axis, or 0 for that of x; True if the other axes are those of
+    x; and True if it is zero at first, since kernels take a maximum with what is there.
+    """
+    written, types = {}, output_types(case)
+    shape_of_x = case.given_shape
+    for output in case.operation.outputs_of(backward=False):
+        *leading, last = case.operation.result_shapes(output, shape_of_x)[0]
+        kind = TORCH_TYPES.get(types[output], types[output])
+        last = 0 if last == shape_of_x[-1] else last
+        written[output] = [kind, last, leading == [*shape_of_x[:-1]], output == "amax"]
+    return written
+
+
 def _describe_case(case: Case, calls: Sequence[PlannedCall], content: _Content) -> dict[str, Any]:
     distinct = case.shape[0] // case.repeats
     arrays = {
@@ -178,6 +195,7 @@ def _describe_case(case: Case, calls: Sequence[PlannedCall], content: _Content) 
         "eps": case.eps.hex(),
         "size": case.shape[1],
         "distinct": distinct,
+        "written": _written(case),
         "arrays": arrays,
         "steps": [_describe_call(case, each, content) for each in calls],
     }

@@ -69,7 +69,7 @@ def supervise(args: Any, path: Path) -> int:
                 child.kill()
         log, code = Log(path), child.returncode
         last = log.entries[-1] if log.entries else {}
-        if "end" in last:
+        if "end" in last and code == 0:
             return 0
         if "begin" not in last or len(log.entries) == before or code == BROKEN:
             return code or 2  # it could not be loaded, and said why
@@ -124,7 +124,7 @@ def match(function: Any, wanted: list[str], names: Any, signature: str) -> list[
     found = [(each, roles.get(each.name.lower(), "")) for each in known if each.kind not in (2, 4)]
     if not {*wanted} <= {role for _, role in found}:
         return [("", role) for role in wanted]
-    wanted = [*wanted, "shape", "size"]
+    wanted = [*wanted, "shape", "size", "group", "sum"]
     used = [(each, role) for each, role in found if role in wanted or each.default is each.empty]
     return [("" if each.kind is each.POSITIONAL_ONLY else each.name, role) for each, role in used]
 
@@ -144,8 +144,10 @@ class Kernel:
         self.function, self.form, self.manifest = getattr(module, name), args.form, manifest
         self.explicit = getattr(module, args.backward) if args.backward else None
         self.device, self.turn, self.autograd = torch.device(args.device), 0, False
+        self.written: Values = {}
         wanted = [*manifest["inputs"], "eps", *manifest["settings"]]
-        wanted = {"out": ["out", *wanted], "module": ["eps"]}.get(self.form, wanted)
+        written = ["out", *(name for name in manifest["outputs"][1:] if name != "sum")]
+        wanted = {"out": [*written, *wanted], "module": ["eps"]}.get(self.form, wanted)
         self.arguments = match(self.function, wanted, manifest["names"], args.signature)
         if self.form == "module" and not {role for _, role in self.arguments} & {"shape", "size"}:
             self.arguments = [("", "size"), ("", "eps")]
@@ -162,9 +164,15 @@ class Kernel:
         data = {name: values[name] for name in names}
         written, returned = [], None
         if self.form == "out":
-            kind = getattr(torch, self.manifest["types"][str(x.dtype).removeprefix("torch.")])
-            written = [torch.full(x.shape, math.nan, dtype=kind, device=x.device)]
-            returned = self.call({**values, "out": written[0]})
+            roles = {role for _, role in self.arguments}
+            results: Values = {}
+            for name, entry in self.written.items():
+                role = "out" if not results else name
+                in_place = name == "sum" and "sum" not in roles
+                role = "residual" if in_place else role
+                results[role] = strided_copy(values[role]) if in_place else self.empty(x, *entry)
+            written = [*results.values()]
+            returned = self.call({**values, **results})
         elif self.form == "inplace":
             data = {name: strided_copy(each) for name, each in data.items()}
             written = [*data.values()]
@@ -187,6 +195,17 @@ class Kernel:
             raise TypeError(f"it returned {len(returned)} result, not {count}: {outputs}")
         return returned[:count], returned[count:]
 
+    def empty(self, x: Any, kind: str, last: int, by_rows: bool, zero: bool) -> Any:
+        """Return a tensor for a result: floats are NaN, codes one of two by turns."""
+        shape, dtype = (
+            ([*x.shape[:-1]] if by_rows else []) + [last or x.shape[-1]],
+            getattr(torch, kind),
+        )
+        if dtype.itemsize > 1:
+            return torch.full(shape, 0.0 if zero else math.nan, dtype=dtype, device=x.device)
+        fill = (0x2A, 0x7F)[self.turn % 2]
+        return torch.full(shape, fill, dtype=torch.uint8, device=x.device).view(dtype)
+
     def set_parameter(self, module: Any, name: str, value: Any) -> Any:
         """Replace a parameter of a module by a tensor, and return the new parameter."""
         known = self.manifest["names"][name]
@@ -203,6 +222,7 @@ class Kernel:
         """Return the results by name, and what backward needs."""
         x, self.turn = given["x"], self.turn + 1
         values = {**given, "eps": eps, "shape": [x.shape[-1]], "size": x.shape[-1]}
+        values["group"] = self.manifest["group"]
         for _ in range(2):  # results that are not written must not hold those of earlier calls
             torch.full(x.shape, (math.nan, 123.0)[self.turn % 2], dtype=x.dtype, device=x.device)
         for name in self.manifest["inputs"] if self.autograd else ():
@@ -284,8 +304,9 @@ class Session:
     def is_differentiable(self) -> bool:
         """Call the kernel with ones, and return True if autograd differentiates its result."""
         kernel, error = self.kernel, None
-        for ones in self.manifest["ones"]:
-            for autograd in (True, False) if kernel.form in ("functional", "module") else (False,):
+        may_be = kernel.form in ("functional", "module") and self.manifest["gradients"]
+        for ones, kernel.written in self.manifest["ones"]:
+            for autograd in (True, False) if may_be else (False,):
                 kernel.autograd = autograd
                 try:
                     results, _ = kernel.forward(self.stored(ones), 1e-5)
@@ -397,6 +418,7 @@ class Session:
         if number in self.records:
             return self.records[number]
         self.log.write(begin=number)
+        self.kernel.written = case["written"]
         for some in (self.results, self.given, self.before):
             some.clear()
         note, kind, start = {"failure": "", "left_out": ""}, step["call"][0], time.perf_counter()
@@ -487,7 +509,8 @@ class Session:
                 plain = plain or record.get("seconds", 0.0)
                 if not stopped and "ratio" in step:
                     estimate = plain + step["ratio"] * max(record["seconds"] - plain, 0.0)
-        self.log.write(end=True)
+        if "end" not in self.log.entries[-1]:
+            self.log.write(end=True)
 
 
 def raw(tensor: Any) -> bytes:
