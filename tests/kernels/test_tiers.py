@@ -174,3 +174,40 @@ def test_rows_that_cancel(x: Float64, dy: list[float]) -> None:
 )
 def test_rows_that_almost_cancel(x: Float64, dy: list[float]) -> None:
     assert 0.0 not in column_sums(in_all_columns(dy), x)
+
+
+UNDECIDED_ROWS = {
+    "float64, far apart": (np.float64, 1e300, 0.0),
+    "float64, small": (np.float64, 1e-15, 0.0),
+    # xhat is 1 or -1, so that 1 + 2^-24 and 1 + 2^-11 are ties.
+    "float32, ties": (np.float32, 0.0, 2.0**-24),
+    "float16, ties": (np.float16, 0.0, 2.0**-11),
+}
+"""Rows that tier 1 leaves undecided: the type, the size of random numbers, or beta."""
+
+
+@pytest.mark.parametrize("backend", ["native", "reference"])
+@pytest.mark.parametrize("name", UNDECIDED_ROWS)
+@pytest.mark.parametrize("shape", [(40, 1000), (1000, 40), (600, 30)])
+def test_many_undecided_rows_of_a_block_in_any_layout(
+    name: str, shape: tuple[int, int], backend: str
+) -> None:
+    dtype, scale, shift = UNDECIDED_ROWS[name]
+    x = np.ones(shape, dtype)
+    x[:, ::2] = -1
+    if scale:
+        x = np.random.default_rng(0).standard_normal(shape) * scale
+    beta = np.full(shape[1], shift, dtype)
+    eps = 1e-5 if scale else 0.0
+    gamma, dy = np.ones_like(beta), x[::-1].copy()
+    y, saved = tn.layer_norm_forward(x, gamma, beta, eps=eps, backend=backend)
+    dx, _, _ = tn.layer_norm_backward(dy, saved)
+    across, saved = tn.layer_norm_forward(
+        np.ascontiguousarray(x.T), gamma, beta, eps=eps, axis=0, backend=backend
+    )
+    np.testing.assert_array_equal(across.T, y)
+    of_columns, _, _ = tn.layer_norm_backward(np.ascontiguousarray(dy.T), saved)
+    np.testing.assert_array_equal(of_columns.T, dx)
+    out = np.empty(shape, dtype, order="F")
+    tn.layer_norm(x, gamma, beta, eps=eps, backend=backend, out=out)
+    np.testing.assert_array_equal(out, y)

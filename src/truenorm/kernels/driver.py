@@ -89,6 +89,7 @@ class _ForwardRun(NamedTuple):
                 defined = np.flatnonzero(status != UNDEFINED)
                 y[np.ix_(defined, self.special)] = self._special_y(x[defined], self.special)
             self.y.done(start, stop, y)
+            undecided.write_batches()
         undecided.flush()
 
     def _write_undefined(self, x: Stored, y: Stored, rows: Indices) -> None:
@@ -391,6 +392,7 @@ class _BackwardRun(NamedTuple):
             if status is not None:
                 share.not_finite += (start + np.flatnonzero(status == NOT_FINITE)).tolist()
             self.dx.done(start, stop, dx)
+            undecided.write_batches()
         undecided.flush()
 
     def _compute(

@@ -35,6 +35,8 @@ TERMS = 2**17
 class UndecidedRows:
     """Collects undecided rows with copies of their inputs, and recomputes them in batches.
 
+    For each block of rows, `add` comes before the block is stored, and `write_batches` after.
+
     A batch of one row is recomputed in place: copying would take as long.
 
     Parameters
@@ -66,15 +68,28 @@ class UndecidedRows:
             some = rows[first : first + self._batch]
             self._waiting.append((start + some, *(part[some] for part in (results, *inputs))))
             self._count += len(some)
-            if self._count >= self._batch:
-                self.flush()
+
+    def write_batches(self) -> None:
+        """Recompute and write rows until less than a batch waits.
+
+        The blocks of these rows must be stored before, or they would overwrite them.
+        """
+        while self._count >= self._batch:
+            self._write_batch()
 
     def flush(self) -> None:
-        """Recompute and write all rows that wait: less than two batches."""
-        if not self._waiting:
-            return
-        indices, results, *inputs = map(np.concatenate, zip(*self._waiting, strict=True))
-        self._waiting, self._count = [], 0
+        """Recompute and write all rows that wait."""
+        while self._waiting:
+            self._write_batch()
+
+    def _write_batch(self) -> None:
+        """Recompute and write the first rows that wait: less than two batches."""
+        batch, count = [], 0
+        while self._waiting and count < self._batch:
+            batch.append(self._waiting.pop(0))
+            count += len(batch[-1][0])
+        self._count -= count
+        indices, results, *inputs = map(np.concatenate, zip(*batch, strict=True))
         self._recompute(results, *inputs)
         self._output.write(indices, results)
 
