@@ -40,6 +40,8 @@ ROW_COUNTS = (1, 255, 256, 257, 384)
 """Numbers of rows at which kernels wrote other scales (vllm#48271, flashinfer#3398)."""
 CHOSEN = ("ways", "amax", NEXT_TO_MIDPOINTS)
 """Families whose y is chosen."""
+MOST_OFFSETS = 9
+"""Steps of the mean of a row, each by a factor of sqrt(10)."""
 ROOM = (1.0, 0.8, 1.1)
 """How much of the range of codes a static scale uses: amax over scale over qmax, inverted."""
 
@@ -60,6 +62,9 @@ def quantized_cases(norm: "QuantizedNorm", dtype: str, level: str, seed: int) ->
     for first in range(seed, seed + SEEDS[level]):
         for kind in _families(norm.quant, dtype, level):
             yield _of_kind(norm, kind, dtype, first)
+        if norm.centred:  # else a large mean is not hard
+            for kind in _offsets(norm.quant, dtype):
+                yield _of_kind(norm, kind, dtype, first)
     yield from _constructed(norm, dtype)
 
 
@@ -151,6 +156,18 @@ def _of_widths(quant: Quant, level: str) -> Iterator[_Kind]:
         for size in (quant.group + 1, 3 * quant.group - 2):
             why = "the last group of a row is not full"
             yield _Kind(Family(PARTIAL_GROUPS, PLAIN_X[1], "ordinary", why), 5, size)
+
+
+def _offsets(quant: Quant, dtype: str) -> Iterator[_Kind]:
+    """Yield rows of standard deviation 1 whose mean grows until an ulp is 1/4."""
+    last = FORMATS[dtype].precision * np.log10(2.0)
+    for half in range(1, min(int(2 * last) - 1, MOST_OFFSETS) + 1):
+        offset = float(f"{10 ** (half / 2):.3g}")
+        x = {"pattern": "normal", "offset": offset}
+        why = f"standard deviation 1, mean {offset:g}"
+        slug = f"offset-{offset:.3g}".replace("e+0", "e")
+        family = Family(slug, x, "sweep", why, {"beta": "zeros"})
+        yield _Kind(family, 4, _multiple(quant, 257), of_family="offset")
 
 
 def _of_calls(quant: Quant) -> Iterator[_Kind]:
