@@ -75,7 +75,7 @@ def norm(
     quant : Quant, optional
         How y is quantized: ``forward(x, gamma, ..., eps)`` then returns codes, and what `Quant`
         says. There is no backward pass.
-    relative
+    **relative
         `groups`, `heads`, `gate`, `modulate`, `variance`, `divisor`, `gamma` and `over`, of
         grouped, gated and modulated norms: see `RelativeNorm`.
 

@@ -95,8 +95,14 @@ class RelativeNorm(Norm):
         Whether there are gamma and beta.
     over : str
         ``row``, or ``channels``: a unit is the channels at one place of x (N, C, ...).
-    options
+    **options
         Those of `Norm`.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> tv.norm("rms_norm", groups=4, gate="silu").title
+    'RMS normalization, 4 groups, gate silu'
     """
 
     expected_type = RelativeExpected
