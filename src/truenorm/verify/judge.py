@@ -445,8 +445,29 @@ def judge_recording(
 ) -> Report:
     """Judge the results that ``runner.py`` wrote to the folder of a recording.
 
-    Raise CannotRunError if files are missing, damaged or of another recording. Parameters are
-    those of `verify`.
+    Parameters
+    ----------
+    folder : str or Path
+        The folder that `record_cases` wrote, with the results.
+    require, strict, progress, baseline
+        As for `verify`.
+    **options
+        ``recipe``, ``dtypes``, ``largest`` and ``kappa`` override the claims of the kernel.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    CannotRunError
+        If files are missing, damaged or of another recording.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> tv.judge_recording("norm-cases").passed  # doctest: +SKIP
+    True
     """
     folder = Path(folder)
     recorded_scope = RecordedScope.of(read_manifest(folder))
