@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 import truenorm as tn
 from exact_row import exact_dx, exact_y
 from kernels.calls import call_for, each_family, rows_for
+from promise.checking import BACKENDS
 from promise.families import Array, Case, usual_case
 from truenorm.exact import FLOAT64
 from truenorm.kernels import fallback, special
@@ -186,7 +187,7 @@ UNDECIDED_ROWS = {
 """Rows that tier 1 leaves undecided: the type, the size of random numbers, or beta."""
 
 
-@pytest.mark.parametrize("backend", ["native", "reference"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", UNDECIDED_ROWS)
 @pytest.mark.parametrize("shape", [(40, 1000), (1000, 40), (600, 30)])
 def test_many_undecided_rows_of_a_block_in_any_layout(
