@@ -32,6 +32,8 @@ from truenorm.verify.subject import Subject, SubjectSpec
 
 RULE = "-" * 80
 RUNS, RECIPE = "runs", "recipe"
+OF_ONE_OUTPUT = {"floor": "scale", "biased": "sum"}
+"""Checks that are about one result, which not every operation has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +191,9 @@ def _tests(judgement: Judgement) -> Iterator[JudgedVerdict]:
     verdicts = dict.fromkeys(GUARDS.values())
     if not (judgement.recipe or judgement.subject.recipe):
         del verdicts[RECIPE]
+    for guard, output in OF_ONE_OUTPUT.items():
+        if output not in judgement.subject.outputs:
+            del verdicts[GUARDS[guard]]
     for verdict in verdicts:
         if verdict != ACCURACY:
             yield JudgedVerdict(judgement, dtype, verdict)
