@@ -10,7 +10,7 @@ from truenorm.verify.audit.planted import Kernel, PlantedBug, case_of_inputs, pl
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.changes import constant
 from truenorm.verify.operations.quantized.answers import in_groups, largest_in_groups
-from truenorm.verify.operations.quantized.codes import E4M3FN, E8M0, CodeType, packed
+from truenorm.verify.operations.quantized.codes import E4M3FN, packed
 from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.operations.quantized.quant import Quant
 from truenorm.verify.operations.quantized.recipes import NORMS
@@ -28,8 +28,7 @@ def _quant(at: Steps) -> Quant:
 
 
 def _setting(at: Steps) -> float:
-    """Return the number that forward takes after eps."""
-    return float(np.asarray(at.case.inputs[_quant(at).setting], np.float64).reshape(-1)[0])
+    return _quant(at).setting_of(at.case)
 
 
 def _group_amax(at: Steps, of: str = "y") -> Float64s:
@@ -54,11 +53,7 @@ def _scale(at: Steps, amax: Float64s) -> Float64s:
 def _unit(at: Steps, scales: Float64s) -> Float64s:
     """Return the value of the code 1 for each element, given the scales of groups."""
     quant = _quant(at)
-    if quant.direction == "multiply":
-        scales = 1 / scales
-    elif quant.scale_type == "e4m3fn":
-        scales = scales / _setting(at)
-    return np.repeat(scales, quant.group, axis=1)[:, : at.size] if quant.group else scales
+    return quant.spread(quant.code_units(scales, at.case), at.size)
 
 
 def _scaled(at: Steps) -> Float64s:
@@ -161,7 +156,10 @@ class QuantizedKernel(Kernel):
         x, steps = inputs["x"], self.steps(case_of_inputs(self.norm, inputs, inputs.pop("eps")))
         results = []
         for name in self.norm.outputs_of(backward=False):
-            code, shape = self._code_type(name), self.norm.result_shapes(name, x.shape)[0]
+            code, shape = (
+                self.norm.quant.code_type(name),
+                self.norm.result_shapes(name, x.shape)[0],
+            )
             kind = code.dtypes[0] if code else self.norm.type_of(name, x.dtype.name)
             results.append(
                 self.as_array(name, self.result(steps, name), shape, numeric_dtype(kind))
@@ -172,7 +170,7 @@ class QuantizedKernel(Kernel):
         self, name: str, values: Float64s, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Array:
         """Return a result in a shape and a type; codes and their scales are bytes."""
-        code, size = self._code_type(name), int(np.prod(shape))
+        code, size = self.norm.quant.code_type(name), int(np.prod(shape))
         if code is None:
             return super().as_array(name, values, shape, dtype)
         codes = code.encode(values)
@@ -184,13 +182,6 @@ class QuantizedKernel(Kernel):
                 f"{shape} and the type {dtype.name}"
             )
         return codes.reshape(shape).view(dtype)
-
-    def _code_type(self, name: str) -> CodeType | None:
-        """Return the type of a result whose elements are bytes."""
-        if name == "codes":
-            return self.norm.quant.code
-        types = {"e8m0": E8M0, "e4m3fn": E4M3FN}
-        return types.get(self.norm.quant.scale_type) if name == "scale" else None
 
     def written_arguments(self, arguments: Collection[str]) -> dict[str, str]:
         """Return the arguments to which a function may write its results, by result."""

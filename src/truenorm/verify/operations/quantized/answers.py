@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from truenorm.exact import FLOAT32, FLOAT64
 from truenorm.verify.operation import Case, Results
 from truenorm.verify.operations.exact import ExactRows
-from truenorm.verify.operations.quantized.codes import E4M3FN, E8M0, CodeType, unpacked
+from truenorm.verify.operations.quantized.codes import E4M3FN, unpacked
 from truenorm.verify.operations.quantized.quant import Quant
 from truenorm.verify.operations.scales import NormScales
 from truenorm.verify.oracle import (
@@ -121,7 +121,7 @@ class QuantizedExpected(Expected):
         error = np.where(self._finite, BOUND * finite + self._radius, 0.0)
         sizes, errors = in_groups(finite, self.quant), in_groups(error, self.quant)
         if self.quant.scale_type:
-            self._broken = in_groups(~self._finite, self.quant).any(axis=2)
+            self._broken: Mask = np.asarray(in_groups(~self._finite, self.quant).any(axis=2))
             amax = self.amax = sizes.max(axis=2, initial=0.0)
             candidates = sizes + errors >= (sizes - errors).max(axis=2, keepdims=True, initial=0.0)
             least = self.quant.least_scale * self.quant.code.largest
@@ -180,15 +180,15 @@ class QuantizedExpected(Expected):
             return float(np.ldexp(1.0, power + 1))
         factor = Fraction(1) / Fraction(quant.code.largest)
         if quant.scale_type == "e4m3fn":
-            scaled = _times(element, factor * Fraction(float(self._global_scale)))
+            scaled = _times(element, factor * Fraction(self._global_scale))
             return min(abs(scaled.round_to(E4M3FN.format)), E4M3FN.largest)
         return max(
             abs(_times(element, factor).round_to(FLOAT32)), float(np.float32(quant.least_scale))
         )
 
     @property
-    def _global_scale(self) -> np.float64:
-        return np.float64(np.asarray(self.case.global_scale).reshape(()))
+    def _global_scale(self) -> float:
+        return self.quant.setting_of(self.case)
 
     def _scale_cells(self, scales: Float64s) -> tuple[Float64s, Float64s]:
         """Return the least and the largest amax of which each scale is the rounded one."""
@@ -249,12 +249,11 @@ class QuantizedExpected(Expected):
 
     def _set_codes(self, scales: Float64s) -> None:
         """Compute the exact codes for scales of all rows, of each row or of each group."""
-        size = self.case.shape[1]
-        spread = (
-            np.repeat(scales, self.quant.group, axis=1)[:, :size] if self.quant.group else scales
-        )
-        self.code_unit, self._quotient = self._units(np.broadcast_to(spread, self.y.shape))
-        quotient, code = self._quotient, self.quant.code
+        spread = self.quant.spread(scales, self.case.shape[1])
+        every = np.broadcast_to(spread, self.y.shape)
+        self.code_unit = self.quant.code_units(every, self.case)
+        self._quotient = quotient = self._over(every)
+        code = self.quant.code
         error = BOUND * np.abs(quotient) + self._radius / np.abs(self.code_unit)
         low, high = code.nearest(quotient - error), code.nearest(quotient + error)
         values = np.where((self.y == 0) | (self.code_unit == 0), 0.0, code.nearest(quotient))
@@ -266,21 +265,20 @@ class QuantizedExpected(Expected):
         clamped = code.largest if self.quant.nan == "clamp" else np.nan
         self.values["codes"] = np.where(self._finite, values, clamped)
 
-    def _units(self, scales: Float64s) -> tuple[Float64s, Float64s]:
-        """Return the value of the code 1, and y divided by it."""
+    def _over(self, scales: Float64s) -> Float64s:
+        """Return y divided by the value of the code 1, with as few roundings as possible."""
         if self.quant.direction == "multiply":
-            return 1 / scales, self.y * scales
+            return self.y * scales
         if self.quant.scale_type == "e4m3fn":
-            unit = scales / self._global_scale
-            return unit, self.y * self._global_scale / scales
-        return scales, self.y / scales
+            return self.y * self._global_scale / scales
+        return self.y / scales
 
     def _ratio(self, scale: float) -> Fraction:
         """Return the exact factor from y to codes."""
         if self.quant.direction == "multiply":
             return Fraction(scale)
         if self.quant.scale_type == "e4m3fn":
-            return Fraction(float(self._global_scale)) / Fraction(scale)
+            return Fraction(self._global_scale) / Fraction(scale)
         return 1 / Fraction(scale)
 
     @property
@@ -288,9 +286,8 @@ class QuantizedExpected(Expected):
         """True where the scale is that of a group in which a y is not finite."""
         if self.quant.is_static:
             return np.zeros(self.y.shape, bool)
-        size = self.case.shape[1]
-        group = self.quant.group or size
-        return np.repeat(self._broken, group, axis=1)[:, :size]
+        spread = self.quant.spread(self._broken, self.case.shape[1])
+        return np.broadcast_to(spread, self.y.shape)
 
     def _code_errors(self, values: Float64s, *, finite: bool) -> ElementErrors:
         code, unit, quotient = self.quant.code, np.abs(self.code_unit), self._quotient
@@ -316,23 +313,16 @@ class QuantizedExpected(Expected):
 
     def type_error(self, output: str, result: Array) -> str:
         """Return what is wrong with the type of a result, or an empty string."""
-        kind = self._code_type(output)
+        kind = self.quant.code_type(output)
         if kind is None:
             return super().type_error(output, result)
         if result.dtype.name in kind.dtypes:
             return ""
         return f"{output} is {result.dtype.name}; it should be {' or '.join(kind.dtypes)}"
 
-    def _code_type(self, output: str) -> CodeType | None:
-        """Return the type of the bytes of an output, if it has any."""
-        if output == "codes":
-            return self.quant.code
-        by_scale = {"e8m0": E8M0, "e4m3fn": E4M3FN}
-        return by_scale.get(self.quant.scale_type) if output == "scale" else None
-
     def decoded(self, output: str, result: Array | None) -> Float64s | None:
         """Return a result as numbers in the shape of the answer, or None if that is impossible."""
-        kind = self._code_type(output)
+        kind = self.quant.code_type(output)
         shape = self.wide[output].shape
         if result is None:
             return None

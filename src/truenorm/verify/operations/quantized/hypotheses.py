@@ -62,25 +62,16 @@ class Rows:
     @property
     def unit(self) -> Float64s:
         """The value of the code 1 for each element."""
-        return self.spread(self.code_units(self.scales))
-
-    def code_units(self, scales: Float64s) -> Float64s:
-        """Return the value of the code 1 for scales."""
-        if self.quant.direction == "multiply":
-            return 1 / scales
-        return scales / self.global_scale if self.quant.scale_type == "e4m3fn" else scales
+        return self.spread(self.quant.code_units(self.scales, self.case))
 
     @property
     def global_scale(self) -> float:
         """The scale of all block scales."""
-        return float(np.asarray(self.case.global_scale, np.float64).reshape(()))
+        return self.quant.setting_of(self.case)
 
     def spread(self, scales: Float64s) -> Float64s:
         """Return one scale for each element."""
-        size = self.y.shape[1]
-        if self.quant.group:
-            scales = np.repeat(scales, self.quant.group, axis=1)[:, :size]
-        return np.broadcast_to(scales, self.y.shape)
+        return np.broadcast_to(self.quant.spread(scales, self.y.shape[1]), self.y.shape)
 
     def own_scales(self, y: Float64s) -> Float64s:
         """Return the scales of y by the rule, in float64; `ANY_SCALE` for zeros."""
@@ -189,7 +180,7 @@ def _right(rows: Rows, y: Float64s) -> Float64s:
 def _by_own_scales(rows: Rows, y: Float64s) -> Float64s:
     """Return the codes for the scales that y should have."""
     scales = rows.own_scales(y).astype(np.float32).astype(np.float64)
-    unit = rows.spread(rows.code_units(scales))
+    unit = rows.spread(rows.quant.code_units(scales, rows.case))
     return np.where(y == 0, 0.0, rows.quant.code.nearest(y / unit))
 
 

@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truenorm.verify.operations.quantized.codes import CODE_TYPES, E2M1, E4M3FN, CodeType
-from truenorm.verify.types import Float64s
+from truenorm.verify.operation import Case
+from truenorm.verify.operations.quantized.codes import CODE_TYPES, E2M1, E4M3FN, E8M0, CodeType
+from truenorm.verify.types import Array, Float64s
 
 SMALLEST_POWER, LARGEST_POWER = -127, 127
 """The exponents of E8M0."""
@@ -168,6 +169,30 @@ class Quant:
         if self.type in MICROSCALING:
             return MICROSCALING[self.type].group
         return 0 if self.scale in ("static", "per-token") else int(self.scale[4:])
+
+    def setting_of(self, case: Case) -> float:
+        """Return the number that forward takes after eps."""
+        return float(np.asarray(case.inputs[self.setting], np.float64).reshape(-1)[0])
+
+    def code_type(self, output: str) -> CodeType | None:
+        """Return the type of the bytes of an output, if it has any."""
+        if output == "codes":
+            return self.code
+        by_scale = {"e8m0": E8M0, "e4m3fn": E4M3FN}
+        return by_scale.get(self.scale_type) if output == "scale" else None
+
+    def code_units(self, scales: Float64s, case: Case) -> Float64s:
+        """Return the value of the code 1 for scales."""
+        if self.direction == "multiply":
+            return 1 / scales
+        return scales / self.setting_of(case) if self.scale_type == "e4m3fn" else scales
+
+    def spread(self, scales: Array, size: int) -> Array:
+        """Return scales of groups for each element; others broadcast as they are."""
+        if not self.group:
+            return scales
+        spread: Array = np.repeat(scales, self.group, axis=1)[:, :size]
+        return spread
 
     def groups(self, size: int) -> int:
         """Return the number of groups of a row."""
