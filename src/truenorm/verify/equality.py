@@ -256,9 +256,9 @@ def compare(
     >>> equality.passed, worst.output, worst.second_nearer > worst.first_nearer
     (False, 'y', True)
     """
+    runners = (runner_for(first), runner_for(second))
     suite = common_cases(first, second, level) if cases is None else list(cases)
     level = level if cases is None else "own"
-    runners = (runner_for(first), runner_for(second))
     return compare_runners(*runners, suite, level=level, progress=progress)
 
 

@@ -57,7 +57,7 @@ from truenorm.verify.running.records import (
 )
 from truenorm.verify.running.runners import runner_for, try_a_call
 from truenorm.verify.running.torch_subject import DTYPES, TRIAL_SHAPE
-from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.subject import Subject, SubjectSpec, require_subject
 from truenorm.verify.suite import case as case_named
 from truenorm.verify.suite import cases
 from truenorm.verify.user_cases import (
@@ -128,6 +128,7 @@ def verify(
     >>> report.passed, report.grades[0].grade
     (True, 'correct')
     """
+    require_subject(subject)
     settings = RunSettings(level, require, progress, own, baseline, strict)
     spec = spec_of(subject)
     if executor is None:

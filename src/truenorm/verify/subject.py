@@ -86,6 +86,9 @@ class Subject:
             )
         if (self.forward is None) == (self.command is None):
             raise ValueError("give either forward (with or without backward) or command")
+        for name, function in (("forward", self.forward), ("backward", self.backward)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be a function; got {function!r}")
         if self.backward is not None and not self.operation.outputs_of(backward=True):
             raise ValueError(f"backward must not be given: {self.operation.title} has none")
         if self.command is not None:
@@ -136,6 +139,15 @@ class Subject:
         if self.command is None and self.backward is None:
             return tuple(forward)
         return (*forward, *self.operation.outputs_of(backward=True))
+
+
+def require_subject(subject: Subject) -> None:
+    """Raise TypeError for what is no `Subject`, such as the function itself."""
+    if not isinstance(subject, Subject):
+        raise TypeError(
+            f"expected a Subject; got {subject!r}: use truenorm.verify.Subject(function) or "
+            "truenorm.verify.load('file.py:function')"
+        )
 
 
 class SubjectSpec(NamedTuple):

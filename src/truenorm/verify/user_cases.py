@@ -131,6 +131,8 @@ def case_from(
     operation = as_operation(operation)
     refuse_quantized(operation, "a case of your own shape or data")
     refuse_relative(operation, "a case of your own shape or data")
+    if not 0 <= eps < np.inf:
+        raise ValueError(f"eps must be finite and at least 0; got {eps!r}")
     by_input = _by_input(arrays, operation)
     x = by_input["x"]
     dtype = x.dtype.name

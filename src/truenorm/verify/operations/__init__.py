@@ -90,6 +90,11 @@ def norm(
     >>> tv.norm("add_rms_norm", gain="zero-centred", parameters="float32").title
     'residual add and RMS normalization, zero-centred gain, float32 parameters'
     """
+    if unknown := relative.keys() - {*relatives.OPTIONS}:
+        raise TypeError(
+            f"{sorted(unknown)[0]} is no option of an operation: expected any of "
+            f"{', '.join(sorted(OPTIONS | {'quant', *relatives.OPTIONS}))}"
+        )
     options = tuple(sorted(relative.items()))
     return _norm(name, gain, beta, parameters, result, sum, quant, options)
 

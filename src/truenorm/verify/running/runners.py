@@ -37,7 +37,7 @@ from truenorm.verify.running.records import (
     other_rows,
 )
 from truenorm.verify.running.tiled import reduced_record, tiled_damage, tiled_inputs
-from truenorm.verify.subject import Subject
+from truenorm.verify.subject import Subject, require_subject
 from truenorm.verify.types import (
     CODE_TYPES,
     FORMATS,
@@ -54,6 +54,7 @@ Arrays = Mapping[str, Array | None]
 
 def runner_for(subject: Subject, *, in_worker: bool = False) -> Runner:
     """Return the runner that calls a subject from this process; see `InProcess`."""
+    require_subject(subject)
     if subject.command is not None:
         return CommandRunner(subject)
     return InProcess(subject, in_worker=in_worker)
