@@ -4,7 +4,7 @@ An element is decided by a recipe if float32 noise cannot change any of its roun
 must have the bits of nearly all elements that it decides.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from truenorm.verify.diagnosis.accuracy import Diagnosis, describe_recipe, diagnose_bits
 from truenorm.verify.grading.checks import MeasuredResult, Symptom
 from truenorm.verify.grading.report import Recipe
-from truenorm.verify.operation import Quantization, RecipeResult, RoundedResult
+from truenorm.verify.operation import Case, Quantization, RecipeResult, Results, RoundedResult
 from truenorm.verify.types import Float64s
 
 SAME_RECIPE = 0.9999
@@ -29,12 +29,23 @@ RecipeEvidence = Sequence[tuple[MeasuredResult, Mapping[str, RecipeResult]]]
 
 def recipe_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
     """Return, by type, the results of the first output whose bits distinguish recipes."""
+    return _of_first_output(measured, lambda case, results: case.operation.recipes(case, results))
+
+
+def way_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
+    """Return, by type, the codes whose bits distinguish ways to scale y."""
+    return _of_first_output(measured, lambda case, results: case.operation.ways(case, results))
+
+
+def _of_first_output(
+    measured: Collection[MeasuredResult],
+    bits_of: Callable[[Case, Results], Mapping[str, RecipeResult]],
+) -> dict[str, RecipeEvidence]:
+    """Return, by type, the results of the first output for which there are bits to compare."""
     evidence: dict[str, list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
     for one in measured:
-        operation = one.case.operation
-        if one.output == operation.outputs[0].name and (
-            bits := operation.recipes(one.case, one.record.results)
-        ):
+        is_first = one.output == one.case.operation.outputs[0].name
+        if is_first and (bits := bits_of(one.case, one.record.results)):
             evidence.setdefault(one.case.dtype, []).append((one, bits))
     return dict(evidence)
 
@@ -107,18 +118,6 @@ def identify_recipe(evidence: RecipeEvidence) -> Recipe:
     same = {first: tuple(others) for first, *others in groups}
     dtype, output = evidence[0][0].type_and_output
     return Recipe(dtype, matching[0] if len(matching) == 1 else "", shares, same, output)
-
-
-def way_evidence(measured: Collection[MeasuredResult]) -> dict[str, RecipeEvidence]:
-    """Return, by type, the codes whose bits distinguish ways to scale y."""
-    evidence: dict[str, list[tuple[MeasuredResult, Mapping[str, RecipeResult]]]] = {}
-    for one in measured:
-        operation = one.case.operation
-        if one.output == operation.outputs[0].name and (
-            bits := operation.ways(one.case, one.record.results)
-        ):
-            evidence.setdefault(one.case.dtype, []).append((one, bits))
-    return dict(evidence)
 
 
 def identify_forward(

@@ -96,18 +96,23 @@ class Formulas:
 
     def rows(self, name: str) -> Float64s:
         """Return an input of rows by unit, in float64."""
-        rows = self.norm.normalized(self.case) if name == "x" else self.case.rows[name]
-        units: Float64s = self._select(self.geometry.units_of(rows.astype(np.float64)))
-        if name == "z" and self.norm.activation == "sigmoid":
-            units = np.where(np.isinf(units), np.copysign(SATURATING, units), units)
+        units = self._given(name)
         if not self.finite:
             return units
         keep: Array = np.asarray(np.isfinite(units))
         if name == "x":
-            z = Formulas(self.norm, self.case, self.selected) if self.norm.gate_first else None
-            both = [keep] if z is None else [keep, np.isfinite(z.rows("z"))]
-            keep = np.all(np.all(both, axis=0), axis=1, keepdims=True)
+            if self.norm.gate_first:
+                keep = keep & np.isfinite(self._given("z"))
+            keep = np.all(keep, axis=1, keepdims=True)
         return np.where(keep, units, 0.0)
+
+    def _given(self, name: str) -> Float64s:
+        """Return an input by unit as it is given; the sigmoid of an infinite z is finite."""
+        rows = self.norm.normalized(self.case) if name == "x" else self.case.rows[name]
+        units: Float64s = self._select(self.geometry.units_of(rows.astype(np.float64)))
+        if name == "z" and self.norm.activation == "sigmoid":
+            units = np.where(np.isinf(units), np.copysign(SATURATING, units), units)
+        return units
 
     def columns(self, name: str, default: float) -> Float64s:
         """Return the numbers of a parameter or of a modulation for each element of each unit."""

@@ -200,7 +200,7 @@ class RelativeNorm(Norm):
         extensions = {"one-element-units": "a unit has one element"}
         if self.spatial or self.over == "channels":
             extensions["channels-last"] = "the channels of x and dy are the last axis in memory"
-        elif not self.heads and self.modulate != "sample":
+        elif not self.has_axes:
             key = "padded-rows"
             extensions[key] = super()._extensions()[key]
         return extensions
