@@ -1,6 +1,8 @@
 """The judge from Python: `Subject`, `verify` and `check`."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,6 +24,10 @@ from verify.recorded import RIGHT_FORWARD
             "also must be of no-gamma, .*; got \\['axes'\\]",
         ),
         (lambda: tv.case("float32-nothing"), "there is no case 'float32-nothing'"),
+        (
+            lambda: tv.case_from({"x": np.ones((2, 3))}, eps=-1.0),
+            "eps must be .* at least 0; got -1",
+        ),
         (lambda: tv.Subject(), "give either forward .* or command"),
         (lambda: tv.Subject(print, command=["x"]), "give either forward .* or command"),
         (lambda: tv.Subject(command="./kernel"), "command must be a list .*, got './kernel'"),
@@ -38,6 +44,29 @@ from verify.recorded import RIGHT_FORWARD
 def test_invalid_arguments(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "message"),
+    [
+        (tv.verify, (print,), "expected a Subject; got <built-in function print>: use .*load"),
+        (tv.verify, ("kernel.py",), "expected a Subject; got 'kernel.py'"),
+        (tv.check, (None, None), "expected a Subject; got None"),
+        (tv.compare, (print, print), "expected a Subject; got <built-in"),
+        (tv.Subject, (3,), "forward must be a function; got 3"),
+        (tv.Subject, (print, "backward"), "backward must be a function; got 'backward'"),
+        (
+            partial(tv.norm, groop=1),  # type: ignore[call-arg]
+            ("rms_norm",),
+            "groop is no option .*: expected .* groups,",
+        ),
+    ],
+)
+def test_arguments_of_another_type(
+    call: Callable[..., object], arguments: tuple[object, ...], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(*arguments)
 
 
 def test_subject_without_backward() -> None:
