@@ -53,12 +53,17 @@ class Log:
             file.write(f"{self.hash} {text}\n")
 
 
-def supervise(args: Any, path: Path) -> int:
+def start_child() -> Any:
+    """Start a process that makes the calls."""
+    return subprocess.Popen([sys.executable, *sys.argv, "--child"], stdin=subprocess.PIPE)
+
+
+def supervise(args: Any, path: Path, start: Any = start_child) -> int:
     """Start children until all calls are made. A crash or a hang is the result of its call."""
     while True:
         before = len(Log(path).entries)
         first = size = path.stat().st_size if before else 0
-        child = subprocess.Popen([sys.executable, *sys.argv, "--child"], stdin=subprocess.PIPE)
+        child = start()
         since, hung = time.monotonic(), False
         while child.poll() is None:
             time.sleep(0.02)
@@ -519,8 +524,8 @@ def raw(tensor: Any) -> bytes:
     return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
-def main() -> int:
-    """Parse the arguments, and run as the parent or as the child."""
+def parse_arguments(arguments: list[str] | None = None) -> Any:
+    """Return the options of the command line."""
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=shape)
     parser.add_argument("target", help="FILE.py:NAME or package.module:NAME")
@@ -536,11 +541,19 @@ def main() -> int:
     parser.add_argument("--forward-only", action="store_true", help="make no backward pass")
     parser.add_argument("--seconds", type=float, default=60.0, help="time limit of one call")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Run as the parent or as the child."""
+    args = parse_arguments()
     (args.folder / "results").mkdir(exist_ok=True)
     path = args.folder / "results" / "log.jsonl"
-    if not args.child:
-        return supervise(args, path)
+    return run_calls(args, path) if args.child else supervise(args, path)
+
+
+def run_calls(args: Any, path: Path) -> int:
+    """Make the calls in this process, and return its exit code."""
     # The parent never writes to the pipe: it ends with the parent, and so does the child.
     threading.Thread(target=lambda: sys.stdin.read() or os._exit(1), daemon=True).start()
     global torch
