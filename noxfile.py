@@ -143,6 +143,8 @@ OTHER_EXAMPLES = {
     "ranks/mpi_allreduce.py": "session ranks",
     "ranks/sequences.py": "imported by data_parallel.py",
     "ranks/sharded_features.py": "session ranks",
+    "remote/modal_run.py": "not run: it needs an account",
+    "remote/rms_norm.py": "session torch",
     "verify/triton_check.py": "session torch",
     "verify/triton_quantized_check.py": "session torch",
 }
@@ -369,16 +371,33 @@ def release(session: nox.Session) -> None:
     run_steps(session, RELEASE_STEPS)
 
 
+def follow_workflow(session: nox.Session, workflow: str, tag: str, *jobs: str) -> None:
+    """Run the steps of a workflow that need no GitHub, on the last commit."""
+    install(session, "workflow")
+    folder = Path(session.create_tmp()).resolve() / "jobs"
+    core = {"TRUENORM_BUILD_CACHE": BUILD["TRUENORM_BUILD_CACHE"]}
+    session.run(
+        "python",
+        ".ci/follow_workflow.py",
+        f".github/workflows/{workflow}",
+        tag,
+        str(folder),
+        *jobs,
+        env=core,
+    )
+
+
 @nox.session
 def release_workflow(session: nox.Session) -> None:
     """Run the steps of the release workflow that need no GitHub, on the last commit."""
-    install(session, "workflow")
     version = re.search(r'__version__ = "(.*)"', Path("src/truenorm/__init__.py").read_text())
-    tag = f"v{version[1]}" if version else ""
-    folder = Path(session.create_tmp()).resolve() / "jobs"
-    workflow = ".github/workflows/release.yml"
-    core = {"TRUENORM_BUILD_CACHE": BUILD["TRUENORM_BUILD_CACHE"]}
-    session.run("python", ".ci/follow_workflow.py", workflow, tag, str(folder), env=core)
+    follow_workflow(session, "release.yml", f"v{version[1]}" if version else "")
+
+
+@nox.session
+def action(session: nox.Session) -> None:
+    """Run the action of the last commit on a right and on a wrong kernel, as CI does."""
+    follow_workflow(session, "ci.yml", "", "action")
 
 
 @nox.session

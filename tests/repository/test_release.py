@@ -1,6 +1,5 @@
 """The workflow of a release, its dry run, and the check of tag, version and changelog."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -13,8 +12,8 @@ import pytest
 import yaml
 
 import truenorm
+from repository.dry_run import ROOT, load_follow_workflow
 
-ROOT = Path(__file__).parents[2]
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
 SCRIPT = Path(".ci", "check_release.py")
 FILES = {
@@ -117,12 +116,7 @@ def as_list(names: str | list[str] | None) -> list[str]:
 @pytest.fixture
 def follow(tmp_path: Path) -> Any:
     """Return a function that follows jobs in a folder."""
-    path = ROOT / ".ci" / "follow_workflow.py"
-    spec = importlib.util.spec_from_file_location("follow_workflow", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_follow_workflow()
 
     def steps(
         needs: dict[str, Any] | None = None, **jobs: list[dict[str, Any]]
@@ -198,6 +192,25 @@ class TestDryRun:
         done = subprocess.run(program, capture_output=True, text=True, timeout=60)
         assert done.returncode == code, done.stderr
         assert done.stdout.split() == ["job", "FAILED" if code else "ran", *command.split()]
+
+    def test_outputs_and_conditions(self, follow: Any) -> None:
+        """A step may fail and the job go on; `always()` runs after a step that failed."""
+        steps = follow(
+            first=[
+                {
+                    "id": "a",
+                    "run": "echo x=1 >> $GITHUB_OUTPUT; exit 1",
+                    "continue-on-error": True,
+                },
+                {"run": "test $X = 1", "env": {"X": "${{ steps.a.outputs.x }}"}},
+                {"run": "false"},
+                {"run": "true"},
+                {"run": "true", "if": "always()"},
+                {"run": "false", "if": "always() && steps.a.outputs.y != ''"},
+            ]
+        )
+        outcomes = [outcome for _, _, outcome in steps]
+        assert outcomes == ["FAILED", "ran", "FAILED", "not run", "ran", "not run"]
 
     def test_errors(self, follow: Any) -> None:
         with pytest.raises(KeyError, match=r"github\.unknown"):

@@ -90,11 +90,13 @@ def file_writer(
     *,
     packages: Sequence[str] = ("matplotlib",),
     suffix: str = "",
+    **details: str,
 ) -> Callable[[object], None]:
     """Return a function that writes a report to a file; without a file it does nothing.
 
-    It imports `module` and calls ``write(report, file)`` there. Stop now, before a long run, if
-    one of the `packages` is missing, or if the file has another suffix or cannot be created.
+    It imports `module` and calls ``write(report, file, **details)`` there. Stop now, before a long
+    run, if one of the `packages` is missing, or if the file has another suffix or cannot be
+    created.
     """
     if file is None:
         return lambda _: None
@@ -107,7 +109,7 @@ def file_writer(
 
     def write(report: object) -> None:
         try:
-            import_module(module).write(report, file)
+            import_module(module).write(report, file, **details)
         except OSError as error:
             stop(f"cannot write {file}: {error.strerror}; give {option} another file")
         sys.stderr.write(f"wrote {file}\n")

@@ -6,10 +6,12 @@ from typing import Annotated
 from truenorm.cli.common import JsonOption, argument
 from truenorm.cli.verify import (
     BaselineOption,
+    GithubOption,
     HtmlOption,
     KappaOption,
     LargestOption,
     RecipeOption,
+    ReportFiles,
     RequireOption,
     StrictOption,
     UpdateBaselineOption,
@@ -18,6 +20,7 @@ from truenorm.cli.verify import (
 from truenorm.tools.progress import Progress
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import judge_recording
+from truenorm.verify.running.recorded import target_of
 
 
 def judge_command(
@@ -33,6 +36,7 @@ def judge_command(
     update_baseline: UpdateBaselineOption = False,
     json: JsonOption = False,
     html: HtmlOption = None,
+    github: GithubOption = None,
 ) -> None:
     """Judge the results of a kernel that ran on another machine.
 
@@ -63,4 +67,5 @@ def judge_command(
             kappa=kappa,
         )
 
-    judge_and_finish(run, baseline, html, update_baseline=update_baseline, json=json)
+    files = ReportFiles(baseline, html, github, target_of(folder) if github else "")
+    judge_and_finish(run, files, update_baseline=update_baseline, json=json)

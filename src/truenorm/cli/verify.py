@@ -6,7 +6,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import typer
 from rich.console import Console
@@ -89,6 +89,15 @@ UpdateBaselineOption = Annotated[
 ]
 HtmlOption = Annotated[
     Path | None, option("FILE", "Also write the report, with plots, to one HTML file.")
+]
+
+GithubOption = Annotated[
+    Path | None,
+    option(
+        "FILE",
+        "Also append a summary in Markdown to this file, such as $GITHUB_STEP_SUMMARY, and print "
+        "an annotation of GitHub to stderr for each new finding.",
+    ),
 ]
 
 
@@ -181,6 +190,7 @@ def verify_command(
     ] = None,
     json: JsonOption = False,
     html: HtmlOption = None,
+    github: GithubOption = None,
 ) -> None:
     """Find bugs in a layer norm or RMSNorm, and grade its accuracy.
 
@@ -241,12 +251,13 @@ def verify_command(
         "data": data or (),
         "dtypes": dtype,
     }
-    report_options = bool(baseline or update_baseline or html)
+    report_options = bool(baseline or update_baseline or html or github)
     if equal_to:
         if report_options or cases or seed or jobs or strict or require != "stable":
             stop(
-                "--baseline, --update-baseline, --html, --cases, --seed, --jobs, --strict and "
-                "--require are for one subject, and not for two: judge each without --equal-to"
+                "--baseline, --update-baseline, --html, --github, --cases, --seed, --jobs, "
+                "--strict and --require are for one subject, and not for two: judge each without "
+                "--equal-to"
             )
         with stop_on(CannotRunError, ValueError), progress_bar("comparing") as progress:
             equality = compare_targets(
@@ -262,7 +273,7 @@ def verify_command(
         if report_options or recipe or shape or data:
             stop(
                 "--cases cannot be combined with --recipe, --shape, --data, --baseline, "
-                "--update-baseline or --html: use two runs"
+                "--update-baseline, --html or --github: use two runs"
             )
         with (
             stop_on(CannotRunError, ValueError),
@@ -295,13 +306,25 @@ def verify_command(
                 **overrides,
             )
 
-    judge_and_finish(run, baseline, html, update_baseline=update_baseline, json=json)
+    files = ReportFiles(baseline, html, github, target)
+    judge_and_finish(run, files, update_baseline=update_baseline, json=json)
+
+
+class ReportFiles(NamedTuple):
+    """The files that a report is compared with and written to.
+
+    `target` is the subject, as on the command line, whose file is annotated on GitHub.
+    """
+
+    baseline: Path | None
+    html: Path | None
+    github: Path | None
+    target: str
 
 
 def judge_and_finish(
     run: Callable[[Path | None, Progress | None], Report],
-    baseline: Path | None,
-    html: Path | None,
+    files: ReportFiles,
     *,
     update_baseline: bool,
     json: bool,
@@ -310,6 +333,7 @@ def judge_and_finish(
 
     `run` is called with the baseline to compare with, and with the progress to report.
     """
+    baseline, html, github, target = files
     if update_baseline:
         check_writable("--baseline", baseline or stop("--update-baseline needs --baseline FILE"))
     known = None if update_baseline and baseline and not baseline.exists() else baseline
@@ -317,13 +341,16 @@ def judge_and_finish(
     write_html = file_writer(
         "--html", html, "truenorm.verify.report.html", packages=packages, suffix=".html"
     )
+    write_github = file_writer(
+        "--github", github, "truenorm.verify.report.github", packages=(), target=target
+    )
     if html is not None and baseline is not None and html.resolve() == baseline.resolve():
         stop(f"--html and --baseline must be two files, got {html} for both")
     with stop_on(CannotRunError, ValueError), progress_bar("judging") as progress:
         report = run(known, progress)
     if update_baseline and baseline:
         report = _with_new_baseline(report, baseline)
-    _finish(report, terminal.show, write_html, json=json)
+    _finish(report, terminal.show, write_html, write_github, json=json)
 
 
 @contextmanager
@@ -354,14 +381,14 @@ def _with_new_baseline(report: Report, baseline: Path) -> Report:
 def _finish(
     report: AnyReport,
     show: Callable[[AnyReport, Console], None],
-    write: Callable[[AnyReport], None] = lambda _: None,
-    *,
+    *writers: Callable[[AnyReport], None],
     json: bool,
 ) -> None:
-    """Print the report, write its file, and exit with 0 if it passes, else 1."""
+    """Print the report, write its files, and exit with 0 if it passes, else 1."""
     if json:
         typer.echo(to_json(report))
     else:
         show(report, Console(highlight=False))
-    write(report)
+    for write in writers:
+        write(report)
     raise typer.Exit(0 if report.passed else 1)

@@ -85,6 +85,15 @@ def read_log(folder: Path, recording: Recording) -> list[dict[str, Any]]:
     return entries
 
 
+def target_of(folder: Path) -> str:
+    """Return the target that was run, or nothing if there are no readable results."""
+    try:
+        header = (folder / LOG).read_text(encoding="utf-8").splitlines()[0]
+        return str(json.loads(header[HASH_LENGTH + 1 :])["target"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
 def check_recording(folder: Path, recording: Recording) -> None:
     """Raise an error if the folder does not hold this recording."""
     try:
