@@ -15,6 +15,7 @@ GROUPS = {
         "verify": "verify",
         "record": "record",
         "judge": "judge",
+        "score": "score",
         "audit": "audit",
         "vectors": "commands",
     },

@@ -21,6 +21,7 @@ from truenorm.verify.operations.quantized.codes import unswizzled
 from truenorm.verify.operations.quantized.quant import Quant
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.torch_subject import torch_subject
+from truenorm.verify.score import Score, score
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import case, cases
 from truenorm.verify.user_cases import case_from, case_of_shape, load_data
@@ -42,6 +43,7 @@ __all__ = [
     "Quant",
     "Recipe",
     "Report",
+    "Score",
     "Subject",
     "bound",
     "campaign",
@@ -56,6 +58,7 @@ __all__ = [
     "load_data",
     "norm",
     "record_cases",
+    "score",
     "torch_subject",
     "unswizzled",
     "update_baseline",

@@ -1,0 +1,196 @@
+"""Make the calls of a recording for a score: like runner.py, and note how a kernel cheats.
+
+    python guarded.py my_kernel.py:rms_norm folder
+    python guarded.py --serve
+
+This file needs PyTorch, and runner.py beside it. It writes to results/guards.json which operators
+of PyTorch were called, in any thread, and which functions of the process were replaced. With
+--serve it reads lists of arguments, one a line as JSON, and answers each with an exit code:
+PyTorch is imported once, and each list is run in a fork.
+"""
+
+import importlib.util
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+MODULES = (
+    *("torch", "torch.autograd", "torch.autograd.profiler", "torch.nn.functional"),
+    *("torch.overrides", "torch._C._autograd", "torch.utils._python_dispatch"),
+    *("builtins", "ctypes", "hashlib", "json", "os", "threading", "time"),
+)
+"""Modules whose functions a kernel must not replace; those of the runner are compared as well."""
+NOTES, OUTPUT = "guards.json", "output.txt"
+NO_TORCH = 71  # exit code of a process that cannot import PyTorch
+
+
+def import_torch() -> Any:
+    """Import PyTorch, or end the process."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(NO_TORCH)
+
+
+def load_runner() -> Any:
+    """Import runner.py, which is in the folder of this file."""
+    spec: Any = importlib.util.spec_from_file_location(
+        "runner", Path(__file__).with_name("runner.py")
+    )
+    runner = sys.modules["runner"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    return runner
+
+
+class HeldFunctions:
+    """The functions of some modules and classes, as they were before the kernel was loaded."""
+
+    def __init__(self, runner: Any, torch: Any) -> None:
+        modules = {name: importlib.import_module(name) for name in MODULES}
+        names = ("Kernel", "Log", "Session")
+        classes = {f"runner.{name}": getattr(runner, name) for name in names}
+        self.owners = {**modules, **classes, "runner": runner, "torch.Tensor": torch.Tensor}
+        self.functions = [
+            (owner, name, function)
+            for owner, each in self.owners.items()
+            for name, function in vars(each).items()
+            if callable(function)
+        ]
+
+    def replaced(self) -> list[str]:
+        """Return the names of functions that are not what they were."""
+        attributes = {owner: vars(each) for owner, each in self.owners.items()}
+        return [
+            f"{owner}.{name}"
+            for owner, name, function in self.functions
+            if attributes[owner].get(name) is not function
+        ]
+
+
+class Operators:
+    """The operators of PyTorch that are called, as its profiler sees them.
+
+    Modes of PyTorch see one thread only, and a kernel can switch them off.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+        self.stop = torch.autograd._disable_profiler
+        self.profile = torch.autograd.profiler.profile(use_kineto=True, experimental_config=config)
+        self.profile.__enter__()
+
+    def names(self) -> list[str] | None:
+        """Stop, and return the names; None if the kernel has stopped the profiler."""
+        try:
+            return sorted({event.name() for event in self.stop().events()})
+        except RuntimeError:
+            return None
+
+
+def run_guarded(runner: Any, args: Any, path: Path) -> int:
+    """Make the calls in this process, and write what the guards saw."""
+    torch = import_torch()
+    replaced: set[str] = set()
+    write = runner.Log.write
+
+    def check_and_write(log: Any, **entry: Any) -> Any:
+        replaced.update(held.replaced())
+        return write(log, **entry)
+
+    runner.Log.write = check_and_write
+    dumps, write_text = json.dumps, Path.write_text
+    held, operators = HeldFunctions(runner, torch), Operators(torch)
+    code: int = runner.run_calls(args, path)
+    replaced.update(held.replaced())
+    notes = {"operators": operators.names(), "replaced": sorted(replaced)}
+    write_text(path.with_name(NOTES), dumps(notes), encoding="utf-8")
+    return code
+
+
+class Fork:
+    """A process that continues this one, with the methods of `subprocess.Popen` that are used."""
+
+    def __init__(self, work: Callable[[], int], output: Path) -> None:
+        # The parent never writes to the pipe: it ends with the parent, and so does the child.
+        reading, self.pipe = os.pipe()
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if not self.pid:
+            os._exit(self.run(work, output, reading))
+        os.close(reading)
+
+    def run(self, work: Callable[[], int], output: Path, stdin: int) -> int:
+        """Do the work in the child, without access to the streams of the parent."""
+        os.setsid()
+        stdout = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for stream, file in enumerate((stdin, stdout, stdout)):
+            os.dup2(file, stream)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
+        try:
+            return work()
+        except SystemExit as end:  # it cannot be called
+            sys.stderr.write(f"{end}\n")
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        return 1
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                self.returncode = os.waitstatus_to_exitcode(status)
+                os.close(self.pipe)
+        return self.returncode
+
+    def kill(self) -> None:
+        """End the process, and those that it started."""
+        os.killpg(self.pid, signal.SIGKILL)
+
+
+def serve(runner: Any) -> None:
+    """Run the arguments of each line in a fork."""
+    import_torch()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        args, path = prepare(runner, json.loads(line))
+        work = partial(run_guarded, runner, args, path)
+        code = runner.supervise(args, path, partial(Fork, work, args.folder / OUTPUT))
+        answers.write(f"{code}\n")
+        answers.flush()
+
+
+def prepare(runner: Any, arguments: list[str]) -> tuple[Any, Path]:
+    """Return the options, and the path of the log."""
+    args = runner.parse_arguments(arguments)
+    (args.folder / "results").mkdir(exist_ok=True)
+    return args, args.folder / "results" / "log.jsonl"
+
+
+def main() -> int:
+    """Serve, or make the calls of one recording."""
+    runner = load_runner()
+    if sys.argv[1:] == ["--serve"]:
+        serve(runner)
+        return 0
+    args, path = prepare(runner, sys.argv[1:])
+    if args.child:
+        return run_guarded(runner, args, path)
+    code: int = runner.supervise(args, path)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

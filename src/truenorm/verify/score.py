@@ -1,0 +1,585 @@
+"""A score of a kernel from 0 to 1, for programs that write kernels and are rewarded for them.
+
+The cases are drawn by a seed that the writer does not know. The kernel runs in another process,
+which has the inputs and no answers; these are computed here. `points` turns the report into a
+number, and `HACKS` are the signs of cheating for which the score is 0.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from truenorm.verify.cases.families import WIDTHS
+from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
+from truenorm.verify.grading.checks import PATIENCE, UNEXPLAINED, planned_calls
+from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import collect, grade_records
+from truenorm.verify.operation import AS_SHAPE, Case, Domain, Operation
+from truenorm.verify.operations import as_operation
+from truenorm.verify.oracle import expected, forget
+from truenorm.verify.running.recorded import LOG, Recorded, read_log
+from truenorm.verify.running.recording import RUNNER, Recording, make_recording, write_recording
+from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.running.runners import try_a_call
+from truenorm.verify.subject import Subject, SubjectSpec
+from truenorm.verify.types import FORMATS, Array
+
+Norms = Literal["forbidden", "allowed"]
+Form = Literal["functional", "out", "inplace", "module"]
+GUARDED, NOTES, OUTPUT = "guarded.py", "results/guards.json", "output.txt"
+NO_TORCH = 71  # exit code of a process that cannot import PyTorch
+LARGEST, CASES, SECONDS = 1e4, 40, 10.0
+POINTS = {
+    "wrong": 0.0,
+    "unstable": 0.3,
+    "conditional": 0.7,
+    "stable": 0.9,
+    "faithful": 0.95,
+    "correct": 1.0,
+}
+"""The points of a grade."""
+DAMAGE = ("raised", "result", "shape", "type", "inputs", "overwritten", "stale", "spent")
+"""Checks that a kernel must pass for more than 0.1: it runs, and damages nothing."""
+OWN_NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm")
+"""Parts of the names of PyTorch's own norms."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """The score of a kernel.
+
+    Attributes
+    ----------
+    value : float
+        From 0 to 1.
+    reasons : tuple of str
+        What lowers it, as sentences; the most important first.
+    target : str
+    dtypes : tuple of str
+    cases : int
+        The number of cases that count.
+    ordinary : float
+        The share of results of ordinary cases that are right.
+    grades : dict of str to dict of str to str
+        By type and output.
+    verdicts : dict of str to str
+        By check: pass, fail or not judged.
+    operation : Operation
+    """
+
+    value: float
+    reasons: tuple[str, ...]
+    target: str
+    dtypes: tuple[str, ...]
+    cases: int = 0
+    ordinary: float = 0.0
+    grades: dict[str, dict[str, str]] = field(default_factory=dict)
+    verdicts: dict[str, str] = field(default_factory=dict)
+    operation: Operation = field(kw_only=True, repr=False)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A kernel to score; `score` documents the fields."""
+
+    target: str
+    operation: Operation
+    seed: int
+    dtypes: tuple[str, ...] = ("float32",)
+    norms: Norms = "forbidden"
+    cases: int = CASES
+    largest: float = LARGEST
+    form: Form = "functional"
+    signature: str = ""
+    backward: str = ""
+    device: str = "cpu"
+    seconds: float = SECONDS
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a field that is out of range."""
+        if not self.dtypes or not set(self.dtypes) <= FORMATS.keys():
+            raise ValueError(f"dtypes must be of {', '.join(FORMATS)}; got {list(self.dtypes)}")
+        if self.norms not in ("forbidden", "allowed"):
+            raise ValueError(f"norms must be forbidden or allowed, got {self.norms!r}")
+        if self.cases < FEWEST_CASES:
+            raise ValueError(f"cases must be {FEWEST_CASES} or above, got {self.cases}")
+        if self.seed < 0:
+            raise ValueError(f"seed must be 0 or above, got {self.seed}")
+
+    def arguments(self, folder: Path) -> list[str]:
+        """Return the arguments of the runner."""
+        options = {
+            "--form": self.form,
+            "--signature": self.signature,
+            "--backward": self.backward,
+            "--device": self.device,
+            "--seconds": str(self.seconds),
+        }
+        given = [f"{name}={value}" for name, value in options.items() if value]
+        return [self.target, str(folder), *given]
+
+
+def score(
+    target: str,
+    operation: Operation | str = "layer_norm",
+    *,
+    seed: int,
+    dtypes: Sequence[str] = ("float32",),
+    python: str = sys.executable,
+    norms: Norms = "forbidden",
+    cases: int = CASES,
+    largest: float = LARGEST,
+    form: Form = "functional",
+    signature: str = "",
+    backward: str = "",
+    device: str = "cpu",
+    seconds: float = SECONDS,
+) -> Score:
+    r"""Score a PyTorch kernel, which may have been written to cheat.
+
+    Most of the time is the import of PyTorch; ``truenorm score --serve`` imports it once.
+
+    Parameters
+    ----------
+    target : str
+        ``file.py:function`` or ``package.module:function``.
+    operation : Operation or str
+        What the kernel computes.
+    seed : int
+        Draws the cases: their widths, numbers and order. Keep it from the writer of the kernel,
+        and change it from run to run.
+    dtypes : sequence of str
+        The types to judge.
+    python : str
+        The interpreter of an environment with PyTorch; it does not need truenorm.
+    norms : str
+        ``forbidden``: a kernel that calls a norm of PyTorch scores 0. Or ``allowed``.
+    cases : int
+        The number of cases of each type.
+    largest : float
+        The largest \|x\|.
+    form : str
+        ``functional``, ``out``, ``inplace`` or ``module``, as for `torch_subject`.
+    signature : str
+        The arguments in order, if they have other names: ``"x, weight, eps"``.
+    backward : str
+        A function of the same file; by default, autograd differentiates the result.
+    device : str
+        The device of the tensors.
+    seconds : float
+        Time limit of one call.
+
+    Returns
+    -------
+    Score
+        ``value``, from 0 to 1, and ``reasons``.
+
+    Raises
+    ------
+    CannotRunError
+        If there is no PyTorch. A kernel that cannot be run scores 0.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> tv.score("submission.py:layer_norm", seed=81, python="no-such-python")
+    Traceback (most recent call last):
+        ...
+    truenorm.verify.running.records.CannotRunError: cannot start no-such-python: ...
+    """
+    submission = Submission(
+        target,
+        as_operation(operation),
+        seed,
+        tuple(dtypes),
+        norms,
+        cases,
+        largest,
+        form,
+        signature,
+        backward,
+        device,
+        seconds,
+    )
+    return score_submission(submission, OneRun(python))
+
+
+class OneRun:
+    """Runs each recording in a process of its own, which imports PyTorch."""
+
+    def __init__(self, python: str) -> None:
+        self.python = python
+
+    def start(self, arguments: Sequence[str]) -> Callable[[], int]:
+        """Start a run, and return a function that waits for its exit code."""
+        folder = Path(arguments[1])
+        (folder / GUARDED).write_bytes(_source(GUARDED))
+        with (folder / OUTPUT).open("wb") as output:
+            command = [str(folder / GUARDED), *arguments]
+            process = start_python(self.python, command, stdout=output, stderr=output)
+        return process.wait
+
+
+class Server:
+    """Runs recordings in forks of one process that has imported PyTorch."""
+
+    def __init__(self, python: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="truenorm-")
+        for name in (RUNNER, GUARDED):
+            Path(self._folder.name, name).write_bytes(_source(name))
+        command = [str(Path(self._folder.name, GUARDED)), "--serve"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = start_python(python, command, **pipes)
+
+    def __enter__(self) -> "Server":
+        """Return the server."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End its process."""
+        self._process.communicate()
+        self._folder.cleanup()
+
+    def start(self, arguments: Sequence[str]) -> Callable[[], int]:
+        """Start a run, and return a function that waits for its exit code."""
+        assert self._process.stdin is not None
+        with suppress(OSError):  # it has ended, as its exit code says
+            self._process.stdin.write(f"{json.dumps(arguments)}\n")
+            self._process.stdin.flush()
+        return self._finish
+
+    def _finish(self) -> int:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return int(line) if line else self._process.wait()
+
+
+def start_python(python: str, command: Sequence[str], **streams: Any) -> "subprocess.Popen[Any]":
+    """Start an interpreter whose environment does not lead to truenorm."""
+    variables = {name: each for name, each in os.environ.items() if not name.startswith("PYTHON")}
+    try:
+        return subprocess.Popen(
+            [python, *command], env={**variables, "PYTHONSAFEPATH": "1"}, **streams
+        )
+    except OSError as error:
+        raise CannotRunError(f"cannot start {python}: {error.strerror}") from error
+
+
+def _source(name: str) -> bytes:
+    """Return a file that runs where the kernel is."""
+    return (files("truenorm.verify.running") / name).read_bytes()
+
+
+def score_submission(submission: Submission, runs: OneRun | Server) -> Score:
+    """Score a submission: draw cases, run them, and compare the results with exact answers."""
+    suite = draw_suite(submission)
+    names = {"dtypes": submission.dtypes, "level": "score", "also": (), "seed": 0}
+    patience = min(PATIENCE, submission.seconds)
+    recording = make_recording(suite, planned_calls, patience=patience, scope=names)
+    with tempfile.TemporaryDirectory(prefix="truenorm-") as parent:
+        folder = Path(parent, "cases")
+        write_recording(folder, recording)
+        finish = runs.start(submission.arguments(folder))
+        for case in suite:  # while the kernel runs
+            expected(case)
+        code = finish()
+        try:
+            output = _last_line(folder / OUTPUT)
+            if code == NO_TORCH:
+                raise CannotRunError(f"PyTorch cannot be imported there: {output}")
+            if not (folder / LOG).exists():
+                return _zero(submission, f"It cannot be run: {output}.")
+            return _judged(submission, suite, folder, recording)
+        finally:
+            forget(suite)
+
+
+def _judged(
+    submission: Submission, suite: Sequence[Case], folder: Path, recording: Recording
+) -> Score:
+    """Judge the results of a run."""
+    try:
+        log = read_log(folder, recording)
+        subject = Subject(
+            _elsewhere,
+            backward=_elsewhere if log[0]["backward"] else None,
+            name=submission.target,
+            operation=submission.operation,
+            dtypes=submission.dtypes,
+            seconds=submission.seconds,
+        )
+        runner = Recorded(folder, subject, recording, log)
+        records = [*try_a_call(runner, suite), *collect(runner, suite)]
+    except CannotRunError as error:
+        return _zero(submission, f"It cannot be judged: {error}")
+    domain = Domain(largest=submission.largest)
+    spec = SubjectSpec.of(subject)
+    report = grade_records(subject, suite, records, spec, domain=domain, strict=False)
+    notes = folder / NOTES
+    seen = json.loads(notes.read_text(encoding="utf-8")) if notes.exists() else {}
+    evidence = Evidence(submission.norms, seen, log)
+    hacks = [reason for find in HACKS.values() for reason in find(evidence)]
+    ordinary = ordinary_share(suite, report)
+    return Score(
+        0.0 if hacks else points(report, ordinary),
+        (*hacks, *_reasons(report)),
+        submission.target,
+        submission.dtypes,
+        report.cases,
+        ordinary,
+        _grades(report),
+        report.verdicts,
+        operation=submission.operation,
+    )
+
+
+def _elsewhere(*_: object) -> None:
+    raise TypeError("this subject runs in another process")
+
+
+def _last_line(output: Path) -> str:
+    """Return the last line that a process printed."""
+    lines = output.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+
+
+def _zero(submission: Submission, reason: str) -> Score:
+    return Score(
+        0.0, (reason,), submission.target, submission.dtypes, operation=submission.operation
+    )
+
+
+def points(report: Report, ordinary: float) -> float:
+    """Return the score of a report, given the share of ordinary results that are right.
+
+    A kernel that fails on ordinary input, raises or damages something gets at most 0.1. Checks
+    other than accuracy count only beyond that: zeros are repeatable.
+    """
+    if ordinary < 1 or any(each.guard in DAMAGE for each in report.findings):
+        return round(0.1 * ordinary**2, 6)
+    judged = [verdict for verdict in report.verdicts.values() if verdict != "not judged"]
+    passing = judged.count("pass") / len(judged)
+    mean = sum(POINTS[each.grade] for each in report.grades) / len(report.grades)
+    return round(0.3 + 0.6 * mean + 0.1 * passing, 6)
+
+
+def ordinary_share(suite: Iterable[Case], report: Report) -> float:
+    """Return the share of results of ordinary cases that are right, but for their kappa.
+
+    A result that is missing is not right.
+    """
+    right = sum(
+        each.kind == "ordinary" and each.needs < UNEXPLAINED
+        for each in (*report.results, *report.results_beyond)
+    )
+    outputs = [each.dtype for each in report.grades]
+    every = sum(outputs.count(case.dtype) for case in suite if case.kind == "ordinary")
+    return right / every if every else 0.0
+
+
+def _grades(report: Report) -> dict[str, dict[str, str]]:
+    grades: dict[str, dict[str, str]] = {}
+    for each in report.grades:
+        grades.setdefault(each.dtype, {})[each.output] = each.grade
+    return grades
+
+
+def _reasons(report: Report) -> Iterator[str]:
+    """Yield a sentence for each finding, and for each grade that is not the best."""
+    for each in report.findings:
+        cause = f" Likely cause: {each.cause}." if each.cause else ""
+        yield f"{each.verdict}: {each.symptom} ({each.why}).{cause}"
+    for grade in report.grades:
+        if grade.grade != "correct":
+            yield f"The grade of {grade.output} in {grade.dtype} is {grade.grade}."
+
+
+class Evidence(NamedTuple):
+    """What the guards of a run saw: `notes` of its process, and the entries of its log."""
+
+    norms: Norms
+    notes: Mapping[str, Any]
+    log: Sequence[Mapping[str, Any]]
+
+    def noted(self, key: str) -> dict[str, str]:
+        """Return the notes of all calls under a key, by output."""
+        return {name: text for entry in self.log for name, text in entry.get(key, {}).items()}
+
+
+def _own_norms(seen: Evidence) -> Iterator[str]:
+    names = seen.notes.get("operators") or ()
+    called = [name for name in names if any(norm in name for norm in OWN_NORMS)]
+    if called and seen.norms == "forbidden":
+        yield f"It calls {', '.join(called)} of PyTorch, which is forbidden."
+
+
+def _unseen(seen: Evidence) -> Iterator[str]:
+    died = any("deaths" in entry for entry in seen.log)
+    if not died and seen.notes.get("operators") is None:
+        yield "It stopped the profiler that notes which operators of PyTorch are called."
+
+
+def _replaced(seen: Evidence) -> Iterator[str]:
+    if replaced := seen.notes.get("replaced"):
+        yield f"It replaces functions of its process: {', '.join(replaced)}."
+
+
+def _types(seen: Evidence) -> Iterator[str]:
+    for output, kind in seen.noted("types").items():
+        yield f"{output} is of the type {kind}, which may compute later."
+
+
+def _shared(seen: Evidence) -> Iterator[str]:
+    for output, name in seen.noted("shared").items():
+        yield f"{output} is in the memory of {name}."
+
+
+def _threads(seen: Evidence) -> Iterator[str]:
+    if any(entry.get("threads", 0) for entry in seen.log):
+        yield "It leaves threads behind."
+
+
+HACKS: dict[str, Callable[[Evidence], Iterator[str]]] = {
+    "norms": _own_norms,
+    "profiler": _unseen,
+    "replaced": _replaced,
+    "types": _types,
+    "shared": _shared,
+    "threads": _threads,
+}
+"""Signs of cheating, for which the score is 0."""
+
+LEFT_OUT = frozenset(
+    {"large", "repeated", "row-counts", "row-limit", "batch-sizes", "served", "many-rows"}
+)
+"""Families whose calls take long."""
+MOST_ELEMENTS, MOST_IN_A_CALL = 2500, 40_000
+"""Elements of x in a case: without repeated rows, whose exact answers cost nothing, and with."""
+FEW_ELEMENTS = 1100
+"""The same for a case of ordinary rows; a wider one has one row."""
+SEEDS_OF_WIDTHS, FIRST_CASES, USUAL_WIDTHS = 2, 30, 3
+"""Each seed draws three widths; ordinary cases are among the first ones."""
+MIDPOINT_ROWS = 12
+FEWEST_CASES = 30
+
+
+def draw_suite(submission: Submission) -> list[Case]:
+    """Return the cases of a submission, without names that describe them."""
+    suite = [
+        case
+        for dtype in submission.dtypes
+        for case in draw_cases(submission, dtype, generator(submission.seed, dtype))
+    ]
+    return [replace(case, name=f"{case.dtype}-{number}") for number, case in enumerate(suite)]
+
+
+def generator(seed: int, *purpose: str) -> np.random.Generator:
+    """Return random numbers of a seed; another purpose has others."""
+    return np.random.default_rng([seed, *(zlib.crc32(each.encode()) for each in purpose)])
+
+
+def draw_cases(submission: Submission, dtype: str, random: np.random.Generator) -> list[Case]:
+    """Draw the cases of a type.
+
+    Those that decide a grade are always there: rows in batches, all steps of the condition number,
+    rows next to midpoints, one case with non-finite and one with subnormal numbers. Some others
+    have widths that are drawn. The rest is one case from each of some other families.
+    """
+    operation, largest = submission.operation, submission.largest
+    pool = [case for case in _seeded(operation, dtype, random) if is_scored(case, largest)]
+    always = [case for case in pool if case.kind == "sweep" or case.family == NEXT_TO_MIDPOINTS]
+    always += [case for case in pool if case.family == "batch" and case.kind == "ordinary"]
+    always += drawn_widths(operation, dtype, random)
+    families: dict[str, list[Case]] = {}
+    for case in pool:
+        if case.kind in ("special", "subnormal"):
+            families.setdefault(case.kind, []).append(case)
+        elif case.family != "normal" and not any(case is each for each in always):
+            families.setdefault(f"{case.kind} {case.family}", []).append(case)
+    one_each = [cases[random.integers(len(cases))] for cases in families.values()]
+    order = [one_each[place] for place in random.permutation(len(one_each))]
+    order.sort(key=lambda case: case.kind not in ("special", "subnormal"))
+    drawn = [*always, *order][: max(submission.cases, len(always))]
+    return [drawn[place] for place in random.permutation(len(drawn))]
+
+
+def _seeded(operation: Operation, dtype: str, random: np.random.Generator) -> Iterator[Case]:
+    """Yield the cases of a seed; those that have none are hidden."""
+    seed = int(random.integers(1, 2**31))
+    for case in operation.cases(dtype, "quick", seed):
+        if not case.needs:
+            known = not case.name.endswith(f"-{seed}")
+            yield replace(hidden(case, random) if known else case, seeded=True)
+
+
+def drawn_widths(operation: Operation, dtype: str, random: np.random.Generator) -> list[Case]:
+    """Return ordinary cases of widths that are drawn, and of a few that are usual."""
+    drawn: list[Case] = []
+    usual: list[Case] = []
+    for _ in range(SEEDS_OF_WIDTHS):
+        seed = int(random.integers(1, 2**31))
+        for case in islice(operation.cases(dtype, "quick", seed), FIRST_CASES):
+            if case.family == "normal" and not case.enclosed:
+                in_list = case.shape[1] in WIDTHS["quick"]
+                (usual if in_list else drawn).append(case)
+    usual = [case for case in usual if case.x.size <= FEW_ELEMENTS]
+    some = [usual[place] for place in random.permutation(len(usual))[:USUAL_WIDTHS]]
+    wide = [case if case.x.size <= FEW_ELEMENTS else case.part(slice(1)) for case in drawn]
+    return [replace(case, seeded=True) for case in (*wide, *some)]
+
+
+def hidden(case: Case, random: np.random.Generator) -> Case:
+    """Permute the rows and columns of a case, and flip signs, so that its answers are not known.
+
+    It stays as hard: sums have the same terms, and a change of sign changes no rounding. So a
+    case of units or channels stays as it is but for the order of its rows.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> case = tv.case("float32-mean-1449")
+    >>> other = hidden(case, generator(7))
+    >>> sorted(abs(other.x[0])) == sorted(abs(case.x[0])), (other.x == case.x).all()
+    (True, False)
+    """
+    once, size = case.part(slice(case.shape[0] // case.repeats)), case.shape[1]
+    order = random.permutation(once.shape[0])
+    if case.family == NEXT_TO_MIDPOINTS and len(order) > size:
+        order = order[:MIDPOINT_ROWS]  # each row has such a result
+    columns = np.arange(size) if case.layout.startswith(AS_SHAPE) else random.permutation(size)
+    sign, sign_of_gradients = random.choice([-1, 1], 2)
+    signs = dict.fromkeys(case.operation.inputs_of("gradient"), sign_of_gradients)
+    signs |= dict.fromkeys(("x", "residual", "beta"), sign)
+    inputs: dict[str, Array | None] = {}
+    for name, array in once.inputs.items():
+        if array is None or name in case.operation.inputs_of("setting"):
+            inputs[name] = array
+            continue
+        rows = array[order] if name in once.rows else array
+        moved = rows[..., columns] if array.shape[-1] == size else rows
+        inputs[name] = moved * array.dtype.type(signs.get(name, 1))
+    return once.with_inputs(**inputs).tiled(case.repeats)
+
+
+def is_scored(case: Case, largest: float) -> bool:
+    """Return True for a case of reasonable size whose parameters are not all 1 and 0."""
+    size = case.x.size
+    if size > MOST_IN_A_CALL or size > MOST_ELEMENTS * case.repeats or case.family in LEFT_OUT:
+        return False
+    rows = [case.rows[name].astype(np.float64) for name in case.operation.inputs_of("data")]
+    numbers = np.abs(np.concatenate(rows))
+    parameters = [each for name, each in case.inputs.items() if name in ("gamma", "beta")]
+    plain = all(each is None or bool(((each == 0) | (each == 1)).all()) for each in parameters)
+    return not plain and float(numbers[np.isfinite(numbers)].max(initial=0.0)) <= largest

@@ -1,0 +1,270 @@
+"""The score without PyTorch: its value, the cases that are drawn, and the signs of cheating."""
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import truenorm.verify as tv
+from truenorm.verify.grading.checks import planned_calls
+from truenorm.verify.grading.report import CaseResult, Finding, Grade, Report
+from truenorm.verify.operation import Case
+from truenorm.verify.operations import as_operation
+from truenorm.verify.oracle import expected, forget
+from truenorm.verify.report.json_report import to_json
+from truenorm.verify.running.recording import make_recording
+from truenorm.verify.running.records import CannotRunError
+from truenorm.verify.score import (
+    HACKS,
+    Evidence,
+    Score,
+    Submission,
+    draw_suite,
+    generator,
+    hidden,
+    ordinary_share,
+    points,
+)
+from verify.report.test_json import schema_errors
+
+OUTPUTS = ("y", "dx", "dgamma", "dbeta")
+
+
+def report(*grades: str, failing: int = 0, guard: str = "") -> Report:
+    """Return a report with these grades, with ten checks of which some fail."""
+    verdicts = {f"check {k}": "fail" if k < failing else "pass" for k in range(10)}
+    finding = Finding(guard, "runs", "float32", "y", "a case", "why", "a symptom")
+    return Report(
+        "a kernel",
+        "quick",
+        "stable",
+        tuple(
+            Grade("float32", output, grade, 0.0, 0.0, "", None)
+            for output, grade in zip(OUTPUTS, grades, strict=False)
+        ),
+        {**verdicts, "another": "not judged"},
+        (finding,) if guard else (),
+        (),
+        operation=tv.LAYER_NORM,
+    )
+
+
+class TestValue:
+    @pytest.mark.parametrize(
+        ("of_report", "ordinary", "value"),
+        [
+            (report("correct", "correct"), 1.0, 1.0),
+            (report("faithful"), 1.0, 0.97),
+            (report("stable", "stable", "stable", "stable"), 1.0, 0.94),
+            (report("conditional"), 1.0, 0.82),
+            (report("unstable"), 1.0, 0.58),
+            (report("conditional", "conditional", "conditional", "stable"), 1.0, 0.85),
+            (report("correct", failing=3), 1.0, 0.97),
+            (report("stable", guard="growth"), 1.0, 0.94),
+            (report("wrong"), 0.5, 0.025),
+            (report("correct"), 0.9, 0.081),
+            (report("wrong"), 0.0, 0.0),
+            (report("correct", guard="inputs"), 1.0, 0.1),
+            (report("correct", guard="overwritten"), 1.0, 0.1),
+            (report("correct", guard="type"), 0.8, 0.064),
+        ],
+    )
+    def test_of_a_report(self, of_report: Report, ordinary: float, value: float) -> None:
+        assert points(of_report, ordinary) == pytest.approx(value, abs=1e-9)
+
+    def test_results_that_are_missing_are_not_right(self) -> None:
+        suite = [tv.case(name) for name in ("float32-normal-4x3", "float32-normal-4x5")]
+        hard = tv.case("float32-zeros")
+        right = CaseResult("a", "float32", "normal", "ordinary", "y", 0, 0, 1, 2, False, 1.0)
+        of_report = replace(report("wrong", "wrong"), results=(right, replace(right, needs=3)))
+        assert ordinary_share([*suite, hard], of_report) == 1 / 4
+
+
+@pytest.fixture(scope="module")
+def suite() -> list[Case]:
+    return draw_suite(submission(seed=1))
+
+
+def submission(operation: str = "layer_norm", **options: Any) -> Submission:
+    return Submission("file.py:name", as_operation(operation), **options)
+
+
+def rows_of(suite: list[Case]) -> set[bytes]:
+    return {row.tobytes() for case in suite for row in case.x if case.shape[1] > 4 and row.any()}
+
+
+class TestCases:
+    def test_are_drawn_by_the_seed(self, suite: list[Case]) -> None:
+        again, other = draw_suite(submission(seed=1)), draw_suite(submission(seed=2))
+        assert len(suite) == 40
+        assert [each.name for each in suite] == [f"float32-{k}" for k in range(40)]
+        for one, same in zip(suite, again, strict=True):
+            for name in ("x", "gamma", "beta", "dy"):
+                assert getattr(one, name).tobytes() == getattr(same, name).tobytes()
+        assert rows_of(suite).isdisjoint(rows_of(other))
+        widths, others = ({case.shape[1] for case in some} for some in (suite, other))
+        assert len(widths - others) >= 4
+
+    def test_are_not_those_of_the_judge(self, suite: list[Case]) -> None:
+        assert rows_of(suite).isdisjoint(rows_of(tv.cases("float32")))
+
+    def test_have_every_kind(self, suite: list[Case]) -> None:
+        kinds = [case.kind for case in suite]
+        assert {*kinds} == {"ordinary", "sweep", "hard", "special", "subnormal"}
+        assert [case.family for case in suite if case.repeats == 10] == ["batch"]
+        assert kinds.count("sweep") == 8
+
+    def test_are_within_the_limit(self, suite: list[Case]) -> None:
+        for case in suite:
+            assert np.abs(case.x[np.isfinite(case.x)]).max(initial=0) <= 1e4
+        larger = draw_suite(submission(seed=1, largest=1e6))
+        assert max(np.abs(case.x[np.isfinite(case.x)]).max(initial=0) for case in larger) > 1e4
+
+    def test_need_the_parameters(self, suite: list[Case]) -> None:
+        for case in suite:
+            assert not ((case.gamma == 1).all() and (case.beta == 0).all())
+            if case.kind == "ordinary" and case.family != "starts-plain":
+                assert (case.gamma != 1).all()
+                assert (case.beta != 0).all()
+
+    @pytest.mark.parametrize(
+        "operation",
+        ["rms_norm", "add_rms_norm", "group_norm,groups=4", "rms_norm,quant=int8,scale=per-token"],
+    )
+    def test_of_other_operations(self, operation: str) -> None:
+        suite = draw_suite(submission(operation, seed=3, dtypes=("bfloat16",)))
+        assert len(suite) >= 20
+        assert "normal" in {case.family for case in suite}
+
+    def test_the_recording_tells_neither_the_seed_nor_answers(self, suite: list[Case]) -> None:
+        scope = {"dtypes": ["float32"], "level": "score", "also": [], "seed": 0}
+        recording = make_recording(suite, planned_calls, patience=1.0, scope=scope)
+        text = json.dumps(recording.manifest)
+        assert "midpoints" not in text
+        wide = [case for case in suite if case.family == "normal" and case.shape[1] > 8]
+        for case in wide[:2]:
+            assert case.x[0].tobytes() in recording.content
+            assert (
+                expected(case).wide["y"][0].astype(np.float32).tobytes() not in recording.content
+            )
+        forget(wide)
+
+
+class TestHidden:
+    def test_answers_are_permuted(self) -> None:
+        case = tv.case("float32-dy-with-a-mean")
+        other = hidden(case, generator(5))
+        known, answers = expected(case), expected(other)
+        for name in ("y", "dx"):
+            before, after = (
+                sorted(np.sort(np.abs(each.wide[name]), axis=1).tolist())
+                for each in (known, answers)
+            )
+            assert before == after
+        for name in ("dgamma", "dbeta"):
+            sums, permuted = (np.sort(np.abs(each.wide[name])) for each in (known, answers))
+            assert np.array_equal(sums, permuted)
+        assert not np.array_equal(known.wide["y"], answers.wide["y"])
+        forget([case, other])
+
+    def test_many_seeds(self) -> None:
+        case = tv.case("float32-mean-1449")
+        rows = {hidden(case, generator(seed)).x.tobytes() for seed in range(50)}
+        assert len(rows) == 50
+        assert case.x.tobytes() not in rows
+
+    def test_repeated_rows(self) -> None:
+        case = tv.case("float32-1027-rows")
+        other = hidden(case, generator(1))
+        assert (other.shape, other.repeats) == (case.shape, case.repeats)
+        once = case.shape[0] // case.repeats
+        assert np.array_equal(other.x[:once], other.x[once : 2 * once])
+
+    def test_settings_stay(self) -> None:
+        norm = tv.norm("rms_norm", quant=tv.Quant("int8", scale="static"))
+        case = next(each for each in tv.cases("float32", operation=norm) if not each.needs)
+        (name,) = norm.inputs_of("setting")
+        assert hidden(case, generator(1)).inputs[name] is case.inputs[name]
+
+
+SEEN = {"operators": ["aten::mean", "aten::mul"], "replaced": []}
+ENTRY = {"step": 3, "failure": ""}
+
+
+@pytest.mark.parametrize(
+    ("notes", "entry", "reason"),
+    [
+        (SEEN, ENTRY, ""),
+        (
+            {**SEEN, "operators": ["aten::mean", "aten::native_layer_norm"]},
+            ENTRY,
+            "It calls aten::native_layer_norm of PyTorch, which is forbidden.",
+        ),
+        ({**SEEN, "operators": None}, ENTRY, "It stopped the profiler"),
+        ({}, ENTRY, "It stopped the profiler"),
+        ({}, {**ENTRY, "deaths": 1}, ""),
+        (
+            {**SEEN, "replaced": ["torch.equal"]},
+            ENTRY,
+            "It replaces functions of its process: torch.equal.",
+        ),
+        (SEEN, {**ENTRY, "types": {"y": "Lazy"}}, "y is of the type Lazy"),
+        (SEEN, {**ENTRY, "shared": {"y": "x"}}, "y is in the memory of x."),
+        (SEEN, {**ENTRY, "threads": 1}, "It leaves threads behind."),
+    ],
+)
+def test_hacks(notes: dict[str, Any], entry: dict[str, Any], reason: str) -> None:
+    evidence = Evidence("forbidden", notes, [{"question": ""}, entry])
+    found = [each for find in HACKS.values() for each in find(evidence)]
+    assert len(found) == bool(reason)
+    assert "".join(found).startswith(reason)
+
+
+def test_norms_may_be_allowed() -> None:
+    evidence = Evidence("allowed", {**SEEN, "operators": ["aten::layer_norm"]}, [ENTRY])
+    assert not [each for find in HACKS.values() for each in find(evidence)]
+
+
+def test_json() -> None:
+    grades = {"float32": {"y": "stable"}}
+    result = Score(
+        0.94,
+        ("The grade of y in float32 is stable.",),
+        "file.py:name",
+        ("float32",),
+        40,
+        1.0,
+        grades,
+        {"runs": "pass"},
+        operation=tv.RMS_NORM,
+    )
+    content = json.loads(to_json(result))
+    assert schema_errors("score-1", content) == []
+    assert (content["value"], content["operation"]) == (0.94, "rms_norm")
+    assert schema_errors("score-1", {**content, "value": 1.5}) != []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"norms": "some"}, "norms must be forbidden or allowed, got 'some'"),
+        ({"cases": 3}, "cases must be 30 or above, got 3"),
+        ({"seed": -1}, "seed must be 0 or above, got -1"),
+        ({"dtypes": ["int8"]}, "dtypes must be of float16, .*; got"),
+    ],
+)
+def test_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tv.score("file.py:name", **{"seed": 1, **options})
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")
+def test_without_pytorch(tmp_path: Path) -> None:
+    file = tmp_path / "file.py"
+    file.write_text("def norm(x, gamma, beta, eps): ...\n")
+    with pytest.raises(CannotRunError, match="PyTorch cannot be imported there: No module named"):
+        tv.score(f"{file}:norm", seed=1)
