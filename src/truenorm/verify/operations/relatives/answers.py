@@ -172,6 +172,11 @@ class Formulas:
 
     def backward(self, at: dict[str, N], of: Callable[[Float64s], N]) -> dict[str, N]:
         """Return gradients of rows, and the terms of sums over rows and over units."""
+        terms = self.terms(at, of)
+        return {**terms, **self.input_gradients(at, terms["e"], of)}
+
+    def terms(self, at: dict[str, N], of: Callable[[Float64s], N]) -> dict[str, N]:
+        """Return the terms of sums, dz of a gate after the norm, and the gradient e of n."""
         norm = self.norm
         dy = of(self.rows("dy"))
         d = dy
@@ -183,7 +188,13 @@ class Formulas:
             results["dz"] = self.step("dz", dy * at["m"] * at["slope"])
         results |= {"dshift": d, "dscale": d * at["n"]}
         e = d * at["factor"] if norm.modulate else d
-        results |= {"dgamma": self.step("terms", e * at["xhat"]), "dbeta": e}
+        return {**results, "dgamma": self.step("terms", e * at["xhat"]), "dbeta": e, "e": e}
+
+    def input_gradients(
+        self, at: dict[str, N], e: N, of: Callable[[Float64s], N]
+    ) -> dict[str, N]:
+        """Return dx, and dz of a gate before the norm."""
+        norm, results = self.norm, dict[str, N]()
         g = self.step("g", at["gain"] * e)
         along = (g * at["xhat"]).sum(1)
         along = along if norm.divisor == "sum" else along.over(self.counted)
@@ -297,9 +308,9 @@ class _Answers:
         """Return the rounded results of some units where they are wanted."""
         pairs = np.zeros((*wanted.shape, 2))
         if not self.norm.gate:
-            roots = formulas.results(Roots.of, _no_gate)[name].map(
-                lambda each: np.broadcast_to(each, wanted.shape)[wanted]
-            )
+            forward = formulas.forward(Roots.of, _no_gate)
+            at = forward if name == "y" else formulas.backward(forward, Roots.of)
+            roots = at[name].map(lambda each: np.broadcast_to(each, wanted.shape)[wanted])
             pairs[wanted] = round_exactly(roots.exact(), FORMATS[kind])
             return pairs
 
@@ -340,7 +351,7 @@ class _Answers:
             terms = (
                 Roots.of(formulas.rows("dy"))
                 if is_dy  # a sum of inputs, which may be a tie: no other step is needed
-                else formulas.results(Roots.of, _no_gate)[output]
+                else formulas.terms(formulas.forward(Roots.of, _no_gate), Roots.of)[output]
             )
             roots = formulas.summands(terms, output)
             return round_exactly(roots.map(select).column_sums(repeats), FORMATS[kind])

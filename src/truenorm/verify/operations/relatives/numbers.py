@@ -189,18 +189,19 @@ class Roots:
 
     def __add__(self, other: "Roots") -> "Roots":
         """Add."""
-        return Roots(self.a + other.a, self.b + other.b, self._root(other))
+        return Roots(_sum(self.a, other.a), _sum(self.b, other.b), self._root(other))
 
     def __sub__(self, other: "Roots") -> "Roots":
         """Subtract."""
-        return Roots(self.a - other.a, self.b - other.b, self._root(other))
+        return Roots(_sum(self.a, -other.a), _sum(self.b, -other.b), self._root(other))
 
     def __mul__(self, other: "Roots") -> "Roots":
         """Multiply: r^2 is 1/w."""
         w = self._root(other)
-        safe = np.where(w == 0, _zeros(w) + Fraction(1), w)
-        a = self.a * other.a + self.b * other.b / safe
-        return Roots(a, self.a * other.b + self.b * other.a, w)
+        a, squares = _product(self.a, other.a), _product(self.b, other.b)
+        if squares.any():
+            a = _sum(a, squares / np.where(w == 0, _zeros(w) + Fraction(1), w))
+        return Roots(a, _sum(_product(self.a, other.b), _product(self.b, other.a)), w)
 
     def _root(self, other: "Roots") -> Objects:
         """Return w, which is 0 in numbers without r."""
@@ -258,3 +259,17 @@ class Roots:
 
 def _zeros(like: Objects) -> Objects:
     return np.full(like.shape, Fraction(0), object)
+
+
+def _product(p: Objects, q: Objects) -> Objects:
+    """Multiply; most factors are 0, since inputs have no r and xhat has no rational part."""
+    if p.any() and q.any():
+        return np.asarray(p * q)
+    return np.full(np.broadcast_shapes(p.shape, q.shape), Fraction(0), object)
+
+
+def _sum(p: Objects, q: Objects) -> Objects:
+    """Add."""
+    if p.any() and q.any():
+        return np.asarray(p + q)
+    return np.array(np.broadcast_arrays(p, q)[not p.any()])
