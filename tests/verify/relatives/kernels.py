@@ -10,9 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 import truenorm.verify as tv
+from truenorm.verify.grading.grades import grade
+from truenorm.verify.grading.report import Report
+from truenorm.verify.judge import collect
 from truenorm.verify.operations.relatives.norm import RelativeNorm
+from truenorm.verify.running.runners import InProcess
 
 Array = NDArray[Any]
+
+
+@np.errstate(all="ignore")
+def judge_cases(subject: tv.Subject, cases: list[tv.Case], *, strict: bool = True) -> Report:
+    """Judge a subject by some cases, as `verify` does."""
+    return grade(
+        subject.name,
+        cases,
+        list(collect(InProcess(subject), cases)),
+        outputs=subject.outputs,
+        domain=subject.required_domain(strict=strict),
+        strict=strict,
+    )
 
 
 class Textbook:

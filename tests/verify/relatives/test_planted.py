@@ -2,39 +2,28 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import collect, scope
-from truenorm.verify.running.runners import InProcess
+from truenorm.verify.judge import scope
+from verify.relatives.kernels import judge_cases
 from verify.relatives.planted import PLANTED, Planted
 
-FEW_ELEMENTS = 6000
+FEW_ELEMENTS = 2000
 OF_MANY_CALLS = ("batch", "batch-sizes", "repeated", "row-counts", "large", "served", "many-rows")
 SHOWN_BY = {"saved in bfloat16": "long-columns", "dgamma in bfloat16": "many-rows"}
 """Bugs that small cases do not show, and the family that does."""
 
 
-@np.errstate(all="ignore")
 def judged(bug: Planted) -> Report:
     """Judge a bug by small cases of the quick level, and those that show it."""
-    subject = bug.subject
     cases = [
         case
-        for case in scope(subject, "quick")
+        for case in scope(bug.subject, "quick")
         if case.family == SHOWN_BY.get(bug.name)
         or (case.family not in OF_MANY_CALLS and case.x.size <= FEW_ELEMENTS)
     ]
-    assert subject.domain is not None
-    return grade(
-        bug.name,
-        cases,
-        list(collect(InProcess(subject), cases)),
-        outputs=subject.outputs,
-        domain=subject.domain,
-    )
+    return judge_cases(bug.subject, cases)
 
 
 LEFT_TO_SLOW = {

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Recipe
-from truenorm.verify.judge import collect
-from truenorm.verify.running.runners import InProcess
-from verify.relatives.kernels import Array, HuggingFace, InFloat32, Textbook
+from verify.relatives.kernels import Array, HuggingFace, InFloat32, Textbook, judge_cases
 from verify.relatives.planted import relative
 
 SILU, FIRST = "rms_norm,gate=silu", "rms_norm,groups=2,gate=silu-first"
@@ -72,15 +69,13 @@ class Stepwise(Rounding):
         return np.asarray(product + self.modulation(at["shift"], at["shape"]))
 
 
-@np.errstate(all="ignore")
 def recipe_of(kernel: Textbook, dtype: str) -> Recipe:
-    subject = kernel.subject(dtype)
     cases = [
         case
         for case in tv.cases(dtype, operation=kernel.norm)
         if case.family == "normal" and case.shape[1] <= 2100
     ]
-    report = grade("kernel", cases, list(collect(InProcess(subject), cases)))
+    report = judge_cases(kernel.subject(dtype), cases)
     (recipe,) = [each for each in report.recipes if each.output == "y"]
     return recipe
 

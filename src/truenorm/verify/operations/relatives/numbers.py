@@ -80,10 +80,11 @@ def flint() -> Any:
 
 
 def sigmoid_of_balls(balls: Ball) -> Ball:
-    """Return 1/(1 + exp(-z)) of balls, each by an arb."""
+    """Return 1/(1 + exp(-z)) of balls, by an arb for each of them that differs from others."""
     module = flint()
-    shape = balls.high.shape
-    parts = (each.reshape(-1).tolist() for each in (balls.high, balls.low, balls.radius))
+    flat = np.stack([each.reshape(-1) for each in (balls.high, balls.low, balls.radius)], axis=1)
+    different, place = np.unique(flat.view("V24"), return_inverse=True)
+    parts = different.view(np.float64).reshape(-1, 3).T.tolist()
     highs, lows, radii = [], [], []
     with module.ctx.workprec(GATE_BITS):
         for high, low, radius in zip(*parts, strict=True):
@@ -96,7 +97,8 @@ def sigmoid_of_balls(balls: Ball) -> Ball:
             highs.append(first)
             lows.append(second)
             radii.append(left + 2.0**-1060 if np.isfinite(first) else np.nan)
-    return Ball(*(np.array(each, np.float64).reshape(shape) for each in (highs, lows, radii)))
+    results = np.array([highs, lows, radii])[:, place.reshape(-1)]
+    return Ball(*results.reshape(3, *balls.high.shape))
 
 
 def _sigmoid(z: Any) -> Any:
