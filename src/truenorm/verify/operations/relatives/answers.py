@@ -190,9 +190,7 @@ class Formulas:
         e = d * at["factor"] if norm.modulate else d
         return {**results, "dgamma": self.step("terms", e * at["xhat"]), "dbeta": e, "e": e}
 
-    def input_gradients(
-        self, at: dict[str, N], e: N, of: Callable[[Float64s], N]
-    ) -> dict[str, N]:
+    def input_gradients(self, at: dict[str, N], e: N, of: Callable[[Float64s], N]) -> dict[str, N]:
         """Return dx, and dz of a gate before the norm."""
         norm, results = self.norm, dict[str, N]()
         g = self.step("g", at["gain"] * e)
