@@ -32,6 +32,7 @@ from truenorm.verify.operations import parse_operation
 GENERATED = {
     "campaign": "judge/campaign.md",
     "gpu": "inside/gpu-registers.md",
+    "harnesses": "judge/reward.md",
     "holes": "judge/holes.md",
     "museum": "judge/museum.md",
     "peers": "inside/speed.md",
