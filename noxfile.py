@@ -105,6 +105,7 @@ LEFT_TO_SLOW = (
     "tests/test_cost.py",
     "tests/api/test_arrays.py::test_any_inputs",
     "docs/reference/grades.md",
+    "docs/judge",
 )
 GPU_TESTS = ("tests/gpu", "tests/test_doctor.py")
 # Not copied to the folder of an installation without the core.

@@ -310,6 +310,7 @@ def run_without(missing: list[str], *arguments: str) -> subprocess.CompletedProc
 OPTIONAL = ["ml_dtypes", "flint", "matplotlib", "jinja2"]
 
 
+@pytest.mark.slow
 def test_doctor_with_all_packages() -> None:
     done = run_without([])
     assert (done.returncode, done.stderr) == (0, "")

@@ -18,7 +18,7 @@ EXAMPLE = ROOT / "examples" / "verify"
 PAGES = ROOT / "docs" / "judge"
 NEED_TORCH = {"pytorch", "triton", "quantized", "quantized triton"}
 """Compared in tests/pytorch."""
-MINUTES = {"audit", "c"}
+LEFT_TO_SLOW = {"audit", "baseline", "c", "campaign", "equal"}
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +26,7 @@ def report() -> tv.Report:
     return tv.verify(tv.load(f"{EXAMPLE / 'numpy_check.py'}:subject"))
 
 
+@pytest.mark.slow  # the transcript of the page names both
 def test_both_bugs_are_found(report: tv.Report) -> None:
     assert not report.passed
     assert {each.output: each.grade for each in report.grades} == {
@@ -49,7 +50,7 @@ def names_by_commands() -> Iterator[Any]:
         groups.setdefault(transcript.commands, []).append(name)
     for first, *others in groups.values():
         if first not in NEED_TORCH:
-            marks = [pytest.mark.slow] if first in MINUTES else []
+            marks = [pytest.mark.slow] if first in LEFT_TO_SLOW else []
             yield pytest.param([first, *others], id=first, marks=marks)
 
 
@@ -87,6 +88,7 @@ def test_page_shows_this_kernel(page: str, heading: str, file: str) -> None:
     assert shown <= lines, shown - lines
 
 
+@pytest.mark.slow
 def test_first_reproducer_fails(report: tv.Report, tmp_path: Path) -> None:
     script = tmp_path / "again.py"
     script.write_text(report.findings[0].reproducer, encoding="utf-8")

@@ -74,7 +74,7 @@ def test_families_are_complete_finite_and_reproducible(dtype: np.dtype[Any]) -> 
 @pytest.mark.parametrize(
     ("norm", "budget", "least"),
     [
-        ("layer_norm", 31_000, 75_000),
+        ("layer_norm", 13_785, 33_000),
         ("rms_norm", 13_785, 27_570),
         pytest.param("layer_norm", 50_000, 120_000, marks=pytest.mark.slow),
         pytest.param("rms_norm", 31_000, 62_000, marks=pytest.mark.slow),
@@ -107,8 +107,8 @@ def test_every_family_at_the_usual_eps(norm: str, dtype: np.dtype[Any]) -> None:
 @pytest.mark.parametrize(
     ("norm", "count"),
     [
-        ("layer_norm", 60),
-        ("rms_norm", 60),
+        ("layer_norm", 20),
+        ("rms_norm", 20),
         pytest.param("layer_norm", 2000, marks=pytest.mark.slow),
         pytest.param("rms_norm", 400, marks=pytest.mark.slow),
     ],

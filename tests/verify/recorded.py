@@ -1,8 +1,10 @@
 """Records of each test subject: run once, graded often."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import pytest
 
 from truenorm import textbook
 from truenorm.verify.grading.checks import GUARDS
@@ -61,6 +63,17 @@ def cases_for(name: str, level: str, dtype: str = "") -> list[Case]:
     by_few = name in FEW_ROWS or (level == "quick" and spared)
     few = [case for case in of_type if case.shape[0] < MANY_ROWS or not by_few]
     return [case for case in few if case.family not in left]
+
+
+def leave_out_long_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `verify` leave out the cases whose calls take seconds, for tests of something else."""
+
+    def shorter(*arguments: Any) -> list[Case]:
+        suite = scope(*arguments)
+        few = (case for case in suite if case.shape[0] < MANY_ROWS)
+        return [case for case in few if case.family not in OF_VERDICTS]
+
+    monkeypatch.setattr("truenorm.verify.judge.scope", shorter)
 
 
 def subject_named(name: str) -> Subject:

@@ -27,6 +27,8 @@ from truenorm.verify.report.wording import baseline_changes, baseline_counts, co
 from truenorm.verify.types import Array
 from verify.fake_report import FEW, KERNEL, finding, forgets_nan, judged, made, wide, with_verdict
 
+pytestmark = pytest.mark.usefixtures("without_long_calls")
+
 
 def numbers(report: Report) -> tuple[int, int, int]:
     assert report.baseline is not None

@@ -25,6 +25,8 @@ from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import FORMATS, Array, Float64s, dtype_of, same_bits, unit_roundoff
 from verify.recorded import in_float64
 
+pytestmark = pytest.mark.usefixtures("without_long_calls")
+
 
 @pytest.fixture(autouse=True)
 def few_exact_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.records import CannotRunError
 
+pytestmark = pytest.mark.usefixtures("without_long_calls")
+
 SUBJECT = """
 import numpy as np
 import truenorm.verify as tv

@@ -47,6 +47,7 @@ def test_passes_with_its_recipe(operation: str) -> None:
     assert report.recipes[0].shares[recipe] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "operation", ["rms_norm,quant=e4m3fn", "rms_norm,quant=e4m3fn,scale=per-128"]
 )
@@ -56,7 +57,13 @@ def test_large_calls_pass(operation: str) -> None:
     assert report.verdicts["large calls"] == "pass"
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if k % 4 == 0 else pytest.mark.slow)
+        for k, name in enumerate(ENGINES)
+    ],
+)
 def test_kernel_of_an_engine_passes(name: str) -> None:
     engine = ENGINES[name]
     report = judge(engine.kernel.subject(), calls=False)

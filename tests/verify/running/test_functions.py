@@ -14,6 +14,8 @@ from truenorm.verify.running.loading import load
 from truenorm.verify.running.records import Call, CannotRunError, triton_advice
 from truenorm.verify.running.runners import InProcess
 
+pytestmark = pytest.mark.usefixtures("without_long_calls")
+
 KERNELS = """
 import truenorm as tn
 

@@ -25,6 +25,8 @@ from truenorm.verify.running.records import Call, CannotRunError, GaveUpError
 from truenorm.verify.suite import case
 from verify.running.programs import ends, is_running
 
+pytestmark = pytest.mark.usefixtures("without_long_calls")
+
 CASE = case("float32-normal-4x5")
 LARGE = CASE.with_inputs(x=np.zeros((300_000, 2), np.float32))
 HEAD = "import os, sys, time, subprocess\nimport numpy as np\nimport truenorm.verify as tv\n"

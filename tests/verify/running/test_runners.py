@@ -29,6 +29,8 @@ from truenorm.verify.subject import SubjectSpec
 from truenorm.verify.types import Array
 from verify.recorded import in_float64
 
+pytestmark = pytest.mark.usefixtures("without_long_calls")
+
 CASE = tv.case("float32-normal-4x5")
 
 

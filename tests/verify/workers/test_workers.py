@@ -22,6 +22,8 @@ from truenorm.verify.subject import SubjectSpec
 from verify.workers import kernels
 from verify.workers.executors import Backwards, processes, text_of
 
+pytestmark = pytest.mark.usefixtures("without_long_calls")
+
 FILE = Path(kernels.__file__)
 
 
