@@ -241,6 +241,8 @@ class Operation(ABC):
         Recipes that a subject may claim, with their formulas: see `recipes`.
     rounded_once : frozenset of str
         Outputs that every kernel can round correctly: see `biased_symptoms`.
+    reshapes : bool
+        Whether a subject expects other shapes than the judge: see `give` and `take`.
     expected_type : type, optional
         The class of its answers, if that is not `truenorm.verify.oracle.Expected`.
     """
@@ -262,6 +264,7 @@ class Operation(ABC):
     variant: str = ""
     recipe_names: Mapping[str, str] = {}
     rounded_once: frozenset[str] = frozenset()
+    reshapes: bool = False
     expected_type: Any = None
 
     @abstractmethod
@@ -296,6 +299,17 @@ class Operation(ABC):
     def result_shapes(self, output: str, rows: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         """Return the shapes that a result may have, given that of x; the first is named."""
         return (rows,) if self.is_rows(output) else (rows[-1:],)
+
+    def give(self, name: str, array: Array, shape: tuple[int, ...]) -> Array:  # noqa: ARG002 (subclasses use it)
+        """Return an input as a subject expects it, by a view; `shape` is `Case.given_shape`."""
+        return array
+
+    def take(self, output: str, result: Array, shape: tuple[int, ...]) -> Array:  # noqa: ARG002 (subclasses use it)
+        """Return a result of a subject as the judge expects it: the inverse of `give`.
+
+        Raise TypeError if it has another shape than the input it is like.
+        """
+        return result
 
     def recipes(self, case: "Case", results: "Results") -> Mapping[str, RecipeResult]:  # noqa: ARG002 (subclasses use it)
         """Return the first output by each recipe, for cases whose bits show the recipe.

@@ -113,19 +113,26 @@ class _Script:
 
     def _call_forward(self, rows: str) -> str:
         arguments = [
-            rows.format(name) if self.operation.is_rows(name) else f"case.{name}"
+            self._given(name, rows if self.operation.is_rows(name) else "case.{}")
             for name in self.operation.inputs_of("data", "parameter")
         ]
         eps = ["case.eps"] if self.operation.takes_eps else []
         settings = [f"case.{name}" for name in self.operation.inputs_of("setting")]
         return f"subject.forward({', '.join([*arguments, *eps, *settings])})"
 
+    def _given(self, name: str, rows: str) -> str:
+        """Return an argument, in the shape in which the subject expects it."""
+        argument = rows.format(name)
+        if not self.operation.reshapes:
+            return argument
+        return f"case.operation.give({name!r}, {argument}, case.given_shape)"
+
     def _forward(self, rows: str = "case.{}") -> str:
         saved = ["saved"] if self.spec.backward else []
         return f"{', '.join([*self.forward_outputs, *saved])} = {self._call_forward(rows)}"
 
     def _call_backward(self, rows: str = "case.{}", saved: str = "saved") -> str:
-        gradients = [rows.format(name) for name in self.operation.inputs_of("gradient")]
+        gradients = [self._given(name, rows) for name in self.operation.inputs_of("gradient")]
         return f"subject.backward({', '.join([*gradients, saved])})"
 
     def _backward(self, rows: str = "case.{}") -> str:
@@ -149,7 +156,10 @@ class _Script:
             right, allowed = float(value[at]), float(exact.allowed(symptom.output)[at])
             if value.ndim == 2 and self.case.layout != "rows":
                 reshaped = ".reshape(case.shape)"
-        got = f"got = float({symptom.output}{reshaped}{list(symptom.at)})"
+        result = symptom.output
+        if self.operation.reshapes:
+            result = f"case.operation.take({result!r}, {result}, case.given_shape)"
+        got = f"got = float({result}{reshaped}{list(symptom.at)})"
         if not math.isfinite(right):  # for NaN, any non-finite value passes
             nan = math.isnan(right)
             test = "not abs(got) < float('inf')" if nan else f"got == float('{right}')"

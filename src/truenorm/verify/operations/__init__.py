@@ -76,8 +76,8 @@ def norm(
         How y is quantized: ``forward(x, gamma, ..., eps)`` then returns codes, and what `Quant`
         says. There is no backward pass.
     **relative
-        `groups`, `heads`, `gate`, `modulate`, `variance`, `divisor`, `gamma` and `over`, of
-        grouped, gated and modulated norms: see `RelativeNorm`.
+        `groups`, `heads`, `gate`, `modulate`, `variance`, `divisor`, `gamma`, `over`, `axes` and
+        `channels`, of grouped, gated and modulated norms: see `RelativeNorm`.
 
     Returns
     -------
@@ -110,6 +110,9 @@ def _norm(
     quant: Quant | None,
     relative: tuple[tuple[str, Any], ...],
 ) -> Norm:
+    known = (*NAMES, *relatives.SPATIAL)
+    if name not in known:
+        raise ValueError(f"operation must be one of {', '.join(known)}; got {name!r}")
     options = {"gain": gain, "beta": beta, "parameters": parameters, "result": result}
     if relative or name in relatives.SPATIAL:
         if quant is not None:
@@ -151,7 +154,7 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
         name, options = default.name, {**default.options, **options}
     if "beta" in options:
         options["beta"] = beta[options["beta"]]
-    for key in ("groups", "heads"):
+    for key in ("groups", "heads", "axes"):
         if key in options:
             options[key] = _count(key, options[key])
     if "gamma" in options:

@@ -44,7 +44,7 @@ QUANTIZED_NAMES = {
 RELATIVE_NAMES = {
     **NAMES,
     "z": ("z", "gate", "g"),
-    "shift": ("shift",),
+    "shift": ("shift", "shift_msa"),
     "size": (*NAMES["size"], "num_channels"),
     "groups": ("num_groups", "groups", "n_groups", "ngroups"),
     "group": ("group_size",),
@@ -52,9 +52,14 @@ RELATIVE_NAMES = {
     "activation": ("activation",),
     "gate_last": ("norm_before_gate",),
     "counted": ("variance_size", "var_hidden_size"),
+    "norm_type": ("norm_type",),
 }
 """The names for a grouped or gated norm."""
-MODULATED_NAMES = {**RELATIVE_NAMES, "gamma": QUANTIZED_NAMES["gamma"], "scale": ("scale",)}
+MODULATED_NAMES = {
+    **RELATIVE_NAMES,
+    "gamma": QUANTIZED_NAMES["gamma"],
+    "scale": ("scale", "scale_msa"),
+}
 """The names for a modulated norm, in which a scale is not gamma."""
 OPTIONAL = (
     "shape",
@@ -65,6 +70,7 @@ OPTIONAL = (
     "activation",
     "gate_last",
     "counted",
+    "norm_type",
 )
 """Passed to a kernel that has an argument for it."""
 MAY_BE_NONE = ("residual", "gamma", "beta", "scale_ub", "z", "scale", "shift")
@@ -117,13 +123,15 @@ def constants_of(norm: Norm, shape: Sequence[int]) -> Values:
         constants["group"] = norm.quant.group
     if isinstance(norm, RelativeNorm):
         constants |= {
-            "size": norm.parameter_size(shape),
+            "shape": [*map(int, shape[-norm.axes :])],
+            "size": size if norm.channels_last else norm.parameter_size(shape),
             "groups": norm.groups,
             "group": size // norm.groups if norm.groups > 1 else None,
             "heads": norm.heads,
             "activation": norm.activation,
             "gate_last": not norm.gate_first,
             "counted": norm.counted(size),
+            "norm_type": "layer" if norm.centred else "rms",
         }
     return constants
 

@@ -111,6 +111,8 @@ def make_recording(
         raise ValueError(
             f"operation must be a result of truenorm.verify.norm, got {operation.name}"
         )
+    if operation.reshapes:
+        raise ValueError(f"a recording is not for axes= and channels=last; got {operation.spec}")
     usual = (usual_case(suite, dtype) for dtype in scope["dtypes"])
     trials = [case for case in usual if case is not None]
     manifest: dict[str, Any] = {

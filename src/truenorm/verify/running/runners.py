@@ -208,31 +208,59 @@ class _Functions:
         operation = self._subject.operation
         before, after = operation.inputs_of("data", "parameter"), operation.inputs_of("setting")
         returned = self._subject.forward(
-            *(arrays[name] for name in before), *self._eps, *(arrays[name] for name in after)
+            *self._given(before, arrays), *self._eps, *self._given(after, arrays)
         )
         outputs = operation.outputs_of(backward=False)
         expected = [*outputs, *(["saved"] if self._subject.backward is not None else [])]
         if len(expected) == 1:
-            return {expected[0]: returned}, None
+            return self._taken({expected[0]: returned}, arrays), None
         if not isinstance(returned, tuple) or len(returned) != len(expected):
             kind = type(returned).__name__
             raise TypeError(f"forward returned {kind}, not the tuple ({', '.join(expected)})")
         results = dict(zip(expected, returned, strict=True))
         saved = results.pop("saved", None)
-        return results, saved
+        return self._taken(results, arrays), saved
+
+    def _given(self, names: Sequence[str], arrays: Arrays) -> list[Array | None]:
+        """Return inputs as the subject expects them."""
+        operation = self._subject.operation
+        given = {name: arrays[name] for name in names}
+        if not operation.reshapes:
+            return list(given.values())
+        shape = self._shape(arrays)
+        return [
+            each if each is None else operation.give(name, each, shape)
+            for name, each in given.items()
+        ]
+
+    def _taken(self, results: dict[str, Any], arrays: Arrays) -> dict[str, Any]:
+        """Return results as the judge expects them; others than arrays stay."""
+        operation = self._subject.operation
+        if not operation.reshapes:
+            return results
+        shape = self._shape(arrays)
+        return {
+            name: operation.take(name, each, shape) if isinstance(each, np.ndarray) else each
+            for name, each in results.items()
+        }
+
+    def _shape(self, arrays: Arrays) -> tuple[int, ...]:
+        first = arrays[self._subject.operation.inputs[0].name]
+        assert first is not None
+        return first.shape
 
     def backward(self, arrays: Arrays, saved: Any) -> dict[str, Any]:
         """Return the results of backward, or nothing if the subject has none."""
         if self._subject.backward is None:
             return {}
         names = self._subject.operation.inputs_of("gradient")
-        returned = self._subject.backward(*(arrays[name] for name in names), saved)
+        returned = self._subject.backward(*self._given(names, arrays), saved)
         outputs = self._subject.operation.outputs_of(backward=True)
         gradients = (returned,) if len(outputs) == 1 else tuple(returned)
         if len(gradients) != len(outputs):
             expected = f"{', '.join(outputs[:-1])} and {outputs[-1]}"
             raise TypeError(f"backward returned {len(gradients)} results, not {expected}")
-        return dict(zip(outputs, gradients, strict=True))
+        return self._taken(dict(zip(outputs, gradients, strict=True)), arrays)
 
     def second_backward(self, arrays: Arrays, saved: Any) -> dict[str, Any]:
         """Call backward again. An exception is allowed here and is not a finding."""

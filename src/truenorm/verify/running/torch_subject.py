@@ -90,7 +90,7 @@ def torch_subject(
     settings : mapping, optional
         Further arguments by name that are the same in every call, such as
         ``{"casting_mode": "gemma"}``. Those that the operation determines are known by name:
-        num_groups, group_size, num_heads, activation, norm_before_gate, variance_size.
+        num_groups, group_size, num_heads, activation, norm_before_gate, variance_size, norm_type.
     **claims
         name, dtypes, also, recipe and seconds, as of `Subject`; by default float32 and bfloat16.
 
@@ -284,9 +284,10 @@ def _relative_trial(norm: RelativeNorm, dtype: str) -> dict[str, Array]:
     shape: tuple[int, ...] = (rows, units * size)
     if norm.has_axes:
         shape = (rows, 2 * units if norm.spatial else max(units, 2), size)
+        shape = (rows, *(2,) * (norm.axes - 1), size) if norm.axes > 1 else shape
     arrays = {}
     for name in norm.inputs_of("data", "parameter"):
         kind = norm.parameter_type if name in norm.parameters else ""
         (wanted,) = norm.result_shapes(f"d{name}", shape)
-        arrays[name] = np.ones(wanted, dtype_of(kind or dtype))
+        arrays[name] = norm.give(name, np.ones(wanted, dtype_of(kind or dtype)), shape)
     return arrays

@@ -101,6 +101,9 @@ def _evaluate(norm: "RelativeNorm", output: str, wrong: Wrong, case: Case) -> Fl
 def _of_units(norm: "RelativeNorm") -> dict[str, Wrong]:
     """Return hypotheses about how rows are divided."""
     name = "groups"
+    if norm.axes > 1:
+        words = "the last axis alone is normalized"
+        return {words: Wrong(geometry=lambda each: replace(each, units="a"))}
     if norm.groups == 1:
         options = {"heads": norm.heads, "places": norm.over == "channels"}
         options |= {"channels": norm.name == "instance_norm", "rows": norm.modulate == "sample"}

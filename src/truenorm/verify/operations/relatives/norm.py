@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import prod
 from typing import Any, Literal, TypedDict, get_args
+
+import numpy as np
 
 from truenorm.verify.operation import (
     AS_SHAPE,
@@ -26,7 +29,7 @@ from truenorm.verify.operations.relatives.hypotheses import hypotheses_of
 from truenorm.verify.operations.relatives.numbers import flint
 from truenorm.verify.operations.relatives.recipes import recipe_names, recipe_results
 from truenorm.verify.operations.relatives.scales import RelativeScales
-from truenorm.verify.types import Float64s
+from truenorm.verify.types import Array, Float64s
 
 SpatialName = Literal["group_norm", "instance_norm"]
 SPATIAL = get_args(SpatialName)
@@ -34,7 +37,12 @@ GATES = ("silu", "sigmoid", "silu-first", "sigmoid-first", "self")
 MODULATIONS = ("sample", "row")
 DIVISORS = ("mean", "sum")
 OVER = ("row", "channels")
-OPTIONS = ("groups", "heads", "gate", "modulate", "variance", "divisor", "gamma", "over")
+CHANNELS = ("first", "last")
+MOST_AXES = 4
+OPTIONS = (
+    *("groups", "heads", "gate", "modulate", "variance", "divisor", "gamma", "over"),
+    *("axes", "channels"),
+)
 
 
 def refuse_relative(operation: Operation, what: str) -> None:
@@ -66,6 +74,8 @@ class RelativeOptions(TypedDict, total=False):
     divisor: str
     gamma: bool
     over: str
+    axes: int
+    channels: str
 
 
 class RelativeNorm(Norm):
@@ -95,6 +105,10 @@ class RelativeNorm(Norm):
         Whether there are gamma and beta.
     over : str
         ``row``, or ``channels``: a unit is the channels at one place of x (N, C, ...).
+    axes : int
+        The number of normalized axes: x has the shape (N, C, H, W) with 3, and gamma (C, H, W).
+    channels : str
+        For group and instance norm. ``first``: x has the shape (N, C, ...); ``last``: (N, ..., C).
     **options
         Those of `Norm`.
 
@@ -119,6 +133,8 @@ class RelativeNorm(Norm):
         divisor: str = "mean",
         gamma: bool = True,
         over: str = "row",
+        axes: int = 1,
+        channels: str = "first",
         **options: Any,
     ) -> None:
         base: Any = "layer_norm" if name in SPATIAL else name
@@ -129,13 +145,16 @@ class RelativeNorm(Norm):
             ("modulate", modulate, ("", *MODULATIONS)),
             ("divisor", divisor, DIVISORS),
             ("over", over, OVER),
+            ("channels", channels, CHANNELS),
         ):
             if value not in choices:
                 names = ", ".join(filter(None, choices))
                 raise ValueError(f"{argument} must be one of {names}; got {value!r}")
         self.name: Any = name
         self.spatial = name in SPATIAL
-        self.groups, self.heads, self.over = groups, heads, over
+        self.groups, self.heads, self.over, self.axes = groups, heads, over, axes
+        self.channels_last = channels == "last"
+        self.reshapes = self.channels_last or axes > 1
         self.gate, self.modulate, self.divisor = gate, modulate, divisor
         self.gate_first = gate.endswith("-first")
         self.gates_by_z = gate not in ("", "self")
@@ -152,6 +171,8 @@ class RelativeNorm(Norm):
             "divisor": divisor if divisor != "mean" else "",
             "gamma": "" if gamma else "false",
             "over": over if over != "row" else "",
+            "axes": str(axes) if axes > 1 else "",
+            "channels": channels if self.channels_last else "",
         }
         self.own_options = {key: value for key, value in given.items() if value}
         self.options = {**self.options, **self.own_options}
@@ -165,9 +186,8 @@ class RelativeNorm(Norm):
     @property
     def has_axes(self) -> bool:
         """True if a row of x has axes of its own, as in (N, C, S) or (N, heads, D)."""
-        return (
-            self.spatial or self.heads > 0 or self.modulate == "sample" or self.over == "channels"
-        )
+        with_axes = self.spatial or self.heads > 0 or self.axes > 1
+        return with_axes or self.modulate == "sample" or self.over == "channels"
 
     def _check(self, variance: str) -> None:
         """Raise ValueError for options that exclude each other, or that need a package."""
@@ -180,6 +200,7 @@ class RelativeNorm(Norm):
                 ("heads", self.heads > 0),
                 ("modulate=sample", self.modulate == "sample"),
                 ("over=channels", self.over == "channels"),
+                ("axes", self.axes > 1),
                 (self.name, self.spatial),
             )
             if used
@@ -192,12 +213,20 @@ class RelativeNorm(Norm):
             raise ValueError(f"instance_norm has no groups; got groups={self.groups}")
         if self.groups < 1 or self.heads < 0:
             raise ValueError("groups and heads must be positive")
+        if not 1 <= self.axes <= MOST_AXES:
+            raise ValueError(f"axes must be from 1 to {MOST_AXES}; got {self.axes}")
+        if self.axes > 1 and self.modulate:
+            raise ValueError("axes is not for modulated norms; their scale has one axis")
+        if self.channels_last and not self.spatial:
+            raise ValueError(f"channels=last needs group_norm or instance_norm; got {self.name}")
         if variance and self.centred:
             raise ValueError(f"variance={variance} needs rms_norm: a mean is of all columns")
 
     def _relative_extensions(self) -> dict[str, str]:
         """Return the extensions and their meaning."""
         extensions = {"one-element-units": "a unit has one element"}
+        if self.channels_last or self.axes > 1:
+            return extensions
         if self.spatial or self.over == "channels":
             extensions["channels-last"] = "the channels of x and dy are the last axis in memory"
         elif not self.has_axes:
@@ -238,6 +267,8 @@ class RelativeNorm(Norm):
             "variance": f"variance of {self.own_options.get('variance')}",
             "divisor": "squares summed",
             "over": "over channels",
+            "axes": f"{self.axes} axes",
+            "channels": "channels last",
         }
         return ", ".join([base, *(texts[key] for key in self.own_options)])
 
@@ -264,6 +295,8 @@ class RelativeNorm(Norm):
             return Geometry("g c s", "g", "g c", sizes)
         if self.over == "channels":
             return Geometry("c s", "s", "c", {"c": first, "s": rest})
+        if self.axes > 1:
+            return Geometry("a d", "", "a d", _last_axis(layout, size))
         if self.heads or self.modulate == "sample":
             return Geometry("t d", "t", "d", {"t": first, "d": rest})
         if self.groups > 1:
@@ -279,9 +312,30 @@ class RelativeNorm(Norm):
         return ((self.parameter_size(rows),),) if like in self.parameters else (rows,)
 
     def parameter_size(self, rows: Sequence[int]) -> int:
-        """Return the number of elements of gamma, given the shape of x."""
+        """Return the number of elements of gamma, given the shape of x as the judge has it."""
+        if self.axes > 1:
+            return prod(rows[1:])
         of_channels = (self.spatial or self.over == "channels") and len(rows) > 2
         return int(rows[1] if of_channels else rows[-1])
+
+    def give(self, name: str, array: Array, shape: tuple[int, ...]) -> Array:
+        """Return gamma and beta with several axes, and x with the channels last."""
+        if self.axes > 1 and name in self.parameters:
+            return array.reshape(shape[1:])
+        if self.channels_last and name not in self.parameters:
+            return np.moveaxis(array, 1, -1)
+        return array
+
+    def take(self, output: str, result: Array, shape: tuple[int, ...]) -> Array:
+        """Return what `give` would make a result of."""
+        like = {each.name: each.like for each in self.outputs}[output]
+        of_parameter = like in self.parameters
+        if not (self.axes > 1 if of_parameter else self.channels_last):
+            return result
+        expected = shape[1:] if of_parameter else (shape[0], *shape[2:], shape[1])
+        if result.shape != expected:
+            raise TypeError(f"{output} must have the shape {expected}, got {result.shape}")
+        return result.reshape(-1) if of_parameter else np.moveaxis(result, -1, 1)
 
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterator[Case]:
         """Yield the cases of the plain norm, whose rows become units, and some of gates."""
@@ -318,6 +372,12 @@ class RelativeNorm(Norm):
     def clues(self, output: str) -> Clues:  # noqa: ARG002 (of the interface)
         """Return no clues."""
         return Clues()
+
+
+def _last_axis(layout: str, size: int) -> dict[str, int]:
+    """Return the sizes of the last axis of rows, and of all axes before it."""
+    last = shape_of_layout(layout)[-1]
+    return {"a": size // last, "d": last}
 
 
 def _share(variance: str) -> Fraction:
