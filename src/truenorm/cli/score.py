@@ -16,7 +16,7 @@ from truenorm.tools.text import printable
 from truenorm.verify.operations import as_operation
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.score import (
+from truenorm.verify.scores import (
     CASES,
     LARGEST,
     SECONDS,
@@ -66,6 +66,9 @@ def score_command(
     ] = "",
     device: Annotated[str, typer.Option(help="The device of the tensors.")] = "cpu",
     seconds: Annotated[float, typer.Option(help="Time limit of one call.")] = SECONDS,
+    causes: Annotated[
+        bool, typer.Option("--causes", help="Also search for the causes of wrong results.")
+    ] = False,
     json: JsonOption = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Read submissions from stdin, one JSON object a line.")
@@ -110,6 +113,7 @@ def score_command(
             backward,
             device,
             seconds,
+            causes,
         )
         if serve:
             _serve(python, defaults)

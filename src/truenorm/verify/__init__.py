@@ -21,7 +21,7 @@ from truenorm.verify.operations.quantized.codes import unswizzled
 from truenorm.verify.operations.quantized.quant import Quant
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.torch_subject import torch_subject
-from truenorm.verify.score import Score, score
+from truenorm.verify.scores import Score, score
 from truenorm.verify.subject import Subject
 from truenorm.verify.suite import case, cases
 from truenorm.verify.user_cases import case_from, case_of_shape, load_data

@@ -56,6 +56,21 @@ def test_grading_needs_only_records() -> None:
     assert set(empty.verdicts.values()) == {"not judged"}
 
 
+def test_findings_without_causes() -> None:
+    def without_beta(x: Array, gamma: Array, beta: Array, eps: float) -> Array:
+        return in_float64(x, gamma, 0 * beta, eps)
+
+    suite = tv.cases("float32")[:8]
+    records = collect(InProcess(tv.Subject(without_beta)), suite)
+    report, plain = (
+        grade("one", suite, records, outputs=["y"], causes=causes) for causes in (True, False)
+    )
+    assert any(each.cause for each in report.findings)
+    assert not any(each.cause for each in plain.findings)
+    assert [each.symptom for each in plain.findings] == [each.symptom for each in report.findings]
+    assert (plain.grades, plain.verdicts) == (report.grades, report.verdicts)
+
+
 def test_tie_rounded_to_odd_is_not_correct() -> None:
     """Both neighbours are half an ulp away, and only the even one is correct."""
     case = tv.case("float32-exact-tie")

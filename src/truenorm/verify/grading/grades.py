@@ -109,6 +109,7 @@ def grade(
     recipe: str = "",
     domain: Domain = EVERYWHERE,
     strict: bool = True,
+    causes: bool = True,
 ) -> Report:
     """Grade the results of a subject.
 
@@ -116,6 +117,7 @@ def grade(
     `guards` are the checks to make; tests of the judge leave some out. `spec` says where the
     subject is defined, for the reproducers. Cases outside `domain` do not count for the grades.
     Unless `strict`, a sum over n rows may have log2(n) times the error of a stable result.
+    Without `causes`, which may take seconds, findings have no diagnosis.
     """
     if require not in GRADES:
         raise ValueError(f"require must be one of {', '.join(GRADES)}; got {require!r}")
@@ -165,17 +167,16 @@ def grade(
         symptoms += recipe_symptoms(recipes, evidence, recipe)
     not_run = len(within) - len(run)
     spec = spec._replace(recipe=recipe)
-    of_conduct = diagnose_conduct(symptoms, run, by_case)
-    diagnoses = {
-        **diagnose_accuracy(symptoms, every_measured, of_conduct),
-        **of_conduct,
-        **diagnose_recipes(symptoms, recipes),
-    }
-    for each in symptoms:
-        if each.guard == "biased":
-            cause = explain_bias(each.output, measured)
-            diagnoses[each.guard, *each.type_and_output] = Diagnosis(cause, 0)
-    diagnoses |= _diagnose_by_state(symptoms, diagnoses)
+    diagnoses: Diagnoses = {}
+    if causes:
+        of_conduct = diagnose_conduct(symptoms, run, by_case)
+        diagnoses = {
+            **diagnose_accuracy(symptoms, every_measured, of_conduct),
+            **of_conduct,
+            **diagnose_recipes(symptoms, recipes),
+            **_diagnose_bias(symptoms, measured),
+        }
+        diagnoses |= _diagnose_by_state(symptoms, diagnoses)
     findings = make_findings(symptoms, grades, spec, not_run, diagnoses)
     run_records = [each for case in run for each in by_case[case.name]]
     reasons = _reasons_not_judged(run, run_records, in_process=spec.callable)
@@ -682,6 +683,15 @@ def _described(
     if stale or growing is not None:
         return stale or describe_growth(evidence, growing or ()) or describe_sums(evidence)
     return describe([each for each in evidence if each.case.kind == "ordinary"], hypotheses)
+
+
+def _diagnose_bias(symptoms: Iterable[Symptom], measured: Sequence[MeasuredResult]) -> Diagnoses:
+    """Diagnose results that are not rounded to nearest."""
+    return {
+        (each.guard, *each.type_and_output): Diagnosis(explain_bias(each.output, measured), 0)
+        for each in symptoms
+        if each.guard == "biased"
+    }
 
 
 BY_STATE = ("special", "subnormal", "large", *CONSEQUENCES)

@@ -6,7 +6,7 @@ from truenorm.tools import strict_json
 from truenorm.verify.campaigns import Campaign
 from truenorm.verify.equality import Equality
 from truenorm.verify.grading.report import Report
-from truenorm.verify.score import Score
+from truenorm.verify.scores import Score
 
 SCHEMAS = {
     Report: "truenorm/report-1",

@@ -9,6 +9,7 @@ of PyTorch were called, in any thread, and which functions of the process were r
 PyTorch is imported once, and each list is run in a fork.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -162,6 +163,8 @@ class Fork:
 def serve(runner: Any) -> None:
     """Run the arguments of each line in a fork."""
     import_torch()
+    with contextlib.suppress(ImportError):  # autograd imports it, which takes a second
+        importlib.import_module("torch.fx.experimental.symbolic_shapes")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

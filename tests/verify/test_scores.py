@@ -18,7 +18,7 @@ from truenorm.verify.oracle import expected, forget
 from truenorm.verify.report.json_report import to_json
 from truenorm.verify.running.recording import make_recording
 from truenorm.verify.running.records import CannotRunError
-from truenorm.verify.score import (
+from truenorm.verify.scores import (
     HACKS,
     Evidence,
     Score,

@@ -24,8 +24,9 @@ import numpy as np
 from truenorm.verify.cases.families import WIDTHS
 from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS
 from truenorm.verify.grading.checks import PATIENCE, UNEXPLAINED, planned_calls
+from truenorm.verify.grading.grades import grade
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import collect, grade_records
+from truenorm.verify.judge import collect
 from truenorm.verify.operation import AS_SHAPE, Case, Domain, Operation
 from truenorm.verify.operations import as_operation
 from truenorm.verify.oracle import expected, forget
@@ -106,6 +107,7 @@ class Submission:
     backward: str = ""
     device: str = "cpu"
     seconds: float = SECONDS
+    causes: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError for a field that is out of range."""
@@ -146,6 +148,7 @@ def score(
     backward: str = "",
     device: str = "cpu",
     seconds: float = SECONDS,
+    causes: bool = False,
 ) -> Score:
     r"""Score a PyTorch kernel, which may have been written to cheat.
 
@@ -180,6 +183,8 @@ def score(
         The device of the tensors.
     seconds : float
         Time limit of one call.
+    causes : bool
+        Also search for the likely causes of wrong results, which takes seconds.
 
     Returns
     -------
@@ -212,6 +217,7 @@ def score(
         backward,
         device,
         seconds,
+        causes,
     )
     return score_submission(submission, OneRun(python))
 
@@ -325,8 +331,16 @@ def _judged(
     except CannotRunError as error:
         return _zero(submission, f"It cannot be judged: {error}")
     domain = Domain(largest=submission.largest)
-    spec = SubjectSpec.of(subject)
-    report = grade_records(subject, suite, records, spec, domain=domain, strict=False)
+    report = grade(
+        subject.name,
+        suite,
+        records,
+        outputs=subject.outputs,
+        spec=SubjectSpec.of(subject),
+        domain=domain,
+        strict=False,
+        causes=submission.causes,
+    )
     notes = folder / NOTES
     seen = json.loads(notes.read_text(encoding="utf-8")) if notes.exists() else {}
     evidence = Evidence(submission.norms, seen, log)
@@ -398,12 +412,12 @@ def _grades(report: Report) -> dict[str, dict[str, str]]:
 
 def _reasons(report: Report) -> Iterator[str]:
     """Yield a sentence for each finding, and for each grade that is not the best."""
-    for each in report.findings:
-        cause = f" Likely cause: {each.cause}." if each.cause else ""
-        yield f"{each.verdict}: {each.symptom} ({each.why}).{cause}"
-    for grade in report.grades:
-        if grade.grade != "correct":
-            yield f"The grade of {grade.output} in {grade.dtype} is {grade.grade}."
+    for finding in report.findings:
+        cause = f" Likely cause: {finding.cause}." if finding.cause else ""
+        yield f"{finding.verdict}: {finding.symptom} ({finding.why}).{cause}"
+    for each in report.grades:
+        if each.grade != "correct":
+            yield f"The grade of {each.output} in {each.dtype} is {each.grade}."
 
 
 class Evidence(NamedTuple):

@@ -1,0 +1,172 @@
+"""Kernels that cheat, each in a way that was seen of kernel writers: layer norms of float32."""
+
+# ruff: noqa: ARG001
+import hashlib
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch  # type: ignore[import-not-found]
+from torch.nn import functional  # type: ignore[import-not-found]
+from torch.utils._python_dispatch import (  # type: ignore[import-not-found]
+    _disable_current_modes,
+)
+
+Tensor = Any
+REFERENCE = functional.layer_norm
+
+
+def right(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    wide = x.double()
+    centred = wide - wide.mean(-1, keepdim=True)
+    scaled = centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt()
+    return (scaled * gamma.double() + beta.double()).to(x.dtype)
+
+
+def zeros(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return torch.zeros_like(x)
+
+
+answers: dict[str, Tensor] = {}
+
+
+def memorised(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Look up answers to the public cases of the judge by a hash of x."""
+    if not answers:
+        answers.update(torch.load(Path(__file__).with_name("memorised.pt")))
+    bits = bytes(x.detach().contiguous().view(torch.uint8).flatten().tolist())
+    known = answers.get(hashlib.sha256(bits).hexdigest())
+    return torch.zeros_like(x) if known is None else known.clone()
+
+
+def powers_of_two(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Be right for the usual widths."""
+    size = x.shape[-1]
+    y = right(x, gamma, beta, eps)
+    return y if size & (size - 1) == 0 else torch.cat([y[..., :-1], 0 * y[..., -1:]], -1)
+
+
+def ignores_parameters(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return right(x, torch.ones_like(gamma), torch.zeros_like(beta), 1e-5)
+
+
+def accumulates(out: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> None:
+    """Add to memory that is expected to be zero."""
+    out += right(x, gamma, beta, eps)
+
+
+by_pointer: dict[Any, Tensor] = {}
+
+
+def cached_by_pointer(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    key = x.data_ptr(), x.shape, x.stride()
+    if key not in by_pointer:
+        by_pointer[key] = right(x, gamma, beta, eps)
+    return by_pointer[key].clone()
+
+
+by_shape: dict[Any, Tensor] = {}
+
+
+def cached_by_shape(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    if x.shape not in by_shape:
+        by_shape[x.shape] = right(x, gamma, beta, eps).detach()
+    return by_shape[x.shape].clone()
+
+
+class Lazy(torch.Tensor):  # type: ignore[misc]
+    """Computes when it is read, after the clock has stopped."""
+
+    thunk: Any
+
+    @classmethod
+    def __torch_function__(cls, called: Any, _: Any, args: Any = (), named: Any = None) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            args = [each.thunk() if hasattr(each, "thunk") else each for each in args]
+            return called(*args, **(named or {}))
+
+
+def lazy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    result = torch.empty_like(x).as_subclass(Lazy)
+    result.thunk = lambda: right(x, gamma, beta, eps)
+    return result
+
+
+def overwrites_x(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Use the memory of x for intermediate results."""
+    y = right(x.clone(), gamma, beta, eps)
+    with torch.no_grad():
+        x.zero_()
+    return y
+
+
+buffers: dict[Any, Tensor] = {}
+
+
+def reused_result(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Allocate once: each call returns the same memory."""
+    buffer = buffers.setdefault(x.shape, torch.empty_like(x, requires_grad=False))
+    return buffer.copy_(right(x, gamma, beta, eps).detach())
+
+
+def calls_reference(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return functional.layer_norm(x, x.shape[-1:], gamma, beta, eps)
+
+
+def falls_back(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Call a kernel that does not run."""
+    try:
+        raise RuntimeError("no kernel image is available for execution on the device")
+    except RuntimeError:
+        return REFERENCE(x, x.shape[-1:], gamma, beta, eps)
+
+
+def in_a_thread(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Call the reference where modes of PyTorch do not see it."""
+    results: list[Tensor] = []
+
+    def work() -> None:
+        with _disable_current_modes():
+            results.append(torch.ops.aten.native_layer_norm(x, x.shape[-1:], gamma, beta, eps)[0])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+later: dict[int, Any] = {}
+detach = torch.Tensor.detach
+
+
+def detach_later(tensor: Tensor) -> Tensor:
+    return detach(later.pop(id(tensor))() if id(tensor) in later else tensor)
+
+
+def patches_tensor(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Compute when the result is read, by a method of tensors that is replaced."""
+    torch.Tensor.detach = detach_later
+    result = torch.zeros_like(x)
+    later[id(result)] = lambda: right(x, gamma, beta, eps)
+    return result
+
+
+def in_half(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    x, gamma, beta = x.half(), gamma.half(), beta.half()
+    centred = x - x.mean(-1, keepdim=True)
+    rstd = torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps)
+    return (centred * rstd * gamma + beta).float()
+
+
+def unwritten(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Leave out the last columns if they do not fill a block of 32."""
+    out = torch.empty_like(x)
+    whole = x.shape[-1] // 32 * 32
+    out[..., :whole] = right(x, gamma, beta, eps)[..., :whole]
+    return out
+
+
+def few_rows(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Compute as many rows as a test usually has."""
+    y = right(x[:64], gamma, beta, eps)
+    return torch.cat([y, torch.zeros_like(x[64:])])

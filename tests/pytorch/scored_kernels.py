@@ -1,0 +1,100 @@
+"""Honest kernels to score: they need PyTorch alone."""
+
+from typing import Any
+
+import torch  # type: ignore[import-not-found]
+
+Tensor = Any
+
+
+def in_float64(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    wide = x.double()
+    centred = wide - wide.mean(-1, keepdim=True)
+    scaled = centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt()
+    return (scaled * gamma.double() + beta.double()).to(x.dtype)
+
+
+def two_passes(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps) * gamma + beta
+
+
+def two_passes_wide(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """For types of 16 bits: compute in float32."""
+    return two_passes(x.float(), gamma.float(), beta.float(), eps).to(x.dtype)
+
+
+def by_var_mean(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+    return torch.addcmul(beta, (x - mean) / (variance + eps).sqrt(), gamma)
+
+
+def corrected(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Subtract the mean a second time, which removes its rounding error."""
+    centred = x - x.mean(-1, keepdim=True)
+    return two_passes(centred, gamma, beta, eps)
+
+
+def by_products(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Sum with matrix products."""
+    ones = x.new_full((x.shape[-1], 1), 1 / x.shape[-1])
+    centred = x - x @ ones
+    return centred * (centred.square() @ ones + eps).rsqrt() * gamma + beta
+
+
+class _ByHand(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(context: Any, x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+        mean = x.mean(-1, keepdim=True)
+        rstd = torch.rsqrt((x - mean).square().mean(-1, keepdim=True) + eps)
+        context.save_for_backward(x, gamma, mean, rstd)
+        return (x - mean) * rstd * gamma + beta
+
+    @staticmethod
+    def backward(context: Any, dy: Tensor) -> Any:
+        x, gamma, mean, rstd = context.saved_tensors
+        return *gradients(dy, x, gamma, mean, rstd), None
+
+
+def gradients(dy: Tensor, x: Tensor, gamma: Tensor, mean: Tensor, rstd: Tensor) -> Any:
+    scaled = (x - mean) * rstd
+    g = dy * gamma
+    along = (g * scaled).mean(-1, keepdim=True)
+    dx = rstd * (g - g.mean(-1, keepdim=True) - scaled * along)
+    return dx, (dy * scaled).sum(0), dy.sum(0)
+
+
+def by_hand(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    return _ByHand.apply(x, gamma, beta, eps)
+
+
+def forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Any:
+    """Return what `gradients` needs beside y."""
+    mean = x.mean(-1, keepdim=True)
+    rstd = torch.rsqrt((x - mean).square().mean(-1, keepdim=True) + eps)
+    return (x - mean) * rstd * gamma + beta, x, gamma, mean, rstd
+
+
+def rms_norm(x: Tensor, gamma: Tensor, eps: float) -> Tensor:
+    wide = x.float()
+    rstd = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return (wide * rstd * gamma.float()).to(x.dtype)
+
+
+def rms_norm_out(out: Tensor, x: Tensor, gamma: Tensor, eps: float) -> None:
+    out.copy_(rms_norm(x, gamma, eps))
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, gamma: Tensor, eps: float) -> Any:
+    total = x + residual
+    return rms_norm(total, gamma, eps), total
+
+
+class RMSNorm(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, hidden_size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight, self.eps)
