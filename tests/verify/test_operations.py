@@ -388,6 +388,32 @@ def test_an_invalid_spec_is_an_error(spec: str, message: str) -> None:
         parse_operation(spec)
 
 
+@pytest.mark.parametrize(
+    ("spec", "eps"), [("rms_norm", 1e-6), ("layer_norm", 0.0), ("rms_norm,groups=4", 0.0)]
+)
+def test_cases_of_the_only_eps(spec: str, eps: float) -> None:
+    """They are the usual ones; without eps no row is constant, and none vanishes."""
+    operation = parse_operation(f"{spec},eps={eps}")
+    assert parse_operation(operation.spec) is operation
+    usual = {each.name: each for each in cases("float32", operation=spec)}
+    own = cases("float32", operation=operation)
+    assert {case.eps for case in own} == {float(np.float32(eps))}
+    assert len(own) > 0.4 * len(usual)
+    for case in own:
+        assert np.array_equal(case.x, usual[case.name].x, equal_nan=True)
+        assert usual[case.name].eps == np.float32(1e-5)
+    zero = {"float32-zeros", "float32-rows-of-1e-30", "float32-constant-rows"}
+    assert (not zero & {case.name for case in own}) == (eps == 0)
+
+
+def test_the_only_eps_is_refused() -> None:
+    with pytest.raises(ValueError, match="quant=int8 has every eps; got eps=1e-06"):
+        parse_operation("rms_norm,quant=int8,scale=per-token,eps=1e-6")
+    for eps, message in (("-1", "0 or above; got -1"), ("inf", "got inf"), ("x", "got 'x'")):
+        with pytest.raises(ValueError, match=message):
+            parse_operation(f"rms_norm,eps={eps}")
+
+
 def test_an_unrounded_sum_needs_16_bits() -> None:
     with pytest.raises(ValueError, match="needs a type of 16 bits; got float32"):
         cases("float32", operation=norm("add_rms_norm", sum="unrounded"))

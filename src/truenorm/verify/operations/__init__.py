@@ -21,7 +21,7 @@ OPERATIONS: dict[str, Norm] = {each.name: each for each in (LAYER_NORM, RMS_NORM
 EXTENSIONS = LAYER_NORM.extensions
 """What is judged only if a subject claims it, by name."""
 OUTPUTS = tuple(each.name for each in LAYER_NORM.outputs)
-OPTIONS = {"gain", "beta", "parameters", "result", "sum"}
+OPTIONS = {"gain", "beta", "parameters", "result", "sum", "eps"}
 QUANT_OPTIONS = quantization.OPTIONS
 
 
@@ -49,6 +49,7 @@ def norm(
     parameters: str = "",
     result: str = "",
     sum: Sum = "rounded",  # noqa: A002 (public name)
+    eps: float | None = None,
     quant: Quant | None = None,
     **relative: Unpack[RelativeOptions],
 ) -> Norm:
@@ -72,6 +73,9 @@ def norm(
     sum : str
         ``rounded``: the sum is normalized as it is returned. ``unrounded``: before it is rounded
         to a type of 16 bits.
+    eps : float, optional
+        The only eps of a kernel that does not take another: all cases have it, in float32. With 0,
+        no row is constant or zero.
     quant : Quant, optional
         How y is quantized: ``forward(x, gamma, ..., eps)`` then returns codes, and what `Quant`
         says. There is no backward pass.
@@ -96,7 +100,7 @@ def norm(
             f"{', '.join(sorted(OPTIONS | {'quant', *relatives.OPTIONS}))}"
         )
     options = tuple(sorted(relative.items()))
-    return _norm(name, gain, beta, parameters, result, sum, quant, options)
+    return _norm(name, gain, beta, parameters, result, sum, eps, quant, options)
 
 
 @cache  # the cases of an operation are made once
@@ -107,21 +111,26 @@ def _norm(
     parameters: str,
     result: str,
     sum_: Sum,
+    eps: float | None,
     quant: Quant | None,
     relative: tuple[tuple[str, Any], ...],
 ) -> Norm:
     known = (*NAMES, *relatives.SPATIAL)
     if name not in known:
         raise ValueError(f"operation must be one of {', '.join(known)}; got {name!r}")
-    options = {"gain": gain, "beta": beta, "parameters": parameters, "result": result}
+    options: dict[str, Any] = {
+        "gain": gain, "beta": beta, "parameters": parameters, "result": result, "eps": eps
+    }  # fmt: skip
     if relative or name in relatives.SPATIAL:
         if quant is not None:
             raise ValueError(f"quant={quant.type} is not for grouped, gated or modulated norms")
-        return RelativeNorm(name, **dict(relative), **options, sum=sum_)  # type: ignore[arg-type]
+        return RelativeNorm(name, **dict(relative), **options, sum=sum_)
     name = cast(NormName, name)
     if quant is not None:
+        if eps is not None:
+            raise ValueError(f"quant={quant.type} has every eps; got eps={eps:g}")
         return QuantizedNorm(name, quant, **options, sum=sum_)
-    made = Norm(name, **options, sum=sum_)  # type: ignore[arg-type]
+    made = Norm(name, **options, sum=sum_)
     return made if made.is_variant else OPERATIONS[name]
 
 
@@ -145,7 +154,7 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
         raise ValueError(
             "operation must be a name such as add_rms_norm, followed by any of "
             ",gain=zero-centred ,beta=false ,parameters=float32 ,result=float32 "
-            ",sum=unrounded; of grouped, gated and modulated norms "
+            ",sum=unrounded ,eps=1e-6; of grouped, gated and modulated norms "
             f"{' '.join(f',{name}=' for name in relatives.OPTIONS)}; and, for quantized results, "
             ",quant=e4m3fn with "
             f"{' '.join(f',{name}=' for name in sorted(QUANT_OPTIONS - {'quant'}))}; got {spec!r}"
@@ -154,6 +163,8 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
         name, options = default.name, {**default.options, **options}
     if "beta" in options:
         options["beta"] = beta[options["beta"]]
+    if "eps" in options:
+        options["eps"] = _number("eps", options["eps"])
     for key in ("groups", "heads", "axes"):
         if key in options:
             options[key] = _count(key, options[key])
@@ -167,6 +178,13 @@ def parse_operation(spec: str, default: Operation = LAYER_NORM) -> Operation:
     if of_quant:
         options["quant"] = quant_from(of_quant)
     return norm(cast(NormName, name), **options)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a number such as 1e-6; got {text!r}") from error
 
 
 def _count(name: str, text: str) -> int:

@@ -1,5 +1,6 @@
 """Layer norm, RMSNorm and their variants as operations of the judge."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -8,8 +9,15 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from truenorm.verify.cases.families import extensions, hard, ordinary, sweeps
-from truenorm.verify.cases.midpoints import next_to_midpoints
+from truenorm.verify.cases.families import (
+    EPSILONS,
+    extensions,
+    hard,
+    ordinary,
+    sweeps,
+    to_float32,
+)
+from truenorm.verify.cases.midpoints import NEXT_TO_MIDPOINTS, next_to_midpoints
 from truenorm.verify.cases.named import named_cases
 from truenorm.verify.enclosures import answers_by_enclosure
 from truenorm.verify.operation import (
@@ -36,7 +44,7 @@ from truenorm.verify.operations.recipes import (
 from truenorm.verify.operations.scales import NormScales
 from truenorm.verify.operations.variants import adapt_case
 from truenorm.verify.oracle import load_or_compute
-from truenorm.verify.types import FORMATS, Float64s
+from truenorm.verify.types import FORMATS, Array, Float64s
 
 NormName = Literal["layer_norm", "rms_norm", "add_layer_norm", "add_rms_norm"]
 Gain = Literal["plain", "zero-centred"]
@@ -44,6 +52,7 @@ Sum = Literal["rounded", "unrounded"]
 NAMES, GAINS, SUMS = get_args(NormName), get_args(Gain), get_args(Sum)
 
 OPERATIONS = Path(__file__).parent
+SMALLEST_WITHOUT_EPS = 2.0**-50
 SHAPES_AND_LAYOUTS = ("ranks", "strides", "padded-rows", "layouts-of-gradients")
 
 
@@ -66,6 +75,8 @@ class Norm(Operation):
     sum : str
         The sum that is normalized: ``rounded`` to the type of x, as it is returned, or, for types
         of 16 bits, ``unrounded``.
+    eps : float, optional
+        The only eps of the kernel, which does not take another: that of all cases, in float32.
     """
 
     shared_sources = tuple(
@@ -81,6 +92,7 @@ class Norm(Operation):
         parameters: str = "",
         result: str = "",
         sum: Sum = "rounded",  # noqa: A002 (public name)
+        eps: float | None = None,
     ) -> None:
         for argument, value, choices in (
             ("operation", name, NAMES),
@@ -92,7 +104,10 @@ class Norm(Operation):
             if value not in choices:
                 names = ", ".join(filter(None, choices))
                 raise ValueError(f"{argument} must be one of {names}; got {value!r}")
+        if eps is not None and not 0 <= eps < math.inf:
+            raise ValueError(f"eps must be a finite number, 0 or above; got {eps}")
         self.name = name
+        self.eps = eps
         self.gain: str = gain
         self.sum: str = sum
         self.adds = name.startswith("add_")
@@ -110,6 +125,7 @@ class Norm(Operation):
             "parameters": parameters,
             "result": result,
             "sum": sum if sum != "rounded" else "",
+            "eps": "" if eps is None else repr(float(eps)),
         }
         self.options = {key: value for key, value in options.items() if value}
         self.variant = ",".join(["add" if self.adds else "", *map("=".join, self.options.items())])
@@ -174,7 +190,7 @@ class Norm(Operation):
         base = "layer normalization" if self.centred else "RMS normalization"
         texts = {"beta": "with beta" if "beta" in self.parameters else "without beta"}
         texts |= {key: f"{self.options.get(key)} {key}" for key in ("gain", "parameters", "sum")}
-        texts["result"] = f"y in {self.result_type}"
+        texts |= {"result": f"y in {self.result_type}", "eps": f"eps {self.options.get('eps')}"}
         name = ("residual add and " if self.adds else "") + base
         return ", ".join([name, *(texts[key] for key in self.options)])
 
@@ -212,7 +228,7 @@ class Norm(Operation):
         if self.is_variant:
             for case in self._plain.cases(dtype, level, seed):
                 if case.needs <= self.extensions.keys():
-                    yield adapt_case(self, case)
+                    yield from self.with_own_eps(adapt_case(self, case))
             return
         yield from ordinary(self, dtype, level, seed)
         if self.centred:  # else a large mean is not hard
@@ -221,6 +237,29 @@ class Norm(Operation):
         yield from next_to_midpoints(self, dtype, level, centred=self.centred)
         yield from named_cases(self, dtype)
         yield from extensions(self, dtype, seed)
+
+    def with_own_eps(self, case: Case) -> Iterator[Case]:
+        """Yield a case with the only eps of the kernel, unless it is about another one.
+
+        If eps is 0, leave out rows that are constant or zero, or whose squares vanish in float32.
+        """
+        if self.eps is None:
+            yield case
+            return
+        eps = to_float32(self.eps)
+        moved = eps != EPSILONS[0] and case.family == NEXT_TO_MIDPOINTS
+        if case.eps != EPSILONS[0] or moved:
+            return
+        units = self.units(case).astype(np.float64)
+        with np.errstate(all="ignore"):
+            sizes = np.ptp(units, axis=-1) if self.centred else np.abs(units).max(axis=-1)
+        if eps or not np.any(sizes < SMALLEST_WITHOUT_EPS):
+            yield replace(case, eps=eps)
+
+    def units(self, case: Case) -> Array:
+        """Return x as units: the parts of a row that share a mean and an r; here, rows."""
+        rows: Array = case.x
+        return rows
 
     def check_type(self, dtype: str) -> None:
         """Raise ValueError for a type that an option excludes."""

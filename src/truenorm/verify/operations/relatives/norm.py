@@ -340,7 +340,12 @@ class RelativeNorm(Norm):
     def cases(self, dtype: str, level: str, seed: int = 0) -> Iterator[Case]:
         """Yield the cases of the plain norm, whose rows become units, and some of gates."""
         self.check_type(dtype)
-        yield from relative_cases(self, dtype, level, seed)
+        for case in relative_cases(self, dtype, level, seed):
+            yield from self.with_own_eps(case)
+
+    def units(self, case: Case) -> Array:
+        """Return x as units."""
+        return self.geometry(case).units_of(case.x.reshape(case.shape))
 
     def exact(self, case: Case) -> dict[str, Float64s]:
         """Return all outputs, and r, xhat and the gate of each row."""
