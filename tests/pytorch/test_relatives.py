@@ -114,6 +114,14 @@ def test_group_norm_of_pytorch() -> None:
     assert [each.case for each in report.findings] == ["float32-long-columns"]
 
 
+def test_group_norm_of_pytorch_saves_its_statistics_in_bfloat16() -> None:
+    """On a CPU, backward gets a mean and an rstd of 8 bits."""
+    operation = "group_norm,groups=2"
+    subject = tv.torch_subject(F.group_norm, operation=operation, dtypes=["bfloat16"])
+    with pytest.raises(AssertionError, match=r"dx\[.*off by"):
+        tv.check(subject, tv.case("bfloat16-mean-8-8x48", operation=operation))
+
+
 @pytest.mark.slow
 def test_a_gate_of_pytorch_depends_on_the_place() -> None:
     """The bits of PyTorch's silu on a CPU depend on where an element is."""

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-import truenorm.verify as tv
 from truenorm.verify.operations import parse_operation
 from truenorm.verify.operations.relatives.norm import RelativeNorm
 from truenorm.verify.subject import Subject
@@ -262,7 +261,7 @@ class Planted(NamedTuple):
     def subject(self) -> Subject:
         """The subject to judge."""
         kernel, norm = self.kernel(relative(self.computes or self.spec)), relative(self.spec)
-        claims = {"operation": norm, "also": self.also, "domain": tv.Domain()}
+        claims = {"operation": norm, "also": self.also}
         return kernel.subject(self.dtype, self.name, **claims)
 
 
@@ -302,7 +301,14 @@ PLANTED = (
     Planted("one pass", "Liger, apex", OnePass, GROUP_NORM, ""),
     Planted("rstd is 1 where var is 0", "apex", OneForNoVariance, GROUP_NORM, "r is 1 where"),
     Planted("mean in bfloat16", "pytorch#77507", MomentsInBfloat16, GROUP_NORM, "", "bfloat16"),
-    Planted("saved in bfloat16", "Liger", StatisticsSavedInBfloat16, GROUP_NORM, "", "bfloat16"),
+    Planted(
+        "saved in bfloat16",
+        "Liger",
+        StatisticsSavedInBfloat16,
+        GROUP_NORM,
+        "saved in bfloat16",
+        "bfloat16",
+    ),
     Planted("n - 1", "pytorch#111824", OneLess, GROUP_NORM, "divided by n - 1"),
     Planted("dgamma in bfloat16", "pytorch#140913", ColumnsInBfloat16, GROUP_NORM, "", "bfloat16"),
     Planted("variance in float16", "mlx#4228", VarianceInFloat16, GROUP_NORM, "", "float16"),

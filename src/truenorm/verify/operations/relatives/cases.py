@@ -234,12 +234,14 @@ def _of_sizes(norm: "RelativeNorm", plain: Case) -> Iterator[Case]:
             if norm.name == "group_norm" or channels == 1:
                 size = channels * places
                 yield _divided(norm, _resized(plain, slug, why, UNITS, size), channels)
+    if norm.centred:
+        why = "the mean is 8 + 1/32, which bfloat16 rounds by 1/32"
+        x = _with_mean_8(8, 48).astype(dtype_of(plain.dtype))
+        made = _divided(norm, _with_steady_dy(plain, "mean-8", why, 8, 48).with_inputs(x=x))
+        yield replace(made, kind="hard")
     if norm.modulate == "sample":
-        many = _resized(plain, "many-units", "a sample has many units", MANY_UNITS, 4)
-        # Terms of one sign: a sum in 16 bits stops to grow.
-        steady: Pattern = {"pattern": "normal", "offset": 0.5, "scale": 0.125}
-        dy = filled(steady, plain.dtype, many.shape, f"{many.name} dy")
-        yield _divided(norm, many.with_inputs(dy=dy), units=MANY_UNITS)
+        many = _with_steady_dy(plain, "many-units", "a sample has many units", MANY_UNITS, 8)
+        yield _divided(norm, many, units=MANY_UNITS)
     one = _resized(plain, "one-element-units", "a unit has one element", 4, 1)
     yield replace(_divided(norm, one), needs=frozenset(["one-element-units"]), kind="hard")
     for key, layout in (("padded-rows", "padded"), ("channels-last", "")):
@@ -247,6 +249,24 @@ def _of_sizes(norm: "RelativeNorm", plain: Case) -> Iterator[Case]:
             made = _divided(norm, _resized(plain, key, norm.extensions[key], 4, 60))
             layout = layout or f"{made.layout}{CHANNELS_LAST}"
             yield replace(made, layout=layout, needs=frozenset([key]))
+
+
+def _with_steady_dy(plain: Case, slug: str, why: str, count: int, size: int) -> Case:
+    """Return a resized case in which dy has one sign: errors of one sign add up in sums."""
+    case = _resized(plain, slug, why, count, size)
+    steady: Pattern = {"pattern": "normal", "offset": 0.5, "scale": 0.125}
+    return case.with_inputs(dy=filled(steady, case.dtype, case.shape, f"{case.name} dy"))
+
+
+def _with_mean_8(count: int, size: int) -> Array:
+    """Return rows of numbers of bfloat16 with the mean 8 + 1/32, and one outlier.
+
+    The condition number is below 10. The error of a saved mean is largest at the outlier.
+    """
+    above = np.round(1.2 * np.linspace(0, 1, size // 2) * 16) / 16
+    above[0] = 2.9375
+    row = np.stack([8 + above + 1 / 16, 8 - above], axis=1).reshape(-1)
+    return np.stack([np.roll(row, 7 * k) for k in range(count)])
 
 
 def _resized(plain: Case, slug: str, why: str, count: int, size: int) -> Case:

@@ -85,6 +85,7 @@ def hypotheses_of(norm: "RelativeNorm", output: str) -> dict[str, Hypothesis]:
     table = {
         **_of_units(norm),
         **_of_statistics(norm),
+        **(_of_saved() if output[0] == "d" and not norm.gate_first else {}),
         **_of_gates(norm, output),
         **_of_inputs(norm),
     }
@@ -220,6 +221,22 @@ def _of_statistics(norm: "RelativeNorm") -> dict[str, Wrong]:
         every.share = Fraction(1)
         table["all columns count for the variance"] = Wrong(norm=every)
     return table
+
+
+def _of_saved() -> dict[str, Wrong]:
+    """Return hypotheses about what backward gets from forward."""
+    return {
+        f"the mean and r are saved in {kind}": Wrong(
+            {"r": partial(_rounded, kind), "xhat": partial(_of_rounded_mean, kind)}
+        )
+        for kind in ("bfloat16", "float16")
+    }
+
+
+def _of_rounded_mean(kind: str, at: ChangedFormulas, _: Float64s) -> Float64s:
+    x = at.rows("x")
+    mean = x.mean(axis=1, keepdims=True) if at.norm.centred else np.zeros((len(x), 1))
+    return np.asarray((x - rounded(mean, kind)) * at.at["r"])
 
 
 def _of_gates(norm: "RelativeNorm", output: str) -> dict[str, Wrong]:
