@@ -204,6 +204,7 @@ def changed_byte(folder: Path, name: str, place: int) -> None:
     (folder / name).write_bytes(content)
 
 
+CHANGED = "log.jsonl was changed"
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no log": (lambda f: (f / "results/log.jsonl").unlink(), "there are no results"),
     "no arrays": (lambda f: (f / "results/arrays.bin").unlink(), "cannot be read"),
@@ -211,20 +212,20 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda f: (f / "results/arrays.bin").write_bytes(
             (f / "results/arrays.bin").read_bytes()[:-9]
         ),
-        "an array has other bytes",
+        "arrays.bin was changed",
     ),
-    "another bit": (lambda f: changed_byte(f, "results/arrays.bin", 99), "has other bytes"),
-    "a line removed": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[8:]]), "line 8"),
-    "a line twice": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[6:]]), "line 8"),
-    "results swapped": (lambda f: write_lines(f, swap(lines_of(f))), "it was changed"),
+    "another bit": (lambda f: changed_byte(f, "results/arrays.bin", 99), "arrays.bin was changed"),
+    "a line removed": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[8:]]), CHANGED),
+    "a line twice": (lambda f: write_lines(f, [*lines_of(f)[:7], *lines_of(f)[6:]]), CHANGED),
+    "results swapped": (lambda f: write_lines(f, swap(lines_of(f))), CHANGED),
     "a line edited": (
         lambda f: write_lines(f, [each.replace("[4, ", "[5, ") for each in lines_of(f)]),
-        "it was changed",
+        CHANGED,
     ),
     "the end missing": (lambda f: write_lines(f, lines_of(f)[:-1]), "ends early"),
-    "half a line": (lambda f: write_lines(f, ["".join(lines_of(f))[:-50]]), "it was changed"),
-    "not text": (lambda f: changed_byte_high(f), "is no text"),
-    "an empty log": (lambda f: write_lines(f, []), "another recording"),
+    "half a line": (lambda f: write_lines(f, ["".join(lines_of(f))[:-50]]), "ends early"),
+    "not text": (lambda f: changed_byte_high(f), CHANGED),
+    "an empty log": (lambda f: write_lines(f, []), "ends early"),
     "inputs changed": (lambda f: changed_byte(f, "cases.bin", 50), "it was changed"),
     "no inputs": (lambda f: (f / "cases.bin").unlink(), "cannot be read"),
     "calls removed": (

@@ -67,6 +67,8 @@ from truenorm.verify.user_cases import (
     load_data,
 )
 
+FACTS: tuple[str, ...] = ("torch", "python", "gpu")
+"""What a report says of the machine where a recorded kernel ran."""
 TASK_ELEMENTS = 2**13
 """Elements of x in the cases of a task: their exact answers take a second at most."""
 PENDING_TASKS = 4096
@@ -471,9 +473,10 @@ def judge_recording(
     True
     """
     folder = Path(folder)
-    recorded_scope = RecordedScope.of(read_manifest(folder))
+    manifest = read_manifest(folder)
+    recorded_scope = RecordedScope.of(manifest)
     recording = recorded_scope.recording()
-    check_recording(folder, recording)
+    check_recording(folder, manifest, recording)
     log = read_log(folder, recording)
     header, name = log[0], log[0]["target"].rpartition(":")[2]
     subject = recorded_scope.subject(
@@ -487,7 +490,8 @@ def judge_recording(
     settings = RunSettings(level, require, progress, (), baseline, strict, seed)
     spec = SubjectSpec.of(runner.subject)
     report = _judge(runner, spec, settings, partial(collect, runner))
-    return replace(report, machine={**describe("date"), **header["facts"]})
+    facts = {each: header[each] for each in FACTS if each in header}
+    return replace(report, machine={**describe("date"), **facts})
 
 
 def compare_targets(

@@ -9,7 +9,7 @@ import pytest
 
 import truenorm.verify as tv
 from truenorm.verify.judge import RecordedScope, scope
-from truenorm.verify.operation import other_cases
+from truenorm.verify.operation import Case, other_cases
 from truenorm.verify.running.recording import Recording
 from truenorm.verify.running.records import AFTER_OTHERS, Call, CannotRunError, case_of_call
 from truenorm.verify.running.runners import laid_out
@@ -29,31 +29,35 @@ MOST_ELEMENTS = 2**18
 
 
 def stored(recording: Recording, entry: list[Any]) -> Array:
-    at, dtype, shape = entry[:3]
-    count = int(np.prod(shape))
-    return np.frombuffer(recording.content, numeric_dtype(dtype), count, at).reshape(shape)
+    """Return an array as the description of the format says."""
+    dtype, shape, strides, offset, width, at, count = entry
+    places = np.frombuffer(recording.content, "<i8", count, at)
+    data = b"".join(recording.content[place : place + width] for place in places)
+    kind = numeric_dtype(dtype)
+    numbers = np.resize(np.frombuffer(data, kind), shape)
+    memory = np.empty(offset + numbers.size * 100, kind)[offset:]
+    steps = [stride * kind.itemsize for stride in strides]
+    array = np.lib.stride_tricks.as_strided(memory, shape, steps)
+    array[...] = numbers
+    return array
 
 
-def inputs_of(recording: Recording, case: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
-    """Make the inputs of a call as the description of the format says."""
-    manifest = recording.manifest
-    inputs: dict[str, Any] = {}
-    start, stop, stride, divisor = step["rows"]
-    order = [k // divisor % max(case["distinct"], 1) for k in range(start, stop, stride)]
-    for name, entry in case["arrays"].items():
-        if entry is None:
-            inputs[name] = None
+def check_inputs(recording: Recording, entries: dict[str, Any], case: Case) -> None:
+    """Compare the inputs of a call with those of a case: type, shape, strides and bits."""
+    copies = {key: each if each is None else each.copy() for key, each in case.inputs.items()}
+    expected = laid_out(case, copies)
+    assert entries.keys() == expected.keys()
+    for key, array in expected.items():
+        if array is None:
+            assert entries[key] is None
             continue
-        array = stored(recording, entry)
-        if name in manifest["rows"]:
-            array = array[np.array(order, int)]
-            if name in manifest["incoming"] and "idle" in step:
-                array[slice(*step["idle"])] = 0
-            below = [np.full_like(array[:1], float(number)) for number in step.get("below", ())]
-            array = np.concatenate([array, *below])
-        layout = step.get("layouts", {}).get(name)
-        inputs[name] = array.reshape(layout[0]) if layout else array
-    return inputs
+        made = stored(recording, entries[key])
+        assert made.dtype == array.dtype
+        assert made.shape == array.shape
+        assert made.tobytes() == array.tobytes()
+        if array.size and case.layout != "unaligned":
+            used = [axis for axis, length in enumerate(array.shape) if length > 1]
+            assert [made.strides[axis] for axis in used] == [array.strides[axis] for axis in used]
 
 
 @pytest.mark.parametrize("name", SCOPES)
@@ -61,42 +65,21 @@ def test_inputs_of_each_call_are_those_of_verify(name: str) -> None:
     recording = SCOPES[name].recording()
     subject = SCOPES[name].subject(print)
     suite = {case.name: case for case in scope(subject, "quick", SCOPES[name].seed)}
-    assert [case["name"] for case in recording.manifest["cases"]] == list(suite)
+    calls = recording.manifest["calls"]
+    assert list(dict.fromkeys(each["case"] for each in calls if not each["when"])) == list(suite)
     kinds, layouts = set(), set()
-    for described in recording.manifest["cases"]:
-        case = suite[described["name"]]
-        assert float.fromhex(described["eps"]) == case.eps
-        for step in described["steps"]:
-            call = Call(*step["call"])
-            if max(case.shape[0], call.stop) * case.shape[1] > MOST_ELEMENTS:
-                continue
-            called = case_of_call(case, call)
-            copies = {
-                key: each if each is None else each.copy() for key, each in called.inputs.items()
-            }
-            expected = laid_out(called, copies)
-            made = inputs_of(recording, described, step)
-            assert made.keys() == expected.keys()
-            for key, array in expected.items():
-                if array is None:
-                    assert made[key] is None
-                    continue
-                assert made[key].dtype == array.dtype
-                assert made[key].shape == array.shape
-                assert made[key].tobytes() == array.tobytes()
-                layout = step.get("layouts", {}).get(key)
-                if layout and array.size:
-                    strides = [stride * array.itemsize for stride in layout[1]]
-                    assert strides == list(array.strides)
-            kinds.add(call.kind)
-            layouts.add(case.layout)
-            if call.kind == AFTER_OTHERS:
-                for entries, other in zip(step["others"], other_cases(case), strict=True):
-                    for key, entry in entries.items():
-                        array = other.inputs[key]
-                        assert (entry is None) == (array is None)
-                        if array is not None:
-                            assert stored(recording, entry).tobytes() == array.tobytes()
+    for described in calls:
+        case, call = suite[described["case"]], Call(*described["call"])
+        assert described["values"]["eps"] == case.eps
+        if max(case.shape[0], call.stop) * case.shape[1] > MOST_ELEMENTS:
+            continue
+        called = case_of_call(case, call)
+        check_inputs(recording, described["tensors"], called)
+        kinds.add(call.kind)
+        layouts.add(case.layout)
+        if call.kind == AFTER_OTHERS:
+            for arguments, other in zip(described["others"], other_cases(case), strict=True):
+                check_inputs(recording, arguments["tensors"], other)
     assert {"plain", "again", "rows", "reversed", "zeros below", "later"} <= kinds
     if name == "layer_norm":
         assert {"strided", "padded", "three-axes", "one-axis", "unaligned"} <= layouts

@@ -551,8 +551,7 @@ def planned_calls(case: Case) -> list[PlannedCall]:
     if case.family == "large":
         rows, forward_rows = large_call_rows(case), large_call_rows(case, LARGE_FORWARD)
         sample = Call(LARGE, 0, rows // SAMPLE_RATIO)
-        planned.append(PlannedCall(sample, ratio=SAMPLE_RATIO))
-        planned += [PlannedCall(sample, SAMPLE_RATIO, "slow")] * (SAMPLES - 1)
+        planned += [PlannedCall(sample, ratio=SAMPLE_RATIO)] * SAMPLES
         planned.append(PlannedCall(Call(LARGE, 0, rows), when="fast"))
         if forward_rows * case.x[0].nbytes <= LARGEST_BYTES:
             planned.append(PlannedCall(Call(LARGE_FORWARD, 0, forward_rows), when="fast"))

@@ -55,8 +55,7 @@ class HeldFunctions:
 
     def __init__(self, runner: Any, torch: Any) -> None:
         modules = {name: importlib.import_module(name) for name in MODULES}
-        names = ("Kernel", "Log", "Session")
-        classes = {f"runner.{name}": getattr(runner, name) for name in names}
+        classes = {f"runner.{name}": getattr(runner, name) for name in ("Log", "Runner")}
         self.owners = {**modules, **classes, "runner": runner, "torch.Tensor": torch.Tensor}
         self.functions = [
             (owner, name, function)

@@ -92,6 +92,22 @@ def _read_array(pipe: IO[bytes], description: list[Any], limit: int) -> Array:
     return content.view(dtype).reshape(shape)
 
 
+def describe_exit(code: int) -> str:
+    """Return how a process ended that was not told to.
+
+    Examples
+    --------
+    >>> describe_exit(1), describe_exit(-11)
+    ('ended with exit code 1', 'crashed: SIGSEGV')
+    """
+    return f"crashed: {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def describe_hang(seconds: float) -> str:
+    """Return what became of a call that took longer than its time limit."""
+    return f"gave no answer within {seconds:g} s"
+
+
 class SubjectProcess:
     """Runs a subject by sending cases to a worker process, which it restarts after a crash.
 
@@ -204,7 +220,7 @@ class SubjectProcess:
         try:
             answer = self._answers.get(timeout=min(seconds, threading.TIMEOUT_MAX))
         except queue.Empty:
-            return f"gave no answer within {seconds:g} s"
+            return describe_hang(seconds)
         return answer or self._how_it_ended()
 
     def _how_it_ended(self) -> str:
@@ -212,9 +228,7 @@ class SubjectProcess:
             code = self._process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return "closed its pipes and went on"
-        if code < 0:
-            return f"crashed: {signal.Signals(-code).name}"
-        return f"ended with exit code {code}"
+        return describe_exit(code)
 
     def _kill(self) -> None:
         """End the worker and all processes that it started."""

@@ -1,24 +1,27 @@
 """Replay the results of a recorded run: `Recorded` is a runner that reads them from files.
 
-Results are believed: a recording is for authors, not for contests. Damaged files are refused:
-each line of the log has a hash of all lines before it, and of the bytes of its arrays.
+Results are believed: a recording is for authors, not for contests. Damaged files are refused: the
+last line of the log has the hashes of all lines before it and of the arrays.
 """
 
 import hashlib
 import json
+import zlib
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from truenorm.verify.operation import Case
-from truenorm.verify.running.process import MAX_DEATHS
+from truenorm.verify.running.process import MAX_DEATHS, describe_exit, describe_hang
 from truenorm.verify.running.recording import CASES, MANIFEST, SCHEMA, Recording
 from truenorm.verify.running.records import (
+    LARGE,
+    LARGE_FORWARD,
     LATER,
     REPEATED_ROWS,
     Call,
@@ -33,7 +36,8 @@ from truenorm.verify.subject import Subject
 from truenorm.verify.types import Array, numeric_dtype
 
 LOG, ARRAYS = "results/log.jsonl", "results/arrays.bin"
-HASH_LENGTH = 16
+NO_MEMORY = ("MemoryError", "OutOfMemoryError", "can't allocate memory")
+"""In exceptions of Python and of PyTorch if memory is short."""
 
 
 class DamagedResultsError(CannotRunError):
@@ -55,85 +59,82 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_log(folder: Path, recording: Recording) -> list[dict[str, Any]]:
-    """Return the entries of a log; raise an error if it is damaged, or of another recording."""
-    try:
-        lines = (folder / LOG).read_text(encoding="utf-8").splitlines()
-    except OSError as missing:
-        raise CannotRunError(
-            f"there are no results: run python {folder / 'runner.py'} FILE.py:NAME {folder}, on "
-            "the machine of the kernel, and copy the folder back"
-        ) from missing
-    except UnicodeDecodeError as unreadable:
-        raise DamagedResultsError(f"{folder / LOG} is no text") from unreadable
-    entries, before = [], ""
-    for number, line in enumerate(lines, start=1):
-        text = line[HASH_LENGTH + 1 :]
-        expected = hashlib.sha256((before + text).encode()).hexdigest()[:HASH_LENGTH]
-        if line != f"{expected} {text}":
-            raise DamagedResultsError(
-                f"{folder / LOG}, line {number}: it was changed, or lines before it are missing"
-            )
-        before = expected
-        entries.append(json.loads(text))
-    if not entries or entries[0]["question"] != recording.manifest["question"]:
-        raise DamagedResultsError(f"{folder / LOG} has results of another recording")
-    if "end" not in entries[-1]:
-        raise CannotRunError(
-            f"{folder / LOG} ends early: run the same command again, and it continues"
-        )
-    return entries
-
-
-def target_of(folder: Path) -> str:
-    """Return the target that was run, or nothing if there are no readable results."""
-    try:
-        header = (folder / LOG).read_text(encoding="utf-8").splitlines()[0]
-        return str(json.loads(header[HASH_LENGTH + 1 :])["target"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return ""
-
-
-def check_recording(folder: Path, recording: Recording) -> None:
-    """Raise an error if the folder does not hold this recording."""
-    try:
-        content = (folder / CASES).read_bytes()
-    except OSError as missing:
-        raise DamagedResultsError(
-            f"{folder / CASES} cannot be read: {missing.strerror}"
-        ) from missing
-    if read_manifest(folder) != recording.manifest or content != recording.content:
+def check_recording(folder: Path, manifest: Mapping[str, Any], recording: Recording) -> None:
+    """Raise an error if the folder, whose manifest this is, does not hold this recording."""
+    content = _read(folder / CASES)
+    if manifest != recording.manifest or content != recording.content:
         raise DamagedResultsError(
             f"{folder} is not what this version of truenorm records: it was changed, or written "
             "by another version; record and run again"
         )
 
 
+def read_log(folder: Path, recording: Recording) -> list[dict[str, Any]]:
+    """Return the lines of a log; raise an error if results are damaged or of another recording."""
+    if not (folder / LOG).exists():
+        raise CannotRunError(
+            f"there are no results: run python {folder / 'runner.py'} FILE.py:NAME {folder}, on "
+            "the machine of the kernel, and copy the folder back"
+        )
+    log, _, last = _read(folder / LOG).rpartition(b"\n")
+    end = _parse(last).get("end")
+    if end is None:
+        raise CannotRunError(
+            f"{folder / LOG} ends early: run the same command again, and it continues"
+        )
+    for name, content, expected in zip(
+        (LOG, ARRAYS), (log, _read(folder / ARRAYS)), end, strict=True
+    ):
+        if hashlib.sha256(content).hexdigest() != expected:
+            raise DamagedResultsError(f"{folder / name} was changed: it has another hash")
+    entries = [entry for line in log.split(b"\n") if (entry := _parse(line))]
+    if entries[0]["question"] != recording.manifest["question"]:
+        raise DamagedResultsError(f"{folder / LOG} has results of another recording")
+    return entries
+
+
+def target_of(folder: Path) -> str:
+    """Return the target that was run, or nothing if there are no readable results."""
+    try:
+        lines = (folder / LOG).read_bytes().split(b"\n")
+    except OSError:
+        return ""
+    return next((str(entry["target"]) for entry in map(_parse, lines) if "target" in entry), "")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as missing:
+        raise DamagedResultsError(f"{file} cannot be read: {missing.strerror}") from missing
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """Return a line of the log; one that was cut off when the runner was killed is empty."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
 class Recorded:
     """A runner whose calls were made before, on another machine."""
 
     def __init__(
-        self, folder: Path, subject: Subject, recording: Recording, log: list[Any]
+        self,
+        folder: Path,
+        subject: Subject,
+        recording: Recording,
+        log: Sequence[Mapping[str, Any]],
     ) -> None:
-        self.subject = subject
-        self._file, self._deaths = folder / ARRAYS, 0
-        self._manifest = recording.manifest
-        self._steps: dict[int, Mapping[str, Any]] = {}
-        self._cases: dict[int, Mapping[str, Any]] = {}
-        self._number(recording.manifest)
+        self.subject, self._deaths = subject, 0
+        self._content = np.frombuffer(_read(folder / ARRAYS), np.uint8)
         self._entries = {entry["step"]: entry for entry in log if "step" in entry}
         self._waiting: defaultdict[tuple[str, Call], deque[int]] = defaultdict(deque)
+        calls = recording.manifest["calls"]
         for number in self._entries:
-            key = self._cases[number]["name"], Call(*self._steps[number]["call"])
-            self._waiting[key].append(number)
-
-    def _number(self, manifest: Mapping[str, Any]) -> None:
-        """Give the calls the numbers that the runner gives them: trials first."""
-        cases = manifest["cases"]
-        trials = [(cases[index], cases[index]["steps"][0]) for index in manifest["trials"]]
-        steps = [(case, step) for case in cases for step in case["steps"]]
-        for number, (case, step) in enumerate([*trials, *steps]):
-            self._cases[number], self._steps[number] = case, step
+            self._waiting[calls[number]["case"], Call(*calls[number]["call"])].append(number)
 
     def run(self, case: Case, call: Call) -> Record:
         """Return the record of a call; each one is returned once, in the order they were made."""
@@ -142,74 +143,39 @@ class Recorded:
         waiting = self._waiting[case.name, call]
         if not waiting:
             raise DamagedResultsError(f"the results of {case.name} have no call '{call}'")
-        number = waiting.popleft()
-        entry = self._entries[number]
-        deaths = entry.get("deaths", 0)
-        self._deaths += deaths
-        arrays = {name: self._array(number, name) for name in entry.get("arrays", {})}
-        failure, left_out = entry["failure"], entry.get("left_out", "")
+        entry = self._entries[waiting.popleft()]
+        if "deaths" in entry:
+            self._deaths += 1
+            code, seconds = entry["exit_code"], self.subject.seconds
+            failure = describe_hang(seconds) if entry["hung"] else describe_exit(code)
+            return Record(case.name, call, failure=failure, deaths=1)
+        failure, left_out = entry["failure"], entry["left_out"]
+        if call.kind in (LARGE, LARGE_FORWARD) and any(each in failure for each in NO_MEMORY):
+            rows = f"{call.stop:,} rows of {case.shape[1]}"
+            left_out = f"there was not enough memory for {rows}: {failure.partition(': ')[2]}"
+            failure = ""
         record = Record(
             case.name,
             call,
-            {},
-            tuple(entry.get("damaged", ())),
-            f"{failure}{triton_advice(failure)}",
-            entry.get("seconds", 0.0),
-            f"{left_out}{triton_advice(left_out)}",
-            deaths=deaths,
+            failure=f"{failure}{triton_advice(failure)}",
+            seconds=entry["seconds"],
+            left_out=f"{left_out}{triton_advice(left_out)}",
         )
-        return _completed(case, record, arrays, entry.get("holds", {}))
+        arrays = {name: self._array(array) for name, array in entry["arrays"].items()}
+        return _completed(case, record, arrays, entry["holds"])
 
-    def _array(self, number: int, name: str) -> Array | None:
-        """Return an array of a call, as the kernel returned it."""
-        entry = self._entries[number]["arrays"][name]
+    def _array(self, entry: Sequence[Any] | None) -> Array | None:
+        """Return a result as the kernel returned it."""
         if entry is None:
             return None
-        if not prod(entry["shape"]):
-            return np.zeros(entry["shape"], _dtype_of(entry["type"]))
-        own, places, changed = self._parts(entry)
-        rows, base = entry["rows"] or 1, own
-        if entry["base"] not in (None, number):
-            base, _, _ = self._parts(self._entries[entry["base"]]["arrays"][name])
-        table = np.empty((rows, changed.shape[1]), np.uint8)
-        unchanged = np.ones(rows, np.bool_)
-        unchanged[places] = False
-        table[places] = changed
-        order = self._order(number) if entry["rows"] else np.zeros(1, np.int64)
-        if unchanged.any():  # else the base may have rows of another width
-            table[unchanged] = base[order[np.flatnonzero(unchanged)]]
-        numbers: Array = table.reshape(-1).view(_dtype_of(entry["type"]))
-        return numbers.reshape(entry["shape"])
-
-    def _order(self, number: int) -> Array:
-        """Return, for each row of a call, the row of the case."""
-        start, stop, step, each = self._steps[number]["rows"]
-        distinct = max(self._cases[number]["distinct"], 1)
-        order: Array = np.arange(start, stop, step) // each % distinct
-        return order
-
-    def _parts(self, entry: Mapping[str, Any]) -> tuple[Array, Array, Array]:
-        """Return the first rows of a plain call, the places of changed rows, and these rows."""
-        size = prod(entry["shape"]) * _dtype_of(entry["type"]).itemsize // max(entry["rows"], 1)
-        own, changed = entry["own"], entry["changed"]
-        try:
-            with self._file.open("rb") as file:
-                file.seek(entry["at"])
-                content = file.read(entry["bytes"])
-        except OSError as missing:
-            raise DamagedResultsError(
-                f"{self._file} cannot be read: {missing.strerror}"
-            ) from missing
-        complete = len(content) == 8 * changed + (own + changed) * size
-        if not complete or hashlib.sha256(content).hexdigest() != entry["sha256"]:
-            raise DamagedResultsError(f"{self._file} was changed: an array has other bytes")
-        data = np.frombuffer(content, np.uint8)
-        first, places, rest = np.split(data, [own * size, own * size + 8 * changed])
-        return (
-            first.reshape(own, size),
-            np.frombuffer(places.tobytes(), np.int64),
-            rest.reshape(changed, size),
-        )
+        kind, shape, width, at, size = entry
+        content, dtype = self._content, _dtype_of(kind)
+        places = np.frombuffer(zlib.decompress(content[at : at + size].tobytes()), "<i8")
+        if not places.size:
+            return np.zeros(shape, dtype)
+        rows = sliding_window_view(content, width)[places]
+        numbers: Array = rows.reshape(-1).view(dtype)
+        return numbers.reshape(shape)
 
 
 def _dtype_of(name: str) -> np.dtype[Any]:
@@ -233,12 +199,12 @@ def _completed(
             results |= copied_results(case, {name: arrays[name] for name in names})
         except ResultError as error:
             failure = failure or str(error)
-    later = _with_prefix("later ", arrays)
+    damaged = _with_prefix("given ", arrays)
     found = {name: tuple(texts) for name, texts in holds.items()}
     if record.call.kind == LATER:
-        found |= equal_results(results, later)
-    found |= equal_results(_with_prefix("given ", arrays), results)
-    record = replace(record, results=results, failure=failure, holds=found)
+        found |= equal_results(results, _with_prefix("later ", arrays))
+    found |= equal_results(damaged, results)
+    record = replace(record, results=results, damaged=tuple(damaged), failure=failure, holds=found)
     return reduced_record(case, record) if record.call.kind in REPEATED_ROWS else record
 
 

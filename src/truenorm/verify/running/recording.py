@@ -8,6 +8,7 @@ the results.
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from math import prod
 from pathlib import Path
@@ -15,46 +16,75 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truenorm.verify.operation import AS_SHAPE, Case, Operation, other_cases
+from truenorm.verify.operation import AS_SHAPE, Case, other_cases
 from truenorm.verify.operations.norms import Norm
-from truenorm.verify.operations.quantized.norm import QuantizedNorm
 from truenorm.verify.oracle import output_types
-from truenorm.verify.running.pytorch import TORCH_TYPES, names_of
+from truenorm.verify.running.pytorch import (
+    FILLS,
+    OPTIONAL,
+    TORCH_TYPES,
+    arguments_of_norm,
+    constants_of,
+    names_of,
+)
 from truenorm.verify.running.records import (
     AFTER_OTHERS,
     FEW_CALLS,
-    GRADIENT_LAYOUTS,
-    IDLE_ROWS,
     INTERLEAVED,
+    LARGE_FORWARD,
     LATER,
     MANY,
     MANY_SECONDS,
     MOST_SECONDS,
-    PADDING_ROWS,
+    PAUSED,
     REPEATED_ROWS,
-    REVERSED,
-    ROWS,
+    TWICE,
     Call,
     case_of_call,
     other_rows,
 )
-from truenorm.verify.running.runners import laid_out, usual_case
+from truenorm.verify.running.runners import copies_of, usual_case
 from truenorm.verify.running.torch_subject import trial_arrays
-from truenorm.verify.types import Array
+from truenorm.verify.types import JUDGED_TYPES, Array, dtype_of
 
 SCHEMA = "truenorm/recording-1"
 MANIFEST, CASES, RUNNER = "manifest.json", "cases.bin", "runner.py"
-IN_MEMORY_ORDER = ("rows", "read-only")
-"""Layouts that are contiguous for PyTorch, which has no read-only tensors."""
+OUT, SUM, TRIAL = "out", "sum", "trial"
+"""Roles of memory for the first result and for the sum; when the first call is made."""
+SHORT_ROW = 16
+"""Rows of at most so many bytes are not stored one by one: each has an index of 8 bytes."""
+NAN_BYTE = 0xFF
+"""A float of these bytes is NaN: memory for results holds it before a call."""
 Entry = list[Any]
-"""Where an array is: the first byte, the type and the shape; then its layout or None."""
+"""An array: its type, shape, strides and offset in elements; then the length in bytes of its rows,
+where the places of the rows are, and how many. Rows are repeated until there are enough."""
+Passes = list[tuple[str, int]]
+"""The passes of a call: what to do with the arguments of the call, or with others of that number.
+
+``keep`` reads results. ``try`` is forward and backward, which may fail. ``again`` is a second
+backward pass. ``pause`` waits."""
+USUAL_PASSES: Passes = [("forward", 0), ("keep", 0), ("backward", 0), ("keep", 0)]
+PASSES: dict[str, Passes] = {
+    INTERLEAVED: [("forward", 0), ("keep", 0), ("forward", 1), ("backward", 0), ("keep", 0)],
+    LATER: [
+        *[("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)],
+        *[("keep", 0), ("keep", 1)],
+    ],
+    PAUSED: [("forward", 0), ("backward", 0), ("pause", 0), ("keep", 0)],
+    TWICE: [*USUAL_PASSES[:3], ("again", 1), ("keep", 0)],
+    AFTER_OTHERS: [("try", 1), ("try", 2), *USUAL_PASSES],
+    LARGE_FORWARD: USUAL_PASSES[:2],
+    MANY: [("forward", 0), ("backward", 0), ("keep", 0)],
+}
+"""The passes of calls that have not the usual ones."""
 
 
 class PlannedCall(NamedTuple):
     """A call, and when it is made.
 
-    `ratio` is that of a sample: how many times longer the large call takes. `when` is ``slow`` or
-    ``fast``: the call is made if the last sample was.
+    `ratio` is that of a sample: how many times longer the large call takes. A call `when` ``fast``
+    is made after a sample that predicts a short time, and one when ``trial`` if the trials before
+    it raised exceptions.
     """
 
     call: Call
@@ -70,29 +100,41 @@ class Recording(NamedTuple):
 
 
 class _Content:
-    """Collects arrays, each one once."""
+    """Collects the rows of arrays, each one once."""
 
     def __init__(self) -> None:
         self.content = bytearray()
-        self._places: dict[tuple[str, bytes], int] = {}
+        self._places: dict[bytes, int] = {}
 
-    def add(self, array: Array) -> Entry:
-        """Return where an array is."""
-        data = np.ascontiguousarray(array).tobytes()
-        key = array.dtype.name, hashlib.sha256(data).digest()
-        if key not in self._places:
-            # PyTorch reads numbers at multiples of their size only.
-            self.content += bytes(-len(self.content) % 16)
-            self._places[key] = len(self.content)
+    def _place(self, data: bytes) -> int:
+        """Return where some bytes are."""
+        if data not in self._places:
+            self._places[data] = len(self.content)
             self.content += data
-        return [self._places[key], array.dtype.name, list(array.shape)]
+        return self._places[data]
 
-    def add_laid_out(self, arrays: Mapping[str, Array | None]) -> dict[str, Entry | None]:
-        """Return where arrays are, with their layouts."""
-        return {
-            name: None if array is None else [*self.add(array), _layout_of(array)]
-            for name, array in arrays.items()
-        }
+    def add(
+        self, array: Array, *, rows: int | None = None, repeats: int = 1, unaligned: bool = False
+    ) -> Entry:
+        """Add an array, whose first rows are all of it if they are repeated; return the entry.
+
+        If `rows` is given, the array that is described has so many rows.
+        """
+        distinct = array if array.ndim < 2 else array[: len(array) // repeats]
+        data = distinct.tobytes()
+        width = len(data) // len(distinct) if array.ndim > 1 and len(distinct) else 0
+        width = width if width > SHORT_ROW else max(len(data), 1)
+        places = [self._place(data[k : k + width]) for k in range(0, len(data), width)]
+        index = np.array(places, "<i8").tobytes()
+        shape = list(array.shape) if rows is None else [rows, *array.shape[1:]]
+        layout = _layout_of(array, unaligned=unaligned)
+        return [array.dtype.name, shape, *layout, width, self._place(index), len(places)]
+
+    def add_bytes(self, kind: str, shape: Sequence[int], byte: int) -> Entry:
+        """Add an array of which all bytes are equal."""
+        strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        index = np.array([self._place(bytes([byte]))], "<i8").tobytes()
+        return [kind, list(shape), strides, 0, 1, self._place(index), 1]
 
 
 def make_recording(
@@ -115,42 +157,57 @@ def make_recording(
         raise ValueError(f"a recording is not for axes= and channels=last; got {operation.spec}")
     usual = (usual_case(suite, dtype) for dtype in scope["dtypes"])
     trials = [case for case in usual if case is not None]
+    planned = [
+        *((case, PlannedCall(Call(), when=TRIAL)) for case in trials),
+        *((case, each) for case in suite for each in planned_calls(case)),
+    ]
+    groups = {case.name: number for number, case in enumerate(suite)}
+    calls = []
+    for number, (case, each) in enumerate(planned):
+        group = groups[case.name] if number >= len(trials) else len(suite) + number
+        calls.append({"group": group, **_describe_call(case, each, content)})
     manifest: dict[str, Any] = {
         "schema": SCHEMA,
         "operation": operation.spec,
         **scope,
         **_roles_of(operation),
-        "names": _names_of(operation),
-        "group": operation.quant.group if isinstance(operation, QuantizedNorm) else 0,
         "patience": patience,
-        "ones": [[content.add_laid_out(_ones(case)), _written(case)] for case in trials],
-        "trials": [suite.index(case) for case in trials],
-        "cases": [_describe_case(case, planned_calls(case), content) for case in suite],
+        "cases": len(suite),
+        "ones": [_arguments(_ones(case), content) for case in trials],
+        "calls": calls,
     }
     manifest = json.loads(json.dumps(manifest, allow_nan=False))  # tuples become lists
     manifest["question"] = _hash(manifest, content.content)
     return Recording(manifest, bytes(content.content))
 
 
-def _roles_of(operation: Operation) -> dict[str, list[str]]:
-    """Return the names of inputs and outputs, by the part they have in a call."""
+def _roles_of(operation: Norm) -> dict[str, Any]:
+    """Return the parts of inputs and outputs in a call, and how arguments of kernels are named.
+
+    ``wanted`` are the roles that a kernel of each form has arguments for, in the usual order. Each
+    input is also known by its own name.
+    """
+    names = names_of(operation)
+    roles = {name: role for role, known in names.items() for name in known}
+    own = {each.name: each.name for each in operation.inputs if each.name not in names}
+    arguments, outputs = arguments_of_norm(operation), operation.outputs_of(backward=False)
+    written = [OUT, *(name for name in outputs[1:] if name != SUM)]
     return {
         "inputs": operation.inputs_of("data", "parameter"),
         "data": operation.inputs_of("data"),
         "parameters": operation.inputs_of("parameter"),
-        "settings": operation.inputs_of("setting"),
         "incoming": operation.inputs_of("gradient"),
-        "rows": operation.inputs_of("data", "gradient"),
-        "outputs": operation.outputs_of(backward=False),
+        "outputs": outputs,
         "gradients": operation.outputs_of(backward=True),
+        "roles": own | roles,
+        "wanted": {
+            "functional": arguments,
+            "out": [*written, *arguments],
+            "inplace": arguments,
+            "module": ["size", "eps"],
+        },
+        "optional": [*OPTIONAL, SUM],
     }
-
-
-def _names_of(operation: Norm) -> dict[str, list[str]]:
-    """Return the names of arguments by role; each input is also known by its own name."""
-    names = {role: list(known) for role, known in names_of(operation).items()}
-    own = {each.name: [each.name] for each in operation.inputs if each.name not in names}
-    return names | own
 
 
 def _hash(manifest: Mapping[str, Any], content: bytes | bytearray) -> str:
@@ -159,122 +216,128 @@ def _hash(manifest: Mapping[str, Any], content: bytes | bytearray) -> str:
     return hashlib.sha256(text.encode() + content).hexdigest()
 
 
-def _ones(case: Case) -> dict[str, Array | None]:
-    """Return ones: those of `trial_arrays`, or of the shapes of a case whose rows have one."""
-    inputs = laid_out(case, case.inputs)
+def _ones(case: Case) -> Case:
+    """Return a case of ones, of `trial_arrays` or of the shapes of a case whose rows have one."""
     if case.layout.startswith(AS_SHAPE):
-        return {name: array if array is None else array * 0 + 1 for name, array in inputs.items()}
+        arrays = case.inputs
+        return case.with_inputs(**{k: a if a is None else a * 0 + 1 for k, a in arrays.items()})
     assert isinstance(case.operation, Norm)
-    return dict(trial_arrays(case.operation, case.dtype))
-
-
-def _written(case: Case) -> dict[str, Entry]:
-    """Return how memory for each result of forward is allocated, for a kernel that writes to it.
-
-    An entry has the type; the last axis, or 0 for that of x; True if the other axes are those of
-    x; and True if it is zero at first, since kernels take a maximum with what is there.
-    """
-    written, types = {}, output_types(case)
-    shape_of_x = case.given_shape
-    for output in case.operation.outputs_of(backward=False):
-        *leading, last = case.operation.result_shapes(output, shape_of_x)[0]
-        kind = TORCH_TYPES.get(types[output], types[output])
-        last = 0 if last == shape_of_x[-1] else last
-        written[output] = [kind, last, leading == [*shape_of_x[:-1]], output == "amax"]
-    return written
-
-
-def _describe_case(case: Case, calls: Sequence[PlannedCall], content: _Content) -> dict[str, Any]:
-    distinct = case.shape[0] // case.repeats
-    arrays = {
-        name: None
-        if array is None
-        else content.add(array[:distinct] if name in case.rows else array)
-        for name, array in case.inputs.items()
-    }
-    return {
-        "name": case.name,
-        "eps": case.eps.hex(),
-        "size": case.shape[1],
-        "distinct": distinct,
-        "written": _written(case),
-        "arrays": arrays,
-        "steps": [_describe_call(case, each, content) for each in calls],
-    }
+    ones = trial_arrays(case.operation, case.dtype)
+    gradients = dict.fromkeys(case.operation.inputs_of("gradient"))
+    return replace(case, inputs={**gradients, **ones}, eps=1e-5, layout="rows", repeats=1)
 
 
 def _describe_call(case: Case, planned: PlannedCall, content: _Content) -> dict[str, Any]:
-    """Return how the inputs of a call are made, and which passes it has.
-
-    ``rows`` are start, stop and step of a range of numbers, and a divisor: divided by that, modulo
-    the number of distinct rows, they are the rows of the case.
-    """
-    call, rows = planned.call, case.shape[0]
+    """Return the arguments of a call, those of other calls around it, and the passes to make."""
+    call = planned.call
     kind = call.kind
-    step: dict[str, Any] = {"call": list(call), "rows": [0, rows, 1, 1]}
-    if kind == ROWS:
-        step["rows"] = [call.start, call.stop, 1, 1]
-    elif kind == REVERSED:
-        step["rows"] = [rows - 1, -1, -1, 1]
-    elif kind in REPEATED_ROWS:
-        step["rows"] = [0, call.stop, 1, 1]
-    elif kind in IDLE_ROWS:
-        among = IDLE_ROWS[kind]
-        step["rows"] = [0, 2 * rows, 1, 2 if among else 1]
-        step["idle"] = [1 if among else rows, 2 * rows, 2 if among else 1]
-    elif kind in PADDING_ROWS:
-        step["below"] = [repr(number) for number in PADDING_ROWS[kind]]
-    elif kind == MANY:
-        step["many"] = [call.stop, FEW_CALLS, MANY_SECONDS, MOST_SECONDS]
+    times = call.stop if kind == MANY else 1
+    called, rows = (case, call.stop) if kind in REPEATED_ROWS else (case_of_call(case, call), None)
+    step = {
+        "case": case.name,
+        "call": list(call),
+        **_arguments(called, content, rows=rows, forward_only=kind == LARGE_FORWARD),
+        "others": [],
+        "passes": PASSES.get(kind, USUAL_PASSES),
+        "times": [times, FEW_CALLS, MOST_SECONDS, MANY_SECONDS],
+        "ratio": planned.ratio,
+        "when": planned.when,
+    }
     if kind in (INTERLEAVED, LATER):
         others = {name: case.in_layout(array, name) for name, array in other_rows(case).items()}
-        step["others"] = [content.add_laid_out(others)]
+        tensors = {name: content.add(array) for name, array in others.items()}
+        step["others"] = [{"tensors": tensors, "values": {}}]
     elif kind == AFTER_OTHERS:
-        step["others"] = [
-            content.add_laid_out(laid_out(other, other.inputs)) for other in other_cases(case)
-        ]
-    count = len(range(*step["rows"][:3])) + len(step.get("below", ()))
-    if layouts := _layouts(case, call, count):
-        step["layouts"] = layouts
-    if planned.ratio:
-        step["ratio"] = planned.ratio
-    if planned.when:
-        step["when"] = planned.when
+        step["others"] = [_arguments(other, content) for other in other_cases(case)]
+    elif kind == TWICE:
+        step["others"] = [{"tensors": step["tensors"], "values": {}}]
     return step
 
 
-def _layouts(case: Case, call: Call, count: int) -> dict[str, Entry]:
-    """Return the layout of each input whose rows are not simply one after the other."""
-    if call.kind not in GRADIENT_LAYOUTS:
-        if case.layout in IN_MEMORY_ORDER:
-            return {}
-        if case.layout.startswith(AS_SHAPE):  # without an array of so many rows
-            rows = {name: case.in_layout(array[:1], name) for name, array in case.rows.items()}
-            shapes = {name: (count, *row.shape[1:]) for name, row in rows.items()}
-            return {name: _contiguous(shape) for name, shape in shapes.items() if len(shape) > 2}
-    called = case_of_call(case, call)
-    layouts = {
-        name: _layout_of(called.in_layout(rows, name), unaligned=case.layout == "unaligned")
-        for name, rows in called.rows.items()
+def _arguments(
+    case: Case, content: _Content, *, rows: int | None = None, forward_only: bool = False
+) -> dict[str, Any]:
+    """Return the arguments of a call: tensors and values by role, and memory for results.
+
+    If `rows` is given, those of the case are repeated until there are so many.
+    """
+    operation = case.operation
+    assert isinstance(operation, Norm)
+    unused = operation.inputs_of("gradient") if forward_only else []
+    tensors: dict[str, Entry | None] = {}
+    for name, array in copies_of(case).items():
+        if array is None or name in unused:
+            tensors[name] = None
+        elif name not in case.rows:
+            tensors[name] = content.add(array)
+        else:
+            repeats = case.repeats if len(array) == case.shape[0] else 1
+            unaligned = case.layout == "unaligned"
+            tensors[name] = content.add(array, rows=rows, repeats=repeats, unaligned=unaligned)
+    x = tensors["x"]
+    assert x is not None
+    shape = tuple(x[1])
+    outputs = operation.outputs_of(backward=False)
+    memory = {name: _memory(case, name, shape, content) for name in outputs}
+    values = {
+        "eps": case.eps,
+        **constants_of(operation, shape),
+        "sizes": [each.size for each in memory.values()],
+        "written": _written(tensors, {name: each.contents for name, each in memory.items()}),
     }
-    return {name: layout for name, layout in layouts.items() if layout is not None}
+    return {"tensors": tensors, "values": values}
 
 
-def _contiguous(shape: tuple[int, ...]) -> Entry:
-    return [list(shape), [prod(shape[axis + 1 :]) for axis in range(len(shape))], 0]
+_Pair = list[Entry | None]
 
 
-def _layout_of(array: Array, *, unaligned: bool = False) -> Entry | None:
-    """Return shape, strides and offset in elements, or None for rows one after the other."""
-    if unaligned:  # one element beyond the address where PyTorch allocates
-        return [*_contiguous(array.shape)[:2], 1]
-    if array.flags.c_contiguous:
-        return _contiguous(array.shape) if array.ndim != 2 else None
+class _Memory(NamedTuple):
+    """Memory for a result: its size in bytes, and two contents."""
+
+    size: int
+    contents: _Pair
+
+
+def _memory(case: Case, output: str, shape: tuple[int, ...], content: _Content) -> _Memory:
+    """Return memory for a result, whose contents are used by turns.
+
+    Floats are NaN, and so are codes where they can be. An amax is zero: kernels take the maximum
+    of what is there and their own.
+    """
+    kind = output_types(case)[output]
+    wanted = case.operation.result_shapes(output, shape)[0]
+    wide = dtype_of(kind).itemsize if kind in JUDGED_TYPES else 1
+    fills = (0, 0) if output == "amax" else FILLS if wide == 1 else (NAN_BYTE, NAN_BYTE)
+    kind = TORCH_TYPES.get(kind, kind)
+    return _Memory(prod(wanted) * wide, [content.add_bytes(kind, wanted, fill) for fill in fills])
+
+
+def _written(
+    tensors: Mapping[str, Entry | None], memory: Mapping[str, _Pair]
+) -> dict[str, dict[str, _Pair]]:
+    """Return the memory that a kernel writes to: by form, and by the role of the argument.
+
+    A kernel of the form ``out`` without an argument for the sum writes it over the residual.
+    """
+    copies = {name: [tensors[name]] * 2 for name in ("x", "residual") if name in tensors}
+    first, *others = memory
+    out = {OUT: memory[first], **{name: memory[name] for name in others}}
+    over = {name if name != SUM else "residual": pair for name, pair in out.items()}
+    if SUM in out:
+        over["residual"] = copies["residual"]
+    return {"out": out, "out over residual": over, "inplace": copies}
+
+
+def _layout_of(array: Array, *, unaligned: bool) -> tuple[list[int], int]:
+    """Return strides and offset in elements."""
+    if unaligned or array.flags.c_contiguous:  # one element beyond where PyTorch allocates
+        shape = array.shape
+        return [prod(shape[axis + 1 :]) for axis in range(len(shape))], int(unaligned)
     memory = array
     while isinstance(memory.base, np.ndarray):
         memory = memory.base
     offset = (array.ctypes.data - memory.ctypes.data) // array.itemsize
-    return [list(array.shape), [step // array.itemsize for step in array.strides], offset]
+    return [step // array.itemsize for step in array.strides], offset
 
 
 def write_recording(folder: Path, recording: Recording) -> dict[str, Any]:
@@ -290,10 +353,9 @@ def write_recording(folder: Path, recording: Recording) -> dict[str, Any]:
     # Written last: a folder with a manifest is complete.
     text = json.dumps(recording.manifest, allow_nan=False)
     (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
-    cases = recording.manifest["cases"]
     return {
-        "cases": len(cases),
-        "calls": sum(len(case["steps"]) for case in cases),
+        "cases": recording.manifest["cases"],
+        "calls": sum(call["when"] != TRIAL for call in recording.manifest["calls"]),
         "bytes": sum(file.stat().st_size for file in folder.iterdir()),
         "seed": recording.manifest["seed"],
         "folder": str(folder),

@@ -11,66 +11,94 @@ import argparse
 import contextlib
 import ctypes
 import hashlib
-import importlib.util
+import importlib
 import inspect
 import json
 import math
 import os
-import platform
-import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
-import warnings
+import zlib
+from array import array
 from pathlib import Path
 from typing import Any
 
-MAX_DEATHS, START_SECONDS, PAUSE_SECONDS, GAP = 3, 120.0, 0.1, 77.0
+MAX_DEATHS, START_SECONDS, PAUSE_SECONDS, SHORT_ROW = 3, 120.0, 0.1, 16
 BROKEN = 70  # exit code of a child that failed itself
+GAP, POISON = 0x4D, (0xFF, 0x42)  # between strided rows; the bytes of free memory: NaN or numbers
 ENDS = "; this ends the program that calls it: raise an Exception instead"
 torch: Any = None  # imported in the child process only
 Values = dict[str, Any]
 
 
 class Log:
-    """Lines of JSON, each after a hash of itself and of all lines before it."""
+    """Lines of JSON in a file; the last one has the hash of all others and of the arrays."""
 
-    def __init__(self, path: Path) -> None:
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        if lines and not lines[-1].endswith(b"\n"):  # killed while it wrote
-            os.truncate(path, path.stat().st_size - len(lines.pop()))
-        self.path, self.entries = path, [json.loads(line[17:]) for line in lines]
-        self.hash = lines[-1][:16].decode() if lines else ""
+    def __init__(self, file: Path) -> None:
+        self.file, self.arrays = file, file.with_name("arrays.bin")
+        self.places, self.entries = dict[bytes, int](), list[Values]()
+        file.touch()
+        self.arrays.touch()
+        for line in file.read_text(encoding="utf-8").split("\n"):
+            with contextlib.suppress(ValueError):  # killed while it wrote
+                self.entries.append(json.loads(line))
 
-    def write(self, **entry: Any) -> None:
-        """Append an entry."""
-        text = json.dumps(entry)
-        self.hash = hashlib.sha256((self.hash + text).encode()).hexdigest()[:16]
+    def write(self, **entry: Any) -> Values:
+        """Append a line, and return it."""
+        with self.file.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(f"\n{json.dumps(entry)}")
         self.entries.append(entry)
-        with self.path.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(f"{self.hash} {text}\n")
+        return entry
+
+    def end(self) -> None:
+        """Append the last line."""
+        files = (self.file, self.arrays)
+        self.write(end=[hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
+
+    def store(self, kind: str, shape: list[int], data: bytes) -> list[Any]:
+        """Append an array to a file, but no row twice; return where it is."""
+        with self.arrays.open("ab") as file:
+
+            def place(content: bytes) -> int:
+                key = hashlib.sha256(content).digest()
+                if key not in self.places:
+                    self.places[key] = file.tell()
+                    file.write(content)
+                return self.places[key]
+
+            width = len(data) // shape[0] if len(shape) > 1 and shape[0] else 0
+            width = width if width > SHORT_ROW else max(len(data), 1)
+            rows = [place(data[k : k + width]) for k in range(0, len(data), width)]
+            index = zlib.compress(array("q", rows).tobytes())
+            return [kind, shape, width, place(index), len(index)]
 
 
 def start_child() -> Any:
     """Start a process that makes the calls."""
-    return subprocess.Popen([sys.executable, *sys.argv, "--child"], stdin=subprocess.PIPE)
+    command = [sys.executable, "-W", "ignore", *sys.argv, "--child"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE)
 
 
 def supervise(args: Any, path: Path, start: Any = start_child) -> int:
     """Start children until all calls are made. A crash or a hang is the result of its call."""
     while True:
-        before = len(Log(path).entries)
-        first = size = path.stat().st_size if before else 0
-        child = start()
-        since, hung = time.monotonic(), False
+        before, child, since, size, hung = (
+            len(Log(path).entries),
+            start(),
+            time.monotonic(),
+            0,
+            False,
+        )
+        first = size = path.stat().st_size
         while child.poll() is None:
             time.sleep(0.02)
-            now = path.stat().st_size if path.exists() else 0
-            since, size = (time.monotonic(), now) if now != size else (since, size)
-            if time.monotonic() - since > args.seconds + START_SECONDS * (size == first):
-                hung = True
+            if size != (size := path.stat().st_size):
+                since = time.monotonic()
+            hung = time.monotonic() - since > args.seconds + START_SECONDS * (size == first)
+            if hung:
                 child.kill()
         log, code = Log(path), child.returncode
         last = log.entries[-1] if log.entries else {}
@@ -78,84 +106,115 @@ def supervise(args: Any, path: Path, start: Any = start_child) -> int:
             return 0
         if "begin" not in last or len(log.entries) == before or code == BROKEN:
             return code or 2  # it could not be loaded, and said why
-        how = f"ended with exit code {code}"
-        how = f"crashed: {signal.Signals(-code).name}" if code < 0 else how
-        how = f"gave no answer within {args.seconds:g} s" if hung else how
-        log.write(step=last["begin"], failure=how, deaths=1)
-        if sum(entry.get("deaths", 0) for entry in log.entries) >= MAX_DEATHS:
-            log.write(end=True)
+        log.write(step=last["begin"], failure="died", exit_code=code, hung=hung, deaths=1)
+        if sum("deaths" in entry for entry in log.entries) >= MAX_DEATHS:
+            log.end()
+            return 0
 
 
-def describe(error: BaseException | None) -> str:
+def describe(error: BaseException) -> str:
     """Return the type of an exception, and its message if it has one."""
     try:
-        message = f": {str(error)[:2000]}" if str(error) else ""
+        return f"{type(error).__name__}: {str(error)[:2000]}".removesuffix(": ")
     except Exception:
-        message = ": (it cannot be printed)"
-    return type(error).__name__ + message
+        return f"{type(error).__name__}: (it cannot be printed)"
 
 
-def on_host(tensor: Any) -> Any:
-    """Return a contiguous copy of a tensor, or None."""
+def read(tensor: Any) -> Any:
+    """Return type, shape and bytes of a tensor, or None."""
     if tensor is None:
         return None
-    return tensor.detach().to("cpu", copy=True).resolve_conj().resolve_neg().contiguous()
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"a result is of type {type(tensor).__name__}, and no tensor")
+    host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    content = ctypes.string_at(host.data_ptr(), host.numel() * host.element_size())
+    return str(host.dtype).removeprefix("torch."), [*host.shape], content
 
 
-def rows_of_bits(tensor: Any, rows: int) -> Any:
-    """Return a contiguous tensor as rows of bytes, or of integers where that is possible."""
-    if not tensor.numel():
-        return torch.empty(0, 0, dtype=torch.uint8)
-    table = tensor.reshape(rows, -1).view(torch.uint8)
-    return table.view(torch.int64) if table.shape[1] % 8 == 0 else table
+class Runner:
+    """Calls a kernel as a recording says."""
 
-
-def same(one: Any, other: Any) -> bool:
-    """Return True if two contiguous tensors have the same type, shape and bits."""
-    if one is None or other is None or one.shape != other.shape or one.dtype != other.dtype:
-        return one is other
-    return bool(torch.equal(rows_of_bits(one, 1), rows_of_bits(other, 1)))
-
-
-def match(function: Any, wanted: list[str], names: Any, signature: str) -> list[tuple[str, str]]:
-    """Return the name and the role of each argument; one without a name is positional."""
-    roles = {name: role for role, known in names.items() for name in known}
-    if signature:
-        return [("", roles[name.strip().lower()]) for name in signature.split(",")]
-    try:
-        known = [*inspect.signature(function).parameters.values()]
-    except (TypeError, ValueError):  # builtin, or an operator of torch.ops
-        known = []
-    found = [(each, roles.get(each.name.lower(), "")) for each in known if each.kind not in (2, 4)]
-    if not {*wanted} <= {role for _, role in found}:
-        return [("", role) for role in wanted]
-    wanted = [*wanted, "shape", "size", "group", "sum"]
-    used = [(each, role) for each, role in found if role in wanted or each.default is each.empty]
-    return [("" if each.kind is each.POSITIONAL_ONLY else each.name, role) for each, role in used]
-
-
-class Kernel:
-    """A function or a module, called by the roles of its arguments."""
-
-    def __init__(self, args: Any, manifest: Values) -> None:
+    def __init__(self, args: Any, log: Log) -> None:
+        self.manifest = json.loads((args.folder / "manifest.json").read_text(encoding="utf-8"))
+        self.content, self.log = (args.folder / "cases.bin").read_bytes(), log
         place, _, name = args.target.rpartition(":")
         if place.endswith(".py"):  # like a script, it can import files of its folder
             sys.path.insert(0, str(Path(place).resolve().parent))
-            spec: Any = importlib.util.spec_from_file_location(Path(place).stem, place)
-            module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-        else:
-            module = importlib.import_module(place)
-        self.function, self.form, self.manifest = getattr(module, name), args.form, manifest
+            place = Path(place).stem
+        module = importlib.import_module(place)
+        self.function, self.form = getattr(module, name), args.form
         self.explicit = getattr(module, args.backward) if args.backward else None
+        self.arguments = self.match(args.signature)
+        if self.form == "out" and "sum" not in [role for _, role in self.arguments]:
+            self.form = "out over residual"
         self.device, self.turn, self.autograd = torch.device(args.device), 0, False
-        self.written: Values = {}
-        wanted = [*manifest["inputs"], "eps", *manifest["settings"]]
-        written = ["out", *(name for name in manifest["outputs"][1:] if name != "sum")]
-        wanted = {"out": [*written, *wanted], "module": ["eps"]}.get(self.form, wanted)
-        self.arguments = match(self.function, wanted, manifest["names"], args.signature)
-        if self.form == "module" and not {role for _, role in self.arguments} & {"shape", "size"}:
-            self.arguments = [("", "size"), ("", "eps")]
+        self.pool, self.given, self.kept, self.note = [dict[Any, Any]() for _ in range(4)]
+        self.patience = min(self.manifest["patience"], args.seconds)
+        self.threads = threading.active_count()
+        if args.form in ("functional", "module") and not args.backward and not args.forward_only:
+            self.autograd = self.is_differentiable()
+        header = {name: value for name, value in vars(args).items() if name != "folder"}
+        header |= {"question": self.manifest["question"], "torch": torch.__version__}
+        backward, python = bool(self.autograd or args.backward), sys.version.split()[0]
+        header |= {"backward": backward, "python": python}
+        if args.device.startswith("cuda"):
+            header["gpu"] = torch.cuda.get_device_name(args.device)
+        if (log.entries or [log.write(**header)])[0] != header:
+            sys.exit(f"{log.file.parent} has results of another run: remove that folder")
+
+    def match(self, signature: str) -> list[tuple[str, str]]:
+        """Return the name and the role of each argument; one without a name is positional."""
+        roles, wanted = self.manifest["roles"], self.manifest["wanted"][self.form]
+        if signature:
+            return [("", roles[name.strip().lower()]) for name in signature.split(",")]
+        try:
+            known = [*inspect.signature(self.function).parameters.values()]
+        except (TypeError, ValueError):  # builtin, or an operator of torch.ops
+            known = []
+        found = [(each, roles.get(each.name.lower(), "")) for each in known]
+        has = {"size" if role == "shape" else role for _, role in found}
+        if not {*wanted} <= has:
+            return [("", role) for role in wanted]
+        useful = [*wanted, *self.manifest["optional"]]
+        return [
+            ("" if each.kind is each.POSITIONAL_ONLY else each.name, role)
+            for each, role in found
+            if role in useful or (each.default is each.empty and each.kind not in (2, 4))
+        ]
+
+    def is_differentiable(self) -> bool:
+        """Call the kernel with ones, and return True if autograd differentiates the result."""
+        self.autograd = bool(self.manifest["gradients"])
+        for ones in self.manifest["ones"]:
+            with contextlib.suppress(Exception):
+                results, _ = self.forward(self.load(ones, reuse=False))
+                return bool(next(iter(results.values())).requires_grad)
+        return False
+
+    def bits(self, entry: list[Any]) -> tuple[str, list[int], bytes]:
+        """Return type, shape and bytes of an input; its rows are repeated as often as needed."""
+        kind, shape, _, _, width, at, count = entry
+        places = memoryview(self.content)[at : at + 8 * count].cast("q")
+        rows = b"".join(self.content[place : place + width] for place in places)
+        size = math.prod(shape) * getattr(torch, kind).itemsize
+        return kind, shape, (rows * -(-size // max(len(rows), 1)))[:size]
+
+    def tensor(self, name: str, entry: list[Any]) -> Any:
+        """Return an input on the device; one with a name is in the memory of an earlier call."""
+        (kind, shape, data), (strides, offset) = self.bits(entry), entry[2:4]
+        size = max(0, offset + 1 + sum((n - 1) * step for n, step in zip(shape, strides)))
+        dtype, key = getattr(torch, kind), (name, size, kind)
+        if not name or key not in self.pool:
+            self.pool[key] = torch.empty(size, dtype=dtype, device=self.device)
+        host = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        memory = self.pool[key].view(torch.uint8).fill_(GAP).view(dtype)
+        return memory.as_strided(shape, strides, offset).copy_(host.reshape(shape))
+
+    def load(self, entry: Values, *, reuse: bool = True) -> Values:
+        """Return the arguments of a call by role."""
+        inputs = entry["tensors"].items()
+        tensors = {name: each and self.tensor(name * reuse, each) for name, each in inputs}
+        return {**entry["values"], **tensors}
 
     def call(self, values: Values) -> Any:
         """Call the function with the value of each role, or None."""
@@ -163,393 +222,168 @@ class Kernel:
         named = {name: values.get(role) for name, role in self.arguments if name}
         return self.function(*places, **named)
 
-    def run(self, values: Values) -> tuple[list[Any], list[Any]]:
-        """Return the results of forward, and further return values."""
-        names, x = self.manifest["data"], values["x"]
-        data = {name: values[name] for name in names}
-        written, returned = [], None
-        if self.form == "out":
-            roles = {role for _, role in self.arguments}
-            results: Values = {}
-            for name, entry in self.written.items():
-                role = "out" if not results else name
-                in_place = name == "sum" and "sum" not in roles
-                role = "residual" if in_place else role
-                results[role] = strided_copy(values[role]) if in_place else self.empty(x, *entry)
-            written = [*results.values()]
-            returned = self.call({**values, **results})
-        elif self.form == "inplace":
-            data = {name: strided_copy(each) for name, each in data.items()}
-            written = [*data.values()]
-            returned = self.call({**values, **data})
-        elif self.form == "module":
-            module = self.call(values).to(self.device)
-            for name in self.manifest["parameters"]:
-                values[name] = self.set_parameter(module, name, values[name])
-            returned = module(*data.values())
-        else:
-            returned = self.call(values)
-        if written:
-            known = returned is None or isinstance(returned, tuple)
-            return written, [] if known or any(returned is each for each in written) else [
-                returned
-            ]
-        returned = [*returned] if isinstance(returned, (tuple, list)) else [returned]
-        if len(returned) < (count := len(self.manifest["outputs"])):
-            outputs = ", ".join(self.manifest["outputs"])
-            raise TypeError(f"it returned {len(returned)} result, not {count}: {outputs}")
-        return returned[:count], returned[count:]
-
-    def empty(self, x: Any, kind: str, last: int, by_rows: bool, zero: bool) -> Any:
-        """Return a tensor for a result: floats are NaN, codes one of two by turns."""
-        shape, dtype = (
-            ([*x.shape[:-1]] if by_rows else []) + [last or x.shape[-1]],
-            getattr(torch, kind),
-        )
-        if dtype.itemsize > 1:
-            return torch.full(shape, 0.0 if zero else math.nan, dtype=dtype, device=x.device)
-        fill = (0x2A, 0x7F)[self.turn % 2]
-        return torch.full(shape, fill, dtype=torch.uint8, device=x.device).view(dtype)
-
-    def set_parameter(self, module: Any, name: str, value: Any) -> Any:
-        """Replace a parameter of a module by a tensor, and return the new parameter."""
-        known = self.manifest["names"][name]
+    def call_module(self, module: Any, values: Values) -> Any:
+        """Call a module whose parameters are replaced by those of the case."""
+        roles, data = self.manifest["roles"], [values[name] for name in self.manifest["data"]]
         paths = [path for path, _ in module.named_parameters()]
-        path = next((path for path in paths if path.split(".")[-1].lower() in known), None)
-        if path is None:
-            raise ValueError(f"the module has no parameter for {name}; it has {', '.join(paths)}")
-        if value is not None:
-            value = torch.nn.Parameter(value, requires_grad=value.requires_grad)
-        setattr(module.get_submodule(path.rpartition(".")[0]), path.split(".")[-1], value)
-        return value
+        known = {roles.get(path.rpartition(".")[2].lower()): path for path in reversed(paths)}
+        if missing := [name for name in self.manifest["parameters"] if name not in known]:
+            raise ValueError(f"the module has no parameter for {missing[0]}; it has {paths}")
+        replaced = {known[name]: values[name] for name in self.manifest["parameters"]}
+        return torch.func.functional_call(module.to(self.device), replaced, tuple(data))
 
-    def forward(self, given: Values, eps: float) -> tuple[Values, Any]:
+    def forward(self, values: Values) -> tuple[Values, Any]:
         """Return the results by name, and what backward needs."""
-        x, self.turn = given["x"], self.turn + 1
-        values = {**given, "eps": eps, "shape": [x.shape[-1]], "size": x.shape[-1]}
-        values["group"] = self.manifest["group"]
-        for _ in range(2):  # results that are not written must not hold those of earlier calls
-            torch.full(x.shape, (math.nan, 123.0)[self.turn % 2], dtype=x.dtype, device=x.device)
-        for name in self.manifest["inputs"] if self.autograd else ():
-            if values[name] is not None:
-                values[name].requires_grad_()
-        with torch.set_grad_enabled(self.autograd):
-            results, rest = self.run(values)
-        for each in results:
-            if each is not None and not isinstance(each, torch.Tensor):
-                raise TypeError(f"a result is of type {type(each).__name__}, and no tensor")
+        self.turn, outputs = self.turn + 1, self.manifest["outputs"]
+        # Results that are not written must not hold those of earlier calls.
+        fill, device = POISON[self.turn % 2], self.device
+        free = [torch.full([n], fill, dtype=torch.uint8, device=device) for n in values["sizes"]]
+        del free
+        memory = values["written"].get(self.form, {}).items()
+        written = {role: self.tensor("", pair[self.turn % 2]) for role, pair in memory}
         inputs = [values[name] for name in self.manifest["inputs"]]
-        return dict(zip(self.manifest["outputs"], results)), (results, inputs, rest)
+        for each in inputs if self.autograd else ():
+            if each is not None:
+                each.requires_grad_()
+        with torch.set_grad_enabled(self.autograd):
+            returned = self.call({**values, **written})
+            if self.form == "module":
+                returned = self.call_module(returned, values)
+        returned = [*returned] if isinstance(returned, (tuple, list)) else [returned]
+        if written:
+            own = [*written.values(), None]
+            returned = own[:-1] + [each for each in returned if all(each is not y for y in own)]
+        if len(returned) < len(outputs):
+            text = f"{len(returned)} result, not {len(outputs)}: {', '.join(outputs)}"
+            raise TypeError(f"it returned {text}")
+        return dict(zip(outputs, returned)), (returned, inputs)
 
-    def backward(self, given: Values, saved: Any) -> Values:
+    def backward(self, values: Values, saved: Any) -> Values:
         """Return the gradients by name, or nothing if there is no backward pass."""
-        names, (results, inputs, rest) = self.manifest["gradients"], saved
-        incoming = [given[name] for name in self.manifest["incoming"]]
+        (returned, inputs), names = saved, self.manifest["gradients"]
+        incoming = [values[name] for name in self.manifest["incoming"]]
         if self.explicit:
             with torch.no_grad():
-                returned = self.explicit(*incoming, *rest)
-            gradients = [*returned] if isinstance(returned, (tuple, list)) else [returned]
+                gradients = self.explicit(*incoming, *returned[len(self.manifest["outputs"]) :])
+            gradients = [*gradients] if isinstance(gradients, (tuple, list)) else [gradients]
             if len(gradients) != len(names):
                 text = f"{len(gradients)} results, not {', '.join(names[:-1])} and {names[-1]}"
                 raise TypeError(f"backward returned {text}")
             return dict(zip(names, gradients))
         if not self.autograd:
             return {}
-        pairs = [(y, dy.to(y.dtype)) for y, dy in zip(results, incoming) if y.requires_grad]
-        wanted = [each for each in inputs if each is not None]
-        ys, dys = [y for y, _ in pairs], [dy for _, dy in pairs]
-        found = iter(torch.autograd.grad(ys, wanted, dys, retain_graph=True, allow_unused=True))
+        pairs = [(y, dy.to(y.dtype)) for y, dy in zip(returned, incoming) if y.requires_grad]
+        ys, dys, wanted = (
+            [y for y, _ in pairs],
+            [dy for _, dy in pairs],
+            [x for x in inputs if x is not None],
+        )
+        found = iter(torch.autograd.grad(ys, wanted, dys, True, allow_unused=True))
         return {n: None if each is None else next(found) for n, each in zip(names, inputs)}
 
-    def both(self, given: Values, eps: float) -> Values:
-        """Return the results of forward and backward."""
-        results, saved = self.forward(given, eps)
-        return {**results, **self.backward(given, saved)}
+    def keep(self, results: Values, number: int, prefix: str) -> None:
+        """Read results; if nothing waits for a stream, they have other bits a second time."""
+        bits = {name: read(each) for name, each in results.items()}
+        if self.device.type != "cpu":
+            getattr(torch, self.device.type).synchronize()
+        given = {each.untyped_storage().data_ptr(): name for name, each in self.given.items()}
+        for name, each in results.items():
+            if self.device.type != "cpu" and read(each) != bits[name]:
+                text = f"returned {name} before it was computed: a stream is not waited for"
+                self.note["failure"] = text
+            if self.kept.get(name, bits[name]) != bits[name]:
+                self.note["holds"][name] = [str(number)]
+            if each is not None and type(each) not in (torch.Tensor, torch.nn.Parameter):
+                self.note["types"][name] = type(each).__name__
+            if each is not None and (at := each.untyped_storage().data_ptr()) in given:
+                self.note["shared"][name] = given[at]
+            self.kept[prefix + name] = bits[name]
 
-
-def strided_copy(tensor: Any) -> Any:
-    """Return a copy with the same strides; memory between its elements is NaN."""
-    size = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
-    memory = torch.full((max(size, 0),), math.nan, dtype=tensor.dtype, device=tensor.device)
-    return memory.as_strided(tensor.shape, tensor.stride()).copy_(tensor)
-
-
-class UnfinishedError(Exception):
-    """A result had other bits once the device was done."""
-
-
-class Session:
-    """The calls of one child process."""
-
-    def __init__(self, args: Any, folder: Path, log: Log) -> None:
-        self.manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        self.content, self.log = bytearray((folder / "cases.bin").read_bytes()), log
-        self.records = {entry["step"]: entry for entry in log.entries if "step" in entry}
-        self.file = folder / "results" / "arrays.bin"
-        self.pool: Any = {}
-        self.plain: Values = {}
-        self.results: Values = {}
-        self.given: Values = {}
-        self.before: Values = {}
-        self.kernel = Kernel(args, self.manifest)
-        self.patience = min(self.manifest["patience"], args.seconds)
-        if not args.backward and not args.forward_only:
-            self.kernel.autograd = self.is_differentiable()
-        facts = {"torch": torch.__version__, "python": platform.python_version()}
-        if args.device.startswith("cuda"):
-            facts["gpu"] = torch.cuda.get_device_name(args.device)
-        backward = bool(self.kernel.autograd or args.backward)
-        header = {"question": self.manifest["question"], "backward": backward, "facts": facts}
-        header |= {name: getattr(args, name) for name in ("target", "form", "device", "seconds")}
-        if not log.entries:
-            log.write(**header)
-        if log.entries[0] != header:
-            sys.exit(f"{log.path.parent} has results of another run: remove that folder")
-
-    def is_differentiable(self) -> bool:
-        """Call the kernel with ones, and return True if autograd differentiates its result."""
-        kernel, error = self.kernel, None
-        may_be = kernel.form in ("functional", "module") and self.manifest["gradients"]
-        for ones, kernel.written in self.manifest["ones"]:
-            for autograd in (True, False) if may_be else (False,):
-                kernel.autograd = autograd
-                try:
-                    results, _ = kernel.forward(self.stored(ones), 1e-5)
-                    first = next(iter(results.values()))
-                    return autograd and bool(getattr(first, "requires_grad", False))
-                except Exception as rejected:
-                    error = rejected
-        sys.exit(f"it cannot be called with {kernel.arguments}: {describe(error)}")
-
-    def tensor(self, at: int, kind: str, shape: list[int]) -> Any:
-        """Return an array of the recording."""
-        dtype, count = getattr(torch, kind), math.prod(shape)
-        options = {"dtype": dtype, "count": count, "offset": at}
-        flat = torch.frombuffer(self.content, **options) if count else torch.empty(0, dtype=dtype)
-        return flat.reshape(shape)
-
-    def place(self, values: Any, layout: Any, name: str = "") -> Any:
-        """Copy values to the device, in a layout; by name, to the memory of an earlier call."""
-        shape, stride, offset = layout or (values.shape, values.stride(), 0)
-        self.before[name] = values = values.reshape(shape)
-        size = offset + 1 + sum((n - 1) * step for n, step in zip(shape, stride))
-        memory = torch.empty(max(size, 0), dtype=values.dtype, device=self.kernel.device)
-        memory = self.pool.setdefault((name, size, values.dtype), memory) if name else memory
-        return memory.fill_(GAP).as_strided(shape, stride, offset).copy_(values)
-
-    def stored(self, entries: Values) -> Values:
-        """Return stored inputs, in new memory."""
-        return {
-            n: each and self.place(self.tensor(*each[:3]), each[3]) for n, each in entries.items()
-        }
-
-    def inputs(self, case: Values, step: Values, *, reuse: bool = True) -> Values:
-        """Return the inputs of a call: rows of the case in some order and layout."""
-        values, layouts, manifest = {}, step.get("layouts", {}), self.manifest
-        for name, entry in case["arrays"].items():
-            tensor = entry and self.tensor(*entry)
-            if tensor is not None and name in manifest["rows"]:
-                tensor = tensor[self.order(case, step)]
-                if name in manifest["incoming"] and "idle" in step:
-                    tensor[slice(*step["idle"])] = 0
-                for number in step.get("below", ()):
-                    tensor = torch.cat([tensor, torch.full_like(tensor[:1], float(number))])
-            if step["call"][0] == "large forward" and name in manifest["incoming"]:
-                tensor = None
-            layout = layouts.get(name)
-            values[name] = tensor if tensor is None else self.place(tensor, layout, name * reuse)
-        return values
-
-    def order(self, case: Values, step: Values) -> Any:
-        """Return, for each row of a call, the row of the case."""
-        start, stop, stride, each = step["rows"]
-        return torch.arange(start, stop, stride) // each % max(case["distinct"], 1)
-
-    def keep(self, results: Values, prefix: str = "") -> None:
-        """Copy results; if no stream waits for the kernel, a second copy has other bits."""
-        copies = {name: on_host(each) for name, each in results.items()}
-        self.results |= {prefix + name: each for name, each in copies.items()}
-        if self.kernel.device.type != "cpu":
-            getattr(torch, self.kernel.device.type).synchronize()
-            for name, each in results.items():
-                if not same(on_host(each), copies[name]):
-                    raise UnfinishedError(f"returned {name} before it was computed")
-
-    def passes(self, case: Values, step: Values, note: Values) -> None:
+    def passes(self, step: Values, number: int) -> None:
         """Make the passes of a call, and keep the results."""
-        kind, eps, kernel = step["call"][0], float.fromhex(case["eps"]), self.kernel
-        if kind == "many":
-            self.repeat(case, step, note)
-            return
-        others = [self.stored(each) for each in step.get("others", ())]
-        self.given |= self.inputs(case, step)
-        given = self.given
-        for other in others if kind == "after others" else ():
-            with contextlib.suppress(Exception):  # it may not support this width
-                kernel.both(other, eps)
-        results, saved = kernel.forward(given, eps)
-        if kind not in ("later", "paused"):
-            self.keep(results)
-        if kind == "interleaved":
-            kernel.forward({**given, **others[0]}, eps)
-        gradients = {} if kind == "large forward" else kernel.backward(given, saved)
-        if kind == "twice" and gradients:
-            try:
-                gradients = kernel.backward(self.inputs(case, step, reuse=False), saved)
-            except Exception as error:
-                note["left_out"] = f"a second backward pass is refused: {describe(error)}"
-                return
-        time.sleep(PAUSE_SECONDS if kind == "paused" else 0)
-        later = kernel.both({**given, **others[0]}, eps) if kind == "later" else {}
-        self.keep({**results, **gradients} if kind in ("later", "paused") else gradients)
-        self.keep(later, "later ")
+        values = [self.load(step)]
+        values += [{**values[0], **self.load(each, reuse=False)} for each in step["others"]]
+        self.given |= {n: values[0][n] for n, each in step["tensors"].items() if each}
+        results, saved = dict[int, Values](), dict[int, Any]()
+        for name, k in step["passes"]:
+            if name == "forward":
+                results[k], saved[k] = self.forward(values[k])
+            elif name == "backward":
+                results[k] |= self.backward(values[k], saved[k])
+            elif name == "keep":
+                self.keep(results.pop(k), number, "later " * k)
+                results[k] = {}
+            elif name == "pause":
+                time.sleep(PAUSE_SECONDS)
+            elif name == "try":
+                with contextlib.suppress(Exception):  # it may not support this width
+                    self.backward(values[k], self.forward(values[k])[1])
+            elif results[0]:  # "again": a second backward pass
+                try:
+                    results[0] = self.backward(values[k], saved[0])
+                except Exception as error:
+                    self.note["left_out"] = f"a second backward pass is refused: {describe(error)}"
+                    return
 
-    def repeat(self, case: Values, step: Values, note: Values) -> None:
-        """Make equal calls until bits differ, or until there were enough of them."""
-        stop, few, seconds, longest = step["many"]
-        first: Values = {}
-        start = time.process_time()
-        for number in range(stop):
-            self.keep(self.kernel.both(self.inputs(case, step), float.fromhex(case["eps"])))
-            first = first or {**self.results}
-            changed = [name for name in first if not same(first[name], self.results[name])]
-            note["holds"] = {name: [str(number)] for name in changed}
-            limit = seconds if number > few else longest
-            if changed or time.process_time() - start > limit:
-                return
-
-    def make(self, number: int, case: Values, step: Values) -> Any:
-        """Make a call unless it was made, and return its record."""
-        if number in self.records:
-            return self.records[number]
+    def make(self, number: int, step: Values) -> Values:
+        """Make a call until bits differ, and return the line of the log."""
         self.log.write(begin=number)
-        self.kernel.written = case["written"]
-        for some in (self.results, self.given, self.before):
-            some.clear()
-        note, kind, start = {"failure": "", "left_out": ""}, step["call"][0], time.perf_counter()
+        self.given, self.kept, start, busy = {}, {}, time.perf_counter(), time.process_time()
+        self.note = {"failure": "", "left_out": "", "holds": {}, "types": {}, "shared": {}}
+        times, few, *limits = step["times"]
         try:
-            self.passes(case, step, note)
-        except UnfinishedError as error:
-            note["failure"] = f"{error}: a stream is not waited for"
+            for repetition in range(times):
+                self.passes(step, repetition)
+                late = time.process_time() - busy > limits[repetition > few]
+                if late or self.note["holds"]:
+                    break
         except BaseException as error:
-            note["failure"] = f"raised {describe(error)}"
-            note["failure"] += "" if isinstance(error, Exception) else ENDS
-            if kind.startswith("large") and "memory" in str(error):
-                rows = f"{step['call'][2]:,} rows of {case['size']}"
-                note = {
-                    "failure": "",
-                    "left_out": f"there was not enough memory for {rows}: {error}",
-                }
-        note["seconds"] = time.perf_counter() - start - PAUSE_SECONDS * (kind == "paused")
-        present = {name: each for name, each in self.given.items() if each is not None}
-        damaged = [
-            n for n, t in present.items() if not same(on_host(t), self.before[n].contiguous())
-        ]
-        self.results |= {f"given {name}": on_host(self.given[name]) for name in damaged}
-        if kind == "plain":
-            self.plain = {}
-        arrays = {name: self.write(number, name, case, step) for name in self.results}
-        self.log.write(step=number, damaged=damaged, arrays=arrays, **note)
-        self.records[number] = self.log.entries[-1]
-        return self.records[number]
-
-    def write(self, number: int, name: str, case: Values, step: Values) -> Values | None:
-        """Write a result to the file, but for rows that have the bits of the plain call."""
-        result = self.results[name]
-        if result is None:
-            return None
-        order = self.order(case, step)
-        count = len(order) + len(step.get("below", ()))
-        by_rows = result.dim() > 0 and len(result) == count
-        order = order if by_rows else torch.zeros(1, dtype=torch.int64)
-        table = rows_of_bits(result, count if by_rows else 1)
-        base, own = self.plain.get(name), table[:0]
-        if step["call"][0] == "plain":
-            own = table[: case["distinct"] if by_rows else 1].clone()
-            base = self.plain[name] = number, own
-        changed = torch.ones(len(table), dtype=torch.bool)
-        if (
-            result.numel()
-            and base
-            and base[1][:0].shape == table[:0].shape
-            and base[1].dtype == table.dtype
-            and int(order.max()) < len(base[1])
-        ):
-            changed[: len(order)] = (table[: len(order)] != base[1][order]).any(1)
-        places = changed.nonzero().flatten()
-        content = b"".join(raw(each) for each in (own, places, table[places]))
-        with self.file.open("ab") as file:
-            at = file.tell()
-            file.write(content)
-        kind = str(result.dtype).removeprefix("torch.")
-        sizes = {
-            "rows": len(table) * by_rows,
-            "own": len(own),
-            "changed": len(places),
-            "bytes": len(content),
-        }
-        digest = hashlib.sha256(content).hexdigest()
-        place = {"at": at, "sha256": digest, "base": base and base[0]}
-        return {"type": kind, "shape": [*result.shape], **sizes, **place}
+            text = f"raised {describe(error)}"
+            self.note["failure"] = text if isinstance(error, Exception) else text + ENDS
+        self.note["seconds"] = time.perf_counter() - start
+        self.note["threads"] = threading.active_count() - self.threads
+        for name, each in self.given.items():
+            if (now := read(each)) != self.bits(step["tensors"][name]):
+                self.kept[f"given {name}"] = now
+        arrays = {name: each and self.log.store(*each) for name, each in self.kept.items()}
+        return self.log.write(step=number, arrays=arrays, **self.note)
 
     def work(self) -> None:
-        """Make the calls of all cases; after a failure, go on with the next case."""
-        cases, trials = self.manifest["cases"], self.manifest["trials"]
-        for number, index in enumerate(trials):
-            record = self.make(number, cases[index], cases[index]["steps"][0])
-            if not record["failure"].startswith("raised "):
-                break
-        else:
-            cases = []
-        number = len(trials) - 1
-        for case in cases:
-            plain, estimate, stopped = 0.0, 0.0, False
-            for step in case["steps"]:
-                number += 1
-                fast = "fast" if estimate <= self.patience else "slow"
-                if stopped or step.get("when", fast) != fast:
-                    continue
-                record = self.make(number, case, step)
-                stopped = bool(record["failure"] or (record["left_out"] and "ratio" in step))
-                plain = plain or record.get("seconds", 0.0)
-                if not stopped and "ratio" in step:
-                    estimate = plain + step["ratio"] * max(record["seconds"] - plain, 0.0)
-        if "end" not in self.log.entries[-1]:
-            self.log.write(end=True)
-
-
-def raw(tensor: Any) -> bytes:
-    """Return the bytes of a tensor of the CPU, without NumPy."""
-    tensor = tensor.contiguous()
-    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+        """Make the calls that are not in the log; after a failure, no other one of its group."""
+        if "end" in self.log.entries[-1]:
+            return
+        done = {entry["step"]: entry for entry in self.log.entries if "step" in entry}
+        failed, fast, tried, first = set[int](), -1, False, dict[int, float]()
+        for number, step in enumerate(self.manifest["calls"]):
+            group, when = step["group"], step["when"]
+            if group != fast if when == "fast" else group in failed or (when == "trial" and tried):
+                continue
+            record = done.get(number) or self.make(number, step)
+            tried = tried or not record["failure"].startswith("raised ")
+            if record["failure"]:
+                failed.add(group)
+                continue
+            plain = first.setdefault(group, record["seconds"])
+            estimate = plain + step["ratio"] * max(record["seconds"] - plain, 0.0)
+            fast = group if step["ratio"] and estimate <= self.patience else fast
+        self.log.end()
 
 
 def parse_arguments(arguments: list[str] | None = None) -> Any:
     """Return the options of the command line."""
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=shape)
-    parser.add_argument("target", help="FILE.py:NAME or package.module:NAME")
-    parser.add_argument("folder", type=Path, help="the folder of the recording")
-    parser.add_argument("--device", default="cpu", help="such as cuda")
-    parser.add_argument(
-        "--form", default="functional", choices=("functional", "out", "inplace", "module")
-    )
-    parser.add_argument("--signature", default="", help="its arguments in order: 'x, weight, eps'")
-    parser.add_argument(
-        "--backward", default="", help="a function of dy and what forward returned"
-    )
-    parser.add_argument("--forward-only", action="store_true", help="make no backward pass")
-    parser.add_argument("--seconds", type=float, default=60.0, help="time limit of one call")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("target", help="FILE.py:NAME or package.module:NAME")
+    add("folder", type=Path, help="the folder of the recording")
+    add("--device", default="cpu", help="such as cuda")
+    add("--form", default="functional", choices=("functional", "out", "inplace", "module"))
+    add("--signature", default="", help="its arguments in order, such as 'x, weight, eps'")
+    add("--backward", default="", help="a function of dy and what forward returned")
+    add("--forward-only", action="store_true", help="make no backward pass")
+    add("--seconds", type=float, default=60.0, help="time limit of one call")
+    add("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
-
-
-def main() -> int:
-    """Run as the parent or as the child."""
-    args = parse_arguments()
-    (args.folder / "results").mkdir(exist_ok=True)
-    path = args.folder / "results" / "log.jsonl"
-    return run_calls(args, path) if args.child else supervise(args, path)
 
 
 def run_calls(args: Any, path: Path) -> int:
@@ -558,13 +392,24 @@ def run_calls(args: Any, path: Path) -> int:
     threading.Thread(target=lambda: sys.stdin.read() or os._exit(1), daemon=True).start()
     global torch
     torch = importlib.import_module("torch")
-    warnings.simplefilter("ignore")
     try:
-        Session(args, args.folder, Log(path)).work()
+        Runner(args, Log(path)).work()
     except Exception:  # not the kernel's: those are results
         traceback.print_exc()
         return BROKEN
     return 0
+
+
+def main() -> int:
+    """Run as the parent or as the child."""
+    args = parse_arguments()
+    path = args.folder / "results" / "log.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    if not args.child:
+        return supervise(args, path)
+    code = run_calls(args, path)
+    sys.stderr.flush()
+    os._exit(code)  # threads of the kernel may never end
 
 
 if __name__ == "__main__":

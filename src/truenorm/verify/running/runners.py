@@ -135,7 +135,7 @@ class InProcess:
     def _run(self, case: Case, call: Call) -> Record:
         name, tiled = case.name, call.kind in REPEATED_ROWS
         case = case if tiled else case_of_call(case, call)
-        arrays = tiled_inputs(case, call) if tiled else _copies(case)
+        arrays = tiled_inputs(case, call) if tiled else copies_of(case)
         results: dict[str, Array | None] = {}
         holds: dict[str, tuple[str, ...]] = {}
         failure = left_out = ""
@@ -283,7 +283,7 @@ def _passes(
         return _many_passes(functions, case, call, results)
     for other in other_cases(case) if call.kind == AFTER_OTHERS else ():
         with suppress(Exception):  # the kernel may not support this width
-            inputs = _copies(other)
+            inputs = copies_of(other)
             _, saved = functions.forward(inputs)
             functions.backward(inputs, saved)
     forward, saved = functions.forward(arrays)
@@ -298,7 +298,7 @@ def _passes(
         functions.forward({**arrays, **_other_rows(case)})
     gradients = functions.backward(arrays, saved)
     if call.kind == TWICE and gradients:
-        gradients = functions.second_backward(_copies(case), saved)
+        gradients = functions.second_backward(copies_of(case), saved)
     if call.kind == PAUSED:
         time.sleep(PAUSE_SECONDS)
         results |= copied_results(case, forward)
@@ -319,7 +319,7 @@ def _many_passes(
     first: dict[str, bytes] = {}
     start = time.process_time()
     for number in range(call.stop):
-        arrays = _copies(case)
+        arrays = copies_of(case)
         forward, saved = functions.forward(arrays)
         returned = {**forward, **functions.backward(arrays, saved)}
         bits = {name: np.asarray(each).tobytes() for name, each in returned.items()}
@@ -341,7 +341,7 @@ def laid_out(case: Case, inputs: Arrays) -> dict[str, Array | None]:
     }
 
 
-def _copies(case: Case) -> dict[str, Array | None]:
+def copies_of(case: Case) -> dict[str, Array | None]:
     """Return copies of the inputs, which the subject may damage."""
     return laid_out(case, {name: copy(array) for name, array in case.inputs.items()})
 
