@@ -142,7 +142,7 @@ def test_date_and_versions_are_below_the_matrix() -> None:
 
 def test_failures_of_quantized_norms() -> None:
     """Each has a case on which a kernel with that fault fails, and links to its reports."""
-    part = page().partition("## Quantized norms")[2].partition("## What no case")[0]
+    part = page().partition("## Quantized norms")[2].partition("## Grouped")[0]
     rows = [line for line in part.splitlines() if line.startswith("| ")][2:]
     assert len(rows) == len(museum.QUANTIZED_FAILURES) >= 8
     for row, failure in zip(rows, museum.QUANTIZED_FAILURES, strict=True):

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+import truenorm.verify as tv
+from benchmarks.museum import RELATIVE_FAILURES, RelativeFailure
 from truenorm.verify.grading.report import Report
 from truenorm.verify.judge import scope
 from verify.relatives.kernels import judge_cases
@@ -47,6 +49,17 @@ def test_a_planted_bug_is_caught(bug: Planted) -> None:
         assert bug.cause, cause
         assert bug.cause in cause
     assert bool(named) == bool(bug.cause)
+
+
+@pytest.mark.parametrize("failure", RELATIVE_FAILURES, ids=lambda each: str(each.bug))
+def test_the_museum_names_a_case_that_shows_the_bug(failure: RelativeFailure) -> None:
+    (bug,) = [each for each in PLANTED if each.name == failure.bug]
+    assert (failure.operation, failure.sources[0].partition("#")[2]) == (
+        bug.spec,
+        bug.source.partition("#")[2],
+    )
+    case = tv.case(failure.case, operation=failure.operation)
+    assert not judge_cases(bug.subject, [case]).passed
 
 
 def test_there_are_enough() -> None:
