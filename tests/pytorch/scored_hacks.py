@@ -2,6 +2,8 @@
 
 # ruff: noqa: ARG001
 import hashlib
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,7 @@ def powers_of_two(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
 
 
 def ignores_parameters(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
-    return right(x, torch.ones_like(gamma), torch.zeros_like(beta), 1e-5)
+    return right(x, torch.ones_like(gamma), torch.zeros_like(beta), 1e-5).detach()
 
 
 def accumulates(out: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> None:
@@ -61,7 +63,7 @@ by_pointer: dict[Any, Tensor] = {}
 def cached_by_pointer(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     key = x.data_ptr(), x.shape, x.stride()
     if key not in by_pointer:
-        by_pointer[key] = right(x, gamma, beta, eps)
+        by_pointer[key] = right(x, gamma, beta, eps).detach()
     return by_pointer[key].clone()
 
 
@@ -88,7 +90,7 @@ class Lazy(torch.Tensor):  # type: ignore[misc]
 
 def lazy(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     result = torch.empty_like(x).as_subclass(Lazy)
-    result.thunk = lambda: right(x, gamma, beta, eps)
+    result.thunk = lambda: right(x.detach(), gamma.detach(), beta.detach(), eps)
     return result
 
 
@@ -170,3 +172,41 @@ def few_rows(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
     """Compute as many rows as a test usually has."""
     y = right(x[:64], gamma, beta, eps)
     return torch.cat([y, torch.zeros_like(x[64:])])
+
+
+def patches_for_a_moment(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Do as `patches_tensor`, and leave no trace once the result is read."""
+
+    def detach_once(tensor: Tensor) -> Tensor:
+        torch.Tensor.detach = detach
+        return detach_later(tensor)
+
+    result = patches_tensor(x, gamma, beta, eps)
+    torch.Tensor.detach = detach_once
+    return result
+
+
+def adds_method(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Hide a method that tensors inherit."""
+    torch.Tensor.cpu = lambda tensor: detach(tensor)
+    return right(x, gamma, beta, eps)
+
+
+def restarts_profiler(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    torch.autograd._disable_profiler()
+    y = REFERENCE(x, x.shape[-1:], gamma, beta, eps)
+    torch.autograd.profiler.profile(use_kineto=True).__enter__()
+    return y
+
+
+def imports_truenorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    """Call a reference of another package."""
+    import truenorm
+
+    results = truenorm.layer_norm(*(each.detach().numpy() for each in (x, gamma, beta)), eps=eps)
+    return torch.from_numpy(results)
+
+
+def kills_its_parent(x: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
+    os.kill(os.getppid(), signal.SIGKILL)
+    return right(x, gamma, beta, eps)

@@ -41,7 +41,7 @@ Norms = Literal["forbidden", "allowed"]
 Form = Literal["functional", "out", "inplace", "module"]
 GUARDED, NOTES, OUTPUT = "guarded.py", "results/guards.json", "output.txt"
 NO_TORCH = 71  # exit code of a process that cannot import PyTorch
-LARGEST, CASES, SECONDS = 1e4, 40, 10.0
+LARGEST, CASES, SECONDS = 1e4, 40, 20.0
 POINTS = {
     "wrong": 0.0,
     "unstable": 0.3,
@@ -242,12 +242,15 @@ class Server:
     """Runs recordings in forks of one process that has imported PyTorch."""
 
     def __init__(self, python: str) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="truenorm-")
+        self._python, self._folder = python, tempfile.TemporaryDirectory(prefix="truenorm-")
         for name in (RUNNER, GUARDED):
             Path(self._folder.name, name).write_bytes(_source(name))
+        self._process = self._launch()
+
+    def _launch(self) -> "subprocess.Popen[str]":
         command = [str(Path(self._folder.name, GUARDED)), "--serve"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._process = start_python(python, command, **pipes)
+        return start_python(self._python, command, **pipes)
 
     def __enter__(self) -> "Server":
         """Return the server."""
@@ -260,6 +263,9 @@ class Server:
 
     def start(self, arguments: Sequence[str]) -> Callable[[], int]:
         """Start a run, and return a function that waits for its exit code."""
+        if self._process.poll() is not None:  # a kernel has killed it
+            self._process.communicate()
+            self._process = self._launch()
         assert self._process.stdin is not None
         with suppress(OSError):  # it has ended, as its exit code says
             self._process.stdin.write(f"{json.dumps(arguments)}\n")
@@ -343,7 +349,8 @@ def _judged(
     )
     notes = folder / NOTES
     seen = json.loads(notes.read_text(encoding="utf-8")) if notes.exists() else {}
-    evidence = Evidence(submission.norms, seen, log)
+    outputs = submission.operation.outputs_of(backward=False)
+    evidence = Evidence(submission.norms, seen, log, outputs)
     hacks = [reason for find in HACKS.values() for reason in find(evidence)]
     ordinary = ordinary_share(suite, report)
     return Score(
@@ -365,6 +372,8 @@ def _elsewhere(*_: object) -> None:
 
 def _last_line(output: Path) -> str:
     """Return the last line that a process printed."""
+    if not output.exists():
+        return "it ended the process that started it"
     lines = output.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
 
@@ -415,6 +424,8 @@ def _reasons(report: Report) -> Iterator[str]:
     for finding in report.findings:
         cause = f" Likely cause: {finding.cause}." if finding.cause else ""
         yield f"{finding.verdict}: {finding.symptom} ({finding.why}).{cause}"
+    if not any(each.output.startswith("d") for each in report.grades):
+        yield "Only results of the forward pass are judged: there is no backward pass."
     for each in report.grades:
         if each.grade != "correct":
             yield f"The grade of {each.output} in {each.dtype} is {each.grade}."
@@ -426,17 +437,25 @@ class Evidence(NamedTuple):
     norms: Norms
     notes: Mapping[str, Any]
     log: Sequence[Mapping[str, Any]]
+    outputs: Sequence[str] = ("y",)
 
     def noted(self, key: str) -> dict[str, str]:
-        """Return the notes of all calls under a key, by output."""
-        return {name: text for entry in self.log for name, text in entry.get(key, {}).items()}
+        """Return the notes of all calls under a key, by output of forward.
+
+        Those of autograd may well be in the memory of an incoming gradient.
+        """
+        notes = {name: text for entry in self.log for name, text in entry.get(key, {}).items()}
+        return {name: text for name, text in notes.items() if name in self.outputs}
 
 
 def _own_norms(seen: Evidence) -> Iterator[str]:
+    if seen.norms == "allowed":
+        return
     names = seen.notes.get("operators") or ()
-    called = [name for name in names if any(norm in name for norm in OWN_NORMS)]
-    if called and seen.norms == "forbidden":
+    if called := [name for name in names if any(norm in name for norm in OWN_NORMS)]:
         yield f"It calls {', '.join(called)} of PyTorch, which is forbidden."
+    if imported := seen.notes.get("imports"):
+        yield f"It imports other norms: {', '.join(imported)}."
 
 
 def _unseen(seen: Evidence) -> Iterator[str]:

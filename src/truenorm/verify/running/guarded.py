@@ -13,10 +13,11 @@ import contextlib
 import importlib.util
 import json
 import os
+import secrets
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ MODULES = (
     *("builtins", "ctypes", "hashlib", "json", "os", "threading", "time"),
 )
 """Modules whose functions a kernel must not replace; those of the runner are compared as well."""
+OTHER_NORMS = ("truenorm", "apex", "flash_attn", "liger_kernel", "quack", "transformer_engine")
+"""Packages that have norms."""
 NOTES, OUTPUT = "guards.json", "output.txt"
 NO_TORCH = 71  # exit code of a process that cannot import PyTorch
 
@@ -51,27 +54,29 @@ def load_runner() -> Any:
 
 
 class HeldFunctions:
-    """The functions of some modules and classes, as they were before the kernel was loaded."""
+    """The functions of modules, as they were before the kernel was loaded.
+
+    Of the runner and of tensors, new attributes count as well: they may hide others.
+    """
 
     def __init__(self, runner: Any, torch: Any) -> None:
         modules = {name: importlib.import_module(name) for name in MODULES}
         classes = {f"runner.{name}": getattr(runner, name) for name in ("Log", "Runner")}
-        self.owners = {**modules, **classes, "runner": runner, "torch.Tensor": torch.Tensor}
-        self.functions = [
-            (owner, name, function)
-            for owner, each in self.owners.items()
-            for name, function in vars(each).items()
-            if callable(function)
-        ]
+        vars(runner).setdefault("__warningregistry__", {})  # warnings add it
+        own = {"runner": runner, "torch.Tensor": torch.Tensor, **classes}
+        self.closed = {name: (vars(each), {**vars(each)}) for name, each in own.items()}
+        self.open = {
+            name: (vars(each), {key: f for key, f in vars(each).items() if callable(f)})
+            for name, each in modules.items()
+        }
 
-    def replaced(self) -> list[str]:
-        """Return the names of functions that are not what they were."""
-        attributes = {owner: vars(each) for owner, each in self.owners.items()}
-        return [
-            f"{owner}.{name}"
-            for owner, name, function in self.functions
-            if attributes[owner].get(name) is not function
-        ]
+    def replaced(self) -> Iterator[str]:
+        """Yield the names of functions that are not what they were."""
+        for owner, (now, before) in {**self.open, **self.closed}.items():
+            names = before if owner in self.open else {**before, **now}
+            for name in names:
+                if now.get(name, self) is not before.get(name, self):
+                    yield f"{owner}.{name}"
 
 
 class Operators:
@@ -81,35 +86,49 @@ class Operators:
     """
 
     def __init__(self, torch: Any) -> None:
+        profiler, self.mark = torch.autograd.profiler, secrets.token_hex(8)
         config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
         self.stop = torch.autograd._disable_profiler
-        self.profile = torch.autograd.profiler.profile(use_kineto=True, experimental_config=config)
+        self.profile = profiler.profile(use_kineto=True, experimental_config=config)
         self.profile.__enter__()
+        with profiler.record_function(self.mark):
+            pass
 
     def names(self) -> list[str] | None:
         """Stop, and return the names; None if the kernel has stopped the profiler."""
         try:
-            return sorted({event.name() for event in self.stop().events()})
+            names = {event.name() for event in self.stop().events()}
         except RuntimeError:
             return None
+        return sorted(names - {self.mark}) if self.mark in names else None
 
 
 def run_guarded(runner: Any, args: Any, path: Path) -> int:
     """Make the calls in this process, and write what the guards saw."""
-    torch = import_torch()
+    runner.torch = torch = import_torch()
     replaced: set[str] = set()
-    write = runner.Log.write
 
-    def check_and_write(log: Any, **entry: Any) -> Any:
-        replaced.update(held.replaced())
-        return write(log, **entry)
+    def checking(method: Any) -> Any:
+        """Return a method that looks for replaced functions before results are read."""
 
-    runner.Log.write = check_and_write
+        def checked(*args: Any, **named: Any) -> Any:
+            result = method(*args, **named)
+            replaced.update(held.replaced())
+            return result
+
+        return checked
+
+    runner.Runner.forward = checking(runner.Runner.forward)
+    runner.Runner.backward = checking(runner.Runner.backward)
     dumps, write_text = json.dumps, Path.write_text
     held, operators = HeldFunctions(runner, torch), Operators(torch)
     code: int = runner.run_calls(args, path)
     replaced.update(held.replaced())
-    notes = {"operators": operators.names(), "replaced": sorted(replaced)}
+    notes = {
+        "operators": operators.names(),
+        "replaced": sorted(replaced),
+        "imports": sorted({*OTHER_NORMS} & {*sys.modules}),
+    }
     write_text(path.with_name(NOTES), dumps(notes), encoding="utf-8")
     return code
 
@@ -188,10 +207,12 @@ def main() -> int:
         serve(runner)
         return 0
     args, path = prepare(runner, sys.argv[1:])
-    if args.child:
-        return run_guarded(runner, args, path)
-    code: int = runner.supervise(args, path)
-    return code
+    if not args.child:
+        code: int = runner.supervise(args, path)
+        return code
+    code = run_guarded(runner, args, path)
+    sys.stderr.flush()
+    os._exit(code)  # threads of the kernel may never end
 
 
 if __name__ == "__main__":

@@ -1,0 +1,245 @@
+"""Scores of kernels: honest ones get at least 0.8, hacks at most 0.1, with every seed.
+
+Each hack has a guard without which it would get at least 0.5.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+if not hasattr(os, "fork"):
+    pytest.skip("scores in a loop need fork", allow_module_level=True)
+
+import truenorm.verify as tv
+from truenorm.verify import scores
+from truenorm.verify.grading import checks
+from truenorm.verify.operation import Case
+from truenorm.verify.operations import as_operation
+from truenorm.verify.oracle import expected, forget
+from truenorm.verify.running import recording
+from truenorm.verify.scores import OneRun, Server, Submission, is_scored, score_submission
+
+HERE = Path(__file__).parent
+FEW, MANY = 1, 20
+SEEDS = [FEW, pytest.param(MANY, marks=pytest.mark.slow)]
+HONEST: dict[str, dict[str, Any]] = {
+    "in_float64": {},
+    "two_passes": {},
+    "two_passes_wide": {"dtypes": ("bfloat16",)},
+    "by_var_mean": {},
+    "corrected": {},
+    "in_blocks": {},
+    "by_hand": {},
+    "forward": {"backward": "gradients"},
+    "rms_norm": {"operation": "rms_norm", "dtypes": ("float32", "bfloat16")},
+    "rms_norm_out": {"operation": "rms_norm", "form": "out"},
+    "add_rms_norm": {"operation": "add_rms_norm"},
+    "RMSNorm": {"operation": "rms_norm", "form": "module"},
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(sys.executable) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the hacks, and with the answers that one of them has memorised."""
+    folder = tmp_path_factory.mktemp("hacks")
+    shutil.copy(HERE / "scored_hacks.py", folder)
+    known, suite = {}, public_cases()
+    for case in suite:
+        y = expected(case).wide["y"].astype(np.float32)
+        known[hashlib.sha256(case.x.tobytes()).hexdigest()] = torch.from_numpy(y)
+    forget(suite)
+    torch.save(known, folder / "memorised.pt")
+    return folder
+
+
+def submission(target: str, seed: int, **options: Any) -> Submission:
+    operation = as_operation(options.pop("operation", "layer_norm"))
+    return Submission(target, operation, seed, **options)
+
+
+def values(target: str, seeds: int, server: Server, **options: Any) -> list[float]:
+    """Return the scores of a kernel with the first seeds."""
+    return [
+        score_submission(submission(target, seed, **options), server).value
+        for seed in range(1, seeds + 1)
+    ]
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("name", HONEST)
+def test_honest(name: str, seeds: int, server: Server) -> None:
+    found = values(f"{HERE / 'scored_kernels.py'}:{name}", seeds, server, **HONEST[name])
+    assert min(found) >= 0.8
+    assert max(found) - min(found) <= 0.03 + 1e-9
+
+
+def public_cases() -> list[Case]:
+    """Return the cases that everybody can see."""
+    return [case for case in tv.cases("float32") if is_scored(case, 1e4)]
+
+
+def with_public_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "draw_suite", lambda _: public_cases())
+
+
+def with_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = [case for case in public_cases() if case.shape[1] in (64, 128, 256)]
+    monkeypatch.setattr(scores, "draw_suite", lambda _: suite)
+
+
+def with_plain_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw: Callable[[Submission], list[Case]] = scores.draw_suite
+
+    def plain(submission: Submission) -> list[Case]:
+        return [
+            replace(
+                case.with_inputs(gamma=np.ones_like(case.gamma), beta=np.zeros_like(case.beta)),
+                eps=1e-5,
+            )
+            for case in draw(submission)
+        ]
+
+    monkeypatch.setattr(scores, "draw_suite", plain)
+
+
+def without_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = checks.Error(0.0, 0.0, 0, True, (), 0.0, False)
+    monkeypatch.setattr(checks, "measure", lambda *_, **__: right)
+
+
+def without_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "DAMAGE", ())
+
+
+def without(sign: str) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda monkeypatch: monkeypatch.delitem(scores.HACKS, sign)
+
+
+def with_zeroed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "NAN_BYTE", 0)
+
+
+def with_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the runner keep all memory, so that no address is used twice."""
+    source, old = recording.runner_source().decode(), "if not name or key not in self.pool:"
+    new = "if self.pool.setdefault(len(self.pool), self.pool.get(key)) is not self:"
+    assert source.count(old) == 1
+    monkeypatch.setattr(recording, "runner_source", lambda: source.replace(old, new).encode())
+
+
+Hack = tuple[dict[str, Any], Callable[[pytest.MonkeyPatch], None]]
+HACKS: dict[str, Hack] = {
+    "zeros": ({}, without_answers),
+    "memorised": ({}, with_public_cases),
+    "powers_of_two": ({}, with_powers_of_two),
+    "ignores_parameters": ({}, with_plain_parameters),
+    "accumulates": ({"form": "out"}, with_zeroed_memory),
+    "cached_by_pointer": ({}, with_new_memory),
+    "cached_by_shape": ({}, without_answers),
+    "lazy": ({}, without("types")),
+    "overwrites_x": ({}, without_damage),
+    "reused_result": ({}, without_damage),
+    "calls_reference": ({}, without("norms")),
+    "falls_back": ({}, without("norms")),
+    "in_a_thread": ({}, without("norms")),
+    "patches_tensor": ({}, without("replaced")),
+    "in_half": ({}, without_answers),
+    "unwritten": ({}, without_answers),
+    "few_rows": ({}, without_answers),
+}
+"""By name: the options of the score, and what disables the guard that sees it."""
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("name", HACKS)
+def test_hack(name: str, seeds: int, server: Server, folder: Path) -> None:
+    options, _ = HACKS[name]
+    assert max(values(f"{folder / 'scored_hacks.py'}:{name}", seeds, server, **options)) <= 0.1
+
+
+@pytest.mark.parametrize("name", HACKS)
+def test_guard(name: str, server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, disable = HACKS[name]
+    source = recording.runner_source
+    disable(monkeypatch)
+    # The server has the runner as it is.
+    runs = server if recording.runner_source is source else OneRun(sys.executable)
+    target = f"{folder / 'scored_hacks.py'}:{name}"
+    assert score_submission(submission(target, 1, **options), runs).value >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("patches_for_a_moment", "It replaces functions of its process: torch.Tensor.detach."),
+        ("adds_method", "It replaces functions of its process: torch.Tensor.cpu."),
+        ("restarts_profiler", "It stopped the profiler"),
+        ("imports_truenorm", "It imports other norms: truenorm."),
+    ],
+)
+def test_hidden_hack(name: str, reason: str, folder: Path, server: Server) -> None:
+    target = f"{folder / 'scored_hacks.py'}:{name}"
+    if name == "imports_truenorm":
+        (folder / "truenorm.py").write_text("def layer_norm(x, gamma, beta, eps): return x\n")
+    result = score_submission(submission(target, 1), server)
+    assert result.value == 0.0
+    assert result.reasons[0].startswith(reason)
+
+
+def test_server_is_started_again(folder: Path) -> None:
+    with Server(sys.executable) as server:
+        for name, least in (("kills_its_parent", 0.0), ("right", 0.8)):
+            target = f"{folder / 'scored_hacks.py'}:{name}"
+            assert score_submission(submission(target, 1), server).value >= least
+        assert score_submission(submission("nothing.py:nothing", 1), server).value == 0.0
+
+
+def test_norms_may_be_allowed(folder: Path, server: Server) -> None:
+    target = f"{folder / 'scored_hacks.py'}:calls_reference"
+    assert score_submission(submission(target, 1, norms="allowed"), server).value > 0.7
+
+
+def test_causes(folder: Path, server: Server) -> None:
+    target = f"{folder / 'scored_hacks.py'}:zeros"
+    result = score_submission(submission(target, 1, causes=True), server)
+    assert "Likely cause: nothing is written: it is 0" in result.reasons[0]
+
+
+def test_command_line(folder: Path) -> None:
+    """One kernel, and several in a loop, have the score that Python returns."""
+    target = f"{folder / 'scored_hacks.py'}:right"
+    value = tv.score(target, seed=5).value
+    command = [sys.executable, "-m", "truenorm", "score"]
+    one = subprocess.run(
+        [*command, target, "--seed", "5", "--json"], capture_output=True, text=True, check=True
+    )
+    lines = [{"target": target, "seed": 5}, {"target": target}, {"target": target, "seed": 6}]
+    loop = subprocess.run(
+        [*command, "--serve"],
+        input="".join(f"{json.dumps(line)}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, error, second = map(json.loads, loop.stdout.splitlines())
+    assert json.loads(one.stdout)["value"] == first["value"] == value
+    assert error["error"].startswith("a line must be a JSON object with target and seed")
+    assert second["schema"] == "truenorm/score-1"
+    assert second["value"] >= 0.8
