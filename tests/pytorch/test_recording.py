@@ -1,10 +1,13 @@
 """Record, run and judge: the report is that of verify on the same kernel."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
+import venv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -275,6 +278,54 @@ def test_a_run_that_was_killed_continues(complete: Path, tmp_path: Path) -> None
     with pytest.raises(CannotRunError):
         tv.judge_recording(folder)
     assert run(folder, "rms_norm").returncode == 0
+    assert comparable(tv.judge_recording(folder)) == comparable(tv.judge_recording(complete))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_parent_that_is_killed_takes_the_child_with_it(complete: Path, tmp_path: Path) -> None:
+    """A later run continues where it was, and has the same report."""
+    folder = tmp_path / "killed"
+    shutil.copytree(complete, folder, ignore=shutil.ignore_patterns("results"))
+    runner = [sys.executable, str(folder / "runner.py"), f"{KERNELS}:slow_rms_norm", str(folder)]
+    log = folder / "results" / "log.jsonl"
+    with subprocess.Popen(runner) as parent:
+        while not log.exists() or log.read_text().count('"begin"') < 5:
+            assert parent.poll() is None
+            time.sleep(0.02)
+        parent.kill()
+    time.sleep(0.5)  # the child notices it at once
+    before = log.read_text()
+    time.sleep(0.5)
+    assert log.read_text() == before
+    assert '"end"' not in before
+    assert subprocess.run(runner, check=False).returncode == 0
+    assert log.read_text().startswith(before)
+    expected = comparable(tv.judge_recording(complete))
+    name = "slow_rms_norm on PyTorch tensors"
+    assert comparable(tv.judge_recording(folder)) == {**expected, "subject": name}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_an_environment_with_pytorch_alone(complete: Path, tmp_path: Path) -> None:
+    """The environment is new: PyTorch is installed, NumPy and truenorm are not."""
+    venv.create(tmp_path / "env", with_pip=False)
+    programs = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin")
+    (python,) = [each for each in programs.glob("python*") if each.stem == "python"]
+    requirement = f"torch=={torch.__version__.partition('+')[0]}"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    subprocess.run([*pip, requirement], check=True)
+    code = "from importlib.util import find_spec as f; print(f('numpy'), f('truenorm'))"
+    variables = {name: each for name, each in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(
+        [str(python), "-c", code], capture_output=True, text=True, env=variables, check=True
+    )
+    assert found.stdout.split() == ["None", "None"]
+    folder = tmp_path / "cases"
+    shutil.copytree(complete, folder, ignore=shutil.ignore_patterns("results"))
+    command = [str(python), str(folder / "runner.py"), f"{KERNELS}:rms_norm", str(folder)]
+    subprocess.run(command, env=variables, check=True)
     assert comparable(tv.judge_recording(folder)) == comparable(tv.judge_recording(complete))
 
 

@@ -49,7 +49,7 @@ FEW_ROWS = 12
 
 
 @cache
-def _suite(operation: str, dtype: str, *, calls: bool) -> list[Case]:
+def suite_of(operation: str, dtype: str, *, calls: bool) -> list[Case]:
     """Return the cases of `judge`; exact answers are remembered with them."""
     left = OF_MANY_ROWS if calls else (*OF_MANY_ROWS, *OF_CALLS)
     suite = [case for case in cases(dtype, operation=operation) if case.family not in left]
@@ -63,7 +63,7 @@ def judge(subject: tv.Subject, *, calls: bool = True) -> Report:
 
     Without `calls`, also leave out `OF_CALLS`, and all but `FEW_ROWS` of ordinary cases.
     """
-    suite = _suite(subject.operation.spec, *subject.dtypes, calls=calls)
+    suite = suite_of(subject.operation.spec, *subject.dtypes, calls=calls)
     records = collect(runner_for(subject), suite)
     domain = subject.required_domain(strict=False)
     spec = SubjectSpec.of(subject)

@@ -45,7 +45,7 @@ from truenorm.verify.running.records import (
 )
 from truenorm.verify.running.runners import copies_of, usual_case
 from truenorm.verify.running.torch_subject import trial_arrays
-from truenorm.verify.types import JUDGED_TYPES, Array, dtype_of
+from truenorm.verify.types import FORMATS, Array, dtype_of
 
 SCHEMA = "truenorm/recording-1"
 MANIFEST, CASES, RUNNER = "manifest.json", "cases.bin", "runner.py"
@@ -306,7 +306,7 @@ def _memory(case: Case, output: str, shape: tuple[int, ...], content: _Content) 
     """
     kind = output_types(case)[output]
     wanted = case.operation.result_shapes(output, shape)[0]
-    wide = dtype_of(kind).itemsize if kind in JUDGED_TYPES else 1
+    wide = dtype_of(kind).itemsize if kind in FORMATS else 1
     fills = (0, 0) if output == "amax" else FILLS if wide == 1 else (NAN_BYTE, NAN_BYTE)
     kind = TORCH_TYPES.get(kind, kind)
     return _Memory(prod(wanted) * wide, [content.add_bytes(kind, wanted, fill) for fill in fills])

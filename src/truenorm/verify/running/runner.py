@@ -28,7 +28,7 @@ from typing import Any
 
 MAX_DEATHS, START_SECONDS, PAUSE_SECONDS, SHORT_ROW = 3, 120.0, 0.1, 16
 BROKEN = 70  # exit code of a child that failed itself
-GAP, POISON = 0x4D, (0xFF, 0x42)  # between strided rows; the bytes of free memory: NaN or numbers
+GAP, POISON = 77.0, (0xFF, 0x42)  # between strided rows; the bytes of free memory: NaN or numbers
 ENDS = "; this ends the program that calls it: raise an Exception instead"
 torch: Any = None  # imported in the child process only
 Values = dict[str, Any]
@@ -148,6 +148,7 @@ class Runner:
         if self.form == "out" and "sum" not in [role for _, role in self.arguments]:
             self.form = "out over residual"
         self.device, self.turn, self.autograd = torch.device(args.device), 0, False
+        self.waits = args.device != "cpu"  # a CPU has no streams
         self.pool, self.given, self.kept, self.note = [dict[Any, Any]() for _ in range(4)]
         self.patience = min(self.manifest["patience"], args.seconds)
         self.threads = threading.active_count()
@@ -204,10 +205,13 @@ class Runner:
         (kind, shape, data), (strides, offset) = self.bits(entry), entry[2:4]
         size = max(0, offset + 1 + sum((n - 1) * step for n, step in zip(shape, strides)))
         dtype, key = getattr(torch, kind), (name, size, kind)
-        if not name or key not in self.pool:
-            self.pool[key] = torch.empty(size, dtype=dtype, device=self.device)
+        memory = self.pool.get(key) if name else None
+        if memory is None:
+            memory = torch.empty(size, dtype=dtype, device=self.device)
+            self.pool |= {key: memory} if name else {}
         host = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
-        memory = self.pool[key].view(torch.uint8).fill_(GAP).view(dtype)
+        if size > host.numel():
+            memory.fill_(GAP)
         return memory.as_strided(shape, strides, offset).copy_(host.reshape(shape))
 
     def load(self, entry: Values, *, reuse: bool = True) -> Values:
@@ -273,22 +277,18 @@ class Runner:
         if not self.autograd:
             return {}
         pairs = [(y, dy.to(y.dtype)) for y, dy in zip(returned, incoming) if y.requires_grad]
-        ys, dys, wanted = (
-            [y for y, _ in pairs],
-            [dy for _, dy in pairs],
-            [x for x in inputs if x is not None],
-        )
+        wanted, (ys, dys) = [x for x in inputs if x is not None], zip(*pairs)
         found = iter(torch.autograd.grad(ys, wanted, dys, True, allow_unused=True))
         return {n: None if each is None else next(found) for n, each in zip(names, inputs)}
 
     def keep(self, results: Values, number: int, prefix: str) -> None:
         """Read results; if nothing waits for a stream, they have other bits a second time."""
         bits = {name: read(each) for name, each in results.items()}
-        if self.device.type != "cpu":
+        if self.waits:
             getattr(torch, self.device.type).synchronize()
-        given = {each.untyped_storage().data_ptr(): name for name, each in self.given.items()}
+        given = {x.untyped_storage().data_ptr(): n for n, x in self.given.items() if x.numel()}
         for name, each in results.items():
-            if self.device.type != "cpu" and read(each) != bits[name]:
+            if self.waits and read(each) != bits[name]:
                 text = f"returned {name} before it was computed: a stream is not waited for"
                 self.note["failure"] = text
             if self.kept.get(name, bits[name]) != bits[name]:
