@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from truenorm.verify.operations.norms import Norm
 
 
-def _root_mean_square(rows: Float64s) -> Float64s:
+def root_mean_square(rows: Float64s) -> Float64s:
     """Return one number for each row, as a column, without overflow of squares."""
     largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
     safe = np.where(largest > 0, largest, 1.0)
@@ -21,10 +21,8 @@ def _root_mean_square(rows: Float64s) -> Float64s:
     return root
 
 
-def _magnitudes(array: Array | None, size: int, default: float) -> Float64s:
+def magnitudes(array: Array) -> Float64s:
     """Return magnitudes in float64; 0 where the array is not finite."""
-    if array is None:
-        return np.full(size, default)
     wide: Float64s = np.abs(array.astype(np.float64))
     return np.where(np.isfinite(wide), wide, 0.0)
 
@@ -39,20 +37,20 @@ class NormScales:
         once = rows // case.repeats
         # The smallest number as a rounding error of relative size u.
         self._least = 2.0 ** FORMATS[case.dtype].quantum / unit_roundoff(case.dtype)
-        x = _magnitudes(norm.normalized(case)[:once], size, 0.0)
+        x = magnitudes(norm.normalized(case)[:once])
         gradients = (case.rows.get(name) for name in ("dy", "dsum"))
         self._dy, self._dsum = (
-            np.zeros(1) if each is None else _magnitudes(each[:once], size, 0.0)
-            for each in gradients
+            np.zeros(1) if each is None else magnitudes(each[:once]) for each in gradients
         )
-        self._gain = _magnitudes(case.gamma, size, 1.0)
-        if norm.gain == "zero-centred" and case.gamma is not None:
-            self._gain = _magnitudes(1.0 + case.gamma.astype(np.float64), size, 1.0)
-        self._beta = _magnitudes(case.inputs.get("beta"), size, 0.0)
-        self._rho = _root_mean_square(self._xhat) + self._least * self._r
+        gamma, beta = case.gamma, case.inputs.get("beta")
+        if norm.gain == "zero-centred" and gamma is not None:
+            gamma = 1.0 + gamma.astype(np.float64)
+        self._gain = np.ones(size) if gamma is None else magnitudes(gamma)
+        self._beta = np.zeros(size) if beta is None else magnitudes(beta)
+        self._rho = root_mean_square(self._xhat) + self._least * self._r
         # The change of xhat by the rounding of a mean or, without one, by that of x.
         self._shift = self._rho if centred else self._least * self._r
-        self.kappa = _root_mean_square(x) * self._r if centred else np.ones_like(self._r)
+        self.kappa = root_mean_square(x) * self._r if centred else np.ones_like(self._r)
 
     def terms(self, output: str) -> int:
         """Return how many numbers are summed: along a row, and for columns over rows."""
@@ -78,7 +76,7 @@ class NormScales:
             scale = self._gain * sizes + (self._beta + self._least)
             return scale
         g = self._gain * self._dy + self._least
-        projection = _root_mean_square(g) * self._rho * (self._shift + self._xhat)
+        projection = root_mean_square(g) * self._rho * (self._shift + self._xhat)
         mean_g = g.mean(axis=1, keepdims=True) if self._centred else 0.0
         scale = self._r * (g + mean_g + projection) * growth + self._dsum
         return scale

@@ -7,20 +7,13 @@ import numpy as np
 
 from truenorm.verify.operation import Case
 from truenorm.verify.operations.relatives.answers import ROW_SUMS, Formulas
-from truenorm.verify.types import FORMATS, Array, Float64s, unit_roundoff
+from truenorm.verify.operations.scales import magnitudes, root_mean_square
+from truenorm.verify.types import FORMATS, Float64s, unit_roundoff
 
 if TYPE_CHECKING:
     from truenorm.verify.operations.relatives.norm import RelativeNorm
 
 LARGEST_EXPONENT = 700.0  # of exp in float64
-
-
-def _root_mean_square(units: Float64s) -> Float64s:
-    """Return one number for each unit, without overflow of squares."""
-    largest = units.max(axis=1, keepdims=True, initial=0.0)
-    safe = np.where(largest > 0, largest, 1.0)
-    root: Float64s = largest * np.sqrt(((units / safe) ** 2).mean(axis=1, keepdims=True))
-    return root
 
 
 class RelativeScales:
@@ -38,20 +31,20 @@ class RelativeScales:
         self._r = exact["r"].reshape(-1, 1)
         self._xhat = np.abs(geometry.units_of(exact["xhat"]))
         self._dy, self._dsum = (
-            _sizes(formulas.rows(name)) if name in case.inputs else np.zeros((1, 1))
+            magnitudes(formulas.rows(name)) if name in case.inputs else np.zeros((1, 1))
             for name in ("dy", "dsum")
         )
         offset = 1.0 if norm.gain == "zero-centred" else 0.0
-        self._gain = _sizes(formulas.columns("gamma", 1.0 - offset) + offset)
-        self._beta = _sizes(formulas.columns("beta", 0.0))
-        self._factor = _sizes(1 + formulas.columns("scale", 0.0))
-        self._shift_size = _sizes(formulas.columns("shift", 0.0))
-        self._rho = _root_mean_square(self._xhat) + self._least * self._r
+        self._gain = magnitudes(formulas.columns("gamma", 1.0 - offset) + offset)
+        self._beta = magnitudes(formulas.columns("beta", 0.0))
+        self._factor = magnitudes(1 + formulas.columns("scale", 0.0))
+        self._shift_size = magnitudes(formulas.columns("shift", 0.0))
+        self._rho = root_mean_square(self._xhat) + self._least * self._r
         # The change of xhat by the rounding of a mean or, without one, by that of x.
         self._move = self._rho if norm.centred else self._least * self._r
-        x = _sizes(formulas.rows("x"))
+        x = magnitudes(formulas.rows("x"))
         self._x = x
-        kappa = _root_mean_square(x) * self._r if norm.centred else np.ones_like(self._r)
+        kappa = root_mean_square(x) * self._r if norm.centred else np.ones_like(self._r)
         self._kappa = kappa
         self.kappa = kappa.reshape(len(once.x), -1).max(axis=1, keepdims=True)
         self._gate = self._slope = self._gate_kappa = self._mean_kappa = np.ones((1, 1))
@@ -144,7 +137,7 @@ class RelativeScales:
         if output == "dz" and after:
             return self._dy * m * self._slope * self._gate_kappa + self._least
         g = self._gain * e + self._least
-        projection = _root_mean_square(g) * self._rho * (self._move + self._xhat)
+        projection = root_mean_square(g) * self._rho * (self._move + self._xhat)
         if norm.divisor == "sum":  # xhat is smaller, and its products are not divided
             projection = projection * self._geometry.unit_size
         mean_g = g.mean(axis=1, keepdims=True) if norm.centred else 0.0
@@ -155,9 +148,3 @@ class RelativeScales:
         du = du * (self._gate_kappa + self._mean_kappa)
         factor = self._gate if output == "dx" else self._x * self._slope
         return du * factor * self._gate_kappa + self._least
-
-
-def _sizes(array: Array) -> Float64s:
-    """Return magnitudes in float64; 0 where a number is not finite."""
-    wide: Float64s = np.abs(array.astype(np.float64))
-    return np.where(np.isfinite(wide), wide, 0.0)
