@@ -18,6 +18,7 @@ from truenorm.cli.common import (
     LevelName,
     Norm,
     NormOption,
+    OperationOption,
     PngOption,
     argument,
     check_positive,
@@ -44,14 +45,7 @@ DemoOutput = Literal["y", "dx", "dgamma", "variance"]
 
 def vectors_command(
     folder: Annotated[Path, argument("DIR", "An empty folder, or one to create.")],
-    operation: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME[,OPTION=...]",
-            help="The operation: layer_norm, rms_norm, or any other that 'truenorm verify --help' "
-            "lists.",
-        ),
-    ] = "layer_norm",
+    operation: OperationOption = "layer_norm",
     level: Annotated[LevelName, typer.Option(help="Number of cases.")] = "quick",
     dtype: Annotated[
         list[Dtype] | None,

@@ -49,6 +49,14 @@ def argument(metavar: str, text: str) -> Any:
 
 LevelName = Literal["quick", "full"]
 DtypeOption = Annotated[Dtype, typer.Option(metavar="TYPE", help=f"One of {', '.join(Dtype)}.")]
+OperationOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME[,OPTION=...]",
+        help="The operation: layer_norm, rms_norm, or any other that 'truenorm verify --help' "
+        "lists.",
+    ),
+]
 NormOption = Annotated[Norm, typer.Option("--operation", help="Which normalization.")]
 JsonOption = Annotated[bool, typer.Option("--json", help=JSON)]
 PngOption = Annotated[Path | None, option("FILE", "Also save a figure to this file.")]

@@ -19,7 +19,7 @@ from truenorm.cli.verify import (
 )
 from truenorm.tools.progress import Progress
 from truenorm.verify.grading.report import Report
-from truenorm.verify.judge import judge_recording
+from truenorm.verify.recordings import judge_recording
 from truenorm.verify.running.recorded import target_of
 
 

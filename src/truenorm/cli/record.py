@@ -6,10 +6,18 @@ from typing import Annotated
 
 import typer
 
-from truenorm.cli.common import Dtype, JsonOption, LevelName, argument, option, stop_on
+from truenorm.cli.common import (
+    Dtype,
+    JsonOption,
+    LevelName,
+    OperationOption,
+    argument,
+    option,
+    stop_on,
+)
 from truenorm.tools import strict_json
 from truenorm.tools.command_line import stop
-from truenorm.verify.judge import record_cases
+from truenorm.verify.recordings import record_cases
 from truenorm.verify.running.torch_subject import DTYPES
 
 FRESH = "fresh"
@@ -18,14 +26,7 @@ FRESH_SEEDS = 2**31
 
 def record_command(
     folder: Annotated[Path, argument("FOLDER", "An empty folder, or one to create.")],
-    operation: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME[,OPTION=...]",
-            help="The operation: layer_norm, rms_norm, or any other that 'truenorm verify --help' "
-            "lists.",
-        ),
-    ] = "layer_norm",
+    operation: OperationOption = "layer_norm",
     dtype: Annotated[
         list[Dtype] | None,
         option("TYPE", "Judge this type. Can be repeated.", show_default="float32, bfloat16"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from truenorm.cli.common import Dtype, JsonOption, argument, option, stop_on
+from truenorm.cli.common import Dtype, JsonOption, OperationOption, argument, option, stop_on
 from truenorm.cli.record import FRESH, FRESH_SEEDS
 from truenorm.tools import strict_json
 from truenorm.tools.command_line import stop
@@ -33,14 +33,7 @@ def score_command(
     target: Annotated[
         str, argument("TARGET", "FILE.py:NAME or package.module:NAME; not with --serve.")
     ] = "",
-    operation: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME[,OPTION=...]",
-            help="The operation: layer_norm, rms_norm, or any other that 'truenorm verify --help' "
-            "lists.",
-        ),
-    ] = "layer_norm",
+    operation: OperationOption = "layer_norm",
     dtype: Annotated[
         list[Dtype] | None,
         option("TYPE", "Judge this type. Can be repeated.", show_default="float32"),

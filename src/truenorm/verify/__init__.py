@@ -13,12 +13,13 @@ from truenorm.verify.bounds import Bound, bound
 from truenorm.verify.campaigns import Campaign, Judgement, campaign
 from truenorm.verify.equality import Difference, Equality, compare
 from truenorm.verify.grading.report import Finding, Grade, Recipe, Report
-from truenorm.verify.judge import check, judge_recording, record_cases, verify
+from truenorm.verify.judge import check, verify
 from truenorm.verify.operation import Case, Domain
 from truenorm.verify.operations import EXTENSIONS, LAYER_NORM, RMS_NORM, norm
 from truenorm.verify.operations.norms import Norm
 from truenorm.verify.operations.quantized.codes import unswizzled
 from truenorm.verify.operations.quantized.quant import Quant
+from truenorm.verify.recordings import judge_recording, record_cases
 from truenorm.verify.running.loading import load
 from truenorm.verify.running.torch_subject import torch_subject
 from truenorm.verify.scores import Score, score

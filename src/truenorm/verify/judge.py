@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import NamedTuple, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
@@ -27,12 +27,11 @@ from truenorm.verify.baseline import compare_with_baseline, read_baseline
 from truenorm.verify.diagnosis.accuracy import without_match
 from truenorm.verify.diagnosis.conduct import depends_on_calls
 from truenorm.verify.equality import Equality, common_cases, compare_runners
-from truenorm.verify.grading.checks import PATIENCE, check_case, large_call, planned_calls
+from truenorm.verify.grading.checks import check_case, large_call
 from truenorm.verify.grading.grades import grade, split_by_domain
 from truenorm.verify.grading.report import Finding, Report
 from truenorm.verify.grading.user_cases import run_user_case
-from truenorm.verify.operation import EVERYWHERE, Case, Domain, Operation
-from truenorm.verify.operations import as_operation
+from truenorm.verify.operation import EVERYWHERE, Case, Domain
 from truenorm.verify.oracle import (
     Arrays,
     compute_exact,
@@ -43,8 +42,6 @@ from truenorm.verify.oracle import (
 )
 from truenorm.verify.running.loading import dotted_path, file_and_name
 from truenorm.verify.running.process import MAX_DEATHS, START_SECONDS, SubjectProcess
-from truenorm.verify.running.recorded import Recorded, check_recording, read_log, read_manifest
-from truenorm.verify.running.recording import Recording, make_recording, write_recording
 from truenorm.verify.running.records import (
     ALONE,
     FEW_ELEMENTS,
@@ -67,8 +64,6 @@ from truenorm.verify.user_cases import (
     load_data,
 )
 
-FACTS: tuple[str, ...] = ("torch", "python", "gpu")
-"""What a report says of the machine where a recorded kernel ran."""
 TASK_ELEMENTS = 2**13
 """Elements of x in the cases of a task: their exact answers take a second at most."""
 PENDING_TASKS = 4096
@@ -135,10 +130,12 @@ def verify(
     spec = spec_of(subject)
     if executor is None:
         runner = runner_for(subject)
-        return _judge(runner, spec, settings, partial(collect, runner))
+        return judge_runner(runner, spec, settings, partial(collect, runner))
     remote = RemoteSubject.of(spec)
     with remote.start() as process:
-        return _judge(process, spec, settings, partial(distribute, executor, remote, process))
+        return judge_runner(
+            process, spec, settings, partial(distribute, executor, remote, process)
+        )
 
 
 def check(
@@ -202,7 +199,7 @@ class RunSettings:
     seed: int = 0
 
 
-def _judge(
+def judge_runner(
     runner: Runner,
     spec: SubjectSpec,
     settings: RunSettings,
@@ -353,145 +350,7 @@ def verify_target(
         if executor is not None:
             remote = RemoteSubject.of(spec, start_seconds)
             collecting = partial(distribute, executor, remote, process)
-        return _judge(process, spec, settings, collecting)
-
-
-def record_cases(
-    folder: str | Path,
-    *,
-    operation: Operation | str,
-    dtypes: Sequence[str] = DTYPES,
-    level: str = "quick",
-    also: Sequence[str] = (),
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Write the cases and the calls of the judge to a folder, with a file that makes the calls.
-
-    Copy the folder to the machine of the kernel, where PyTorch is enough to run its
-    ``runner.py``; copy it back, and call `judge_recording`.
-
-    Parameters
-    ----------
-    folder : str or Path
-        A new or empty folder.
-    operation : Operation or str
-        What the kernel computes.
-    dtypes : sequence of str
-        The types to judge.
-    level : str
-        ``quick`` or ``full``.
-    also : sequence of str
-        The extensions that the kernel claims to support.
-    seed : int
-        Another one than 0 gives other random numbers: see `cases`.
-
-    Returns
-    -------
-    dict
-        The numbers of ``cases`` and ``calls``, the size in ``bytes``, ``seed`` and ``folder``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import truenorm.verify as tv
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     written = tv.record_cases(folder, operation="rms_norm", dtypes=["float32"])
-    >>> written["bytes"] < 10_000_000
-    True
-    """
-    scope = RecordedScope(as_operation(operation).spec, tuple(dtypes), level, tuple(also), seed)
-    return write_recording(Path(folder), scope.recording())
-
-
-@dataclass(frozen=True)
-class RecordedScope:
-    """The cases of a recording, as its manifest names them."""
-
-    operation: str
-    dtypes: tuple[str, ...]
-    level: str
-    also: tuple[str, ...]
-    seed: int
-
-    @classmethod
-    def of(cls, manifest: Mapping[str, Any]) -> "RecordedScope":
-        """Return the scope of a manifest."""
-        dtypes, also = tuple(manifest["dtypes"]), tuple(manifest["also"])
-        return cls(manifest["operation"], dtypes, manifest["level"], also, manifest["seed"])
-
-    def recording(self) -> Recording:
-        """Make the recording of these cases."""
-        subject = self.subject(_elsewhere)
-        suite = scope(subject, self.level, self.seed)
-        names = {name: value for name, value in asdict(self).items() if name != "operation"}
-        patience = min(PATIENCE, subject.seconds)
-        return make_recording(suite, planned_calls, patience=patience, scope=names)
-
-    def subject(self, forward: Callable[..., Any], **options: Any) -> Subject:
-        """Return a subject for these cases."""
-        operation = as_operation(self.operation)
-        return Subject(forward, operation=operation, dtypes=self.dtypes, also=self.also, **options)
-
-
-def _elsewhere(*_: object) -> None:
-    raise TypeError("this subject ran on another machine")
-
-
-def judge_recording(
-    folder: str | Path,
-    *,
-    require: str = "stable",
-    strict: bool = False,
-    progress: Progress | None = None,
-    baseline: str | Path | None = None,
-    **options: Unpack[SubjectOptions],
-) -> Report:
-    """Judge the results that ``runner.py`` wrote to the folder of a recording.
-
-    Parameters
-    ----------
-    folder : str or Path
-        The folder that `record_cases` wrote, with the results.
-    require, strict, progress, baseline
-        As for `verify`.
-    **options
-        ``recipe``, ``dtypes``, ``largest`` and ``kappa`` override the claims of the kernel.
-
-    Returns
-    -------
-    Report
-
-    Raises
-    ------
-    CannotRunError
-        If files are missing, damaged or of another recording.
-
-    Examples
-    --------
-    >>> import truenorm.verify as tv
-    >>> tv.judge_recording("norm-cases").passed  # doctest: +SKIP
-    True
-    """
-    folder = Path(folder)
-    manifest = read_manifest(folder)
-    recorded_scope = RecordedScope.of(manifest)
-    recording = recorded_scope.recording()
-    check_recording(folder, manifest, recording)
-    log = read_log(folder, recording)
-    header, name = log[0], log[0]["target"].rpartition(":")[2]
-    subject = recorded_scope.subject(
-        _elsewhere,
-        backward=_elsewhere if header["backward"] else None,
-        name=name if header["form"] == "module" else f"{name} on PyTorch tensors",
-        seconds=header["seconds"],
-    )
-    runner = Recorded(folder, with_options(subject, options, strict=strict), recording, log)
-    level, seed = recorded_scope.level, recorded_scope.seed
-    settings = RunSettings(level, require, progress, (), baseline, strict, seed)
-    spec = SubjectSpec.of(runner.subject)
-    report = _judge(runner, spec, settings, partial(collect, runner))
-    facts = {each: header[each] for each in FACTS if each in header}
-    return replace(report, machine={**describe("date"), **facts})
+        return judge_runner(process, spec, settings, collecting)
 
 
 def compare_targets(

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import truenorm.verify as tv
-from truenorm.verify.judge import RecordedScope, scope
+from truenorm.verify.judge import scope
 from truenorm.verify.operation import Case, other_cases
+from truenorm.verify.recordings import RecordedScope
 from truenorm.verify.running.recording import Recording
 from truenorm.verify.running.records import AFTER_OTHERS, Call, CannotRunError, case_of_call
 from truenorm.verify.running.runners import laid_out

@@ -1,0 +1,160 @@
+"""Record the cases of the judge for a kernel on another machine, and judge its results."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
+
+from truenorm.tools.machine import describe
+from truenorm.tools.progress import Progress
+from truenorm.verify import judge
+from truenorm.verify.grading.checks import PATIENCE, planned_calls
+from truenorm.verify.grading.report import Report
+from truenorm.verify.operation import Operation
+from truenorm.verify.operations import as_operation
+from truenorm.verify.running.recorded import Recorded, check_recording, read_log, read_manifest
+from truenorm.verify.running.recording import Recording, make_recording, write_recording
+from truenorm.verify.running.torch_subject import DTYPES
+from truenorm.verify.subject import Subject, SubjectSpec
+
+FACTS: tuple[str, ...] = ("torch", "python", "gpu")
+"""What a report says of the machine where the kernel ran."""
+
+
+def record_cases(
+    folder: str | Path,
+    *,
+    operation: Operation | str,
+    dtypes: Sequence[str] = DTYPES,
+    level: str = "quick",
+    also: Sequence[str] = (),
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Write the cases and the calls of the judge to a folder, with a file that makes the calls.
+
+    Copy the folder to the machine of the kernel, where PyTorch is enough to run its
+    ``runner.py``; copy it back, and call `judge_recording`.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A new or empty folder.
+    operation : Operation or str
+        What the kernel computes.
+    dtypes : sequence of str
+        The types to judge.
+    level : str
+        ``quick`` or ``full``.
+    also : sequence of str
+        The extensions that the kernel claims to support.
+    seed : int
+        Another one than 0 gives other random numbers: see `cases`.
+
+    Returns
+    -------
+    dict
+        The numbers of ``cases`` and ``calls``, the size in ``bytes``, ``seed`` and ``folder``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import truenorm.verify as tv
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = tv.record_cases(folder, operation="rms_norm", dtypes=["float32"])
+    >>> written["bytes"] < 10_000_000
+    True
+    """
+    scope = RecordedScope(as_operation(operation).spec, tuple(dtypes), level, tuple(also), seed)
+    return write_recording(Path(folder), scope.recording())
+
+
+@dataclass(frozen=True)
+class RecordedScope:
+    """The cases of a recording, as its manifest names them."""
+
+    operation: str
+    dtypes: tuple[str, ...]
+    level: str
+    also: tuple[str, ...]
+    seed: int
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> "RecordedScope":
+        """Return the scope of a manifest."""
+        dtypes, also = tuple(manifest["dtypes"]), tuple(manifest["also"])
+        return cls(manifest["operation"], dtypes, manifest["level"], also, manifest["seed"])
+
+    def recording(self) -> Recording:
+        """Make the recording of these cases."""
+        subject = self.subject(_elsewhere)
+        suite = judge.scope(subject, self.level, self.seed)
+        names = {name: value for name, value in asdict(self).items() if name != "operation"}
+        patience = min(PATIENCE, subject.seconds)
+        return make_recording(suite, planned_calls, patience=patience, scope=names)
+
+    def subject(self, forward: Callable[..., Any], **options: Any) -> Subject:
+        """Return a subject for these cases."""
+        operation = as_operation(self.operation)
+        return Subject(forward, operation=operation, dtypes=self.dtypes, also=self.also, **options)
+
+
+def _elsewhere(*_: object) -> None:
+    raise TypeError("this subject ran on another machine")
+
+
+def judge_recording(
+    folder: str | Path,
+    *,
+    require: str = "stable",
+    strict: bool = False,
+    progress: Progress | None = None,
+    baseline: str | Path | None = None,
+    **options: Unpack[judge.SubjectOptions],
+) -> Report:
+    """Judge the results that ``runner.py`` wrote to the folder of a recording.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder that `record_cases` wrote, with the results.
+    require, strict, progress, baseline
+        As for `verify`.
+    **options
+        ``recipe``, ``dtypes``, ``largest`` and ``kappa`` override the claims of the kernel.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    CannotRunError
+        If files are missing, damaged or of another recording.
+
+    Examples
+    --------
+    >>> import truenorm.verify as tv
+    >>> tv.judge_recording("norm-cases").passed  # doctest: +SKIP
+    True
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    recorded_scope = RecordedScope.of(manifest)
+    recording = recorded_scope.recording()
+    check_recording(folder, manifest, recording)
+    log = read_log(folder, recording)
+    header, name = log[0], log[0]["target"].rpartition(":")[2]
+    subject = recorded_scope.subject(
+        _elsewhere,
+        backward=_elsewhere if header["backward"] else None,
+        name=name if header["form"] == "module" else f"{name} on PyTorch tensors",
+        seconds=header["seconds"],
+    )
+    runner = Recorded(folder, judge.with_options(subject, options, strict=strict), recording, log)
+    level, seed = recorded_scope.level, recorded_scope.seed
+    settings = judge.RunSettings(level, require, progress, (), baseline, strict, seed)
+    spec = SubjectSpec.of(runner.subject)
+    report = judge.judge_runner(runner, spec, settings, partial(judge.collect, runner))
+    facts = {each: header[each] for each in FACTS if each in header}
+    return replace(report, machine={**describe("date"), **facts})
