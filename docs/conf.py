@@ -42,6 +42,7 @@ numpydoc_validation_exclude = {
     r"Verdict",
     r"TaylorTest",
     r"Bound",
+    r"Score$",
     r"nbytes",
 }
 
